@@ -1,0 +1,169 @@
+"""The numeric state of a learner: one float buffer, one int buffer, and where things lie in them.
+
+Everything that a compiled step reads or writes lies in two flat arrays. Handing two arrays to compiled code
+costs 0.2 µs, handing it forty one by one 8 µs, twenty times as much as the step itself; and offsets into a flat
+array compile in seconds where views take minutes. `At` is the only place that says what there is. Python and
+the compiled steps read it alike. What lies behind `At.scratch` carries nothing from one call to the next.
+"""
+
+from typing import Annotated, NamedTuple, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deferkit.learn.compiled import tuple_reader
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# The head of the int buffer: sizes and switches, fixed for the life of a learner but for the overflow …
+N_FEATURES = 0
+N_EXPERTS = 1
+N_RESOURCES = 2
+MEMORY = 3  # decisions that are remembered: the length of the ring
+OVERFLOW = 4  # places behind the ring for older decisions that still hold budget
+WINDOW = 5  # contexts that the re-solved price looks at
+REWARD_LINK = 6
+COST_LINK = 7
+PACING = 8
+EVERY = 9  # decisions between two re-solved prices
+REFIT = 10
+REFIT_LIMIT = 11  # samples up to which an estimate is refitted
+PRINTED_COSTS = 12  # 1: optimistic costs exactly as printed in the paper
+FISHER = 13  # 1: samples weigh μ'; 0: they weigh 1, as in the paper's M
+WARM_UP = 14  # decisions taken at random at the start
+# … then counters …
+NEXT_ID = 15
+OWED = 16  # 1: the price has not yet moved for the last decision
+KEY = 17  # of the random stream
+N_FORCED = 18
+N_BUDGET = 19  # decisions that went to the model because no budget was left
+N_EXPIRED = 20
+HORIZON_TOLD = 21  # 1: the end of the horizon was announced
+ENCODING = 22  # 1: the encoder's scales are not settled yet, so nothing is learned
+# … then the offsets of `At`.
+HEAD = 24
+
+# The head of the float buffer.
+RIDGE = 0
+SCALE = 1  # width in units of the noise
+NOISE = 2  # NaN: estimated
+DELTA = 3  # NaN: the width does not grow with t
+KAPPA = 4
+FLOOR = 5  # share of decisions taken at random for later evaluation
+STEP = 6  # of the adaptive price
+DISCOUNT = 7  # weight of the past at each new sample; 1 until forgetting is built
+N_SETTING = 8
+
+STASH = 16  # contexts that wait to be added to a precision together
+
+
+class At(NamedTuple):
+    """Offsets. K experts, A = K + 1 deciders, R resources, G = A + K·R estimates, M decisions remembered.
+
+    The note at each field is its buffer and shape. Estimates are the rewards of the deciders, then the costs
+    [K, R]. Each has a *design* of its own (a precision and its inverse), though it may not use it: see `follows`.
+    """
+
+    follows: Annotated[int, "int K"]  # 1: costs of this expert share the design of its rewards
+    n_stashed: Annotated[int, "int G"]
+    n_absorbed: Annotated[int, "int G"]  # samples in a design
+    n_observed: Annotated[int, "int G"]  # samples in an estimate
+    next_refit: Annotated[int, "int G"]  # how many samples bring the next exact refit
+    n_routed: Annotated[int, "int A"]
+    route: Annotated[int, "int M"]
+    status: Annotated[int, "int M"]
+
+    total: Annotated[int, "float R"]
+    horizon: Annotated[int, "float R"]
+    max_cost: Annotated[int, "float R"]  # NaN: none was promised
+    spent: Annotated[int, "float R"]
+    reserved: Annotated[int, "float R"]
+    overrun: Annotated[int, "float R"]
+    largest: Annotated[int, "float R"]  # cost seen so far
+    cost_sum: Annotated[int, "float R"]
+    cost_n: Annotated[int, "float R"]
+    owed: Annotated[int, "float R"]  # what the last decision is expected to cost
+    price: Annotated[int, "float R"]
+    log_weight: Annotated[int, "float R"]
+    squares: Annotated[int, "float R"]
+    next_solve: Annotated[int, "float 1"]
+    inverse: Annotated[int, "float G d d"]
+    precision: Annotated[int, "float G d d"]  # without the stashed contexts
+    stash: Annotated[int, "float G S d"]
+    theta: Annotated[int, "float G d"]
+    moment: Annotated[int, "float G d"]  # Σ y·x
+    misfit: Annotated[int, "float G"]  # Σ of squared, scaled prediction errors
+    context: Annotated[int, "float M d"]
+    expected: Annotated[int, "float M R"]  # what a decision was expected to cost
+    held: Annotated[int, "float M R"]  # what is reserved for it
+    reward: Annotated[int, "float M A"]  # NaN: not known
+    cost: Annotated[int, "float M R"]  # NaN: not known
+
+    scratch: Annotated[int, "float 0"]
+    x: Annotated[int, "float d"]
+    product: Annotated[int, "float G d"]  # inverse · x
+    spread: Annotated[int, "float G"]  # xᵀ · inverse · x
+    predictor: Annotated[int, "float G"]  # xᵀθ
+    estimate: Annotated[int, "float G"]  # μ(xᵀθ)
+    width: Annotated[int, "float G"]  # half-width, on the scale of the predictor
+    optimistic: Annotated[int, "float G"]
+    hold: Annotated[int, "float K R"]  # what would be reserved for each expert
+    known: Annotated[int, "float K R"]  # costs known beforehand; NaN: not known
+    new_reward: Annotated[int, "float A"]
+    new_cost: Annotated[int, "float R"]
+    peek: Annotated[int, "float D"]  # the price and its memory, as they would be
+    factor: Annotated[int, "float d d"]
+    work: Annotated[int, "float 2 d"]
+    gain: Annotated[int, "float K W"]
+    use: Annotated[int, "float K R W"]
+    value: Annotated[int, "float 3 W"]
+
+
+NAMES = At._fields
+N_PLACES = len(NAMES)
+FIRST_INT = HEAD + N_PLACES
+NOTES = {name: hint.__metadata__[0] for name, hint in get_type_hints(At, include_extras=True).items()}
+
+
+places = tuple_reader(At, HEAD)
+"""Return the offsets, which stand in the int buffer behind its head."""
+
+
+def shapes(head: Ints) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return the buffer and the shape of everything in `At`, for the sizes in this head."""
+    d, k, r = int(head[N_FEATURES]), int(head[N_EXPERTS]), int(head[N_RESOURCES])
+    letters = {"d": d, "K": k, "R": r, "A": k + 1, "G": 1 + k + k * r, "S": STASH}
+    letters |= {"M": int(head[MEMORY] + head[OVERFLOW]), "W": int(head[WINDOW]), "D": 3 * r + 1}
+    result = {}
+    for name, note in NOTES.items():
+        buffer, *dims = note.split()
+        result[name] = (buffer, tuple(letters[s] if s in letters else int(s) for s in dims))
+    return result
+
+
+def allocate(head: Ints) -> tuple[Floats, Ints]:
+    """Return zeroed buffers for the sizes in this head, with head and offsets written."""
+    end = {"float": N_SETTING, "int": FIRST_INT}
+    offsets = []
+    for buffer, shape in shapes(head).values():
+        offsets.append(end[buffer])
+        end[buffer] += int(np.prod(shape))
+    floats = np.zeros(end["float"])
+    ints = np.zeros(end["int"], dtype=np.int64)
+    ints[:HEAD] = head[:HEAD]
+    ints[HEAD:FIRST_INT] = offsets
+    return floats, ints
+
+
+def view(floats: Floats, ints: Ints, name: str) -> NDArray[np.generic]:
+    """Return what is called this in `At`, as an array that shares memory with its buffer."""
+    buffer, shape = shapes(ints)[name]
+    start = int(ints[HEAD + NAMES.index(name)])
+    flat = floats if buffer == "float" else ints
+    return flat[start : start + int(np.prod(shape))].reshape(shape)
+
+
+def state_length(ints: Ints) -> int:
+    """Return how much of the float buffer is state; what follows is scratch."""
+    return int(ints[HEAD + NAMES.index("scratch")])

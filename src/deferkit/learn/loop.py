@@ -1,0 +1,189 @@
+"""What Python calls: each entry is made of the steps, for one task or for a whole stream in one go."""
+
+import numpy as np
+
+from deferkit.learn.arrays import (
+    MEMORY,
+    N_EXPERTS,
+    N_FEATURES,
+    N_RESOURCES,
+    NEXT_ID,
+    RIDGE,
+    Floats,
+    Ints,
+    places,
+)
+from deferkit.learn.compiled import compiled, inlined
+from deferkit.learn.pacing import left
+from deferkit.learn.precision import birth
+from deferkit.learn.steps import absorb, commit, expected_cost, expire, observe, prepare, propose
+
+FULL = 0
+BANDIT = 1
+REVIEWED = 2
+FEEDBACKS = {"full": FULL, "bandit": BANDIT, "reviewed": REVIEWED}
+
+# The record of a proposal starts with these, then come price, budget left, held and expected cost [R] each,
+# then estimates and widths [G] each.
+ROUTE = 0
+REASON = 1
+PROPENSITY = 2
+N_RECORD = 3
+
+
+def record_length(experts: int, resources: int) -> int:
+    """Return the length of the record of a proposal."""
+    return N_RECORD + 4 * resources + 2 * (1 + experts + experts * resources)
+
+
+@inlined
+def record(
+    f: Floats, z: Ints, route: int, reason: int, propensity: float, records: Floats, row: int
+) -> None:
+    """Write down what an auditor needs."""
+    at = places(z)
+    resources = z[N_RESOURCES]
+    records[row, ROUTE] = route
+    records[row, REASON] = reason
+    records[row, PROPENSITY] = propensity
+    for r in range(resources):
+        place = (route - 1) * resources + r
+        records[row, N_RECORD + r] = f[at.peek + r]
+        records[row, N_RECORD + resources + r] = left(f, z, r)
+        held = f[at.hold + place] if route > 0 else 0.0
+        cost = expected_cost(f, z, route - 1, r) if route > 0 else 0.0
+        records[row, N_RECORD + 2 * resources + r] = held
+        records[row, N_RECORD + 3 * resources + r] = cost
+    first = N_RECORD + 4 * resources
+    n = 1 + z[N_EXPERTS] * (1 + resources)
+    for target in range(n):
+        records[row, first + target] = f[at.estimate + target]
+        records[row, first + n + target] = f[at.width + target]
+
+
+@inlined
+def load(f: Floats, z: Ints, contexts: Floats, row: int) -> None:
+    """Copy a context to where the steps look for it."""
+    at = places(z)
+    for i in range(z[N_FEATURES]):
+        f[at.x + i] = contexts[row, i]
+
+
+@inlined
+def commit_proposed(f: Floats, z: Ints, route: int, reason: int) -> None:
+    """Commit what was just proposed."""
+    at = places(z)
+    resources = z[N_RESOURCES]
+    for r in range(resources):
+        # `new_cost` and the first row of `hold` are free until the next step
+        f[at.new_cost + r] = expected_cost(f, z, route - 1, r) if route > 0 else 0.0
+        f[at.hold + r] = f[at.hold + (route - 1) * resources + r] if route > 0 else 0.0
+    commit(f, z, route, reason, at.new_cost, at.hold)
+
+
+@compiled
+def start(f: Floats, z: Ints) -> None:
+    """Give birth to every design of an empty learner."""
+    at = places(z)
+    d = z[N_FEATURES]
+    for design in range(1 + z[N_EXPERTS] * (1 + z[N_RESOURCES])):
+        birth(f, at.precision + design * d * d, at.inverse + design * d * d, f[RIDGE], d)
+
+
+@compiled
+def propose_many(f: Floats, z: Ints, contexts: Floats, available: int, force: int, records: Floats) -> None:
+    """Write a record for each context, as if each came next; change nothing but scratch."""
+    for t in range(contexts.shape[0]):
+        load(f, z, contexts, t)
+        route, reason, propensity = propose(f, z, available, force)
+        record(f, z, route, reason, propensity, records, t)
+
+
+@compiled
+def decide_many(f: Floats, z: Ints, contexts: Floats, available: int, force: int, records: Floats) -> None:
+    """Propose and commit, one task after the other."""
+    for t in range(contexts.shape[0]):
+        load(f, z, contexts, t)
+        route, reason, propensity = propose(f, z, available, force)
+        record(f, z, route, reason, propensity, records, t)
+        commit_proposed(f, z, route, reason)
+
+
+@compiled
+def commit_one(f: Floats, z: Ints, contexts: Floats, route: int, reason: int, amounts: Floats) -> None:
+    """Commit a decision that was proposed before, here or elsewhere: expected costs, then reservations."""
+    at = places(z)
+    load(f, z, contexts, 0)
+    resources = z[N_RESOURCES]
+    for r in range(resources):
+        f[at.new_cost + r] = amounts[0, r]
+        f[at.hold + r] = amounts[1, r]
+    commit(f, z, route, reason, at.new_cost, at.hold)
+
+
+@compiled
+def observe_one(f: Floats, z: Ints, samples: Floats, decision: int, slot: int) -> None:
+    """Book and learn what was written to `At.new_reward` and `At.new_cost`."""
+    at = places(z)
+    prepare(f, z, at.context + slot * z[N_FEATURES])
+    observe(f, z, samples, decision, slot)
+
+
+@compiled
+def absorb_many(
+    f: Floats, z: Ints, samples: Floats, contexts: Floats, experts: Ints, rewards: Floats, costs: Floats
+) -> None:
+    """Learn from tasks that were decided elsewhere; `experts` says whose cost it is, 0 for nobody's."""
+    at = places(z)
+    for t in range(contexts.shape[0]):
+        load(f, z, contexts, t)
+        for decider in range(z[N_EXPERTS] + 1):
+            f[at.new_reward + decider] = rewards[t, decider]
+        for r in range(z[N_RESOURCES]):
+            f[at.new_cost + r] = costs[t, r]
+        prepare(f, z, at.x)
+        absorb(f, z, samples, experts[t], at.x, at.new_reward, at.new_cost)
+
+
+@compiled
+def expire_one(f: Floats, z: Ints, slot: int) -> None:
+    """Release the reservation of one decision."""
+    expire(f, z, places(z), slot)
+
+
+@compiled
+def run_many(
+    f: Floats,
+    z: Ints,
+    samples: Floats,
+    contexts: Floats,
+    rewards: Floats,
+    costs: Floats,
+    feedback: int,
+    routes: Ints,
+    reasons: Ints,
+    propensities: Floats,
+    prices: Floats,
+) -> None:
+    """Decide and at once observe a stream of tasks: the bulk loop. Costs are [task, expert, resource]."""
+    at = places(z)
+    everyone = (1 << z[N_EXPERTS]) - 1
+    for t in range(contexts.shape[0]):
+        load(f, z, contexts, t)
+        route, reason, propensity = propose(f, z, everyone, -1)
+        routes[t] = route
+        reasons[t] = reason
+        propensities[t] = propensity
+        for r in range(z[N_RESOURCES]):
+            prices[t, r] = f[at.peek + r]
+        decision = z[NEXT_ID]
+        commit_proposed(f, z, route, reason)
+        for decider in range(z[N_EXPERTS] + 1):
+            f[at.new_reward + decider] = np.nan
+        if route > 0 or feedback != REVIEWED:
+            f[at.new_reward + route] = rewards[t, route]
+            if feedback != BANDIT:
+                f[at.new_reward] = rewards[t, 0]
+        for r in range(z[N_RESOURCES]):
+            f[at.new_cost + r] = costs[t, route - 1, r] if route > 0 else np.nan
+        observe(f, z, samples, decision, decision % z[MEMORY])

@@ -1,0 +1,251 @@
+"""The price λ of each resource, and how it moves: once for each decision.
+
+`paper`     the exponentiated gradient as Algorithm 1 prints it, g = γ·(c − B/T)
+`gradient`  the same with the gradient of Agrawal & Devanur, g = c − B/T
+`adaptive`  λ ← max(0, λ + η·g/√Σg²) with g = (c − left/tasks left) / mean cost
+`resolve`   every so often, the price at which the recent contexts would spend left/tasks left
+
+The first two keep log α, because α itself underflows over a long run, and give λ = (T/B)·α/(1 + Σα).
+"""
+
+import math
+from dataclasses import dataclass
+
+from deferkit.errors import expected
+from deferkit.learn.arrays import (
+    COST_LINK,
+    EVERY,
+    MEMORY,
+    N_EXPERTS,
+    N_FEATURES,
+    N_RESOURCES,
+    NEXT_ID,
+    PACING,
+    REWARD_LINK,
+    STEP,
+    WARM_UP,
+    WINDOW,
+    Floats,
+    Ints,
+    places,
+)
+from deferkit.learn.compiled import compiled, inlined, vector
+from deferkit.learn.links import mean
+from deferkit.learn.precision import dot
+
+PAPER = 0
+GRADIENT = 1
+RESOLVE = 2
+ADAPTIVE = 3
+CODES = {"paper": PAPER, "gradient": GRADIENT, "resolve": RESOLVE, "adaptive": ADAPTIVE}
+
+SWEEPS = 4  # over the resources, for a re-solved price vector
+PRECISION = 1e-3  # of a re-solved price, relative
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pacing:
+    """How the price moves.
+
+    >>> Pacing(kind="resolve", every=50)
+    Pacing(kind='resolve', every=50, window=1000, step=0.1)
+    """
+
+    kind: str = "resolve"
+    every: int = 100
+    """resolve: decisions between two prices, once there are ten times as many."""
+    window: int = 1_000
+    """resolve: how many of the latest contexts the price is solved for."""
+    step: float = 0.1
+    """adaptive: η, in units of reward for the mean cost."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in CODES:
+            raise expected("pacing", "Deferrer", "one of " + ", ".join(map(repr, CODES)), self.kind)
+        for name, least in (("every", 1), ("window", 2)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise expected(name, "Pacing", f"a whole number of at least {least}", value)
+        if not (math.isfinite(self.step) and self.step > 0):
+            raise expected("step", "Pacing", "a number above 0", self.step)
+
+
+@inlined
+def left(f: Floats, z: Ints, resource: int) -> float:
+    """Return the budget that is neither spent nor reserved."""
+    at = places(z)
+    return f[at.total + resource] - f[at.spent + resource] - f[at.reserved + resource]
+
+
+@inlined
+def bounded(f: Floats, z: Ints, resource: int) -> bool:
+    """Whether there is a price to find: not for a budget of nothing, nor for one without end."""
+    at = places(z)
+    return 0.0 < f[at.total + resource] < math.inf
+
+
+@compiled
+def pace(f: Floats, z: Ints, dual: int, cost: int) -> None:
+    """Move the price for the latest decision, which cost (or is expected to cost) this much.
+
+    `dual` is where price, log α, Σg² and the time of the next solution lie, one behind the other: the
+    state itself, or a copy of it when a proposal only wants to know.
+    """
+    kind = z[PACING]
+    done = z[NEXT_ID]
+    if kind == RESOLVE:
+        if done >= f[dual + 3 * z[N_RESOURCES]]:
+            solve(f, z, dual, done)
+    elif done > z[WARM_UP]:
+        if kind == ADAPTIVE:
+            adapt(f, z, dual, cost, done)
+        else:
+            exponentiate(f, z, dual, cost, kind == PAPER)
+
+
+@compiled
+def exponentiate(f: Floats, z: Ints, dual: int, cost: int, printed: bool) -> None:
+    """Take one step of the exponentiated gradient on the simplex with a dummy coordinate."""
+    at = places(z)
+    resources = z[N_RESOURCES]
+    log_weight = dual + resources
+    unit = f[at.total] / f[at.horizon]
+    top = 0.0
+    for r in range(resources):
+        if bounded(f, z, r):
+            rate = f[at.total + r] / f[at.horizon + r]
+            epsilon = math.sqrt(2.0 / f[at.horizon + r])
+            g = f[cost + r] - rate
+            if r > 0 and bounded(f, z, 0):
+                g *= unit / rate  # in the unit of the first, so that weights compare
+            if printed:
+                g *= f[dual + r] * rate
+            f[log_weight + r] += g * math.log1p(epsilon) if g >= 0.0 else -g * math.log1p(-epsilon)
+            top = max(top, f[log_weight + r])
+    below = math.exp(-top)
+    for r in range(resources):
+        if bounded(f, z, r):
+            below += math.exp(f[log_weight + r] - top)
+    for r in range(resources):
+        if bounded(f, z, r):
+            share = math.exp(f[log_weight + r] - top) / below
+            f[dual + r] = share * (f[at.horizon + r] / f[at.total + r])
+
+
+@compiled
+def adapt(f: Floats, z: Ints, dual: int, cost: int, done: int) -> None:
+    """Take one step of the adaptive gradient."""
+    at = places(z)
+    squares = dual + 2 * z[N_RESOURCES]
+    for r in range(z[N_RESOURCES]):
+        tasks = f[at.horizon + r] - done
+        if not bounded(f, z, r) or tasks < 1.0 or f[at.cost_sum + r] <= 0.0:
+            continue
+        unit = f[at.cost_sum + r] / f[at.cost_n + r]
+        g = (f[cost + r] - left(f, z, r) / tasks) / unit
+        f[squares + r] += g * g
+        if f[squares + r] > 0.0:
+            step = f[STEP] / unit * g / math.sqrt(f[squares + r])
+            f[dual + r] = max(0.0, f[dual + r] + step)
+
+
+@compiled
+def solve(f: Floats, z: Ints, dual: int, done: int) -> None:
+    """Set the price at which the latest contexts would spend what is left for each task to come."""
+    at = places(z)
+    resources = z[N_RESOURCES]
+    f[dual + 3 * resources] = done + min(max(done // 10, 1), z[EVERY])
+    n = imagine(f, z, done)
+    for _ in range(1 if resources == 1 else SWEEPS):
+        for r in range(resources):
+            tasks = f[at.horizon + r] - done
+            if bounded(f, z, r) and tasks >= 1.0:
+                solve_one(f, z, dual, r, left(f, z, r) / tasks * n, n)
+
+
+@compiled
+def imagine(f: Floats, z: Ints, done: int) -> int:
+    """Write what each expert would gain and use on the latest contexts, at today's estimates."""
+    at = places(z)
+    d = z[N_FEATURES]
+    experts, resources, window = z[N_EXPERTS], z[N_RESOURCES], z[WINDOW]
+    n = min(done, window)
+    for i in range(n):
+        x = at.context + (done - n + i) % z[MEMORY] * d
+        base = mean(z[REWARD_LINK], dot(f, x, at.theta, d))
+        for k in range(experts):
+            reward = mean(z[REWARD_LINK], dot(f, x, at.theta + (1 + k) * d, d))
+            f[at.gain + k * window + i] = reward - base
+            for r in range(resources):
+                target = 1 + experts + k * resources + r
+                cost = mean(z[COST_LINK], dot(f, x, at.theta + target * d, d))
+                f[at.use + (k * resources + r) * window + i] = max(0.0, cost)
+    return n
+
+
+@compiled
+def solve_one(f: Floats, z: Ints, price: int, resource: int, goal: float, n: int) -> None:
+    """Set the least price of one resource, the others fixed, at which no more than the goal is used."""
+    own = price + resource
+    start = f[own]
+    f[own] = 0.0
+    if demand(f, z, price, resource, n) <= goal:
+        return
+    low = 0.0
+    high = 1.05 * start if start > 0.0 else 1.0
+    f[own] = high
+    while high < 1e12 and demand(f, z, price, resource, n) > goal:
+        low = high
+        high *= 2.0
+        f[own] = high
+    if low == 0.0 and start > 0.0:
+        low = start * 0.95  # most of the time the price hardly moves
+        f[own] = low
+        if demand(f, z, price, resource, n) <= goal:
+            high = low
+            low = 0.0
+    while high - low > PRECISION * high and high > 1e-12:
+        middle = 0.5 * (low + high)
+        f[own] = middle
+        if demand(f, z, price, resource, n) > goal:
+            low = middle
+        else:
+            high = middle
+    f[own] = high
+
+
+@compiled
+def demand(f: Floats, z: Ints, price: int, resource: int, n: int) -> float:
+    """Return how much of a resource the imagined contexts would use at these prices."""
+    at = places(z)
+    window, resources = z[WINDOW], z[N_RESOURCES]
+    value = vector(f, at.value, n)
+    best = vector(f, at.value + window, n)
+    used = vector(f, at.value + 2 * window, n)
+    for i in range(n):
+        best[i] = 0.0
+        used[i] = 0.0
+    for k in range(z[N_EXPERTS]):
+        gain = vector(f, at.gain + k * window, n)
+        for i in range(n):
+            value[i] = gain[i]
+        for r in range(resources):
+            use = vector(f, at.use + (k * resources + r) * window, n)
+            each = f[price + r]
+            for i in range(n):
+                value[i] -= each * use[i]
+        use = vector(f, at.use + (k * resources + resource) * window, n)
+        for i in range(n):
+            better = value[i] > best[i]
+            best[i] = value[i] if better else best[i]
+            used[i] = use[i] if better else used[i]
+    s0 = s1 = s2 = s3 = 0.0
+    quads = n - n % 4
+    for i in range(0, quads, 4):
+        s0 += used[i]
+        s1 += used[i + 1]
+        s2 += used[i + 2]
+        s3 += used[i + 3]
+    for i in range(quads, n):
+        s0 += used[i]
+    return (s0 + s1) + (s2 + s3)

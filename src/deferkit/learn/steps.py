@@ -1,0 +1,329 @@
+"""The steps of the learner, compiled: score, propose, commit, observe. There is no second version of them.
+
+The one-at-a-time calls and the bulk loop (`loop.py`) are made of the same steps. The steps check nothing
+that a caller can get wrong; that is done before them, so that a step either happens or does not.
+"""
+
+import math
+
+import numpy as np
+
+from deferkit.learn.arrays import (
+    COST_LINK,
+    DELTA,
+    ENCODING,
+    FLOOR,
+    KAPPA,
+    KEY,
+    MEMORY,
+    N_BUDGET,
+    N_EXPERTS,
+    N_EXPIRED,
+    N_FEATURES,
+    N_FORCED,
+    N_RESOURCES,
+    NEXT_ID,
+    NOISE,
+    OWED,
+    PRINTED_COSTS,
+    SCALE,
+    WARM_UP,
+    Floats,
+    Ints,
+    places,
+)
+from deferkit.learn.compiled import compiled, inlined
+from deferkit.learn.glm import absorb_one, absorb_together, design_of, link_of, part
+from deferkit.learn.links import mean
+from deferkit.learn.pacing import left, pace
+from deferkit.learn.precision import copy, dot, multiply
+
+# Why a decision went where it went; the words are `deferkit.types.REASONS`.
+WARM = 0
+WORTH_IT = 1
+NOT_WORTH_IT = 2
+NO_BUDGET = 3
+FORCED = 4
+EXPLORED = 5
+UNAVAILABLE = 6
+
+# What has become of a decision.
+OPEN = 1  # an expert was asked; the cost is not known, so budget is held
+SETTLED = 2  # the cost is booked, or the model decided
+EXPIRED = 3  # the reservation was released without a cost
+
+FIRST_SHARE = 0.01  # of the budget: held for a decision before any cost was ever seen
+
+
+@inlined
+def uniform(key: int, decision: int, draw: int) -> float:
+    """Return a number in [0, 1) that depends on nothing else: SplitMix64 on a counter.
+
+    A stream that is a function of the decision's number needs no state to save and none to rewind.
+    """
+    z = np.uint64(key) + np.uint64(2 * decision + draw + 1) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z = z ^ (z >> np.uint64(31))
+    return np.float64(z >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@inlined
+def width_factor(f: Floats, z: Ints, target: int) -> float:
+    """Return what √(xᵀH⁻¹x) is multiplied with: a multiple of the noise, or the printed β(t)."""
+    at = places(z)
+    noise = f[NOISE]
+    if math.isnan(noise):
+        noise = math.sqrt(f[at.misfit + target] / max(z[at.n_observed + target], 1))
+    factor = f[SCALE] * noise
+    if not math.isnan(f[DELTA]):
+        d = z[N_FEATURES]
+        t = z[NEXT_ID] + 1
+        factor *= math.sqrt(2.0 * d * math.log((1.0 + 2.0 * t * d) / f[DELTA])) / f[KAPPA]
+    return factor
+
+
+@compiled
+def prepare(f: Floats, z: Ints, x: int) -> None:
+    """Write inverse · x and xᵀ · inverse · x for each design that is in use."""
+    at = places(z)
+    d = z[N_FEATURES]
+    for target in range(1 + z[N_EXPERTS] * (1 + z[N_RESOURCES])):
+        if design_of(z, target) == target:
+            product = at.product + target * d
+            multiply(f, at.inverse + target * d * d, x, product, d)
+            f[at.spread + target] = max(0.0, dot(f, x, product, d))
+
+
+@compiled
+def score(f: Floats, z: Ints, x: int) -> None:
+    """Write estimates, widths and optimistic values of all rewards and costs (Definition 4.2)."""
+    at = places(z)
+    prepare(f, z, x)
+    d = z[N_FEATURES]
+    for target in range(1 + z[N_EXPERTS] * (1 + z[N_RESOURCES])):
+        link = link_of(z, target)
+        predictor = dot(f, x, at.theta + target * d, d)
+        spread = f[at.spread + design_of(z, target)]
+        width = width_factor(f, z, target) * math.sqrt(spread)
+        f[at.estimate + target] = mean(link, predictor)
+        f[at.width + target] = width
+        if target <= z[N_EXPERTS]:
+            f[at.optimistic + target] = mean(link, predictor + width)
+        else:
+            low = mean(link, predictor - width)
+            f[at.optimistic + target] = low if z[PRINTED_COSTS] == 1 else max(0.0, low)
+
+
+@inlined
+def reserve(f: Floats, z: Ints) -> None:
+    """Write what would be held for each expert and resource."""
+    at = places(z)
+    for r in range(z[N_RESOURCES]):
+        hold = f[at.max_cost + r]
+        if math.isnan(hold):
+            hold = FIRST_SHARE * f[at.total + r]
+            if f[at.cost_n + r] > 0.0 or not math.isfinite(hold):
+                hold = f[at.largest + r]
+        for k in range(z[N_EXPERTS]):
+            known = f[at.known + k * z[N_RESOURCES] + r]
+            f[at.hold + k * z[N_RESOURCES] + r] = hold if math.isnan(known) else known
+
+
+@inlined
+def affordable(f: Floats, z: Ints, expert: int) -> bool:
+    """Whether what would be held for an expert is still free."""
+    at = places(z)
+    for r in range(z[N_RESOURCES]):
+        if f[at.hold + expert * z[N_RESOURCES] + r] > left(f, z, r) or f[at.total + r] <= 0.0:
+            return False
+    return True
+
+
+@inlined
+def expected_cost(f: Floats, z: Ints, expert: int, resource: int) -> float:
+    """Return the cost that is known, or the estimate of it."""
+    at = places(z)
+    place = expert * z[N_RESOURCES] + resource
+    known = f[at.known + place]
+    return max(0.0, f[at.estimate + 1 + z[N_EXPERTS] + place]) if math.isnan(known) else known
+
+
+@inlined
+def worth(f: Floats, z: Ints, decider: int) -> float:
+    """Return the optimistic reward of a decider less the price of its optimistic cost."""
+    at = places(z)
+    value = f[at.optimistic + decider]
+    for r in range(z[N_RESOURCES]):
+        price = f[at.peek + r]
+        if decider > 0:
+            place = (decider - 1) * z[N_RESOURCES] + r
+            cost = f[at.known + place]
+            if math.isnan(cost):
+                cost = f[at.optimistic + 1 + z[N_EXPERTS] + place]
+            value -= price * cost
+        elif z[PRINTED_COSTS] == 1:
+            # As printed, the model's cost has an optimistic estimate too: that of 0.
+            value -= price * mean(z[COST_LINK], -f[at.width])
+    return value
+
+
+@compiled
+def pick(f: Floats, z: Ints, available: int, place: int) -> int:
+    """Return the decider at this place among the model and the experts that can be asked."""
+    if place > 0:
+        for k in range(z[N_EXPERTS]):
+            if (available >> k) & 1 == 1 and affordable(f, z, k):
+                place -= 1
+                if place == 0:
+                    return k + 1
+    return 0
+
+
+@compiled
+def propose(f: Floats, z: Ints, available: int, force: int) -> tuple[int, int, float]:
+    """Return route, reason and propensity for the task in `At.x`; the scores and the price stay in the scratch."""
+    at = places(z)
+    score(f, z, at.x)
+    reserve(f, z)
+    copy(f, at.price, at.peek, 3 * z[N_RESOURCES] + 1)
+    if z[OWED] == 1:
+        pace(f, z, at.peek, at.owed)
+    if force >= 0:
+        return force, FORCED, 1.0
+
+    on_duty = 0
+    choices = 1
+    best = 0
+    best_value = worth(f, z, 0)
+    for k in range(z[N_EXPERTS]):
+        if (available >> k) & 1 == 1:
+            on_duty += 1
+            if affordable(f, z, k):
+                choices += 1
+                value = worth(f, z, k + 1)
+                if value > best_value:
+                    best_value = value
+                    best = k + 1
+    if choices == 1:
+        return 0, NO_BUDGET if on_duty > 0 else UNAVAILABLE, 1.0
+
+    decision = z[NEXT_ID]
+    if decision < z[WARM_UP]:
+        place = int(uniform(z[KEY], decision, 0) * choices)
+        return pick(f, z, available, place), WARM, 1.0 / choices
+    floor = f[FLOOR]
+    if floor > 0.0 and uniform(z[KEY], decision, 0) < floor:
+        route = pick(f, z, available, int(uniform(z[KEY], decision, 1) * choices))
+        return route, EXPLORED, floor / choices + (1.0 - floor if route == best else 0.0)
+    return best, WORTH_IT if best > 0 else NOT_WORTH_IT, 1.0 - floor + floor / choices
+
+
+@compiled
+def commit(f: Floats, z: Ints, route: int, reason: int, cost: int, hold: int) -> None:
+    """Write down the decision on the task in `At.x`: hold its reservation, move the price."""
+    at = places(z)
+    if z[OWED] == 1:
+        pace(f, z, at.price, at.owed)
+        z[OWED] = 0
+    resources = z[N_RESOURCES]
+    slot = z[NEXT_ID] % z[MEMORY]
+    z[NEXT_ID] += 1
+    z[at.n_routed + route] += 1
+    z[N_FORCED] += reason == FORCED
+    z[N_BUDGET] += reason == NO_BUDGET
+    copy(f, at.x, at.context + slot * z[N_FEATURES], z[N_FEATURES])
+    z[at.route + slot] = route
+    z[at.status + slot] = OPEN if route > 0 else SETTLED
+    for decider in range(z[N_EXPERTS] + 1):
+        f[at.reward + slot * (z[N_EXPERTS] + 1) + decider] = np.nan
+    for r in range(resources):
+        place = slot * resources + r
+        f[at.cost + place] = np.nan if route > 0 else 0.0
+        f[at.expected + place] = f[cost + r]
+        f[at.held + place] = f[hold + r]
+        f[at.reserved + r] += f[hold + r]
+        f[at.owed + r] = f[cost + r]
+    if route > 0:
+        z[OWED] = 1
+    else:
+        pace(f, z, at.price, at.owed)
+
+
+@inlined
+def release(f: Floats, z: Ints, slot: int) -> None:
+    """Give a reservation back."""
+    at = places(z)
+    for r in range(z[N_RESOURCES]):
+        place = slot * z[N_RESOURCES] + r
+        f[at.reserved + r] = max(0.0, f[at.reserved + r] - f[at.held + place])
+        f[at.held + place] = 0.0
+
+
+@compiled
+def book(f: Floats, z: Ints, slot: int, cost: int) -> None:
+    """Release a reservation and book the true cost; what does not fit the budget is an overrun."""
+    at = places(z)
+    release(f, z, slot)
+    for r in range(z[N_RESOURCES]):
+        c = f[cost + r]
+        room = left(f, z, r)
+        if c <= room:
+            f[at.spent + r] += c
+        else:
+            f[at.spent + r] += max(room, 0.0)
+            f[at.overrun + r] += c - max(room, 0.0)
+        f[at.cost + slot * z[N_RESOURCES] + r] = c
+        f[at.largest + r] = max(f[at.largest + r], c)
+        f[at.cost_sum + r] += c
+        f[at.cost_n + r] += 1.0
+    z[at.status + slot] = SETTLED
+
+
+@compiled
+def absorb(f: Floats, z: Ints, samples: Floats, route: int, x: int, reward: int, cost: int) -> None:
+    """Learn what has newly become known of a task, NaN where nothing has. Needs `prepare`."""
+    at = places(z)
+    if not math.isnan(f[reward]):
+        absorb_one(f, z, samples, 0, x, f[reward])
+    for k in range(z[N_EXPERTS]):
+        has_reward = not math.isnan(f[reward + k + 1])
+        has_cost = route == k + 1 and not math.isnan(f[cost])
+        if has_reward and has_cost and z[at.follows + k] == 1:
+            absorb_together(f, z, k, x, f[reward + k + 1], cost)
+        elif has_reward or has_cost:
+            part(f, z, k)
+            if has_reward:
+                absorb_one(f, z, samples, k + 1, x, f[reward + k + 1])
+            if has_cost:
+                for r in range(z[N_RESOURCES]):
+                    target = 1 + z[N_EXPERTS] + k * z[N_RESOURCES] + r
+                    absorb_one(f, z, samples, target, x, f[cost + r])
+
+
+@compiled
+def observe(f: Floats, z: Ints, samples: Floats, decision: int, slot: int) -> None:
+    """Book and learn `At.new_reward` and `At.new_cost` of a decision. Needs `prepare`."""
+    at = places(z)
+    deciders = z[N_EXPERTS] + 1
+    for decider in range(deciders):
+        if not math.isnan(f[at.new_reward + decider]):
+            f[at.reward + slot * deciders + decider] = f[at.new_reward + decider]
+    route = z[at.route + slot]
+    if z[ENCODING] == 0:
+        x = at.context + slot * z[N_FEATURES]
+        absorb(f, z, samples, route, x, at.new_reward, at.new_cost)
+    if route > 0 and not math.isnan(f[at.new_cost]):
+        book(f, z, slot, at.new_cost)
+        if z[OWED] == 1 and decision == z[NEXT_ID] - 1:
+            pace(f, z, at.price, at.new_cost)
+            z[OWED] = 0
+
+
+@compiled
+def expire(f: Floats, z: Ints, slot: int) -> None:
+    """Release the reservation of a decision that will not hear back."""
+    at = places(z)
+    release(f, z, slot)
+    z[at.status + slot] = EXPIRED
+    z[N_EXPIRED] += 1
