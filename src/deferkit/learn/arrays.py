@@ -6,12 +6,14 @@ array compile in seconds where views take minutes. `At` is the only place that s
 the compiled steps read it alike. What lies behind `At.scratch` carries nothing from one call to the next.
 """
 
-from typing import Annotated, NamedTuple, get_type_hints
+import math
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.learn.compiled import tuple_reader
+from deferkit.learn.compiled import field_reader
+from deferkit.learn.lanes import N_LANES
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -41,8 +43,11 @@ N_BUDGET = 19  # decisions that went to the model because no budget was left
 N_EXPIRED = 20
 HORIZON_TOLD = 21  # 1: the end of the horizon was announced
 ENCODING = 22  # 1: the encoder's scales are not settled yet, so nothing is learned
+CAPACITY = 23  # samples that the store for exact refits has room for, for each estimate
+MEND = 24  # 1: an inverse has drifted or a refit is due; `mend` comes before the next step
+STRIDE = 25  # the number of features, filled up with zeros to whole lanes
 # … then the offsets of `At`.
-HEAD = 24
+HEAD = 32
 
 # The head of the float buffer.
 RIDGE = 0
@@ -55,6 +60,7 @@ STEP = 6  # of the adaptive price
 DISCOUNT = 7  # weight of the past at each new sample; 1 until forgetting is built
 N_SETTING = 8
 
+ALIGNMENT = 8  # doubles, that is one cache line: a store across two of them takes twice as long
 STASH = 16  # contexts that wait to be added to a precision together
 
 
@@ -67,6 +73,7 @@ class At(NamedTuple):
 
     follows: Annotated[int, "int K"]  # 1: costs of this expert share the design of its rewards
     n_stashed: Annotated[int, "int G"]
+    drifted: Annotated[int, "int G"]  # 1: the inverse of this design is to be refactored
     n_absorbed: Annotated[int, "int G"]  # samples in a design
     n_observed: Annotated[int, "int G"]  # samples in an estimate
     next_refit: Annotated[int, "int G"]  # how many samples bring the next exact refit
@@ -84,6 +91,8 @@ class At(NamedTuple):
     cost_sum: Annotated[int, "float R"]
     cost_n: Annotated[int, "float R"]
     owed: Annotated[int, "float R"]  # what the last decision is expected to cost
+    log_up: Annotated[int, "float R"]  # log(1 + ε) of the exponentiated gradient
+    log_down: Annotated[int, "float R"]  # log(1 − ε)
     price: Annotated[int, "float R"]
     log_weight: Annotated[int, "float R"]
     squares: Annotated[int, "float R"]
@@ -102,6 +111,7 @@ class At(NamedTuple):
 
     scratch: Annotated[int, "float 0"]
     x: Annotated[int, "float d"]
+    x_other: Annotated[int, "float d"]
     product: Annotated[int, "float G d"]  # inverse · x
     spread: Annotated[int, "float G"]  # xᵀ · inverse · x
     predictor: Annotated[int, "float G"]  # xᵀθ
@@ -117,7 +127,6 @@ class At(NamedTuple):
     work: Annotated[int, "float 2 d"]
     gain: Annotated[int, "float K W"]
     use: Annotated[int, "float K R W"]
-    value: Annotated[int, "float 3 W"]
 
 
 NAMES = At._fields
@@ -126,14 +135,14 @@ FIRST_INT = HEAD + N_PLACES
 NOTES = {name: hint.__metadata__[0] for name, hint in get_type_hints(At, include_extras=True).items()}
 
 
-places = tuple_reader(At, HEAD)
+places = field_reader(At, HEAD)
 """Return the offsets, which stand in the int buffer behind its head."""
 
 
 def shapes(head: Ints) -> dict[str, tuple[str, tuple[int, ...]]]:
     """Return the buffer and the shape of everything in `At`, for the sizes in this head."""
-    d, k, r = int(head[N_FEATURES]), int(head[N_EXPERTS]), int(head[N_RESOURCES])
-    letters = {"d": d, "K": k, "R": r, "A": k + 1, "G": 1 + k + k * r, "S": STASH}
+    k, r = int(head[N_EXPERTS]), int(head[N_RESOURCES])
+    letters = {"d": int(head[STRIDE]), "K": k, "R": r, "A": k + 1, "G": 1 + k + k * r, "S": STASH}
     letters |= {"M": int(head[MEMORY] + head[OVERFLOW]), "W": int(head[WINDOW]), "D": 3 * r + 1}
     result = {}
     for name, note in NOTES.items():
@@ -142,26 +151,46 @@ def shapes(head: Ints) -> dict[str, tuple[str, tuple[int, ...]]]:
     return result
 
 
+def whole_lanes(n: int) -> int:
+    """Return n, rounded up to whole lanes.
+
+    >>> whole_lanes(20), whole_lanes(21)
+    (20, 24)
+    """
+    return -(-n // N_LANES) * N_LANES
+
+
+def aligned(n: int) -> Floats:
+    """Return n zeros that start at a cache line."""
+    raw = np.zeros(n + ALIGNMENT)
+    start = -(raw.ctypes.data // 8) % ALIGNMENT
+    return raw[start : start + n]
+
+
 def allocate(head: Ints) -> tuple[Floats, Ints]:
     """Return zeroed buffers for the sizes in this head, with head and offsets written."""
     end = {"float": N_SETTING, "int": FIRST_INT}
     offsets = []
-    for buffer, shape in shapes(head).values():
+    for name, (buffer, shape) in shapes(head).items():
+        if len(shape) > 1 or name in ("x", "x_other"):
+            end[buffer] = -(-end[buffer] // ALIGNMENT) * ALIGNMENT
         offsets.append(end[buffer])
-        end[buffer] += int(np.prod(shape))
-    floats = np.zeros(end["float"])
+        end[buffer] += math.prod(shape)
+    floats = aligned(end["float"])
     ints = np.zeros(end["int"], dtype=np.int64)
     ints[:HEAD] = head[:HEAD]
     ints[HEAD:FIRST_INT] = offsets
     return floats, ints
 
 
-def view(floats: Floats, ints: Ints, name: str) -> NDArray[np.generic]:
-    """Return what is called this in `At`, as an array that shares memory with its buffer."""
+def view(floats: Floats, ints: Ints, name: str) -> NDArray[Any]:
+    """Return what is called this in `At`, without filling, as an array that shares memory with its buffer."""
     buffer, shape = shapes(ints)[name]
     start = int(ints[HEAD + NAMES.index(name)])
     flat = floats if buffer == "float" else ints
-    return flat[start : start + int(np.prod(shape))].reshape(shape)
+    whole = flat[start : start + math.prod(shape)].reshape(shape)
+    features = slice(0, int(ints[N_FEATURES]))
+    return whole[tuple(features if s == "d" else slice(None) for s in NOTES[name].split()[1:])]
 
 
 def state_length(ints: Ints) -> int:

@@ -2,7 +2,7 @@
 
 Fast-math is off on purpose. With it the compiler may sum in another order in the bulk loop than in
 the one-at-a-time call, and the two would differ in the last bit; a replayed log would then not give
-back the same learner. The steps are written so that they vectorise without it.
+back the same learner. What must be fast is written in lanes (`lanes.py`) instead.
 """
 
 import hashlib
@@ -13,8 +13,11 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import numba
 import numpy as np
+from llvmlite import ir
 from numba.core import config, types
-from numba.extending import intrinsic
+from numba.core.imputils import lower_getattr_generic
+from numba.core.typing.templates import AttributeTemplate, infer_getattr
+from numba.extending import intrinsic, models, register_model
 from numpy.typing import NDArray
 
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -43,10 +46,11 @@ CACHE = cache_directory()
 
 
 def _compile(function: Function, **options: bool) -> Function:
+    # `_nrt=False`: no reference counts, and a step that allocated would not compile.
     before = config.CACHE_DIR
     config.CACHE_DIR = str(CACHE) if CACHE else before
     try:
-        decorate = numba.njit(cache=CACHE is not None, nogil=True, error_model="numpy", **options)
+        decorate = numba.njit(cache=CACHE is not None, nogil=True, error_model="numpy", _nrt=False, **options)
         return cast(Function, decorate(function))
     finally:
         config.CACHE_DIR = before
@@ -62,46 +66,41 @@ def inlined(function: Function) -> Function:
     return _compile(function, forceinline=True)
 
 
-def tuple_reader(kind: type[Record], start: int) -> Callable[[NDArray[np.int64]], Record]:
-    """Return a function that reads the fields of a named tuple of ints from an array, from `start` on.
+def field_reader(kind: type[Record], start: int) -> Callable[[NDArray[np.int64]], Record]:
+    """Return a compiled function that shows an int array, from `start` on, as a named tuple of ints.
 
-    What its caller does not use is never loaded.
+    A field is loaded where it is used. Building the whole tuple first would give the same machine code, but
+    each of the small functions would then compile several times as long.
     """
-    fields = len(kind._fields)
+
+    class FieldsType(types.Type):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(name=f"fields of {kind.__name__}")
+
+    fields_type = FieldsType()
+
+    @register_model(FieldsType)
+    class FieldsModel(models.PrimitiveModel):  # type: ignore[misc]
+        def __init__(self, manager: Any, fields: Any) -> None:
+            super().__init__(manager, fields, ir.IntType(64).as_pointer())
+
+    @infer_getattr  # type: ignore[untyped-decorator]
+    class FieldsTemplate(AttributeTemplate):  # type: ignore[misc]
+        key = FieldsType
+
+        def generic_resolve(self, _fields: Any, name: str) -> Any:
+            return types.int64 if name in kind._fields else None
+
+    @lower_getattr_generic(FieldsType)  # type: ignore[untyped-decorator]
+    def field(context: Any, builder: Any, _fields: Any, pointer: Any, name: str) -> Any:
+        place = context.get_constant(types.intp, start + kind._fields.index(name))
+        return builder.load(builder.gep(pointer, [place]))
 
     @intrinsic  # type: ignore[untyped-decorator]
     def read(_context: Any, array: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            flat = context.make_array(signature.args[0])(context, builder, arguments[0])
-            at = [builder.gep(flat.data, [context.get_constant(types.intp, start + i)]) for i in range(fields)]
-            return context.make_tuple(builder, signature.return_type, [builder.load(each) for each in at])
+            return context.make_array(signature.args[0])(context, builder, arguments[0]).data
 
-        return types.NamedUniTuple(array.dtype, fields, kind)(array), codegen
+        return fields_type(array), codegen
 
     return cast(Callable[[NDArray[np.int64]], Record], read)
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _address(_context: Any, array: Any, start: Any) -> Any:
-    """Return the address of an element of a flat array."""
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        flat = context.make_array(signature.args[0])(context, builder, arguments[0])
-        return builder.gep(flat.data, [arguments[1]])
-
-    return types.CPointer(array.dtype)(array, start), codegen
-
-
-@inlined
-def vector(flat: NDArray[np.float64], start: int, n: int) -> NDArray[np.float64]:
-    """Return n elements of a flat array as an array.
-
-    A slice would do the same, but it is counted as a reference, and that costs more than a small loop.
-    """
-    return numba.carray(_address(flat, start), (n,))
-
-
-@inlined
-def matrix(flat: NDArray[np.float64], start: int, n: int, m: int) -> NDArray[np.float64]:
-    """Return n·m elements of a flat array as a matrix."""
-    return numba.carray(_address(flat, start), (n, m))

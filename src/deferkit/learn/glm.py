@@ -9,9 +9,13 @@ running Fisher information; each time the sample has doubled, Newton's method on
 maximum of Σ log-likelihood − ridge/2·‖θ‖², started from the running estimate.
 """
 
+import math
+
 from deferkit.learn.arrays import (
+    CAPACITY,
     COST_LINK,
     FISHER,
+    MEND,
     N_EXPERTS,
     N_FEATURES,
     N_RESOURCES,
@@ -20,16 +24,20 @@ from deferkit.learn.arrays import (
     REWARD_LINK,
     RIDGE,
     STASH,
+    STRIDE,
     Floats,
     Ints,
     places,
 )
 from deferkit.learn.compiled import compiled, inlined
+from deferkit.learn.lanes import N_LANES
 from deferkit.learn.links import IDENTITY, mean, slope
 from deferkit.learn.precision import (
+    add_outer,
     add_scaled,
     birth,
     copy,
+    copy_scaled,
     dot,
     enter,
     multiply,
@@ -71,14 +79,14 @@ def part(f: Floats, z: Ints, expert: int) -> None:
     if z[at.follows + expert] == 0:
         return
     z[at.follows + expert] = 0
-    d = z[N_FEATURES]
+    w = z[STRIDE]
     source = expert + 1
     for r in range(z[N_RESOURCES]):
         target = 1 + z[N_EXPERTS] + expert * z[N_RESOURCES] + r
-        copy(f, at.inverse + source * d * d, at.inverse + target * d * d, d * d)
-        copy(f, at.precision + source * d * d, at.precision + target * d * d, d * d)
-        copy(f, at.stash + source * STASH * d, at.stash + target * STASH * d, STASH * d)
-        copy(f, at.product + source * d, at.product + target * d, d)
+        copy(f, at.inverse + source * w * w, at.inverse + target * w * w, w * w)
+        copy(f, at.precision + source * w * w, at.precision + target * w * w, w * w)
+        copy(f, at.stash + source * STASH * w, at.stash + target * STASH * w, STASH * w)
+        copy(f, at.product + source * w, at.product + target * w, w)
         f[at.spread + target] = f[at.spread + source]
         z[at.n_stashed + target] = z[at.n_stashed + source]
         z[at.n_absorbed + target] = z[at.n_absorbed + source]
@@ -92,19 +100,18 @@ def weight_of(z: Ints, link: int, predictor: float) -> float:
     return max(slope(link, predictor), LEAST_WEIGHT)
 
 
-@compiled
+@inlined
 def learn(f: Floats, z: Ints, target: int, design: int, x: int, y: float) -> float:
     """Move an estimate for a sample, before its context enters the design; return the sample's weight."""
     at = places(z)
-    d = z[N_FEATURES]
+    w = z[STRIDE]
     link = link_of(z, target)
-    theta = at.theta + target * d
-    predictor = dot(f, x, theta, d)
+    predictor = f[at.predictor + target]
     weight = weight_of(z, link, predictor)
     residual = y - mean(link, predictor)
     step = residual / (1.0 + weight * f[at.spread + design])
-    add_scaled(f, theta, step, at.product + design * d, d)
-    add_scaled(f, at.moment + target * d, y, x, d)
+    add_scaled(f, at.theta + target * w, step, at.product + design * w, w)
+    add_scaled(f, at.moment + target * w, y, x, w)
     # Squared errors, each over its own variance, add up to the penalised sum of squares.
     f[at.misfit + target] += residual * step / weight
     z[at.n_observed + target] += 1
@@ -116,14 +123,11 @@ def absorb_one(f: Floats, z: Ints, samples: Floats, target: int, x: int, y: floa
     """Learn a sample of an estimate that has a design of its own."""
     at = places(z)
     weight = learn(f, z, target, target, x, y)
-    refactored = enter(f, z, target, x, weight)
-    if link_of(z, target) == IDENTITY:
-        if refactored:
-            solve_estimate(f, z, target, target)
-    elif z[REFIT] != REFIT_NEVER:
+    enter(f, z, target, x, weight)
+    if link_of(z, target) != IDENTITY and z[REFIT] != REFIT_NEVER:
         keep(f, z, samples, target, x, y)
         if z[at.n_observed + target] >= z[at.next_refit + target]:
-            refit(f, z, samples, target)
+            z[MEND] = 1
 
 
 @compiled
@@ -134,69 +138,78 @@ def absorb_together(f: Floats, z: Ints, expert: int, x: int, reward: float, cost
     learn(f, z, design, design, x, reward)
     for r in range(z[N_RESOURCES]):
         learn(f, z, first + r, design, x, f[cost + r])
-    if enter(f, z, design, x, 1.0):
-        solve_estimate(f, z, design, design)
-        for r in range(z[N_RESOURCES]):
-            solve_estimate(f, z, first + r, design)
+    enter(f, z, design, x, 1.0)
 
 
 @compiled
-def solve_estimate(f: Floats, z: Ints, target: int, design: int) -> None:
-    """Compute an estimate with the identity link afresh: inverse · Σ y·x."""
+def mend(f: Floats, z: Ints, samples: Floats) -> None:
+    """Refactor what has drifted and refit what is due.
+
+    Apart from the steps, because it is rare: a step only says that it is needed, the caller sees to it before
+    the next step. Compiled into each step it would take most of the time that compiling takes.
+    """
     at = places(z)
-    d = z[N_FEATURES]
-    multiply(f, at.inverse + design * d * d, at.moment + target * d, at.theta + target * d, d)
+    d, w = z[N_FEATURES], z[STRIDE]
+    z[MEND] = 0
+    targets = 1 + z[N_EXPERTS] * (1 + z[N_RESOURCES])
+    for design in range(targets):
+        if z[at.drifted + design] == 1:
+            refactor(f, at.precision + design * w * w, at.inverse + design * w * w, at.factor, d, w)
+    for target in range(targets):
+        design = design_of(z, target)
+        if link_of(z, target) != IDENTITY:
+            if z[REFIT] != REFIT_NEVER and z[at.n_observed + target] >= z[at.next_refit + target]:
+                refit(f, z, samples, target)
+        elif z[at.drifted + design] == 1:
+            moment, theta = at.moment + target * w, at.theta + target * w
+            multiply(f, at.inverse + design * w * w, moment, theta, w)
+    for design in range(targets):
+        z[at.drifted + design] = 0
 
 
 @inlined
-def sample_row(z: Ints, target: int) -> int:
-    """Return the row of the sample store of an estimate; only links that are refitted have rows."""
-    return target if z[REWARD_LINK] != IDENTITY else target - z[N_EXPERTS] - 1
+def sample_place(z: Ints, target: int, sample: int) -> int:
+    """Return where a sample lies in the store; only estimates with a link that is refitted have room."""
+    row = target if z[REWARD_LINK] != IDENTITY else target - z[N_EXPERTS] - 1
+    return (row * z[CAPACITY] + sample) * (z[STRIDE] + N_LANES)
 
 
 @compiled
 def keep(f: Floats, z: Ints, samples: Floats, target: int, x: int, y: float) -> None:
     """Store the latest sample of an estimate for the exact refits to come, if there are any."""
     at = places(z)
-    place = z[at.n_observed + target] - 1
-    if place < z[REFIT_LIMIT]:
-        d = z[N_FEATURES]
-        row = sample_row(z, target)
-        for i in range(d):
-            samples[row, place, i] = f[x + i]
-        samples[row, place, d] = y
+    sample = z[at.n_observed + target] - 1
+    if sample < z[REFIT_LIMIT]:
+        w = z[STRIDE]
+        place = sample_place(z, target, sample)
+        for i in range(w):
+            samples[place + i] = f[x + i]
+        samples[place + w] = y
 
 
 @compiled
 def refit(f: Floats, z: Ints, samples: Floats, target: int) -> None:
     """Maximise the penalised likelihood of the stored samples, and refresh the design at the maximum."""
     at = places(z)
-    d = z[N_FEATURES]
+    d, w = z[N_FEATURES], z[STRIDE]
     n = z[at.n_observed + target]
-    link = link_of(z, target)
-    row = sample_row(z, target)
-    theta = at.theta + target * d
-    precision = at.precision + target * d * d
-    inverse = at.inverse + target * d * d
-    step, gradient = at.work, at.work + d
+    theta = at.theta + target * w
+    precision, inverse = at.precision + target * w * w, at.inverse + target * w * w
+    step, gradient = at.work, at.work + w
     before = 1e300
     for _ in range(NEWTON_STEPS):
-        newton_system(f, samples, row, n, link, f[RIDGE], theta, precision, inverse, gradient, d)
-        refactor(f, precision, inverse, at.factor, d)
-        multiply(f, inverse, gradient, step, d)
-        decrement = dot(f, step, gradient, d)
+        newton_system(f, z, samples, target, n, gradient)
+        refactor(f, precision, inverse, at.factor, d, w)
+        multiply(f, inverse, gradient, step, w)
+        decrement = dot(f, step, gradient, w)
         # A decrement that grew means that the last step overshot: go on more carefully.
-        add_scaled(f, theta, 1.0 if decrement <= before else 0.5, step, d)
+        add_scaled(f, theta, 1.0 if decrement <= before else 0.5, step, w)
         before = decrement
         if decrement < NEWTON_TOLERANCE * n:
             break
     if z[FISHER] == 0:
-        birth(f, precision, inverse, f[RIDGE], d)
-        for s in range(n):
-            for i in range(d):
-                for j in range(d):
-                    f[precision + i * d + j] += samples[row, s, i] * samples[row, s, j]
-        refactor(f, precision, inverse, at.factor, d)
+        design_matrix(f, z, samples, target, n)
+        refactor(f, precision, inverse, at.factor, d, w)
     z[at.n_stashed + target] = 0
     if z[REFIT] == REFIT_ALWAYS:
         z[at.next_refit + target] = n + 1
@@ -205,31 +218,35 @@ def refit(f: Floats, z: Ints, samples: Floats, target: int) -> None:
 
 
 @compiled
-def newton_system(
-    f: Floats,
-    samples: Floats,
-    row: int,
-    n: int,
-    link: int,
-    ridge: float,
-    theta: int,
-    precision: int,
-    inverse: int,
-    gradient: int,
-    d: int,
-) -> None:
-    """Write the information and the gradient of the penalised likelihood at theta."""
-    birth(f, precision, inverse, ridge, d)
-    for i in range(d):
-        f[gradient + i] = -ridge * f[theta + i]
+def newton_system(f: Floats, z: Ints, samples: Floats, target: int, n: int, gradient: int) -> None:
+    """Write the information and the gradient of the penalised likelihood at the running estimate."""
+    at = places(z)
+    w = z[STRIDE]
+    link = link_of(z, target)
+    theta = at.theta + target * w
+    precision = at.precision + target * w * w
+    birth(f, precision, at.inverse + target * w * w, f[RIDGE], z[N_FEATURES], w)
+    copy_scaled(f, gradient, -f[RIDGE], theta, w)
     for s in range(n):
-        predictor = 0.0
-        for i in range(d):
-            predictor += samples[row, s, i] * f[theta + i]
-        residual = samples[row, s, d] - mean(link, predictor)
-        weight = max(slope(link, predictor), LEAST_WEIGHT)
-        for i in range(d):
-            xi = samples[row, s, i]
-            f[gradient + i] += residual * xi
-            for j in range(d):
-                f[precision + i * d + j] += weight * xi * samples[row, s, j]
+        place = sample_place(z, target, s)
+        for i in range(w):
+            f[at.x_other + i] = samples[place + i]
+        predictor = dot(f, at.x_other, theta, w)
+        add_scaled(f, gradient, samples[place + w] - mean(link, predictor), at.x_other, w)
+        root = math.sqrt(max(slope(link, predictor), LEAST_WEIGHT))
+        copy_scaled(f, at.x_other, root, at.x_other, w)
+        add_outer(f, precision, 1.0, at.x_other, w)
+
+
+@compiled
+def design_matrix(f: Floats, z: Ints, samples: Floats, target: int, n: int) -> None:
+    """Write ridge·I + Σ xxᵀ of the stored samples, unweighted, as the precision."""
+    at = places(z)
+    w = z[STRIDE]
+    precision = at.precision + target * w * w
+    birth(f, precision, at.inverse + target * w * w, f[RIDGE], z[N_FEATURES], w)
+    for s in range(n):
+        place = sample_place(z, target, s)
+        for i in range(w):
+            f[at.x_other + i] = samples[place + i]
+        add_outer(f, precision, 1.0, at.x_other, w)

@@ -4,11 +4,13 @@ import numpy as np
 
 from deferkit.learn.arrays import (
     MEMORY,
+    MEND,
     N_EXPERTS,
     N_FEATURES,
     N_RESOURCES,
     NEXT_ID,
     RIDGE,
+    STRIDE,
     Floats,
     Ints,
     places,
@@ -85,9 +87,9 @@ def commit_proposed(f: Floats, z: Ints, route: int, reason: int) -> None:
 def start(f: Floats, z: Ints) -> None:
     """Give birth to every design of an empty learner."""
     at = places(z)
-    d = z[N_FEATURES]
+    d, w = z[N_FEATURES], z[STRIDE]
     for design in range(1 + z[N_EXPERTS] * (1 + z[N_RESOURCES])):
-        birth(f, at.precision + design * d * d, at.inverse + design * d * d, f[RIDGE], d)
+        birth(f, at.precision + design * w * w, at.inverse + design * w * w, f[RIDGE], d, w)
 
 
 @compiled
@@ -125,7 +127,7 @@ def commit_one(f: Floats, z: Ints, contexts: Floats, route: int, reason: int, am
 def observe_one(f: Floats, z: Ints, samples: Floats, decision: int, slot: int) -> None:
     """Book and learn what was written to `At.new_reward` and `At.new_cost`."""
     at = places(z)
-    prepare(f, z, at.context + slot * z[N_FEATURES])
+    prepare(f, z, at.context + slot * z[STRIDE])
     observe(f, z, samples, decision, slot)
 
 
@@ -164,11 +166,15 @@ def run_many(
     reasons: Ints,
     propensities: Floats,
     prices: Floats,
-) -> None:
-    """Decide and at once observe a stream of tasks: the bulk loop. Costs are [task, expert, resource]."""
+    first: int,
+) -> int:
+    """Decide and at once observe a stream of tasks: the bulk loop. Costs are [task, expert, resource].
+
+    Return how far it came: it stops where something is to be mended.
+    """
     at = places(z)
     everyone = (1 << z[N_EXPERTS]) - 1
-    for t in range(contexts.shape[0]):
+    for t in range(first, contexts.shape[0]):
         load(f, z, contexts, t)
         route, reason, propensity = propose(f, z, everyone, -1)
         routes[t] = route
@@ -187,3 +193,6 @@ def run_many(
         for r in range(z[N_RESOURCES]):
             f[at.new_cost + r] = costs[t, route - 1, r] if route > 0 else np.nan
         observe(f, z, samples, decision, decision % z[MEMORY])
+        if z[MEND] == 1:
+            return t + 1
+    return contexts.shape[0]

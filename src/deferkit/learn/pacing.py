@@ -17,20 +17,21 @@ from deferkit.learn.arrays import (
     EVERY,
     MEMORY,
     N_EXPERTS,
-    N_FEATURES,
     N_RESOURCES,
     NEXT_ID,
     PACING,
     REWARD_LINK,
     STEP,
+    STRIDE,
     WARM_UP,
     WINDOW,
     Floats,
     Ints,
     places,
 )
-from deferkit.learn.compiled import compiled, inlined, vector
-from deferkit.learn.links import mean
+from deferkit.learn.compiled import compiled, inlined
+from deferkit.learn.lanes import N_LANES, add, load, multiply_add, spread_out, total, where_greater
+from deferkit.learn.links import LOGISTIC, mean
 from deferkit.learn.precision import dot
 
 PAPER = 0
@@ -114,14 +115,17 @@ def exponentiate(f: Floats, z: Ints, dual: int, cost: int, printed: bool) -> Non
     for r in range(resources):
         if bounded(f, z, r):
             rate = f[at.total + r] / f[at.horizon + r]
-            epsilon = math.sqrt(2.0 / f[at.horizon + r])
             g = f[cost + r] - rate
             if r > 0 and bounded(f, z, 0):
                 g *= unit / rate  # in the unit of the first, so that weights compare
             if printed:
                 g *= f[dual + r] * rate
-            f[log_weight + r] += g * math.log1p(epsilon) if g >= 0.0 else -g * math.log1p(-epsilon)
+            f[log_weight + r] += g * f[at.log_up + r] if g >= 0.0 else -g * f[at.log_down + r]
             top = max(top, f[log_weight + r])
+    if resources == 1:
+        if bounded(f, z, 0):
+            f[dual] = mean(LOGISTIC, f[log_weight]) / unit
+        return
     below = math.exp(-top)
     for r in range(resources):
         if bounded(f, z, r):
@@ -167,19 +171,25 @@ def solve(f: Floats, z: Ints, dual: int, done: int) -> None:
 def imagine(f: Floats, z: Ints, done: int) -> int:
     """Write what each expert would gain and use on the latest contexts, at today's estimates."""
     at = places(z)
-    d = z[N_FEATURES]
+    w = z[STRIDE]
     experts, resources, window = z[N_EXPERTS], z[N_RESOURCES], z[WINDOW]
     n = min(done, window)
+    slot = (done - n) % z[MEMORY]
     for i in range(n):
-        x = at.context + (done - n + i) % z[MEMORY] * d
-        base = mean(z[REWARD_LINK], dot(f, x, at.theta, d))
+        x = at.context + slot * w
+        slot = slot + 1 if slot + 1 < z[MEMORY] else 0
+        base = mean(z[REWARD_LINK], dot(f, x, at.theta, w))
         for k in range(experts):
-            reward = mean(z[REWARD_LINK], dot(f, x, at.theta + (1 + k) * d, d))
+            reward = mean(z[REWARD_LINK], dot(f, x, at.theta + (1 + k) * w, w))
             f[at.gain + k * window + i] = reward - base
             for r in range(resources):
                 target = 1 + experts + k * resources + r
-                cost = mean(z[COST_LINK], dot(f, x, at.theta + target * d, d))
+                cost = mean(z[COST_LINK], dot(f, x, at.theta + target * w, w))
                 f[at.use + (k * resources + r) * window + i] = max(0.0, cost)
+    for k in range(experts):
+        # the last lanes are filled up with contexts that gain nothing
+        for i in range(n, min(n + N_LANES - 1, window)):
+            f[at.gain + k * window + i] = 0.0
     return n
 
 
@@ -219,33 +229,16 @@ def demand(f: Floats, z: Ints, price: int, resource: int, n: int) -> float:
     """Return how much of a resource the imagined contexts would use at these prices."""
     at = places(z)
     window, resources = z[WINDOW], z[N_RESOURCES]
-    value = vector(f, at.value, n)
-    best = vector(f, at.value + window, n)
-    used = vector(f, at.value + 2 * window, n)
-    for i in range(n):
-        best[i] = 0.0
-        used[i] = 0.0
-    for k in range(z[N_EXPERTS]):
-        gain = vector(f, at.gain + k * window, n)
-        for i in range(n):
-            value[i] = gain[i]
-        for r in range(resources):
-            use = vector(f, at.use + (k * resources + r) * window, n)
-            each = f[price + r]
-            for i in range(n):
-                value[i] -= each * use[i]
-        use = vector(f, at.use + (k * resources + resource) * window, n)
-        for i in range(n):
-            better = value[i] > best[i]
-            best[i] = value[i] if better else best[i]
-            used[i] = use[i] if better else used[i]
-    s0 = s1 = s2 = s3 = 0.0
-    quads = n - n % 4
-    for i in range(0, quads, 4):
-        s0 += used[i]
-        s1 += used[i + 1]
-        s2 += used[i + 2]
-        s3 += used[i + 3]
-    for i in range(quads, n):
-        s0 += used[i]
-    return (s0 + s1) + (s2 + s3)
+    sum_used = spread_out(0.0)
+    for i in range(0, n, N_LANES):
+        best = spread_out(0.0)
+        used = spread_out(0.0)
+        for k in range(z[N_EXPERTS]):
+            use = at.use + k * resources * window + i
+            value = load(f, at.gain + k * window + i)
+            for r in range(resources):
+                value = multiply_add(spread_out(-f[price + r]), load(f, use + r * window), value)
+            used = where_greater(value, best, load(f, use + resource * window), used)
+            best = where_greater(value, best, value, best)
+        sum_used = add(sum_used, used)
+    return total(sum_used)

@@ -5,177 +5,185 @@ step in O(d²); the precision itself is only needed to refactor, so samples wait
 sixteen at a time, which touches the matrix four times instead of sixteen. A rank-one step loses a few bits;
 every so often the inverse is tried on a context, and refactored from the precision if it is off.
 
-Matrices and vectors are offsets into the float buffer `f`.
+Matrices and vectors are offsets into the float buffer `f`; `w` is their stride, which is d filled up with zeros
+to whole lanes, so that no loop has a rest.
 """
 
 import math
 
-from deferkit.learn.arrays import N_FEATURES, STASH, Floats, Ints, places
-from deferkit.learn.compiled import compiled, inlined, matrix, vector
+from deferkit.learn.arrays import MEND, STASH, STRIDE, Floats, Ints, places
+from deferkit.learn.compiled import compiled, inlined
+from deferkit.learn.lanes import N_LANES, load, multiply_add, spread_out, store, total
 
 DRIFT_ALLOWED = 1e-10
 CHECK_EVERY = 64  # stashes, that is 1,024 samples
 
 
 @inlined
-def birth(f: Floats, precision: int, inverse: int, ridge: float, d: int) -> None:
+def birth(f: Floats, precision: int, inverse: int, ridge: float, d: int, w: int) -> None:
     """Make a precision and its inverse: ridge·I and I/ridge."""
-    for i in range(d * d):
+    for i in range(d * w):
         f[precision + i] = 0.0
         f[inverse + i] = 0.0
     for i in range(d):
-        f[precision + i * d + i] = ridge
-        f[inverse + i * d + i] = 1.0 / ridge
+        f[precision + i * w + i] = ridge
+        f[inverse + i * w + i] = 1.0 / ridge
 
 
 @inlined
-def multiply(f: Floats, symmetric: int, x: int, product: int, d: int) -> None:
-    """Write the product of a symmetric matrix and x.
-
-    Four rows at a time: the sum for each element has a fixed order, whatever the compiler does with the
-    loop over columns.
-    """
-    m, v, out = matrix(f, symmetric, d, d), vector(f, x, d), vector(f, product, d)
-    for j in range(d):
-        out[j] = 0.0
-    quads = d - d % 4
-    for i in range(0, quads, 4):
-        x0, x1, x2, x3 = v[i], v[i + 1], v[i + 2], v[i + 3]
-        for j in range(d):
-            out[j] += (m[i, j] * x0 + m[i + 1, j] * x1) + (m[i + 2, j] * x2 + m[i + 3, j] * x3)
-    for i in range(quads, d):
-        x0 = v[i]
-        for j in range(d):
-            out[j] += m[i, j] * x0
+def multiply(f: Floats, symmetric: int, x: int, product: int, w: int) -> None:
+    """Write the product of a symmetric matrix and x, four rows at a time."""
+    for j in range(0, w, N_LANES):
+        store(f, product + j, spread_out(0.0))
+    for i in range(0, w, 4):
+        row = symmetric + i * w
+        x0, x1 = spread_out(f[x + i]), spread_out(f[x + i + 1])
+        x2, x3 = spread_out(f[x + i + 2]), spread_out(f[x + i + 3])
+        for j in range(0, w, N_LANES):
+            s = multiply_add(load(f, row + j), x0, load(f, product + j))
+            s = multiply_add(load(f, row + w + j), x1, s)
+            s = multiply_add(load(f, row + 2 * w + j), x2, s)
+            s = multiply_add(load(f, row + 3 * w + j), x3, s)
+            store(f, product + j, s)
 
 
 @inlined
-def dot(f: Floats, x: int, y: int, d: int) -> float:
-    """Return xᵀy, summed in four lanes so that the additions need not wait for each other."""
-    u, v = vector(f, x, d), vector(f, y, d)
-    quads = d - d % 4
-    s0 = s1 = s2 = s3 = 0.0
-    for i in range(0, quads, 4):
-        s0 += u[i] * v[i]
-        s1 += u[i + 1] * v[i + 1]
-        s2 += u[i + 2] * v[i + 2]
-        s3 += u[i + 3] * v[i + 3]
-    for i in range(quads, d):
-        s0 += u[i] * v[i]
-    return (s0 + s1) + (s2 + s3)
+def dot(f: Floats, x: int, y: int, w: int) -> float:
+    """Return xᵀy."""
+    s = spread_out(0.0)
+    for i in range(0, w, N_LANES):
+        s = multiply_add(load(f, x + i), load(f, y + i), s)
+    return total(s)
 
 
 @inlined
-def add_scaled(f: Floats, out: int, scale: float, x: int, d: int) -> None:
+def add_scaled(f: Floats, out: int, scale: float, x: int, w: int) -> None:
     """Add scale · x to a vector."""
-    u, v = vector(f, out, d), vector(f, x, d)
-    for i in range(d):
-        u[i] += scale * v[i]
+    factor = spread_out(scale)
+    for i in range(0, w, N_LANES):
+        store(f, out + i, multiply_add(factor, load(f, x + i), load(f, out + i)))
+
+
+@inlined
+def copy_scaled(f: Floats, out: int, scale: float, x: int, w: int) -> None:
+    """Write scale · x to a vector."""
+    factor, zero = spread_out(scale), spread_out(0.0)
+    for i in range(0, w, N_LANES):
+        store(f, out + i, multiply_add(factor, load(f, x + i), zero))
+
+
+@inlined
+def add_outer(f: Floats, symmetric: int, sign: float, x: int, w: int) -> None:
+    """Add sign · xxᵀ to a symmetric matrix; elements (i, j) and (j, i) stay equal to the last bit."""
+    for i in range(w):
+        add_scaled(f, symmetric + i * w, sign * f[x + i], x, w)
 
 
 @inlined
 def copy(f: Floats, source: int, out: int, n: int) -> None:
     """Copy n numbers."""
-    u, v = vector(f, out, n), vector(f, source, n)
     for i in range(n):
-        u[i] = v[i]
+        f[out + i] = f[source + i]
 
 
 @inlined
-def shrink(f: Floats, inverse: int, product: int, spread: float, weight: float, work: int, d: int) -> None:
+def shrink(f: Floats, inverse: int, product: int, spread: float, weight: float, work: int, w: int) -> None:
     """Give the inverse of P + weight·xxᵀ (Sherman–Morrison), with product = P⁻¹x and spread = xᵀP⁻¹x."""
-    m, u, v = matrix(f, inverse, d, d), vector(f, product, d), vector(f, work, d)
-    # The root goes to both sides, so that element (i, j) and element (j, i) stay equal to the last bit.
-    root = math.sqrt(weight / (1.0 + weight * spread))
-    for i in range(d):
-        v[i] = root * u[i]
-    for i in range(d):
-        each = v[i]
-        for j in range(d):
-            m[i, j] -= each * v[j]
+    copy_scaled(f, work, math.sqrt(weight / (1.0 + weight * spread)), product, w)
+    add_outer(f, inverse, -1.0, work, w)
 
 
 @compiled
-def unstash(f: Floats, precision: int, stash: int, n: int, d: int) -> None:
+def unstash(f: Floats, precision: int, stash: int, n: int, w: int) -> None:
     """Add n stashed contexts, each already scaled by the root of its weight, to a precision."""
-    m, s = matrix(f, precision, d, d), matrix(f, stash, n, d)
-    quads = n - n % 4
-    for q in range(0, quads, 4):
-        for i in range(d):
-            x0, x1, x2, x3 = s[q, i], s[q + 1, i], s[q + 2, i], s[q + 3, i]
-            for j in range(d):
-                m[i, j] += (x0 * s[q, j] + x1 * s[q + 1, j]) + (x2 * s[q + 2, j] + x3 * s[q + 3, j])
-    for q in range(quads, n):
-        for i in range(d):
-            x0 = s[q, i]
-            for j in range(d):
-                m[i, j] += x0 * s[q, j]
+    for q in range(0, n, 4):
+        s = stash + q * w
+        for i in range(w):
+            row = precision + i * w
+            x0, x1 = spread_out(f[s + i]), spread_out(f[s + w + i])
+            x2, x3 = spread_out(f[s + 2 * w + i]), spread_out(f[s + 3 * w + i])
+            for j in range(0, w, N_LANES):
+                m = multiply_add(load(f, s + j), x0, load(f, row + j))
+                m = multiply_add(load(f, s + w + j), x1, m)
+                m = multiply_add(load(f, s + 2 * w + j), x2, m)
+                store(f, row + j, multiply_add(load(f, s + 3 * w + j), x3, m))
+
+
+@inlined
+def partial_dot(f: Floats, x: int, y: int, n: int) -> float:
+    """Return the product of two vectors of any length that need not be filled up."""
+    result = 0.0
+    for i in range(n):
+        result += f[x + i] * f[y + i]
+    return result
 
 
 @compiled
-def refactor(f: Floats, precision: int, inverse: int, factor: int, d: int) -> None:
+def refactor(f: Floats, precision: int, inverse: int, factor: int, d: int, w: int) -> None:
     """Compute the inverse afresh from the precision, by a Cholesky factorisation."""
     # factor ← L with L·Lᵀ = precision
     for i in range(d):
         for j in range(i + 1):
-            total = f[precision + i * d + j] - dot(f, factor + i * d, factor + j * d, j)
+            rest = f[precision + i * w + j] - partial_dot(f, factor + i * w, factor + j * w, j)
             if i == j:
-                f[factor + i * d + i] = math.sqrt(total)
+                f[factor + i * w + i] = math.sqrt(rest)
             else:
-                f[factor + i * d + j] = total / f[factor + j * d + j]
+                f[factor + i * w + j] = rest / f[factor + j * w + j]
     # row j of inverse ← column j of L⁻¹, so that all that follows runs along rows
     for j in range(d):
-        row = inverse + j * d
-        for i in range(j):
-            f[row + i] = 0.0
-        f[row + j] = 1.0 / f[factor + j * d + j]
+        row = inverse + j * w
+        f[row + j] = 1.0 / f[factor + j * w + j]
         for i in range(j + 1, d):
-            total = -dot(f, factor + i * d + j, row + j, i - j)
-            f[row + i] = total / f[factor + i * d + i]
+            rest = -partial_dot(f, factor + i * w + j, row + j, i - j)
+            f[row + i] = rest / f[factor + i * w + i]
     # element (i, j) of L⁻ᵀ·L⁻¹ is the product of those two rows
     for i in range(d):
         for j in range(i, d):
-            f[factor + i * d + j] = dot(f, inverse + i * d + j, inverse + j * d + j, d - j)
+            f[factor + i * w + j] = partial_dot(f, inverse + i * w + j, inverse + j * w + j, d - j)
     for i in range(d):
         for j in range(i, d):
-            f[inverse + i * d + j] = f[factor + i * d + j]
-            f[inverse + j * d + i] = f[factor + i * d + j]
+            f[inverse + i * w + j] = f[factor + i * w + j]
+            f[inverse + j * w + i] = f[factor + i * w + j]
 
 
 @compiled
-def drift(f: Floats, precision: int, inverse: int, x: int, work: int, d: int) -> float:
+def drift(f: Floats, precision: int, inverse: int, x: int, work: int, w: int) -> float:
     """Return how far precision · inverse · x is from x, relative to the largest element of x."""
-    multiply(f, inverse, x, work, d)
-    multiply(f, precision, work, work + d, d)
+    multiply(f, inverse, x, work, w)
+    multiply(f, precision, work, work + w, w)
     worst = 0.0
     largest = 0.0
-    for i in range(d):
-        worst = max(worst, abs(f[work + d + i] - f[x + i]))
+    for i in range(w):
+        worst = max(worst, abs(f[work + w + i] - f[x + i]))
         largest = max(largest, abs(f[x + i]))
     return worst / largest if largest > 0.0 else 0.0
 
 
 @inlined
-def enter(f: Floats, z: Ints, design: int, x: int, weight: float) -> bool:
-    """Add weight·xxᵀ to a design whose product and spread are prepared; True if it was refactored."""
+def enter(f: Floats, z: Ints, design: int, x: int, weight: float) -> None:
+    """Add weight·xxᵀ to a design whose product and spread are prepared."""
     at = places(z)
-    d = z[N_FEATURES]
-    inverse = at.inverse + design * d * d
-    precision = at.precision + design * d * d
-    shrink(f, inverse, at.product + design * d, f[at.spread + design], weight, at.work, d)
+    w = z[STRIDE]
+    inverse = at.inverse + design * w * w
+    shrink(f, inverse, at.product + design * w, f[at.spread + design], weight, at.work, w)
     place = z[at.n_stashed + design]
-    stash = at.stash + design * STASH * d
-    root = math.sqrt(weight)
-    for i in range(d):
-        f[stash + place * d + i] = root * f[x + i]
+    stash = at.stash + design * STASH * w
+    copy_scaled(f, stash + place * w, math.sqrt(weight), x, w)
     z[at.n_absorbed + design] += 1
     z[at.n_stashed + design] = place + 1
-    if place + 1 < STASH:
-        return False
-    unstash(f, precision, stash, STASH, d)
+    if place + 1 == STASH:
+        unstash_and_check(f, z, design, x)
+
+
+@compiled
+def unstash_and_check(f: Floats, z: Ints, design: int, x: int) -> None:
+    """Empty a full stash, and now and then see whether the inverse still is one."""
+    at = places(z)
+    w = z[STRIDE]
+    inverse, precision = at.inverse + design * w * w, at.precision + design * w * w
+    unstash(f, precision, at.stash + design * STASH * w, STASH, w)
     z[at.n_stashed + design] = 0
-    due = z[at.n_absorbed + design] // STASH % CHECK_EVERY == 0
-    if due and drift(f, precision, inverse, x, at.work, d) > DRIFT_ALLOWED:
-        refactor(f, precision, inverse, at.factor, d)
-        return True
-    return False
+    if z[at.n_absorbed + design] // STASH % CHECK_EVERY == 0:
+        if drift(f, precision, inverse, x, at.work, w) > DRIFT_ALLOWED:
+            z[at.drifted + design] = 1
+            z[MEND] = 1

@@ -27,13 +27,14 @@ from deferkit.learn.arrays import (
     OWED,
     PRINTED_COSTS,
     SCALE,
+    STRIDE,
     WARM_UP,
     Floats,
     Ints,
     places,
 )
 from deferkit.learn.compiled import compiled, inlined
-from deferkit.learn.glm import absorb_one, absorb_together, design_of, link_of, part
+from deferkit.learn.glm import absorb_one, absorb_together, link_of, part
 from deferkit.learn.links import mean
 from deferkit.learn.pacing import left, pace
 from deferkit.learn.precision import copy, dot, multiply
@@ -83,16 +84,35 @@ def width_factor(f: Floats, z: Ints, target: int) -> float:
     return factor
 
 
+@inlined
+def prepare_design(f: Floats, z: Ints, design: int, x: int) -> None:
+    """Write inverse · x and xᵀ · inverse · x of one design."""
+    at = places(z)
+    w = z[STRIDE]
+    product = at.product + design * w
+    multiply(f, at.inverse + design * w * w, x, product, w)
+    f[at.spread + design] = max(0.0, dot(f, x, product, w))
+
+
 @compiled
 def prepare(f: Floats, z: Ints, x: int) -> None:
-    """Write inverse · x and xᵀ · inverse · x for each design that is in use."""
+    """Write what scoring and learning a context both need: products, spreads and predictors."""
     at = places(z)
-    d = z[N_FEATURES]
-    for target in range(1 + z[N_EXPERTS] * (1 + z[N_RESOURCES])):
-        if design_of(z, target) == target:
-            product = at.product + target * d
-            multiply(f, at.inverse + target * d * d, x, product, d)
-            f[at.spread + target] = max(0.0, dot(f, x, product, d))
+    w = z[STRIDE]
+    experts, resources = z[N_EXPERTS], z[N_RESOURCES]
+    for target in range(1 + experts):
+        prepare_design(f, z, target, x)
+        f[at.predictor + target] = dot(f, x, at.theta + target * w, w)
+    target = 1 + experts
+    for k in range(experts):
+        follows = z[at.follows + k] == 1
+        for _ in range(resources):
+            if follows:
+                f[at.spread + target] = f[at.spread + k + 1]
+            else:
+                prepare_design(f, z, target, x)
+            f[at.predictor + target] = dot(f, x, at.theta + target * w, w)
+            target += 1
 
 
 @compiled
@@ -100,12 +120,10 @@ def score(f: Floats, z: Ints, x: int) -> None:
     """Write estimates, widths and optimistic values of all rewards and costs (Definition 4.2)."""
     at = places(z)
     prepare(f, z, x)
-    d = z[N_FEATURES]
     for target in range(1 + z[N_EXPERTS] * (1 + z[N_RESOURCES])):
         link = link_of(z, target)
-        predictor = dot(f, x, at.theta + target * d, d)
-        spread = f[at.spread + design_of(z, target)]
-        width = width_factor(f, z, target) * math.sqrt(spread)
+        predictor = f[at.predictor + target]
+        width = width_factor(f, z, target) * math.sqrt(f[at.spread + target])
         f[at.estimate + target] = mean(link, predictor)
         f[at.width + target] = width
         if target <= z[N_EXPERTS]:
@@ -232,7 +250,7 @@ def commit(f: Floats, z: Ints, route: int, reason: int, cost: int, hold: int) ->
     z[at.n_routed + route] += 1
     z[N_FORCED] += reason == FORCED
     z[N_BUDGET] += reason == NO_BUDGET
-    copy(f, at.x, at.context + slot * z[N_FEATURES], z[N_FEATURES])
+    copy(f, at.x, at.context + slot * z[STRIDE], z[STRIDE])
     z[at.route + slot] = route
     z[at.status + slot] = OPEN if route > 0 else SETTLED
     for decider in range(z[N_EXPERTS] + 1):
@@ -284,21 +302,23 @@ def book(f: Floats, z: Ints, slot: int, cost: int) -> None:
 def absorb(f: Floats, z: Ints, samples: Floats, route: int, x: int, reward: int, cost: int) -> None:
     """Learn what has newly become known of a task, NaN where nothing has. Needs `prepare`."""
     at = places(z)
-    if not math.isnan(f[reward]):
-        absorb_one(f, z, samples, 0, x, f[reward])
-    for k in range(z[N_EXPERTS]):
-        has_reward = not math.isnan(f[reward + k + 1])
-        has_cost = route == k + 1 and not math.isnan(f[cost])
-        if has_reward and has_cost and z[at.follows + k] == 1:
-            absorb_together(f, z, k, x, f[reward + k + 1], cost)
-        elif has_reward or has_cost:
-            part(f, z, k)
-            if has_reward:
-                absorb_one(f, z, samples, k + 1, x, f[reward + k + 1])
-            if has_cost:
-                for r in range(z[N_RESOURCES]):
-                    target = 1 + z[N_EXPERTS] + k * z[N_RESOURCES] + r
-                    absorb_one(f, z, samples, target, x, f[cost + r])
+    experts, resources = z[N_EXPERTS], z[N_RESOURCES]
+    together = 0  # the expert whose reward and cost were learned at once
+    if route > 0:
+        has_reward, has_cost = not math.isnan(f[reward + route]), not math.isnan(f[cost])
+        if has_reward and has_cost and z[at.follows + route - 1] == 1:
+            absorb_together(f, z, route - 1, x, f[reward + route], cost)
+            together = route
+    for target in range(1 + experts * (1 + resources)):
+        expert = target if target <= experts else (target - experts - 1) // resources + 1
+        if target <= experts:
+            y = f[reward + target]
+        else:
+            y = f[cost + (target - experts - 1) % resources] if expert == route else np.nan
+        if not math.isnan(y) and (expert == 0 or expert != together):
+            if expert > 0:
+                part(f, z, expert - 1)
+            absorb_one(f, z, samples, target, x, y)
 
 
 @compiled
@@ -311,7 +331,7 @@ def observe(f: Floats, z: Ints, samples: Floats, decision: int, slot: int) -> No
             f[at.reward + slot * deciders + decider] = f[at.new_reward + decider]
     route = z[at.route + slot]
     if z[ENCODING] == 0:
-        x = at.context + slot * z[N_FEATURES]
+        x = at.context + slot * z[STRIDE]
         absorb(f, z, samples, route, x, at.new_reward, at.new_cost)
     if route > 0 and not math.isnan(f[at.new_cost]):
         book(f, z, slot, at.new_cost)
