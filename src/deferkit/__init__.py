@@ -1,0 +1,51 @@
+"""Online decision deferral under budget constraints: who decides, the model or an expert?"""
+
+from deferkit.errors import (
+    AlreadySettled,
+    AssumptionWarning,
+    BudgetExhausted,
+    ConflictingObservation,
+    DeferkitError,
+    EventOutOfOrder,
+    HorizonWarning,
+    InvalidArgument,
+    UnknownDecision,
+    UnreadableState,
+)
+from deferkit.events import BudgetChanged, Corrected, Decided, Event, Expired, Observed, WarmStarted
+from deferkit.learn.deferrer import Deferrer
+from deferkit.learn.encode import Encoder
+from deferkit.learn.exploration import Exploration
+from deferkit.learn.pacing import Pacing
+from deferkit.types import Budget, Decision, Run, Scores, Summary
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AlreadySettled",
+    "AssumptionWarning",
+    "Budget",
+    "BudgetChanged",
+    "BudgetExhausted",
+    "ConflictingObservation",
+    "Corrected",
+    "Decided",
+    "Decision",
+    "DeferkitError",
+    "Deferrer",
+    "Encoder",
+    "Event",
+    "EventOutOfOrder",
+    "Expired",
+    "Exploration",
+    "HorizonWarning",
+    "InvalidArgument",
+    "Observed",
+    "Pacing",
+    "Run",
+    "Scores",
+    "Summary",
+    "UnknownDecision",
+    "UnreadableState",
+    "WarmStarted",
+]

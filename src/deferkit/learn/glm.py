@@ -188,6 +188,21 @@ def keep(f: Floats, z: Ints, samples: Floats, target: int, x: int, y: float) -> 
 
 
 @compiled
+def relabel(f: Floats, z: Ints, samples: Floats, target: int, x: int, old: float, new: float) -> None:
+    """Correct the latest stored sample that is this context with this response, if it is still stored."""
+    at = places(z)
+    w = z[STRIDE]
+    for back in range(min(z[at.n_observed + target], z[CAPACITY])):
+        place = sample_place(z, target, min(z[at.n_observed + target], z[CAPACITY]) - 1 - back)
+        same = samples[place + w] == old
+        for i in range(w):
+            same = same and samples[place + i] == f[x + i]
+        if same:
+            samples[place + w] = new
+            return
+
+
+@compiled
 def refit(f: Floats, z: Ints, samples: Floats, target: int) -> None:
     """Maximise the penalised likelihood of the stored samples, and refresh the design at the maximum."""
     at = places(z)

@@ -1,5 +1,7 @@
 """What Python calls: each entry is made of the steps, for one task or for a whole stream in one go."""
 
+import math
+
 import numpy as np
 
 from deferkit.learn.arrays import (
@@ -16,8 +18,10 @@ from deferkit.learn.arrays import (
     places,
 )
 from deferkit.learn.compiled import compiled, inlined
+from deferkit.learn.glm import design_of, link_of, relabel
+from deferkit.learn.links import IDENTITY
 from deferkit.learn.pacing import left
-from deferkit.learn.precision import birth
+from deferkit.learn.precision import add_scaled, birth
 from deferkit.learn.steps import absorb, commit, expected_cost, expire, observe, prepare, propose
 
 FULL = 0
@@ -60,7 +64,7 @@ def record(
     n = 1 + z[N_EXPERTS] * (1 + resources)
     for target in range(n):
         records[row, first + target] = f[at.estimate + target]
-        records[row, first + n + target] = f[at.width + target]
+        records[row, first + n + target] = abs(f[at.optimistic + target] - f[at.estimate + target])
 
 
 @inlined
@@ -84,6 +88,16 @@ def commit_proposed(f: Floats, z: Ints, route: int, reason: int) -> None:
 
 
 @compiled
+def first_bad(contexts: Floats) -> int:
+    """Return the first row with a number that is not finite, or −1."""
+    for t in range(contexts.shape[0]):
+        for i in range(contexts.shape[1]):
+            if not math.isfinite(contexts[t, i]):
+                return t
+    return -1
+
+
+@compiled
 def start(f: Floats, z: Ints) -> None:
     """Give birth to every design of an empty learner."""
     at = places(z)
@@ -102,13 +116,17 @@ def propose_many(f: Floats, z: Ints, contexts: Floats, available: int, force: in
 
 
 @compiled
-def decide_many(f: Floats, z: Ints, contexts: Floats, available: int, force: int, records: Floats) -> None:
-    """Propose and commit, one task after the other."""
+def decide_many(f: Floats, z: Ints, contexts: Floats, available: int, records: Floats) -> int:
+    """Propose and commit, one task after the other; or do nothing and return a row that is not finite."""
+    bad = first_bad(contexts)
+    if bad >= 0:
+        return bad
     for t in range(contexts.shape[0]):
         load(f, z, contexts, t)
-        route, reason, propensity = propose(f, z, available, force)
+        route, reason, propensity = propose(f, z, available, -1)
         record(f, z, route, reason, propensity, records, t)
         commit_proposed(f, z, route, reason)
+    return -1
 
 
 @compiled
@@ -133,18 +151,44 @@ def observe_one(f: Floats, z: Ints, samples: Floats, decision: int, slot: int) -
 
 @compiled
 def absorb_many(
-    f: Floats, z: Ints, samples: Floats, contexts: Floats, experts: Ints, rewards: Floats, costs: Floats
-) -> None:
-    """Learn from tasks that were decided elsewhere; `experts` says whose cost it is, 0 for nobody's."""
+    f: Floats,
+    z: Ints,
+    samples: Floats,
+    contexts: Floats,
+    whose: Ints,
+    rewards: Floats,
+    costs: Floats,
+    first: int,
+) -> int:
+    """Learn from tasks that were decided elsewhere; `whose` says which expert cost that, 0 for nobody.
+
+    Return how far it came: it stops where something is to be mended.
+    """
     at = places(z)
-    for t in range(contexts.shape[0]):
+    for t in range(first, contexts.shape[0]):
         load(f, z, contexts, t)
         for decider in range(z[N_EXPERTS] + 1):
             f[at.new_reward + decider] = rewards[t, decider]
         for r in range(z[N_RESOURCES]):
             f[at.new_cost + r] = costs[t, r]
         prepare(f, z, at.x)
-        absorb(f, z, samples, experts[t], at.x, at.new_reward, at.new_cost)
+        absorb(f, z, samples, whose[t], at.x, at.new_reward, at.new_cost)
+        if z[MEND] == 1:
+            return t + 1
+    return contexts.shape[0]
+
+
+@compiled
+def correct_one(f: Floats, z: Ints, samples: Floats, slot: int, target: int, old: float, new: float) -> None:
+    """Learn that a sample was not `old` but `new`: exact for the identity link, one Newton step for another."""
+    at = places(z)
+    w = z[STRIDE]
+    x = at.context + slot * w
+    prepare(f, z, x)
+    add_scaled(f, at.theta + target * w, new - old, at.product + design_of(z, target) * w, w)
+    add_scaled(f, at.moment + target * w, new - old, x, w)
+    if link_of(z, target) != IDENTITY:
+        relabel(f, z, samples, target, x, old, new)
 
 
 @compiled

@@ -49,7 +49,7 @@ class Pacing:
     """How the price moves.
 
     >>> Pacing(kind="resolve", every=50)
-    Pacing(kind='resolve', every=50, window=1000, step=0.1)
+    Pacing(kind='resolve', every=50, window=1000, step=0.3)
     """
 
     kind: str = "resolve"
@@ -57,7 +57,7 @@ class Pacing:
     """resolve: decisions between two prices, once there are ten times as many."""
     window: int = 1_000
     """resolve: how many of the latest contexts the price is solved for."""
-    step: float = 0.1
+    step: float = 0.3
     """adaptive: η, in units of reward for the mean cost."""
 
     def __post_init__(self) -> None:
@@ -173,7 +173,7 @@ def imagine(f: Floats, z: Ints, done: int) -> int:
     at = places(z)
     w = z[STRIDE]
     experts, resources, window = z[N_EXPERTS], z[N_RESOURCES], z[WINDOW]
-    n = min(done, window)
+    n = min(done, window, z[MEMORY])
     slot = (done - n) % z[MEMORY]
     for i in range(n):
         x = at.context + slot * w

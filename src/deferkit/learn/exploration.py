@@ -1,0 +1,41 @@
+"""How wide the confidence intervals are that optimism goes to the end of."""
+
+import math
+from dataclasses import dataclass
+
+from deferkit.errors import expected
+from deferkit.types import is_number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exploration:
+    """The width of an interval: scale × noise × √(xᵀM⁻¹x), or the printed β(t) instead of scale × noise.
+
+    The noise of each reward and cost is estimated from its own residuals unless it is given.
+
+    >>> Exploration(scale=0.5)
+    Exploration(scale=0.5, noise=None, delta=None, kappa=1.0)
+    >>> Exploration.printed(noise=0.1)
+    Exploration(scale=1.0, noise=0.1, delta=0.05, kappa=1.0)
+    """
+
+    scale: float = 0.5
+    noise: float | None = None
+    """σ, if known: the standard deviation of rewards and costs around their mean."""
+    delta: float | None = None
+    """δ of Definition 4.2; None for a width that does not grow with t."""
+    kappa: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, value, least in (("scale", self.scale, 0.0), ("kappa", self.kappa, 1e-300)):
+            if not is_number(value) or not least <= value < math.inf:
+                raise expected(name, "Exploration", f"a finite number of at least {least:g}", value)
+        if self.noise is not None and not (is_number(self.noise) and 0 <= self.noise < math.inf):
+            raise expected("noise", "Exploration", "None or a finite number of at least 0", self.noise)
+        if self.delta is not None and not (is_number(self.delta) and 0 < self.delta < 1):
+            raise expected("delta", "Exploration", "None or a number between 0 and 1", self.delta)
+
+    @classmethod
+    def printed(cls, *, noise: float, delta: float = 0.05, kappa: float = 1.0) -> "Exploration":
+        """Return β(t) = σ/κ·√(2d·log((1 + 2td)/δ)) as the paper prints it."""
+        return cls(scale=1.0, noise=noise, delta=delta, kappa=kappa)

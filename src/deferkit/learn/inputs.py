@@ -1,0 +1,172 @@
+"""What users hand in, checked and turned into arrays: lists, arrays, pandas and polars frames, mappings."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from deferkit.errors import InvalidArgument, expected
+from deferkit.types import Amount, is_number
+
+Floats = NDArray[np.float64]
+
+
+def is_frame(value: object) -> bool:
+    """Whether this is a table with named columns, of pandas or polars."""
+    return hasattr(value, "columns") and hasattr(value, "to_numpy")
+
+
+def rows_of(table: Any) -> list[dict[str, Any]]:
+    """Return the rows of a frame, of a mapping of columns or of a list of rows, by name."""
+    if is_frame(table):
+        columns = {str(name): table[name].to_list() for name in table.columns}
+    elif isinstance(table, Mapping):
+        columns = {str(name): list(column) for name, column in table.items()}
+    else:
+        return [dict(row) for row in table]
+    lengths = {len(column) for column in columns.values()}
+    if len(lengths) > 1:
+        raise expected("contexts", "Deferrer", "columns of one length", sorted(lengths))
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def as_matrix(contexts: Any, n_features: int) -> Floats:
+    """Return contexts as finite, contiguous float64 [n, n_features]."""
+    what = f"finite numbers of shape [tasks, {n_features}]"
+    try:
+        array = np.ascontiguousarray(contexts.to_numpy() if is_frame(contexts) else contexts, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"The 'contexts' of a Deferrer must be {what}. {error}.") from error
+    if array.ndim != 2 or array.shape[1] != n_features:
+        raise InvalidArgument(f"The 'contexts' of a Deferrer must be {what}. Got the shape {array.shape} instead.")
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        row, column = (int(i) for i in bad[0])
+        raise InvalidArgument(
+            f"The 'contexts' of a Deferrer must be {what}. Got {array[row, column]} in row {row}, column {column}."
+        )
+    return array
+
+
+def wrong_context(context: Any, n_features: int) -> InvalidArgument:
+    """Return the error for a context that is not a vector of the right length."""
+    got = f"the shape {context.shape}" if isinstance(context, np.ndarray) else repr(context)
+    return InvalidArgument(f"The 'context' of a Deferrer must be {n_features} numbers. Got {got} instead.")
+
+
+def as_context(context: Any, n_features: int) -> Floats:
+    """Return one context as float64; its length and whether it is finite is checked by the caller."""
+    if isinstance(context, Mapping):
+        raise InvalidArgument(
+            f"The 'context' of a Deferrer without an encoder must be {n_features} numbers. Got named features instead."
+        )
+    try:
+        return np.asarray(context.to_numpy() if hasattr(context, "to_numpy") else context, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise wrong_context(context, n_features) from None
+
+
+def as_vector(name: str, values: ArrayLike, n: int) -> Floats:
+    """Return values as float64 [n]; NaN is let through."""
+    try:
+        array = np.ascontiguousarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"The '{name}' must be {n} numbers. {error}.") from error
+    if array.shape != (n,):
+        raise InvalidArgument(f"The '{name}' must be {n} numbers, one for each task. Got the shape {array.shape} instead.")
+    return array
+
+
+def check_range(name: str, array: Floats, low: float, high: float, *, missing: bool) -> None:
+    """Raise if a value is outside [low, high], or NaN where nothing may be missing."""
+    fine = (array >= low) & (array <= high) & np.isfinite(array)
+    if missing:
+        fine |= np.isnan(array)
+    if not fine.all():
+        place = tuple(int(i) for i in np.argwhere(~fine)[0])
+        raise InvalidArgument(f"The '{name}' must be between {low:g} and {high:g}. Got {array[place]} at {list(place)}.")
+
+
+def as_rewards(
+    rewards: Mapping[str, ArrayLike], deciders: Sequence[str], n: int, bounds: tuple[float, float], *, missing: bool
+) -> Floats:
+    """Return rewards by decider as [n, deciders]; NaN for a decider that is not given."""
+    result = np.full((n, len(deciders)), np.nan)
+    if not isinstance(rewards, Mapping):
+        raise expected("rewards", "Deferrer", f"given by decider ({', '.join(deciders)})", rewards)
+    for name, values in rewards.items():
+        result[:, place_of(name, deciders, "decider")] = as_vector(f"rewards of {name}", values, n)
+    if not missing:
+        for place, name in enumerate(deciders):
+            if name not in rewards:
+                raise expected("rewards", "Deferrer", f"given for {', '.join(deciders)}", list(rewards))
+            check_range(f"rewards of {name}", result[:, place], *bounds, missing=False)
+    check_range("rewards", result, *bounds, missing=True)
+    return result
+
+
+def place_of(name: object, names: Sequence[str], what: str) -> int:
+    """Return where a name stands, or raise and say what there is."""
+    try:
+        return names.index(cast(str, name))
+    except ValueError:
+        raise InvalidArgument(f"There is no {what} {name!r}. There is {', '.join(map(repr, names))}.") from None
+
+
+def as_costs(cost: Any, experts: Sequence[str], resources: Sequence[str], n: int) -> Floats:
+    """Return the costs that each expert would have, as [n, experts, resources].
+
+    Numbers [n] for one expert and one resource; else by expert, then by resource if there are several; or an
+    array [n, experts, resources].
+    """
+    shape = (n, len(experts), len(resources))
+    if not isinstance(cost, Mapping):
+        array = np.ascontiguousarray(cost, dtype=np.float64)
+        if array.shape == shape:
+            return array
+        if shape[1:] == (1, 1):
+            return as_vector("cost", array, n).reshape(shape)
+        raise expected("cost", "Deferrer", f"given by expert ({', '.join(experts)})", array.shape)
+    result = np.empty(shape)
+    by_expert = cost if set(cost) == set(experts) else {experts[0]: cost} if len(experts) == 1 else None
+    if by_expert is None:
+        raise expected("cost", "Deferrer", f"given for {', '.join(experts)}", list(cost))
+    for k, expert in enumerate(experts):
+        each = by_expert[expert]
+        by_resource = each if isinstance(each, Mapping) else {resources[0]: each}
+        if set(by_resource) != set(resources):
+            raise expected(f"cost of {expert}", "Deferrer", f"given for {', '.join(resources)}", list(by_resource))
+        for r, resource in enumerate(resources):
+            result[:, k, r] = as_vector(f"cost of {expert} in {resource}", by_resource[resource], n)
+    return result
+
+
+def as_amount(name: str, amount: Amount, resources: Sequence[str], low: float = 0.0) -> list[float]:
+    """Return an amount as a number for each resource: finite and at least `low`."""
+    if isinstance(amount, Mapping):
+        if set(amount) != set(resources):
+            raise expected(name, "Deferrer", f"given for {', '.join(resources)}", dict(amount))
+        numbers = [amount[resource] for resource in resources]
+    elif len(resources) == 1:
+        numbers = [amount]
+    else:
+        raise expected(name, "Deferrer", f"given for each of {', '.join(resources)}", amount)
+    for number in numbers:
+        if not is_number(number) or not low <= number < math.inf:
+            raise expected(name, "Deferrer", f"a finite number of at least {low:g}", number)
+    return [float(number) for number in numbers]
+
+
+def as_known_costs(cost: Any, experts: Sequence[str], resources: Sequence[str]) -> Floats:
+    """Return costs that are known before a decision as [experts, resources]; NaN where one is not."""
+    result = np.full((len(experts), len(resources)), np.nan)
+    if isinstance(cost, Mapping) and set(cost) <= set(experts):
+        for expert, amount in cost.items():
+            result[experts.index(expert)] = as_amount(f"cost of {expert}", amount, resources)
+    elif len(experts) == 1:
+        result[0] = as_amount("cost", cost, resources)
+    else:
+        raise expected("cost", "Deferrer", f"given by expert ({', '.join(experts)})", cost)
+    return result

@@ -1,0 +1,76 @@
+"""From the numbers that the compiled steps write down to what a user reads."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deferkit.learn.loop import N_RECORD, PROPENSITY, REASON, ROUTE
+from deferkit.types import REASONS, Amount, Decision, Scores
+
+Floats = NDArray[np.float64]
+
+
+class Records:
+    """Reads records for given names of experts and resources."""
+
+    def __init__(self, experts: Sequence[str], resources: Sequence[str]) -> None:
+        self.experts = tuple(experts)
+        self.deciders = ("model", *experts)
+        self.resources = tuple(resources)
+        self.single = len(self.resources) == 1
+        n, r, k = 1 + len(experts) * (1 + len(resources)), len(resources), len(experts)
+        # places in a record
+        self.price = N_RECORD
+        self.left = N_RECORD + r
+        self.held = N_RECORD + 2 * r
+        self.cost = N_RECORD + 3 * r
+        self.estimates = N_RECORD + 4 * r
+        self.widths = self.estimates + n
+        self.costs = self.estimates + 1 + k
+        self.cost_widths = self.widths + 1 + k
+
+    def amount(self, numbers: Sequence[float]) -> Amount:
+        """Return a number for each resource as an amount."""
+        return numbers[0] if self.single else dict(zip(self.resources, numbers, strict=True))
+
+    def _costs(self, row: list[float], start: int) -> dict[str, Amount]:
+        if self.single:
+            return dict(zip(self.experts, row[start:], strict=False))
+        r = len(self.resources)
+        return {name: self.amount(row[start + k * r : start + (k + 1) * r]) for k, name in enumerate(self.experts)}
+
+    def decision(self, number: int, row: list[float]) -> Decision:
+        """Return the decision with this number and record."""
+        if self.single:
+            price, left, held, cost = row[N_RECORD : N_RECORD + 4]
+            amounts: tuple[Amount, Amount, Amount, Amount] = (price, left, held, cost)
+        else:
+            r = len(self.resources)
+            places = (self.price, self.left, self.held, self.cost)
+            amounts = tuple(self.amount(row[at : at + r]) for at in places)  # type: ignore[assignment]
+        return Decision(
+            number,
+            self.deciders[int(row[ROUTE])],
+            REASONS[int(row[REASON])],
+            row[PROPENSITY],
+            *amounts,
+            dict(zip(self.deciders, row[self.estimates : self.costs], strict=True)),
+            dict(zip(self.deciders, row[self.widths : self.cost_widths], strict=True)),
+            self._costs(row[: self.widths], self.costs),
+            self._costs(row, self.cost_widths),
+        )
+
+    def scores(self, rows: Floats, price: Amount) -> Scores:
+        """Return the scores of a set of contexts."""
+        k, r = len(self.experts), len(self.resources)
+        costs = rows[:, self.costs : self.widths].reshape(-1, k, r)
+        cost_widths = rows[:, self.cost_widths :].reshape(-1, k, r)
+        return Scores(
+            routes=np.array(self.deciders)[rows[:, ROUTE].astype(int)],
+            estimates={name: rows[:, self.estimates + i] for i, name in enumerate(self.deciders)},
+            widths={name: rows[:, self.widths + i] for i, name in enumerate(self.deciders)},
+            costs={name: costs[:, i] for i, name in enumerate(self.experts)},
+            cost_widths={name: cost_widths[:, i] for i, name in enumerate(self.experts)},
+            price=price,
+        )

@@ -1,0 +1,177 @@
+"""All settings of a learner, checked, and how they stand in its arrays."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from deferkit.errors import expected
+from deferkit.learn import arrays
+from deferkit.learn.arrays import Floats, Ints
+from deferkit.learn.exploration import Exploration
+from deferkit.learn.glm import FIRST_REFIT, REFITS
+from deferkit.learn.ledger import Ledger
+from deferkit.learn.links import link_named
+from deferkit.learn.loop import start
+from deferkit.learn.pacing import CODES, Pacing
+from deferkit.types import MODEL, Budget, is_number
+
+MOST_EXPERTS = 32
+FOREVER = 1 << 62
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a `Deferrer` was made with."""
+
+    n_features: int
+    budget: Mapping[str, Budget]
+    experts: tuple[str, ...] = ("human",)
+    link: str = "identity"
+    cost_link: str = "identity"
+    pacing: Pacing = field(default_factory=Pacing)
+    exploration: Exploration = field(default_factory=Exploration)
+    ridge: float = 0.1
+    warm_up: int | None = None
+    explore_floor: float = 0.0
+    reward_range: tuple[float, float] = (0.0, 1.0)
+    refit: str = "doubling"
+    refit_limit: int = 65_536
+    memory: int = 10_000
+    seed: int = 0
+    printed_costs: bool = False
+    weighted: bool = True
+
+    def __post_init__(self) -> None:
+        for name, least in (("n_features", 1), ("memory", 1), ("seed", 0), ("refit_limit", FIRST_REFIT)):
+            value = getattr(self, name)
+            if not is_number(value) or value != int(value) or value < least:
+                raise expected(name, "Deferrer", f"a whole number of at least {least}", value)
+        if self.warm_up is not None and (not is_number(self.warm_up) or self.warm_up != int(self.warm_up) or self.warm_up < 0):
+            raise expected("warm_up", "Deferrer", "None or a whole number of at least 0", self.warm_up)
+        if not self.experts or len(set(self.experts)) < len(self.experts) or len(self.experts) > MOST_EXPERTS:
+            raise expected("experts", "Deferrer", f"1 to {MOST_EXPERTS} different names", self.experts)
+        if MODEL in self.experts or not all(isinstance(name, str) and name for name in self.experts):
+            raise expected("experts", "Deferrer", f"names other than {MODEL!r}", self.experts)
+        if not self.budget or not all(isinstance(each, Budget) for each in self.budget.values()):
+            raise expected("budget", "Deferrer", "a Budget, or a Budget for each resource by name", self.budget)
+        if self.refit not in REFITS:
+            raise expected("refit", "Deferrer", "one of " + ", ".join(map(repr, REFITS)), self.refit)
+        if not is_number(self.ridge) or not 0 < self.ridge < math.inf:
+            raise expected("ridge", "Deferrer", "a finite number above 0", self.ridge)
+        if not is_number(self.explore_floor) or not 0 <= self.explore_floor <= 1:
+            raise expected("explore_floor", "Deferrer", "a number from 0 to 1", self.explore_floor)
+        link_named(self.link), link_named(self.cost_link, "cost_link")
+        low, high = self.reward_range
+        if not (is_number(low) and is_number(high) and low < high):
+            raise expected("reward_range", "Deferrer", "(low, high) with low < high", self.reward_range)
+        if self.memory < self.pacing.window and self.pacing.kind == "resolve":
+            raise expected("memory", "Deferrer", f"at least the pacing's window of {self.pacing.window}", self.memory)
+        if not self.weighted and self.refit != "always" and self.link != "identity":
+            raise expected("refit", "Deferrer", "'always' where samples are not weighted", self.refit)
+
+    @property
+    def deciders(self) -> tuple[str, ...]:
+        """The model and the experts."""
+        return (MODEL, *self.experts)
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """The names of the resources."""
+        return tuple(self.budget)
+
+    @property
+    def reward_bounds(self) -> tuple[float, float]:
+        """What a reward may be: within `reward_range` and what the link can be fitted to."""
+        low, high = link_named(self.link).domain
+        return max(low, self.reward_range[0]), min(high, self.reward_range[1])
+
+    @property
+    def cost_bounds(self) -> list[tuple[float, float]]:
+        """What a cost may be, for each resource."""
+        _, high = link_named(self.cost_link).domain
+        return [(0.0, min(high, math.inf if b.max_cost is None else b.max_cost)) for b in self.budget.values()]
+
+    @property
+    def warm_up_steps(self) -> int:
+        """How many decisions are taken at random at the start: one for each feature, unless set."""
+        return int(self.n_features if self.warm_up is None else self.warm_up)
+
+    def head(self) -> Ints:
+        """Return the head of the int buffer."""
+        head = np.zeros(arrays.HEAD, dtype=np.int64)
+        head[arrays.N_FEATURES] = self.n_features
+        head[arrays.STRIDE] = arrays.whole_lanes(int(self.n_features))
+        head[arrays.N_EXPERTS] = len(self.experts)
+        head[arrays.N_RESOURCES] = len(self.budget)
+        head[arrays.MEMORY] = self.memory
+        head[arrays.WINDOW] = arrays.whole_lanes(self.pacing.window if self.pacing.kind == "resolve" else 0)
+        head[arrays.REWARD_LINK] = link_named(self.link).code
+        head[arrays.COST_LINK] = link_named(self.cost_link).code
+        head[arrays.PACING] = CODES[self.pacing.kind]
+        head[arrays.EVERY] = self.pacing.every
+        head[arrays.REFIT] = REFITS[self.refit]
+        head[arrays.REFIT_LIMIT] = FOREVER if self.refit == "always" else self.refit_limit
+        head[arrays.PRINTED_COSTS] = self.printed_costs
+        head[arrays.FISHER] = self.weighted
+        head[arrays.WARM_UP] = self.warm_up_steps
+        head[arrays.KEY] = np.random.SeedSequence(int(self.seed)).generate_state(1, np.uint64).view(np.int64)[0]
+        return head
+
+    def ledger(self) -> Ledger:
+        """Return the state of a learner that has seen nothing."""
+        ledger = Ledger(self.head())
+        self._write_settings(ledger.floats)
+        budgets = list(self.budget.values())
+        total = ledger.view("total")
+        total[:] = [budget.total for budget in budgets]
+        horizon = ledger.view("horizon")
+        horizon[:] = [math.inf if budget.horizon is None else budget.horizon for budget in budgets]
+        ledger.view("max_cost")[:] = [math.nan if b.max_cost is None else b.max_cost for b in budgets]
+        ledger.view("follows")[:] = link_named(self.link).exact_updates and link_named(self.cost_link).exact_updates
+        ledger.view("next_refit")[:] = 1 if self.refit == "always" else FIRST_REFIT
+        ledger.view("next_solve")[:] = self.warm_up_steps
+        if self.pacing.kind in ("paper", "gradient"):
+            epsilon = np.sqrt(2.0 / horizon)
+            ledger.view("log_up")[:] = np.log1p(epsilon)
+            ledger.view("log_down")[:] = np.log1p(-np.minimum(epsilon, 0.999))
+            bounded = (total > 0) & np.isfinite(total)
+            # γ = ½ at the start; α = ½ as printed, though α = 1 is what goes with γ = ½
+            first = 0.5 if len(budgets) == 1 else 1.0 / (1.0 + len(budgets))
+            ledger.view("price")[bounded] = first * (horizon / total)[bounded]
+            ledger.view("log_weight")[:] = math.log(0.5) if self.pacing.kind == "paper" else 0.0
+        start(ledger.floats, ledger.ints)
+        return ledger
+
+    def _write_settings(self, floats: Floats) -> None:
+        floats[arrays.RIDGE] = self.ridge
+        floats[arrays.SCALE] = self.exploration.scale
+        floats[arrays.NOISE] = math.nan if self.exploration.noise is None else self.exploration.noise
+        floats[arrays.DELTA] = math.nan if self.exploration.delta is None else self.exploration.delta
+        floats[arrays.KAPPA] = self.exploration.kappa
+        floats[arrays.FLOOR] = self.explore_floor
+        floats[arrays.STEP] = self.pacing.step
+        floats[arrays.DISCOUNT] = 1.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as plain data."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> "Settings":
+        """Return the settings that `to_dict` was asked for."""
+        return cls(
+            **{
+                **plain,
+                "experts": tuple(plain["experts"]),
+                "reward_range": tuple(plain["reward_range"]),
+                "pacing": Pacing(**plain["pacing"]),
+                "exploration": Exploration(**plain["exploration"]),
+                "budget": {
+                    name: Budget(each["total"], horizon=each["horizon"], max_cost=each["max_cost"])
+                    for name, each in plain["budget"].items()
+                },
+            }
+        )

@@ -1,0 +1,104 @@
+"""The file that a learner is saved to: a line of JSON and the bytes of the arrays. Never pickle.
+
+    deferkit-state\\n
+    {"version": 1, "sha256": …, "arrays": {name: [dtype, shape, bytes]}, "settings": {…}}\\n
+    array bytes, zlib-compressed, in the order of the header
+
+The checksum covers the header (without itself) and the arrays as they are in the file.
+"""
+
+import hashlib
+import json
+import math
+import os
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deferkit.errors import UnreadableState
+
+MAGIC = b"deferkit-state\n"
+VERSION = 1
+DTYPES = {"<f8", "<i8"}
+LONGEST_HEADER = 1 << 26
+
+
+def pack(settings: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
+    """Return settings and arrays as the bytes of a state file."""
+    blobs = []
+    table = {}
+    for name, array in arrays.items():
+        little = np.ascontiguousarray(array, dtype="<f8" if array.dtype.kind == "f" else "<i8")
+        blob = zlib.compress(little.tobytes(), level=1)
+        table[name] = [little.dtype.str, list(little.shape), len(blob)]
+        blobs.append(blob)
+    body = b"".join(blobs)
+    header: dict[str, Any] = {"version": VERSION, "arrays": table, "settings": settings}
+    header["sha256"] = checksum(header, body)
+    return MAGIC + json.dumps(header).encode() + b"\n" + body
+
+
+def checksum(header: dict[str, Any], body: bytes) -> str:
+    """Return the checksum of a header, without the one it may have, and the bytes that follow it."""
+    rest = {key: value for key, value in header.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode() + b"\n" + body).hexdigest()
+
+
+def unpack(data: bytes, source: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return the settings and arrays in the bytes of a state file, or raise `UnreadableState`."""
+    if not data.startswith(MAGIC):
+        raise UnreadableState(f"{source} is not a deferkit state: it does not start with {MAGIC.decode().strip()!r}.")
+    end = data.find(b"\n", len(MAGIC), len(MAGIC) + LONGEST_HEADER)
+    if end < 0:
+        raise UnreadableState(f"{source} is cut off within its header.")
+    try:
+        header = json.loads(data[len(MAGIC) : end])
+        version, table, stated = header["version"], header["arrays"], header["sha256"]
+        settings = header["settings"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UnreadableState(f"{source} has a damaged header ({error}).") from error
+    if version != VERSION:
+        raise UnreadableState(
+            f"{source} is of version {version!r}, this deferkit reads version {VERSION}. Use the deferkit that saved it."
+        )
+    body = data[end + 1 :]
+    if len(body) < sum(length for _, _, length in table.values()):
+        raise UnreadableState(f"{source} is cut off: bytes are missing at its end.")
+    if checksum(header, body) != stated:
+        raise UnreadableState(f"{source} is damaged: its checksum does not fit.")
+    arrays = {}
+    at = 0
+    for name, (dtype, shape, length) in table.items():
+        if dtype not in DTYPES:
+            raise UnreadableState(f"{source} has an array {name!r} of unknown type {dtype!r}.")
+        raw = zlib.decompress(body[at : at + length])
+        if len(raw) != 8 * math.prod(shape):
+            raise UnreadableState(f"{source} has an array {name!r} of the wrong length.")
+        arrays[name] = np.frombuffer(raw, dtype=dtype).reshape(shape)
+        at += length
+    return settings, arrays
+
+
+def write(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file so that a crash leaves the old one or the new one, never half of one."""
+    target = Path(path)
+    fresh = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        with fresh.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(target)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def read(path: str | os.PathLike[str]) -> bytes:
+    """Return the bytes of a file."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise UnreadableState(f"{path} cannot be read: {error.strerror or error}.") from error

@@ -1,0 +1,176 @@
+"""The words of the library: what goes in and what comes out."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deferkit.errors import expected
+
+Amount: TypeAlias = float | Mapping[str, float]
+"""A number when there is one resource, else a number for each resource by name."""
+
+MODEL = "model"
+REASONS = ("warm-up", "worth it", "not worth it", "budget", "forced", "explored", "unavailable")
+"""Why a decision went where it went."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much of a resource may be used over how many tasks.
+
+    With `max_cost`, no decision may cost more, that much is held for each decision until its cost is known, and
+    the total is never passed. Without it the largest cost seen is held, and what passes the total after all is
+    counted as overrun.
+
+    >>> Budget(8_000, horizon=50_000, max_cost=3)
+    Budget(total=8000, horizon=50000, max_cost=3)
+    >>> Budget.unlimited().total
+    inf
+    """
+
+    total: float
+    horizon: int | None = field(default=None, kw_only=True)
+    max_cost: float | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not is_number(self.total) or math.isnan(self.total) or self.total < 0:
+            raise expected("total", "Budget", "a number of at least 0", self.total)
+        if self.horizon is None:
+            if self.total != math.inf:
+                raise expected("horizon", "Budget", "given, unless the total is infinite", None)
+        elif not is_number(self.horizon) or not (1 <= self.horizon < math.inf) or self.horizon % 1:
+            raise expected("horizon", "Budget", "a whole number of at least 1", self.horizon)
+        if self.max_cost is not None:
+            if not is_number(self.max_cost) or not (0 < self.max_cost < math.inf):
+                raise expected("max_cost", "Budget", "a finite number above 0", self.max_cost)
+
+    @classmethod
+    def unlimited(cls) -> "Budget":
+        """Return the budget that never ends: the price is 0."""
+        return cls(math.inf)
+
+
+def is_number(value: object) -> bool:
+    """Whether this is a real number; a truth value is not one here.
+
+    >>> is_number(1), is_number(0.5), is_number(True), is_number("1")
+    (True, True, False, False)
+    """
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+
+
+class Decision(NamedTuple):
+    """Who decides a task, and all that was known when that was decided.
+
+    The expert with the largest (estimate + width) − price · max(0, cost − cost width) is asked, if that is more than
+    the model's estimate + width.
+    """
+
+    id: int  # counts up from 0
+    route: str  # "model", or the name of an expert
+    reason: str  # one of REASONS
+    propensity: float  # the probability with which this route was taken
+    price: Amount  # the reward that one unit of budget must bring
+    budget_left: Amount  # before this decision: neither spent nor reserved
+    reserved: Amount  # for this decision
+    expected_cost: Amount  # of this decision
+    estimates: dict[str, float]  # expected reward of each decider
+    widths: dict[str, float]  # what optimism adds to it
+    costs: dict[str, Amount]  # expected cost of each expert
+    cost_widths: dict[str, Amount]  # what optimism takes off it
+
+    def explain(self) -> str:
+        """Say in one sentence why the task went where it went."""
+        return explain(self)
+
+
+def show(amount: Amount) -> str:
+    """Return an amount as text.
+
+    >>> show(0.25), show({"minutes": 3.0, "euros": 0.5})
+    ('0.25', '3 minutes and 0.5 euros')
+    """
+    if isinstance(amount, Mapping):
+        return " and ".join(f"{value:.4g} {name}" for name, value in amount.items())
+    return f"{amount:.4g}"
+
+
+def explain(decision: Decision) -> str:
+    """Say in one sentence why a decision went where it went."""
+    head = f"Task {decision.id} goes to {decision.route}"
+    best = max(decision.costs, key=lambda name: decision.estimates[name] + decision.widths[name])
+    expert = decision.route if decision.route != MODEL else best
+    compared = (
+        f"{expert} is expected to earn {decision.estimates[expert]:.3g} ± {decision.widths[expert]:.2g}"
+        f" at a cost of {show(decision.costs[expert])}, the model"
+        f" {decision.estimates[MODEL]:.3g} ± {decision.widths[MODEL]:.2g}"
+    )
+    priced = f"with a price of {show(decision.price)} for a unit of budget"
+    chance = f"with probability {decision.propensity:.3g}"
+    return {
+        "warm-up": f"{head}, drawn {chance} in the warm-up.",
+        "worth it": f"{head}, which is worth it: {compared}, {priced}.",
+        "not worth it": f"{head}, because an expert is not worth it: {compared}, {priced}.",
+        "budget": f"{head}, because the {show(decision.budget_left)} left of the budget is not enough to ask.",
+        "forced": f"{head}, because the caller said so.",
+        "explored": f"{head}, drawn {chance} so that other policies can be evaluated.",
+        "unavailable": f"{head}, because no expert is available.",
+    }[decision.reason]
+
+
+class Scores(NamedTuple):
+    """What the learner thinks of a set of contexts, without deciding any of them."""
+
+    routes: NDArray[np.str_]  # [n] who would decide if this context came next
+    estimates: dict[str, NDArray[np.float64]]  # [n] expected reward of each decider
+    widths: dict[str, NDArray[np.float64]]  # [n] what optimism adds to it
+    costs: dict[str, NDArray[np.float64]]  # [n, R] expected cost of each expert
+    cost_widths: dict[str, NDArray[np.float64]]  # [n, R]
+    price: Amount
+
+
+class Run(NamedTuple):
+    """What a stream of tasks came to."""
+
+    routes: NDArray[np.int64]  # [n] 0 for the model, 1 for the first expert, …
+    reasons: NDArray[np.int64]  # [n] places in REASONS
+    propensities: NDArray[np.float64]  # [n]
+    prices: NDArray[np.float64]  # [n, R] at each decision
+    rewards: NDArray[np.float64]  # [n] of the chosen decider
+    costs: NDArray[np.float64]  # [n, R] of the chosen decider
+    deciders: tuple[str, ...]
+
+    @property
+    def reward(self) -> float:
+        """The sum of rewards."""
+        return float(self.rewards.sum())
+
+    @property
+    def deferral_rate(self) -> float:
+        """The share of tasks that an expert decided."""
+        return float(np.mean(self.routes > 0)) if self.routes.size else 0.0
+
+
+class Summary(NamedTuple):
+    """Where a learner stands."""
+
+    decisions: int
+    routes: dict[str, int]  # decisions by decider
+    deferral_rate: float
+    total: Amount
+    spent: Amount
+    reserved: Amount
+    left: Amount
+    overrun: Amount
+    price: Amount
+    pending: int  # decisions that hold budget
+    expired: int
+    forced: int
+    without_budget: int  # decisions that went to the model because nothing was left
+    noise: dict[str, float]  # estimated for each reward, and for each cost as "cost of …"
+    history_bytes: int  # kept of the past: decisions remembered, and samples for exact refits
