@@ -18,8 +18,9 @@ from deferkit.learn.encode import Encoder
 from deferkit.learn.exploration import Exploration
 from deferkit.learn.pacing import Pacing
 from deferkit.types import Budget, Decision, Run, Scores, Summary
+from deferkit.version import __version__
 
-__version__ = "0.1.0"
+
 
 __all__ = [
     "AlreadySettled",
@@ -48,4 +49,5 @@ __all__ = [
     "UnknownDecision",
     "UnreadableState",
     "WarmStarted",
+    "__version__",
 ]

@@ -1,0 +1,1 @@
+"""The numeric core: no printing, no clock, no network."""

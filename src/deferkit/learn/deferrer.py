@@ -27,6 +27,7 @@ from deferkit.learn.arrays import (
     N_BUDGET,
     N_EXPIRED,
     N_FORCED,
+    NEXT_ID,
     WARM_UP,
 )
 from deferkit.learn.encode import Encoder
@@ -132,7 +133,10 @@ class Deferrer:
         self._reward_bounds = settings.reward_bounds
         self._cost_bounds = settings.cost_bounds
         self._x = np.zeros((1, settings.n_features))
+        self._row = self._x[0]
+        self._row_shape = self._row.shape
         self._record = np.zeros((1, record_length(len(settings.experts), len(settings.budget))))
+        self._record_row = self._record[0]
         self._amounts = np.zeros((2, len(settings.budget)))
         self._unknown_reward = [math.nan] * len(settings.deciders)
         self._unknown_cost = [math.nan] * len(settings.budget)
@@ -229,7 +233,7 @@ class Deferrer:
             propose_many(ledger.floats, ledger.ints, self._x, mask, forced, self._record)
         finally:
             ledger.known[:] = math.nan
-        decision = self._records.decision(ledger.next_id, self._record[0].tolist())
+        decision = self._records.decision(ledger.next_id, self._record_row.tolist())
         if forced > 0:
             self._check_free(decision)
         return Decided(decision, kept)
@@ -256,14 +260,13 @@ class Deferrer:
         if cost is None and available is None and force is None and self._encoder is None:
             ledger = self._ledger
             self._load(context)
-            number = ledger.next_id
-            if number >= ledger.memory:
-                ledger.make_room(1)
+            number = ledger.ints.item(NEXT_ID)
+            ledger.make_room(1)
             if decide_many(ledger.floats, ledger.ints, self._x, self._everyone, self._record) >= 0:
                 raise self._not_finite()
             if number >= self._end:
                 self._tell_horizon()
-            return self._records.decision(number, self._record[0].tolist())
+            return self._records.decision(number, self._record_row.tolist())
         event = self.propose(context, cost=cost, available=available, force=force)
         self._apply_decided(event)
         return event.decision
@@ -730,12 +733,12 @@ class Deferrer:
             clean = self._encoder.check(context)
             self._x[0] = self._encoder.encode(clean)
             return clean
-        x = self._x[0]
+        row = self._row
         if type(context) is not np.ndarray:
-            context = inputs.as_context(context, len(x))
-        if context.shape != x.shape or context.dtype.kind not in "fiu":
-            raise inputs.wrong_context(context, len(x))
-        x[:] = context
+            context = inputs.as_context(context, len(row))
+        if context.shape != self._row_shape or context.dtype.kind not in "fiu":
+            raise inputs.wrong_context(context, len(row))
+        row[:] = context
         return context
 
     def _not_finite(self) -> InvalidArgument:
@@ -760,6 +763,8 @@ class Deferrer:
 
     def _check_reward(self, name: str, value: object) -> None:
         low, high = self._reward_bounds
+        if type(value) is float and low <= value <= high and value - value == 0.0:
+            return
         if not is_number(value) or not low <= cast(float, value) <= high or math.isinf(cast(float, value)):
             raise expected(f"reward of {name}", "decision", f"between {low:g} and {high:g}", value)
 
@@ -768,7 +773,7 @@ class Deferrer:
         for number, (_, high) in zip(numbers, self._cost_bounds, strict=True):
             if number > high:
                 raise expected("cost", "decision", f"at most {high:g}, the max_cost of its budget", number)
-        if self._ledger.route[slot] == 0 and any(numbers):
+        if self._ledger.route.item(slot) == 0 and any(numbers):
             raise expected("cost", "decision", f"0, because the model decided task {decision}", cost)
         return numbers
 
@@ -780,23 +785,23 @@ class Deferrer:
         slot = ledger.slot(decision)
         new_reward = new_cost = None
         if rewards:
-            known = ledger.reward[slot].tolist()
             for name, value in rewards.items():
                 place = self._places.get(name, -1)
                 if place < 0:
                     inputs.place_of(name, self.settings.deciders, "decider")
                 self._check_reward(name, value)
-                if known[place] != known[place]:
+                known = ledger.reward.item(slot, place)
+                if known != known:  # NaN: not known yet
                     if new_reward is None:
                         new_reward = self._unknown_reward.copy()
                     new_reward[place] = value
-                elif known[place] != value:
+                elif known != value:
                     raise ConflictingObservation(
-                        f"The reward of {name} for decision {decision} was observed as {known[place]}. Got {value}."
+                        f"The reward of {name} for decision {decision} was observed as {known}. Got {value}."
                     )
         if cost is not None:
             numbers = self._check_cost(decision, slot, cost)
-            if ledger.route[slot] > 0:
+            if ledger.route.item(slot) > 0:
                 booked = ledger.cost[slot].tolist()
                 if booked[0] != booked[0]:
                     new_cost = numbers
@@ -810,8 +815,11 @@ class Deferrer:
     def _take_in(self, decision: int, slot: int, reward: list[float] | None, cost: list[float] | None) -> None:
         ledger = self._ledger
         ledger.room_for_samples(1)
-        ledger.new_reward[:] = self._unknown_reward if reward is None else reward
-        ledger.new_cost[:] = self._unknown_cost if cost is None else cost
+        # one by one: numpy takes twice as long to copy a short list
+        for place, value in enumerate(self._unknown_reward if reward is None else reward):
+            ledger.new_reward[place] = value
+        for place, value in enumerate(self._unknown_cost if cost is None else cost):
+            ledger.new_cost[place] = value
         observe_one(ledger.floats, ledger.ints, ledger.samples, int(decision), slot)
         ledger.mend_if_due()
         if slot >= ledger.memory:

@@ -145,6 +145,8 @@ def as_costs(cost: Any, experts: Sequence[str], resources: Sequence[str], n: int
 
 def as_amount(name: str, amount: Amount, resources: Sequence[str], low: float = 0.0) -> list[float]:
     """Return an amount as a number for each resource: finite and at least `low`."""
+    if type(amount) is float and len(resources) == 1 and low <= amount < math.inf:
+        return [amount]
     if isinstance(amount, Mapping):
         if set(amount) != set(resources):
             raise expected(name, "Deferrer", f"given for {', '.join(resources)}", dict(amount))

@@ -56,6 +56,8 @@ class Ledger:
         self.known: NDArray[Any] = self.view("known")
         self.known[:] = np.nan
         self.memory = int(self.ints[MEMORY])
+        exact = self.ints[REWARD_LINK] == IDENTITY and self.ints[COST_LINK] == IDENTITY
+        self.refits = bool(not exact and self.ints[REFIT] != REFIT_NEVER)
 
     def view(self, name: str) -> NDArray[Any]:
         """Return the array of this name; it shares memory with the state."""
@@ -64,11 +66,13 @@ class Ledger:
     @property
     def next_id(self) -> int:
         """The id of the next decision."""
-        return int(self.ints[NEXT_ID])
+        return self.ints.item(NEXT_ID)
 
     def slot(self, decision: object) -> int:
         """Return where a decision lies, or raise."""
-        following = self.next_id
+        following = self.ints.item(NEXT_ID)
+        if type(decision) is int and max(0, following - self.memory) <= decision < following:
+            return decision % self.memory
         if not is_number(decision) or decision != int(decision) or not 0 <= decision < following:  # type: ignore[call-overload,operator]
             known = f"0 to {following - 1}" if following else "none yet"
             raise UnknownDecision(f"There is no decision {decision!r}. There are: {known}.")
@@ -84,7 +88,9 @@ class Ledger:
 
     def make_room(self, n: int) -> None:
         """Move decisions that hold budget out of the way of the next n, which take their place in the ring."""
-        first = self.next_id - self.memory
+        first = self.ints.item(NEXT_ID) - self.memory
+        if n == 1 and (first < 0 or self.status.item(first % self.memory) != OPEN):
+            return
         for decision in range(max(first, 0), first + n):
             slot = decision % self.memory
             if self.status[slot] == OPEN:
@@ -123,9 +129,9 @@ class Ledger:
     def room_for_samples(self, n: int) -> None:
         """Make room for n more samples of each estimate whose link is refitted."""
         ints = self.ints
-        rewards, costs = ints[REWARD_LINK] != IDENTITY, ints[COST_LINK] != IDENTITY
-        if ints[REFIT] == REFIT_NEVER or not (rewards or costs):
+        if not self.refits:
             return
+        rewards, costs = ints[REWARD_LINK] != IDENTITY, ints[COST_LINK] != IDENTITY
         deciders = int(ints[N_EXPERTS]) + 1
         first = 0 if rewards else deciders
         last = len(self.view("n_observed")) if costs else deciders
@@ -147,7 +153,7 @@ class Ledger:
 
     def mend_if_due(self) -> None:
         """Refactor and refit what the last step said is due."""
-        if self.ints[MEND]:
+        if self.ints.item(MEND):
             mend(self.floats, self.ints, self.samples)
 
     def state(self) -> dict[str, NDArray[Any]]:

@@ -194,7 +194,7 @@ def correct_one(f: Floats, z: Ints, samples: Floats, slot: int, target: int, old
 @compiled
 def expire_one(f: Floats, z: Ints, slot: int) -> None:
     """Release the reservation of one decision."""
-    expire(f, z, places(z), slot)
+    expire(f, z, slot)
 
 
 @compiled

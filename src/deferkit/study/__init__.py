@@ -1,0 +1,1 @@
+"""Measuring: the optimum, baselines, trials."""
