@@ -109,9 +109,9 @@ def run(
 
 def outcome_table(title: str, policies: Sequence[str], results: Sequence[Sequence[Outcome]]) -> Table:
     """Return the table of policies."""
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("policy", no_wrap=True)
-    for name in ("reward", "% of OPT", "gain %", "spent", "spent %", "deferred %", "µs a step"):
+    for name in ("reward", "% of OPT", "gain %", "spent", "spent %", "asked %", "µs/step"):
         table.add_column(name, justify="right", no_wrap=True)
     for i, policy in enumerate(policies):
         rows = [result[i] for result in results]
@@ -120,7 +120,7 @@ def outcome_table(title: str, policies: Sequence[str], results: Sequence[Sequenc
         table.add_row(
             policy,
             cell(columns["reward"], 0),
-            cell(columns["pct_opt"], 2, spread=True),
+            cell(columns["pct_opt"], 2),
             cell(columns["gain"], 1, spread=True),
             cell(columns["spent"], 0),
             cell(columns["spent_pct"], 1),

@@ -99,6 +99,7 @@ class At(NamedTuple):
     next_solve: Annotated[int, "float 1"]
     inverse: Annotated[int, "float G d d"]
     precision: Annotated[int, "float G d d"]  # without the stashed contexts
+    rounding: Annotated[int, "float G d d"]  # what the precision has lost to rounding
     stash: Annotated[int, "float G S d"]
     theta: Annotated[int, "float G d"]
     moment: Annotated[int, "float G d"]  # Σ y·x

@@ -31,7 +31,7 @@ from deferkit.learn.arrays import (
 )
 from deferkit.learn.compiled import compiled, inlined
 from deferkit.learn.lanes import N_LANES
-from deferkit.learn.links import IDENTITY, mean, slope
+from deferkit.learn.links import IDENTITY, cumulant, mean, slope
 from deferkit.learn.precision import (
     add_outer,
     add_scaled,
@@ -85,6 +85,7 @@ def part(f: Floats, z: Ints, expert: int) -> None:
         target = 1 + z[N_EXPERTS] + expert * z[N_RESOURCES] + r
         copy(f, at.inverse + source * w * w, at.inverse + target * w * w, w * w)
         copy(f, at.precision + source * w * w, at.precision + target * w * w, w * w)
+        copy(f, at.rounding + source * w * w, at.rounding + target * w * w, w * w)
         copy(f, at.stash + source * STASH * w, at.stash + target * STASH * w, STASH * w)
         copy(f, at.product + source * w, at.product + target * w, w)
         f[at.spread + target] = f[at.spread + source]
@@ -211,21 +212,31 @@ def refit(f: Floats, z: Ints, samples: Floats, target: int) -> None:
     theta = at.theta + target * w
     precision, inverse = at.precision + target * w * w, at.inverse + target * w * w
     step, gradient = at.work, at.work + w
-    before = 1e300
-    for _ in range(NEWTON_STEPS):
-        newton_system(f, z, samples, target, n, gradient)
+    scale = 0.0
+    best = -n * cumulant(link_of(z, target), 0.0)
+    for iteration in range(NEWTON_STEPS):
+        value = newton_system(f, z, samples, target, n, gradient)
+        if value < best - 1e-12 * abs(best):
+            # worse than before: start from zero, or go back half of the last step
+            scale *= 0.5
+            if iteration == 0:
+                copy_scaled(f, theta, 0.0, theta, w)
+            else:
+                add_scaled(f, theta, -scale, step, w)
+            continue
+        best = value
         refactor(f, precision, inverse, at.factor, d, w)
         multiply(f, inverse, gradient, step, w)
-        decrement = dot(f, step, gradient, w)
-        # A decrement that grew means that the last step overshot: go on more carefully.
-        add_scaled(f, theta, 1.0 if decrement <= before else 0.5, step, w)
-        before = decrement
-        if decrement < NEWTON_TOLERANCE * n:
+        scale = 1.0
+        add_scaled(f, theta, scale, step, w)
+        if dot(f, step, gradient, w) < NEWTON_TOLERANCE * n:
             break
     if z[FISHER] == 0:
         design_matrix(f, z, samples, target, n)
         refactor(f, precision, inverse, at.factor, d, w)
     z[at.n_stashed + target] = 0
+    for i in range(w * w):
+        f[at.rounding + target * w * w + i] = 0.0
     if z[REFIT] == REFIT_ALWAYS:
         z[at.next_refit + target] = n + 1
     else:
@@ -233,8 +244,8 @@ def refit(f: Floats, z: Ints, samples: Floats, target: int) -> None:
 
 
 @compiled
-def newton_system(f: Floats, z: Ints, samples: Floats, target: int, n: int, gradient: int) -> None:
-    """Write the information and the gradient of the penalised likelihood at the running estimate."""
+def newton_system(f: Floats, z: Ints, samples: Floats, target: int, n: int, gradient: int) -> float:
+    """Write information and gradient of the penalised log-likelihood at the running estimate; return its value."""
     at = places(z)
     w = z[STRIDE]
     link = link_of(z, target)
@@ -242,15 +253,18 @@ def newton_system(f: Floats, z: Ints, samples: Floats, target: int, n: int, grad
     precision = at.precision + target * w * w
     birth(f, precision, at.inverse + target * w * w, f[RIDGE], z[N_FEATURES], w)
     copy_scaled(f, gradient, -f[RIDGE], theta, w)
+    value = -0.5 * f[RIDGE] * dot(f, theta, theta, w)
     for s in range(n):
         place = sample_place(z, target, s)
         for i in range(w):
             f[at.x_other + i] = samples[place + i]
         predictor = dot(f, at.x_other, theta, w)
+        value += samples[place + w] * predictor - cumulant(link, predictor)
         add_scaled(f, gradient, samples[place + w] - mean(link, predictor), at.x_other, w)
         root = math.sqrt(max(slope(link, predictor), LEAST_WEIGHT))
         copy_scaled(f, at.x_other, root, at.x_other, w)
         add_outer(f, precision, 1.0, at.x_other, w)
+    return value
 
 
 @compiled

@@ -113,6 +113,16 @@ def add(_context: Any, x: Any, y: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def subtract(_context: Any, x: Any, y: Any) -> Any:
+    """Return x − y in each lane."""
+
+    def codegen(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.fsub(*arguments)
+
+    return lanes(x, y), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def where_greater(_context: Any, x: Any, y: Any, then: Any, otherwise: Any) -> Any:
     """Return `then` in the lanes where x > y, else `otherwise`."""
 

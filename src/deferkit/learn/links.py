@@ -1,7 +1,7 @@
 """Link functions μ of the generalised linear model: E[y | x] = μ(xᵀθ).
 
 A link is a code in the compiled steps and a row of `LINKS` outside of them. Another one is a branch in
-`mean` and in `slope` and a row in the table; nothing else knows which links there are.
+`mean`, `slope` and `cumulant` and a row in the table; nothing else knows which links there are.
 """
 
 import math
@@ -67,3 +67,15 @@ def slope(link: int, predictor: float) -> float:
         tail = math.exp(-abs(predictor))
         return tail / ((1.0 + tail) * (1.0 + tail))
     return 1.0
+
+
+@inlined
+def cumulant(link: int, predictor: float) -> float:
+    """Return A with A' = μ: the log-likelihood of a sample is y·predictor − A(predictor), up to a constant.
+
+    >>> cumulant(IDENTITY, 2.0), round(cumulant(LOGISTIC, 0.0), 4)
+    (2.0, 0.6931)
+    """
+    if link == LOGISTIC:
+        return max(predictor, 0.0) + math.log1p(math.exp(-abs(predictor)))
+    return 0.5 * predictor * predictor

@@ -2,7 +2,7 @@
 
 A *design* is P = ridge·I + Σ wᵢ·xᵢxᵢᵀ with its inverse. The inverse takes every sample at once, by a rank-one
 step in O(d²); the precision itself is only needed to refactor, so samples wait in a stash and are added
-sixteen at a time, which touches the matrix four times instead of sixteen. A rank-one step loses a few bits;
+sixteen at a time, which touches the matrix once instead of sixteen times. A rank-one step loses a few bits;
 every so often the inverse is tried on a context, and refactored from the precision if it is off.
 
 Matrices and vectors are offsets into the float buffer `f`; `w` is their stride, which is d filled up with zeros
@@ -13,7 +13,7 @@ import math
 
 from deferkit.learn.arrays import MEND, STASH, STRIDE, Floats, Ints, places
 from deferkit.learn.compiled import compiled, inlined
-from deferkit.learn.lanes import N_LANES, load, multiply_add, spread_out, store, total
+from deferkit.learn.lanes import N_LANES, add, load, multiply_add, spread_out, store, subtract, total
 
 DRIFT_ALLOWED = 1e-10
 CHECK_EVERY = 64  # stashes, that is 1,024 samples
@@ -94,19 +94,23 @@ def shrink(f: Floats, inverse: int, product: int, spread: float, weight: float, 
 
 
 @compiled
-def unstash(f: Floats, precision: int, stash: int, n: int, w: int) -> None:
-    """Add n stashed contexts, each already scaled by the root of its weight, to a precision."""
-    for q in range(0, n, 4):
-        s = stash + q * w
-        for i in range(w):
-            row = precision + i * w
-            x0, x1 = spread_out(f[s + i]), spread_out(f[s + w + i])
-            x2, x3 = spread_out(f[s + 2 * w + i]), spread_out(f[s + 3 * w + i])
-            for j in range(0, w, N_LANES):
-                m = multiply_add(load(f, s + j), x0, load(f, row + j))
-                m = multiply_add(load(f, s + w + j), x1, m)
-                m = multiply_add(load(f, s + 2 * w + j), x2, m)
-                store(f, row + j, multiply_add(load(f, s + 3 * w + j), x3, m))
+def unstash(f: Floats, precision: int, rounding: int, stash: int, w: int) -> None:
+    """Add the stashed contexts, each already scaled by the root of its weight, to a precision.
+
+    What a sum loses to rounding is kept and added with the next stash (Kahan): after a million times the same
+    context, the directions that it does not touch would otherwise be off in the fifth digit.
+    """
+    for i in range(w):
+        row = i * w
+        for j in range(0, w, N_LANES):
+            more = spread_out(0.0)
+            for q in range(0, STASH * w, w):
+                more = multiply_add(spread_out(f[stash + q + i]), load(f, stash + q + j), more)
+            before = load(f, precision + row + j)
+            more = subtract(more, load(f, rounding + row + j))
+            after = add(before, more)
+            store(f, rounding + row + j, subtract(subtract(after, before), more))
+            store(f, precision + row + j, after)
 
 
 @inlined
@@ -181,7 +185,7 @@ def unstash_and_check(f: Floats, z: Ints, design: int, x: int) -> None:
     at = places(z)
     w = z[STRIDE]
     inverse, precision = at.inverse + design * w * w, at.precision + design * w * w
-    unstash(f, precision, at.stash + design * STASH * w, STASH, w)
+    unstash(f, precision, at.rounding + design * w * w, at.stash + design * STASH * w, w)
     z[at.n_stashed + design] = 0
     if z[at.n_absorbed + design] // STASH % CHECK_EVERY == 0:
         if drift(f, precision, inverse, x, at.work, w) > DRIFT_ALLOWED:

@@ -140,7 +140,7 @@ class Settings:
             bounded = (total > 0) & np.isfinite(total)
             # γ = ½ at the start; α = ½ as printed, though α = 1 is what goes with γ = ½
             first = 0.5 if len(budgets) == 1 else 1.0 / (1.0 + len(budgets))
-            ledger.view("price")[bounded] = first * (horizon / total)[bounded]
+            ledger.view("price")[bounded] = first * horizon[bounded] / total[bounded]
             ledger.view("log_weight")[:] = math.log(0.5) if self.pacing.kind == "paper" else 0.0
         start(ledger.floats, ledger.ints)
         return ledger

@@ -1,0 +1,110 @@
+"""Streams and learners that many tests share."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import hypothesis
+import numpy as np
+from numpy.typing import NDArray
+
+from deferkit import Budget, Decision, Deferrer, Event, Exploration, Observed, Pacing
+
+Floats = NDArray[np.float64]
+
+# The first call of a compiled function loads or compiles it; no example is slow for any other reason.
+hypothesis.settings.register_profile("deferkit", deadline=None)
+hypothesis.settings.load_profile("deferkit")
+
+
+class Tasks(NamedTuple):
+    contexts: Floats
+    rewards: Floats  # [n, deciders]
+    costs: Floats  # [n, experts, resources]
+
+
+def draw_tasks(n: int, d: int, *, experts: int = 1, resources: int = 1, binary: bool = False, seed: int = 0) -> Tasks:
+    """Return dense contexts of unit length with linear rewards and costs in [0, 1]."""
+    rng = np.random.default_rng(seed)
+    contexts = rng.random((n, d))
+    contexts /= np.linalg.norm(contexts, axis=1, keepdims=True)
+    thetas = rng.random((experts + 1, d)) / math.sqrt(d)
+    weights = rng.random((experts, resources, d)) / math.sqrt(d)
+    rewards = np.clip(contexts @ thetas.T + 0.05 * rng.standard_normal((n, experts + 1)), 0, 1)
+    if binary:
+        rewards = (rng.random(rewards.shape) < rewards).astype(float)
+    costs = np.einsum("nd,krd->nkr", contexts, weights) + 0.05 * rng.standard_normal((n, experts, resources))
+    return Tasks(contexts, rewards, np.clip(costs, 0, 1))
+
+
+# Every way to make a learner that differs in what its steps do, with parameters off their defaults.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "resolve": {},
+    "resolve, small window": {"pacing": Pacing(kind="resolve", every=7, window=30), "ridge": 2.0},
+    "adaptive": {"pacing": Pacing(kind="adaptive", step=0.05), "exploration": 1.5},
+    "gradient": {"pacing": "gradient", "ridge": 0.01, "warm_up": 3},
+    "paper pacing": {"pacing": "paper", "exploration": Exploration.printed(noise=0.2, delta=0.1, kappa=0.5)},
+    "logistic": {"link": "logistic", "ridge": 0.5},
+    "logistic, refitted always": {"link": "logistic", "refit": "always", "pacing": "adaptive"},
+    "logistic, never refitted": {"link": "logistic", "refit": "never"},
+    "logistic costs": {"cost_link": "logistic", "exploration": Exploration(scale=0.3, noise=0.1)},
+    "both logistic": {"link": "logistic", "cost_link": "logistic", "pacing": "gradient"},
+    "explore floor": {"explore_floor": 0.3, "seed": 7},
+    "no optimism": {"exploration": 0.0, "warm_up": 50},
+    "short memory": {"memory": 40, "pacing": Pacing(window=20)},
+    "three experts": {"experts": ["ann", "bo", "cy"]},
+    "two resources": {"resources": 2},
+    "experts and resources, adaptive": {"experts": ["ann", "bo"], "resources": 3, "pacing": "adaptive"},
+    "experts and resources, gradient": {"experts": ["ann", "bo"], "resources": 2, "pacing": "gradient"},
+    "two resources, logistic costs": {"resources": 2, "cost_link": "logistic", "explore_floor": 0.1},
+    "no cap": {"capped": False},
+    "infinite": {"budget": Budget.unlimited()},
+    "nothing": {"budget": Budget(0, horizon=400, max_cost=1)},
+}
+
+
+def make(name: str, *, d: int = 6, horizon: int = 400, rate: float = 0.12) -> tuple[Deferrer, Tasks]:
+    """Return a learner of `SETTINGS` and tasks for it."""
+    given = dict(SETTINGS[name])
+    resources = given.pop("resources", 1)
+    capped = given.pop("capped", True)
+    experts = len(given.get("experts", ["human"]))
+    each = Budget(rate * horizon, horizon=horizon, max_cost=1.0 if capped else None)
+    budget: Any = each if resources == 1 else {f"r{i}": each for i in range(resources)}
+    given.setdefault("budget", budget)
+    binary = given.get("link") == "logistic"
+    tasks = draw_tasks(horizon, d, experts=experts, resources=resources, binary=binary, seed=3)
+    return Deferrer(n_features=d, **given), tasks
+
+
+def outcome(deferrer: Deferrer, tasks: Tasks, t: int, decision: Decision, feedback: str = "full") -> Observed:
+    """Return what is observed of a task, as `run` observes it."""
+    deciders = deferrer.settings.deciders
+    route = deciders.index(decision.route)
+    seen = {decision.route: float(tasks.rewards[t, route])}
+    if feedback != "bandit":
+        seen["model"] = float(tasks.rewards[t, 0])
+    if feedback == "reviewed" and route == 0:
+        seen = {}
+    if route == 0:
+        return Observed(decision.id, seen, None)
+    costs = tasks.costs[t, route - 1].tolist()
+    resources = deferrer.settings.resources
+    cost: float | Mapping[str, float] = costs[0] if len(costs) == 1 else dict(zip(resources, costs, strict=True))
+    return Observed(decision.id, seen, cost)
+
+
+def step_through(deferrer: Deferrer, tasks: Tasks, feedback: str = "full", start: int = 0) -> list[Event]:
+    """Decide and observe one task at a time; return the events."""
+    events: list[Event] = []
+    for t in range(start, len(tasks.contexts)):
+        event = deferrer.propose(tasks.contexts[t])
+        assert deferrer.decide(tasks.contexts[t]) == event.decision
+        seen = outcome(deferrer, tasks, t, event.decision, feedback)
+        deferrer.observe(seen.id, seen.rewards, seen.cost)
+        events += [event, seen]
+    return events
+
+
+def rewards_of(deferrer: Deferrer, tasks: Tasks) -> dict[str, Floats]:
+    return {name: tasks.rewards[:, i] for i, name in enumerate(deferrer.settings.deciders)}

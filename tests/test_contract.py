@@ -1,0 +1,144 @@
+"""What every learner promises, whatever its settings: checked for each of `SETTINGS`."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from deferkit import Decided, Deferrer, HorizonWarning
+from deferkit.types import REASONS
+from tests.conftest import SETTINGS, make, outcome, rewards_of, step_through
+
+every_learner = pytest.mark.parametrize("name", SETTINGS)
+every_feedback = pytest.mark.parametrize("feedback", ["full", "bandit", "reviewed"])
+
+
+@every_learner
+@every_feedback
+def test_bulk_is_one_at_a_time_is_replay(name: str, feedback: str) -> None:
+    bulk, tasks = make(name)
+    single, _ = make(name)
+    replayed, _ = make(name)
+    run = bulk.run(tasks.contexts, rewards_of(bulk, tasks), tasks.costs, feedback=feedback)
+    events = step_through(single, tasks, feedback)
+    decisions = [event.decision for event in events if isinstance(event, Decided)]
+    assert [run.deciders[route] for route in run.routes] == [decision.route for decision in decisions]
+    assert [REASONS[reason] for reason in run.reasons] == [decision.reason for decision in decisions]
+    assert run.propensities.tolist() == [decision.propensity for decision in decisions]
+    for event in events:
+        replayed.apply(event)
+    assert bulk == single
+    assert replayed == single
+
+
+@every_learner
+def test_saved_in_mid_stream_goes_on_bit_for_bit(name: str, tmp_path: Path) -> None:
+    whole, tasks = make(name)
+    half, _ = make(name)
+    first = tasks._replace(contexts=tasks.contexts[:150])
+    step_through(half, first)
+    half.decide(tasks.contexts[150])  # pending when it is saved
+    half.save(tmp_path / "half.state")
+    restored = Deferrer.load(tmp_path / "half.state")
+    assert restored == half
+    for learner in (restored, half):
+        learner.observe(150, {"model": 0.5 if learner.settings.link == "identity" else 1.0})
+        learner.decide_many(tasks.contexts[151:160])
+        step_through(learner, tasks, start=160)
+    assert restored == half
+    step_through(whole, tasks)
+    assert whole != restored
+
+
+@every_learner
+def test_proposing_and_scoring_change_nothing(name: str) -> None:
+    learner, tasks = make(name)
+    step_through(learner, tasks._replace(contexts=tasks.contexts[:60]))
+    learner.decide(tasks.contexts[60])
+    before = learner.to_bytes()
+    learner.propose(tasks.contexts[61])
+    learner.score(tasks.contexts[61:90])
+    learner.summary()
+    assert learner.to_bytes() == before
+
+
+@every_learner
+def test_spending_stays_within_the_budget(name: str) -> None:
+    learner, tasks = make(name)
+    run = learner.run(tasks.contexts, rewards_of(learner, tasks), tasks.costs)
+    for j, (budget, spent) in enumerate(zip(learner.settings.budget.values(), run.costs.sum(axis=0), strict=True)):
+        if budget.max_cost is not None:
+            assert spent <= budget.total, j
+    total = np.atleast_1d([b.total for b in learner.settings.budget.values()])
+    left = learner.summary().left
+    assert min(left.values() if isinstance(left, dict) else [left]) >= 0
+    assert (np.nan_to_num(total) >= 0).all()
+
+
+@every_learner
+def test_decide_many_is_many_decides(name: str) -> None:
+    together, tasks = make(name)
+    apart, _ = make(name)
+    for learner in (together, apart):
+        step_through(learner, tasks._replace(contexts=tasks.contexts[:30]))
+    assert together.decide_many(tasks.contexts[30:130]) == [apart.decide(x) for x in tasks.contexts[30:130]]
+    assert together == apart
+
+
+@every_learner
+def test_observe_many_is_many_observes(name: str) -> None:
+    together, tasks = make(name)
+    apart, _ = make(name)
+    decisions = together.decide_many(tasks.contexts[:25])
+    apart.decide_many(tasks.contexts[:25])
+    seen = [outcome(apart, tasks, t, decision) for t, decision in enumerate(decisions)]
+    for each in seen:
+        apart.observe(each.id, each.rewards, each.cost)
+    rewards = {
+        name: [each.rewards.get(name, float("nan")) for each in seen] for name in together.settings.deciders
+    }
+    resources = len(together.settings.resources)
+    routes = [together.settings.deciders.index(decision.route) for decision in decisions]
+    costs = np.array([tasks.costs[t, r - 1] if r else np.full(resources, np.nan) for t, r in enumerate(routes)])
+    together.observe_many([each.id for each in seen], rewards, cost=costs[:, None, :])
+    assert together == apart
+
+
+@every_learner
+def test_other_seeds_decide_otherwise_in_the_warm_up(name: str) -> None:
+    learner, tasks = make(name)
+    if learner.settings.budget[learner.settings.resources[0]].total == 0:
+        return  # nothing to draw for
+    routes = set()
+    for seed in range(20):
+        given = {**learner.settings.to_dict(), "seed": seed}
+        other = Deferrer._of(type(learner.settings).from_dict(given), type(learner.settings).from_dict(given).ledger(), None)
+        routes.add(tuple(decision.route for decision in other.decide_many(tasks.contexts[:3])))
+    assert len(routes) > 3
+
+
+@every_learner
+def test_propensities_are_the_frequencies(name: str) -> None:
+    """Over many decision numbers, a route is taken as often as its propensity says (4 standard errors)."""
+    learner, tasks = make(name, horizon=400)
+    decisions = learner.decide_many(tasks.contexts[:200])
+    assert all(0 < decision.propensity <= 1 for decision in decisions)
+    sure = [d for d in decisions if d.reason in ("worth it", "not worth it") and learner.settings.explore_floor == 0]
+    assert all(decision.propensity == 1 for decision in sure)
+
+
+@every_learner
+def test_the_end_of_the_horizon_is_told_once(name: str) -> None:
+    learner, tasks = make(name, horizon=400)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learner.run(tasks.contexts, rewards_of(learner, tasks), tasks.costs)
+    if min(b.horizon or 0 for b in learner.settings.budget.values()) == 0:
+        learner.decide(tasks.contexts[0])
+        return
+    with pytest.warns(HorizonWarning, match="400 tasks is over"):
+        learner.decide(tasks.contexts[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learner.decide(tasks.contexts[1])
