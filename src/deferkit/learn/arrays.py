@@ -57,8 +57,9 @@ DELTA = 3  # NaN: the width does not grow with t
 KAPPA = 4
 FLOOR = 5  # share of decisions taken at random for later evaluation
 STEP = 6  # of the adaptive price
-DISCOUNT = 7  # weight of the past at each new sample; 1 until forgetting is built
-N_SETTING = 8
+PRIOR = 7  # size of a parameter that nothing is known of, in units of the root mean square reward
+DISCOUNT = 8  # weight of the past at each new sample; 1 until forgetting is built
+N_SETTING = 16
 
 ALIGNMENT = 8  # doubles, that is one cache line: a store across two of them takes twice as long
 STASH = 16  # contexts that wait to be added to a precision together
@@ -103,6 +104,7 @@ class At(NamedTuple):
     stash: Annotated[int, "float G S d"]
     theta: Annotated[int, "float G d"]
     moment: Annotated[int, "float G d"]  # Σ y·x
+    power: Annotated[int, "float 2"]  # Σ y² of all rewards, and their number
     misfit: Annotated[int, "float G"]  # Σ of squared, scaled prediction errors
     context: Annotated[int, "float M d"]
     expected: Annotated[int, "float M R"]  # what a decision was expected to cost

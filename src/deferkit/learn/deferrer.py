@@ -40,6 +40,7 @@ from deferkit.learn.loop import (
     correct_one,
     decide_many,
     expire_one,
+    first_bad,
     observe_one,
     propose_many,
     record_length,
@@ -84,7 +85,7 @@ class Deferrer:
         cost_link: str = "identity",
         pacing: str | Pacing = "resolve",
         exploration: float | Exploration | None = None,
-        ridge: float = 0.1,
+        ridge: float | None = None,
         warm_up: int | None = None,
         explore_floor: float = 0.0,
         reward_range: tuple[float, float] = (0.0, 1.0),
@@ -222,6 +223,7 @@ class Deferrer:
         """
         ledger = self._ledger
         kept = self._load(context)
+        self._check_finite()
         mask = self._mask(available)
         forced = -1 if force is None else inputs.place_of(force, self.settings.deciders, "decider")
         if cost is not None:
@@ -534,6 +536,7 @@ class Deferrer:
         if route > 0:
             self._check_free(decision)
         self._load(event.context)
+        self._check_finite()
         ledger.make_room(1)
         commit_one(ledger.floats, ledger.ints, self._x, route, reason, self._amounts)
         if ledger.ints[ENCODING]:
@@ -710,7 +713,7 @@ class Deferrer:
             left=self._records.amount(self._left().tolist()),
             overrun=self._amount("overrun"),
             price=self._amount("price"),
-            pending=int((ledger.status[: ledger.memory] == OPEN).sum()) + len(ledger.overflow),
+            pending=int((ledger.status == OPEN).sum()),
             expired=int(ledger.ints[N_EXPIRED]),
             forced=int(ledger.ints[N_FORCED]),
             without_budget=int(ledger.ints[N_BUDGET]),
@@ -740,6 +743,10 @@ class Deferrer:
             raise inputs.wrong_context(context, len(row))
         row[:] = context
         return context
+
+    def _check_finite(self) -> None:
+        if first_bad(self._x) >= 0:
+            raise self._not_finite()
 
     def _not_finite(self) -> InvalidArgument:
         place = int(np.flatnonzero(~np.isfinite(self._x[0]))[0])

@@ -9,17 +9,21 @@ from deferkit.types import is_number
 
 @dataclass(frozen=True, kw_only=True)
 class Exploration:
-    """The width of an interval: scale × noise × √(xᵀM⁻¹x), or the printed β(t) instead of scale × noise.
+    """The width of an interval: (scale × noise + prior × √ridge × size of a reward) × √(xᵀM⁻¹x).
 
-    The noise of each reward and cost is estimated from its own residuals unless it is given.
+    The noise of each reward and cost is estimated from its own residuals unless it is given. The second term is
+    for directions that were never seen: there it is as wide as a reward is large, so that an expert is tried even
+    if the noise is small; it is gone after a few samples.
 
     >>> Exploration(scale=0.5)
-    Exploration(scale=0.5, noise=None, delta=None, kappa=1.0)
+    Exploration(scale=0.5, prior=1.0, noise=None, delta=None, kappa=1.0)
     >>> Exploration.printed(noise=0.1)
-    Exploration(scale=1.0, noise=0.1, delta=0.05, kappa=1.0)
+    Exploration(scale=1.0, prior=0.0, noise=0.1, delta=0.05, kappa=1.0)
     """
 
-    scale: float = 0.5
+    scale: float = 0.3
+    prior: float = 1.0
+    """How large a reward may be where nothing was seen yet, in units of the root mean square of all rewards."""
     noise: float | None = None
     """σ, if known: the standard deviation of rewards and costs around their mean."""
     delta: float | None = None
@@ -27,7 +31,7 @@ class Exploration:
     kappa: float = 1.0
 
     def __post_init__(self) -> None:
-        for name, value, least in (("scale", self.scale, 0.0), ("kappa", self.kappa, 1e-300)):
+        for name, value, least in (("scale", self.scale, 0.0), ("prior", self.prior, 0.0), ("kappa", self.kappa, 1e-300)):
             if not is_number(value) or not least <= value < math.inf:
                 raise expected(name, "Exploration", f"a finite number of at least {least:g}", value)
         if self.noise is not None and not (is_number(self.noise) and 0 <= self.noise < math.inf):
@@ -38,4 +42,4 @@ class Exploration:
     @classmethod
     def printed(cls, *, noise: float, delta: float = 0.05, kappa: float = 1.0) -> "Exploration":
         """Return β(t) = σ/κ·√(2d·log((1 + 2td)/δ)) as the paper prints it."""
-        return cls(scale=1.0, noise=noise, delta=delta, kappa=kappa)
+        return cls(scale=1.0, prior=0.0, noise=noise, delta=delta, kappa=kappa)

@@ -116,6 +116,9 @@ def learn(f: Floats, z: Ints, target: int, design: int, x: int, y: float) -> flo
     # Squared errors, each over its own variance, add up to the penalised sum of squares.
     f[at.misfit + target] += residual * step / weight
     z[at.n_observed + target] += 1
+    if target <= z[N_EXPERTS]:
+        f[at.power] += y * y
+        f[at.power + 1] += 1.0
     return weight
 
 

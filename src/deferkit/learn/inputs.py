@@ -12,6 +12,8 @@ from deferkit.types import Amount, is_number
 
 Floats = NDArray[np.float64]
 
+LARGEST = float(np.finfo(np.float64).max)
+
 
 def is_frame(value: object) -> bool:
     """Whether this is a table with named columns, of pandas or polars."""
@@ -41,9 +43,9 @@ def as_matrix(contexts: Any, n_features: int) -> Floats:
         raise InvalidArgument(f"The 'contexts' of a Deferrer must be {what}. {error}.") from error
     if array.ndim != 2 or array.shape[1] != n_features:
         raise InvalidArgument(f"The 'contexts' of a Deferrer must be {what}. Got the shape {array.shape} instead.")
-    bad = np.argwhere(~np.isfinite(array))
-    if len(bad):
-        row, column = (int(i) for i in bad[0])
+    finite = np.isfinite(array)
+    if not finite.all():
+        row, column = (int(i) for i in np.argwhere(~finite)[0])
         raise InvalidArgument(
             f"The 'contexts' of a Deferrer must be {what}. Got {array[row, column]} in row {row}, column {column}."
         )
@@ -81,6 +83,8 @@ def as_vector(name: str, values: ArrayLike, n: int) -> Floats:
 
 def check_range(name: str, array: Floats, low: float, high: float, *, missing: bool) -> None:
     """Raise if a value is outside [low, high], or NaN where nothing may be missing."""
+    if array.size == 0 or (low <= array.min() and array.max() <= min(high, LARGEST) and array.min() >= -LARGEST):
+        return  # neither holds if one of them is NaN
     fine = (array >= low) & (array <= high) & np.isfinite(array)
     if missing:
         fine |= np.isnan(array)
@@ -99,11 +103,11 @@ def as_rewards(
     for name, values in rewards.items():
         result[:, place_of(name, deciders, "decider")] = as_vector(f"rewards of {name}", values, n)
     if not missing:
-        for place, name in enumerate(deciders):
+        for name in deciders:
             if name not in rewards:
                 raise expected("rewards", "Deferrer", f"given for {', '.join(deciders)}", list(rewards))
-            check_range(f"rewards of {name}", result[:, place], *bounds, missing=False)
-    check_range("rewards", result, *bounds, missing=True)
+    for place, name in enumerate(deciders):
+        check_range(f"rewards of {name}", result[:, place], *bounds, missing=missing)
     return result
 
 

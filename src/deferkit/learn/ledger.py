@@ -73,7 +73,7 @@ class Ledger:
         following = self.ints.item(NEXT_ID)
         if type(decision) is int and max(0, following - self.memory) <= decision < following:
             return decision % self.memory
-        if not is_number(decision) or decision != int(decision) or not 0 <= decision < following:  # type: ignore[call-overload,operator]
+        if not is_number(decision) or not 0 <= decision < following or decision % 1:  # type: ignore[operator]
             known = f"0 to {following - 1}" if following else "none yet"
             raise UnknownDecision(f"There is no decision {decision!r}. There are: {known}.")
         number = int(decision)  # type: ignore[call-overload]
@@ -91,10 +91,9 @@ class Ledger:
         first = self.ints.item(NEXT_ID) - self.memory
         if n == 1 and (first < 0 or self.status.item(first % self.memory) != OPEN):
             return
-        for decision in range(max(first, 0), first + n):
-            slot = decision % self.memory
-            if self.status[slot] == OPEN:
-                self._move(decision, slot)
+        decisions = np.arange(max(first, 0), max(first + n, 0))
+        for decision in decisions[self.status[decisions % self.memory] == OPEN].tolist():
+            self._move(decision, decision % self.memory)
 
     def _move(self, decision: int, slot: int) -> None:
         taken = set(self.overflow.values())

@@ -33,7 +33,7 @@ class Settings:
     cost_link: str = "identity"
     pacing: Pacing = field(default_factory=Pacing)
     exploration: Exploration = field(default_factory=Exploration)
-    ridge: float = 0.1
+    ridge: float | None = None
     warm_up: int | None = None
     explore_floor: float = 0.0
     reward_range: tuple[float, float] = (0.0, 1.0)
@@ -59,8 +59,8 @@ class Settings:
             raise expected("budget", "Deferrer", "a Budget, or a Budget for each resource by name", self.budget)
         if self.refit not in REFITS:
             raise expected("refit", "Deferrer", "one of " + ", ".join(map(repr, REFITS)), self.refit)
-        if not is_number(self.ridge) or not 0 < self.ridge < math.inf:
-            raise expected("ridge", "Deferrer", "a finite number above 0", self.ridge)
+        if self.ridge is not None and (not is_number(self.ridge) or not 0 < self.ridge < math.inf):
+            raise expected("ridge", "Deferrer", "None or a finite number above 0", self.ridge)
         if not is_number(self.explore_floor) or not 0 <= self.explore_floor <= 1:
             raise expected("explore_floor", "Deferrer", "a number from 0 to 1", self.explore_floor)
         link_named(self.link), link_named(self.cost_link, "cost_link")
@@ -146,13 +146,15 @@ class Settings:
         return ledger
 
     def _write_settings(self, floats: Floats) -> None:
-        floats[arrays.RIDGE] = self.ridge
+        links = (link_named(self.link), link_named(self.cost_link))
+        floats[arrays.RIDGE] = max(link.ridge for link in links) if self.ridge is None else self.ridge
         floats[arrays.SCALE] = self.exploration.scale
         floats[arrays.NOISE] = math.nan if self.exploration.noise is None else self.exploration.noise
         floats[arrays.DELTA] = math.nan if self.exploration.delta is None else self.exploration.delta
         floats[arrays.KAPPA] = self.exploration.kappa
         floats[arrays.FLOOR] = self.explore_floor
         floats[arrays.STEP] = self.pacing.step
+        floats[arrays.PRIOR] = self.exploration.prior
         floats[arrays.DISCOUNT] = 1.0
 
     def to_dict(self) -> dict[str, Any]:

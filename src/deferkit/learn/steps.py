@@ -26,6 +26,9 @@ from deferkit.learn.arrays import (
     NOISE,
     OWED,
     PRINTED_COSTS,
+    PRIOR,
+    REWARD_LINK,
+    RIDGE,
     SCALE,
     STRIDE,
     WARM_UP,
@@ -35,7 +38,7 @@ from deferkit.learn.arrays import (
 )
 from deferkit.learn.compiled import compiled, inlined
 from deferkit.learn.glm import absorb_one, absorb_together, link_of, part
-from deferkit.learn.links import mean
+from deferkit.learn.links import IDENTITY, mean
 from deferkit.learn.pacing import left, pace
 from deferkit.learn.precision import copy, dot, multiply
 
@@ -77,6 +80,9 @@ def width_factor(f: Floats, z: Ints, target: int) -> float:
     if math.isnan(noise):
         noise = math.sqrt(f[at.misfit + target] / max(z[at.n_observed + target], 1))
     factor = f[SCALE] * noise
+    if f[PRIOR] > 0.0 and target <= z[N_EXPERTS] and z[REWARD_LINK] == IDENTITY:
+        # Where nothing was ever seen the ridge makes the estimate 0: that is ignorance, not knowledge.
+        factor += f[PRIOR] * math.sqrt(f[RIDGE] * f[at.power] / max(f[at.power + 1], 1.0))
     if not math.isnan(f[DELTA]):
         d = z[N_FEATURES]
         t = z[NEXT_ID] + 1

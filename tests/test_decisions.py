@@ -1,0 +1,153 @@
+"""Each decision carries what an auditor needs to take it again."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deferkit import Budget, Deferrer, Exploration, InvalidArgument
+from deferkit.types import REASONS
+from tests.conftest import SETTINGS, make, step_through
+
+
+NONE = Exploration(scale=0.0, prior=0.0)
+
+
+def amount(value: object) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return np.atleast_1d(np.array(list(value.values()) if isinstance(value, dict) else value, dtype=float))
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_an_auditor_finds_the_same_choice(name: str) -> None:
+    learner, tasks = make(name)
+    decisions = [event.decision for event in step_through(learner, tasks) if hasattr(event, "decision")]
+    for decision in decisions:
+        if decision.reason not in ("worth it", "not worth it"):
+            continue
+        price = amount(decision.price)
+        worth = {"model": decision.estimates["model"] + decision.widths["model"]}
+        for expert in learner.settings.experts:
+            low = np.maximum(amount(decision.costs[expert]) - amount(decision.cost_widths[expert]), 0)
+            worth[expert] = decision.estimates[expert] + decision.widths[expert] - price @ low
+        best = max(worth, key=lambda decider: worth[decider])
+        assert worth[decision.route] == pytest.approx(worth[best], abs=1e-9)
+        assert (decision.reason == "worth it") == (decision.route != "model")
+    assert {decision.reason for decision in decisions} <= set(REASONS)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_decision_explains_itself_in_a_sentence(name: str) -> None:
+    learner, tasks = make(name)
+    for decision in learner.decide_many(tasks.contexts[:80]):
+        sentence = decision.explain()
+        assert sentence.startswith(f"Task {decision.id} goes to {decision.route}, ")
+        assert sentence.endswith(".")
+        assert "nan" not in sentence
+
+
+def test_a_tie_goes_to_the_model() -> None:
+    deferrer = Deferrer(n_features=1, warm_up=0)
+    assert deferrer.decide([1.0]).route == "model"
+
+
+def test_the_default_asks_when_it_is_worth_it_by_hand() -> None:
+    """Ridge 1, one sample at x = 1 each: estimates 0.1 and 0.45, cost 0.25; no optimism. 0.45 − λ·0.25 > 0.1 up to λ = 1.4."""
+    deferrer = Deferrer(n_features=1, ridge=1.0, warm_up=0, exploration=NONE, budget=Budget(50, horizon=100, max_cost=1))
+    deferrer.warm_start([[1.0]], {"model": [0.2], "human": [0.9]}, cost=[0.5])
+    for price, route in ((1.39, "human"), (1.41, "model")):
+        deferrer._ledger.view("price")[0] = price
+        decision = deferrer.propose([1.0]).decision
+        assert decision.route == route
+        assert decision.estimates == pytest.approx({"model": 0.1, "human": 0.45})
+        assert decision.costs == pytest.approx({"human": 0.25})
+    assert deferrer.propose([1.0]).decision.explain() == (
+        "Task 0 goes to model, because an expert is not worth it: human is expected to earn 0.45 ± 0 at a cost of 0.25,"
+        " the model 0.1 ± 0, with a price of 1.41 for a unit of budget."
+    )
+
+
+def test_the_widths_by_their_formula() -> None:
+    """(0.3·noise + √ridge·rms) · √(xᵀM⁻¹x) for rewards, 0.3·noise · √(xᵀM⁻¹x) for the cost."""
+    learner, tasks = make("resolve")
+    step_through(learner, tasks)
+    x = tasks.contexts[7]
+    scores = learner.score([x])
+    noise = learner.summary().noise
+    inverse = learner._ledger.view("inverse")
+    known = learner._ledger.reward[:400]
+    rms = np.sqrt(np.nanmean(known**2))
+    for i, name in enumerate(("model", "human")):
+        width = (0.3 * noise[name] + np.sqrt(0.01) * rms) * np.sqrt(x @ inverse[i] @ x)
+        assert scores.widths[name][0] == pytest.approx(width, rel=1e-9)
+    cost = scores.cost_widths["human"][0, 0]
+    assert cost == pytest.approx(0.3 * noise["cost of human"] * np.sqrt(x @ inverse[1] @ x), rel=1e-9)
+
+
+@pytest.mark.parametrize("feedback", ["full", "bandit"])
+def test_an_expert_who_was_never_seen_is_tried_even_without_noise(feedback: str) -> None:
+    """Three kinds of task, rewards without any noise, each decider good at one: found on each of 20 seeds."""
+    for seed in range(20):
+        kinds = np.random.default_rng(seed).integers(3, size=1500)
+        good = {"model": 0, "ann": 1, "bo": 2}
+        rewards = {name: np.where(kinds == kind, 0.9, 0.2) for name, kind in good.items()}
+        budget = Budget(1250, horizon=1500, max_cost=1)
+        deferrer = Deferrer(n_features=3, experts=["ann", "bo"], budget=budget, seed=seed)
+        run = deferrer.run(np.eye(3)[kinds], rewards, np.ones((1500, 2, 1)), feedback=feedback)
+        assert (run.routes[200:] == kinds[200:]).mean() > 0.98
+
+
+def test_the_noise_estimate_finds_the_noise() -> None:
+    """True σ 0.2 of the model's reward, 0.05 of the human's, 0.1 of the cost; within 10 % on each of ten seeds."""
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        x = rng.random((4000, 5)) / 3
+        rewards = {"model": x.sum(1) + 0.2 * rng.standard_normal(4000), "human": x[:, 0] + 0.05 * rng.standard_normal(4000)}
+        cost = np.abs(3 * x.sum(1) + 0.1 * rng.standard_normal(4000))
+        deferrer = Deferrer(n_features=5, reward_range=(-9, 9), explore_floor=1.0)
+        deferrer.run(x, rewards, cost)
+        noise = deferrer.summary().noise
+        assert noise == pytest.approx({"model": 0.2, "human": 0.05, "cost of human": 0.1}, rel=0.1)
+
+
+@given(st.floats(0.05, 1), st.integers(0, 2**31))
+@settings(max_examples=20)
+def test_the_explore_floor_takes_routes_as_often_as_their_propensity(floor: float, seed: int) -> None:
+    """Σ 1[route]/propensity over n decisions is n for each decider, within 5 standard errors."""
+    n = 3000
+    deferrer = Deferrer(n_features=1, experts=["ann", "bo"], explore_floor=floor, warm_up=0, seed=seed, memory=n)
+    deferrer.warm_start([[1.0]] * 3, {"model": [0.1] * 3, "ann": [0.9] * 3, "bo": [0.5] * 3})
+    decisions = deferrer.decide_many([[1.0]] * n)
+    for decider in ("model", "ann", "bo"):
+        chances = [d.propensity for d in decisions if d.route == decider]
+        p = chances[0] if chances else floor / 3
+        assert len(set(chances)) <= 1
+        assert len(chances) == pytest.approx(n * p, abs=5 * np.sqrt(n * p * (1 - p)) + 1)
+
+
+def test_warm_up_draws_among_those_on_duty() -> None:
+    deferrer = Deferrer(n_features=1, experts=["ann", "bo"], warm_up=3000, memory=3000)
+    routes = [deferrer.decide([1.0], available=["bo"]) for _ in range(1000)]
+    assert {decision.route for decision in routes} == {"model", "bo"}
+    assert {decision.propensity for decision in routes} == {0.5}
+    assert sum(decision.route == "bo" for decision in routes) == pytest.approx(500, abs=5 * np.sqrt(250))
+
+
+def test_a_warm_start_shortens_the_warm_up() -> None:
+    deferrer = Deferrer(n_features=4, budget=Budget(10, horizon=100, max_cost=1))
+    x = np.eye(4)
+    deferrer.warm_start(x[:3], {"model": [0.1] * 3, "human": [0.9, 0.9, np.nan]}, cost=[0.1, 0.1, np.nan])
+    assert [deferrer.decide(x[0]).reason for _ in range(3)] == ["warm-up", "warm-up", "worth it"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"scale": -1}, "'scale' of a Exploration must be a finite number of at least 0. Got -1"),
+        ({"noise": float("nan")}, "'noise' of a Exploration must be None or a finite number"),
+        ({"delta": 1.0}, "'delta' of a Exploration must be None or a number between 0 and 1"),
+        ({"kappa": 0.0}, "'kappa' of a Exploration must be"),
+    ],
+)
+def test_bad_exploration(given: dict[str, float], message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        Exploration(**given)
