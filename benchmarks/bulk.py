@@ -107,7 +107,7 @@ def learner_named(name: str, n_features: int, horizon: int, link: str) -> Deferr
     """Return a fresh learner: of this pacing and with the widths of the kernel, or the default one."""
     if name == "default":
         return make_learner(n_features, horizon, link=link)
-    widths = Exploration(scale=SCALE, noise=NOISE)
+    widths = Exploration(scale=SCALE, prior=0.0, noise=NOISE)
     return make_learner(n_features, horizon, pacing=name, exploration=widths, link=link)
 
 

@@ -108,3 +108,8 @@ def step_through(deferrer: Deferrer, tasks: Tasks, feedback: str = "full", start
 
 def rewards_of(deferrer: Deferrer, tasks: Tasks) -> dict[str, Floats]:
     return {name: tasks.rewards[:, i] for i, name in enumerate(deferrer.settings.deciders)}
+
+
+def numbers(amount: float | Mapping[str, float]) -> Floats:
+    """Return an amount as a number for each resource."""
+    return np.array(list(amount.values()) if isinstance(amount, Mapping) else [amount])

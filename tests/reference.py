@@ -32,7 +32,9 @@ def algorithm_1(
         inverses = [np.linalg.inv(m) for m in precisions]
         beta = noise * math.sqrt(2 * d * math.log((1 + 2 * t * d) / delta))
         spread = [math.sqrt(x @ inverse @ x) for inverse in inverses]
-        reward = [x @ (inverse @ s + beta * inverse @ x / w) for inverse, s, w in zip(inverses, sums, spread, strict=True)]
+        reward = [
+            x @ (inverse @ s + beta * inverse @ x / w) for inverse, s, w in zip(inverses, sums, spread, strict=True)
+        ]
         cost_model = x @ (-beta * inverses[0] @ x / spread[0])
         cost_human = x @ (inverses[1] @ cost_sum - beta * inverses[1] @ x / spread[1])
         if spent > budget - margin:

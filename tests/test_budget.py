@@ -229,17 +229,18 @@ class Reviews(RuleBasedStateMachine):
     )
     def begin(self, totals: tuple[float, float], pacing: str, memory: int, floor: float) -> None:
         self.totals = np.array(totals)
-        self.make = lambda: Deferrer(
-            n_features=2,
-            experts=["ann", "bo"],
-            budget={name: Budget(t, horizon=60, max_cost=1.0) for name, t in zip(RESOURCES, totals, strict=True)},
-            pacing=Pacing(kind=pacing, window=4, every=3),
-            memory=memory,
-            explore_floor=floor,
-            warm_up=10,
-        )
+        self.given = {
+            "budget": {name: Budget(t, horizon=60, max_cost=1.0) for name, t in zip(RESOURCES, totals, strict=True)},
+            "pacing": Pacing(kind=pacing, window=4, every=3),
+            "memory": memory,
+            "explore_floor": floor,
+        }
         self.learner = self.make()
         self.memory = memory
+
+    def make(self) -> Deferrer:
+        given: dict[str, Any] = self.given
+        return Deferrer(n_features=2, experts=["ann", "bo"], warm_up=10, **given)
 
     def free(self) -> Any:
         return self.totals - self.spent - len(self.held)
@@ -337,5 +338,5 @@ class Reviews(RuleBasedStateMachine):
             assert replayed == self.learner
 
 
-Reviews.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
 TestReviews = Reviews.TestCase
+TestReviews.settings = settings(max_examples=60, stateful_step_count=40)

@@ -95,9 +95,7 @@ def test_observe_many_is_many_observes(name: str) -> None:
     seen = [outcome(apart, tasks, t, decision) for t, decision in enumerate(decisions)]
     for each in seen:
         apart.observe(each.id, each.rewards, each.cost)
-    rewards = {
-        name: [each.rewards.get(name, float("nan")) for each in seen] for name in together.settings.deciders
-    }
+    rewards = {name: [each.rewards.get(name, float("nan")) for each in seen] for name in together.settings.deciders}
     resources = len(together.settings.resources)
     routes = [together.settings.deciders.index(decision.route) for decision in decisions]
     costs = np.array([tasks.costs[t, r - 1] if r else np.full(resources, np.nan) for t, r in enumerate(routes)])
@@ -113,7 +111,9 @@ def test_other_seeds_decide_otherwise_in_the_warm_up(name: str) -> None:
     routes = set()
     for seed in range(20):
         given = {**learner.settings.to_dict(), "seed": seed}
-        other = Deferrer._of(type(learner.settings).from_dict(given), type(learner.settings).from_dict(given).ledger(), None)
+        other = Deferrer._of(
+            type(learner.settings).from_dict(given), type(learner.settings).from_dict(given).ledger(), None
+        )
         routes.add(tuple(decision.route for decision in other.decide_many(tasks.contexts[:3])))
     assert len(routes) > 3
 

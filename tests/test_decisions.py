@@ -5,30 +5,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deferkit import Budget, Deferrer, Exploration, InvalidArgument
+from deferkit import Budget, Decided, Deferrer, Exploration, InvalidArgument
 from deferkit.types import REASONS
-from tests.conftest import SETTINGS, make, step_through
-
+from tests.conftest import SETTINGS, make, numbers, step_through
 
 NONE = Exploration(scale=0.0, prior=0.0)
-
-
-def amount(value: object) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    return np.atleast_1d(np.array(list(value.values()) if isinstance(value, dict) else value, dtype=float))
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_an_auditor_finds_the_same_choice(name: str) -> None:
     learner, tasks = make(name)
-    decisions = [event.decision for event in step_through(learner, tasks) if hasattr(event, "decision")]
+    decisions = [event.decision for event in step_through(learner, tasks) if isinstance(event, Decided)]
     for decision in decisions:
         if decision.reason not in ("worth it", "not worth it"):
             continue
-        price = amount(decision.price)
+        price = numbers(decision.price)
         worth = {"model": decision.estimates["model"] + decision.widths["model"]}
         for expert in learner.settings.experts:
-            low = np.maximum(amount(decision.costs[expert]) - amount(decision.cost_widths[expert]), 0)
-            worth[expert] = decision.estimates[expert] + decision.widths[expert] - price @ low
+            low = np.maximum(numbers(decision.costs[expert]) - numbers(decision.cost_widths[expert]), 0)
+            worth[expert] = decision.estimates[expert] + decision.widths[expert] - float(price @ low)
         best = max(worth, key=lambda decider: worth[decider])
         assert worth[decision.route] == pytest.approx(worth[best], abs=1e-9)
         assert (decision.reason == "worth it") == (decision.route != "model")
@@ -51,8 +46,10 @@ def test_a_tie_goes_to_the_model() -> None:
 
 
 def test_the_default_asks_when_it_is_worth_it_by_hand() -> None:
-    """Ridge 1, one sample at x = 1 each: estimates 0.1 and 0.45, cost 0.25; no optimism. 0.45 − λ·0.25 > 0.1 up to λ = 1.4."""
-    deferrer = Deferrer(n_features=1, ridge=1.0, warm_up=0, exploration=NONE, budget=Budget(50, horizon=100, max_cost=1))
+    """Ridge 1, a sample at x = 1 each, no optimism: 0.1 and 0.45, cost 0.25. 0.45 − λ·0.25 > 0.1 up to λ = 1.4."""
+    deferrer = Deferrer(
+        n_features=1, ridge=1.0, warm_up=0, exploration=NONE, budget=Budget(50, horizon=100, max_cost=1)
+    )
     deferrer.warm_start([[1.0]], {"model": [0.2], "human": [0.9]}, cost=[0.5])
     for price, route in ((1.39, "human"), (1.41, "model")):
         deferrer._ledger.view("price")[0] = price
@@ -101,7 +98,10 @@ def test_the_noise_estimate_finds_the_noise() -> None:
     for seed in range(10):
         rng = np.random.default_rng(seed)
         x = rng.random((4000, 5)) / 3
-        rewards = {"model": x.sum(1) + 0.2 * rng.standard_normal(4000), "human": x[:, 0] + 0.05 * rng.standard_normal(4000)}
+        rewards = {
+            "model": x.sum(1) + 0.2 * rng.standard_normal(4000),
+            "human": x[:, 0] + 0.05 * rng.standard_normal(4000),
+        }
         cost = np.abs(3 * x.sum(1) + 0.1 * rng.standard_normal(4000))
         deferrer = Deferrer(n_features=5, reward_range=(-9, 9), explore_floor=1.0)
         deferrer.run(x, rewards, cost)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deferkit import Budget, Deferrer, Encoder, InvalidArgument
-from deferkit.learn.deferrer import SETTLE_AFTER
+from deferkit.learn.learner import SETTLE_AFTER
 from tests.conftest import Floats
 
 
@@ -71,7 +71,7 @@ def test_every_row_lands_in_the_unit_ball(table: list[dict[str, Any]]) -> None:
 
 
 def test_a_number_is_standardised_by_hand() -> None:
-    """Seen 2 and 4: mean 3, standard deviation 1. 4.5 is 1.5 of them, half of where it is cut; two columns of norm ≤ 1."""
+    """Seen 2 and 4: mean 3, standard deviation 1. 4.5 is 1.5 of them, half of where it is cut; two features."""
     enc = Encoder(numbers=["a"])
     for value in (2.0, 4.0):
         enc.see({"a": value})
@@ -83,10 +83,11 @@ def test_a_number_is_standardised_by_hand() -> None:
 
 def test_levels_are_learned_up_to_their_room() -> None:
     enc = Encoder(categories={"kind": 2}, intercept=False)
-    for value in ("x", "y", "x", "z"):
-        enc.see({"kind": value})
+    for level in ("x", "y", "x", "z"):
+        enc.see({"kind": level})
     assert enc.names == ("kind=x", "kind=y", "kind other", "kind missing")
-    for value, place in (("x", 0), ("y", 1), ("z", 2), (None, 3)):
+    places: list[tuple[str | None, int]] = [("x", 0), ("y", 1), ("z", 2), (None, 3)]
+    for value, place in places:
         assert enc.encode({"kind": value}).argmax() == place
 
 
@@ -95,11 +96,11 @@ def test_scales_settle_in_the_warm_up_and_never_move_again() -> None:
     table = rows(60)
     for row in table:
         deferrer.decide(row)
-    assert deferrer._encoder is not None
-    after = deferrer._encoder.to_dict()
+    assert deferrer._contexts.encoder is not None
+    after = deferrer._contexts.encoder.to_dict()
     deferrer.decide({"amount": 1e12, "age": 0, "country": "xx", "kind": "q"})
-    assert deferrer._encoder.to_dict() == after
-    assert deferrer._encoder.scales["age"].n == max(deferrer.settings.n_features, SETTLE_AFTER)
+    assert deferrer._contexts.encoder.to_dict() == after
+    assert deferrer._contexts.encoder.scales["age"].n == max(deferrer.settings.n_features, SETTLE_AFTER)
 
 
 def test_what_was_observed_before_the_scales_settled_is_learned_with_the_settled_ones() -> None:
@@ -113,8 +114,8 @@ def test_what_was_observed_before_the_scales_settled_is_learned_with_the_settled
             deferrer.observe(decision.id, seen)
     for t in range(0, 20, 3):
         deferrer.observe(t, {"model": float(rewards["model"][t])})
-    assert deferrer._encoder is not None
-    x = np.array([deferrer._encoder.encode(row) for row in table])
+    assert deferrer._contexts.encoder is not None
+    x = np.array([deferrer._contexts.encoder.encode(row) for row in table])
     direct = np.linalg.solve(0.01 * np.eye(x.shape[1]) + x.T @ x, x.T @ rewards["model"])
     np.testing.assert_allclose(deferrer._ledger.view("theta")[0], direct, rtol=1e-8, atol=1e-10)
     assert len(cost) == 20

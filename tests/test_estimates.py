@@ -99,7 +99,9 @@ def test_a_drifted_inverse_is_refactored() -> None:
     tasks = draw_tasks(n, 5)
     deferrer = Deferrer(n_features=5, budget=Budget(0, horizon=n))
     half = n // 2
-    deferrer.run(tasks.contexts[:half], {k: v[:half] for k, v in rewards_of(deferrer, tasks).items()}, tasks.costs[:half])
+    deferrer.run(
+        tasks.contexts[:half], {k: v[:half] for k, v in rewards_of(deferrer, tasks).items()}, tasks.costs[:half]
+    )
     deferrer._ledger.view("inverse")[0] *= 1 + 1e4 * DRIFT_ALLOWED
     rest = tasks._replace(contexts=tasks.contexts[half:], rewards=tasks.rewards[half:], costs=tasks.costs[half:])
     tasks = rest

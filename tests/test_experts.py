@@ -17,7 +17,9 @@ def test_an_expert_who_is_never_there_changes_nothing(pacing: str) -> None:
     one = Deferrer(n_features=4, budget=budget, pacing=pacing, warm_up=0)
     two = Deferrer(n_features=4, budget=budget, pacing=pacing, warm_up=0, experts=["absent", "human"])
     for learner in (one, two):
-        learner.warm_start(tasks.contexts[:20], {"human": tasks.rewards[:20, 1]}, expert="human", cost=tasks.costs[:20, 0, 0])
+        learner.warm_start(
+            tasks.contexts[:20], {"human": tasks.rewards[:20, 1]}, expert="human", cost=tasks.costs[:20, 0, 0]
+        )
         for t, x in enumerate(tasks.contexts):
             decision = learner.decide(x, available=["human"])
             route = int(decision.route == "human")

@@ -214,9 +214,7 @@ def test_several_experts_and_resources_take_costs_by_name() -> None:
     x = np.ones((6, 1))
     rewards = {name: np.linspace(0, 1, 6) for name in ("model", "ann", "bo")}
     costs = np.random.default_rng(0).random((6, 2, 2))
-    by_name = {
-        name: {"euros": costs[:, k, 1], "minutes": costs[:, k, 0]} for k, name in enumerate(("ann", "bo"))
-    }
+    by_name = {name: {"euros": costs[:, k, 1], "minutes": costs[:, k, 0]} for k, name in enumerate(("ann", "bo"))}
     one.run(x, rewards, costs)
     two.run(x, rewards, by_name)
     assert one == two

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from deferkit import Budget, Deferrer, InvalidArgument, Pacing
-from tests.conftest import Floats, draw_tasks, rewards_of
+from tests.conftest import Floats, draw_tasks, numbers, rewards_of
 from tests.reference import simplex_weights
 
 
@@ -21,7 +21,7 @@ def forced_costs(pacing: str, costs: Floats, budgets: list[float], horizon: int,
     for cost in costs:
         route = "human" if cost.any() else "model"
         decision = deferrer.decide([1.0], force=route)
-        prices.append(np.atleast_1d(decision.price if resources == 1 else list(decision.price.values())))  # type: ignore[union-attr]
+        prices.append(numbers(decision.price))
         amount = dict(zip(names, cost.tolist(), strict=True))
         deferrer.observe(decision.id, cost=amount)
     return np.array(prices)
@@ -53,7 +53,7 @@ def test_adaptive_by_hand() -> None:
 @pytest.mark.parametrize("resources", [1, 2])
 @pytest.mark.parametrize("experts", [1, 3])
 def test_resolve_finds_the_prices_of_the_linear_programme(experts: int, resources: int) -> None:
-    """Against HiGHS on the same window: the policy at our prices keeps the budgets and earns the optimum, less one task."""
+    """Against HiGHS on the same window: our prices keep the budgets and earn the optimum, less one task."""
     n, d = 400, 5
     tasks = draw_tasks(n, d, experts=experts, resources=resources, seed=8)
     names = [f"e{k}" for k in range(experts)]
@@ -67,11 +67,11 @@ def test_resolve_finds_the_prices_of_the_linear_programme(experts: int, resource
     gain = np.stack([scores.estimates[name] - scores.estimates["model"] for name in names], axis=1)
     cost = np.maximum(np.stack([scores.costs[name] for name in names], axis=1), 0)
     summary = deferrer.summary()
-    left = np.atleast_1d(summary.left if resources == 1 else list(summary.left.values()))  # type: ignore[union-attr]
+    left = numbers(summary.left)
     goals = left / (n - 1) * n
     a_ub = np.concatenate([cost.reshape(n * experts, resources).T, np.kron(np.eye(n), np.ones(experts))])
     best = linprog(-gain.ravel(), A_ub=a_ub, b_ub=np.concatenate([goals, np.ones(n)]), bounds=(0, 1))
-    price = np.atleast_1d(summary.price if resources == 1 else list(summary.price.values()))  # type: ignore[union-attr]
+    price = numbers(summary.price)
     values = gain - cost @ price
     chosen = values.argmax(axis=1)
     asked = values.max(axis=1) > 0
@@ -128,7 +128,7 @@ def test_the_budget_is_used_up_where_it_binds(kind: str) -> None:
 
 
 def test_the_price_moves_with_the_expected_cost_when_the_true_one_is_late() -> None:
-    """The second proposal is priced as if the first cost what it was expected to; the true cost, later, moves nothing."""
+    """The second task is priced as if the first cost what it was expected to; the true cost, later, moves nothing."""
     budget = Budget(50, horizon=100, max_cost=1)
     late, prompt = (Deferrer(n_features=1, budget=budget, pacing="gradient", warm_up=0) for _ in range(2))
     for deferrer in (late, prompt):
@@ -144,7 +144,10 @@ def test_the_price_moves_with_the_expected_cost_when_the_true_one_is_late() -> N
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"kind": "fast"}, "'pacing' of a Deferrer must be one of 'paper', 'gradient', 'resolve', 'adaptive'. Got 'fast'"),
+        (
+            {"kind": "fast"},
+            "'pacing' of a Deferrer must be one of 'paper', 'gradient', 'resolve', 'adaptive'. Got 'fast'",
+        ),
         ({"every": 0}, "'every' of a Pacing must be a whole number of at least 1. Got 0"),
         ({"window": 1.5}, "'window' of a Pacing must be a whole number of at least 2. Got 1.5"),
         ({"step": math.nan}, "'step' of a Pacing must be a number above 0. Got nan"),

@@ -26,7 +26,9 @@ def test_it_is_a_line_of_json_and_bytes(saved: bytes) -> None:
     assert json.loads(header)["version"] == VERSION
 
 
-@pytest.mark.parametrize("content", [b"", b"a,b\n1,2\n", pickle.dumps({"a": 1}), MAGIC, MAGIC + b"{}\n", MAGIC + b"[1]\n"])
+@pytest.mark.parametrize(
+    "content", [b"", b"a,b\n1,2\n", pickle.dumps({"a": 1}), MAGIC, MAGIC + b"{}\n", MAGIC + b"[1]\n"]
+)
 def test_a_foreign_file_is_refused(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "foreign").write_bytes(content)
     with pytest.raises(UnreadableState, match="foreign"):

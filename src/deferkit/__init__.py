@@ -20,8 +20,6 @@ from deferkit.learn.pacing import Pacing
 from deferkit.types import Budget, Decision, Run, Scores, Summary
 from deferkit.version import __version__
 
-
-
 __all__ = [
     "AlreadySettled",
     "AssumptionWarning",

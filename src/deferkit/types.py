@@ -45,9 +45,9 @@ class Budget:
                 raise expected("horizon", "Budget", "given, unless the total is infinite", None)
         elif not is_number(self.horizon) or not (1 <= self.horizon < math.inf) or self.horizon % 1:
             raise expected("horizon", "Budget", "a whole number of at least 1", self.horizon)
-        if self.max_cost is not None:
-            if not is_number(self.max_cost) or not (0 < self.max_cost < math.inf):
-                raise expected("max_cost", "Budget", "a finite number above 0", self.max_cost)
+        cap = self.max_cost
+        if cap is not None and not (is_number(cap) and 0 < cap < math.inf):
+            raise expected("max_cost", "Budget", "a finite number above 0", cap)
 
     @classmethod
     def unlimited(cls) -> "Budget":

@@ -24,15 +24,15 @@ Function = TypeVar("Function", bound=Callable[..., object])
 Record = TypeVar("Record", bound=NamedTuple)
 
 
-
 def cache_directory() -> Path | None:
     """Return where machine code is kept: a folder for this very source, or None if none can be made.
 
     Numba itself looks only at the file of a function, not at the files of those that it calls, and so would go
     on using old machine code after a change in one of them.
     """
-    sources = sorted(Path(__file__).parent.glob("*.py"))
-    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
+    sources = [source.read_bytes() for source in sorted(Path(__file__).parent.glob("*.py"))]
+    compiled_ones = [source for source in sources if b"numba" in source or b"learn.compiled" in source]
+    digest = hashlib.sha256(b"".join(compiled_ones)).hexdigest()[:16]
     home = os.environ.get("DEFERKIT_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     directory = Path(home).expanduser() / "deferkit" / digest
     try:
@@ -51,7 +51,7 @@ def _compile(function: Function, **options: bool) -> Function:
     config.CACHE_DIR = str(CACHE) if CACHE else before
     try:
         decorate = numba.njit(cache=CACHE is not None, nogil=True, error_model="numpy", _nrt=False, **options)
-        return cast(Function, decorate(function))
+        return cast("Function", decorate(function))
     finally:
         config.CACHE_DIR = before
 
@@ -73,34 +73,34 @@ def field_reader(kind: type[Record], start: int) -> Callable[[NDArray[np.int64]]
     each of the small functions would then compile several times as long.
     """
 
-    class FieldsType(types.Type):  # type: ignore[misc]
+    class FieldsType(types.Type):
         def __init__(self) -> None:
             super().__init__(name=f"fields of {kind.__name__}")
 
     fields_type = FieldsType()
 
     @register_model(FieldsType)
-    class FieldsModel(models.PrimitiveModel):  # type: ignore[misc]
+    class FieldsModel(models.PrimitiveModel):
         def __init__(self, manager: Any, fields: Any) -> None:
             super().__init__(manager, fields, ir.IntType(64).as_pointer())
 
-    @infer_getattr  # type: ignore[untyped-decorator]
-    class FieldsTemplate(AttributeTemplate):  # type: ignore[misc]
+    @infer_getattr
+    class FieldsTemplate(AttributeTemplate):
         key = FieldsType
 
         def generic_resolve(self, _fields: Any, name: str) -> Any:
             return types.int64 if name in kind._fields else None
 
-    @lower_getattr_generic(FieldsType)  # type: ignore[untyped-decorator]
+    @lower_getattr_generic(FieldsType)
     def field(context: Any, builder: Any, _fields: Any, pointer: Any, name: str) -> Any:
         place = context.get_constant(types.intp, start + kind._fields.index(name))
         return builder.load(builder.gep(pointer, [place]))
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def read(_context: Any, array: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             return context.make_array(signature.args[0])(context, builder, arguments[0]).data
 
         return fields_type(array), codegen
 
-    return cast(Callable[[NDArray[np.int64]], Record], read)
+    return cast("Callable[[NDArray[np.int64]], Record]", read)

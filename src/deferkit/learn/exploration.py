@@ -31,7 +31,11 @@ class Exploration:
     kappa: float = 1.0
 
     def __post_init__(self) -> None:
-        for name, value, least in (("scale", self.scale, 0.0), ("prior", self.prior, 0.0), ("kappa", self.kappa, 1e-300)):
+        for name, value, least in (
+            ("scale", self.scale, 0.0),
+            ("prior", self.prior, 0.0),
+            ("kappa", self.kappa, 1e-300),
+        ):
             if not is_number(value) or not least <= value < math.inf:
                 raise expected(name, "Exploration", f"a finite number of at least {least:g}", value)
         if self.noise is not None and not (is_number(self.noise) and 0 <= self.noise < math.inf):

@@ -77,7 +77,9 @@ def as_vector(name: str, values: ArrayLike, n: int) -> Floats:
     except (TypeError, ValueError) as error:
         raise InvalidArgument(f"The '{name}' must be {n} numbers. {error}.") from error
     if array.shape != (n,):
-        raise InvalidArgument(f"The '{name}' must be {n} numbers, one for each task. Got the shape {array.shape} instead.")
+        raise InvalidArgument(
+            f"The '{name}' must be {n} numbers, one for each task. Got the shape {array.shape} instead."
+        )
     return array
 
 
@@ -90,7 +92,9 @@ def check_range(name: str, array: Floats, low: float, high: float, *, missing: b
         fine |= np.isnan(array)
     if not fine.all():
         place = tuple(int(i) for i in np.argwhere(~fine)[0])
-        raise InvalidArgument(f"The '{name}' must be between {low:g} and {high:g}. Got {array[place]} at {list(place)}.")
+        raise InvalidArgument(
+            f"The '{name}' must be between {low:g} and {high:g}. Got {array[place]} at {list(place)}."
+        )
 
 
 def as_rewards(
@@ -114,7 +118,7 @@ def as_rewards(
 def place_of(name: object, names: Sequence[str], what: str) -> int:
     """Return where a name stands, or raise and say what there is."""
     try:
-        return names.index(cast(str, name))
+        return names.index(cast("str", name))
     except ValueError:
         raise InvalidArgument(f"There is no {what} {name!r}. There is {', '.join(map(repr, names))}.") from None
 

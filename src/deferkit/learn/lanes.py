@@ -48,7 +48,7 @@ def _fma(builder: Any, kind: Any, name: str, x: Any, y: Any, z: Any) -> Any:
     return builder.call(function, [x, y, z])
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def load(_context: Any, flat: Any, place: Any) -> Any:
     """Return four numbers of a flat array, from this place on."""
 
@@ -58,7 +58,7 @@ def load(_context: Any, flat: Any, place: Any) -> Any:
     return lanes(flat, place), codegen
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def store(_context: Any, flat: Any, place: Any, value: Any) -> Any:
     """Write four numbers to a flat array, from this place on."""
 
@@ -70,7 +70,7 @@ def store(_context: Any, flat: Any, place: Any, value: Any) -> Any:
     return types.void(flat, place, value), codegen
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def spread_out(_context: Any, number: Any) -> Any:
     """Return one number in all lanes."""
 
@@ -82,7 +82,7 @@ def spread_out(_context: Any, number: Any) -> Any:
     return lanes(types.float64), codegen
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def multiply_add(_context: Any, x: Any, y: Any, z: Any) -> Any:
     """Return x·y + z in each lane, rounded once."""
 
@@ -92,7 +92,7 @@ def multiply_add(_context: Any, x: Any, y: Any, z: Any) -> Any:
     return lanes(x, y, z), codegen
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def multiply_add_one(_context: Any, x: Any, y: Any, z: Any) -> Any:
     """Return x·y + z of single numbers, rounded once."""
 
@@ -102,7 +102,7 @@ def multiply_add_one(_context: Any, x: Any, y: Any, z: Any) -> Any:
     return types.float64(types.float64, types.float64, types.float64), codegen
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def add(_context: Any, x: Any, y: Any) -> Any:
     """Return x + y in each lane."""
 
@@ -112,7 +112,7 @@ def add(_context: Any, x: Any, y: Any) -> Any:
     return lanes(x, y), codegen
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def subtract(_context: Any, x: Any, y: Any) -> Any:
     """Return x − y in each lane."""
 
@@ -122,7 +122,7 @@ def subtract(_context: Any, x: Any, y: Any) -> Any:
     return lanes(x, y), codegen
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def where_greater(_context: Any, x: Any, y: Any, then: Any, otherwise: Any) -> Any:
     """Return `then` in the lanes where x > y, else `otherwise`."""
 
@@ -133,7 +133,7 @@ def where_greater(_context: Any, x: Any, y: Any, then: Any, otherwise: Any) -> A
     return lanes(x, y, then, otherwise), codegen
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def total(_context: Any, value: Any) -> Any:
     """Return the sum over the lanes: (first + third) + (second + fourth)."""
 
@@ -142,4 +142,3 @@ def total(_context: Any, value: Any) -> Any:
         return builder.fadd(builder.fadd(each[0], each[2]), builder.fadd(each[1], each[3]))
 
     return types.float64(value), codegen
-

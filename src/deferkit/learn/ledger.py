@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from deferkit.errors import AlreadySettled, UnknownDecision
 from deferkit.learn import arrays
+from deferkit.learn.account import OPEN
 from deferkit.learn.arrays import (
     CAPACITY,
     COST_LINK,
@@ -25,7 +26,6 @@ from deferkit.learn.arrays import (
 from deferkit.learn.glm import REFIT_ALWAYS, REFIT_NEVER, mend
 from deferkit.learn.lanes import N_LANES
 from deferkit.learn.links import IDENTITY
-from deferkit.learn.steps import OPEN
 from deferkit.types import is_number
 
 FIRST_CAPACITY = 256
@@ -121,9 +121,9 @@ class Ledger:
 
     def forget_if_done(self, decision: int, slot: int) -> None:
         """Give back the room of a decision behind the ring once nothing more can come of it."""
-        if slot >= self.memory and self.status[slot] != OPEN:
-            if not np.isnan(self.reward[slot, self.route[slot]]):
-                del self.overflow[decision]
+        done = self.status[slot] != OPEN and not np.isnan(self.reward[slot, self.route[slot]])
+        if slot >= self.memory and done:
+            del self.overflow[decision]
 
     def room_for_samples(self, n: int) -> None:
         """Make room for n more samples of each estimate whose link is refitted."""
@@ -149,6 +149,10 @@ class Ledger:
             grown[:, :before] = self.samples.reshape(last - first, before, stride)
             self.samples = samples
             ints[CAPACITY] = capacity
+
+    def left(self) -> Floats:
+        """Return the budgets that are neither spent nor reserved."""
+        return np.asarray(self.view("total") - self.view("spent") - self.view("reserved"))
 
     def mend_if_due(self) -> None:
         """Refactor and refit what the last step said is due."""

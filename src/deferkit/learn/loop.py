@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from deferkit.learn.account import absorb, commit, expire, observe
 from deferkit.learn.arrays import (
     MEMORY,
     MEND,
@@ -17,12 +18,12 @@ from deferkit.learn.arrays import (
     Ints,
     places,
 )
+from deferkit.learn.choose import expected_cost, prepare, propose
 from deferkit.learn.compiled import compiled, inlined
 from deferkit.learn.glm import design_of, link_of, relabel
 from deferkit.learn.links import IDENTITY
 from deferkit.learn.pacing import left
 from deferkit.learn.precision import add_scaled, birth
-from deferkit.learn.steps import absorb, commit, expected_cost, expire, observe, prepare, propose
 
 FULL = 0
 BANDIT = 1
@@ -43,9 +44,7 @@ def record_length(experts: int, resources: int) -> int:
 
 
 @inlined
-def record(
-    f: Floats, z: Ints, route: int, reason: int, propensity: float, records: Floats, row: int
-) -> None:
+def record(f: Floats, z: Ints, route: int, reason: int, propensity: float, records: Floats, row: int) -> None:
     """Write down what an auditor needs."""
     at = places(z)
     resources = z[N_RESOURCES]

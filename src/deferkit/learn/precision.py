@@ -187,7 +187,7 @@ def unstash_and_check(f: Floats, z: Ints, design: int, x: int) -> None:
     inverse, precision = at.inverse + design * w * w, at.precision + design * w * w
     unstash(f, precision, at.rounding + design * w * w, at.stash + design * STASH * w, w)
     z[at.n_stashed + design] = 0
-    if z[at.n_absorbed + design] // STASH % CHECK_EVERY == 0:
-        if drift(f, precision, inverse, x, at.work, w) > DRIFT_ALLOWED:
-            z[at.drifted + design] = 1
-            z[MEND] = 1
+    due = z[at.n_absorbed + design] // STASH % CHECK_EVERY == 0
+    if due and drift(f, precision, inverse, x, at.work, w) > DRIFT_ALLOWED:
+        z[at.drifted + design] = 1
+        z[MEND] = 1

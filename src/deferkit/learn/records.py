@@ -5,8 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from deferkit.learn.account import OPEN
+from deferkit.learn.arrays import N_BUDGET, N_EXPIRED, N_FORCED
+from deferkit.learn.ledger import Ledger
 from deferkit.learn.loop import N_RECORD, PROPENSITY, REASON, ROUTE
-from deferkit.types import REASONS, Amount, Decision, Scores
+from deferkit.types import REASONS, Amount, Decision, Scores, Summary
 
 Floats = NDArray[np.float64]
 
@@ -98,4 +101,32 @@ class Records:
             costs={name: costs[:, i] for i, name in enumerate(self.experts)},
             cost_widths={name: cost_widths[:, i] for i, name in enumerate(self.experts)},
             price=price,
+        )
+
+    def summary(self, ledger: Ledger) -> Summary:
+        """Return where a learner stands."""
+        routed = ledger.view("n_routed").tolist()
+        made = ledger.next_id
+        noise = np.sqrt(ledger.view("misfit") / np.maximum(ledger.view("n_observed"), 1)).tolist()
+        names = list(self.deciders)
+        for expert in self.experts:
+            each = [""] if self.single else [f" in {name}" for name in self.resources]
+            names += [f"cost of {expert}{suffix}" for suffix in each]
+        kept = sum(ledger.view(name).nbytes for name in ("context", "expected", "held", "reward", "cost"))
+        return Summary(
+            decisions=made,
+            routes=dict(zip(self.deciders, routed, strict=True)),
+            deferral_rate=1 - routed[0] / made if made else 0.0,
+            total=self.amount(ledger.view("total").tolist()),
+            spent=self.amount(ledger.view("spent").tolist()),
+            reserved=self.amount(ledger.view("reserved").tolist()),
+            left=self.amount(ledger.left().tolist()),
+            overrun=self.amount(ledger.view("overrun").tolist()),
+            price=self.amount(ledger.view("price").tolist()),
+            pending=int((ledger.status == OPEN).sum()),
+            expired=int(ledger.ints[N_EXPIRED]),
+            forced=int(ledger.ints[N_FORCED]),
+            without_budget=int(ledger.ints[N_BUDGET]),
+            noise=dict(zip(names, noise, strict=True)),
+            history_bytes=kept + ledger.samples.nbytes,
         )

@@ -49,7 +49,9 @@ class Settings:
             value = getattr(self, name)
             if not is_number(value) or value != int(value) or value < least:
                 raise expected(name, "Deferrer", f"a whole number of at least {least}", value)
-        if self.warm_up is not None and (not is_number(self.warm_up) or self.warm_up != int(self.warm_up) or self.warm_up < 0):
+        if self.warm_up is not None and (
+            not is_number(self.warm_up) or self.warm_up != int(self.warm_up) or self.warm_up < 0
+        ):
             raise expected("warm_up", "Deferrer", "None or a whole number of at least 0", self.warm_up)
         if not self.experts or len(set(self.experts)) < len(self.experts) or len(self.experts) > MOST_EXPERTS:
             raise expected("experts", "Deferrer", f"1 to {MOST_EXPERTS} different names", self.experts)
@@ -71,6 +73,37 @@ class Settings:
             raise expected("memory", "Deferrer", f"at least the pacing's window of {self.pacing.window}", self.memory)
         if not self.weighted and self.refit != "always" and self.link != "identity":
             raise expected("refit", "Deferrer", "'always' where samples are not weighted", self.refit)
+
+    @classmethod
+    def paper(
+        cls,
+        *,
+        n_features: int,
+        budget: Budget,
+        experts: tuple[str, ...],
+        link: str,
+        exploration: Exploration,
+        warm_up: int,
+        reward_range: tuple[float, float],
+        seed: int,
+    ) -> "Settings":
+        """Return the whole printed setting of Algorithm 1."""
+        return cls(
+            n_features=n_features,
+            budget={"cost": budget},
+            experts=experts,
+            link=link,
+            cost_link=link,
+            pacing=Pacing(kind="paper"),
+            exploration=exploration,
+            ridge=1e-6,
+            warm_up=warm_up,
+            reward_range=reward_range,
+            refit="always",
+            seed=seed,
+            printed_costs=True,
+            weighted=False,
+        )
 
     @property
     def deciders(self) -> tuple[str, ...]:

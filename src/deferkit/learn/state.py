@@ -1,7 +1,7 @@
-"""The file that a learner is saved to: a line of JSON and the bytes of the arrays. Never pickle.
+r"""The file that a learner is saved to: a line of JSON and the bytes of the arrays. Never pickle.
 
-    deferkit-state\\n
-    {"version": 1, "sha256": …, "arrays": {name: [dtype, shape, bytes]}, "settings": {…}}\\n
+    deferkit-state\n
+    {"version": 1, "sha256": …, "arrays": {name: [dtype, shape, bytes]}, "settings": {…}}\n
     array bytes, zlib-compressed, in the order of the header
 
 The checksum covers the header (without itself) and the arrays as they are in the file.
@@ -62,7 +62,8 @@ def unpack(data: bytes, source: str) -> tuple[dict[str, Any], dict[str, NDArray[
         raise UnreadableState(f"{source} has a damaged header ({error}).") from error
     if version != VERSION:
         raise UnreadableState(
-            f"{source} is of version {version!r}, this deferkit reads version {VERSION}. Use the deferkit that saved it."
+            f"{source} is of version {version!r}, this deferkit reads version {VERSION}."
+            " Use the deferkit that saved it."
         )
     body = data[end + 1 :]
     if len(body) < sum(length for _, _, length in table.values()):

@@ -36,9 +36,7 @@ GOALS = {
 """Gain in per cent that the default is to reach, by (regime, noise, horizon) and budget."""
 
 
-def gains(
-    policy: str, seeds: int, first_seed: int = 0, progress: Callable[[int], None] | None = None
-) -> Iterator[Row]:
+def gains(policy: str, seeds: int, first_seed: int = 0, progress: Callable[[int], None] | None = None) -> Iterator[Row]:
     """Yield the gains of a learner in every setting that has a goal, each over this many seeds."""
     for (regime, noise, horizon), goals in GOALS.items():
         world = Synthetic(regime=regime, noise=noise, horizon=horizon)

@@ -92,7 +92,7 @@ def by_price(population: Population, rates: Floats) -> Optimum:
         used.append(use)
         # the best mixture of the policies so far keeps the budget; its prices propose the next policy
         found = linprog(
-            -np.array(earned + [0.0]),
+            -np.array([*earned, 0.0]),
             A_ub=np.array([*used, np.zeros(len(rates))]).T[finite],
             b_ub=rates[finite],
             A_eq=np.ones((1, len(earned) + 1)),

@@ -1,7 +1,7 @@
-"""The steps of the learner, compiled: score, propose, commit, observe. There is no second version of them.
+"""The step that chooses: score a task, and propose who decides it. It changes nothing but scratch.
 
-The one-at-a-time calls and the bulk loop (`loop.py`) are made of the same steps. The steps check nothing
-that a caller can get wrong; that is done before them, so that a step either happens or does not.
+Like the steps of `account.py` it is compiled, there is no second version of it, and it checks nothing that a caller
+can get wrong; that is done before.
 """
 
 import math
@@ -11,16 +11,11 @@ import numpy as np
 from deferkit.learn.arrays import (
     COST_LINK,
     DELTA,
-    ENCODING,
     FLOOR,
     KAPPA,
     KEY,
-    MEMORY,
-    N_BUDGET,
     N_EXPERTS,
-    N_EXPIRED,
     N_FEATURES,
-    N_FORCED,
     N_RESOURCES,
     NEXT_ID,
     NOISE,
@@ -37,7 +32,7 @@ from deferkit.learn.arrays import (
     places,
 )
 from deferkit.learn.compiled import compiled, inlined
-from deferkit.learn.glm import absorb_one, absorb_together, link_of, part
+from deferkit.learn.glm import link_of
 from deferkit.learn.links import IDENTITY, mean
 from deferkit.learn.pacing import left, pace
 from deferkit.learn.precision import copy, dot, multiply
@@ -50,11 +45,6 @@ NO_BUDGET = 3
 FORCED = 4
 EXPLORED = 5
 UNAVAILABLE = 6
-
-# What has become of a decision.
-OPEN = 1  # an expert was asked; the cost is not known, so budget is held
-SETTLED = 2  # the cost is booked, or the model decided
-EXPIRED = 3  # the reservation was released without a cost
 
 FIRST_SHARE = 0.01  # of the budget: held for a decision before any cost was ever seen
 
@@ -241,115 +231,3 @@ def propose(f: Floats, z: Ints, available: int, force: int) -> tuple[int, int, f
         route = pick(f, z, available, int(uniform(z[KEY], decision, 1) * choices))
         return route, EXPLORED, floor / choices + (1.0 - floor if route == best else 0.0)
     return best, WORTH_IT if best > 0 else NOT_WORTH_IT, 1.0 - floor + floor / choices
-
-
-@compiled
-def commit(f: Floats, z: Ints, route: int, reason: int, cost: int, hold: int) -> None:
-    """Write down the decision on the task in `At.x`: hold its reservation, move the price."""
-    at = places(z)
-    if z[OWED] == 1:
-        pace(f, z, at.price, at.owed)
-        z[OWED] = 0
-    resources = z[N_RESOURCES]
-    slot = z[NEXT_ID] % z[MEMORY]
-    z[NEXT_ID] += 1
-    z[at.n_routed + route] += 1
-    z[N_FORCED] += reason == FORCED
-    z[N_BUDGET] += reason == NO_BUDGET
-    copy(f, at.x, at.context + slot * z[STRIDE], z[STRIDE])
-    z[at.route + slot] = route
-    z[at.status + slot] = OPEN if route > 0 else SETTLED
-    for decider in range(z[N_EXPERTS] + 1):
-        f[at.reward + slot * (z[N_EXPERTS] + 1) + decider] = np.nan
-    for r in range(resources):
-        place = slot * resources + r
-        f[at.cost + place] = np.nan if route > 0 else 0.0
-        f[at.expected + place] = f[cost + r]
-        f[at.held + place] = f[hold + r]
-        f[at.reserved + r] += f[hold + r]
-        f[at.owed + r] = f[cost + r]
-    if route > 0:
-        z[OWED] = 1
-    else:
-        pace(f, z, at.price, at.owed)
-
-
-@inlined
-def release(f: Floats, z: Ints, slot: int) -> None:
-    """Give a reservation back."""
-    at = places(z)
-    for r in range(z[N_RESOURCES]):
-        place = slot * z[N_RESOURCES] + r
-        f[at.reserved + r] = max(0.0, f[at.reserved + r] - f[at.held + place])
-        f[at.held + place] = 0.0
-
-
-@compiled
-def book(f: Floats, z: Ints, slot: int, cost: int) -> None:
-    """Release a reservation and book the true cost; what does not fit the budget is an overrun."""
-    at = places(z)
-    release(f, z, slot)
-    for r in range(z[N_RESOURCES]):
-        c = f[cost + r]
-        room = left(f, z, r)
-        if c <= room:
-            f[at.spent + r] += c
-        else:
-            f[at.spent + r] += max(room, 0.0)
-            f[at.overrun + r] += c - max(room, 0.0)
-        f[at.cost + slot * z[N_RESOURCES] + r] = c
-        f[at.largest + r] = max(f[at.largest + r], c)
-        f[at.cost_sum + r] += c
-        f[at.cost_n + r] += 1.0
-    z[at.status + slot] = SETTLED
-
-
-@compiled
-def absorb(f: Floats, z: Ints, samples: Floats, route: int, x: int, reward: int, cost: int) -> None:
-    """Learn what has newly become known of a task, NaN where nothing has. Needs `prepare`."""
-    at = places(z)
-    experts, resources = z[N_EXPERTS], z[N_RESOURCES]
-    together = 0  # the expert whose reward and cost were learned at once
-    if route > 0:
-        has_reward, has_cost = not math.isnan(f[reward + route]), not math.isnan(f[cost])
-        if has_reward and has_cost and z[at.follows + route - 1] == 1:
-            absorb_together(f, z, route - 1, x, f[reward + route], cost)
-            together = route
-    for target in range(1 + experts * (1 + resources)):
-        expert = target if target <= experts else (target - experts - 1) // resources + 1
-        if target <= experts:
-            y = f[reward + target]
-        else:
-            y = f[cost + (target - experts - 1) % resources] if expert == route else np.nan
-        if not math.isnan(y) and (expert == 0 or expert != together):
-            if expert > 0:
-                part(f, z, expert - 1)
-            absorb_one(f, z, samples, target, x, y)
-
-
-@compiled
-def observe(f: Floats, z: Ints, samples: Floats, decision: int, slot: int) -> None:
-    """Book and learn `At.new_reward` and `At.new_cost` of a decision. Needs `prepare`."""
-    at = places(z)
-    deciders = z[N_EXPERTS] + 1
-    for decider in range(deciders):
-        if not math.isnan(f[at.new_reward + decider]):
-            f[at.reward + slot * deciders + decider] = f[at.new_reward + decider]
-    route = z[at.route + slot]
-    if z[ENCODING] == 0:
-        x = at.context + slot * z[STRIDE]
-        absorb(f, z, samples, route, x, at.new_reward, at.new_cost)
-    if route > 0 and not math.isnan(f[at.new_cost]):
-        book(f, z, slot, at.new_cost)
-        if z[OWED] == 1 and decision == z[NEXT_ID] - 1:
-            pace(f, z, at.price, at.new_cost)
-            z[OWED] = 0
-
-
-@compiled
-def expire(f: Floats, z: Ints, slot: int) -> None:
-    """Release the reservation of a decision that will not hear back."""
-    at = places(z)
-    release(f, z, slot)
-    z[at.status + slot] = EXPIRED
-    z[N_EXPIRED] += 1

@@ -1,0 +1,73 @@
+"""What a user hands in as a task, turned into the vector that the compiled steps read."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deferkit.errors import InvalidArgument, expected
+from deferkit.learn import inputs
+from deferkit.learn.encode import Encoder
+from deferkit.learn.loop import first_bad
+
+Floats = NDArray[np.float64]
+
+
+class Contexts:
+    """Numbers are taken as they are, named features go through an encoder.
+
+    While the encoder's scales are not settled, the rows that it has seen are kept, so that they can be encoded again.
+    """
+
+    def __init__(self, n_features: int, encoder: Encoder | None) -> None:
+        self.encoder = None if encoder is None else Encoder.from_dict(encoder.to_dict())
+        self.unsettled: list[dict[str, Any]] = []
+        self.x: Floats = np.zeros((1, n_features))
+        self._row = self.x[0]
+        self._shape = self._row.shape
+
+    def load(self, context: Any) -> Any:
+        """Write a context to `x`; return it as an event keeps it. Whether it is finite is not checked."""
+        if self.encoder is not None:
+            clean = self.encoder.check(context)
+            self._row[:] = self.encoder.encode(clean)
+            return clean
+        if type(context) is not np.ndarray:
+            context = inputs.as_context(context, len(self._row))
+        if context.shape != self._shape or context.dtype.kind not in "fiu":
+            raise inputs.wrong_context(context, len(self._row))
+        self._row[:] = context
+        return context
+
+    def load_finite(self, context: Any) -> Any:
+        """Do the same, and check that all numbers are finite."""
+        kept = self.load(context)
+        if first_bad(self.x) >= 0:
+            raise self.not_finite()
+        return kept
+
+    def not_finite(self) -> InvalidArgument:
+        """Return the error for the context in `x`."""
+        place = int(np.flatnonzero(~np.isfinite(self._row))[0])
+        return expected("context", "Deferrer", f"finite numbers (element {place})", float(self._row[place]))
+
+    def rows(self, contexts: Any) -> list[dict[str, Any]] | None:
+        """Return several contexts as checked rows of named features; None for a learner without an encoder."""
+        if self.encoder is None:
+            return None
+        return [self.encoder.check(row) for row in inputs.rows_of(contexts)]
+
+    def matrix(self, contexts: Any) -> Floats:
+        """Return several contexts as vectors, with the scales of now."""
+        rows = self.rows(contexts)
+        if rows is None:
+            return inputs.as_matrix(contexts, len(self._row))
+        return self.encode(rows)
+
+    def encode(self, rows: list[dict[str, Any]]) -> Floats:
+        """Return the vectors of checked rows, with the scales of now."""
+        matrix = np.zeros((len(rows), len(self._row)))
+        if self.encoder is not None:
+            for i, row in enumerate(rows):
+                matrix[i] = self.encoder.encode(row)
+        return matrix

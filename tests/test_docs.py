@@ -1,0 +1,63 @@
+"""Every public name has a docstring with an example; the code in README.md and docs/ runs as it is written."""
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import deferkit
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PUBLIC = [name for name in deferkit.__all__ if inspect.isclass(getattr(deferkit, name))]
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_class_is_documented(name: str) -> None:
+    assert inspect.getdoc(getattr(deferkit, name))
+
+
+@pytest.mark.parametrize("name", ["Budget", "Deferrer", "Encoder", "Exploration", "Pacing", "DeferkitError"])
+def test_what_a_user_makes_has_an_example(name: str) -> None:
+    assert ">>>" in (getattr(deferkit, name).__doc__ or "")
+
+
+METHODS = [name for name, _ in inspect.getmembers(deferkit.Deferrer, callable) if not name.startswith("_")]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_of_the_learner_is_documented(name: str) -> None:
+    doc = inspect.getdoc(getattr(deferkit.Deferrer, name)) or ""
+    assert doc
+    if name not in ("load", "to_bytes", "from_bytes"):  # shown in the examples of save
+        assert ">>>" in doc, name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_code_on_a_page_runs(page: Path, tmp_path: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
+    if blocks:
+        script = "\n".join(blocks)
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", script],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "test", "lint", "bench", "gains"])
+def test_the_readme_names_every_make_target(command: str) -> None:
+    assert f"make {command}" in (ROOT / "README.md").read_text()
+
+
+def test_the_readme_names_every_command() -> None:
+    text = (ROOT / "README.md").read_text()
+    for command in ("deferkit run synthetic", "deferkit gains", "deferkit warm"):
+        assert command in text
