@@ -26,7 +26,8 @@ def precision(deferrer: Deferrer, design: int) -> Floats:
     """The precision of a design with the contexts that still wait in its stash."""
     ledger = deferrer._ledger
     waiting = ledger.view("stash")[design][: ledger.view("n_stashed")[design]]
-    return np.array(ledger.view("precision")[design] + waiting.T @ waiting)
+    half = np.tril(ledger.view("precision")[design])
+    return np.array(half + np.tril(half, -1).T + waiting.T @ waiting)
 
 
 @pytest.mark.parametrize("d", [1, 3, 4, 7, 20, 33])

@@ -104,14 +104,14 @@ def run(
         f" {trials} {'trial' if trials == 1 else 'trials'} from seed {seed}"
     )
     console.print(outcome_table(title, policies, results))
-    console.print("mean ± sd over trials; gain = (reward − ModelOnly) / (OPT − ModelOnly)", highlight=False)
+    console.print("mean ± sd over trials, µs a step; gain = (reward − ModelOnly)/(OPT − ModelOnly)", highlight=False)
 
 
 def outcome_table(title: str, policies: Sequence[str], results: Sequence[Sequence[Outcome]]) -> Table:
     """Return the table of policies."""
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("policy", no_wrap=True)
-    for name in ("reward", "% of OPT", "gain %", "spent", "spent %", "asked %", "µs/step"):
+    for name in ("reward", "% of OPT", "gain %", "spent", "spent %", "asked %", "µs"):
         table.add_column(name, justify="right", no_wrap=True)
     for i, policy in enumerate(policies):
         rows = [result[i] for result in results]

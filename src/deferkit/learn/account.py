@@ -18,6 +18,7 @@ from deferkit.learn.arrays import (
     N_RESOURCES,
     NEXT_ID,
     OWED,
+    SLOT,
     STRIDE,
     Floats,
     Ints,
@@ -27,7 +28,7 @@ from deferkit.learn.choose import FORCED, NO_BUDGET
 from deferkit.learn.compiled import compiled, inlined
 from deferkit.learn.glm import absorb_one, absorb_together, part
 from deferkit.learn.pacing import left, pace
-from deferkit.learn.precision import copy
+from deferkit.learn.precision import copy_vector
 
 # What has become of a decision.
 OPEN = 1  # an expert was asked; the cost is not known, so budget is held
@@ -43,12 +44,13 @@ def commit(f: Floats, z: Ints, route: int, reason: int, cost: int, hold: int) ->
         pace(f, z, at.price, at.owed)
         z[OWED] = 0
     resources = z[N_RESOURCES]
-    slot = z[NEXT_ID] % z[MEMORY]
+    slot = z[SLOT]
+    z[SLOT] = slot + 1 if slot + 1 < z[MEMORY] else 0
     z[NEXT_ID] += 1
     z[at.n_routed + route] += 1
     z[N_FORCED] += reason == FORCED
     z[N_BUDGET] += reason == NO_BUDGET
-    copy(f, at.x, at.context + slot * z[STRIDE], z[STRIDE])
+    copy_vector(f, at.x, at.context + slot * z[STRIDE], z[STRIDE])
     z[at.route + slot] = route
     z[at.status + slot] = OPEN if route > 0 else SETTLED
     for decider in range(z[N_EXPERTS] + 1):
@@ -76,7 +78,7 @@ def release(f: Floats, z: Ints, slot: int) -> None:
         f[at.held + place] = 0.0
 
 
-@compiled
+@inlined
 def book(f: Floats, z: Ints, slot: int, cost: int) -> None:
     """Release a reservation and book the true cost; what does not fit the budget is an overrun."""
     at = places(z)
@@ -96,7 +98,7 @@ def book(f: Floats, z: Ints, slot: int, cost: int) -> None:
     z[at.status + slot] = SETTLED
 
 
-@compiled
+@inlined
 def absorb(f: Floats, z: Ints, samples: Floats, route: int, x: int, reward: int, cost: int) -> None:
     """Learn what has newly become known of a task, NaN where nothing has. Needs `prepare`."""
     at = places(z)
@@ -107,12 +109,19 @@ def absorb(f: Floats, z: Ints, samples: Floats, route: int, x: int, reward: int,
         if has_reward and has_cost and z[at.follows + route - 1] == 1:
             absorb_together(f, z, route - 1, x, f[reward + route], cost)
             together = route
+    expert = 0
+    resource = -1  # the reward
     for target in range(1 + experts * (1 + resources)):
-        expert = target if target <= experts else (target - experts - 1) // resources + 1
         if target <= experts:
+            expert = target
             y = f[reward + target]
         else:
-            y = f[cost + (target - experts - 1) % resources] if expert == route else np.nan
+            # costs lie by expert, then by resource; counting along is faster than dividing
+            resource += 1
+            if resource in (0, resources):
+                expert = 1 if target == experts + 1 else expert + 1
+                resource = 0
+            y = f[cost + resource] if expert == route else np.nan
         if not math.isnan(y) and (expert == 0 or expert != together):
             if expert > 0:
                 part(f, z, expert - 1)

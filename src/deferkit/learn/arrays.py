@@ -45,7 +45,8 @@ HORIZON_TOLD = 21  # 1: the end of the horizon was announced
 ENCODING = 22  # 1: the encoder's scales are not settled yet, so nothing is learned
 CAPACITY = 23  # samples that the store for exact refits has room for, for each estimate
 MEND = 24  # 1: an inverse has drifted or a refit is due; `mend` comes before the next step
-STRIDE = 25  # the number of features, filled up with zeros to whole lanes
+SLOT = 25  # where the next decision goes in the ring: its number modulo the memory
+STRIDE = 26  # the number of features, filled up with zeros to whole lanes
 # … then the offsets of `At`.
 HEAD = 32
 
@@ -99,7 +100,7 @@ class At(NamedTuple):
     squares: Annotated[int, "float R"]
     next_solve: Annotated[int, "float 1"]
     inverse: Annotated[int, "float G d d"]
-    precision: Annotated[int, "float G d d"]  # without the stashed contexts
+    precision: Annotated[int, "float G d d"]  # its lower half, without the stashed contexts
     rounding: Annotated[int, "float G d d"]  # what the precision has lost to rounding
     stash: Annotated[int, "float G S d"]
     theta: Annotated[int, "float G d"]
@@ -118,6 +119,7 @@ class At(NamedTuple):
     product: Annotated[int, "float G d"]  # inverse · x
     spread: Annotated[int, "float G"]  # xᵀ · inverse · x
     predictor: Annotated[int, "float G"]  # xᵀθ
+    predictor_other: Annotated[int, "float G"]  # of a context in the window
     estimate: Annotated[int, "float G"]  # μ(xᵀθ)
     width: Annotated[int, "float G"]  # half-width, on the scale of the predictor
     optimistic: Annotated[int, "float G"]

@@ -32,7 +32,7 @@ from deferkit.learn.arrays import (
     places,
 )
 from deferkit.learn.compiled import compiled, inlined
-from deferkit.learn.glm import link_of
+from deferkit.learn.glm import link_of, predict
 from deferkit.learn.links import IDENTITY, mean
 from deferkit.learn.pacing import left, pace
 from deferkit.learn.precision import copy, dot, multiply
@@ -63,21 +63,34 @@ def uniform(key: int, decision: int, draw: int) -> float:
 
 
 @inlined
-def width_factor(f: Floats, z: Ints, target: int) -> float:
-    """Return what √(xᵀH⁻¹x) is multiplied with: a multiple of the noise, or the printed β(t)."""
+def noise_factor(f: Floats, z: Ints, target: int) -> float:
+    """Return scale times the noise of an estimate, known or estimated."""
     at = places(z)
     noise = f[NOISE]
     if math.isnan(noise):
         noise = math.sqrt(f[at.misfit + target] / max(z[at.n_observed + target], 1))
-    factor = f[SCALE] * noise
-    if f[PRIOR] > 0.0 and target <= z[N_EXPERTS] and z[REWARD_LINK] == IDENTITY:
-        # Where nothing was ever seen the ridge makes the estimate 0: that is ignorance, not knowledge.
-        factor += f[PRIOR] * math.sqrt(f[RIDGE] * f[at.power] / max(f[at.power + 1], 1.0))
-    if not math.isnan(f[DELTA]):
-        d = z[N_FEATURES]
-        t = z[NEXT_ID] + 1
-        factor *= math.sqrt(2.0 * d * math.log((1.0 + 2.0 * t * d) / f[DELTA])) / f[KAPPA]
-    return factor
+    return f[SCALE] * noise
+
+
+@inlined
+def prior_factor(f: Floats, z: Ints) -> float:
+    """Return what is added for rewards of which nothing is known yet.
+
+    Where nothing was ever seen the ridge makes an estimate 0: that is ignorance, not knowledge.
+    """
+    at = places(z)
+    if f[PRIOR] <= 0.0 or z[REWARD_LINK] != IDENTITY:
+        return 0.0
+    return f[PRIOR] * math.sqrt(f[RIDGE] * f[at.power] / max(f[at.power + 1], 1.0))
+
+
+@inlined
+def growth(f: Floats, z: Ints) -> float:
+    """Return what the printed β(t) has beside the noise; 1 for a width that does not grow."""
+    if math.isnan(f[DELTA]):
+        return 1.0
+    d, t = z[N_FEATURES], z[NEXT_ID] + 1
+    return math.sqrt(2.0 * d * math.log((1.0 + 2.0 * t * d) / f[DELTA])) / f[KAPPA]
 
 
 @inlined
@@ -90,15 +103,14 @@ def prepare_design(f: Floats, z: Ints, design: int, x: int) -> None:
     f[at.spread + design] = max(0.0, dot(f, x, product, w))
 
 
-@compiled
+@inlined
 def prepare(f: Floats, z: Ints, x: int) -> None:
     """Write what scoring and learning a context both need: products, spreads and predictors."""
     at = places(z)
-    w = z[STRIDE]
     experts, resources = z[N_EXPERTS], z[N_RESOURCES]
+    predict(f, z, x, at.predictor)
     for target in range(1 + experts):
         prepare_design(f, z, target, x)
-        f[at.predictor + target] = dot(f, x, at.theta + target * w, w)
     target = 1 + experts
     for k in range(experts):
         follows = z[at.follows + k] == 1
@@ -107,19 +119,21 @@ def prepare(f: Floats, z: Ints, x: int) -> None:
                 f[at.spread + target] = f[at.spread + k + 1]
             else:
                 prepare_design(f, z, target, x)
-            f[at.predictor + target] = dot(f, x, at.theta + target * w, w)
             target += 1
 
 
-@compiled
+@inlined
 def score(f: Floats, z: Ints, x: int) -> None:
     """Write estimates, widths and optimistic values of all rewards and costs (Definition 4.2)."""
     at = places(z)
     prepare(f, z, x)
+    prior = prior_factor(f, z)
+    grown = growth(f, z)
     for target in range(1 + z[N_EXPERTS] * (1 + z[N_RESOURCES])):
         link = link_of(z, target)
         predictor = f[at.predictor + target]
-        width = width_factor(f, z, target) * math.sqrt(f[at.spread + target])
+        factor = noise_factor(f, z, target) * grown + (prior if target <= z[N_EXPERTS] else 0.0)
+        width = factor * math.sqrt(f[at.spread + target])
         f[at.estimate + target] = mean(link, predictor)
         f[at.width + target] = width
         if target <= z[N_EXPERTS]:

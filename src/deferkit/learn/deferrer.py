@@ -29,7 +29,7 @@ class Deferrer(Learner):
 
     >>> import numpy as np
     >>> from deferkit import Budget, Deferrer
-    >>> deferrer = Deferrer(n_features=2, budget=Budget(10, horizon=100, max_cost=1), seed=1)
+    >>> deferrer = Deferrer(n_features=2, budget=Budget(10, horizon=100, max_cost=1), seed=4)
     >>> decision = deferrer.decide([0.6, 0.8])
     >>> decision.route, decision.reason, decision.propensity
     ('human', 'warm-up', 0.5)

@@ -39,6 +39,7 @@ from deferkit.learn.precision import (
     copy,
     copy_scaled,
     dot,
+    dot_three,
     enter,
     multiply,
     refactor,
@@ -70,6 +71,19 @@ def design_of(z: Ints, target: int) -> int:
         return target
     expert = (target - z[N_EXPERTS] - 1) // z[N_RESOURCES]
     return expert + 1 if z[at.follows + expert] == 1 else target
+
+
+@inlined
+def predict(f: Floats, z: Ints, x: int, out: int) -> None:
+    """Write xᵀθ of every estimate."""
+    at = places(z)
+    w = z[STRIDE]
+    targets = 1 + z[N_EXPERTS] * (1 + z[N_RESOURCES])
+    triples = targets - targets % 3
+    for target in range(0, triples, 3):
+        dot_three(f, x, at.theta + target * w, out + target, w)
+    for target in range(triples, targets):
+        f[out + target] = dot(f, x, at.theta + target * w, w)
 
 
 @compiled
@@ -122,7 +136,7 @@ def learn(f: Floats, z: Ints, target: int, design: int, x: int, y: float) -> flo
     return weight
 
 
-@compiled
+@inlined
 def absorb_one(f: Floats, z: Ints, samples: Floats, target: int, x: int, y: float) -> None:
     """Learn a sample of an estimate that has a design of its own."""
     at = places(z)
@@ -134,7 +148,7 @@ def absorb_one(f: Floats, z: Ints, samples: Floats, target: int, x: int, y: floa
             z[MEND] = 1
 
 
-@compiled
+@inlined
 def absorb_together(f: Floats, z: Ints, expert: int, x: int, reward: float, cost: int) -> None:
     """Learn the reward and the costs of an expert that share one design (identity links)."""
     design = expert + 1

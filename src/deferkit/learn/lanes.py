@@ -138,7 +138,11 @@ def total(_context: Any, value: Any) -> Any:
     """Return the sum over the lanes: (first + third) + (second + fourth)."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        each = [builder.extract_element(arguments[0], ir.IntType(32)(i)) for i in range(N_LANES)]
-        return builder.fadd(builder.fadd(each[0], each[2]), builder.fadd(each[1], each[3]))
+        nothing = ir.Constant(VECTOR, ir.Undefined)
+        pair = ir.VectorType(ir.IntType(32), 2)
+        low = builder.shuffle_vector(arguments[0], nothing, ir.Constant(pair, [0, 1]))
+        high = builder.shuffle_vector(arguments[0], nothing, ir.Constant(pair, [2, 3]))
+        sums = builder.fadd(low, high)
+        return builder.fadd(*(builder.extract_element(sums, ir.IntType(32)(i)) for i in range(2)))
 
     return types.float64(value), codegen

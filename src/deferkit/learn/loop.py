@@ -6,13 +6,13 @@ import numpy as np
 
 from deferkit.learn.account import absorb, commit, expire, observe
 from deferkit.learn.arrays import (
-    MEMORY,
     MEND,
     N_EXPERTS,
     N_FEATURES,
     N_RESOURCES,
     NEXT_ID,
     RIDGE,
+    SLOT,
     STRIDE,
     Floats,
     Ints,
@@ -21,6 +21,7 @@ from deferkit.learn.arrays import (
 from deferkit.learn.choose import expected_cost, prepare, propose
 from deferkit.learn.compiled import compiled, inlined
 from deferkit.learn.glm import design_of, link_of, relabel
+from deferkit.learn.lanes import N_LANES, load, store
 from deferkit.learn.links import IDENTITY
 from deferkit.learn.pacing import left
 from deferkit.learn.precision import add_scaled, birth
@@ -67,10 +68,14 @@ def record(f: Floats, z: Ints, route: int, reason: int, propensity: float, recor
 
 
 @inlined
-def load(f: Floats, z: Ints, contexts: Floats, row: int) -> None:
+def take(f: Floats, z: Ints, contexts: Floats, row: int) -> None:
     """Copy a context to where the steps look for it."""
     at = places(z)
-    for i in range(z[N_FEATURES]):
+    d = z[N_FEATURES]
+    whole = d - d % N_LANES
+    for i in range(0, whole, N_LANES):
+        store(f, at.x + i, load(contexts, row * d + i))
+    for i in range(whole, d):
         f[at.x + i] = contexts[row, i]
 
 
@@ -109,7 +114,7 @@ def start(f: Floats, z: Ints) -> None:
 def propose_many(f: Floats, z: Ints, contexts: Floats, available: int, force: int, records: Floats) -> None:
     """Write a record for each context, as if each came next; change nothing but scratch."""
     for t in range(contexts.shape[0]):
-        load(f, z, contexts, t)
+        take(f, z, contexts, t)
         route, reason, propensity = propose(f, z, available, force)
         record(f, z, route, reason, propensity, records, t)
 
@@ -121,7 +126,7 @@ def decide_many(f: Floats, z: Ints, contexts: Floats, available: int, records: F
     if bad >= 0:
         return bad
     for t in range(contexts.shape[0]):
-        load(f, z, contexts, t)
+        take(f, z, contexts, t)
         route, reason, propensity = propose(f, z, available, -1)
         record(f, z, route, reason, propensity, records, t)
         commit_proposed(f, z, route, reason)
@@ -132,7 +137,7 @@ def decide_many(f: Floats, z: Ints, contexts: Floats, available: int, records: F
 def commit_one(f: Floats, z: Ints, contexts: Floats, route: int, reason: int, amounts: Floats) -> None:
     """Commit a decision that was proposed before, here or elsewhere: expected costs, then reservations."""
     at = places(z)
-    load(f, z, contexts, 0)
+    take(f, z, contexts, 0)
     resources = z[N_RESOURCES]
     for r in range(resources):
         f[at.new_cost + r] = amounts[0, r]
@@ -165,7 +170,7 @@ def absorb_many(
     """
     at = places(z)
     for t in range(first, contexts.shape[0]):
-        load(f, z, contexts, t)
+        take(f, z, contexts, t)
         for decider in range(z[N_EXPERTS] + 1):
             f[at.new_reward + decider] = rewards[t, decider]
         for r in range(z[N_RESOURCES]):
@@ -218,14 +223,14 @@ def run_many(
     at = places(z)
     everyone = (1 << z[N_EXPERTS]) - 1
     for t in range(first, contexts.shape[0]):
-        load(f, z, contexts, t)
+        take(f, z, contexts, t)
         route, reason, propensity = propose(f, z, everyone, -1)
         routes[t] = route
         reasons[t] = reason
         propensities[t] = propensity
         for r in range(z[N_RESOURCES]):
             prices[t, r] = f[at.peek + r]
-        decision = z[NEXT_ID]
+        decision, slot = z[NEXT_ID], z[SLOT]
         commit_proposed(f, z, route, reason)
         for decider in range(z[N_EXPERTS] + 1):
             f[at.new_reward + decider] = np.nan
@@ -235,7 +240,7 @@ def run_many(
                 f[at.new_reward] = rewards[t, 0]
         for r in range(z[N_RESOURCES]):
             f[at.new_cost + r] = costs[t, route - 1, r] if route > 0 else np.nan
-        observe(f, z, samples, decision, decision % z[MEMORY])
+        observe(f, z, samples, decision, slot)
         if z[MEND] == 1:
             return t + 1
     return contexts.shape[0]

@@ -30,9 +30,9 @@ from deferkit.learn.arrays import (
     places,
 )
 from deferkit.learn.compiled import compiled, inlined
+from deferkit.learn.glm import predict
 from deferkit.learn.lanes import N_LANES, add, load, multiply_add, spread_out, total, where_greater
 from deferkit.learn.links import LOGISTIC, mean
-from deferkit.learn.precision import dot
 
 PAPER = 0
 GRADIENT = 1
@@ -53,7 +53,7 @@ class Pacing:
     """
 
     kind: str = "resolve"
-    every: int = 100
+    every: int = 200
     """resolve: decisions between two prices, once there are ten times as many."""
     window: int = 1_000
     """resolve: how many of the latest contexts the price is solved for."""
@@ -85,7 +85,7 @@ def bounded(f: Floats, z: Ints, resource: int) -> bool:
     return 0.0 < f[at.total + resource] < math.inf
 
 
-@compiled
+@inlined
 def pace(f: Floats, z: Ints, dual: int, cost: int) -> None:
     """Move the price for the latest decision, which cost (or is expected to cost) this much.
 
@@ -104,7 +104,7 @@ def pace(f: Floats, z: Ints, dual: int, cost: int) -> None:
             exponentiate(f, z, dual, cost, kind == PAPER)
 
 
-@compiled
+@inlined
 def exponentiate(f: Floats, z: Ints, dual: int, cost: int, printed: bool) -> None:
     """Take one step of the exponentiated gradient on the simplex with a dummy coordinate."""
     at = places(z)
@@ -136,7 +136,7 @@ def exponentiate(f: Floats, z: Ints, dual: int, cost: int, printed: bool) -> Non
             f[dual + r] = share * (f[at.horizon + r] / f[at.total + r])
 
 
-@compiled
+@inlined
 def adapt(f: Floats, z: Ints, dual: int, cost: int, done: int) -> None:
     """Take one step of the adaptive gradient."""
     at = places(z)
@@ -176,16 +176,15 @@ def imagine(f: Floats, z: Ints, done: int) -> int:
     n = min(done, window, z[MEMORY])
     slot = (done - n) % z[MEMORY]
     for i in range(n):
-        x = at.context + slot * w
+        predict(f, z, at.context + slot * w, at.predictor_other)
         slot = slot + 1 if slot + 1 < z[MEMORY] else 0
-        base = mean(z[REWARD_LINK], dot(f, x, at.theta, w))
+        base = mean(z[REWARD_LINK], f[at.predictor_other])
         for k in range(experts):
-            reward = mean(z[REWARD_LINK], dot(f, x, at.theta + (1 + k) * w, w))
-            f[at.gain + k * window + i] = reward - base
+            f[at.gain + k * window + i] = mean(z[REWARD_LINK], f[at.predictor_other + 1 + k]) - base
             for r in range(resources):
-                target = 1 + experts + k * resources + r
-                cost = mean(z[COST_LINK], dot(f, x, at.theta + target * w, w))
-                f[at.use + (k * resources + r) * window + i] = max(0.0, cost)
+                place = k * resources + r
+                cost = mean(z[COST_LINK], f[at.predictor_other + 1 + experts + place])
+                f[at.use + place * window + i] = max(0.0, cost)
     for k in range(experts):
         # the last lanes are filled up with contexts that gain nothing
         for i in range(n, min(n + N_LANES - 1, window)):

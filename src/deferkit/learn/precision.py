@@ -11,7 +11,7 @@ to whole lanes, so that no loop has a rest.
 
 import math
 
-from deferkit.learn.arrays import MEND, STASH, STRIDE, Floats, Ints, places
+from deferkit.learn.arrays import MEND, N_FEATURES, STASH, STRIDE, Floats, Ints, places
 from deferkit.learn.compiled import compiled, inlined
 from deferkit.learn.lanes import N_LANES, add, load, multiply_add, spread_out, store, subtract, total
 
@@ -33,14 +33,13 @@ def birth(f: Floats, precision: int, inverse: int, ridge: float, d: int, w: int)
 @inlined
 def multiply(f: Floats, symmetric: int, x: int, product: int, w: int) -> None:
     """Write the product of a symmetric matrix and x, four rows at a time."""
-    for j in range(0, w, N_LANES):
-        store(f, product + j, spread_out(0.0))
     for i in range(0, w, 4):
         row = symmetric + i * w
         x0, x1 = spread_out(f[x + i]), spread_out(f[x + i + 1])
         x2, x3 = spread_out(f[x + i + 2]), spread_out(f[x + i + 3])
         for j in range(0, w, N_LANES):
-            s = multiply_add(load(f, row + j), x0, load(f, product + j))
+            before = load(f, product + j) if i > 0 else spread_out(0.0)
+            s = multiply_add(load(f, row + j), x0, before)
             s = multiply_add(load(f, row + w + j), x1, s)
             s = multiply_add(load(f, row + 2 * w + j), x2, s)
             s = multiply_add(load(f, row + 3 * w + j), x3, s)
@@ -54,6 +53,20 @@ def dot(f: Floats, x: int, y: int, w: int) -> float:
     for i in range(0, w, N_LANES):
         s = multiply_add(load(f, x + i), load(f, y + i), s)
     return total(s)
+
+
+@inlined
+def dot_three(f: Floats, x: int, y: int, out: int, w: int) -> None:
+    """Write the products of x with three vectors that lie one behind the other: their sums need not wait in turn."""
+    s0 = s1 = s2 = spread_out(0.0)
+    for i in range(0, w, N_LANES):
+        v = load(f, x + i)
+        s0 = multiply_add(v, load(f, y + i), s0)
+        s1 = multiply_add(v, load(f, y + w + i), s1)
+        s2 = multiply_add(v, load(f, y + 2 * w + i), s2)
+    f[out] = total(s0)
+    f[out + 1] = total(s1)
+    f[out + 2] = total(s2)
 
 
 @inlined
@@ -80,6 +93,13 @@ def add_outer(f: Floats, symmetric: int, sign: float, x: int, w: int) -> None:
 
 
 @inlined
+def copy_vector(f: Floats, source: int, out: int, w: int) -> None:
+    """Copy whole lanes."""
+    for i in range(0, w, N_LANES):
+        store(f, out + i, load(f, source + i))
+
+
+@inlined
 def copy(f: Floats, source: int, out: int, n: int) -> None:
     """Copy n numbers."""
     for i in range(n):
@@ -94,23 +114,54 @@ def shrink(f: Floats, inverse: int, product: int, spread: float, weight: float, 
 
 
 @compiled
-def unstash(f: Floats, precision: int, rounding: int, stash: int, w: int) -> None:
-    """Add the stashed contexts, each already scaled by the root of its weight, to a precision.
+def unstash(f: Floats, precision: int, rounding: int, stash: int, work: int, w: int) -> None:
+    """Add the stashed contexts, each already scaled by the root of its weight, to the lower half of a precision.
 
     What a sum loses to rounding is kept and added with the next stash (Kahan): after a million times the same
     context, the directions that it does not touch would otherwise be off in the fifth digit.
     """
     for i in range(w):
+        end = i - i % N_LANES + N_LANES
+        for half in range(0, STASH, 8):
+            s = stash + half * w
+            x0, x1, x2, x3 = (
+                spread_out(f[s + i]),
+                spread_out(f[s + w + i]),
+                spread_out(f[s + 2 * w + i]),
+                spread_out(f[s + 3 * w + i]),
+            )
+            x4, x5, x6, x7 = (
+                spread_out(f[s + 4 * w + i]),
+                spread_out(f[s + 5 * w + i]),
+                spread_out(f[s + 6 * w + i]),
+                spread_out(f[s + 7 * w + i]),
+            )
+            for j in range(0, end, N_LANES):
+                more = load(f, work + j) if half > 0 else spread_out(0.0)
+                more = multiply_add(x0, load(f, s + j), more)
+                more = multiply_add(x1, load(f, s + w + j), more)
+                more = multiply_add(x2, load(f, s + 2 * w + j), more)
+                more = multiply_add(x3, load(f, s + 3 * w + j), more)
+                more = multiply_add(x4, load(f, s + 4 * w + j), more)
+                more = multiply_add(x5, load(f, s + 5 * w + j), more)
+                more = multiply_add(x6, load(f, s + 6 * w + j), more)
+                more = multiply_add(x7, load(f, s + 7 * w + j), more)
+                store(f, work + j, more)
         row = i * w
-        for j in range(0, w, N_LANES):
-            more = spread_out(0.0)
-            for q in range(0, STASH * w, w):
-                more = multiply_add(spread_out(f[stash + q + i]), load(f, stash + q + j), more)
+        for j in range(0, end, N_LANES):
             before = load(f, precision + row + j)
-            more = subtract(more, load(f, rounding + row + j))
+            more = subtract(load(f, work + j), load(f, rounding + row + j))
             after = add(before, more)
             store(f, rounding + row + j, subtract(subtract(after, before), more))
             store(f, precision + row + j, after)
+
+
+@inlined
+def mirror(f: Floats, precision: int, d: int, w: int) -> None:
+    """Copy the lower half of a precision to its upper half."""
+    for i in range(d):
+        for j in range(i):
+            f[precision + j * w + i] = f[precision + i * w + j]
 
 
 @inlined
@@ -185,9 +236,10 @@ def unstash_and_check(f: Floats, z: Ints, design: int, x: int) -> None:
     at = places(z)
     w = z[STRIDE]
     inverse, precision = at.inverse + design * w * w, at.precision + design * w * w
-    unstash(f, precision, at.rounding + design * w * w, at.stash + design * STASH * w, w)
+    unstash(f, precision, at.rounding + design * w * w, at.stash + design * STASH * w, at.work, w)
     z[at.n_stashed + design] = 0
-    due = z[at.n_absorbed + design] // STASH % CHECK_EVERY == 0
-    if due and drift(f, precision, inverse, x, at.work, w) > DRIFT_ALLOWED:
-        z[at.drifted + design] = 1
-        z[MEND] = 1
+    if z[at.n_absorbed + design] // STASH % CHECK_EVERY == 0:
+        mirror(f, precision, z[N_FEATURES], w)
+        if drift(f, precision, inverse, x, at.work, w) > DRIFT_ALLOWED:
+            z[at.drifted + design] = 1
+            z[MEND] = 1
