@@ -156,3 +156,12 @@ def test_the_price_moves_with_the_expected_cost_when_the_true_one_is_late() -> N
 def test_bad_pacing(given: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         Pacing(**given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["paper", "gradient", "resolve", "adaptive"])
+@pytest.mark.parametrize("total", [5e-324, 1e-200, 1e-90, 1e90, 1e300])
+def test_absurd_budgets_have_finite_prices(kind: str, total: float) -> None:
+    tasks = draw_tasks(200, 3)
+    deferrer = Deferrer(n_features=3, pacing=kind, budget=Budget(total, horizon=200))
+    run = deferrer.run(tasks.contexts, rewards_of(deferrer, tasks), tasks.costs)
+    assert np.isfinite(run.prices).all()

@@ -40,6 +40,7 @@ RESOLVE = 2
 ADAPTIVE = 3
 CODES = {"paper": PAPER, "gradient": GRADIENT, "resolve": RESOLVE, "adaptive": ADAPTIVE}
 
+LEAST_BUDGET = 1e-100  # what is below is nothing: T/B would not be a number any more
 SWEEPS = 4  # over the resources, for a re-solved price vector
 PRECISION = 1e-3  # of a re-solved price, relative
 
@@ -82,7 +83,7 @@ def left(f: Floats, z: Ints, resource: int) -> float:
 def bounded(f: Floats, z: Ints, resource: int) -> bool:
     """Whether there is a price to find: not for a budget of nothing, nor for one without end."""
     at = places(z)
-    return 0.0 < f[at.total + resource] < math.inf
+    return LEAST_BUDGET < f[at.total + resource] < math.inf
 
 
 @inlined

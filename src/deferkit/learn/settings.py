@@ -15,7 +15,7 @@ from deferkit.learn.glm import FIRST_REFIT, REFITS
 from deferkit.learn.ledger import Ledger
 from deferkit.learn.links import link_named
 from deferkit.learn.loop import start
-from deferkit.learn.pacing import CODES, Pacing
+from deferkit.learn.pacing import CODES, LEAST_BUDGET, Pacing
 from deferkit.types import MODEL, Budget, is_number
 
 MOST_EXPERTS = 32
@@ -170,7 +170,7 @@ class Settings:
             epsilon = np.sqrt(2.0 / horizon)
             ledger.view("log_up")[:] = np.log1p(epsilon)
             ledger.view("log_down")[:] = np.log1p(-np.minimum(epsilon, 0.999))
-            bounded = (total > 0) & np.isfinite(total)
+            bounded = (total > LEAST_BUDGET) & np.isfinite(total)
             # γ = ½ at the start; α = ½ as printed, though α = 1 is what goes with γ = ½
             first = 0.5 if len(budgets) == 1 else 1.0 / (1.0 + len(budgets))
             ledger.view("price")[bounded] = first * horizon[bounded] / total[bounded]
