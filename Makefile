@@ -39,7 +39,7 @@ $(VENV)/peers: $(VENV)/installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	touch $@
 
-# Compiling the steps takes half a minute, once: later processes load the machine code from the cache.
+# Compiling the steps takes one to two minutes, once: later processes load the machine code from the cache.
 $(VENV)/warm: $(VENV)/installed $(wildcard src/deferkit/learn/*.py)
 	$(BIN)/deferkit warm
 	touch $@

@@ -50,7 +50,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "logistic costs": {"cost_link": "logistic", "exploration": Exploration(scale=0.3, noise=0.1)},
     "both logistic": {"link": "logistic", "cost_link": "logistic", "pacing": "gradient"},
     "explore floor": {"explore_floor": 0.3, "seed": 7},
-    "no optimism": {"exploration": 0.0, "warm_up": 50},
+    "no optimism": {"exploration": Exploration(scale=0.0, prior=0.0), "warm_up": 50},
     "short memory": {"memory": 40, "pacing": Pacing(window=20)},
     "three experts": {"experts": ["ann", "bo", "cy"]},
     "two resources": {"resources": 2},

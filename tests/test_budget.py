@@ -25,7 +25,8 @@ from deferkit import (
     Pacing,
     UnknownDecision,
 )
-from tests.conftest import draw_tasks
+from deferkit.learn.arrays import OWED
+from tests.conftest import draw_tasks, rewards_of, step_through
 
 
 def learner(**given: Any) -> Deferrer:
@@ -84,7 +85,7 @@ def test_a_cost_known_beforehand_is_what_is_reserved_and_weighed() -> None:
     cheap = deferrer.decide(X, cost=0.25)
     assert (cheap.route, cheap.reserved, cheap.expected_cost) == ("human", 0.25, 0.25)
     deferrer._ledger.view("price")[0] = 1.0
-    deferrer._ledger.ints[16] = 0
+    deferrer._ledger.ints[OWED] = 0
     assert deferrer.propose(X, cost=0.1).decision.route == "human"
     assert deferrer.propose(X, cost=1.0).decision.route == "model"
 
@@ -179,6 +180,69 @@ def test_what_holds_budget_is_remembered_beyond_the_memory() -> None:
         deferrer.observe(0, {"human": 0.5}, 0.25)
     with pytest.raises(AlreadySettled):
         deferrer.observe(60, {"model": 0.5})
+
+
+def test_a_refused_context_moves_nothing_out_of_a_full_ring() -> None:
+    deferrer = Deferrer(n_features=2, memory=4, pacing="adaptive", budget=Budget(100, horizon=1000, max_cost=1))
+    for _ in range(4):
+        deferrer.decide(X, force="human")
+    before = deferrer.to_bytes()
+    for context in ([math.nan, 1.0], [1.0]):
+        with pytest.raises(InvalidArgument):
+            deferrer.decide(context)
+    assert deferrer.to_bytes() == before
+    deferrer.observe(0, {"human": 0.5}, 0.25)
+    deferrer.decide(X, force="human")
+    assert (deferrer.summary().pending, deferrer.summary().reserved, deferrer.summary().spent) == (4, 4, 0.25)
+
+
+def test_what_is_pending_stays_so_through_a_run_that_stops_to_refit() -> None:
+    tasks = draw_tasks(300, 2, binary=True)
+    given: dict[str, Any] = {"link": "logistic", "memory": 50, "pacing": Pacing(window=20)}
+    bulk, single = (Deferrer(n_features=2, budget=Budget(100, horizon=1000, max_cost=1), **given) for _ in range(2))
+    for learner_ in (bulk, single):
+        for _ in range(30):
+            learner_.decide(X, force="human")
+    bulk.run(tasks.contexts, rewards_of(bulk, tasks), tasks.costs)
+    step_through(single, tasks)
+    assert bulk == single
+    assert bulk.summary().pending == 30
+
+
+def test_a_corrected_cost_no_longer_decides_what_is_reserved() -> None:
+    deferrer = learner(budget=Budget(5000, horizon=100))
+    for cost in (2.0, 1000.0):
+        deferrer.observe(deferrer.decide(X, force="human").id, cost=cost)
+    deferrer.correct(1, cost=1.0)
+    assert deferrer.decide(X, force="human").reserved == 2
+    assert deferrer._ledger.view("cost_sum")[0] == 3
+
+
+def test_a_changed_budget_is_priced_at_once() -> None:
+    tasks = draw_tasks(400, 3)
+    for kind in ("resolve", "gradient", "paper"):
+        deferrer = Deferrer(n_features=3, pacing=kind, budget=Budget(20, horizon=1000, max_cost=1))
+        deferrer.run(tasks.contexts, rewards_of(deferrer, tasks), tasks.costs)
+        before = deferrer.decide(tasks.contexts[0]).price
+        deferrer.change_budget(2000)
+        deferrer.decide(tasks.contexts[1])
+        after = deferrer.decide(tasks.contexts[2]).price
+        assert after < before / 5  # type: ignore[operator]
+
+
+def test_a_budget_without_end_stays_so() -> None:
+    deferrer = Deferrer(n_features=2, budget={"minutes": Budget(5, horizon=100), "air": Budget.unlimited()})
+    deferrer.change_budget({"minutes": 9, "air": math.inf})
+    assert deferrer.summary().total == {"minutes": 9, "air": math.inf}
+    for bad in (
+        {"minutes": math.inf, "air": math.inf},
+        {"minutes": 9, "air": 5},
+        {"minutes": 9},
+        9,
+        {"minutes": -1, "air": math.inf},
+    ):
+        with pytest.raises(InvalidArgument):
+            deferrer.change_budget(bad)
 
 
 @pytest.mark.parametrize("decision", [-1, 5, 0.5, "0", None, True, math.nan])

@@ -151,3 +151,12 @@ def test_a_warm_start_shortens_the_warm_up() -> None:
 def test_bad_exploration(given: dict[str, float], message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         Exploration(**given)
+
+
+def test_a_known_cost_is_what_the_decision_shows() -> None:
+    learner, tasks = make("three experts")
+    step_through(learner, tasks._replace(contexts=tasks.contexts[:200]))
+    decision = learner.propose(tasks.contexts[0], cost={"bo": 0.125}).decision
+    assert decision.costs["bo"] == 0.125
+    assert decision.cost_widths["bo"] == 0
+    assert decision.costs["ann"] != 0.125

@@ -106,7 +106,7 @@ def test_scales_settle_in_the_warm_up_and_never_move_again() -> None:
 def test_what_was_observed_before_the_scales_settled_is_learned_with_the_settled_ones() -> None:
     deferrer = learner(warm_up=20)
     table = rows(20)
-    rewards, cost = outcomes(table)
+    rewards, _ = outcomes(table)
     for t, row in enumerate(table):
         decision = deferrer.decide(row)
         if t % 3:  # the rest comes later
@@ -118,7 +118,6 @@ def test_what_was_observed_before_the_scales_settled_is_learned_with_the_settled
     x = np.array([deferrer._contexts.encoder.encode(row) for row in table])
     direct = np.linalg.solve(0.01 * np.eye(x.shape[1]) + x.T @ x, x.T @ rewards["model"])
     np.testing.assert_allclose(deferrer._ledger.view("theta")[0], direct, rtol=1e-8, atol=1e-10)
-    assert len(cost) == 20
 
 
 def test_bulk_is_one_at_a_time_is_replay_and_save(tmp_path: Path) -> None:
@@ -206,3 +205,13 @@ def test_a_learner_does_not_share_its_encoder() -> None:
     deferrer = Deferrer(encoder=mine, budget=Budget(40, horizon=400, max_cost=1))
     deferrer.decide(rows(1)[0])
     assert mine.scales["age"].n == 0
+
+
+def test_too_little_to_settle_on_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="at least the 16 rows that its encoder settles on. Got 8"):
+        Deferrer(encoder=encoder(), pacing="adaptive", memory=8)
+    deferrer = learner()
+    table = rows(3)
+    rewards, cost = outcomes(table)
+    with pytest.raises(InvalidArgument, match="at least 16 rows, for the scales. Got 3"):
+        deferrer.warm_start(table, rewards, cost=cost)

@@ -176,12 +176,14 @@ def test_online_newton_between_refits_stays_close_to_the_exact_estimate() -> Non
 def test_samples_are_let_go_after_the_last_refit() -> None:
     n = 3000
     tasks = draw_tasks(n, 3, binary=True)
-    deferrer = Deferrer(n_features=3, link="logistic", budget=Budget(math.inf), memory=1000, warm_up=n)
-    deferrer.settings.__dict__["refit_limit"] = 64
-    deferrer._ledger.ints[11] = 64
-    deferrer.run(tasks.contexts, rewards_of(deferrer, tasks), tasks.costs)
-    deferrer._ledger.room_for_samples(1)
+    deferrer = Deferrer(n_features=3, link="logistic", refit_limit=64, warm_up=n)
+    deferrer.run(tasks.contexts[:100], {k: v[:100] for k, v in rewards_of(deferrer, tasks).items()}, tasks.costs[:100])
+    kept = deferrer.summary().history_bytes
+    deferrer.run(tasks.contexts[100:], {k: v[100:] for k, v in rewards_of(deferrer, tasks).items()}, tasks.costs[100:])
+    deferrer.decide(tasks.contexts[0])
+    deferrer.observe(n, {"model": 1.0})
     assert deferrer._ledger.samples.nbytes == 0
+    assert deferrer.summary().history_bytes < kept
 
 
 @given(st.integers(1, 9), st.integers(0, 2**31), st.floats(0.01, 10))

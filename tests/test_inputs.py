@@ -24,6 +24,8 @@ def learner(**given: Any) -> Deferrer:
         ({"n_features": None}, "'n_features' of a Deferrer must be given, or else an encoder"),
         ({"n_features": 0}, "'n_features' of a Deferrer must be a whole number of at least 1. Got 0"),
         ({"n_features": 2.5}, "a whole number of at least 1. Got 2.5"),
+        ({"n_features": nan}, "a whole number of at least 1. Got nan"),
+        ({"memory": inf}, "'memory' of a Deferrer must be a whole number of at least 1. Got inf"),
         ({"budget": 100}, "'budget' of a Deferrer must be a Budget"),
         ({"budget": {}}, "'budget' of a Deferrer must be a Budget"),
         ({"experts": "ann"}, "'experts' of a Deferrer must be a list of names. Got 'ann'"),
@@ -253,3 +255,21 @@ def test_denormal_and_huge_numbers_stay_finite() -> None:
             deferrer.observe(decision.id, {decision.route: 1e100 if x[0] == 1.0 else 0.5})
     scores = deferrer.score([[0.5, 0.5]])
     assert np.isfinite(scores.estimates["model"]).all()
+
+
+def test_numbers_of_numpy_are_saved_as_numbers() -> None:
+    deferrer = Deferrer(
+        n_features=np.int64(2),  # type: ignore[arg-type]
+        budget=Budget(np.float32(5), horizon=np.int64(100), max_cost=np.float64(1)),  # type: ignore[arg-type]
+        seed=np.uint8(3),  # type: ignore[arg-type]
+        ridge=np.float64(0.5),
+    )
+    assert Deferrer.from_bytes(deferrer.to_bytes()) == deferrer
+
+
+def test_an_event_keeps_its_own_copy_of_the_context() -> None:
+    buffer = np.array([0.6, 0.8])
+    event = learner().propose(buffer)
+    buffer[:] = 0
+    assert event.context == [0.6, 0.8]
+    assert event == learner().propose([0.6, 0.8])

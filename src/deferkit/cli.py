@@ -109,10 +109,7 @@ def run(
 
 def outcome_table(title: str, policies: Sequence[str], results: Sequence[Sequence[Outcome]]) -> Table:
     """Return the table of policies."""
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("policy", no_wrap=True)
-    for name in ("reward", "% of OPT", "gain %", "spent", "spent %", "asked %", "µs"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = plain_table(title, ("policy",), ("reward", "% of OPT", "gain %", "spent", "spent %", "asked %", "µs"))
     for i, policy in enumerate(policies):
         rows = [result[i] for result in results]
         columns = {name: np.array([getattr(row, name) for row in rows]) for name in Outcome._fields[1:]}
@@ -127,6 +124,16 @@ def outcome_table(title: str, policies: Sequence[str], results: Sequence[Sequenc
             cell(columns["defer_rate"], 1),
             "–" if math.isnan(speed) else f"{speed:.2f}",
         )
+    return table
+
+
+def plain_table(title: str, texts: Sequence[str], numbers: Sequence[str]) -> Table:
+    """Return an empty table that fits a narrow terminal: columns of text, then columns of numbers."""
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in texts:
+        table.add_column(name, no_wrap=True)
+    for name in numbers:
+        table.add_column(name, justify="right", no_wrap=True)
     return table
 
 
@@ -151,9 +158,11 @@ def gains_command(
     """Print the gain of a learner over budgets, regimes, noise and horizons, beside what the default is to reach."""
     if policy not in LEARNERS:
         raise InvalidArgument(f"There is no learner {policy!r}. There is: {', '.join(LEARNERS)}.")
-    table = Table(title=f"{policy}: gain %, mean over {seeds} seeds from {seed}", title_justify="left", box=SIMPLE_HEAD)
-    for name in ("regime", "σ", "T", "feedback", "budget", "gain %", "sd", "goal", "spent %"):
-        table.add_column(name, justify="left" if name in ("regime", "feedback") else "right")
+    table = plain_table(
+        f"{policy}: gain %, mean over {seeds} seeds from {seed}",
+        ("regime", "feedback"),
+        ("σ", "T", "budget", "gain %", "sd", "goal", "spent %"),
+    )
     missed = 0
     with bar("streams") as progress:
         job = progress.add_task("streams", total=seeds * len(GOALS))
@@ -162,9 +171,9 @@ def gains_command(
             missed += not fine
             table.add_row(
                 row.regime,
+                row.feedback,
                 f"{row.noise:g}",
                 f"{row.horizon:,}",
-                row.feedback,
                 f"{row.budget:,}",
                 f"{row.gain:.2f}",
                 f"{row.gain_sd:.2f}",

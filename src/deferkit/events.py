@@ -50,7 +50,7 @@ class WarmStarted(NamedTuple):
     contexts: Sequence[Context]
     rewards: Mapping[str, Sequence[float]]
     expert: str  # whose costs these are
-    costs: Sequence[Amount] | None
+    costs: Sequence[float] | Mapping[str, Sequence[float]] | None  # by resource if there are several
 
 
 Event: TypeAlias = Decided | Observed | Corrected | Expired | BudgetChanged | WarmStarted

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,10 @@ REASONS = ("warm-up", "worth it", "not worth it", "budget", "forced", "explored"
 class Budget:
     """How much of a resource may be used over how many tasks.
 
-    With `max_cost`, no decision may cost more, that much is held for each decision until its cost is known, and
-    the total is never passed. Without it the largest cost seen is held, and what passes the total after all is
-    counted as overrun.
+    With `max_cost`, no decision may cost more, and that much is held for each decision until its cost is known, so
+    that the total is never passed. Without it the largest cost seen is held. What does not fit the total after all
+    is counted as overrun: without `max_cost`, or when a cost comes after its decision expired, or turns out higher
+    than was announced with `decide(x, cost=…)`.
 
     >>> Budget(8_000, horizon=50_000, max_cost=3)
     Budget(total=8000, horizon=50000, max_cost=3)
@@ -38,12 +39,14 @@ class Budget:
     max_cost: float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        for name in ("total", "horizon", "max_cost"):
+            object.__setattr__(self, name, plain(getattr(self, name)))
         if not is_number(self.total) or math.isnan(self.total) or self.total < 0:
             raise expected("total", "Budget", "a number of at least 0", self.total)
         if self.horizon is None:
             if self.total != math.inf:
                 raise expected("horizon", "Budget", "given, unless the total is infinite", None)
-        elif not is_number(self.horizon) or not (1 <= self.horizon < math.inf) or self.horizon % 1:
+        elif not is_whole(self.horizon, 1):
             raise expected("horizon", "Budget", "a whole number of at least 1", self.horizon)
         cap = self.max_cost
         if cap is not None and not (is_number(cap) and 0 < cap < math.inf):
@@ -64,11 +67,25 @@ def is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
 
 
+def is_whole(value: object, least: int) -> bool:
+    """Whether this is a whole number that is not below the least.
+
+    >>> is_whole(3, 1), is_whole(3.0, 1), is_whole(0, 1), is_whole(math.nan, 1)
+    (True, True, False, False)
+    """
+    return is_number(value) and least <= cast(float, value) < math.inf and cast(float, value) % 1 == 0
+
+
+def plain(value: object) -> object:
+    """Return a number of numpy's as one of Python's, so that it can be written as JSON; anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
 class Decision(NamedTuple):
     """Who decides a task, and all that was known when that was decided.
 
     The expert with the largest (estimate + width) − price · max(0, cost − cost width) is asked, if that is more than
-    the model's estimate + width.
+    the model's estimate + width. (`Deferrer.paper` does not cut the cost at 0, and gives the model an optimistic cost.)
     """
 
     id: int  # counts up from 0
@@ -103,8 +120,7 @@ def show(amount: Amount) -> str:
 def explain(decision: Decision) -> str:
     """Say in one sentence why a decision went where it went."""
     head = f"Task {decision.id} goes to {decision.route}"
-    best = max(decision.costs, key=lambda name: decision.estimates[name] + decision.widths[name])
-    expert = decision.route if decision.route != MODEL else best
+    expert = decision.route if decision.route != MODEL else runner_up(decision)
     compared = (
         f"{expert} is expected to earn {decision.estimates[expert]:.3g} ± {decision.widths[expert]:.2g}"
         f" at a cost of {show(decision.costs[expert])}, the model"
@@ -121,6 +137,20 @@ def explain(decision: Decision) -> str:
         "explored": f"{head}, drawn {chance} so that other policies can be evaluated.",
         "unavailable": f"{head}, because no expert is available.",
     }[decision.reason]
+
+
+def runner_up(decision: Decision) -> str:
+    """Return the expert that came closest to being worth it."""
+
+    def worth(expert: str) -> float:
+        price, cost, width = (
+            list(amount.values()) if isinstance(amount, Mapping) else [amount]
+            for amount in (decision.price, decision.costs[expert], decision.cost_widths[expert])
+        )
+        paid = sum(p * max(0.0, c - w) for p, c, w in zip(price, cost, width, strict=True))
+        return decision.estimates[expert] + decision.widths[expert] - paid
+
+    return max(decision.costs, key=worth)
 
 
 class Scores(NamedTuple):

@@ -58,7 +58,6 @@ def commit(f: Floats, z: Ints, route: int, reason: int, cost: int, hold: int) ->
     for r in range(resources):
         place = slot * resources + r
         f[at.cost + place] = np.nan if route > 0 else 0.0
-        f[at.expected + place] = f[cost + r]
         f[at.held + place] = f[hold + r]
         f[at.reserved + r] += f[hold + r]
         f[at.owed + r] = f[cost + r]

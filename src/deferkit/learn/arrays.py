@@ -1,8 +1,8 @@
 """The numeric state of a learner: one float buffer, one int buffer, and where things lie in them.
 
-Everything that a compiled step reads or writes lies in two flat arrays. Handing two arrays to compiled code
-costs 0.2 µs, handing it forty one by one 8 µs, twenty times as much as the step itself; and offsets into a flat
-array compile in seconds where views take minutes. `At` is the only place that says what there is. Python and
+Everything that a compiled step reads or writes lies in two flat arrays. Handing fifty arrays to compiled code one
+by one would take many times as long as the step itself, and offsets into a flat array compile in seconds where
+views take minutes. `At` is the only place that says what there is. Python and
 the compiled steps read it alike. What lies behind `At.scratch` carries nothing from one call to the next.
 """
 
@@ -108,7 +108,6 @@ class At(NamedTuple):
     power: Annotated[int, "float 2"]  # Σ y² of all rewards, and their number
     misfit: Annotated[int, "float G"]  # Σ of squared, scaled prediction errors
     context: Annotated[int, "float M d"]
-    expected: Annotated[int, "float M R"]  # what a decision was expected to cost
     held: Annotated[int, "float M R"]  # what is reserved for it
     reward: Annotated[int, "float M A"]  # NaN: not known
     cost: Annotated[int, "float M R"]  # NaN: not known

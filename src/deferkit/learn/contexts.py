@@ -40,11 +40,11 @@ class Contexts:
         return context
 
     def load_finite(self, context: Any) -> Any:
-        """Do the same, and check that all numbers are finite."""
+        """Do the same, and check that all numbers are finite. What is returned is not the caller's own array."""
         kept = self.load(context)
         if first_bad(self.x) >= 0:
             raise self.not_finite()
-        return kept
+        return kept if self.encoder is not None else self._row.tolist()
 
     def not_finite(self) -> InvalidArgument:
         """Return the error for the context in `x`."""

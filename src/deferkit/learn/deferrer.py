@@ -14,7 +14,7 @@ from deferkit.learn import inputs, state
 from deferkit.learn.arrays import ENCODING, NEXT_ID
 from deferkit.learn.encode import Encoder
 from deferkit.learn.exploration import Exploration
-from deferkit.learn.learner import Learner
+from deferkit.learn.learner import SETTLE_AFTER, Learner
 from deferkit.learn.ledger import Ledger
 from deferkit.learn.loop import FEEDBACKS, decide_many, propose_many, run_many
 from deferkit.learn.pacing import Pacing
@@ -37,6 +37,13 @@ class Deferrer(Learner):
     >>> deferrer.summary().spent
     0.4
 
+    `n_features`, or an `encoder` for named features. `exploration` is an `Exploration`, or just its scale; `pacing` a
+    `Pacing`, or just its kind. `reward_range` is what a reward may be; it is checked, never clipped. `warm_up`
+    decisions are taken at random first, one for each feature unless given. `refit` and `refit_limit` are for links
+    other than the identity: exact refits each time the sample has doubled ("doubling"), after every sample ("always")
+    or "never", and up to how many samples. `memory` is how many decisions are remembered, beside those that hold
+    budget.
+
     A `Deferrer` is not thread-safe: one thread at a time.
     """
 
@@ -58,6 +65,7 @@ class Deferrer(Learner):
         explore_floor: float = 0.0,
         reward_range: tuple[float, float] = (0.0, 1.0),
         refit: str = "doubling",
+        refit_limit: int = 65_536,
         memory: int = 10_000,
         seed: int = 0,
     ) -> None:
@@ -84,9 +92,13 @@ class Deferrer(Learner):
             explore_floor=explore_floor,
             reward_range=reward_range,
             refit=refit,
+            refit_limit=refit_limit,
             memory=memory,
             seed=seed,
         )
+        least = max(settings.warm_up_steps, SETTLE_AFTER)
+        if encoder is not None and memory < least:
+            raise expected("memory", "Deferrer", f"at least the {least} rows that its encoder settles on", memory)
         self._set_up(settings, settings.ledger(), encoder)
 
     @classmethod
@@ -164,7 +176,9 @@ class Deferrer(Learner):
             ledger, contexts = self._ledger, self._contexts
             contexts.load(context)
             number = ledger.ints.item(NEXT_ID)
-            ledger.make_room(1)
+            if ledger.in_the_way():
+                contexts.load_finite(context)
+                ledger.make_room(1)
             if decide_many(ledger.floats, ledger.ints, contexts.x, self._everyone, self._record) >= 0:
                 raise contexts.not_finite()
             if number >= self._end:
@@ -209,7 +223,7 @@ class Deferrer(Learner):
         ledger = self._ledger
         records = np.zeros((len(matrix), self._record.shape[1]))
         propose_many(ledger.floats, ledger.ints, matrix, self._everyone, -1, records)
-        return self._records.scores(records, self._records.amount(self._ledger.view("price").tolist()))
+        return self._records.scores(records)
 
     def observe_many(
         self,
@@ -279,6 +293,8 @@ class Deferrer(Learner):
         if rows is not None and self._ledger.ints[ENCODING]:
             done = self._run_unsettled(rows, values, costs, feedback, (routes, reasons, propensities, prices))
             matrix[done:] = self._contexts.encode(rows[done:])
+            if progress is not None:
+                progress(done)
         ledger = self._ledger
         while done < n:
             end = min(n, done + min(CHUNK, ledger.memory))

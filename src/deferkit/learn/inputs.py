@@ -132,7 +132,10 @@ def as_costs(cost: Any, experts: Sequence[str], resources: Sequence[str], n: int
     """
     shape = (n, len(experts), len(resources))
     if not isinstance(cost, Mapping):
-        array = np.ascontiguousarray(cost, dtype=np.float64)
+        try:
+            array = np.ascontiguousarray(cost, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidArgument(f"The 'cost' must be numbers, one for each task. {error}.") from error
         if array.shape == shape:
             return array
         if shape[1:] == (1, 1):
@@ -168,6 +171,20 @@ def as_amount(name: str, amount: Amount, resources: Sequence[str], low: float = 
         if not is_number(number) or not low <= number < math.inf:
             raise expected(name, "Deferrer", f"a finite number of at least {low:g}", number)
     return [float(number) for number in numbers]
+
+
+def as_totals(total: Amount, resources: Sequence[str], before: Sequence[float]) -> list[float]:
+    """Return new totals of budgets; one without end stays so, because it has no horizon to pace over."""
+    given = dict(total) if isinstance(total, Mapping) else {resources[0]: total} if len(resources) == 1 else total
+    if not isinstance(given, dict) or set(given) != set(resources):
+        raise expected("total", "budget", f"given for each of {', '.join(resources)}", total)
+    for name, old in zip(resources, before, strict=True):
+        endless = is_number(given[name]) and given[name] == math.inf
+        if endless != (old == math.inf):
+            raise expected("total", "budget", "infinite if it was, and else not", given[name])
+    finite = [0.0 if old == math.inf else given[name] for name, old in zip(resources, before, strict=True)]
+    checked = as_amount("total", dict(zip(resources, finite, strict=True)), resources)
+    return [old if old == math.inf else new for new, old in zip(checked, before, strict=True)]
 
 
 def as_known_costs(cost: Any, experts: Sequence[str], resources: Sequence[str]) -> Floats:

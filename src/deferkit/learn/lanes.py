@@ -93,16 +93,6 @@ def multiply_add(_context: Any, x: Any, y: Any, z: Any) -> Any:
 
 
 @intrinsic
-def multiply_add_one(_context: Any, x: Any, y: Any, z: Any) -> Any:
-    """Return x·y + z of single numbers, rounded once."""
-
-    def codegen(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return _fma(builder, ir.DoubleType(), "llvm.fma.f64", *arguments)
-
-    return types.float64(types.float64, types.float64, types.float64), codegen
-
-
-@intrinsic
 def add(_context: Any, x: Any, y: Any) -> Any:
     """Return x + y in each lane."""
 

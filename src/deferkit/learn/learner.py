@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike
 from deferkit.errors import BudgetExhausted, EventOutOfOrder, HorizonWarning, expected
 from deferkit.events import BudgetChanged, Corrected, Decided, Event, Expired, Observed, WarmStarted
 from deferkit.learn import inputs
-from deferkit.learn.account import OPEN
+from deferkit.learn.account import OPEN, expire
 from deferkit.learn.arrays import ENCODING, HORIZON_TOLD, WARM_UP
 from deferkit.learn.contexts import Contexts
 from deferkit.learn.encode import Encoder
 from deferkit.learn.ledger import Ledger
-from deferkit.learn.loop import commit_one, expire_one, propose_many, record_length
+from deferkit.learn.loop import commit_one, propose_many, record_length
 from deferkit.learn.outcomes import Outcomes
 from deferkit.learn.records import Records
 from deferkit.learn.settings import Settings
@@ -109,7 +109,9 @@ class Learner:
         self._outcomes.correct(decision, rewards, cost)
 
     def expire(self, decision: int) -> None:
-        """Release the reservation of a decision that will not hear back. A late cost is still booked.
+        """Release the reservation of a decision that will not hear back.
+
+        A late cost is still booked, as long as the decision is remembered.
 
         >>> from deferkit import Budget, Deferrer
         >>> deferrer = Deferrer(n_features=1, budget=Budget(10, horizon=100, max_cost=1))
@@ -120,7 +122,7 @@ class Learner:
         ledger = self._ledger
         slot = ledger.slot(decision)
         if ledger.status[slot] == OPEN:
-            expire_one(ledger.floats, ledger.ints, slot)
+            expire(ledger.floats, ledger.ints, slot)
             ledger.overflow.pop(int(decision), None)
 
     def change_budget(self, total: Amount) -> None:
@@ -132,14 +134,20 @@ class Learner:
         >>> deferrer.summary().left
         20.0
         """
-        totals = np.array(inputs.as_amount("total", total, self.settings.resources))
-        used = self._ledger.view("spent") + self._ledger.view("reserved")
+        ledger = self._ledger
+        before = ledger.view("total").copy()
+        totals = np.array(inputs.as_totals(total, self.settings.resources, before.tolist()))
+        used = ledger.view("spent") + ledger.view("reserved")
         if (totals < used).any():
             raise BudgetExhausted(
                 f"The budget cannot be cut to {show(total)}: {show(self._records.amount(used.tolist()))}"
                 " is spent or reserved."
             )
-        self._ledger.view("total")[:] = totals
+        ledger.view("total")[:] = totals
+        changed = (totals != before) & (totals > 0) & np.isfinite(totals)
+        if self.settings.pacing.kind in ("paper", "gradient"):
+            ledger.view("price")[changed] *= before[changed] / totals[changed]  # the same γ of another T/B
+        ledger.view("next_solve")[0] = min(ledger.view("next_solve")[0], max(ledger.next_id, ledger.ints[WARM_UP]))
 
     def warm_start(
         self,
@@ -166,6 +174,8 @@ class Learner:
         rows = self._contexts.rows(contexts)
         matrix = self._contexts.matrix(contexts) if rows is None else self._contexts.encode(rows)
         values, costs = self._outcomes.history(rewards, cost, len(matrix))
+        if encoder is not None and ledger.ints[ENCODING] and len(matrix) < SETTLE_AFTER:
+            raise expected("contexts", "warm start", f"at least {SETTLE_AFTER} rows, for the scales", len(matrix))
         if rows and encoder is not None and ledger.ints[ENCODING]:
             for row in rows:
                 encoder.see(row)

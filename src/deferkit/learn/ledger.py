@@ -29,7 +29,7 @@ from deferkit.learn.links import IDENTITY
 from deferkit.types import is_number
 
 FIRST_CAPACITY = 256
-ROWS = ("context", "expected", "held", "reward", "cost", "route", "status")
+ROWS = ("context", "held", "reward", "cost", "route", "status")
 
 
 class Ledger:
@@ -86,14 +86,18 @@ class Ledger:
             " and those that hold budget are remembered."
         )
 
+    def in_the_way(self) -> bool:
+        """Whether the next decision would take the place of one that holds budget."""
+        first = self.ints.item(NEXT_ID) - self.memory
+        return first >= 0 and self.status.item(first % self.memory) == OPEN
+
     def make_room(self, n: int) -> None:
         """Move decisions that hold budget out of the way of the next n, which take their place in the ring."""
         first = self.ints.item(NEXT_ID) - self.memory
-        if n == 1 and (first < 0 or self.status.item(first % self.memory) != OPEN):
-            return
         decisions = np.arange(max(first, 0), max(first + n, 0))
         for decision in decisions[self.status[decisions % self.memory] == OPEN].tolist():
-            self._move(decision, decision % self.memory)
+            if decision not in self.overflow:
+                self._move(decision, decision % self.memory)
 
     def _move(self, decision: int, slot: int) -> None:
         taken = set(self.overflow.values())
@@ -120,9 +124,8 @@ class Ledger:
         self._look()
 
     def forget_if_done(self, decision: int, slot: int) -> None:
-        """Give back the room of a decision behind the ring once nothing more can come of it."""
-        done = self.status[slot] != OPEN and not np.isnan(self.reward[slot, self.route[slot]])
-        if slot >= self.memory and done:
+        """Give back the room of a decision behind the ring that no longer holds budget."""
+        if slot >= self.memory and self.status[slot] != OPEN:
             del self.overflow[decision]
 
     def room_for_samples(self, n: int) -> None:

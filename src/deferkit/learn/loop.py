@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from deferkit.learn.account import absorb, commit, expire, observe
+from deferkit.learn.account import absorb, commit, observe
 from deferkit.learn.arrays import (
     MEND,
     N_EXPERTS,
@@ -65,6 +65,11 @@ def record(f: Floats, z: Ints, route: int, reason: int, propensity: float, recor
     for target in range(n):
         records[row, first + target] = f[at.estimate + target]
         records[row, first + n + target] = abs(f[at.optimistic + target] - f[at.estimate + target])
+    for place in range(z[N_EXPERTS] * resources):
+        if not math.isnan(f[at.known + place]):
+            target = first + 1 + z[N_EXPERTS] + place
+            records[row, target] = f[at.known + place]
+            records[row, target + n] = 0.0
 
 
 @inlined
@@ -193,12 +198,6 @@ def correct_one(f: Floats, z: Ints, samples: Floats, slot: int, target: int, old
     add_scaled(f, at.moment + target * w, new - old, x, w)
     if link_of(z, target) != IDENTITY:
         relabel(f, z, samples, target, x, old, new)
-
-
-@compiled
-def expire_one(f: Floats, z: Ints, slot: int) -> None:
-    """Release the reservation of one decision."""
-    expire(f, z, slot)
 
 
 @compiled

@@ -105,7 +105,7 @@ class Outcomes:
             inputs.check_range("cost", costs[..., r], *bounds, missing=missing)
 
     def correct(self, decision: int, rewards: Mapping[str, float] | None, cost: Amount | None) -> None:
-        """Replace values that were observed before."""
+        """Replace values that were observed before. The noise estimate keeps the error of the wrong value."""
         ledger = self.ledger
         slot = ledger.slot(decision)
         known = ledger.reward[slot]
@@ -122,6 +122,7 @@ class Outcomes:
                 raise InvalidArgument(f"No cost of decision {decision} was observed yet: observe it.")
         for place, old, new in changes:
             known[place] = new
+            ledger.view("power")[0] += new * new - old * old
             self._learn_correction(slot, place, old, new)
         if costs is not None:
             first = len(self.settings.deciders) + (int(ledger.route[slot]) - 1) * len(costs)
@@ -129,6 +130,9 @@ class Outcomes:
                 self._learn_correction(slot, first + r, old, new)
                 self._rebook(r, new - old)
                 ledger.cost[slot, r] = new
+                ledger.view("cost_sum")[r] += new - old
+                if ledger.view("largest")[r] == old:
+                    ledger.view("largest")[r] = np.nanmax(ledger.cost[:, r])
 
     def check_free(self, decision: Decision) -> None:
         """Raise if what a decision reserves is not free."""

@@ -33,6 +33,7 @@ from deferkit.learn.compiled import compiled, inlined
 from deferkit.learn.glm import predict
 from deferkit.learn.lanes import N_LANES, add, load, multiply_add, spread_out, total, where_greater
 from deferkit.learn.links import LOGISTIC, mean
+from deferkit.types import is_number, is_whole
 
 PAPER = 0
 GRADIENT = 1
@@ -66,9 +67,10 @@ class Pacing:
             raise expected("pacing", "Deferrer", "one of " + ", ".join(map(repr, CODES)), self.kind)
         for name, least in (("every", 1), ("window", 2)):
             value = getattr(self, name)
-            if not isinstance(value, int) or value < least:
+            if not is_whole(value, least):
                 raise expected(name, "Pacing", f"a whole number of at least {least}", value)
-        if not (math.isfinite(self.step) and self.step > 0):
+            object.__setattr__(self, name, int(value))
+        if not (is_number(self.step) and 0 < self.step < math.inf):
             raise expected("step", "Pacing", "a number above 0", self.step)
 
 

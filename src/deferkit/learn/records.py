@@ -1,5 +1,6 @@
 """From the numbers that the compiled steps write down to what a user reads."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -89,8 +90,9 @@ class Records:
             ),
         )
 
-    def scores(self, rows: Floats, price: Amount) -> Scores:
+    def scores(self, rows: Floats) -> Scores:
         """Return the scores of a set of contexts."""
+        prices = rows[0, self.price : self.left].tolist() if len(rows) else [math.nan] * len(self.resources)
         k, r = len(self.experts), len(self.resources)
         costs = rows[:, self.costs : self.widths].reshape(-1, k, r)
         cost_widths = rows[:, self.cost_widths :].reshape(-1, k, r)
@@ -100,7 +102,7 @@ class Records:
             widths={name: rows[:, self.widths + i] for i, name in enumerate(self.deciders)},
             costs={name: costs[:, i] for i, name in enumerate(self.experts)},
             cost_widths={name: cost_widths[:, i] for i, name in enumerate(self.experts)},
-            price=price,
+            price=self.amount(prices),
         )
 
     def summary(self, ledger: Ledger) -> Summary:
@@ -112,7 +114,7 @@ class Records:
         for expert in self.experts:
             each = [""] if self.single else [f" in {name}" for name in self.resources]
             names += [f"cost of {expert}{suffix}" for suffix in each]
-        kept = sum(ledger.view(name).nbytes for name in ("context", "expected", "held", "reward", "cost"))
+        kept = sum(ledger.view(name).nbytes for name in ("context", "held", "reward", "cost"))
         return Summary(
             decisions=made,
             routes=dict(zip(self.deciders, routed, strict=True)),

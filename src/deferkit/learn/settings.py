@@ -16,7 +16,7 @@ from deferkit.learn.ledger import Ledger
 from deferkit.learn.links import link_named
 from deferkit.learn.loop import start
 from deferkit.learn.pacing import CODES, LEAST_BUDGET, Pacing
-from deferkit.types import MODEL, Budget, is_number
+from deferkit.types import MODEL, Budget, is_number, is_whole, plain
 
 MOST_EXPERTS = 32
 FOREVER = 1 << 62
@@ -45,13 +45,14 @@ class Settings:
     weighted: bool = True
 
     def __post_init__(self) -> None:
+        for name in self.__dataclass_fields__:
+            object.__setattr__(self, name, plain(getattr(self, name)))
         for name, least in (("n_features", 1), ("memory", 1), ("seed", 0), ("refit_limit", FIRST_REFIT)):
             value = getattr(self, name)
-            if not is_number(value) or value != int(value) or value < least:
+            if not is_whole(value, least):
                 raise expected(name, "Deferrer", f"a whole number of at least {least}", value)
-        if self.warm_up is not None and (
-            not is_number(self.warm_up) or self.warm_up != int(self.warm_up) or self.warm_up < 0
-        ):
+            object.__setattr__(self, name, int(value))
+        if self.warm_up is not None and not is_whole(self.warm_up, 0):
             raise expected("warm_up", "Deferrer", "None or a whole number of at least 0", self.warm_up)
         if not self.experts or len(set(self.experts)) < len(self.experts) or len(self.experts) > MOST_EXPERTS:
             raise expected("experts", "Deferrer", f"1 to {MOST_EXPERTS} different names", self.experts)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.errors import expected
-from deferkit.types import is_number
+from deferkit.types import is_whole
 from deferkit.worlds.stream import Floats, Population, Stream
 
 REGIMES = ("complementary", "dominant", "random")
@@ -59,7 +59,7 @@ class Synthetic:
             raise expected("regime", "Synthetic", "one of " + ", ".join(map(repr, REGIMES)), self.regime)
         for name in ("horizon", "n_features", "most_ones", "n_experts", "n_resources"):
             value = getattr(self, name)
-            if not is_number(value) or value != int(value) or value < 1:
+            if not is_whole(value, 1):
                 raise expected(name, "Synthetic", "a whole number of at least 1", value)
         if self.n_features > 24:
             raise expected("n_features", "Synthetic", "at most 24, as all contexts are listed", self.n_features)
