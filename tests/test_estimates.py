@@ -173,6 +173,15 @@ def test_online_newton_between_refits_stays_close_to_the_exact_estimate() -> Non
     assert math.sqrt(off @ precision(deferrer, 0) @ off) < 0.1
 
 
+def test_a_weighted_precision_and_its_inverse_stay_inverse_to_each_other() -> None:
+    """Between refits too, where every sample enters with a weight of its own."""
+    n = 200
+    tasks = draw_tasks(n, 5, binary=True)
+    deferrer = Deferrer(n_features=5, link="logistic", refit="never", budget=Budget(0, horizon=n))
+    deferrer.run(tasks.contexts, rewards_of(deferrer, tasks), tasks.costs)
+    np.testing.assert_allclose(deferrer._ledger.view("inverse")[0] @ precision(deferrer, 0), np.eye(5), atol=1e-9)
+
+
 def test_samples_are_let_go_after_the_last_refit() -> None:
     n = 3000
     tasks = draw_tasks(n, 3, binary=True)
