@@ -231,6 +231,8 @@ def test_a_correction_gives_the_estimates_of_the_corrected_sample() -> None:
         wrong.correct(t, {"human": float(tasks.rewards[t, 1])}, float(tasks.costs[t, 0, 0]))
     for target in (1, 2):
         np.testing.assert_allclose(theta(wrong, target), theta(right, target), rtol=1e-9, atol=1e-10)
+    assert wrong.summary().noise == pytest.approx(right.summary().noise, rel=1e-6)
+    np.testing.assert_allclose(wrong._ledger.view("power"), right._ledger.view("power"))
     assert wrong.summary().spent == pytest.approx(right.summary().spent)
 
 

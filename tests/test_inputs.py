@@ -8,7 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from deferkit import Budget, DeferkitError, Deferrer, InvalidArgument, Pacing
+from deferkit import Budget, Decided, DeferkitError, Deferrer, Encoder, InvalidArgument, Pacing
 
 nan, inf = math.nan, math.inf
 BUDGET = Budget(10, horizon=100, max_cost=1)
@@ -81,8 +81,8 @@ def test_bad_budgets(given: tuple[Any, ...], message: str) -> None:
         ({"a": 1}, "without an encoder must be 2 numbers. Got named features"),
         (None, "must be 2 numbers"),
         (np.array([1j, 2]), "must be 2 numbers"),
-        ([1.0, nan], r"finite numbers \(element 1\). Got nan"),
-        ([inf, 1.0], r"finite numbers \(element 0\). Got inf"),
+        ([1.0, nan], r"finite numbers up to 1e\+50 \(element 1\). Got nan"),
+        ([inf, 1.0], r"finite numbers up to 1e\+50 \(element 0\). Got inf"),
     ],
 )
 def test_bad_contexts_change_nothing(context: Any, message: str) -> None:
@@ -252,7 +252,7 @@ def test_denormal_and_huge_numbers_stay_finite() -> None:
     for x in ([5e-324, 1e-310], [1e-300, 0.0], [0.0, 0.0], [1.0, 1e-16]):
         for _ in range(20):
             decision = deferrer.decide(x)
-            deferrer.observe(decision.id, {decision.route: 1e100 if x[0] == 1.0 else 0.5})
+            deferrer.observe(decision.id, {decision.route: 1e50 if x[0] == 1.0 else 0.5})
     scores = deferrer.score([[0.5, 0.5]])
     assert np.isfinite(scores.estimates["model"]).all()
 
@@ -273,3 +273,106 @@ def test_an_event_keeps_its_own_copy_of_the_context() -> None:
     buffer[:] = 0
     assert event.context == [0.6, 0.8]
     assert event == learner().propose([0.6, 0.8])
+
+
+ODD: list[Any] = [5, None, "x", [], ["a"], {}, 10**400, object(), 2.5, np.array([[1, 2]]), {"a": 1.0}]
+
+
+@pytest.mark.parametrize("value", ODD, ids=lambda value: repr(value)[:20])
+def test_wrong_types_raise_our_own_errors_and_change_nothing(value: Any) -> None:
+    """Whatever is handed in where, it is taken or refused with a DeferkitError; refused, nothing changes."""
+    deferrer = learner()
+    deferrer.decide([0.6, 0.8], force="human")
+    rewards = {"model": [0.5], "human": [0.5]}
+    calls: list[Any] = [
+        lambda: deferrer.observe(0, value),
+        lambda: deferrer.observe(0, {"human": value}),
+        lambda: deferrer.observe(0, cost=value),
+        lambda: deferrer.observe(value, {"human": 0.5}),
+        lambda: deferrer.correct(0, value),
+        lambda: deferrer.observe_many(value, {}),
+        lambda: deferrer.observe_many([0], value),
+        lambda: deferrer.decide(value),
+        lambda: deferrer.decide_many(value),
+        lambda: deferrer.decide([0.6, 0.8], available=value),
+        lambda: deferrer.decide([0.6, 0.8], cost=value),
+        lambda: deferrer.propose([0.6, 0.8], force=value),
+        lambda: deferrer.change_budget(value),
+        lambda: deferrer.apply(value),
+        lambda: deferrer.apply(Decided(value, [0.6, 0.8])),
+        lambda: deferrer.run([[0.6, 0.8]], rewards, [0.1], feedback=value),
+        lambda: deferrer.run(value, rewards, [0.1]),
+        lambda: deferrer.run([[0.6, 0.8]], value, [0.1]),
+        lambda: deferrer.run([[0.6, 0.8]], rewards, value),
+        lambda: deferrer.warm_start(value, rewards),
+        lambda: Deferrer.from_bytes(value),
+        lambda: Deferrer.load(value),
+        *(
+            lambda name=name: learner(**{name: value})
+            for name in ("n_features", "budget", "experts", "link", "pacing", "exploration", "ridge", "warm_up")
+        ),
+        *(
+            lambda name=name: learner(**{name: value})
+            for name in ("explore_floor", "reward_range", "refit", "memory", "seed", "refit_limit")
+        ),
+        lambda: Deferrer(encoder=value),
+        lambda: Encoder(numbers=value),
+        lambda: Encoder(categories=value),
+        lambda: Encoder(categories={"c": value}),
+        lambda: Budget(value, horizon=5),
+        lambda: Budget(5, horizon=value),
+        lambda: Budget(5, horizon=5, max_cost=value),
+    ]
+    for call in calls:
+        before = deferrer.to_bytes()
+        try:
+            call()
+        except DeferkitError:
+            assert deferrer.to_bytes() == before
+
+
+@pytest.mark.parametrize("value", ODD, ids=lambda value: repr(value)[:20])
+def test_wrong_rows_raise_our_own_errors(value: Any) -> None:
+    deferrer = Deferrer(encoder=Encoder(numbers=["a"], categories={"c": 2}), budget=BUDGET)
+    for call in (deferrer.decide, deferrer.decide_many, deferrer.score, lambda v: deferrer.warm_start(v, {})):
+        before = deferrer.to_bytes()
+        try:
+            call(value)
+        except DeferkitError:
+            assert deferrer.to_bytes() == before
+
+
+def test_missing_values_of_pandas_are_missing() -> None:
+    frame = pd.DataFrame({"a": pd.array([1, None, 3], dtype="Int64"), "c": pd.array(["x", None, "y"], dtype="string")})
+    encoder = Encoder(numbers=["a"], categories={"c": 2})
+    deferrer = Deferrer(encoder=encoder, budget=BUDGET)
+    deferrer.decide_many(frame)
+    assert deferrer._contexts.encoder is not None
+    assert deferrer._contexts.encoder.levels["c"] == ["x", "y"]
+
+
+@pytest.mark.parametrize("huge", [1e51, -1e51, 1e308])
+def test_numbers_too_large_to_work_with_are_refused(huge: float) -> None:
+    deferrer = learner(reward_range=(-inf, inf), budget=Budget.unlimited())
+    deferrer.decide([0.6, 0.8], force="human")
+    for call in (
+        lambda: deferrer.decide([huge, 1.0]),
+        lambda: deferrer.decide_many([[huge, 1.0]]),
+        lambda: deferrer.observe(0, {"human": huge}),
+        lambda: deferrer.observe(0, cost=abs(huge)),
+    ):
+        with pytest.raises(InvalidArgument):
+            call()
+    enc = Encoder(numbers=["a"])
+    with pytest.raises(InvalidArgument):
+        enc.see({"a": huge})
+
+
+def test_a_tampered_event_is_refused() -> None:
+    deferrer = learner()
+    event = deferrer.propose([0.6, 0.8], force="model")
+    before = deferrer.to_bytes()
+    for change in ({"reserved": 5.0}, {"route": "human", "reserved": 5.0}, {"route": "bo"}, {"reason": "whim"}):
+        with pytest.raises(DeferkitError):
+            deferrer.apply(event._replace(decision=event.decision._replace(**change)))
+    assert deferrer.to_bytes() == before

@@ -14,6 +14,9 @@ from deferkit.errors import expected
 Amount: TypeAlias = float | Mapping[str, float]
 """A number when there is one resource, else a number for each resource by name."""
 
+LARGEST = 1e50
+"""What a number of a context, a reward or a cost may be at most; the square of its square is still a number."""
+
 MODEL = "model"
 REASONS = ("warm-up", "worth it", "not worth it", "budget", "forced", "explored", "unavailable")
 """Why a decision went where it went."""
@@ -64,7 +67,13 @@ def is_number(value: object) -> bool:
     >>> is_number(1), is_number(0.5), is_number(True), is_number("1")
     (True, True, False, False)
     """
-    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+    if not isinstance(value, Real) or isinstance(value, bool | np.bool_):
+        return False
+    try:
+        float(value)
+    except OverflowError:
+        return False
+    return True
 
 
 def is_whole(value: object, least: int) -> bool:
@@ -73,7 +82,7 @@ def is_whole(value: object, least: int) -> bool:
     >>> is_whole(3, 1), is_whole(3.0, 1), is_whole(0, 1), is_whole(math.nan, 1)
     (True, True, False, False)
     """
-    return is_number(value) and least <= cast(float, value) < math.inf and cast(float, value) % 1 == 0
+    return is_number(value) and least <= cast(float, value) < 2**53 and cast(float, value) % 1 == 0
 
 
 def plain(value: object) -> object:

@@ -30,6 +30,8 @@ from deferkit.learn.glm import absorb_one, absorb_together, part
 from deferkit.learn.pacing import left, pace
 from deferkit.learn.precision import copy_vector
 
+ROUNDING = 1e-12  # of the total: less than that is no overrun but what sums of decimals come to
+
 # What has become of a decision.
 OPEN = 1  # an expert was asked; the cost is not known, so budget is held
 SETTLED = 2  # the cost is booked, or the model decided
@@ -89,7 +91,8 @@ def book(f: Floats, z: Ints, slot: int, cost: int) -> None:
             f[at.spent + r] += c
         else:
             f[at.spent + r] += max(room, 0.0)
-            f[at.overrun + r] += c - max(room, 0.0)
+            if c - max(room, 0.0) > ROUNDING * f[at.total + r]:
+                f[at.overrun + r] += c - max(room, 0.0)
         f[at.cost + slot * z[N_RESOURCES] + r] = c
         f[at.largest + r] = max(f[at.largest + r], c)
         f[at.cost_sum + r] += c

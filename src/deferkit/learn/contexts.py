@@ -9,6 +9,7 @@ from deferkit.errors import InvalidArgument, expected
 from deferkit.learn import inputs
 from deferkit.learn.encode import Encoder
 from deferkit.learn.loop import first_bad
+from deferkit.types import LARGEST
 
 Floats = NDArray[np.float64]
 
@@ -48,8 +49,9 @@ class Contexts:
 
     def not_finite(self) -> InvalidArgument:
         """Return the error for the context in `x`."""
-        place = int(np.flatnonzero(~np.isfinite(self._row))[0])
-        return expected("context", "Deferrer", f"finite numbers (element {place})", float(self._row[place]))
+        place = int(np.flatnonzero(~(np.abs(self._row) <= LARGEST))[0])
+        what = f"finite numbers up to {LARGEST:g} (element {place})"
+        return expected("context", "Deferrer", what, float(self._row[place]))
 
     def rows(self, contexts: Any) -> list[dict[str, Any]] | None:
         """Return several contexts as checked rows of named features; None for a learner without an encoder."""

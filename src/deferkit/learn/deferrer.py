@@ -3,7 +3,7 @@
 import math
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -19,7 +19,7 @@ from deferkit.learn.ledger import Ledger
 from deferkit.learn.loop import FEEDBACKS, decide_many, propose_many, run_many
 from deferkit.learn.pacing import Pacing
 from deferkit.learn.settings import Settings
-from deferkit.types import MODEL, REASONS, Amount, Budget, Decision, Run, Scores, Summary
+from deferkit.types import MODEL, REASONS, Amount, Budget, Decision, Run, Scores, Summary, is_number, plain
 
 CHUNK = 8_192  # tasks that `run` streams between two reports of progress
 
@@ -73,8 +73,10 @@ class Deferrer(Learner):
             raise expected("n_features", "Deferrer", "given, or else an encoder", n_features)
         if budget is None:
             budget = Budget.unlimited()
-        if isinstance(experts, str):
+        if isinstance(experts, str) or not isinstance(experts, Sequence):
             raise expected("experts", "Deferrer", "a list of names", experts)
+        if encoder is not None and not isinstance(encoder, Encoder):
+            raise expected("encoder", "Deferrer", "an Encoder", encoder)
         if exploration is None:
             exploration = Exploration()
         elif not isinstance(exploration, Exploration):
@@ -176,13 +178,13 @@ class Deferrer(Learner):
             ledger, contexts = self._ledger, self._contexts
             contexts.load(context)
             number = ledger.ints.item(NEXT_ID)
-            if ledger.in_the_way():
+            if ledger.in_the_way() or number >= self._end:
                 contexts.load_finite(context)
                 ledger.make_room(1)
+                if number >= self._end:
+                    self._tell_horizon()
             if decide_many(ledger.floats, ledger.ints, contexts.x, self._everyone, self._record) >= 0:
                 raise contexts.not_finite()
-            if number >= self._end:
-                self._tell_horizon()
             return self._records.decision(number, self._record_row.tolist())
         event = self.propose(context, cost=cost, available=available, force=force)
         self._apply_decided(event)
@@ -237,9 +239,15 @@ class Deferrer(Learner):
         >>> ids = [decision.id for decision in deferrer.decide_many([[1.0], [1.0]])]
         >>> deferrer.observe_many(ids, rewards={"model": [0.5, float("nan")]})
         """
-        ids = list(decisions)
-        if len(set(ids)) < len(ids):
+        if not isinstance(decisions, Iterable) or isinstance(decisions, str):
+            raise expected("decisions", "call of observe_many", "a list of ids", decisions)
+        ids = [plain(number) for number in decisions]
+        if not all(is_number(number) for number in ids) or len(set(ids)) < len(ids):
             raise expected("decisions", "call of observe_many", "different ids", ids)
+        if rewards is not None and not isinstance(rewards, Mapping):
+            raise expected("rewards", "call of observe_many", "given by decider", rewards)
+        for name in rewards or {}:
+            inputs.place_of(name, self.settings.deciders, "decider")
         columns = {
             name: inputs.as_vector(f"rewards of {name}", values, len(ids)).tolist()
             for name, values in (rewards or {}).items()
@@ -251,7 +259,7 @@ class Deferrer(Learner):
         examined = []
         for i, number in enumerate(ids):
             known = {name: column[i] for name, column in columns.items() if not math.isnan(column[i])}
-            examined.append((number, *self._outcomes.examine(number, known, amounts[i])))
+            examined.append((cast(int, number), *self._outcomes.examine(cast(int, number), known, amounts[i])))
         for each in examined:
             self._outcomes.take_in(*each)
 
@@ -279,7 +287,7 @@ class Deferrer(Learner):
         True
         """
         settings = self.settings
-        if feedback not in FEEDBACKS:
+        if not isinstance(feedback, str) or feedback not in FEEDBACKS:
             raise expected("feedback", "call of run", "one of " + ", ".join(map(repr, FEEDBACKS)), feedback)
         rows = self._contexts.rows(contexts)
         matrix = self._contexts.matrix(contexts) if rows is None else self._contexts.encode(rows)

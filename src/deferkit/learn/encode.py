@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.errors import InvalidArgument, expected
-from deferkit.types import is_number
+from deferkit.types import LARGEST, is_number, is_whole
 
 CLIP = 3.0  # standard deviations at which a number is cut
 
@@ -31,6 +31,18 @@ class Scale(NamedTuple):
         """The standard deviation; 1 for a number that does not vary."""
         std = math.sqrt(self.squares / self.n) if self.n else 0.0
         return std if std > 0 else 1.0
+
+
+def is_missing(value: object) -> bool:
+    """Whether a value is None, or not equal to itself as NaN and the missing values of pandas are.
+
+    >>> is_missing(None), is_missing(float("nan")), is_missing(0.0), is_missing("")
+    (True, True, False, False)
+    """
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # pandas' NA is neither equal nor unequal
+        return True
 
 
 class Encoder:
@@ -59,16 +71,23 @@ class Encoder:
         categories: Mapping[str, Sequence[str] | int] | None = None,
         intercept: bool = True,
     ) -> None:
-        if isinstance(numbers, str):
+        if isinstance(numbers, str) or not isinstance(numbers, Sequence):
             raise expected("numbers", "Encoder", "a list of names", numbers)
+        if categories is not None and not isinstance(categories, Mapping):
+            raise expected("categories", "Encoder", "levels, or their number, by name", categories)
+        for name in (*numbers, *(categories or {})):
+            if not isinstance(name, str):
+                raise expected("numbers", "Encoder", "names, and categories too", name)
         self.numbers = tuple(numbers)
         self.room: dict[str, int] = {}
         self.levels: dict[str, list[str]] = {}
         for name, levels in (categories or {}).items():
-            if isinstance(levels, str) or (isinstance(levels, int) and levels < 1):
+            if isinstance(levels, Sequence) and not isinstance(levels, str):
+                self.room[name], self.levels[name] = len(levels), [str(level) for level in levels]
+            elif is_whole(levels, 1):
+                self.room[name], self.levels[name] = int(levels), []
+            else:
                 raise expected(f"categories[{name!r}]", "Encoder", "a list of levels or their number", levels)
-            self.room[name] = levels if isinstance(levels, int) else len(levels)
-            self.levels[name] = [] if isinstance(levels, int) else [str(level) for level in levels]
         self.intercept = bool(intercept)
         self.scales = {name: Scale() for name in self.numbers}
         if not self.numbers and not self.room:
@@ -110,17 +129,16 @@ class Encoder:
             )
         clean: dict[str, float | str | None] = {}
         for name in self.numbers:
-            value = row.get(name)
-            if value is None or (is_number(value) and math.isnan(value)):
+            value: Any = row.get(name)
+            if is_missing(value):
                 clean[name] = None
-            elif is_number(value) and math.isfinite(value):
+            elif is_number(value) and abs(value) <= LARGEST:
                 clean[name] = float(value)
             else:
                 raise expected(name, "context", "a finite number, or None or NaN if it is missing", value)
         for name in self.room:
             value = row.get(name)
-            missing = value is None or (isinstance(value, float) and math.isnan(value))
-            clean[name] = None if missing else str(value)
+            clean[name] = None if is_missing(value) else str(value)
         return clean
 
     def see(self, row: Mapping[str, Any]) -> None:

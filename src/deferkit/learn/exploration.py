@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from deferkit.errors import expected
-from deferkit.types import is_number
+from deferkit.types import is_number, plain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +31,8 @@ class Exploration:
     kappa: float = 1.0
 
     def __post_init__(self) -> None:
+        for name in self.__dataclass_fields__:
+            object.__setattr__(self, name, plain(getattr(self, name)))
         for name, value, least in (
             ("scale", self.scale, 0.0),
             ("prior", self.prior, 0.0),

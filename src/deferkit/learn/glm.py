@@ -233,8 +233,8 @@ def refit(f: Floats, z: Ints, samples: Floats, target: int) -> None:
     best = -n * cumulant(link_of(z, target), 0.0)
     for iteration in range(NEWTON_STEPS):
         value = newton_system(f, z, samples, target, n, gradient)
-        if value < best - 1e-12 * abs(best):
-            # worse than before: start from zero, or go back half of the last step
+        if not value >= best - 1e-12 * abs(best):
+            # worse than before, or not a number: start from zero, or go back half of the last step
             scale *= 0.5
             if iteration == 0:
                 copy_scaled(f, theta, 0.0, theta, w)

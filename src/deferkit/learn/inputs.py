@@ -8,11 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deferkit.errors import InvalidArgument, expected
-from deferkit.types import Amount, is_number
+from deferkit.types import LARGEST, Amount, is_number
 
 Floats = NDArray[np.float64]
-
-LARGEST = float(np.finfo(np.float64).max)
 
 
 def is_frame(value: object) -> bool:
@@ -22,15 +20,22 @@ def is_frame(value: object) -> bool:
 
 def rows_of(table: Any) -> list[dict[str, Any]]:
     """Return the rows of a frame, of a mapping of columns or of a list of rows, by name."""
-    if is_frame(table):
-        columns = {str(name): table[name].to_list() for name in table.columns}
-    elif isinstance(table, Mapping):
-        columns = {str(name): list(column) for name, column in table.items()}
-    else:
-        return [dict(row) for row in table]
+    what = "a frame, columns by name or a list of rows by name"
+    try:
+        if is_frame(table):
+            columns = {name: table[name].to_list() for name in table.columns}
+        elif isinstance(table, Mapping):
+            columns = {name: list(column) for name, column in table.items() if not isinstance(column, str)}
+        else:
+            rows = list(table)
+            if not all(isinstance(row, Mapping) for row in rows):
+                raise expected("contexts", "Deferrer", what, table)
+            return [dict(row) for row in rows]
+    except (TypeError, AttributeError):
+        raise expected("contexts", "Deferrer", what, type(table).__name__) from None
     lengths = {len(column) for column in columns.values()}
-    if len(lengths) > 1:
-        raise expected("contexts", "Deferrer", "columns of one length", sorted(lengths))
+    if len(lengths) != 1 or len(columns) != len(table.columns if is_frame(table) else table):
+        raise expected("contexts", "Deferrer", "columns of one length, each name once", list(columns))
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
@@ -38,15 +43,18 @@ def as_matrix(contexts: Any, n_features: int) -> Floats:
     """Return contexts as finite, contiguous float64 [n, n_features]."""
     what = f"finite numbers of shape [tasks, {n_features}]"
     try:
-        array = np.ascontiguousarray(contexts.to_numpy() if is_frame(contexts) else contexts, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+        given = np.asarray(contexts.to_numpy() if is_frame(contexts) else contexts)
+        if given.size and given.dtype.kind not in "fiu":
+            raise InvalidArgument(f"The 'contexts' of a Deferrer must be {what}. Got {given.dtype} instead.")
+        array = np.ascontiguousarray(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, InvalidArgument):
+            raise
         raise InvalidArgument(f"The 'contexts' of a Deferrer must be {what}. {error}.") from error
     if array.ndim != 2 or array.shape[1] != n_features:
         raise InvalidArgument(f"The 'contexts' of a Deferrer must be {what}. Got the shape {array.shape} instead.")
-    # a sum is finite only if all of its terms are, and takes a quarter of the time
-    finite = np.isfinite(array) if not math.isfinite(array.sum()) else None
-    if finite is not None and not finite.all():
-        row, column = (int(i) for i in np.argwhere(~finite)[0])
+    if array.size and not (array.min() >= -LARGEST and array.max() <= LARGEST):  # NaN is neither
+        row, column = (int(i) for i in np.argwhere(~(np.abs(array) <= LARGEST))[0])
         raise InvalidArgument(
             f"The 'contexts' of a Deferrer must be {what}. Got {array[row, column]} in row {row}, column {column}."
         )
@@ -67,7 +75,7 @@ def as_context(context: Any, n_features: int) -> Floats:
         )
     try:
         return np.asarray(context.to_numpy() if hasattr(context, "to_numpy") else context, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise wrong_context(context, n_features) from None
 
 
@@ -75,7 +83,7 @@ def as_vector(name: str, values: ArrayLike, n: int) -> Floats:
     """Return values as float64 [n]; NaN is let through."""
     try:
         array = np.ascontiguousarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidArgument(f"The '{name}' must be {n} numbers. {error}.") from error
     if array.shape != (n,):
         raise InvalidArgument(
@@ -86,9 +94,10 @@ def as_vector(name: str, values: ArrayLike, n: int) -> Floats:
 
 def check_range(name: str, array: Floats, low: float, high: float, *, missing: bool) -> None:
     """Raise if a value is outside [low, high], or NaN where nothing may be missing."""
-    if array.size == 0 or (low <= array.min() and array.max() <= min(high, LARGEST) and array.min() >= -LARGEST):
+    low, high = max(low, -LARGEST), min(high, LARGEST)
+    if array.size == 0 or (low <= array.min() and array.max() <= high):
         return  # neither holds if one of them is NaN
-    fine = (array >= low) & (array <= high) & np.isfinite(array)
+    fine = (array >= low) & (array <= high)
     if missing:
         fine |= np.isnan(array)
     if not fine.all():
@@ -134,7 +143,7 @@ def as_costs(cost: Any, experts: Sequence[str], resources: Sequence[str], n: int
     if not isinstance(cost, Mapping):
         try:
             array = np.ascontiguousarray(cost, dtype=np.float64)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise InvalidArgument(f"The 'cost' must be numbers, one for each task. {error}.") from error
         if array.shape == shape:
             return array
@@ -157,7 +166,7 @@ def as_costs(cost: Any, experts: Sequence[str], resources: Sequence[str], n: int
 
 def as_amount(name: str, amount: Amount, resources: Sequence[str], low: float = 0.0) -> list[float]:
     """Return an amount as a number for each resource: finite and at least `low`."""
-    if type(amount) is float and len(resources) == 1 and low <= amount < math.inf:
+    if type(amount) is float and len(resources) == 1 and low <= amount <= LARGEST:
         return [amount]
     if isinstance(amount, Mapping):
         if set(amount) != set(resources):
@@ -168,7 +177,7 @@ def as_amount(name: str, amount: Amount, resources: Sequence[str], low: float = 
     else:
         raise expected(name, "Deferrer", f"given for each of {', '.join(resources)}", amount)
     for number in numbers:
-        if not is_number(number) or not low <= number < math.inf:
+        if not is_number(number) or not low <= number <= LARGEST:
             raise expected(name, "Deferrer", f"a finite number of at least {low:g}", number)
     return [float(number) for number in numbers]
 

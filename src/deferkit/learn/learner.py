@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -18,9 +18,10 @@ from deferkit.learn.encode import Encoder
 from deferkit.learn.ledger import Ledger
 from deferkit.learn.loop import commit_one, propose_many, record_length
 from deferkit.learn.outcomes import Outcomes
+from deferkit.learn.pacing import LEAST_BUDGET
 from deferkit.learn.records import Records
 from deferkit.learn.settings import Settings
-from deferkit.types import REASONS, Amount, show
+from deferkit.types import REASONS, Amount, Decision, show
 
 SETTLE_AFTER = 16  # rows, at least, that an encoder sees before its scales are frozen
 
@@ -67,6 +68,8 @@ class Learner:
         kept = self._contexts.load_finite(context)
         mask = self._mask(available)
         forced = -1 if force is None else inputs.place_of(force, self.settings.deciders, "decider")
+        if forced > 0 and not mask >> (forced - 1) & 1:
+            raise expected("force", "Deferrer", "an expert who is available", force)
         if cost is not None:
             known = inputs.as_known_costs(cost, self.settings.experts, self.settings.resources)
             self._outcomes.check_costs(known, missing=True)
@@ -123,7 +126,7 @@ class Learner:
         slot = ledger.slot(decision)
         if ledger.status[slot] == OPEN:
             expire(ledger.floats, ledger.ints, slot)
-            ledger.overflow.pop(int(decision), None)
+            ledger.forget_if_done(int(decision), slot)
 
     def change_budget(self, total: Amount) -> None:
         """Set the total of the budget: top it up or cut it.
@@ -144,9 +147,13 @@ class Learner:
                 " is spent or reserved."
             )
         ledger.view("total")[:] = totals
-        changed = (totals != before) & (totals > 0) & np.isfinite(totals)
+        changed = (totals != before) & np.isfinite(totals)
         if self.settings.pacing.kind in ("paper", "gradient"):
-            ledger.view("price")[changed] *= before[changed] / totals[changed]  # the same γ of another T/B
+            # the same γ of another T/B; a budget that was nothing starts anew, one that becomes nothing has no price
+            price, horizon = ledger.view("price"), ledger.view("horizon")
+            priced = totals > LEAST_BUDGET
+            gamma = np.where(before > LEAST_BUDGET, price * before / horizon, 0.5)
+            price[changed] = np.where(priced, gamma * horizon / np.where(priced, totals, 1.0), 0.0)[changed]
         ledger.view("next_solve")[0] = min(ledger.view("next_solve")[0], max(ledger.next_id, ledger.ints[WARM_UP]))
 
     def warm_start(
@@ -222,6 +229,8 @@ class Learner:
 
     def _apply_decided(self, event: Decided) -> None:
         ledger, decision = self._ledger, event.decision
+        if not isinstance(decision, Decision):
+            raise expected("decision", "Decided", "a Decision", decision)
         if decision.id != ledger.next_id:
             raise EventOutOfOrder(f"The next decision is {ledger.next_id}. Got decision {decision.id}.")
         route = inputs.place_of(decision.route, self.settings.deciders, "decider")
@@ -230,7 +239,13 @@ class Learner:
         self._amounts[1] = inputs.as_amount("reserved", decision.reserved, self.settings.resources)
         if route > 0:
             self._outcomes.check_free(decision)
+            if (self._amounts[1] > ledger.view("max_cost")).any():
+                raise expected("reserved", "decision", "at most the max_cost of its budget", decision.reserved)
+        elif self._amounts.any():
+            raise expected("reserved", "decision", "0 where the model decides", decision.reserved)
         kept = self._contexts.load_finite(event.context)
+        if ledger.next_id >= self._end:
+            self._tell_horizon()
         ledger.make_room(1)
         commit_one(ledger.floats, ledger.ints, self._contexts.x, route, reason, self._amounts)
         if ledger.ints[ENCODING]:
@@ -238,13 +253,11 @@ class Learner:
             self._contexts.unsettled.append(kept)
             if ledger.next_id >= max(int(ledger.ints[WARM_UP]), SETTLE_AFTER):
                 self._settle()
-        if ledger.next_id > self._end:
-            self._tell_horizon()
 
     def _mask(self, available: Sequence[str] | None) -> int:
         if available is None:
             return self._everyone
-        if isinstance(available, str):
+        if isinstance(available, str) or not isinstance(available, Iterable):
             raise expected("available", "Deferrer", "a list of experts", available)
         return sum(1 << place for place in {inputs.place_of(e, self.settings.experts, "expert") for e in available})
 

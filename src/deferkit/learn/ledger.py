@@ -43,6 +43,7 @@ class Ledger:
         self.floats, self.ints = arrays.allocate(head)
         self.samples: Floats = np.zeros(0)
         self.overflow: dict[int, int] = {}  # decision → its place behind the ring
+        self._free: list[int] = []  # places behind the ring
         self._look()
 
     def _look(self) -> None:
@@ -100,12 +101,9 @@ class Ledger:
                 self._move(decision, decision % self.memory)
 
     def _move(self, decision: int, slot: int) -> None:
-        taken = set(self.overflow.values())
-        room = range(self.memory, self.memory + int(self.ints[OVERFLOW]))
-        place = next((p for p in room if p not in taken), None)
-        if place is None:
+        if not self._free:
             self._grow()
-            place = room.stop
+        place = self._free.pop()
         for name in ROWS:
             rows = self.view(name)
             rows[place] = rows[slot]
@@ -122,11 +120,19 @@ class Ledger:
         for name, array in before.items():
             self.view(name)[tuple(slice(0, n) for n in array.shape)] = array
         self._look()
+        self._find_free()
+
+    def _find_free(self) -> None:
+        """List the free places behind the ring, the first one last, so that it is taken first."""
+        taken = set(self.overflow.values())
+        room = range(self.memory, self.memory + int(self.ints[OVERFLOW]))
+        self._free = [place for place in reversed(room) if place not in taken]
 
     def forget_if_done(self, decision: int, slot: int) -> None:
         """Give back the room of a decision behind the ring that no longer holds budget."""
         if slot >= self.memory and self.status[slot] != OPEN:
             del self.overflow[decision]
+            self._find_free()
 
     def room_for_samples(self, n: int) -> None:
         """Make room for n more samples of each estimate whose link is refitted."""
@@ -155,7 +161,8 @@ class Ledger:
 
     def left(self) -> Floats:
         """Return the budgets that are neither spent nor reserved."""
-        return np.asarray(self.view("total") - self.view("spent") - self.view("reserved"))
+        with np.errstate(invalid="ignore"):
+            return np.maximum(self.view("total") - self.view("spent") - self.view("reserved"), 0.0)
 
     def mend_if_due(self) -> None:
         """Refactor and refit what the last step said is due."""
@@ -190,4 +197,5 @@ class Ledger:
         ledger.samples = arrays.aligned(len(saved["samples"]))
         ledger.samples[:] = saved["samples"]
         ledger.overflow = {int(decision): int(place) for decision, place in saved["overflow"]}
+        ledger._find_free()
         return ledger

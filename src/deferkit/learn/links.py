@@ -36,7 +36,7 @@ def link_named(name: str, argument: str = "link") -> Link:
     >>> link_named("logistic").domain
     (0.0, 1.0)
     """
-    if name not in LINKS:
+    if not isinstance(name, str) or name not in LINKS:
         raise expected(argument, "Deferrer", "one of " + ", ".join(map(repr, LINKS)), name)
     return LINKS[name]
 

@@ -24,7 +24,8 @@ from deferkit.learn.glm import design_of, link_of, relabel
 from deferkit.learn.lanes import N_LANES, load, store
 from deferkit.learn.links import IDENTITY
 from deferkit.learn.pacing import left
-from deferkit.learn.precision import add_scaled, birth
+from deferkit.learn.precision import add_scaled, birth, dot
+from deferkit.types import LARGEST
 
 FULL = 0
 BANDIT = 1
@@ -98,10 +99,10 @@ def commit_proposed(f: Floats, z: Ints, route: int, reason: int) -> None:
 
 @compiled
 def first_bad(contexts: Floats) -> int:
-    """Return the first row with a number that is not finite, or −1."""
+    """Return the first row with a number that is not finite, or too large to work with, or −1."""
     for t in range(contexts.shape[0]):
         for i in range(contexts.shape[1]):
-            if not math.isfinite(contexts[t, i]):
+            if not abs(contexts[t, i]) <= LARGEST:
                 return t
     return -1
 
@@ -193,10 +194,18 @@ def correct_one(f: Floats, z: Ints, samples: Floats, slot: int, target: int, old
     at = places(z)
     w = z[STRIDE]
     x = at.context + slot * w
+    theta, moment = at.theta + target * w, at.moment + target * w
     prepare(f, z, x)
-    add_scaled(f, at.theta + target * w, new - old, at.product + design_of(z, target) * w, w)
-    add_scaled(f, at.moment + target * w, new - old, x, w)
-    if link_of(z, target) != IDENTITY:
+    before = dot(f, moment, theta, w)
+    add_scaled(f, theta, new - old, at.product + design_of(z, target) * w, w)
+    add_scaled(f, moment, new - old, x, w)
+    if target <= z[N_EXPERTS]:
+        f[at.power] = max(0.0, f[at.power] + (new * new - old * old))
+    if link_of(z, target) == IDENTITY:
+        # the penalised sum of squares is Σy² − θᵀΣxy
+        change = (new * new - old * old) - (dot(f, moment, theta, w) - before)
+        f[at.misfit + target] = max(0.0, f[at.misfit + target] + change)
+    else:
         relabel(f, z, samples, target, x, old, new)
 
 

@@ -14,7 +14,7 @@ from deferkit.learn.ledger import Ledger
 from deferkit.learn.loop import absorb_many, correct_one, observe_one
 from deferkit.learn.records import Records
 from deferkit.learn.settings import Settings
-from deferkit.types import Amount, Decision, is_number, show
+from deferkit.types import LARGEST, Amount, Decision, is_number, show
 
 Floats = NDArray[np.float64]
 
@@ -39,6 +39,8 @@ class Outcomes:
         ledger = self.ledger
         slot = ledger.slot(decision)
         new_reward = new_cost = None
+        if rewards is not None and not isinstance(rewards, Mapping):
+            raise expected("rewards", "decision", "given by decider", rewards)
         if rewards:
             for name, value in rewards.items():
                 place = self._check_reward(name, value)
@@ -105,11 +107,13 @@ class Outcomes:
             inputs.check_range("cost", costs[..., r], *bounds, missing=missing)
 
     def correct(self, decision: int, rewards: Mapping[str, float] | None, cost: Amount | None) -> None:
-        """Replace values that were observed before. The noise estimate keeps the error of the wrong value."""
+        """Replace values that were observed before."""
         ledger = self.ledger
         slot = ledger.slot(decision)
         known = ledger.reward[slot]
         changes = []
+        if rewards is not None and not isinstance(rewards, Mapping):
+            raise expected("rewards", "decision", "given by decider", rewards)
         for name, value in (rewards or {}).items():
             place = self._check_reward(name, value)
             if math.isnan(known[place]):
@@ -122,7 +126,6 @@ class Outcomes:
                 raise InvalidArgument(f"No cost of decision {decision} was observed yet: observe it.")
         for place, old, new in changes:
             known[place] = new
-            ledger.view("power")[0] += new * new - old * old
             self._learn_correction(slot, place, old, new)
         if costs is not None:
             first = len(self.settings.deciders) + (int(ledger.route[slot]) - 1) * len(costs)
@@ -131,8 +134,8 @@ class Outcomes:
                 self._rebook(r, new - old)
                 ledger.cost[slot, r] = new
                 ledger.view("cost_sum")[r] += new - old
-                if ledger.view("largest")[r] == old:
-                    ledger.view("largest")[r] = np.nanmax(ledger.cost[:, r])
+                largest = ledger.view("largest")
+                largest[r] = max(np.nanmax(ledger.cost[:, r]) if largest[r] == old else largest[r], new)
 
     def check_free(self, decision: Decision) -> None:
         """Raise if what a decision reserves is not free."""
@@ -150,10 +153,12 @@ class Outcomes:
         if place < 0:
             inputs.place_of(name, self.settings.deciders, "decider")
         low, high = self.reward_bounds
-        if type(value) is float and low <= value <= high and value - value == 0.0:
+        if type(value) is float and low <= value <= high and -LARGEST <= value <= LARGEST:
             return place
-        if not is_number(value) or not low <= cast("float", value) <= high or math.isinf(cast("float", value)):
-            raise expected(f"reward of {name}", "decision", f"between {low:g} and {high:g}", value)
+        if not is_number(value) or not max(low, -LARGEST) <= cast("float", value) <= min(high, LARGEST):
+            raise expected(
+                f"reward of {name}", "decision", f"between {max(low, -LARGEST):g} and {min(high, LARGEST):g}", value
+            )
         return place
 
     def _check_cost(self, decision: int, slot: int, cost: Amount) -> list[float]:

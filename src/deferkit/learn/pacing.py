@@ -33,7 +33,7 @@ from deferkit.learn.compiled import compiled, inlined
 from deferkit.learn.glm import predict
 from deferkit.learn.lanes import N_LANES, add, load, multiply_add, spread_out, total, where_greater
 from deferkit.learn.links import LOGISTIC, mean
-from deferkit.types import is_number, is_whole
+from deferkit.types import is_number, is_whole, plain
 
 PAPER = 0
 GRADIENT = 1
@@ -63,7 +63,8 @@ class Pacing:
     """adaptive: η, in units of reward for the mean cost."""
 
     def __post_init__(self) -> None:
-        if self.kind not in CODES:
+        object.__setattr__(self, "step", plain(self.step))
+        if not isinstance(self.kind, str) or self.kind not in CODES:
             raise expected("pacing", "Deferrer", "one of " + ", ".join(map(repr, CODES)), self.kind)
         for name, least in (("every", 1), ("window", 2)):
             value = getattr(self, name)

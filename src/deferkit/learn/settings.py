@@ -1,7 +1,7 @@
 """All settings of a learner, checked, and how they stand in its arrays."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -54,22 +54,26 @@ class Settings:
             object.__setattr__(self, name, int(value))
         if self.warm_up is not None and not is_whole(self.warm_up, 0):
             raise expected("warm_up", "Deferrer", "None or a whole number of at least 0", self.warm_up)
+        if not all(isinstance(name, str) and name for name in (*self.experts, *self.budget)):
+            raise expected("experts", "Deferrer", "given by name, as resources are", (*self.experts, *self.budget))
         if not self.experts or len(set(self.experts)) < len(self.experts) or len(self.experts) > MOST_EXPERTS:
             raise expected("experts", "Deferrer", f"1 to {MOST_EXPERTS} different names", self.experts)
-        if MODEL in self.experts or not all(isinstance(name, str) and name for name in self.experts):
+        if MODEL in self.experts:
             raise expected("experts", "Deferrer", f"names other than {MODEL!r}", self.experts)
         if not self.budget or not all(isinstance(each, Budget) for each in self.budget.values()):
             raise expected("budget", "Deferrer", "a Budget, or a Budget for each resource by name", self.budget)
-        if self.refit not in REFITS:
+        if not isinstance(self.refit, str) or self.refit not in REFITS:
             raise expected("refit", "Deferrer", "one of " + ", ".join(map(repr, REFITS)), self.refit)
         if self.ridge is not None and (not is_number(self.ridge) or not 0 < self.ridge < math.inf):
             raise expected("ridge", "Deferrer", "None or a finite number above 0", self.ridge)
         if not is_number(self.explore_floor) or not 0 <= self.explore_floor <= 1:
             raise expected("explore_floor", "Deferrer", "a number from 0 to 1", self.explore_floor)
         link_named(self.link), link_named(self.cost_link, "cost_link")
-        low, high = self.reward_range
-        if not (is_number(low) and is_number(high) and low < high):
-            raise expected("reward_range", "Deferrer", "(low, high) with low < high", self.reward_range)
+        pair = self.reward_range
+        if not (isinstance(pair, Sequence) and len(pair) == 2 and all(map(is_number, pair)) and pair[0] < pair[1]):
+            raise expected("reward_range", "Deferrer", "(low, high) with low < high", pair)
+        if self.reward_bounds[0] >= self.reward_bounds[1]:
+            raise expected("reward_range", "Deferrer", f"within what the {self.link} link can be fitted to", pair)
         if self.memory < self.pacing.window and self.pacing.kind == "resolve":
             raise expected("memory", "Deferrer", f"at least the pacing's window of {self.pacing.window}", self.memory)
         if not self.weighted and self.refit != "always" and self.link != "identity":

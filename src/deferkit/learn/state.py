@@ -49,7 +49,7 @@ def checksum(header: dict[str, Any], body: bytes) -> str:
 
 def unpack(data: bytes, source: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return the settings and arrays in the bytes of a state file, or raise `UnreadableState`."""
-    if not data.startswith(MAGIC):
+    if not isinstance(data, bytes) or not data.startswith(MAGIC):
         raise UnreadableState(f"{source} is not a deferkit state: it does not start with {MAGIC.decode().strip()!r}.")
     end = data.find(b"\n", len(MAGIC), len(MAGIC) + LONGEST_HEADER)
     if end < 0:
@@ -101,5 +101,5 @@ def read(path: str | os.PathLike[str]) -> bytes:
     """Return the bytes of a file."""
     try:
         return Path(path).read_bytes()
-    except OSError as error:
-        raise UnreadableState(f"{path} cannot be read: {error.strerror or error}.") from error
+    except (OSError, TypeError, ValueError) as error:
+        raise UnreadableState(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
