@@ -178,7 +178,7 @@ class Deferrer(Learner):
             ledger, contexts = self._ledger, self._contexts
             contexts.load(context)
             number = ledger.ints.item(NEXT_ID)
-            if ledger.in_the_way() or number >= self._end:
+            if number >= self._attention and (ledger.in_the_way() or number >= self._end):
                 contexts.load_finite(context)
                 ledger.make_room(1)
                 if number >= self._end:
@@ -296,10 +296,12 @@ class Deferrer(Learner):
         costs = inputs.as_costs(cost, settings.experts, settings.resources, n)
         self._outcomes.check_costs(costs, missing=False)
         routes, reasons = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
-        propensities, prices = np.zeros(n), np.zeros((n, len(settings.budget)))
+        propensities, earned = np.zeros(n), np.zeros(n)
+        prices, paid = np.zeros((n, len(settings.budget))), np.zeros((n, len(settings.budget)))
         done = 0
         if rows is not None and self._ledger.ints[ENCODING]:
-            done = self._run_unsettled(rows, values, costs, feedback, (routes, reasons, propensities, prices))
+            outcome = (routes, reasons, propensities, prices, earned, paid)
+            done = self._run_unsettled(rows, values, costs, feedback, outcome)
             matrix[done:] = self._contexts.encode(rows[done:])
             if progress is not None:
                 progress(done)
@@ -321,6 +323,8 @@ class Deferrer(Learner):
                 reasons,
                 propensities,
                 prices,
+                earned,
+                paid,
                 done,
             )
             ledger.mend_if_due()
@@ -328,9 +332,7 @@ class Deferrer(Learner):
                 progress(done - before)
         if ledger.next_id > self._end:
             self._tell_horizon()
-        every = np.arange(n)
-        chosen = np.where(routes[:, None] > 0, costs[every, routes - 1], 0.0)
-        return Run(routes, reasons, propensities, prices, values[every, routes], chosen, settings.deciders)
+        return Run(routes, reasons, propensities, prices, earned, paid, settings.deciders)
 
     def _run_unsettled(
         self,
@@ -338,10 +340,10 @@ class Deferrer(Learner):
         values: NDArray[np.float64],
         costs: NDArray[np.float64],
         feedback: str,
-        outcome: tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]],
+        outcome: tuple[NDArray[Any], ...],
     ) -> int:
         """Take the first tasks of a stream one at a time, as long as the encoder's scales are not settled."""
-        routes, reasons, propensities, prices = outcome
+        routes, reasons, propensities, prices, earned, paid = outcome
         done = 0
         while done < len(rows) and self._ledger.ints[ENCODING]:
             decision = self.decide(rows[done])
@@ -354,7 +356,8 @@ class Deferrer(Learner):
             booked = self._records.amount(costs[done, route - 1].tolist()) if route else None
             self.observe(decision.id, seen, booked)
             routes[done], reasons[done] = route, REASONS.index(decision.reason)
-            propensities[done] = decision.propensity
+            propensities[done], earned[done] = decision.propensity, values[done, route]
+            paid[done] = costs[done, route - 1] if route else 0.0
             prices[done] = inputs.as_amount("price", decision.price, self.settings.resources)
             done += 1
         return done

@@ -53,8 +53,11 @@ def as_matrix(contexts: Any, n_features: int) -> Floats:
         raise InvalidArgument(f"The 'contexts' of a Deferrer must be {what}. {error}.") from error
     if array.ndim != 2 or array.shape[1] != n_features:
         raise InvalidArgument(f"The 'contexts' of a Deferrer must be {what}. Got the shape {array.shape} instead.")
-    if array.size and not (array.min() >= -LARGEST and array.max() <= LARGEST):  # NaN is neither
-        row, column = (int(i) for i in np.argwhere(~(np.abs(array) <= LARGEST))[0])
+    flat = array.reshape(-1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        fine = None if flat.dot(flat) <= LARGEST else np.abs(array) <= LARGEST  # one pass is enough for almost all
+    if fine is not None and not fine.all():
+        row, column = (int(i) for i in np.argwhere(~fine)[0])
         raise InvalidArgument(
             f"The 'contexts' of a Deferrer must be {what}. Got {array[row, column]} in row {row}, column {column}."
         )

@@ -44,6 +44,7 @@ class Learner:
         self._record_row = self._record[0]
         self._amounts = np.zeros((2, len(settings.budget)))
         self._end = min((b.horizon or math.inf) for b in settings.budget.values())
+        self._attention = min(ledger.memory, self._end)  # before this decision nothing can be in the way or over
 
     def propose(
         self,

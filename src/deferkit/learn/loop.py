@@ -222,6 +222,8 @@ def run_many(
     reasons: Ints,
     propensities: Floats,
     prices: Floats,
+    earned: Floats,
+    paid: Floats,
     first: int,
 ) -> int:
     """Decide and at once observe a stream of tasks: the bulk loop. Costs are [task, expert, resource].
@@ -236,6 +238,7 @@ def run_many(
         routes[t] = route
         reasons[t] = reason
         propensities[t] = propensity
+        earned[t] = rewards[t, route]
         for r in range(z[N_RESOURCES]):
             prices[t, r] = f[at.peek + r]
         decision, slot = z[NEXT_ID], z[SLOT]
@@ -247,7 +250,8 @@ def run_many(
             if feedback != BANDIT:
                 f[at.new_reward] = rewards[t, 0]
         for r in range(z[N_RESOURCES]):
-            f[at.new_cost + r] = costs[t, route - 1, r] if route > 0 else np.nan
+            paid[t, r] = costs[t, route - 1, r] if route > 0 else 0.0
+            f[at.new_cost + r] = paid[t, r] if route > 0 else np.nan
         observe(f, z, samples, decision, slot)
         if z[MEND] == 1:
             return t + 1

@@ -39,7 +39,7 @@ class Outcomes:
         ledger = self.ledger
         slot = ledger.slot(decision)
         new_reward = new_cost = None
-        if rewards is not None and not isinstance(rewards, Mapping):
+        if type(rewards) is not dict and rewards is not None and not isinstance(rewards, Mapping):
             raise expected("rewards", "decision", "given by decider", rewards)
         if rewards:
             for name, value in rewards.items():
