@@ -17,12 +17,7 @@ PUBLIC = [name for name in deferkit.__all__ if inspect.isclass(getattr(deferkit,
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_a_public_class_is_documented(name: str) -> None:
-    assert inspect.getdoc(getattr(deferkit, name))
-
-
-@pytest.mark.parametrize("name", ["Budget", "Deferrer", "Encoder", "Exploration", "Pacing", "DeferkitError"])
-def test_what_a_user_makes_has_an_example(name: str) -> None:
+def test_a_public_class_has_an_example(name: str) -> None:
     assert ">>>" in (getattr(deferkit, name).__doc__ or "")
 
 

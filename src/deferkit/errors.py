@@ -14,11 +14,29 @@ class DeferkitError(Exception):
 
 
 class InvalidArgument(DeferkitError, ValueError):
-    """An argument is of the wrong kind, shape or range; nothing was changed."""
+    """An argument is of the wrong kind, shape or range; nothing was changed.
+
+    >>> from deferkit import Budget, Deferrer, InvalidArgument
+    >>> deferrer = Deferrer(n_features=1, budget=Budget(1, horizon=100, max_cost=1), memory=2, pacing="adaptive")
+    >>> try:
+    ...     deferrer.decide([1.0, 2.0])
+    ... except InvalidArgument as error:
+    ...     print(error)
+    The 'context' of a Deferrer must be 1 numbers. Got the shape (2,) instead.
+    """
 
 
 class UnknownDecision(DeferkitError, KeyError):
-    """No decision has this id."""
+    """No decision has this id.
+
+    >>> from deferkit import Budget, Deferrer, UnknownDecision
+    >>> deferrer = Deferrer(n_features=1, budget=Budget(1, horizon=100, max_cost=1), memory=2, pacing="adaptive")
+    >>> try:
+    ...     deferrer.observe(7, {"model": 0.5})
+    ... except UnknownDecision as error:
+    ...     print(error)
+    There is no decision 7. There are: none yet.
+    """
 
     def __str__(self) -> str:
         # KeyError would show the repr of the sentence, quotes and all.
@@ -26,31 +44,98 @@ class UnknownDecision(DeferkitError, KeyError):
 
 
 class AlreadySettled(DeferkitError):
-    """The decision is settled and so old that its outcome is no longer remembered."""
+    """The decision is settled and so old that its outcome is no longer remembered.
+
+    >>> from deferkit import Budget, Deferrer, AlreadySettled
+    >>> deferrer = Deferrer(n_features=1, budget=Budget(1, horizon=100, max_cost=1), memory=2, pacing="adaptive")
+    >>> ids = [deferrer.decide([1.0], force="model").id for _ in range(3)]
+    >>> try:
+    ...     deferrer.observe(ids[0], {"model": 0.5})
+    ... except AlreadySettled as error:
+    ...     print(str(error)[:30])
+    Decision 0 is already settled;
+    """
 
 
 class ConflictingObservation(DeferkitError):
-    """An observation contradicts one that was made before; the first one stands."""
+    """An observation contradicts one that was made before; the first one stands.
+
+    >>> from deferkit import Budget, Deferrer, ConflictingObservation
+    >>> deferrer = Deferrer(n_features=1, budget=Budget(1, horizon=100, max_cost=1), memory=2, pacing="adaptive")
+    >>> deferrer.observe(deferrer.decide([1.0], force="model").id, {"model": 0.5})
+    >>> try:
+    ...     deferrer.observe(0, {"model": 0.75})
+    ... except ConflictingObservation as error:
+    ...     print(error)
+    The reward of model for decision 0 was observed as 0.5. Got 0.75.
+    """
 
 
 class BudgetExhausted(DeferkitError):
-    """A forced route or a cut of the budget does not fit into what is free."""
+    """A forced route or a cut of the budget does not fit into what is free.
+
+    >>> from deferkit import Budget, Deferrer, BudgetExhausted
+    >>> deferrer = Deferrer(n_features=1, budget=Budget(1, horizon=100, max_cost=1), memory=2, pacing="adaptive")
+    >>> _ = deferrer.decide([1.0], force="human")
+    >>> try:
+    ...     deferrer.decide([1.0], force="human")
+    ... except BudgetExhausted as error:
+    ...     print(error)
+    Asking human needs 1 of budget; 0 is free.
+    """
 
 
 class EventOutOfOrder(DeferkitError):
-    """An event was applied to a learner that is not in the state the event was made for."""
+    """An event was applied to a learner that is not in the state the event was made for.
+
+    >>> from deferkit import Budget, Deferrer, EventOutOfOrder
+    >>> deferrer = Deferrer(n_features=1, budget=Budget(1, horizon=100, max_cost=1), memory=2, pacing="adaptive")
+    >>> event = deferrer.propose([1.0])
+    >>> deferrer.apply(event)
+    >>> try:
+    ...     deferrer.apply(event)
+    ... except EventOutOfOrder as error:
+    ...     print(error)
+    The next decision is 1. Got decision 0.
+    """
 
 
 class UnreadableState(DeferkitError):
-    """A file is not a state that this version can load."""
+    """A file is not a state that this version can load.
+
+    >>> from deferkit import Budget, Deferrer, UnreadableState
+    >>> deferrer = Deferrer(n_features=1, budget=Budget(1, horizon=100, max_cost=1), memory=2, pacing="adaptive")
+    >>> try:
+    ...     Deferrer.from_bytes(b"hello", "greeting.txt")
+    ... except UnreadableState as error:
+    ...     print(error)
+    greeting.txt is not a deferkit state: it does not start with 'deferkit-state'.
+    """
 
 
 class AssumptionWarning(UserWarning):
-    """A guarantee of the paper does not cover this setting."""
+    """A guarantee of the paper does not cover this setting.
+
+    >>> import warnings
+    >>> from deferkit import AssumptionWarning, Budget, Deferrer
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", AssumptionWarning)
+    ...     deferrer = Deferrer.paper(n_features=4, budget=Budget(5, horizon=100, max_cost=1))
+    """
 
 
 class HorizonWarning(UserWarning):
-    """The horizon of the budget is over; what is left is spent at the last price."""
+    """The horizon of the budget is over; what is left is spent at the last price.
+
+    >>> import warnings
+    >>> from deferkit import Budget, Deferrer, HorizonWarning
+    >>> deferrer = Deferrer(n_features=1, budget=Budget(5, horizon=1, max_cost=1))
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     decisions = [deferrer.decide([1.0]) for _ in range(3)]
+    >>> [warning.category is HorizonWarning for warning in caught]
+    [True]
+    """
 
 
 def expected(name: str, owner: str, what: str, got: object) -> InvalidArgument:

@@ -95,6 +95,11 @@ class Decision(NamedTuple):
 
     The expert with the largest (estimate + width) − price · max(0, cost − cost width) is asked, if that is more than
     the model's estimate + width. (`Deferrer.paper` does not cut the cost at 0, and gives the model an optimistic cost.)
+
+    >>> from deferkit import Budget, Deferrer
+    >>> decision = Deferrer(n_features=1, budget=Budget(5, horizon=100, max_cost=1)).decide([1.0], force="human")
+    >>> decision.route, decision.reason, decision.reserved, decision.estimates
+    ('human', 'forced', 1.0, {'model': 0.0, 'human': 0.0})
     """
 
     id: int  # counts up from 0
@@ -163,7 +168,13 @@ def runner_up(decision: Decision) -> str:
 
 
 class Scores(NamedTuple):
-    """What the learner thinks of a set of contexts, without deciding any of them."""
+    """What the learner thinks of a set of contexts, without deciding any of them.
+
+    >>> from deferkit import Budget, Deferrer
+    >>> scores = Deferrer(n_features=1, warm_up=0).score([[1.0], [0.5]])
+    >>> scores.routes.tolist(), scores.price
+    (['model', 'model'], 0.0)
+    """
 
     routes: NDArray[np.str_]  # [n] who would decide if this context came next
     estimates: dict[str, NDArray[np.float64]]  # [n] expected reward of each decider
@@ -174,7 +185,14 @@ class Scores(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What a stream of tasks came to."""
+    """What a stream of tasks came to.
+
+    >>> from deferkit import Budget, Deferrer
+    >>> deferrer = Deferrer(n_features=1, budget=Budget(0, horizon=2))
+    >>> run = deferrer.run([[1.0], [0.5]], {"model": [0.5, 0.25], "human": [1.0, 1.0]}, cost=[1.0, 1.0])
+    >>> run.reward, run.deferral_rate, run.costs.tolist()
+    (0.75, 0.0, [[0.0], [0.0]])
+    """
 
     routes: NDArray[np.int64]  # [n] 0 for the model, 1 for the first expert, …
     reasons: NDArray[np.int64]  # [n] places in REASONS
@@ -196,7 +214,13 @@ class Run(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """Where a learner stands."""
+    """Where a learner stands.
+
+    >>> from deferkit import Budget, Deferrer
+    >>> summary = Deferrer(n_features=1, budget=Budget(5, horizon=100)).summary()
+    >>> summary.decisions, summary.left, summary.routes
+    (0, 5.0, {'model': 0, 'human': 0})
+    """
 
     decisions: int
     routes: dict[str, int]  # decisions by decider

@@ -376,7 +376,12 @@ class Deferrer(Learner):
         state.write(path, self.to_bytes())
 
     def to_bytes(self) -> bytes:
-        """Return what `save` writes."""
+        """Return what `save` writes.
+
+        >>> deferrer = Deferrer(n_features=1, budget=Budget(10, horizon=100))
+        >>> Deferrer.from_bytes(deferrer.to_bytes()) == deferrer
+        True
+        """
         plain = {
             "deferrer": self.settings.to_dict(),
             "encoder": None if self._contexts.encoder is None else self._contexts.encoder.to_dict(),
