@@ -248,3 +248,15 @@ def test_a_corrected_logistic_sample_counts_in_the_next_refit() -> None:
     model = LogisticRegression(C=10, fit_intercept=False, tol=1e-12, max_iter=10_000, solver="newton-cholesky")
     model.fit(tasks.contexts, y)
     np.testing.assert_allclose(theta(deferrer, 0), model.coef_[0], rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("link", ["identity", "logistic"])
+def test_one_absurdly_large_context_leaves_everything_finite(link: str) -> None:
+    for seed in range(10):
+        tasks = draw_tasks(1200, 3, binary=True, seed=seed)
+        tasks.contexts[5] *= 10.0 ** (4 * seed + 4)
+        deferrer = Deferrer(n_features=3, link=link, budget=Budget(100, horizon=1200, max_cost=1), seed=seed)
+        deferrer.run(tasks.contexts, rewards_of(deferrer, tasks), tasks.costs)
+        scores = deferrer.score(np.full((1, 3), 0.5))
+        for numbers in (*scores.estimates.values(), *scores.widths.values()):
+            assert np.isfinite(numbers).all()

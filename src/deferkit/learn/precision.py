@@ -16,6 +16,7 @@ from deferkit.learn.compiled import compiled, inlined
 from deferkit.learn.lanes import N_LANES, add, load, multiply_add, spread_out, store, subtract, total
 
 DRIFT_ALLOWED = 1e-10
+LEAST_PIVOT = 1e-15  # of the diagonal element
 CHECK_EVERY = 64  # stashes, that is 1,024 samples
 
 
@@ -181,7 +182,8 @@ def refactor(f: Floats, precision: int, inverse: int, factor: int, d: int, w: in
         for j in range(i + 1):
             rest = f[precision + i * w + j] - partial_dot(f, factor + i * w, factor + j * w, j)
             if i == j:
-                f[factor + i * w + i] = math.sqrt(rest)
+                # next to a context of 1e10 the ridge is below rounding, and what is left may even be negative
+                f[factor + i * w + i] = math.sqrt(max(rest, LEAST_PIVOT * f[precision + i * w + i]))
             else:
                 f[factor + i * w + j] = rest / f[factor + j * w + j]
     # row j of inverse ← column j of L⁻¹, so that all that follows runs along rows
