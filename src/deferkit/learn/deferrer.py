@@ -16,12 +16,11 @@ from deferkit.learn.encode import Encoder
 from deferkit.learn.exploration import Exploration
 from deferkit.learn.learner import SETTLE_AFTER, Learner
 from deferkit.learn.ledger import Ledger
-from deferkit.learn.loop import FEEDBACKS, decide_many, propose_many, run_many
+from deferkit.learn.loop import FEEDBACKS, decide_many, propose_many
 from deferkit.learn.pacing import Pacing
 from deferkit.learn.settings import Settings
+from deferkit.learn.stream import blank_run, run_through
 from deferkit.types import MODEL, REASONS, Amount, Budget, Decision, Run, Scores, Summary, is_number, plain
-
-CHUNK = 8_192  # tasks that `run` streams between two reports of progress
 
 
 class Deferrer(Learner):
@@ -295,44 +294,17 @@ class Deferrer(Learner):
         values = inputs.as_rewards(rewards, settings.deciders, n, self._outcomes.reward_bounds, missing=False)
         costs = inputs.as_costs(cost, settings.experts, settings.resources, n)
         self._outcomes.check_costs(costs, missing=False)
-        routes, reasons = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
-        propensities, earned = np.zeros(n), np.zeros(n)
-        prices, paid = np.zeros((n, len(settings.budget))), np.zeros((n, len(settings.budget)))
+        run = blank_run(n, len(settings.budget), settings.deciders)
         done = 0
         if rows is not None and self._ledger.ints[ENCODING]:
-            outcome = (routes, reasons, propensities, prices, earned, paid)
-            done = self._run_unsettled(rows, values, costs, feedback, outcome)
+            done = self._run_unsettled(rows, values, costs, feedback, run)
             matrix[done:] = self._contexts.encode(rows[done:])
             if progress is not None:
                 progress(done)
-        ledger = self._ledger
-        while done < n:
-            end = min(n, done + min(CHUNK, ledger.memory))
-            ledger.make_room(end - done)
-            ledger.room_for_samples(end - done)
-            before = done
-            done = run_many(
-                ledger.floats,
-                ledger.ints,
-                ledger.samples,
-                matrix[:end],
-                values[:end],
-                costs[:end],
-                FEEDBACKS[feedback],
-                routes,
-                reasons,
-                propensities,
-                prices,
-                earned,
-                paid,
-                done,
-            )
-            ledger.mend_if_due()
-            if progress is not None:
-                progress(done - before)
-        if ledger.next_id > self._end:
+        run_through(self._ledger, matrix, values, costs, feedback, run, done, progress)
+        if self._ledger.next_id > self._end:
             self._tell_horizon()
-        return Run(routes, reasons, propensities, prices, earned, paid, settings.deciders)
+        return run
 
     def _run_unsettled(
         self,
@@ -340,10 +312,9 @@ class Deferrer(Learner):
         values: NDArray[np.float64],
         costs: NDArray[np.float64],
         feedback: str,
-        outcome: tuple[NDArray[Any], ...],
+        run: Run,
     ) -> int:
         """Take the first tasks of a stream one at a time, as long as the encoder's scales are not settled."""
-        routes, reasons, propensities, prices, earned, paid = outcome
         done = 0
         while done < len(rows) and self._ledger.ints[ENCODING]:
             decision = self.decide(rows[done])
@@ -355,10 +326,10 @@ class Deferrer(Learner):
                 seen = {}
             booked = self._records.amount(costs[done, route - 1].tolist()) if route else None
             self.observe(decision.id, seen, booked)
-            routes[done], reasons[done] = route, REASONS.index(decision.reason)
-            propensities[done], earned[done] = decision.propensity, values[done, route]
-            paid[done] = costs[done, route - 1] if route else 0.0
-            prices[done] = inputs.as_amount("price", decision.price, self.settings.resources)
+            run.routes[done], run.reasons[done] = route, REASONS.index(decision.reason)
+            run.propensities[done], run.rewards[done] = decision.propensity, values[done, route]
+            run.costs[done] = costs[done, route - 1] if route else 0.0
+            run.prices[done] = inputs.as_amount("price", decision.price, self.settings.resources)
             done += 1
         return done
 
@@ -382,12 +353,12 @@ class Deferrer(Learner):
         >>> Deferrer.from_bytes(deferrer.to_bytes()) == deferrer
         True
         """
-        plain = {
+        saved = {
             "deferrer": self.settings.to_dict(),
             "encoder": None if self._contexts.encoder is None else self._contexts.encoder.to_dict(),
             "rows": self._contexts.unsettled,
         }
-        return state.pack(plain, self._ledger.state())
+        return state.pack(saved, self._ledger.state())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Deferrer":
@@ -397,11 +368,11 @@ class Deferrer(Learner):
     @classmethod
     def from_bytes(cls, data: bytes, source: str = "The state") -> "Deferrer":
         """Return the learner that `to_bytes` was asked for."""
-        plain, arrays = state.unpack(data, source)
+        saved, arrays = state.unpack(data, source)
         try:
-            encoder = None if plain["encoder"] is None else Encoder.from_dict(plain["encoder"])
-            deferrer = cls._of(Settings.from_dict(plain["deferrer"]), Ledger.from_state(arrays), encoder)
-            deferrer._contexts.unsettled = plain["rows"]
+            encoder = None if saved["encoder"] is None else Encoder.from_dict(saved["encoder"])
+            deferrer = cls._of(Settings.from_dict(saved["deferrer"]), Ledger.from_state(arrays), encoder)
+            deferrer._contexts.unsettled = saved["rows"]
             deferrer._ledger.ints[ENCODING] = arrays["ints"][ENCODING]
         except (KeyError, TypeError, ValueError) as error:
             raise UnreadableState(f"{source} does not hold a learner ({error}).") from error
