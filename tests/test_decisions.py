@@ -1,15 +1,29 @@
 """Each decision carries what an auditor needs to take it again."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.stats import norm
 
-from deferkit import Budget, Decided, Deferrer, Exploration, InvalidArgument
+from deferkit import Budget, Decided, Decision, Deferrer, Exploration, InvalidArgument
 from deferkit.types import REASONS
 from tests.conftest import SETTINGS, make, numbers, step_through
 
 NONE = Exploration(scale=0.0, prior=0.0)
+
+
+def drawn_chance(learner: Deferrer, decision: Decision, price: NDArray[np.float64]) -> float:
+    """The probability of a route under Thompson sampling: the difference of the two drawn values is normal."""
+    costs, widths = (numbers(of["human"]) for of in (decision.costs, decision.cost_widths))
+    ahead = decision.estimates["human"] - decision.estimates["model"] - float(price @ costs)
+    spread = np.linalg.norm([*decision.widths.values(), *(price * widths)])
+    asked = norm.cdf(ahead / spread)
+    floor = learner.settings.explore_floor
+    return float((1 - floor) * (asked if decision.route == "human" else 1 - asked) + floor / 2)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -20,6 +34,9 @@ def test_an_auditor_finds_the_same_choice(name: str) -> None:
         if decision.reason not in ("worth it", "not worth it"):
             continue
         price = numbers(decision.price)
+        if learner.settings.exploration.sampled:
+            assert decision.propensity == pytest.approx(drawn_chance(learner, decision, price), abs=1e-9)
+            continue
         worth = {"model": decision.estimates["model"] + decision.widths["model"]}
         for expert in learner.settings.experts:
             low = np.maximum(numbers(decision.costs[expert]) - numbers(decision.cost_widths[expert]), 0)
@@ -124,6 +141,43 @@ def test_the_explore_floor_takes_routes_as_often_as_their_propensity(floor: floa
         assert len(chances) == pytest.approx(n * p, abs=5 * np.sqrt(n * p * (1 - p)) + 1)
 
 
+@pytest.mark.parametrize("floor", [0.0, 0.2])
+@pytest.mark.parametrize("cost", [None, 0.3])
+def test_thompson_sampling_asks_as_often_as_its_formula_says(floor: float, cost: float | None) -> None:
+    """The share of 4,000 learners, alike but for the seed, that ask: within 4 standard errors of the propensity."""
+    budget = Budget(800, horizon=1_000, max_cost=1)  # a price of ½·T/B to begin with
+    rng = np.random.default_rng(0)
+    past = rng.random((6, 2)) / 2
+    asked, chances = 0, set()
+    for seed in range(4_000):
+        learner = Deferrer(
+            n_features=2,
+            budget=budget,
+            warm_up=0,
+            seed=seed,
+            exploration=Exploration.thompson(),
+            explore_floor=floor,
+            pacing="gradient",
+        )
+        learner.warm_start(
+            past, {"model": past[:, 0], "human": past[:, 1] + np.resize([0.25, 0.05], 6)}, cost=past[:, 0]
+        )
+        decision = learner.decide([0.3, 0.3], cost=cost)
+        asked += decision.route == "human"
+        chances.add(round(decision.propensity if decision.route == "human" else 1 - decision.propensity, 9))
+    assert len(chances) == 1
+    (p,) = chances
+    assert 0.02 < p < 0.98
+    assert asked == pytest.approx(4_000 * p, abs=4 * np.sqrt(4_000 * p * (1 - p)))
+
+
+def test_thompson_sampling_needs_a_formula() -> None:
+    cases: list[dict[str, Any]] = [{"link": "logistic"}, {"experts": ["ann", "bo"]}]
+    for more in cases:
+        with pytest.raises(InvalidArgument, match="optimistic unless there is one expert"):
+            Deferrer(n_features=1, exploration=Exploration.thompson(), **more)
+
+
 def test_warm_up_draws_among_those_on_duty() -> None:
     deferrer = Deferrer(n_features=1, experts=["ann", "bo"], warm_up=3000, memory=3000)
     routes = [deferrer.decide([1.0], available=["bo"]) for _ in range(1000)]
@@ -146,9 +200,10 @@ def test_a_warm_start_shortens_the_warm_up() -> None:
         ({"noise": float("nan")}, "'noise' of a Exploration must be None or a finite number"),
         ({"delta": 1.0}, "'delta' of a Exploration must be None or a number between 0 and 1"),
         ({"kappa": 0.0}, "'kappa' of a Exploration must be"),
+        ({"sampled": 1}, "'sampled' of a Exploration must be True or False"),
     ],
 )
-def test_bad_exploration(given: dict[str, float], message: str) -> None:
+def test_bad_exploration(given: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         Exploration(**given)
 

@@ -17,7 +17,7 @@ from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.encode import Encoder
 from deferkit.learn.exploration import Exploration
 from deferkit.learn.pacing import Pacing
-from deferkit.types import Budget, Decision, Run, Scores, Summary
+from deferkit.types import Budget, Coefficients, Decision, Run, Scores, Summary
 from deferkit.version import __version__
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "Budget",
     "BudgetChanged",
     "BudgetExhausted",
+    "Coefficients",
     "ConflictingObservation",
     "Corrected",
     "Decided",

@@ -94,7 +94,8 @@ class Decision(NamedTuple):
     """Who decides a task, and all that was known when that was decided.
 
     The expert with the largest (estimate + width) − price · max(0, cost − cost width) is asked, if that is more than
-    the model's estimate + width. (`Deferrer.paper` does not cut the cost at 0, and gives the model an optimistic cost.)
+    the model's estimate + width. (`Deferrer.paper` does not cut the cost at 0, and gives the model an optimistic cost;
+    under Thompson sampling values are drawn, with the widths as standard deviations.)
 
     >>> from deferkit import Budget, Deferrer
     >>> decision = Deferrer(n_features=1, budget=Budget(5, horizon=100, max_cost=1)).decide([1.0], force="human")
@@ -182,6 +183,21 @@ class Scores(NamedTuple):
     costs: dict[str, NDArray[np.float64]]  # [n, R] expected cost of each expert
     cost_widths: dict[str, NDArray[np.float64]]  # [n, R]
     price: Amount
+
+
+class Coefficients(NamedTuple):
+    """What a learner believes of one reward or cost: a coefficient for each feature, and how sure it is of them.
+
+    >>> from deferkit import Budget, Deferrer
+    >>> deferrer = Deferrer(n_features=1, budget=Budget(10, horizon=100, max_cost=1), ridge=0.5)
+    >>> decision = deferrer.decide([1.0], force="human")
+    >>> deferrer.observe(decision.id, rewards={"human": 0.9}, cost=0.3)
+    >>> deferrer.coefficients()["human"]
+    Coefficients(theta=array([0.6]), inverse=array([[0.66666667]]))
+    """
+
+    theta: NDArray[np.float64]  # [d]
+    inverse: NDArray[np.float64]  # [d, d] M⁻¹: a width is a factor times √(xᵀM⁻¹x)
 
 
 class Run(NamedTuple):

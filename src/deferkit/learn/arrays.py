@@ -47,6 +47,7 @@ CAPACITY = 23  # samples that the store for exact refits has room for, for each 
 MEND = 24  # 1: an inverse has drifted or a refit is due; `mend` comes before the next step
 SLOT = 25  # where the next decision goes in the ring: its number modulo the memory
 STRIDE = 26  # the number of features, filled up with zeros to whole lanes
+SAMPLED = 27  # 1: values are drawn around the estimates (Thompson sampling) instead of taken at the optimistic end
 # … then the offsets of `At`.
 HEAD = 32
 

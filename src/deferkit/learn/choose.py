@@ -24,6 +24,7 @@ from deferkit.learn.arrays import (
     PRIOR,
     REWARD_LINK,
     RIDGE,
+    SAMPLED,
     SCALE,
     STRIDE,
     WARM_UP,
@@ -60,6 +61,14 @@ def uniform(key: int, decision: int, draw: int) -> float:
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     z = z ^ (z >> np.uint64(31))
     return np.float64(z >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@compiled
+def gaussian(key: int, decision: int, draw: int) -> float:
+    """Return a standard normal number that depends on nothing else (Box & Muller), from a stream of its own."""
+    other = key ^ (0x5851F42D4C957F2D + draw)
+    radius = math.sqrt(-2.0 * math.log(1.0 - uniform(other, decision, 0)))
+    return radius * math.cos(2.0 * math.pi * uniform(other, decision, 1))
 
 
 @inlined
@@ -136,7 +145,10 @@ def score(f: Floats, z: Ints, x: int) -> None:
         width = factor * math.sqrt(f[at.spread + target])
         f[at.estimate + target] = mean(link, predictor)
         f[at.width + target] = width
-        if target <= z[N_EXPERTS]:
+        if z[SAMPLED] == 1:
+            drawn = predictor + width * gaussian(z[KEY], z[NEXT_ID], target)
+            f[at.optimistic + target] = mean(link, drawn)
+        elif target <= z[N_EXPERTS]:
             f[at.optimistic + target] = mean(link, predictor + width)
         else:
             low = mean(link, predictor - width)
@@ -196,6 +208,30 @@ def worth(f: Floats, z: Ints, decider: int) -> float:
     return value
 
 
+@inlined
+def chance(f: Floats, z: Ints, best: int) -> float:
+    """Return how likely the best decider was to be the best: 1, unless values are drawn.
+
+    They are drawn with one expert and identity links only: then the difference of the two values is normal.
+    """
+    at = places(z)
+    if z[SAMPLED] == 0:
+        return 1.0
+    ahead = f[at.predictor + 1] - f[at.predictor]
+    variance = f[at.width] ** 2 + f[at.width + 1] ** 2
+    for r in range(z[N_RESOURCES]):
+        price, known = f[at.peek + r], f[at.known + r]
+        if math.isnan(known):
+            ahead -= price * f[at.predictor + 2 + r]
+            variance += (price * f[at.width + 2 + r]) ** 2
+        else:
+            ahead -= price * known
+    if variance == 0.0:
+        return 1.0
+    asked = 0.5 * math.erfc(-ahead / math.sqrt(2.0 * variance))
+    return asked if best > 0 else 1.0 - asked
+
+
 @compiled
 def pick(f: Floats, z: Ints, available: int, place: int) -> int:
     """Return the decider at this place among the model and the experts that can be asked."""
@@ -243,5 +279,6 @@ def propose(f: Floats, z: Ints, available: int, force: int) -> tuple[int, int, f
     floor = f[FLOOR]
     if floor > 0.0 and uniform(z[KEY], decision, 0) < floor:
         route = pick(f, z, available, int(uniform(z[KEY], decision, 1) * choices))
-        return route, EXPLORED, floor / choices + (1.0 - floor if route == best else 0.0)
-    return best, WORTH_IT if best > 0 else NOT_WORTH_IT, 1.0 - floor + floor / choices
+        likely = chance(f, z, best)
+        return route, EXPLORED, floor / choices + (1.0 - floor) * (likely if route == best else 1.0 - likely)
+    return best, WORTH_IT if best > 0 else NOT_WORTH_IT, (1.0 - floor) * chance(f, z, best) + floor / choices

@@ -20,7 +20,19 @@ from deferkit.learn.loop import FEEDBACKS, decide_many, propose_many
 from deferkit.learn.pacing import Pacing
 from deferkit.learn.settings import Settings
 from deferkit.learn.stream import blank_run, run_through
-from deferkit.types import MODEL, REASONS, Amount, Budget, Decision, Run, Scores, Summary, is_number, plain
+from deferkit.types import (
+    MODEL,
+    REASONS,
+    Amount,
+    Budget,
+    Coefficients,
+    Decision,
+    Run,
+    Scores,
+    Summary,
+    is_number,
+    plain,
+)
 
 
 class Deferrer(Learner):
@@ -110,6 +122,7 @@ class Deferrer(Learner):
         budget: Budget,
         experts: Sequence[str] = ("human",),
         link: str = "identity",
+        cost_link: str | None = None,
         noise: float = 0.1,
         delta: float = 0.05,
         kappa: float = 1.0,
@@ -118,6 +131,8 @@ class Deferrer(Learner):
         seed: int = 0,
     ) -> "Deferrer":
         """Return Algorithm 1 exactly as printed, for comparison; κ = 1 for the logistic link too.
+
+        The cost has the same link unless `cost_link` says so; in the paper's logistic experiment it is linear.
 
         >>> import warnings
         >>> with warnings.catch_warnings(record=True) as caught:
@@ -133,6 +148,7 @@ class Deferrer(Learner):
             budget=budget,
             experts=tuple(experts),
             link=link,
+            cost_link=link if cost_link is None else cost_link,
             exploration=Exploration.printed(noise=noise, delta=delta, kappa=kappa),
             warm_up=warm_up,
             reward_range=reward_range,
@@ -382,6 +398,14 @@ class Deferrer(Learner):
         if not isinstance(other, Deferrer):
             return NotImplemented
         return self.to_bytes() == other.to_bytes()
+
+    def coefficients(self) -> dict[str, Coefficients]:
+        """Return what the learner believes of each reward and cost, by name.
+
+        >>> sorted(Deferrer(n_features=2, budget=Budget(10, horizon=100)).coefficients())
+        ['cost of human', 'human', 'model']
+        """
+        return self._records.coefficients(self._ledger)
 
     def summary(self) -> Summary:
         """Return where the learner stands.

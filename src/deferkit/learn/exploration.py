@@ -16,9 +16,11 @@ class Exploration:
     if the noise is small; it is gone after a few samples.
 
     >>> Exploration(scale=0.5)
-    Exploration(scale=0.5, prior=1.0, noise=None, delta=None, kappa=1.0)
+    Exploration(scale=0.5, prior=1.0, noise=None, delta=None, kappa=1.0, sampled=False)
     >>> Exploration.printed(noise=0.1)
-    Exploration(scale=1.0, prior=0.0, noise=0.1, delta=0.05, kappa=1.0)
+    Exploration(scale=1.0, prior=0.0, noise=0.1, delta=0.05, kappa=1.0, sampled=False)
+    >>> Exploration.thompson()
+    Exploration(scale=1.0, prior=1.0, noise=None, delta=None, kappa=1.0, sampled=True)
     """
 
     scale: float = 0.3
@@ -29,6 +31,8 @@ class Exploration:
     delta: float | None = None
     """δ of Definition 4.2; None for a width that does not grow with t."""
     kappa: float = 1.0
+    sampled: bool = False
+    """Draw each value around its estimate, the width being one standard deviation, instead of taking its upper end."""
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
@@ -44,8 +48,18 @@ class Exploration:
             raise expected("noise", "Exploration", "None or a finite number of at least 0", self.noise)
         if self.delta is not None and not (is_number(self.delta) and 0 < self.delta < 1):
             raise expected("delta", "Exploration", "None or a number between 0 and 1", self.delta)
+        if not isinstance(self.sampled, bool):
+            raise expected("sampled", "Exploration", "True or False", self.sampled)
 
     @classmethod
     def printed(cls, *, noise: float, delta: float = 0.05, kappa: float = 1.0) -> "Exploration":
         """Return β(t) = σ/κ·√(2d·log((1 + 2td)/δ)) as the paper prints it."""
         return cls(scale=1.0, prior=0.0, noise=noise, delta=delta, kappa=kappa)
+
+    @classmethod
+    def thompson(cls, *, scale: float = 1.0) -> "Exploration":
+        """Return Thompson sampling: a decider is asked as often as it is believed to be the best.
+
+        For one expert and identity links, where the probability of a route has a formula.
+        """
+        return cls(scale=scale, sampled=True)

@@ -12,6 +12,7 @@ from deferkit.learn.arrays import (
     N_RESOURCES,
     NEXT_ID,
     RIDGE,
+    SAMPLED,
     SLOT,
     STRIDE,
     Floats,
@@ -65,7 +66,8 @@ def record(f: Floats, z: Ints, route: int, reason: int, propensity: float, recor
     n = 1 + z[N_EXPERTS] * (1 + resources)
     for target in range(n):
         records[row, first + target] = f[at.estimate + target]
-        records[row, first + n + target] = abs(f[at.optimistic + target] - f[at.estimate + target])
+        reach = abs(f[at.optimistic + target] - f[at.estimate + target])
+        records[row, first + n + target] = f[at.width + target] if z[SAMPLED] == 1 else reach
     for place in range(z[N_EXPERTS] * resources):
         if not math.isnan(f[at.known + place]):
             target = first + 1 + z[N_EXPERTS] + place

@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 
 from deferkit.learn.account import OPEN
 from deferkit.learn.arrays import N_BUDGET, N_EXPIRED, N_FORCED
+from deferkit.learn.glm import design_of
 from deferkit.learn.ledger import Ledger
 from deferkit.learn.loop import N_RECORD, PROPENSITY, REASON, ROUTE
-from deferkit.types import REASONS, Amount, Decision, Scores, Summary
+from deferkit.types import REASONS, Amount, Coefficients, Decision, Scores, Summary
 
 Floats = NDArray[np.float64]
 
@@ -34,6 +35,12 @@ class Records:
         self.widths = self.estimates + n
         self.costs = self.estimates + 1 + k
         self.cost_widths = self.widths + 1 + k
+
+    @property
+    def targets(self) -> list[str]:
+        """The names of all that is estimated: the rewards of the deciders, then the costs of the experts."""
+        each = [""] if self.single else [f" in {name}" for name in self.resources]
+        return [*self.deciders, *(f"cost of {expert}{suffix}" for expert in self.experts for suffix in each)]
 
     def amount(self, numbers: Sequence[float]) -> Amount:
         """Return a number for each resource as an amount."""
@@ -105,15 +112,19 @@ class Records:
             price=self.amount(prices),
         )
 
+    def coefficients(self, ledger: Ledger) -> dict[str, Coefficients]:
+        """Return what is believed of each reward and cost."""
+        theta, inverse = ledger.view("theta"), ledger.view("inverse")
+        return {
+            name: Coefficients(theta[i].copy(), inverse[design_of(ledger.ints, i)].copy())
+            for i, name in enumerate(self.targets)
+        }
+
     def summary(self, ledger: Ledger) -> Summary:
         """Return where a learner stands."""
         routed = ledger.view("n_routed").tolist()
         made = ledger.next_id
         noise = np.sqrt(ledger.view("misfit") / np.maximum(ledger.view("n_observed"), 1)).tolist()
-        names = list(self.deciders)
-        for expert in self.experts:
-            each = [""] if self.single else [f" in {name}" for name in self.resources]
-            names += [f"cost of {expert}{suffix}" for suffix in each]
         kept = sum(ledger.view(name).nbytes for name in ("context", "held", "reward", "cost"))
         return Summary(
             decisions=made,
@@ -129,6 +140,6 @@ class Records:
             expired=int(ledger.ints[N_EXPIRED]),
             forced=int(ledger.ints[N_FORCED]),
             without_budget=int(ledger.ints[N_BUDGET]),
-            noise=dict(zip(names, noise, strict=True)),
+            noise=dict(zip(self.targets, noise, strict=True)),
             history_bytes=kept + ledger.samples.nbytes,
         )

@@ -76,6 +76,11 @@ class Settings:
             raise expected("reward_range", "Deferrer", f"within what the {self.link} link can be fitted to", pair)
         if self.memory < self.pacing.window and self.pacing.kind == "resolve":
             raise expected("memory", "Deferrer", f"at least the pacing's window of {self.pacing.window}", self.memory)
+        linear = self.link == self.cost_link == "identity"
+        if self.exploration.sampled and not (linear and len(self.experts) == 1):
+            raise expected(
+                "exploration", "Deferrer", "optimistic unless there is one expert and no link", "sampled=True"
+            )
         if not self.weighted and self.refit != "always" and self.link != "identity":
             raise expected("refit", "Deferrer", "'always' where samples are not weighted", self.refit)
 
@@ -87,6 +92,7 @@ class Settings:
         budget: Budget,
         experts: tuple[str, ...],
         link: str,
+        cost_link: str,
         exploration: Exploration,
         warm_up: int,
         reward_range: tuple[float, float],
@@ -98,7 +104,7 @@ class Settings:
             budget={"cost": budget},
             experts=experts,
             link=link,
-            cost_link=link,
+            cost_link=cost_link,
             pacing=Pacing(kind="paper"),
             exploration=exploration,
             ridge=1e-6,
@@ -155,6 +161,7 @@ class Settings:
         head[arrays.PRINTED_COSTS] = self.printed_costs
         head[arrays.FISHER] = self.weighted
         head[arrays.WARM_UP] = self.warm_up_steps
+        head[arrays.SAMPLED] = self.exploration.sampled
         head[arrays.KEY] = np.random.SeedSequence(int(self.seed)).generate_state(1, np.uint64).view(np.int64)[0]
         return head
 
