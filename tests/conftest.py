@@ -1,7 +1,7 @@
 """Streams and learners that many tests share."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import hypothesis
@@ -9,12 +9,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit import Budget, Decision, Deferrer, Event, Exploration, Observed, Pacing
+from deferkit.study.spec import Spec
+from deferkit.study.trial import run_together
 
 Floats = NDArray[np.float64]
 
 # The first call of a compiled function loads or compiles it; no example is slow for any other reason.
 hypothesis.settings.register_profile("deferkit", deadline=None)
 hypothesis.settings.load_profile("deferkit")
+
+
+def trial(
+    world: Mapping[str, Any],
+    budget: object,
+    policies: Sequence[str],
+    *,
+    seed: int,
+    feedback: str = "full",
+    **given: Any,
+) -> list[dict[str, Any]]:
+    """Return what policies came to on the synthetic stream of a seed."""
+    specs = [
+        Spec.of("synthetic", world, policy=name, budget=str(budget), feedback=feedback, **given) for name in policies
+    ]
+    rows = run_together(specs, seed)
+    assert not [row for row in rows if "failure" in row], rows
+    return rows
 
 
 class Tasks(NamedTuple):
@@ -50,6 +70,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "logistic costs": {"cost_link": "logistic", "exploration": Exploration(scale=0.3, noise=0.1)},
     "both logistic": {"link": "logistic", "cost_link": "logistic", "pacing": "gradient"},
     "explore floor": {"explore_floor": 0.3, "seed": 7},
+    "thompson": {"exploration": Exploration.thompson(scale=0.5), "seed": 11},
+    "thompson, two resources and a floor": {
+        "exploration": Exploration.thompson(),
+        "resources": 2,
+        "explore_floor": 0.1,
+    },
     "no optimism": {"exploration": Exploration(scale=0.0, prior=0.0), "warm_up": 50},
     "short memory": {"memory": 40, "pacing": Pacing(window=20)},
     "three experts": {"experts": ["ann", "bo", "cy"]},

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from deferkit import AssumptionWarning, Budget, Deferrer, InvalidArgument
-from deferkit.study.trial import trial
+from deferkit.study.experiments.goals import BUDGETS, PRINTED_PCT
 from deferkit.types import REASONS
 from deferkit.worlds.synthetic import Synthetic
-from tests.conftest import Tasks, draw_tasks, rewards_of
+from tests.conftest import Tasks, draw_tasks, rewards_of, trial
 from tests.reference import algorithm_1
 
 ANY = (-math.inf, math.inf)
@@ -90,27 +90,15 @@ def test_the_logistic_preset_fits_the_likelihood_and_keeps_the_printed_matrix() 
 @pytest.mark.parametrize(("feedback", "known"), [("full", 835), ("bandit", 846)])
 def test_experiment_1_regret(feedback: str, known: float) -> None:
     """Standard deviation 170: the mean of 40 trials within 100 of the known mean of 100 others (3 standard errors)."""
-    world = Synthetic(regime="random")
-    regrets = [trial(world, 8_000, ["paper"], seed=seed, feedback=feedback)[0].regret for seed in range(40)]
+    world = {"regime": "random"}
+    regrets = [trial(world, 8_000, ["paper"], seed=seed, feedback=feedback)[0]["regret"] for seed in range(40)]
     assert np.mean(regrets) == pytest.approx(known, abs=100)
 
 
-KNOWN_PCT_OPT = {
-    ("complementary", 500): 97.2,
-    ("complementary", 2_000): 95.5,
-    ("complementary", 8_000): 98.9,
-    ("complementary", 32_000): 99.9,
-    ("dominant", 500): 97.5,
-    ("dominant", 2_000): 93.5,
-    ("dominant", 8_000): 97.8,
-    ("dominant", 32_000): 99.8,
-}
-
-
-@pytest.mark.parametrize(("regime", "budget"), KNOWN_PCT_OPT)
-def test_experiment_2_per_cent_of_opt(regime: str, budget: int) -> None:
+@pytest.mark.parametrize("regime", PRINTED_PCT)
+def test_experiment_2_per_cent_of_opt(regime: str) -> None:
     """Mean over 20 seeds; within 0.5, and 1.0 for the dominant regime at B ≤ 2,000, where trials differ more."""
-    world = Synthetic(regime=regime)
-    pct = [trial(world, budget, ["paper"], seed=seed)[0].pct_opt for seed in range(20)]
-    tolerance = 1.0 if regime == "dominant" and budget <= 2_000 else 0.5
-    assert np.mean(pct) == pytest.approx(KNOWN_PCT_OPT[regime, budget], abs=tolerance)
+    for budget, known in zip(BUDGETS, PRINTED_PCT[regime], strict=True):
+        pct = [trial({"regime": regime}, budget, ["paper"], seed=seed)[0]["pct_opt"] for seed in range(20)]
+        tolerance = 1.0 if regime == "dominant" and budget <= 2_000 else 0.5
+        assert np.mean(pct) == pytest.approx(known, abs=tolerance), budget

@@ -113,6 +113,26 @@ class UnreadableState(DeferkitError):
     """
 
 
+class StudyFailed(DeferkitError):
+    """A study could not be finished; what was measured is saved.
+
+    >>> from deferkit.errors import StudyFailed
+    >>> raise StudyFailed("1 of 20 trials failed; the others are saved.")
+    Traceback (most recent call last):
+    deferkit.errors.StudyFailed: 1 of 20 trials failed; the others are saved.
+    """
+
+
+class UnreadableResults(DeferkitError):
+    """A file of results is damaged, or of another version.
+
+    >>> from deferkit.errors import UnreadableResults
+    >>> raise UnreadableResults("trials/0.parquet cannot be read. Delete it, and its trials run again.")
+    Traceback (most recent call last):
+    deferkit.errors.UnreadableResults: trials/0.parquet cannot be read. Delete it, and its trials run again.
+    """
+
+
 class AssumptionWarning(UserWarning):
     """A guarantee of the paper does not cover this setting.
 

@@ -1,111 +1,194 @@
-"""OPT, the best static policy that keeps the budget in expectation (Definition 3.1), and its prices λ*.
+"""OPT, the best policy that keeps the budget in expectation (Definition 3.1), and its prices λ*.
 
-One expert and one resource: tasks by reward gained for a unit of cost, best first, until the budget is used (exact).
-Several: the prices that minimise the dual λ·B/T + E[max(0, max_k gain_k − λ·cost_k)], by cutting planes; each plane is
-a policy, and their best mixture is the optimum of the linear programme over all contexts and experts.
+One resource: each context has a path of deciders with less and less gained for a unit of cost (the upper hull of what
+experts cost and gain); the steps of all paths, best first, until the budget is used. That is the optimum of the linear
+programme over contexts and experts, exactly. With one expert a path is one step: the ratio rule.
+
+Several resources: the linear programme itself, solved for the contexts that are close at the prices so far, until no
+policy can be better: its value then equals the dual λ·B/T + E[max(0, max_k gain_k − λ·cost_k)].
+
+*Static* OPT knows what is expected of each context; *hindsight* OPT sees the outcomes, with their noise.
 """
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
+from scipy.sparse import csr_array, vstack
 
 from deferkit.worlds.stream import Floats, Population, Stream
 
-PLANES = 200
+CLOSE = 4_000  # contexts in the first linear programme; twice as many in each one that follows
 TOLERANCE = 1e-9
 
 
 class Optimum(NamedTuple):
-    """The best static policy."""
+    """The best policy for a population."""
 
     choice: Floats  # [m, deciders] probability of each decider in each context
     price: Floats  # [R] what the last unit of each budget brings
     value: float  # expected reward of a task
 
-    def reward_on(self, stream: Stream) -> float:
-        """Return what the policy is expected to earn on just these tasks."""
-        chosen = self.choice[stream.kind]
-        return float((chosen * stream.expected_rewards).sum())
+
+class Steps(NamedTuple):
+    """The steps of all contexts' paths, best first."""
+
+    path: NDArray[np.int64]  # [m, experts] the deciders on the path of a context, then 0
+    context: NDArray[np.int64]  # [s]
+    slope: Floats  # [s] reward gained for a unit of cost, descending
+    used: Floats  # [s] expected cost of a task, if this step and all before it are taken
 
 
-def optimum(population: Population, rates: Sequence[float]) -> Optimum:
-    """Return the optimum for a budget of `rates` for each task, one rate for each resource.
+class Frontier:
+    """The optima of a population for all budgets; sorted once, asked many times.
 
     >>> population = Population(np.array([0.5, 0.5]), np.array([[0.0, 1.0], [0.0, 0.4]]), np.ones((2, 1, 1)))
-    >>> best = optimum(population, [0.75])
+    >>> best = Frontier(population).at([0.75])
     >>> best.choice[:, 1], best.price, best.value
     (array([1. , 0.5]), array([0.4]), 0.6)
     """
-    if population.costs.shape[1:] == (1, 1):
-        return by_ratio(population, rates[0])
-    return by_price(population, np.asarray(rates, dtype=float))
+
+    def __init__(self, population: Population) -> None:
+        self.population = population
+        self._steps = steps(population) if population.costs.shape[2] == 1 else None
+
+    def at(self, rates: Sequence[float]) -> Optimum:
+        """Return the optimum for a budget of `rates` for each task, one rate for each resource."""
+        if self._steps is None:
+            return by_programme(self.population, np.asarray(rates, dtype=float))
+        return by_steps(self.population, self._steps, rates[0])
 
 
-def by_ratio(population: Population, rate: float) -> Optimum:
-    """Return the optimum for one expert and one resource, exactly."""
-    p, cost = population.probabilities, population.costs[:, 0, 0]
-    gain = population.rewards[:, 1] - population.rewards[:, 0]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(gain > 0, gain / cost, -np.inf)
-    order = np.argsort(-ratio, kind="stable")
-    order = order[: int((gain > 0).sum())]
-    used = np.cumsum(p[order] * cost[order])
-    defer = np.zeros(len(gain))
-    full = int(np.searchsorted(used, rate, side="right"))
-    defer[order[:full]] = 1.0
-    price = 0.0
-    if full < len(order):
-        before = used[full - 1] if full else 0.0
-        defer[order[full]] = (rate - before) / (used[full] - before)
-        price = float(ratio[order[full]])
-    value = float((p * (population.rewards[:, 0] + defer * gain)).sum())
-    return Optimum(np.stack([1.0 - defer, defer], axis=1), np.array([price]), value)
-
-
-def by_price(population: Population, rates: Floats) -> Optimum:
-    """Return the optimum for several experts and resources."""
-    p = population.probabilities
+def steps(population: Population) -> Steps:
+    """Return the steps of one resource."""
+    m, experts = population.costs.shape[:2]
     gains = population.rewards[:, 1:] - population.rewards[:, :1]
+    costs = population.costs[:, :, 0]
+    every = np.arange(m)
+    gain, cost = np.zeros(m), np.zeros(m)
+    path = np.zeros((m, experts), dtype=np.int64)
+    found: list[tuple[NDArray[np.int64], Floats, Floats]] = []
+    for level in range(experts):
+        more, dearer = gains - gain[:, None], costs - cost[:, None]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slopes = np.where((more > 0) & (dearer >= 0), more / dearer, -np.inf)
+        # of several for nothing, the one that gains most
+        free = np.where(np.isposinf(slopes), more, -np.inf)
+        best = np.where(np.isposinf(slopes).any(axis=1), free.argmax(axis=1), slopes.argmax(axis=1))
+        slope = slopes[every, best]
+        on = np.flatnonzero(slope > 0)
+        path[on, level] = best[on] + 1
+        found.append((on, slope[on], population.probabilities[on] * dearer[on, best[on]]))
+        gain[on], cost[on] = gains[on, best[on]], costs[on, best[on]]
+    context, slope, use = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    order = np.argsort(-slope, kind="stable")
+    return Steps(path, context[order], slope[order], np.cumsum(use[order]))
+
+
+def by_steps(population: Population, taken: Steps, rate: float) -> Optimum:
+    """Return the optimum for one resource: as many steps as the budget allows, the last one in part."""
+    p, rewards = population.probabilities, population.rewards
+    full = int(np.searchsorted(taken.used, rate, side="right"))
+    level = np.bincount(taken.context[:full], minlength=len(p))
+    every = np.arange(len(p))
+    choice = np.zeros(rewards.shape)
+    choice[every, np.where(level > 0, taken.path[every, level - 1], 0)] = 1.0
+    price = 0.0
+    if full < len(taken.used):
+        before = taken.used[full - 1] if full else 0.0
+        part = (rate - before) / (taken.used[full] - before)
+        at = taken.context[full]
+        choice[at] *= 1.0 - part
+        choice[at, taken.path[at, level[at]]] += part
+        price = float(taken.slope[full])
+    return Optimum(choice, np.array([price]), float(p @ (choice * rewards).sum(axis=1)))
+
+
+def by_programme(population: Population, rates: Floats) -> Optimum:
+    """Return the optimum for several resources: the linear programme, over the contexts that it is close for.
+
+    At the prices so far, most contexts have a clear best decider. They keep it; the programme is solved for the others
+    and what the rest leaves of the budget, which gives better prices. Done when no policy can be better at those.
+    """
+    p, rewards = population.probabilities, population.rewards
     finite = np.isfinite(rates)
-    policies: list[NDArray[np.int64]] = []
-    earned: list[float] = []
-    used: list[Floats] = []
+    close = min(CLOSE, len(p))
+    # equal shares of the probability, one context from each, give the first prices
+    thin = np.searchsorted(np.cumsum(p), (np.arange(close) + 0.5) / close * p.sum())
+    sample = Population(np.full(close, 1 / close), rewards[thin], population.costs[thin])
+    price = programme(sample, rates, finite)[1]
+    values = worths(population, price)
+    bound = dual(p, values, price, rates)
+    while True:
+        choice: Floats = np.eye(values.shape[1])[values.argmax(axis=1)]
+        top = np.partition(values, -2, axis=1)
+        near = np.argpartition(top[:, -1] - top[:, -2], close - 1)[:close]
+        choice[near] = 0.0
+        left = rates - used(population, choice)
+        if (left >= 0).all():
+            choice[near], other = programme(Population(*(part[near] for part in population)), left, finite)
+            value = float(p @ (choice * rewards).sum(axis=1))
+            other_values = worths(population, other)
+            if dual(p, other_values, other, rates) < bound:
+                price, values = other, other_values
+                bound = dual(p, values, price, rates)
+            if bound - value <= TOLERANCE * max(1.0, abs(value)) or close == len(p):
+                return Optimum(choice, price, value)
+        close = min(2 * close, len(p))
+
+
+def worths(population: Population, price: Floats) -> Floats:
+    """Return what each decider is worth in each context, its cost paid for."""
+    experts = population.rewards[:, 1:] - population.costs @ price
+    return np.concatenate([population.rewards[:, :1], experts], axis=1)
+
+
+def dual(p: Floats, values: Floats, price: Floats, rates: Floats) -> float:
+    """Return what no policy that keeps the budget can pass."""
+    return float(p @ values.max(axis=1) + price @ np.where(np.isfinite(rates), rates, 0.0))
+
+
+def used(population: Population, choice: Floats) -> Floats:
+    """Return how much of each resource a policy is expected to use for a task."""
+    return np.asarray(np.einsum("m,mk,mkr->r", population.probabilities, choice[:, 1:], population.costs))
+
+
+def programme(population: Population, rates: Floats, finite: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """Return choice and prices of the linear programme over contexts and experts."""
+    p, rewards = population.probabilities, population.rewards
+    m, deciders = rewards.shape
+    use = (population.costs[:, :, finite] * p[:, None, None]).reshape(m * (deciders - 1), -1)
+    once = csr_array((np.ones(len(use)), (np.repeat(np.arange(m), deciders - 1), np.arange(len(use)))))
+    found = linprog(
+        -((rewards[:, 1:] - rewards[:, :1]) * p[:, None]).ravel(),
+        A_ub=vstack([csr_array(use.T), once]),
+        b_ub=np.concatenate([rates[finite], np.ones(m)]),
+    )
+    asked = np.clip(found.x.reshape(m, deciders - 1), 0.0, 1.0)
     price = np.zeros(len(rates))
-    best = math.inf
-    mixture: Floats = np.ones(1)
-    for _ in range(PLANES):
-        values = gains - population.costs @ price
-        policy = np.where(values.max(axis=1) > 0, values.argmax(axis=1) + 1, 0)
-        asked = policy > 0
-        who = np.maximum(policy - 1, 0)
-        every = np.arange(len(p))
-        gain = float((p * np.where(asked, gains[every, who], 0.0)).sum())
-        use = (np.where(asked, p, 0.0)[:, None] * population.costs[every, who]).sum(axis=0)
-        dual = gain + float(price[finite] @ (rates[finite] - use[finite]))
-        best = min(best, dual)
-        policies.append(policy)
-        earned.append(gain)
-        used.append(use)
-        # the best mixture of the policies so far keeps the budget; its prices propose the next policy
-        found = linprog(
-            -np.array([*earned, 0.0]),
-            A_ub=np.array([*used, np.zeros(len(rates))]).T[finite],
-            b_ub=rates[finite],
-            A_eq=np.ones((1, len(earned) + 1)),
-            b_eq=[1.0],
-        )
-        mixture = found.x
-        if best + found.fun < TOLERANCE * max(1.0, abs(best)):
-            break
-        price = np.zeros(len(rates))
-        price[finite] = np.maximum(-found.ineqlin.marginals, 0.0)
-    choice = np.zeros((len(p), population.rewards.shape[1]))
-    choice[:, 0] += mixture[-1]
-    for weight, policy in zip(mixture, policies, strict=False):
-        choice[np.arange(len(p)), policy] += weight
-    value = float((p[:, None] * choice * population.rewards).sum())
-    return Optimum(choice, price, value)
+    price[finite] = np.maximum(-found.ineqlin.marginals[: finite.sum()], 0.0)
+    return np.column_stack([1.0 - asked.sum(axis=1), asked]), price
+
+
+class Benchmark:
+    """OPT for a stream, on just its tasks: static where the truth is known, unless hindsight is asked for."""
+
+    def __init__(self, stream: Stream, *, hindsight: bool = False) -> None:
+        self._truth = None if hindsight else stream.truth
+        n = stream.n_tasks
+        realised = Population(np.full(n, 1 / n), stream.rewards, stream.costs)
+        self._frontier = Frontier(realised if self._truth is None else self._truth.population)
+        self._n = n
+
+    def at(self, budgets: Sequence[float]) -> tuple[Floats, Floats]:
+        """Return the probability of each decider for each task, and the prices, for total budgets."""
+        best = self._frontier.at([budget / self._n for budget in budgets])
+        if self._truth is None:
+            return best.choice, best.price
+        if self._truth.kind is None:
+            tasks = Population(np.empty(0), self._truth.rewards, self._truth.costs)
+            rule: Floats = np.eye(tasks.rewards.shape[1])[worths(tasks, best.price).argmax(axis=1)]
+            return rule, best.price
+        return best.choice[self._truth.kind], best.price

@@ -1,147 +1,151 @@
 """One stream, several policies, what each of them came to."""
 
 import math
-import time
-import warnings
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deferkit.errors import AssumptionWarning, expected
-from deferkit.learn.deferrer import Deferrer
-from deferkit.study.baselines import arbitrary_human, model_only
-from deferkit.study.optimum import Optimum, optimum
-from deferkit.types import Budget
-from deferkit.worlds.stream import Stream
-from deferkit.worlds.synthetic import Synthetic
+from deferkit.study.allowance import Allowance
+from deferkit.study.coverage import run_and_measure
+from deferkit.study.optimum import Benchmark
+from deferkit.study.policies import OPTIMA, Progress, make_learner, run_policy
+from deferkit.study.spec import Spec
+from deferkit.worlds import make_world
+from deferkit.worlds.stream import Floats, Stream
 
-LEARNERS = ("paper", "gradient", "adaptive", "default")
-POLICIES = ("model-only", "arbitrary-human", *LEARNERS, "opt")
-SURE_COST = 3.0  # above what a synthetic task costs at σ = 0.1; a stream that costs more raises it
-
-Progress = Callable[[int], None]
+POINTS = 100  # of a path
 
 
 class Outcome(NamedTuple):
-    """What a policy came to on a stream. Rewards are expected ones, on just these tasks."""
+    """What a policy came to on a stream.
 
-    policy: str
+    Rewards are expected ones where the truth is known, else realised; OPT and ModelOnly are on just the same tasks.
+    """
+
     reward: float
     pct_opt: float
     gain: float  # per cent of what lies between ModelOnly and OPT; NaN if nothing does
     regret: float
     spent: float  # realised, of the first resource
-    spent_pct: float
-    defer_rate: float
+    spent_pct: float  # of the budget; NaN if it is 0 or without end
+    defer_rate: float  # per cent
     us_per_step: float  # NaN where no learner ran
+    budget: float
+    opt: float  # reward of OPT
+    model: float  # reward of ModelOnly
+    opt_price: float  # λ* of OPT, of the first resource
+    opt_spent: float  # what OPT is expected to spend on just these tasks; the budget, on average over streams
 
 
-def sure_cost(stream: Stream) -> float:
-    """Return a cost that no task of the stream passes."""
-    return max(SURE_COST, math.ceil(float(stream.costs.max())))
+FIGURES = Outcome._fields[:8]
+"""What tables and JSON show of an outcome."""
 
 
-def make_learner(name: str, world: Synthetic, budgets: Sequence[float], stream: Stream, seed: int) -> Deferrer:
-    """Return a fresh learner of this name for a stream."""
-    each = [Budget(total, horizon=world.horizon, max_cost=sure_cost(stream)) for total in budgets]
-    reward_range = (0.0, 1.0) if world.binary else (-math.inf, math.inf)
-    link = "logistic" if world.binary else "identity"
-    if name == "paper":
-        with warnings.catch_warnings():
-            # The experiments of the paper break its own assumption; the table says so once.
-            warnings.simplefilter("ignore", AssumptionWarning)
-            return Deferrer.paper(
-                n_features=world.n_features,
-                budget=each[0],
-                noise=world.noise,
-                reward_range=reward_range,
-                link=link,
-                seed=seed,
-            )
-    if name not in LEARNERS:
-        raise expected("policy", "study", "one of " + ", ".join(map(repr, POLICIES)), name)
-    experts = ["human"] if world.n_experts == 1 else [f"expert {i + 1}" for i in range(world.n_experts)]
-    return Deferrer(
-        n_features=world.n_features,
-        experts=experts,
-        budget=each[0] if len(each) == 1 else {f"resource {i + 1}": b for i, b in enumerate(each)},
-        pacing="resolve" if name == "default" else name,
-        link=link,
-        reward_range=reward_range,
-        seed=seed,
-    )
+class Judge:
+    """Measures policies on one stream, against OPT for each budget."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self._benchmark = Benchmark(stream)
+        self._hindsight: Benchmark | None = None
+        self._optima: dict[tuple[float, ...], tuple[Floats, Floats]] = {}
+
+    def optimum(self, budgets: Sequence[float]) -> tuple[Floats, Floats]:
+        """Return the choice [n, deciders] of OPT and its prices, solved once for each budget."""
+        key = tuple(budgets)
+        if key not in self._optima:
+            self._optima[key] = self._benchmark.at(budgets)
+        return self._optima[key]
+
+    def hindsight(self, budgets: Sequence[float]) -> Floats:
+        """Return the choice of the optimum that sees the outcomes."""
+        if self._hindsight is None:
+            self._hindsight = Benchmark(self.stream, hindsight=True)
+        return self._hindsight.at(budgets)[0]
+
+    def outcome(self, choice: Floats, budgets: Sequence[float], us: float = math.nan) -> Outcome:
+        """Return what a policy came to that chose deciders with these probabilities [n, deciders]."""
+        rewards, costs = self.stream.known()
+        best, price = self.optimum(budgets)
+        model_only = np.zeros(rewards.shape)
+        model_only[:, 0] = 1.0
+        reward, top, floor = (float((each * rewards).sum()) for each in (choice, best, model_only))
+        spent = float((choice[:, 1:] * self.stream.costs[:, :, 0]).sum())
+        budget = budgets[0]
+        return Outcome(
+            reward=reward,
+            pct_opt=100 * reward / top if top else math.nan,
+            gain=100 * (reward - floor) / (top - floor) if top > floor + 1e-9 * abs(floor) else math.nan,
+            regret=top - reward,
+            spent=spent,
+            spent_pct=100 * spent / budget if 0 < budget < math.inf else math.nan,
+            defer_rate=100 * float(choice[:, 1:].sum()) / self.stream.n_tasks,
+            us_per_step=us,
+            budget=budget,
+            opt=top,
+            model=floor,
+            opt_price=float(price[0]),
+            opt_spent=float((best[:, 1:] * costs[:, :, 0]).sum()),
+        )
+
+    def path(self, choice: Floats, budgets: Sequence[float], prices: Floats | None) -> dict[str, list[float]]:
+        """Return regret, spending and price (its mean since the last point) along the way."""
+        rewards, _ = self.stream.known()
+        best, _ = self.optimum(budgets)
+        n = self.stream.n_tasks
+        at = np.unique(np.linspace(0, n, min(POINTS, n) + 1).astype(int)[1:])
+        regret = np.cumsum(((best - choice) * rewards).sum(axis=1))
+        spent = np.cumsum((choice[:, 1:] * self.stream.costs[:, :, 0]).sum(axis=1))
+        path = {"at": at.tolist(), "regret_at": regret[at - 1].tolist(), "spent_at": spent[at - 1].tolist()}
+        if prices is not None:
+            sums = np.concatenate([[0.0], np.cumsum(prices[:, 0])])[np.concatenate([[0], at])]
+            path["price_at"] = (np.diff(sums) / np.diff(np.concatenate([[0], at]))).tolist()
+        return path
 
 
-def run_learner(
-    learner: Deferrer, stream: Stream, feedback: str, progress: Progress | None = None
-) -> tuple[NDArray[np.int64], float]:
-    """Run a learner over a stream; return its routes and the microseconds a step took."""
-    rewards = {name: stream.rewards[:, i] for i, name in enumerate(learner.settings.deciders)}
-    begin = time.perf_counter()
-    run = learner.run(stream.contexts, rewards, stream.costs, feedback=feedback, progress=progress)
-    return run.routes, (time.perf_counter() - begin) / len(run.routes) * 1e6
+def run_spec(spec: Spec, judge: Judge, seed: int, progress: Progress | None = None) -> dict[str, Any]:
+    """Return what a trial came to, as one row of a table."""
+    stream = judge.stream
+    budgets = [Allowance.from_text(spec.budget).total(stream)] * stream.costs.shape[2]
+    if spec.policy in OPTIMA:
+        choice = judge.optimum(budgets)[0] if spec.policy == "opt" else judge.hindsight(budgets)
+        return judge.outcome(choice, budgets)._asdict()
+    more: dict[str, list[float]] = {}
+    if spec.trace == "coverage":
+        learner = make_learner(spec.policy, stream, budgets, seed=seed, parameters=spec.policy_parameters)
+        course, more = run_and_measure(learner, stream, spec.feedback)
+    else:
+        course = run_policy(
+            spec.policy,
+            stream,
+            budgets,
+            seed=seed,
+            feedback=spec.feedback,
+            parameters=spec.policy_parameters,
+            progress=progress,
+        )
+    choice = np.eye(stream.rewards.shape[1])[course.routes]
+    if spec.trace == "path":
+        more = judge.path(choice, budgets, course.prices)
+    return judge.outcome(choice, budgets, course.us_per_step)._asdict() | more
 
 
-def judge(
-    name: str, routes: NDArray[np.int64], stream: Stream, best: Optimum, budget: float, us: float = math.nan
-) -> Outcome:
-    """Return what these routes came to."""
-    every = np.arange(len(routes))
-    reward = float(stream.expected_rewards[every, routes].sum())
-    costs = np.where(routes > 0, stream.costs[every, np.maximum(routes - 1, 0), 0], 0.0)
-    return outcome(name, reward, stream, best, budget, float(costs.sum()), float((routes > 0).mean()), us)
+def run_together(specs: Iterable[Spec], seed: int, progress: Progress | None = None) -> list[dict[str, Any]]:
+    """Run specifications of one world on one stream; a failure takes the place of the row that it prevented.
 
-
-def outcome(
-    name: str,
-    reward: float,
-    stream: Stream,
-    best: Optimum,
-    budget: float,
-    spent: float,
-    defer_rate: float,
-    us: float = math.nan,
-) -> Outcome:
-    """Return an outcome, measured against OPT and ModelOnly on the same tasks."""
-    top = best.reward_on(stream)
-    floor = float(stream.expected_rewards[:, 0].sum())
-    gain = 100 * (reward - floor) / (top - floor) if top > floor else math.nan
-    spent_pct = 100 * spent / budget if budget > 0 else math.nan
-    return Outcome(name, reward, 100 * reward / top, gain, top - reward, spent, spent_pct, 100 * defer_rate, us)
-
-
-def trial(
-    world: Synthetic,
-    budget: float,
-    policies: Sequence[str],
-    *,
-    seed: int,
-    feedback: str = "full",
-    progress: Progress | None = None,
-) -> list[Outcome]:
-    """Draw a stream and run policies over it, each on the same tasks with the same outcomes.
-
-    >>> [row.policy for row in trial(Synthetic(horizon=500), 50, ["model-only", "default", "opt"], seed=0)]
-    ['model-only', 'default', 'opt']
+    >>> world = {"horizon": 500}
+    >>> specs = [Spec.of("synthetic", world, policy=name, budget="50") for name in ("model-only", "opt")]
+    >>> [row["gain"] for row in run_together(specs, seed=0)]
+    [0.0, 100.0]
     """
-    stream = world.draw(seed)
-    best = optimum(stream.population, [budget / world.horizon] * world.n_resources)
-    results = []
-    for name in policies:
-        if name == "model-only":
-            results.append(judge(name, model_only(stream), stream, best, budget))
-        elif name == "arbitrary-human":
-            results.append(judge(name, arbitrary_human(stream, budget, sure_cost(stream)), stream, best, budget))
-        elif name == "opt":
-            asked = best.choice[stream.kind, 1:]
-            spent = float((asked * stream.costs[:, :, 0]).sum())
-            results.append(
-                outcome(name, best.reward_on(stream), stream, best, budget, spent, float(asked.sum(axis=1).mean()))
-            )
-        else:
-            learner = make_learner(name, world, [budget] * world.n_resources, stream, seed)
-            routes, us = run_learner(learner, stream, feedback, progress)
-            results.append(judge(name, routes, stream, best, budget, us))
-    return results
+    rows: list[dict[str, Any]] = []
+    judge: Judge | None = None
+    for spec in specs:
+        try:
+            if judge is None:
+                judge = Judge(make_world(spec.world, spec.world_parameters).draw(seed))
+            rows.append(run_spec(spec, judge, seed, progress))
+        except Exception as error:  # whatever it is, the other trials shall be saved before it is told
+            rows.append({"failure": f"{type(error).__name__}: {error}"})
+    return rows

@@ -9,11 +9,22 @@ Floats = NDArray[np.float64]
 
 
 class Population(NamedTuple):
-    """Every context that can come, and what is to be expected of it."""
+    """Every context that can come, or a sample of them, and what is to be expected of each."""
 
     probabilities: Floats  # [m]
     rewards: Floats  # [m, deciders] expected
     costs: Floats  # [m, experts, resources] expected
+
+
+class Truth(NamedTuple):
+    """What is known of a stream beside its outcomes, where somebody made it up."""
+
+    population: Population
+    kind: NDArray[np.int64] | None  # [n] which context of the population a task is; None if that is a sample
+    rewards: Floats  # [n, deciders] expected
+    costs: Floats  # [n, experts, resources] expected
+    thetas: Floats  # [deciders, d] coefficients of the rewards, before the link
+    weights: Floats  # [experts, resources, d] coefficients of the costs
 
 
 class Stream(NamedTuple):
@@ -22,10 +33,19 @@ class Stream(NamedTuple):
     contexts: Floats  # [n, d]
     rewards: Floats  # [n, deciders] realised
     costs: Floats  # [n, experts, resources] realised
-    kind: NDArray[np.int64]  # [n] which context of the population it is
-    population: Population
+    link: str = "identity"  # the link that suits the rewards
+    truth: Truth | None = None
 
     @property
-    def expected_rewards(self) -> Floats:
-        """What each decider is expected to earn on each task."""
-        return np.asarray(self.population.rewards[self.kind])
+    def n_tasks(self) -> int:
+        """The number of tasks."""
+        return len(self.contexts)
+
+    @property
+    def binary(self) -> bool:
+        """Whether every reward is 0 or 1."""
+        return bool(np.isin(self.rewards, (0.0, 1.0)).all())
+
+    def known(self) -> tuple[Floats, Floats]:
+        """Return rewards and costs as they are expected, or, where nothing more is known, as they came."""
+        return (self.rewards, self.costs) if self.truth is None else (self.truth.rewards, self.truth.costs)

@@ -1,16 +1,22 @@
 """The synthetic tasks of Section 5.1: sparse binary contexts, linear or logistic rewards and costs, Gaussian noise."""
 
 import functools
-from dataclasses import dataclass
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.errors import expected
-from deferkit.types import is_whole
-from deferkit.worlds.stream import Floats, Population, Stream
+from deferkit.types import is_number, is_whole
+from deferkit.worlds.stream import Floats, Population, Stream, Truth
 
 REGIMES = ("complementary", "dominant", "random")
+LINKS = ("identity", "logistic")
+MOST_LISTED = 1_000_000  # contexts; where there are more, as many as SAMPLE are drawn to stand for all
+SAMPLE = 200_000
+STEEPNESS = 4.0  # logistic rewards have the coefficients 4·(θ − ½)
 
 
 @functools.lru_cache(maxsize=4)
@@ -29,6 +35,19 @@ def support(n_features: int, most_ones: int, decay: float) -> tuple[Floats, Floa
     bits, ones = bits[ones <= most_ones], ones[ones <= most_ones]
     weights = decay ** ones.astype(float)
     return bits / np.sqrt(ones)[:, None], weights / weights.sum()
+
+
+def sample(n: int, n_features: int, most_ones: int, decay: float, rng: np.random.Generator) -> Floats:
+    """Return n contexts of the same distribution without listing it: first the number of ones, then their places.
+
+    >>> sample(2, 100, 8, 0.3, np.random.default_rng(0)).shape
+    (2, 100)
+    """
+    counts = np.arange(1, min(most_ones, n_features) + 1)
+    weights = np.array([math.comb(n_features, int(k)) * decay ** int(k) for k in counts])
+    ones = rng.choice(counts, size=n, p=weights / weights.sum())
+    order = rng.random((n, n_features)).argsort(axis=1).argsort(axis=1)
+    return np.asarray((order < ones[:, None]) / np.sqrt(ones)[:, None])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,42 +70,58 @@ class Synthetic:
     noise: float = 0.1
     n_experts: int = 1
     n_resources: int = 1
-    binary: bool = False
-    """Rewards are 0 or 1 with probability 1/(1 + exp(−4·(xᵀθ − 1))) instead of xᵀθ plus noise."""
+    link: str = "identity"
+    """"logistic": rewards are 0 or 1, with probability 1/(1 + exp(−xᵀθ')) and θ' = 4·(θ − ½); costs stay linear."""
+    scaled: bool = False
+    """Divide θ and w by √most_ones, so that all means are in [0, 1]."""
 
     def __post_init__(self) -> None:
-        if self.regime not in REGIMES:
-            raise expected("regime", "Synthetic", "one of " + ", ".join(map(repr, REGIMES)), self.regime)
+        for name, known in (("regime", REGIMES), ("link", LINKS)):
+            if getattr(self, name) not in known:
+                raise expected(name, "Synthetic", "one of " + ", ".join(map(repr, known)), getattr(self, name))
         for name in ("horizon", "n_features", "most_ones", "n_experts", "n_resources"):
+            if not is_whole(getattr(self, name), 1):
+                raise expected(name, "Synthetic", "a whole number of at least 1", getattr(self, name))
+        for name, least in (("decay", 1e-9), ("noise", 0.0)):
             value = getattr(self, name)
-            if not is_whole(value, 1):
-                raise expected(name, "Synthetic", "a whole number of at least 1", value)
-        if self.n_features > 24:
-            raise expected("n_features", "Synthetic", "at most 24, as all contexts are listed", self.n_features)
+            if not (is_number(value) and least <= value < math.inf):
+                raise expected(name, "Synthetic", f"a finite number of at least {least:g}", value)
         if self.regime == "complementary" and self.n_experts > 1:
             raise expected("n_experts", "Synthetic", "1 in the complementary regime", self.n_experts)
+
+    @property
+    def listed(self) -> bool:
+        """Whether there are few enough contexts to list them all, so that OPT is exact."""
+        return sum(math.comb(self.n_features, k) for k in range(1, self.most_ones + 1)) <= MOST_LISTED and (
+            self.n_features <= 24
+        )
+
+    def parameters(self) -> dict[str, Any]:
+        """Return all that the world was made with, as plain data."""
+        return asdict(self)
 
     def draw(self, seed: int) -> Stream:
         """Return the stream of this seed: the same one for every policy."""
         parameters, tasks, noise = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(3))
-        contexts, probabilities = support(self.n_features, self.most_ones, self.decay)
         thetas, weights = self._parameters(parameters)
-        rewards = contexts @ thetas.T
-        if self.binary:
-            rewards = 1.0 / (1.0 + np.exp(-4.0 * (rewards - 1.0)))
-        costs = np.einsum("md,krd->mkr", contexts, weights)
-        kind = tasks.choice(len(contexts), size=self.horizon, p=probabilities)
-        if self.binary:
-            realised = (noise.random((self.horizon, rewards.shape[1])) < rewards[kind]).astype(float)
+        if self.listed:
+            contexts, probabilities = support(self.n_features, self.most_ones, self.decay)
+            population = Population(probabilities, *self._means(contexts, thetas, weights))
+            kind = tasks.choice(len(contexts), size=self.horizon, p=probabilities)
+            x, rewards, costs = contexts[kind], population.rewards[kind], population.costs[kind]
         else:
-            realised = rewards[kind] + self.noise * noise.standard_normal((self.horizon, rewards.shape[1]))
-        spent = costs[kind] + self.noise * noise.standard_normal((self.horizon, *costs.shape[1:]))
+            shape = self.n_features, self.most_ones, self.decay
+            kind = None
+            x = sample(self.horizon, *shape, tasks)
+            rewards, costs = self._means(x, thetas, weights)
+            others = sample(SAMPLE, *shape, tasks)
+            population = Population(np.full(SAMPLE, 1 / SAMPLE), *self._means(others, thetas, weights))
         return Stream(
-            contexts=np.ascontiguousarray(contexts[kind]),
-            rewards=realised,
-            costs=np.maximum(spent, 0.0),
-            kind=kind,
-            population=Population(probabilities, rewards, costs),
+            contexts=np.ascontiguousarray(x),
+            rewards=self._realise(rewards, noise),
+            costs=np.maximum(costs + self.noise * noise.standard_normal(costs.shape), 0.0),
+            link=self.link,
+            truth=Truth(population, kind, rewards, costs, thetas, weights),
         )
 
     def _parameters(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
@@ -99,4 +134,21 @@ class Synthetic:
         else:
             model = rng.uniform(0.0, 0.5 if self.regime == "dominant" else 1.0, d)
             thetas = np.stack([model, *rng.uniform(0.0, 1.0, (self.n_experts, d))])
-        return thetas, rng.uniform(0.0, 1.0, (self.n_experts, self.n_resources, d))
+        weights = rng.uniform(0.0, 1.0, (self.n_experts, self.n_resources, d))
+        size = math.sqrt(min(self.most_ones, d)) if self.scaled else 1.0
+        if self.link == "logistic":
+            return STEEPNESS * (thetas - 0.5), weights / size
+        return thetas / size, weights / size
+
+    def _means(self, contexts: Floats, thetas: Floats, weights: Floats) -> tuple[Floats, Floats]:
+        """Return what is expected of contexts."""
+        rewards = contexts @ thetas.T
+        if self.link == "logistic":
+            rewards = 1.0 / (1.0 + np.exp(-rewards))
+        costs = contexts @ weights.reshape(-1, self.n_features).T
+        return rewards, costs.reshape(-1, *weights.shape[:2])
+
+    def _realise(self, rewards: Floats, rng: np.random.Generator) -> Floats:
+        if self.link == "logistic":
+            return (rng.random(rewards.shape) < rewards).astype(float)
+        return rewards + self.noise * rng.standard_normal(rewards.shape)

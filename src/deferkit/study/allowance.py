@@ -1,0 +1,66 @@
+"""Budgets as people write them: `2000`, `0.1T`, `10%`, `inf`."""
+
+import math
+from typing import NamedTuple
+
+from deferkit.errors import InvalidArgument
+from deferkit.worlds.stream import Stream
+
+FORMS = "a number of at least 0 like 2000, a share of the tasks like 0.1T, of what asking always costs like 10%, or inf"
+
+
+class Allowance(NamedTuple):
+    """A budget that may depend on the stream: its size, in units of cost, tasks or what asking every time costs."""
+
+    number: float
+    unit: str  # "", "T" or "%"
+
+    @classmethod
+    def from_text(cls, text: str) -> "Allowance":
+        """Read a budget.
+
+        >>> Allowance.from_text("0.1T"), Allowance.from_text("10%"), Allowance.from_text("inf")
+        (Allowance(number=0.1, unit='T'), Allowance(number=10.0, unit='%'), Allowance(number=inf, unit=''))
+        """
+        words = text.strip()
+        unit = words[-1:] if words[-1:] in ("T", "%") else ""
+        try:
+            number = float(words.removesuffix(unit).replace(",", ""))
+        except ValueError:
+            number = math.nan
+        if not number >= 0:
+            raise InvalidArgument(f"A budget must be {FORMS}. Got {text!r} instead.")
+        return cls(number, unit)
+
+    def total(self, stream: Stream) -> float:
+        """Return the budget for a stream, in units of cost."""
+        if self.unit == "T":
+            return self.number * stream.n_tasks
+        if self.unit == "%":
+            return self.number / 100 * asking_always(stream)
+        return self.number
+
+
+def asking_always(stream: Stream) -> float:
+    """Return what asking the expert every time is expected to cost (the mean of several; of the first resource)."""
+    return float(stream.known()[1][:, :, 0].mean(axis=1).sum())
+
+
+def remark(total: float, stream: Stream) -> str | None:
+    """Say what is odd about a budget, if anything is.
+
+    >>> import numpy as np
+    >>> remark(5.0, Stream(np.ones((3, 1)), np.ones((3, 2)), np.ones((3, 1, 1))))
+    'A budget of 5 is more than asking every time costs (3): it does not bind, and the price is 0.'
+    """
+    if total == 0:
+        return "A budget of 0 asks nobody: OPT is ModelOnly, and there is no gain to measure."
+    if math.isinf(total):
+        return "The budget has no end: the price is 0, and every task may be asked about."
+    always = asking_always(stream)
+    if total >= always:
+        return (
+            f"A budget of {total:,.0f} is more than asking every time costs ({always:,.0f}):"
+            " it does not bind, and the price is 0."
+        )
+    return None

@@ -1,0 +1,150 @@
+"""How all figures look: one colour for each policy, mean ± one standard deviation, sizes that can be read in print."""
+
+import functools
+import warnings
+from collections.abc import Sequence
+from typing import Any, cast
+
+import altair as alt
+import polars as pl
+
+COLOURS = {
+    "default": "#0b5fa5",
+    "adaptive": "#46a3d9",
+    "thompson": "#7b3fa0",
+    "greedy": "#1b9e8a",
+    "gradient": "#e08e0b",
+    "paper": "#cf3a4f",
+    "best-reject": "#5d8a1f",
+    "threshold": "#a8bd5a",
+    "arbitrary-human": "#8d6e63",
+    "random": "#c2a79b",
+    "human-only": "#546e7a",
+    "model-only": "#9e9e9e",
+    "hindsight": "#444444",
+    "opt": "#000000",
+    "full": "#444444",
+    "bandit": "#e08e0b",
+    "reviewed": "#1b9e8a",
+}
+OTHERS = ("#e08e0b", "#7b3fa0", "#1b9e8a", "#8d6e63", "#0b5fa5")
+FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
+CONFIG: dict[str, Any] = {
+    "font": FONT,
+    "background": "white",
+    "view": {"stroke": "#d5d5d5"},
+    "axis": {"labelFontSize": 13, "titleFontSize": 14, "gridColor": "#ececec", "titleFontWeight": "normal"},
+    "header": {"labelFontSize": 15, "labelFontWeight": "bold", "titleFontSize": 0},
+    "legend": {"labelFontSize": 13, "titleFontSize": 13, "symbolOpacity": 1, "symbolSize": 110, "labelLimit": 260},
+    "title": {"fontSize": 16, "subtitleFontSize": 13, "anchor": "start", "subtitleColor": "#444", "offset": 12},
+}
+WIDTH, HEIGHT = 380, 280
+
+
+def colour(field: str, values: Sequence[str]) -> alt.Color:
+    """Return the colour encoding of a field: a policy always has its own colour."""
+    others = [value for value in values if value not in COLOURS]
+    chosen = [COLOURS.get(value) or OTHERS[others.index(value) % len(OTHERS)] for value in values]
+    return alt.Color(f"{field}:N", title=None, scale=alt.Scale(domain=list(values), range=chosen), sort=list(values))
+
+
+def in_order(frame: pl.DataFrame, field: str) -> list[str]:
+    """Return the values of a column, policies in the order of their colours, others as they come."""
+    values = frame[field].unique(maintain_order=True).to_list()
+    return sorted(values, key=lambda value: list(COLOURS).index(value) if value in COLOURS else 99)
+
+
+def bands(
+    frame: pl.DataFrame,
+    *,
+    x: alt.X,
+    y_title: str,
+    y_scale: alt.Scale | None = None,
+    by: str = "policy",
+    points: bool = True,
+    dash: str | None = None,
+    width: int = WIDTH,
+    height: int = HEIGHT,
+) -> alt.LayerChart:
+    """Return lines of `mean` with a band from `low` to `high`; a click on the legend picks one."""
+    pick = picked(by)
+    colours = colour(by, in_order(frame, by))
+    scale = alt.Scale() if y_scale is None else y_scale
+    base = chart_of(frame).encode(x=x)
+    band = base.mark_area(clip=True).encode(
+        y=alt.Y("low:Q", title=y_title, scale=scale),
+        y2="high:Q",
+        color=colours,
+        opacity=alt.condition(pick, alt.value(0.15), alt.value(0.02)),
+    )
+    line = base.mark_line(point={"size": 45} if points else False, strokeWidth=2.2, clip=True).encode(
+        y=alt.Y("mean:Q", title=y_title, scale=scale),
+        color=colours,
+        opacity=alt.condition(pick, alt.value(1.0), alt.value(0.12)),
+        tooltip=tooltips(frame),
+    )
+    if dash:
+        order = in_order(frame, dash)
+        styles = alt.Scale(domain=order, range=[[1, 0], [5, 3], [2, 2]][: len(order)])
+        band = band.encode(detail=f"{dash}:N")
+        line = line.encode(strokeDash=alt.StrokeDash(f"{dash}:N", scale=styles))
+    return layered(band, line.add_params(pick)).properties(width=width, height=height)
+
+
+@functools.cache
+def picked(field: str) -> alt.Parameter:
+    """Return what a click on the legend selects: one for all panels of a figure."""
+    return alt.selection_point(name=f"picked_{field}", fields=[field], bind="legend")
+
+
+def chart_of(frame: pl.DataFrame) -> alt.Chart:
+    """Return an empty chart of these rows, as JSON has them: what is not a number is missing."""
+    floats = pl.col(pl.Float64)
+    rows = frame.with_columns(pl.when(floats.is_finite()).then(floats)).to_dicts()
+    return alt.Chart(alt.Data(values=rows))  # type: ignore[no-untyped-call]
+
+
+def layered(*charts: Any) -> alt.LayerChart:
+    """Return charts one above the other."""
+    return cast(alt.LayerChart, alt.layer(*charts))
+
+
+def tooltips(frame: pl.DataFrame) -> list[alt.Tooltip]:
+    """Show every column, numbers with four digits."""
+    return [
+        alt.Tooltip(f"{name}:Q", format=",.4~r") if kind.is_numeric() else alt.Tooltip(f"{name}:N")
+        for name, kind in frame.schema.items()
+        if name not in ("low", "high") and not isinstance(kind, pl.List)
+    ]
+
+
+def side_by_side(charts: Sequence[alt.TopLevelMixin], columns: int = 2) -> alt.ConcatChart:
+    """Return charts in a grid with one legend."""
+    with warnings.catch_warnings():
+        # that the panels share one selection is what is wanted
+        warnings.filterwarnings("ignore", "Automatically deduplicated selection", UserWarning)
+        return alt.concat(*charts, columns=columns, spacing=28)  # type: ignore[arg-type]
+
+
+def finished(chart: Any, title: str, subtitle: str | Sequence[str]) -> alt.TopLevelMixin:
+    """Return a chart with its title and the common look."""
+    lines = [subtitle] if isinstance(subtitle, str) else list(subtitle)
+    done: alt.TopLevelMixin = chart.properties(title=alt.TitleParams(title, subtitle=lines)).configure(**CONFIG)
+    return done
+
+
+def log_axis(field: str, title: str, values: Sequence[float], number: str = "~s") -> alt.X:
+    """Return a logarithmic x axis with ticks at the values measured."""
+    scale = alt.Scale(type="log", domain=[min(values) * 0.85, max(values) * 1.18], nice=False)
+    axis = alt.Axis(values=list(values), format=number, labelOverlap=True)
+    return alt.X(f"{field}:Q", title=title, scale=scale, axis=axis)
+
+
+def horizontal(value: float, label: str) -> alt.LayerChart:
+    """Return a dashed line with a label."""
+    base = chart_of(pl.DataFrame({"y": [value], "label": [label]}))
+    rule = base.mark_rule(strokeDash=[5, 4], color="#333").encode(y="y:Q")
+    text = base.mark_text(align="right", dy=11, dx=-4, fontSize=12, color="#333").encode(
+        y="y:Q", x=alt.value(WIDTH), text="label:N"
+    )
+    return layered(rule, text)

@@ -1,0 +1,109 @@
+"""Where trials run: in processes of this machine, or on a Ray cluster. Both behind one unordered map."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from typing import Any, Protocol, TypeVar
+
+from deferkit.errors import InvalidArgument, StudyFailed
+
+Unit = TypeVar("Unit")
+Result = TypeVar("Result")
+
+# One thread each: the trials are what runs in parallel, and sums of one thread have one order.
+THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
+
+
+class Engine(Protocol):
+    """Something that works through units, in any order."""
+
+    def map(self, function: Callable[[Unit], Result], units: Sequence[Unit]) -> Iterator[tuple[int, Result]]:
+        """Yield the place of each unit and what came of it, as soon as it is done."""
+        ...
+
+
+class Local:
+    """Processes of this machine; with one worker, this process."""
+
+    def __init__(self, workers: int | None = None) -> None:
+        self.workers = workers or len(os.sched_getaffinity(0))
+
+    def map(self, function: Callable[[Unit], Result], units: Sequence[Unit]) -> Iterator[tuple[int, Result]]:
+        """Yield the place of each unit and what came of it, as soon as it is done.
+
+        >>> sorted(Local(1).map(abs, [-2, 3]))
+        [(0, 2), (1, 3)]
+        """
+        if self.workers == 1 or len(units) == 1:
+            yield from ((i, function(unit)) for i, unit in enumerate(units))
+            return
+        os.environ.update({name: value for name, value in THREADS.items() if name not in os.environ})
+        pool = ProcessPoolExecutor(
+            min(self.workers, len(units)), mp_context=get_context("spawn"), initializer=leave_interrupts_to_the_parent
+        )
+        try:
+            waiting: dict[Future[Any], int] = {pool.submit(function, unit): i for i, unit in enumerate(units)}
+            while waiting:
+                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                    yield waiting.pop(future), future.result()
+        except BrokenProcessPool as error:
+            raise StudyFailed("A worker process died. What was finished is saved; run it again to go on.") from error
+        finally:
+            # what is running is let go of, at an interrupt too: its trials are run again
+            for process in (pool._processes or {}).values():
+                process.terminate()
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def leave_interrupts_to_the_parent() -> None:
+    """Let Ctrl-C reach the process that saves, not those that work."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+class Ray:
+    """A Ray cluster, or, without an address, Ray on this machine."""
+
+    def __init__(self, address: str | None = None) -> None:
+        try:
+            import ray  # noqa: PLC0415 - an extra, and seconds to import
+        except ImportError as error:
+            raise InvalidArgument("The engine 'ray' needs the package: pip install 'deferkit[ray]'.") from error
+        self._ray = ray
+        self.address = address
+
+    def map(self, function: Callable[[Unit], Result], units: Sequence[Unit]) -> Iterator[tuple[int, Result]]:
+        """Yield the place of each unit and what came of it, as soon as it is done."""
+        ray = self._ray
+        try:
+            ray.init(
+                address=self.address,
+                runtime_env={"env_vars": THREADS},
+                log_to_driver=False,
+                logging_level="error",
+                include_dashboard=False if self.address is None else None,
+            )
+        except (ConnectionError, ValueError) as error:
+            raise StudyFailed(f"There is no Ray cluster at {self.address!r}: {error}") from error
+        try:
+            remote = ray.remote(max_retries=1)(function)
+            waiting = {remote.remote(unit): i for i, unit in enumerate(units)}
+            while waiting:
+                done, _ = ray.wait(list(waiting), num_returns=1)
+                yield waiting.pop(done[0]), ray.get(done[0])
+        except ray.exceptions.RayError as error:
+            raise StudyFailed(f"Ray failed: {error}. What was finished is saved; run it again to go on.") from error
+        finally:
+            ray.shutdown()
+
+
+ENGINES = ("local", "ray")
+
+
+def make_engine(name: str, *, workers: int | None = None, address: str | None = None) -> Engine:
+    """Return the engine of this name, or say which ones there are."""
+    if name not in ENGINES:
+        raise InvalidArgument(f"There is no engine {name!r}. There is: {', '.join(ENGINES)}.")
+    return Ray(address) if name == "ray" else Local(workers)

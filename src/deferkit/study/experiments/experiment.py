@@ -1,0 +1,129 @@
+"""What an experiment is: trials to run, a figure to draw, claims to judge."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import altair as alt
+import polars as pl
+
+from deferkit.study.spec import Spec
+from deferkit.study.store import Trial
+
+HOLDS, PARTLY, FAILS = "holds", "holds in part", "does not hold"
+
+
+class Finding(NamedTuple):
+    """A claim, what was measured, and whether it holds."""
+
+    claim: str
+    source: str  # where the claim stands: "paper" or "deferkit"
+    measured: str
+    verdict: str
+
+
+class Experiment(NamedTuple):
+    """An experiment; `quick` everywhere means fewer trials of the same thing."""
+
+    name: str
+    title: str
+    what: str  # a sentence or two on what is done and shown
+    trials: Callable[[bool], list[Trial]]
+    figure: Callable[[pl.DataFrame], alt.TopLevelMixin]
+    findings: Callable[[pl.DataFrame], list[Finding]]
+    tables: Callable[[pl.DataFrame], dict[str, pl.DataFrame]]  # by caption
+
+
+def trials_of(
+    policies: Iterable[str],
+    budgets: Iterable[float | str],
+    seeds: int,
+    worlds: Iterable[Mapping[str, Any]] = ({},),
+    *,
+    feedbacks: Iterable[str] = ("full",),
+    trace: str = "",
+    parameters: Mapping[str, Any] | None = None,
+) -> list[Trial]:
+    """Return every combination, for seeds 0 to seeds − 1.
+
+    >>> len(trials_of(["default", "paper"], [500, 1000], 3))
+    12
+    """
+    budgets, feedbacks, policies = list(budgets), list(feedbacks), list(policies)
+    specs = [
+        Spec.of(
+            "synthetic",
+            world,
+            policy=policy,
+            budget=str(budget),
+            feedback=feedback,
+            trace=trace,
+            policy_parameters=dict(parameters or {}),
+        )
+        for world in worlds
+        for budget in budgets
+        for policy in policies
+        for feedback in feedbacks
+    ]
+    return [(spec, seed) for spec in specs for seed in range(seeds)]
+
+
+def over_trials(frame: pl.DataFrame, by: Sequence[str], value: str) -> pl.DataFrame:
+    """Return mean, standard deviation, their band and the number of trials for each group.
+
+    >>> frame = pl.DataFrame({"policy": ["a", "a"], "gain": [1.0, 3.0]})
+    >>> over_trials(frame, ["policy"], "gain").rows()
+    [('a', 2.0, 1.4142135623730951, 2, 0.5857864376269049, 3.414213562373095)]
+    """
+    known = pl.col(value).fill_nan(None)
+    grouped = frame.group_by(by, maintain_order=True).agg(
+        known.mean().alias("mean"), known.std().fill_null(0.0).alias("sd"), known.count().alias("trials")
+    )
+    return grouped.with_columns(low=pl.col("mean") - pl.col("sd"), high=pl.col("mean") + pl.col("sd"))
+
+
+def pivot(frame: pl.DataFrame, rows: str, columns: str, value: str, digits: int = 1) -> pl.DataFrame:
+    """Return a table of means ± standard deviations over trials.
+
+    >>> frame = pl.DataFrame({"policy": ["a", "a"], "budget": [500.0, 500.0], "gain": [1.0, 3.0]})
+    >>> pivot(frame, "policy", "budget", "gain").rows()
+    [('a', '2.0 ± 1.4')]
+    """
+    summary = over_trials(frame, [rows, columns], value).with_columns(
+        cell=pl.struct("mean", "sd").map_elements(
+            lambda s: "–" if s["mean"] is None else f"{s['mean']:,.{digits}f} ± {s['sd']:,.{digits}f}",
+            return_dtype=pl.String,
+        )
+    )
+    wide = summary.pivot(on=columns, index=rows, values="cell")
+    return wide.rename({name: shown(name) for name in wide.columns[1:]})
+
+
+def shown(name: str) -> str:
+    """Return a number with separators for thousands; anything else as it is.
+
+    >>> shown("32000.0"), shown("0.25"), shown("full")
+    ('32,000', '0.25', 'full')
+    """
+    try:
+        number = float(name)
+    except ValueError:
+        return name
+    return f"{number:,.0f}" if number == int(number) else f"{number:g}"
+
+
+def mean_of(frame: pl.DataFrame, value: str, **where: Any) -> float:
+    """Return the mean of a column over the rows where these columns have these values."""
+    rows = frame.filter(**where)[value].drop_nulls().drop_nans()
+    return as_float(rows.mean()) if len(rows) else float("nan")
+
+
+def as_float(value: Any) -> float:
+    """Return what a column came to as a number: its least, largest or mean may be anything to a type checker."""
+    return float(value)
+
+
+def seeds_text(frame: pl.DataFrame, variant: str = "policy") -> str:
+    """Say how many trials there are for each setting."""
+    counts = frame.group_by(variant, "asked_budget", "regime", "horizon", "noise", "feedback").len()["len"]
+    low, high = as_float(counts.min()), as_float(counts.max())
+    return f"{high:.0f} trials" if low == high else f"{low:.0f} to {high:.0f} trials"

@@ -1,0 +1,150 @@
+"""All policies by name, and how each of them is run over a stream."""
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deferkit.errors import AssumptionWarning, InvalidArgument
+from deferkit.learn.deferrer import Deferrer
+from deferkit.learn.exploration import Exploration
+from deferkit.study import baselines
+from deferkit.study.peers import PEERS, Setting, run_peer
+from deferkit.types import Budget
+from deferkit.worlds.stream import Floats, Stream
+
+SURE_COST = 3.0  # above what a synthetic task costs at σ = 0.1; a stream that costs more raises it
+NOISE = 0.1  # σ that the paper's algorithm is told, unless a study says otherwise
+
+RULES = {
+    "model-only": "the model decides every task",
+    "human-only": "the human decides every task, whatever it costs",
+    "arbitrary-human": "the human decides from the first task on, until the budget is used",
+    "random": "the human decides at random, at the budget's rate",
+    "threshold": "the human decides where the model's expected reward is low; the threshold is set once, beforehand",
+    "best-reject": "the same with the best threshold in hindsight, in steps of 0.01",
+}
+LEARNERS = {
+    "default": "deferkit as it comes: optimism, and a price that is solved anew",
+    "adaptive": "the same with an adaptive step of the price",
+    "gradient": "the same with the exponentiated gradient of Agrawal & Devanur",
+    "greedy": "the default without exploration",
+    "thompson": "Thompson sampling with the default's price",
+    "paper": "Algorithm 1 exactly as printed",
+}
+OPTIMA = {
+    "opt": "the best fixed rule that knows the distribution (in hindsight where nobody knows it)",
+    "hindsight": "the best choice for the outcomes that came, noise and all",
+}
+POLICIES = RULES | LEARNERS | {name: kind.description for name, kind in PEERS.items()} | OPTIMA
+
+Progress = Callable[[int], None]
+
+
+def check_policy(name: str) -> None:
+    """Raise, and say which policies there are, unless there is one of this name."""
+    if name not in POLICIES:
+        raise InvalidArgument(f"There is no policy {name!r}. There is: {', '.join(POLICIES)}.")
+
+
+class Course(NamedTuple):
+    """What a policy did with a stream."""
+
+    routes: NDArray[np.int64]  # [n]
+    prices: Floats | None  # [n, R] of a learner
+    us_per_step: float  # NaN where nothing was learned
+
+
+def sure_cost(stream: Stream) -> float:
+    """Return a cost that no task of the stream passes."""
+    return max(SURE_COST, math.ceil(float(stream.costs.max())))
+
+
+def make_learner(
+    name: str, stream: Stream, budgets: Sequence[float], *, seed: int, parameters: Mapping[str, Any] | None = None
+) -> Deferrer:
+    """Return a fresh learner of this name for a stream; `parameters` are those of a `Deferrer`.
+
+    >>> from deferkit.worlds.synthetic import Synthetic
+    >>> make_learner("adaptive", Synthetic(horizon=100).draw(0), [10], seed=0).settings.pacing.kind
+    'adaptive'
+    """
+    each = [Budget(total, horizon=stream.n_tasks, max_cost=sure_cost(stream)) for total in budgets]
+    n_experts = stream.costs.shape[1]
+    given: dict[str, Any] = {
+        "n_features": stream.contexts.shape[1],
+        "experts": ["human"] if n_experts == 1 else [f"expert {i + 1}" for i in range(n_experts)],
+        "link": stream.link,
+        "reward_range": (0.0, 1.0) if stream.link == "logistic" else (-math.inf, math.inf),
+        "seed": seed,
+    }
+    if name == "paper":
+        if len(each) > 1:
+            raise InvalidArgument("The paper's algorithm has one resource. Got a world with several.")
+        with warnings.catch_warnings():
+            # The paper's own experiments break its assumption on the budget; the report says so.
+            warnings.simplefilter("ignore", AssumptionWarning)
+            printed: dict[str, Any] = {"budget": each[0], "noise": NOISE, "cost_link": "identity"}
+            return Deferrer.paper(**(printed | given | dict(parameters or {})))
+    if name == "greedy":
+        given["exploration"] = Exploration(scale=0.0, prior=0.0)
+    elif name == "thompson":
+        given["exploration"] = Exploration.thompson()
+    elif name != "default":
+        given["pacing"] = name
+    budget = each[0] if len(each) == 1 else {f"resource {i + 1}": b for i, b in enumerate(each)}
+    return Deferrer(**({"budget": budget} | given | dict(parameters or {})))
+
+
+def run_learner(learner: Deferrer, stream: Stream, feedback: str, progress: Progress | None = None) -> Course:
+    """Run a learner over a stream in the compiled loop."""
+    rewards = {name: stream.rewards[:, i] for i, name in enumerate(learner.settings.deciders)}
+    begin = time.perf_counter()
+    run = learner.run(stream.contexts, rewards, stream.costs, feedback=feedback, progress=progress)
+    return Course(run.routes, run.prices, (time.perf_counter() - begin) / stream.n_tasks * 1e6)
+
+
+def run_rule(name: str, stream: Stream, budget: float, seed: int) -> Course:
+    """Run a baseline that learns nothing."""
+    if name == "model-only":
+        routes = baselines.model_only(stream)
+    elif name == "human-only":
+        routes = baselines.human_only(stream)
+    elif name == "random":
+        rng = np.random.default_rng(np.random.SeedSequence([seed, 1]))
+        routes = baselines.random_human(stream, budget, sure_cost(stream), rng)
+    else:
+        rule = {
+            "arbitrary-human": baselines.arbitrary_human,
+            "threshold": baselines.threshold,
+            "best-reject": baselines.best_reject,
+        }[name]
+        routes = rule(stream, budget, sure_cost(stream))
+    return Course(routes, None, math.nan)
+
+
+def run_policy(
+    name: str,
+    stream: Stream,
+    budgets: Sequence[float],
+    *,
+    seed: int,
+    feedback: str = "full",
+    parameters: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> Course:
+    """Run any policy but an optimum over a stream."""
+    if name in RULES:
+        return run_rule(name, stream, budgets[0], seed)
+    if name in PEERS:
+        costs = stream.costs[:, 0, 0]
+        mean_cost = float(stream.known()[1][:, 0, 0].mean())
+        setting = Setting(stream.contexts.shape[1], budgets[0], stream.n_tasks, mean_cost, seed)
+        routes, us = run_peer(PEERS[name].make, stream.contexts, stream.rewards, costs, setting, sure_cost(stream))
+        return Course(routes, None, us)
+    learner = make_learner(name, stream, budgets, seed=seed, parameters=parameters)
+    return run_learner(learner, stream, feedback, progress)

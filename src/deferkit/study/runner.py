@@ -1,0 +1,81 @@
+"""Runs the trials of a study that are not there yet, keeps each as soon as it is done, and returns all of them."""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import polars as pl
+
+from deferkit.errors import StudyFailed
+from deferkit.study.engines import Engine, Local
+from deferkit.study.spec import Spec
+from deferkit.study.store import Store, Trial
+from deferkit.study.trial import run_together
+
+Unit = tuple[tuple[Spec, ...], int]
+
+
+def run_unit(unit: Unit) -> list[dict[str, Any]]:
+    """Run what shares a stream; a function of its own, so that an engine can send it elsewhere."""
+    specs, seed = unit
+    return run_together(specs, seed)
+
+
+def units_of(trials: Iterable[Trial]) -> list[Unit]:
+    """Group trials by stream, the largest horizon first, so that no long one is left for the end."""
+    groups: dict[tuple[str, int], dict[str, Spec]] = {}
+    for spec, seed in trials:
+        groups.setdefault((spec.world_text, seed), {})[spec.key] = spec
+    units = [(tuple(specs.values()), seed) for (_, seed), specs in groups.items()]
+    return sorted(units, key=lambda unit: -len(unit[0]) * unit[0][0].world_parameters.get("horizon", 0))
+
+
+def run_study(
+    trials: Sequence[Trial],
+    *,
+    store: Store | None = None,
+    engine: Engine | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> pl.DataFrame:
+    """Return a table of these trials, a row for each; run those that the store does not have.
+
+    A trial that fails fails the study, after the others were saved.
+
+    >>> spec = Spec.of("synthetic", {"horizon": 200}, policy="opt", budget="10")
+    >>> run_study([(spec, 0), (spec, 1)], engine=Local(1)).select("policy", "regime", "seed", "gain").rows()
+    [('opt', 'complementary', 0, 100.0), ('opt', 'complementary', 1, 100.0)]
+    """
+    store = Store(None) if store is None else store
+    engine = Local() if engine is None else engine
+    units = units_of(trial for trial in trials if trial not in store)
+    failures: list[str] = []
+    for place, rows in engine.map(run_unit, units) if units else ():
+        specs, seed = units[place]
+        pairs = [((spec, seed), row) for spec, row in zip(specs, rows, strict=True)]
+        store.save(pair for pair in pairs if "failure" not in pair[1])
+        failures += [
+            f"{s.policy}, budget {s.budget}, seed {n}: {r['failure']}" for (s, n), r in pairs if "failure" in r
+        ]
+        if progress is not None:
+            progress(len(rows))
+    if failures:
+        raise StudyFailed(f"{len(failures)} of {len(trials)} trials failed; the others are saved. First: {failures[0]}")
+    return table(trials, store)
+
+
+def missing(trials: Iterable[Trial], store: Store) -> int:
+    """Return how many different trials are still to be run."""
+    return len({(spec.key, seed) for spec, seed in trials if (spec, seed) not in store})
+
+
+def table(trials: Sequence[Trial], store: Store) -> pl.DataFrame:
+    """Return the trials that are there as a table: the parameters of world and policy, the seed, the results."""
+    there = list({(spec.key, seed): (spec, seed) for spec, seed in trials if (spec, seed) in store}.values())
+    rows = []
+    for (spec, seed), row in zip(there, store.rows(there), strict=True):
+        plain = json.loads(spec.text)
+        given = {k: v for k, v in plain.items() if k not in ("world_parameters", "policy_parameters", "budget")}
+        results = {k: v for k, v in row.items() if k not in ("key", "seed", "spec")}
+        asked = {"asked_budget": spec.budget, "seed": seed}
+        rows.append(plain["world_parameters"] | plain["policy_parameters"] | given | asked | results)
+    return pl.DataFrame(rows, infer_schema_length=None)

@@ -1,0 +1,76 @@
+"""What a trial is: plain data, and the key that its results are kept under."""
+
+import functools
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deferkit.errors import expected
+from deferkit.learn.loop import FEEDBACKS
+from deferkit.study.allowance import Allowance
+from deferkit.study.policies import check_policy
+from deferkit.worlds import make_world
+
+TRACES = ("", "path", "coverage")
+STUDY = ("allowance.py", "baselines.py", "coverage.py", "optimum.py", "peers", "policies.py", "trial.py")
+MEASURED_BY = ("types.py", "learn", "worlds", *(f"study/{name}" for name in STUDY))
+
+
+@functools.cache
+def code_digest() -> str:
+    """Return a hash of all source that the numbers of a trial depend on: other code, other results."""
+    package = Path(__file__).parent.parent
+    digest = hashlib.sha256()
+    for part in MEASURED_BY:
+        place = package / part
+        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+            digest.update(path.relative_to(package).as_posix().encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """A policy in a world with a budget; with a seed it is a trial.
+
+    >>> spec = Spec.of("synthetic", {"regime": "dominant"}, policy="default", budget="0.04T")
+    >>> spec.world_parameters["n_features"], spec.feedback
+    (20, 'full')
+    """
+
+    world: str
+    world_parameters: Mapping[str, Any]
+    policy: str
+    budget: str
+    feedback: str = "full"
+    policy_parameters: Mapping[str, Any] = field(default_factory=dict)
+    trace: str = ""  # what is kept of the way there: nothing, "path" or "coverage"
+
+    @classmethod
+    def of(cls, world: str, parameters: Mapping[str, Any], **given: Any) -> "Spec":
+        """Return a specification, checked, with all parameters of its world spelled out."""
+        spec = cls(world=world, world_parameters=make_world(world, parameters).parameters(), **given)
+        check_policy(spec.policy)
+        Allowance.from_text(spec.budget)
+        for name, value, known in (("feedback", spec.feedback, FEEDBACKS), ("trace", spec.trace, TRACES)):
+            if value not in known:
+                raise expected(name, "study", "one of " + ", ".join(map(repr, known)), value)
+        return spec
+
+    @functools.cached_property
+    def text(self) -> str:
+        """The specification as text, the same for the same specification."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @functools.cached_property
+    def key(self) -> str:
+        """What results are kept under: a hash of the specification and of the code that measures it."""
+        return hashlib.sha256(f"{code_digest()} {self.text}".encode()).hexdigest()[:24]
+
+    @functools.cached_property
+    def world_text(self) -> str:
+        """The world alone, as text: trials with the same one and the same seed share a stream."""
+        return json.dumps([self.world, self.world_parameters], sort_keys=True)

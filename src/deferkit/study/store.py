@@ -1,0 +1,73 @@
+"""Where results are kept: Parquet files, each row under the key of its specification and its seed."""
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from deferkit.errors import UnreadableResults
+from deferkit.study.spec import Spec
+from deferkit.study.trial import Outcome
+
+PATHS = ("at", "regret_at", "spent_at", "price_at", "distance_at", "factor_at")
+SCHEMA: dict[str, Any] = (
+    {"key": pl.String, "seed": pl.Int64, "spec": pl.String}
+    | dict.fromkeys(Outcome._fields, pl.Float64)
+    | dict.fromkeys(PATHS, pl.List(pl.Float64))
+)
+
+Trial = tuple[Spec, int]
+
+
+class Store:
+    """Results of trials, in memory and, if there is a directory, on disk as well.
+
+    >>> store, spec = Store(None), Spec.of("synthetic", {"horizon": 10}, policy="opt", budget="1")
+    >>> store.save([((spec, 0), {"reward": 1.0})])
+    >>> (spec, 0) in store, (spec, 1) in store, store.rows([(spec, 0)])[0]["reward"]
+    (True, False, 1.0)
+    """
+
+    def __init__(self, directory: Path | None) -> None:
+        self.directory = directory
+        self._rows: dict[tuple[str, int], dict[str, Any]] = {}
+        if directory is not None and directory.is_dir():
+            for path in sorted(directory.glob("*.parquet")):
+                self._read(path)
+
+    def _read(self, path: Path) -> None:
+        try:
+            frame = pl.read_parquet(path)
+            rows = frame.select(list(SCHEMA)).to_dicts()
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise UnreadableResults(f"{path} cannot be read ({error}). Delete it, and its trials run again.") from error
+        for row in rows:
+            self._rows[row["key"], row["seed"]] = row
+
+    def __contains__(self, trial: Trial) -> bool:
+        spec, seed = trial
+        row = self._rows.get((spec.key, seed))
+        return row is not None and row["spec"] == spec.text
+
+    def save(self, results: Iterable[tuple[Trial, dict[str, Any]]]) -> None:
+        """Keep results; on disk they are there whole or not at all."""
+        rows: list[dict[str, Any]] = [
+            {"key": spec.key, "seed": seed, "spec": spec.text} | row for (spec, seed), row in results
+        ]
+        if not rows:
+            return
+        if self.directory is not None:
+            names = " ".join(f"{row['key']}/{row['seed']}" for row in rows)
+            path = self.directory / f"{hashlib.sha256(names.encode()).hexdigest()[:24]}.parquet"
+            self.directory.mkdir(parents=True, exist_ok=True)
+            part = path.with_suffix(".part")
+            pl.DataFrame(rows, schema=SCHEMA).write_parquet(part)
+            part.replace(path)
+        for row in rows:
+            self._rows[row["key"], row["seed"]] = dict.fromkeys(SCHEMA) | row
+
+    def rows(self, trials: Iterable[Trial]) -> list[dict[str, Any]]:
+        """Return the results of trials that are kept, in this order."""
+        return [self._rows[spec.key, seed] for spec, seed in trials]
