@@ -1,41 +1,78 @@
 """The command line, as a user runs it: in a process of its own."""
 
+import json
+import os
+import re
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
+from deferkit.study.trial import FIGURES
 
-def deferkit(*words: str) -> subprocess.CompletedProcess[str]:
-    script = "from deferkit.cli import main; main()"
+SCRIPT = "from deferkit.cli import main; main()"
+
+
+def deferkit(*words: str, cwd: Path | None = None, timeout: int = 300) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", script, *words], capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-c", SCRIPT, *words], capture_output=True, text=True, timeout=timeout, check=False, cwd=cwd
     )
+
+
+SMALL = ("run", "synthetic", "--trials", "2", "--horizon", "3000")
 
 
 def test_run_prints_a_table_of_the_policies() -> None:
-    done = deferkit(
-        "run", "synthetic", "--trials", "2", "--horizon", "3000", "--budget", "0.05T", "--feedback", "bandit"
-    )
+    done = deferkit(*SMALL, "--budget", "0.05T", "--feedback", "bandit")
     assert done.returncode == 0, done.stderr
-    for name in ("model-only", "arbitrary-human", "paper", "default", "opt"):
+    for name in ("model-only", "arbitrary-human", "best-reject", "paper", "default", "opt"):
         assert name in done.stdout
     assert "budget 150" in done.stdout
     assert max(len(line) for line in done.stdout.splitlines()) <= 80
     assert "…" not in done.stdout
 
 
+def test_run_as_json() -> None:
+    policies = ["default", "human-only", "opt", "thompson"]
+    done = deferkit(*SMALL, "--budget", "10%", "--json", *(w for p in policies for w in ("--policy", p)))
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert [row["policy"] for row in rows] == policies
+    for row in rows:
+        assert set(row) == {"policy", *FIGURES, *(f"{name}_sd" for name in FIGURES)}
+    default, human, opt, _ = rows
+    assert opt["gain"] == opt["pct_opt"] == 100
+    assert opt["us_per_step"] is None
+    assert default["us_per_step"] > 0
+    assert human["spent_pct"] == pytest.approx(1000, rel=0.05)
+    assert 90 < default["spent_pct"] <= 100
+
+
+def test_other_worlds_by_option() -> None:
+    words = ("--regime", "dominant", "--experts", "2", "--resources", "2", "--features", "30", "--scaled", "--json")
+    done = deferkit(*SMALL, "--budget", "0.05T", *words)
+    assert done.returncode == 0, done.stderr
+    rows = {row["policy"]: row for row in json.loads(done.stdout)}
+    assert rows["default"]["gain"] > rows["arbitrary-human"]["gain"]
+    done = deferkit(*SMALL, "--budget", "0.05T", "--link", "logistic", "--policy", "default", "--json")
+    assert json.loads(done.stdout)[0]["gain"] > 50
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["run", "moon"], "There is no world 'moon'. There is: synthetic."),
-        (["run", "synthetic", "--policy", "best"], "There is no policy 'best'. There is: model-only"),
+        (["run", "synthetic", "--policy", "best"], "There is no policy 'best'. There is: model-only, human-only"),
         (["run", "synthetic", "--budget", "lots"], "Got 'lots' instead"),
-        (["run", "synthetic", "--budget", "-5"], "Got '-5' instead"),
+        (["run", "synthetic", "--budget=-5"], "Got '-5' instead"),
         (["run", "synthetic", "--regime", "easy"], "Got 'easy' instead"),
         (["run", "synthetic", "--horizon", "0"], "Got 0 instead"),
         (["run", "synthetic", "--horizon", "100", "--feedback", "some"], "Got 'some' instead"),
-        (["gains", "--policy", "best"], "There is no learner 'best'"),
+        (["run", "synthetic", "--engine", "cloud"], "There is no engine 'cloud'. There is: local, ray."),
+        (["reproduce", "exp3"], "There is no experiment 'exp3'. There is: exp1, exp2, horizon, small-budget"),
     ],
 )
 def test_a_mistake_gives_one_line(words: list[str], message: str) -> None:
@@ -45,14 +82,53 @@ def test_a_mistake_gives_one_line(words: list[str], message: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_budget_of_nothing_and_one_that_does_not_bind() -> None:
-    for budget in ("0", "1000000"):
-        done = deferkit("run", "synthetic", "--trials", "1", "--horizon", "2000", "--budget", budget)
-        assert done.returncode == 0, done.stderr
+@pytest.mark.parametrize(
+    ("budget", "remark"),
+    [("0", "asks nobody"), ("1000000", "does not bind"), ("inf", "has no end"), ("120%", "not bind")],
+)
+def test_an_odd_budget_is_remarked_on(budget: str, remark: str) -> None:
+    done = deferkit("run", "synthetic", "--trials", "1", "--horizon", "2000", "--budget", budget, "--json")
+    assert done.returncode == 0, done.stderr
+    assert remark in " ".join(done.stderr.split())
+    rows = {row["policy"]: row for row in json.loads(done.stdout)}
+    assert rows["default"]["gain"] is None if budget == "0" else rows["default"]["gain"] > 90
+
+
+def test_a_trial_that_fails_says_which_and_why() -> None:
+    done = deferkit(*SMALL, "--regime", "dominant", "--experts", "2", "--policy", "thompson")
+    assert done.returncode == 2
+    assert "2 of 2 trials failed" in done.stderr
+    assert "one expert" in done.stderr
+
+
+def test_plot_draws_a_figure(tmp_path: Path) -> None:
+    done = deferkit(*SMALL, "--plot", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "results/figures/run.png" in done.stdout
+    assert {p.suffix for p in (tmp_path / "results" / "figures").iterdir()} == {".png", ".svg", ".html"}
+
+
+def test_an_interrupt_leaves_what_was_done(tmp_path: Path) -> None:
+    """Ctrl-C in the middle: the finished trials are on disk, and the table is of them."""
+    words = ["run", "synthetic", "--trials", "60", "--horizon", "20000", "--results", str(tmp_path)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and len(list(tmp_path.glob("trials/*.parquet"))) < 2:
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    stopped = re.search(r"Stopped: (\d+) of 60 streams were done", err)
+    assert stopped, err
+    assert 2 <= int(stopped[1]) < 60
+    assert "default" in out
+    assert len(list(tmp_path.glob("trials/*.parquet"))) == int(stopped[1])
 
 
 def test_version_and_help() -> None:
     assert deferkit("--version").stdout.startswith("deferkit 0.")
     shown = deferkit("--help").stdout
-    for command in ("run", "gains", "warm"):
+    for command in ("run", "reproduce", "warm"):
         assert command in shown

@@ -1,0 +1,76 @@
+"""deferkit reproduce: the paper's experiments and ours, as one report."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from deferkit.cli.app import INTERRUPTED, app, aside, console
+from deferkit.cli.progress import bar
+from deferkit.cli.tables import plain_table
+from deferkit.study.engines import ENGINES, make_engine
+
+MARKS = {
+    "holds": "[green]holds[/green]",
+    "holds in part": "[yellow]in part[/yellow]",
+    "does not hold": "[red]fails[/red]",
+}
+NAMES = "exp1, exp2, horizon, small-budget, feedback, coverage, noise, logistic and, only by name, rivals"
+
+
+@app.command()
+def reproduce(
+    name: Annotated[list[str] | None, typer.Argument(help=f"Which experiments: {NAMES}")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="The same with few trials, in under a minute")] = False,
+    out: Annotated[Path, typer.Option(help="Where report, figures and trials go")] = Path("results"),
+    engine: Annotated[str, typer.Option(help="Where trials run: " + ", ".join(ENGINES))] = "local",
+    address: Annotated[str | None, typer.Option(help="Of a Ray cluster")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes; all cores unless given", min=1)] = None,
+) -> None:
+    """Run the experiments, draw a figure for each, judge every claim, and write the report.
+
+    Trials are kept: a run that was stopped goes on, and what has not changed is not run again.
+    """
+    from deferkit.study.experiments import chosen  # noqa: PLC0415 - figures take a second to import
+    from deferkit.study.reproduce import reproduce as run_all  # noqa: PLC0415
+
+    experiments = chosen(name)
+    begin = time.perf_counter()
+    command = " ".join(["deferkit reproduce", *(name or ()), *(["--quick"] if quick else [])])
+    with bar() as progress:
+        job = progress.add_task("trials", total=None)
+
+        def started(to_run: int, all_of_them: int) -> None:
+            kept = f", {all_of_them - to_run:,} of them are there already" if to_run < all_of_them else ""
+            aside.print(f"{len(experiments)} experiments, {all_of_them:,} trials{kept}", highlight=False)
+            progress.update(job, total=to_run)
+
+        try:
+            done = run_all(
+                experiments,
+                quick=quick,
+                out=out,
+                engine=make_engine(engine, workers=workers, address=address),
+                started=started,
+                progress=lambda n: progress.advance(job, n),
+                drawing=lambda what: progress.update(job, description=f"drawing {what}"),
+                command=command,
+            )
+        except KeyboardInterrupt:
+            progress.stop()
+            aside.print(f"Stopped. What was done is in {out / 'trials'}; the same command goes on from there.")
+            raise typer.Exit(INTERRUPTED) from None
+    if done.summary is not None:
+        title = f"gain %, {'few' if quick else '20'} trials, T = 50,000: complementary and dominant human, by budget"
+        table = plain_table(title, ("policy",), done.summary.columns[1:])
+        for row in done.summary.iter_rows():
+            table.add_row(*row)
+        console.print(table)
+    claims = Table.grid(padding=(0, 2, 0, 0))
+    for finding in done.findings:
+        claims.add_row(MARKS[finding.verdict], finding.claim)
+    console.print(claims)
+    console.print()
+    console.print(f"took {time.perf_counter() - begin:.0f} s; report: {done.report}", highlight=False, soft_wrap=True)

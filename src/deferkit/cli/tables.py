@@ -1,0 +1,69 @@
+"""Tables that fit a narrow terminal."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from deferkit.study.trial import FIGURES
+
+
+def plain_table(title: str, texts: Sequence[str], numbers: Sequence[str]) -> Table:
+    """Return an empty table: columns of text, then columns of numbers."""
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in texts:
+        table.add_column(name, no_wrap=True)
+    for name in numbers:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def summaries(frame: pl.DataFrame, policies: Sequence[str]) -> list[dict[str, Any]]:
+    """Return, for each policy, mean and standard deviation over trials of all that is measured; None if unknown.
+
+    >>> frame = pl.DataFrame({"policy": ["a", "a"], **{name: [1.0, 3.0] for name in FIGURES}})
+    >>> row = summaries(frame, ["a"])[0]
+    >>> row["gain"], round(row["gain_sd"], 3)
+    (2.0, 1.414)
+    """
+    result = []
+    for policy in policies:
+        row: dict[str, Any] = {"policy": policy}
+        for name in FIGURES:
+            values = frame.filter(policy=policy)[name].drop_nans().drop_nulls()
+            row[name], row[f"{name}_sd"] = values.mean(), values.std()
+        result.append(row)
+    return result
+
+
+def outcome_table(title: str, rows: Sequence[dict[str, Any]]) -> Table:
+    """Return the table of policies."""
+    table = plain_table(title, ("policy",), ("reward", "% of OPT", "gain %", "regret", "spent %", "asked %", "µs"))
+    for row in rows:
+        us = row["us_per_step"]
+        table.add_row(
+            row["policy"],
+            number(row["reward"], 0),
+            number(row["pct_opt"], 2),
+            number(row["gain"], 1, row["gain_sd"]),
+            number(row["regret"], 0),
+            number(row["spent_pct"], 1),
+            number(row["defer_rate"], 1),
+            number(us, 2 if (us or 0) < 10 else 1 if us < 100 else 0),
+        )
+    return table
+
+
+def number(mean: float | None, digits: int, sd: float | None = None) -> str:
+    """Return a mean, and the standard deviation over trials if it is given.
+
+    >>> number(2.0, 1, 1.0), number(None, 1), number(-0.01, 0)
+    ('2.0 ± 1.0', '–', '0')
+    """
+    if mean is None or math.isnan(mean):
+        return "–"
+    text = f"{round(mean, digits) + 0.0:,.{digits}f}"
+    return text if sd is None else f"{text} ± {sd:,.{digits}f}"
