@@ -71,7 +71,7 @@ def run_and_measure(learner: Deferrer, stream: Stream, feedback: str) -> tuple[C
         routes.append(run.routes)
         prices.append(run.prices)
         distances, factors = measure(learner, stream.truth, probe)
-        path["at"].append(t)
+        path["at"].append(float(t))
         path["distance_at"] += distances
         path["factor_at"] += factors
         before = t

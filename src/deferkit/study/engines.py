@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -15,6 +16,7 @@ Result = TypeVar("Result")
 
 # One thread each: the trials are what runs in parallel, and sums of one thread have one order.
 THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
+KNOCK_S = 5.0  # how long to wait for the head of a cluster
 
 
 class Engine(Protocol):
@@ -78,6 +80,7 @@ class Ray:
         """Yield the place of each unit and what came of it, as soon as it is done."""
         ray = self._ray
         try:
+            knock(self.address)
             ray.init(
                 address=self.address,
                 runtime_env={"env_vars": THREADS},
@@ -85,7 +88,7 @@ class Ray:
                 logging_level="error",
                 include_dashboard=False if self.address is None else None,
             )
-        except (ConnectionError, ValueError) as error:
+        except (OSError, ValueError) as error:
             raise StudyFailed(f"There is no Ray cluster at {self.address!r}: {error}") from error
         try:
             remote = ray.remote(max_retries=1)(function)
@@ -97,6 +100,13 @@ class Ray:
             raise StudyFailed(f"Ray failed: {error}. What was finished is saved; run it again to go on.") from error
         finally:
             ray.shutdown()
+
+
+def knock(address: str | None) -> None:
+    """Raise unless somebody listens at a host:port; Ray itself would try for many minutes."""
+    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
+    if colon:
+        socket.create_connection((host, int(port)), timeout=KNOCK_S).close()
 
 
 ENGINES = ("local", "ray")

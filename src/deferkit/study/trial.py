@@ -97,7 +97,11 @@ class Judge:
         at = np.unique(np.linspace(0, n, min(POINTS, n) + 1).astype(int)[1:])
         regret = np.cumsum(((best - choice) * rewards).sum(axis=1))
         spent = np.cumsum((choice[:, 1:] * self.stream.costs[:, :, 0]).sum(axis=1))
-        path = {"at": at.tolist(), "regret_at": regret[at - 1].tolist(), "spent_at": spent[at - 1].tolist()}
+        path = {
+            "at": at.astype(float).tolist(),
+            "regret_at": regret[at - 1].tolist(),
+            "spent_at": spent[at - 1].tolist(),
+        }
         if prices is not None:
             sums = np.concatenate([[0.0], np.cumsum(prices[:, 0])])[np.concatenate([[0], at])]
             path["price_at"] = (np.diff(sums) / np.diff(np.concatenate([[0], at]))).tolist()

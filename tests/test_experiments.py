@@ -1,0 +1,187 @@
+"""What the experiments conclude, on tables whose answer is known."""
+
+import math
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from deferkit import Budget, Deferrer, InvalidArgument
+from deferkit.study.coverage import distance, grid, run_and_measure
+from deferkit.study.experiments import APART, EXPERIMENTS, chosen, coverage, exp1, exp2, feedback, horizon, logistic
+from deferkit.study.experiments.goals import BUDGETS, GOALS, goal_finding
+from deferkit.study.policies import make_learner
+from deferkit.worlds.synthetic import Synthetic
+from tests.conftest import trial
+
+
+def test_experiments_by_name() -> None:
+    assert [e.name for e in chosen(None)] == [name for name in EXPERIMENTS if name not in APART]
+    assert [e.name for e in chosen(["rivals", "exp1", "rivals"])] == ["rivals", "exp1"]
+    with pytest.raises(InvalidArgument, match="There is no experiment 'exp9'. There is: exp1, exp2, horizon"):
+        chosen(["exp9"])
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_quick_is_a_part_of_full(name: str) -> None:
+    """So that a full run goes on from what a quick one has."""
+    quick, full = ({(s.key, n) for s, n in EXPERIMENTS[name].trials(q)} for q in (True, False))
+    assert quick < full
+
+
+def power_law(exponents: dict[str, float]) -> pl.DataFrame:
+    """Trials whose regret is T^exponent plus OPT's luck, which is large and has mean 0."""
+    rows = []
+    for policy, exponent in exponents.items():
+        for seed in range(10):
+            for t in horizon.HORIZONS:
+                luck = (seed - 4.5) * math.sqrt(t)
+                rows.append(
+                    {"policy": policy, "horizon": t, "seed": seed, "regret": 3 * t**exponent + 2.0 * luck}
+                    | {"opt_price": 2.0, "opt_spent": 0.16 * t + luck, "budget": 0.16 * t, "pct_opt": 99.0}
+                )
+    return pl.DataFrame(rows)
+
+
+def test_the_exponent_of_a_power_law_is_found() -> None:
+    frame = power_law({"paper": 0.66, "gradient": 0.47, "default": 0.2})
+    for policy, exponent in (("paper", 0.66), ("gradient", 0.47), ("default", 0.2)):
+        slope, error = horizon.exponents(frame, policy)
+        assert slope == pytest.approx(exponent, abs=1e-9)
+        assert error < 1e-9
+    verdicts = [finding.verdict for finding in horizon.findings(frame)]
+    assert verdicts == ["holds in part", "does not hold", "holds"]
+
+
+def test_luck_has_mean_0_and_taking_it_out_narrows() -> None:
+    """On 60 streams of T = 4,000: the correction's mean within 3 standard errors of 0, the spread less than half."""
+    rows = [trial({"regime": "random", "horizon": 4_000}, "0.16T", ["default"], seed=s)[0] for s in range(60)]
+    frame = horizon.steadied(pl.DataFrame(rows))
+    luck = (frame["regret"] - frame["steady"]).to_numpy()
+    assert abs(luck.mean()) < 3 * luck.std() / math.sqrt(60)
+    assert frame["steady"].to_numpy().std() < 0.5 * frame["regret"].to_numpy().std()
+
+
+def test_goals_are_judged_one_by_one() -> None:
+    rows: list[dict[str, Any]] = [
+        {
+            "policy": "default",
+            "regime": r,
+            "noise": 0.1,
+            "horizon": 50_000,
+            "feedback": f,
+            "budget": float(b),
+            "gain": g,
+        }
+        for (r, noise, t), goals in GOALS.items()
+        if (noise, t) == (0.1, 50_000)
+        for b, g in goals.items()
+        for f in ("full", "bandit")
+    ]
+    assert goal_finding(pl.DataFrame(rows), noise=0.1, horizon=50_000).verdict == "holds"
+    rows[0]["gain"] -= 0.1
+    missed = goal_finding(pl.DataFrame(rows), noise=0.1, horizon=50_000)
+    assert missed.verdict == "holds in part"
+    assert "27 of 28 goals" in missed.measured
+    assert "complementary, full, B = 500: 93.9 < 94" in missed.measured
+
+
+def test_who_beats_the_baselines_is_counted_where() -> None:
+    gains = {"paper": 50.0, "default": 99.0, "best-reject": 60.0, "threshold": 1.0, "random": 1.0}
+    gains |= {"arbitrary-human": 1.0, "model-only": 0.0}
+    rows = [
+        {"policy": p, "regime": r, "budget": float(b), "feedback": "full"}
+        | {"gain": 61.0 if p == "paper" and b > 8_000 else g}
+        for p, g in gains.items()
+        for r in exp2.REGIMES
+        for b in BUDGETS
+    ]
+    won, count, lost = exp2.against_baselines(pl.DataFrame(rows), "paper")
+    assert (won, count) == (4, 14)
+    assert "dominant B = 8,000 (50 against 60 of best-reject)" in lost
+    assert exp2.against_baselines(pl.DataFrame(rows), "default")[0] == 14
+
+
+def test_losses_are_paired_by_seed() -> None:
+    common = {"policy": "default", "regime": "dominant", "budget": 500.0}
+    rows = [
+        common | {"seed": s, "feedback": f, "gain": 90.0 + s - lost, "defer_rate": 5.0}
+        for s in range(3)
+        for f, lost in (("full", 0.0), ("bandit", 1.0), ("reviewed", 2.0))
+    ]
+    paired = feedback.losses(pl.DataFrame(rows))
+    assert paired.filter(feedback="bandit")["lost"].to_list() == [1.0] * 3
+    assert paired.filter(feedback="reviewed")["seen"].to_list() == [5.0] * 3
+    assert paired.filter(feedback="bandit")["seen"].to_list() == [95.0] * 3
+
+
+def test_distance_in_the_metric_of_the_precision() -> None:
+    rng = np.random.default_rng(0)
+    half = rng.random((4, 4))
+    precision = half @ half.T + np.eye(4)
+    theta, true = rng.random(4), rng.random(4)
+    wanted = math.sqrt((theta - true) @ precision @ (theta - true))
+    assert distance(theta, np.asarray(np.linalg.inv(precision)), true) == pytest.approx(wanted)
+    assert grid(20, 50_000)[0] == 20
+    assert grid(20, 50_000)[-1] == 50_000
+
+
+def test_coverage_measures_the_printed_width_and_changes_no_decision() -> None:
+    """β(t) = σ·√(2d·log((1 + 2td)/δ)) at the next task t; and the routes of an undisturbed run."""
+    stream = Synthetic(regime="random", horizon=3_000, n_features=10).draw(1)
+    course, path = run_and_measure(make_learner("paper", stream, [300.0], seed=1), stream, "full")
+    for i, t in enumerate(path["at"]):
+        beta = 0.1 * math.sqrt(2 * 10 * math.log((1 + 2 * (t + 1) * 10) / 0.05))
+        assert path["factor_at"][3 * i : 3 * i + 3] == pytest.approx([beta] * 3, rel=1e-6)
+    again = make_learner("paper", stream, [300.0], seed=1)
+    run = again.run(stream.contexts, {"model": stream.rewards[:, 0], "human": stream.rewards[:, 1]}, stream.costs)
+    np.testing.assert_array_equal(run.routes, course.routes)
+    # the last distance, from a least squares of its own
+    routes, x = course.routes, stream.contexts
+    precision = 1e-6 * np.eye(10) + x[routes == 1].T @ x[routes == 1]
+    theta = np.linalg.solve(precision, x[routes == 1].T @ stream.rewards[routes == 1, 1])
+    assert stream.truth is not None
+    off = theta - stream.truth.thetas[1]
+    assert path["distance_at"][-2] == pytest.approx(math.sqrt(off @ precision @ off), rel=1e-6)
+
+
+def test_coverage_is_for_linear_worlds() -> None:
+    stream = Synthetic(link="logistic", horizon=50).draw(0)
+    learner = Deferrer(n_features=20, link="logistic", budget=Budget(5, horizon=50, max_cost=3))
+    with pytest.raises(ValueError, match="linear worlds"):
+        run_and_measure(learner, stream, "full")
+
+
+def test_coverage_counts_a_trial_as_inside_only_if_it_always_is() -> None:
+    base: dict[str, Any] = {"at": [20.0, 30.0], "factor_at": [0.2] * 6, "regime": "random", "asked_budget": "8000"}
+    base |= {"horizon": 50_000, "noise": 0.1, "feedback": "full"}
+    inside = base | {"policy": "paper", "seed": 0, "distance_at": [0.1] * 6}
+    once_out = base | {"policy": "paper", "seed": 1, "distance_at": [0.1, 0.1, 0.1, 0.3, 0.1, 0.1]}
+    ours = base | {"policy": "default", "seed": 0, "distance_at": [0.3] * 6}
+    first = coverage.findings(pl.DataFrame([inside, once_out, ours]))[0]
+    assert "model reward 50 %, human reward 100 %, cost 100 %" in first.measured
+    assert first.verdict == "does not hold"
+
+
+def test_newton_is_judged_with_its_standard_error() -> None:
+    def rows(lost: list[float]) -> pl.DataFrame:
+        common = {"policy": "default", "regime": "dominant", "asked_budget": "200", "budget": 200.0, "us_per_step": 3.0}
+        made = []
+        for seed, loss in enumerate(lost):
+            one = common | {"seed": seed, "gain": 90.0, "link": "logistic"}
+            made.append(one | {"pct_opt": 99.0 - loss, "refit": None})
+            made.append(one | {"pct_opt": 99.0, "refit": "always"})
+            made.append(one | {"pct_opt": 98.0, "refit": None, "link": "identity", "gain": 80.0})
+        return pl.DataFrame(made)
+
+    assert logistic.findings(rows([0.01, 0.0, 0.02, 0.01]))[0].verdict == "holds"
+    assert logistic.findings(rows([0.3, -0.3, 0.3, -0.3]))[0].verdict == "holds in part"
+    assert logistic.findings(rows([0.3, 0.2, 0.3, 0.2]))[0].verdict == "does not hold"
+
+
+def test_the_slope_of_a_path_is_that_of_its_second_half() -> None:
+    at = [float(t) for t in range(500, 50_001, 500)]
+    path = {"at": at, "regret_at": [t**0.5 for t in at], "price_at": at, "spent_at": at}
+    frame = pl.DataFrame([path | {"policy": "paper", "feedback": "full", "trace": "path", "opt_price": 1.0}])
+    assert exp1.exponent(frame, "paper") == pytest.approx(0.5)
