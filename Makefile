@@ -1,16 +1,20 @@
-# make run, make test, make lint, make bench: each makes .venv and installs what is missing first.
+# make run, make test, …: each makes .venv and installs what is missing first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+# as root, Debian's packages are installed when they are missing
+APT = [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq
 export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
 
-.PHONY: run test lint bench gains clean
+.PHONY: run test lint reproduce rivals bench clean
 
+# the paper's experiments and ours with few trials, in under a minute; the report is results/report.html
 run: $(VENV)/warm
-	$(BIN)/deferkit run synthetic
+	$(BIN)/deferkit reproduce --quick
 
-test: $(VENV)/warm lint
+test: $(VENV)/warm $(VENV)/browser lint
 	$(BIN)/pytest -n 2
 
 lint: $(VENV)/installed
@@ -19,24 +23,37 @@ lint: $(VENV)/installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# the same at full size: a few minutes
+reproduce: $(VENV)/warm
+	$(BIN)/deferkit reproduce
+
+# other libraries beside ours; they are slow
+rivals: $(VENV)/warm $(VENV)/rivals
+	$(BIN)/deferkit reproduce rivals --out results/rivals
+
 bench: $(VENV)/warm $(VENV)/peers
 	$(BIN)/python benchmarks/bulk.py
 	$(BIN)/python benchmarks/single.py
 
-# the table of the default's gains over budgets, regimes and feedbacks, on 20 seeds
-gains: $(VENV)/warm
-	$(BIN)/deferkit gains
-
 $(BIN)/python:
-	$(PYTHON) -m venv $(VENV) || { [ "$$(id -u)" = 0 ] && apt-get update && apt-get install -y python3-venv && $(PYTHON) -m venv --clear $(VENV); }
+	$(PYTHON) -m venv $(VENV) || { $(APT) python3-venv && $(PYTHON) -m venv --clear $(VENV); }
 
 $(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(PIP) -e '.[dev]'
+	touch $@
+
+$(VENV)/rivals: $(VENV)/installed
+	$(PIP) -e '.[rivals]'
 	touch $@
 
 $(VENV)/peers: $(VENV)/installed
-	command -v gcc >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update && apt-get install -y gcc libc6-dev; }
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	command -v gcc >/dev/null || { $(APT) gcc libc6-dev; }
+	$(PIP) -e '.[bench]'
+	touch $@
+
+# the report is tested in a real browser; without one, and without root to install it, those tests are skipped
+$(VENV)/browser: | $(VENV)/installed
+	command -v chromium >/dev/null || { $(APT) chromium; } || echo "no chromium: the tests of the page are skipped"
 	touch $@
 
 # Compiling the steps takes one to two minutes, once: later processes load the machine code from the cache.

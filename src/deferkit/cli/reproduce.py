@@ -63,8 +63,9 @@ def reproduce(
             aside.print(f"Stopped. What was done is in {out / 'trials'}; the same command goes on from there.")
             raise typer.Exit(INTERRUPTED) from None
     if done.summary is not None:
-        title = f"gain %, {'few' if quick else '20'} trials, T = 50,000: complementary and dominant human, by budget"
-        table = plain_table(title, ("policy",), done.summary.columns[1:])
+        title = f"gain % by budget (C complementary, D dominant human), {'few' if quick else '20'} trials, T = 50,000"
+        short = [name.replace("complementary", "C").replace("dominant", "D") for name in done.summary.columns[1:]]
+        table = plain_table(title, ("policy",), short)
         for row in done.summary.iter_rows():
             table.add_row(*row)
         console.print(table)

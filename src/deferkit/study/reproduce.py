@@ -89,5 +89,5 @@ def summarise(frame: pl.DataFrame) -> pl.DataFrame:
         rank = -math.inf if policy in UNBOUND else sum(gains)
         rows.append((rank, [policy, *(f"{gain:.1f}" for gain in gains)]))
     rows.sort(key=lambda row: -row[0])
-    columns = ["policy", *(f"{regime[:4]} {budget:,}" for regime, budget in SUMMARY)]
+    columns = ["policy", *(f"{regime} {budget:,}" for regime, budget in SUMMARY)]
     return pl.DataFrame([cells for _, cells in rows], schema=columns, orient="row")
