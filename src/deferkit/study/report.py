@@ -94,7 +94,7 @@ def report_html(chapters: Sequence[Chapter], summary: pl.DataFrame | None, *, qu
     )
     table = ""
     if summary is not None:
-        caption = "Gain %, full feedback, by regime and budget (mean over trials)"
+        caption = "Gain %, full feedback, by regime and budget (mean over trials); human-only does not keep the budget"
         table = "<h2>The default, the paper's algorithm and all baselines</h2>" + html_table(summary, caption)
     versions = ", ".join(f"{name} {version(name)}" for name in ("deferkit", "numpy", "numba", "polars"))
     return f"""<!doctype html>

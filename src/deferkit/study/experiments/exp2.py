@@ -154,7 +154,7 @@ def findings(frame: pl.DataFrame) -> list[Finding]:
             "The default beats every simple baseline at every budget.",
             "deferkit",
             f"In {won_ours} of {count} settings; its gain is {low(ours):.1f} to {high(ours):.2f} %"
-            + (f"; not at {lost_ours}." if lost_ours else ", Algorithm 1's at the same budgets as above."),
+            + (f"; not at {lost_ours}." if lost_ours else "."),
             HOLDS if won_ours == count else FAILS,
         ),
         goal_finding(frame, noise=0.1, horizon=50_000),

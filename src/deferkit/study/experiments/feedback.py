@@ -81,7 +81,8 @@ def findings(frame: pl.DataFrame) -> list[Finding]:
     def text(policy: str, feedback: str) -> tuple[str, float]:
         rows = over_trials(paired.filter(policy=policy, feedback=feedback), ["regime", "budget"], "lost")
         by = "; ".join(
-            f"{regime} " + ", ".join(f"{v:+.1f}" for v in rows.filter(regime=regime).sort("budget")["mean"])
+            f"{regime} "
+            + ", ".join(f"{round(v, 1) + 0.0:+.1f}" for v in rows.filter(regime=regime).sort("budget")["mean"])
             for regime in REGIMES
         )
         return by, as_float(rows["mean"].abs().max())
