@@ -28,7 +28,7 @@ reproduce: $(VENV)/warm
 	$(BIN)/deferkit reproduce
 
 # other libraries beside ours; they are slow
-rivals: $(VENV)/warm $(VENV)/rivals
+rivals: $(VENV)/warm
 	$(BIN)/deferkit reproduce rivals --out results/rivals
 
 bench: $(VENV)/warm $(VENV)/peers
@@ -40,10 +40,6 @@ $(BIN)/python:
 
 $(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e '.[dev]'
-	touch $@
-
-$(VENV)/rivals: $(VENV)/installed
-	$(PIP) -e '.[rivals]'
 	touch $@
 
 $(VENV)/peers: $(VENV)/installed

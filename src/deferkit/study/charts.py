@@ -61,14 +61,18 @@ def bands(
     y_title: str,
     y_scale: alt.Scale | None = None,
     by: str = "policy",
+    among: Sequence[str] | None = None,
     points: bool = True,
     dash: str | None = None,
     width: int = WIDTH,
     height: int = HEIGHT,
 ) -> alt.LayerChart:
-    """Return lines of `mean` with a band from `low` to `high`; a click on the legend picks one."""
+    """Return lines of `mean` with a band from `low` to `high`; a click on the legend picks one.
+
+    `among` are all values of `by` in the figure, where a panel has only some of them.
+    """
     pick = picked(by)
-    colours = colour(by, in_order(frame, by))
+    colours = colour(by, among or in_order(frame, by))
     scale = alt.Scale() if y_scale is None else y_scale
     base = chart_of(frame).encode(x=x)
     band = base.mark_area(clip=True).encode(

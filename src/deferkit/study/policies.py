@@ -3,7 +3,8 @@
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,6 +50,13 @@ def check_policy(name: str) -> None:
     """Raise, and say which policies there are, unless there is one of this name."""
     if name not in POLICIES:
         raise InvalidArgument(f"There is no policy {name!r}. There is: {', '.join(POLICIES)}.")
+
+
+def check_installed(names: Iterable[str]) -> None:
+    """Raise, and say what to install, if one of these policies is another library's and that is not there."""
+    for name in names:
+        if name in PEERS and find_spec(PEERS[name].import_name.partition(".")[0]) is None:
+            raise InvalidArgument(f"The policy {name!r} needs another library: pip install {PEERS[name].install}.")
 
 
 class Course(NamedTuple):

@@ -8,6 +8,7 @@ import polars as pl
 
 from deferkit.errors import StudyFailed
 from deferkit.study.engines import Engine, Local
+from deferkit.study.policies import check_installed
 from deferkit.study.spec import Spec
 from deferkit.study.store import Store, Trial
 from deferkit.study.trial import run_together
@@ -47,7 +48,9 @@ def run_study(
     """
     store = Store(None) if store is None else store
     engine = Local() if engine is None else engine
-    units = units_of(trial for trial in trials if trial not in store)
+    wanted = [trial for trial in trials if trial not in store]
+    check_installed({spec.policy for spec, _ in wanted})
+    units = units_of(wanted)
     failures: list[str] = []
     for place, rows in engine.map(run_unit, units) if units else ():
         specs, seed = units[place]

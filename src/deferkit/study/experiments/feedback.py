@@ -54,6 +54,7 @@ def figure(frame: pl.DataFrame) -> alt.TopLevelMixin:
             x=x,
             y_title="gain % lost against full feedback",
             by="feedback",
+            among=FEEDBACKS,
         )
         charts.append(layered(horizontal(0.0, "full"), chart).properties(title=f"{regime} human: lost"))
     for regime in REGIMES:
@@ -65,10 +66,11 @@ def figure(frame: pl.DataFrame) -> alt.TopLevelMixin:
                 y_title="% of tasks where the model is seen",
                 y_scale=alt.Scale(domain=[0, 102]),
                 by="feedback",
+                among=FEEDBACKS,
             ).properties(title=f"{regime} human: seen of the model")
         )
     return finished(
-        side_by_side(charts).resolve_scale(color="shared"),
+        side_by_side(charts),
         "Feedback: what is lost by seeing less (default learner)",
         f"T = 50,000, σ = 0.1, paired by seed; mean ± sd over {seeds_text(frame)}",
     )

@@ -79,7 +79,7 @@ def figure(frame: pl.DataFrame) -> alt.TopLevelMixin:
     ]
     labels = (
         chart_of(pl.DataFrame(ends))
-        .mark_text(align="left", dx=8, fontSize=14, fontWeight="bold")
+        .mark_text(align="right", dx=-8, dy=-16, fontSize=14, fontWeight="bold")
         .encode(x="horizon:Q", y="y:Q", text="label:N")
     )
     return finished(
