@@ -1,5 +1,6 @@
 """All policies by name, and how each of them is run over a stream."""
 
+import functools
 import math
 import time
 import warnings
@@ -108,9 +109,17 @@ def make_learner(
     return Deferrer(**({"budget": budget} | given | dict(parameters or {})))
 
 
+@functools.cache
+def load_machine_code(links: tuple[str, str]) -> None:
+    """Run a learner once in this process, so that loading its machine code does not count as time of a step."""
+    learner = Deferrer(n_features=1, link=links[0], cost_link=links[1])
+    learner.run([[1.0]], {"model": [0.0], "human": [0.0]}, [0.0])
+
+
 def run_learner(learner: Deferrer, stream: Stream, feedback: str, progress: Progress | None = None) -> Course:
     """Run a learner over a stream in the compiled loop."""
     rewards = {name: stream.rewards[:, i] for i, name in enumerate(learner.settings.deciders)}
+    load_machine_code((learner.settings.link, learner.settings.cost_link))
     begin = time.perf_counter()
     run = learner.run(stream.contexts, rewards, stream.costs, feedback=feedback, progress=progress)
     return Course(run.routes, run.prices, (time.perf_counter() - begin) / stream.n_tasks * 1e6)

@@ -5,6 +5,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,9 @@ MEASURED_BY = ("types.py", "learn", "worlds", *(f"study/{name}" for name in STUD
 
 @functools.cache
 def code_digest() -> str:
-    """Return a hash of all source that the numbers of a trial depend on: other code, other results."""
+    """Return a hash of all source and libraries that the numbers of a trial depend on: other code, other results."""
     package = Path(__file__).parent.parent
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(" ".join(version(name) for name in ("numpy", "scipy", "numba")).encode())
     for part in MEASURED_BY:
         place = package / part
         for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:

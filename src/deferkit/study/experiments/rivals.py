@@ -4,7 +4,16 @@ import altair as alt
 import polars as pl
 
 from deferkit.study.charts import chart_of, finished, layered
-from deferkit.study.experiments.experiment import FAILS, HOLDS, Experiment, Finding, over_trials, seeds_text, trials_of
+from deferkit.study.experiments.experiment import (
+    FAILS,
+    HOLDS,
+    PARTLY,
+    Experiment,
+    Finding,
+    over_trials,
+    seeds_text,
+    trials_of,
+)
 from deferkit.study.peers import PEERS
 from deferkit.study.store import Trial
 
@@ -28,24 +37,28 @@ def figure(frame: pl.DataFrame) -> alt.TopLevelMixin:
         ),
         on=["policy", "regime", "budget"],
     )
-    setting = pl.col("regime") + ", B = " + pl.col("budget").cast(pl.Int64).cast(pl.String)
+    setting = pl.col("regime") + ", B = " + pl.col("budget").map_elements("{:,.0f}".format, return_dtype=pl.String)
     rows = rows.with_columns(setting=setting)
+    label = pl.struct("mean", "us").map_elements(
+        lambda r: f"{r['mean']:.0f}" + ("" if r["us"] is None else f"  ({r['us']:,.{0 if r['us'] > 10 else 1}f} µs)"),
+        return_dtype=pl.String,
+    )
+    rows = rows.with_columns(label=label)
+    settings = rows["setting"].unique(maintain_order=True).to_list()
     order = (*OURS, *PEERS, "best-reject")
     base = chart_of(rows).encode(
         y=alt.Y("policy:N", sort=list(order), title=None),
         color=alt.condition("datum.policy == 'default'", alt.value("#0b5fa5"), alt.value("#9aa5b1")),
     )
     bars = base.mark_bar().encode(
-        x=alt.X("mean:Q", title="gain %", scale=alt.Scale(domain=[-25, 115])),
+        x=alt.X("mean:Q", title="gain % (µs a step)", scale=alt.Scale(domain=[-10, 150])),
         tooltip=["policy:N", alt.Tooltip("mean:Q", format=".1f"), alt.Tooltip("us:Q", format=".1f", title="µs a step")],
     )
     lines = base.mark_rule(strokeWidth=2, color="#333").encode(x="low:Q", x2="high:Q", color=alt.value("#333"))
-    labels = base.mark_text(align="left", dx=6, fontSize=12).encode(
-        x="high:Q", text=alt.Text("mean:Q", format=".0f"), color=alt.value("#222")
-    )
+    labels = base.mark_text(align="left", dx=6, fontSize=12).encode(x="high:Q", text="label:N", color=alt.value("#222"))
     chart = layered(bars, lines, labels).properties(width=330, height=210)
     return finished(
-        chart.facet(facet=alt.Facet("setting:N", title=None), columns=2),
+        chart.facet(facet=alt.Facet("setting:N", title=None, sort=settings), columns=2),
         "Rivals: gain on the same tasks",
         f"T = 10,000, σ = 0.1, bandit feedback, the same hard stop for all; mean ± sd over {seeds_text(frame)}",
     )
@@ -55,13 +68,13 @@ def findings(frame: pl.DataFrame) -> list[Finding]:
     """Judge whether any peer is ahead."""
     gains = over_trials(frame, ["policy", "regime", "budget"], "gain")
     speed = over_trials(frame.filter(pl.col("us_per_step").is_not_nan()), ["policy"], "us_per_step")
-    texts, ahead = [], True
+    texts, ahead = [], 0
     for regime in REGIMES:
         for budget in BUDGETS:
             part = gains.filter(regime=regime, budget=float(budget)).sort("mean", descending=True)
             peers = part.filter(pl.col("policy").is_in(list(PEERS)))
             ours = float(part.filter(policy="default")["mean"][0])
-            ahead = ahead and ours > float(peers["mean"][0])
+            ahead += ours > float(peers["mean"][0])
             texts.append(
                 f"{regime} B = {budget:,}: {ours:.0f} against {peers['mean'][0]:.0f} of {peers['policy'][0]}, the"
                 " best of them"
@@ -72,7 +85,7 @@ def findings(frame: pl.DataFrame) -> list[Finding]:
             "The default gains more than every peer.",
             "deferkit",
             f"Gain %: {'; '.join(texts)}. µs a step (ours in bulk, peers one task at a time from Python): {times}.",
-            HOLDS if ahead else FAILS,
+            HOLDS if ahead == len(texts) else PARTLY if ahead else FAILS,
         )
     ]
 
