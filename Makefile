@@ -49,8 +49,7 @@ $(VENV)/peers: $(VENV)/installed
 
 # the report is tested in a real browser; without one, and without root to install it, those tests are skipped
 $(VENV)/browser: | $(VENV)/installed
-	command -v chromium >/dev/null || { $(APT) chromium; } || echo "no chromium: the tests of the page are skipped"
-	touch $@
+	{ command -v chromium >/dev/null || { $(APT) chromium; }; } && touch $@ || echo "no chromium: the page is not tested"
 
 # Compiling the steps takes one to two minutes, once: later processes load the machine code from the cache.
 $(VENV)/warm: $(VENV)/installed $(wildcard src/deferkit/learn/*.py)

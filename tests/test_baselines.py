@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.optimize import linprog
 
 from deferkit import InvalidArgument
 from deferkit.study import baselines
@@ -25,13 +26,13 @@ def spent(routes: NDArray[np.int64]) -> float:
 def test_rules_spend_as_they_say() -> None:
     assert spent(baselines.model_only(STREAM)) == 0
     assert spent(baselines.human_only(STREAM)) == pytest.approx(STREAM.costs.sum())
-    routes = baselines.arbitrary_human(STREAM, 100.0, SURE)
+    routes = baselines.arbitrary_human(STREAM, [100.0], SURE)
     assert 100 - SURE < spent(routes) <= 100
     assert (np.diff(routes) <= 0).all()
-    drawn = baselines.random_human(STREAM, 100.0, SURE, np.random.default_rng(0))
+    drawn = baselines.random_human(STREAM, [100.0], SURE, np.random.default_rng(0))
     assert 80 < spent(drawn) <= 100
     assert np.flatnonzero(drawn)[-1] > 1_600  # spread over the whole stream
-    assert spent(baselines.threshold(STREAM, 100.0, SURE)) <= 100
+    assert spent(baselines.threshold(STREAM, [100.0], SURE)) <= 100
 
 
 def test_best_reject_is_the_best_of_all_thresholds_by_brute_force() -> None:
@@ -45,21 +46,60 @@ def test_best_reject_is_the_best_of_all_thresholds_by_brute_force() -> None:
                 earned += rewards[t, int(asked)]
                 left -= STREAM.costs[t, 0, 0] if asked else 0.0
             best = max(best, earned)
-        routes = baselines.best_reject(STREAM, budget, SURE)
+        routes = baselines.best_reject(STREAM, [budget], SURE)
         assert rewards[np.arange(STREAM.n_tasks), routes].sum() == pytest.approx(best)
         assert spent(routes) <= budget
 
 
 def test_best_reject_knows_only_the_model() -> None:
     """It asks below a threshold of the model's reward and nowhere above, until the budget is used."""
-    routes = baselines.best_reject(STREAM, 5_000.0, SURE)
+    routes = baselines.best_reject(STREAM, [5_000.0], SURE)
     confidence = STREAM.known()[0][:, 0]
     assert confidence[routes == 1].max() <= confidence[routes == 0].min() + baselines.STEP
 
 
 def test_a_budget_smaller_than_a_cost_asks_nobody() -> None:
     for rule in (baselines.arbitrary_human, baselines.threshold, baselines.best_reject):
-        assert rule(STREAM, SURE / 2, SURE).sum() == 0
+        assert rule(STREAM, [SURE / 2], SURE).sum() == 0
+
+
+def test_rules_keep_every_budget() -> None:
+    """Two resources with the same budget: neither is passed, and the dearer one is what stops them."""
+    stream = Synthetic(regime="dominant", horizon=3_000, n_features=10, n_resources=2).draw(1)
+    budgets, sure = [90.0, 60.0], sure_cost(stream)
+    chosen = {
+        "arbitrary": baselines.arbitrary_human(stream, budgets, sure),
+        "threshold": baselines.threshold(stream, budgets, sure),
+        "reject": baselines.best_reject(stream, budgets, sure),
+        "random": baselines.random_human(stream, budgets, sure, np.random.default_rng(0)),
+    }
+    for name, routes in chosen.items():
+        used = (routes[:, None] * stream.costs[:, 0]).sum(axis=0)
+        assert (used <= budgets).all(), name
+        assert used[1] > 55 or name in ("threshold", "random")
+    (row,) = trial({"regime": "dominant", "horizon": 3_000, "n_features": 10, "n_resources": 2}, 90, ["random"], seed=1)
+    assert row["spent"] < 90
+    assert row["spent_pct"] > 100 * row["spent"] / 90 or row["spent_pct"] == pytest.approx(100 * row["spent"] / 90)
+
+
+def test_hindsight_is_judged_by_the_outcomes() -> None:
+    stream = Synthetic(horizon=2_000, noise=0.5).draw(3)
+    (row,) = trial({"horizon": 2_000, "noise": 0.5}, 100, ["hindsight"], seed=3)
+    gains = stream.rewards[:, 1] - stream.rewards[:, 0]
+    found = linprog(-gains, A_ub=stream.costs[:, 0].T, b_ub=[100.0], bounds=(0, 1))
+    assert row["reward"] == pytest.approx(stream.rewards[:, 0].sum() - found.fun)
+    assert row["model"] == pytest.approx(stream.rewards[:, 0].sum())
+    assert row["gain"] > 100
+
+
+def test_spending_and_asking_are_those_of_the_learner() -> None:
+    stream = Synthetic(horizon=2_000).draw(5)
+    learner = make_learner("default", stream, [100.0], seed=5)
+    run = learner.run(stream.contexts, {"model": stream.rewards[:, 0], "human": stream.rewards[:, 1]}, stream.costs)
+    (row,) = trial({"horizon": 2_000}, 100, ["default"], seed=5, trace="path")
+    assert row["spent"] == pytest.approx(learner.summary().spent)
+    assert row["defer_rate"] == pytest.approx(100 * run.deferral_rate)
+    assert row["price_at"][3] == pytest.approx(run.prices[60:80].mean())  # 100 points of 20 tasks each
 
 
 def test_every_policy_has_an_outcome_that_adds_up() -> None:
@@ -102,6 +142,7 @@ def test_a_path_ends_where_the_outcome_is() -> None:
 
 def test_expected_rewards_where_they_are_known_and_realised_ones_elsewhere() -> None:
     table = Stream(STREAM.contexts, STREAM.rewards, STREAM.costs)
+    assert make_learner("paper", STREAM._replace(noise=0.5), [9.0], seed=0).settings.exploration.noise == 0.5
     everyone = np.eye(2)[np.ones(2_000, dtype=int)]
     assert Judge(table).outcome(everyone, [50.0]).reward == pytest.approx(STREAM.rewards[:, 1].sum())
     assert Judge(STREAM).outcome(everyone, [50.0]).reward == pytest.approx(STREAM.known()[0][:, 1].sum())

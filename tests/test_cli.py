@@ -102,6 +102,7 @@ def test_a_trial_that_fails_says_which_and_why() -> None:
 
 
 def test_plot_draws_a_figure(tmp_path: Path) -> None:
+    assert deferkit(*SMALL, "--plot", "--policy", "opt", cwd=tmp_path).returncode == 0
     done = deferkit(*SMALL, "--plot", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "results/figures/run.png" in done.stdout

@@ -9,8 +9,21 @@ import pytest
 
 from deferkit import Budget, Deferrer, InvalidArgument
 from deferkit.study.coverage import distance, grid, run_and_measure
-from deferkit.study.experiments import APART, EXPERIMENTS, chosen, coverage, exp1, exp2, feedback, horizon, logistic
-from deferkit.study.experiments.goals import BUDGETS, GOALS, goal_finding
+from deferkit.study.experiments import (
+    APART,
+    EXPERIMENTS,
+    chosen,
+    coverage,
+    exp1,
+    exp2,
+    feedback,
+    horizon,
+    logistic,
+    noise,
+    small_budget,
+)
+from deferkit.study.experiments.experiment import REGIMES, cell, over_trials
+from deferkit.study.experiments.goals import BUDGETS, GOALS, NOISY_BUDGETS, SHORT_BUDGETS, goal_finding
 from deferkit.study.policies import make_learner
 from deferkit.worlds.synthetic import Synthetic
 from tests.conftest import trial
@@ -39,19 +52,24 @@ def power_law(exponents: dict[str, float]) -> pl.DataFrame:
                 luck = (seed - 4.5) * math.sqrt(t)
                 rows.append(
                     {"policy": policy, "horizon": t, "seed": seed, "regret": 3 * t**exponent + 2.0 * luck}
+                    | {"asked_budget": horizon.SHARE if policy != "large" else horizon.LARGE}
                     | {"opt_price": 2.0, "opt_spent": 0.16 * t + luck, "budget": 0.16 * t, "pct_opt": 99.0}
                 )
     return pl.DataFrame(rows)
 
 
 def test_the_exponent_of_a_power_law_is_found() -> None:
-    frame = power_law({"paper": 0.66, "gradient": 0.47, "default": 0.2})
+    large = power_law({"large": 0.5}).with_columns(policy=pl.lit("paper"))
+    frame = pl.concat([power_law({"paper": 0.66, "gradient": 0.47, "default": 0.2}), large])
     for policy, exponent in (("paper", 0.66), ("gradient", 0.47), ("default", 0.2)):
         slope, error = horizon.exponents(frame, policy)
         assert slope == pytest.approx(exponent, abs=1e-9)
         assert error < 1e-9
     verdicts = [finding.verdict for finding in horizon.findings(frame)]
-    assert verdicts == ["holds in part", "does not hold", "holds"]
+    assert verdicts == ["holds", "does not hold", "holds"]
+    none = frame.with_columns(regret=pl.when(pl.col("horizon") == 128_000).then(-1e9).otherwise(pl.col("regret")))
+    assert math.isnan(horizon.exponents(none, "paper")[0])
+    assert [finding.verdict for finding in horizon.findings(none)][2] == "does not hold"
 
 
 def test_luck_has_mean_0_and_taking_it_out_narrows() -> None:
@@ -91,16 +109,22 @@ def test_who_beats_the_baselines_is_counted_where() -> None:
     gains = {"paper": 50.0, "default": 99.0, "best-reject": 60.0, "threshold": 1.0, "random": 1.0}
     gains |= {"arbitrary-human": 1.0, "model-only": 0.0}
     rows = [
-        {"policy": p, "regime": r, "budget": float(b), "feedback": "full"}
-        | {"gain": 61.0 if p == "paper" and b > 8_000 else g}
+        {"policy": p, "regime": r, "budget": float(b), "feedback": "full", "seed": s}
+        | {"gain": (61.0 if p == "paper" and b > 8_000 else g) + 0.1 * s * (p == "paper")}
         for p, g in gains.items()
-        for r in exp2.REGIMES
+        for r in REGIMES
         for b in BUDGETS
+        for s in range(3)
     ]
-    won, count, lost = exp2.against_baselines(pl.DataFrame(rows), "paper")
-    assert (won, count) == (4, 14)
-    assert "dominant B = 8,000 (50 against 60 of best-reject)" in lost
-    assert exp2.against_baselines(pl.DataFrame(rows), "default")[0] == 14
+    frame = pl.DataFrame(rows)
+    contest = exp2.against_baselines(frame, "paper")
+    assert (contest.won, contest.settings) == (4, 14)
+    assert "dominant B = 8,000 (50 against 60 of best-reject)" in contest.lost
+    assert exp2.contest_verdict(contest) == "holds in part"
+    assert exp2.contest_verdict(exp2.against_baselines(frame, "default")) == "holds"
+    assert exp2.contest_verdict(exp2.against_baselines(frame, "threshold")) == "does not hold"
+    with pytest.raises(ValueError, match="nothing was measured"):
+        exp2.against_baselines(frame.filter(pl.col("policy") != "default"), "default")
 
 
 def test_losses_are_paired_by_seed() -> None:
@@ -111,6 +135,16 @@ def test_losses_are_paired_by_seed() -> None:
         for f, lost in (("full", 0.0), ("bandit", 1.0), ("reviewed", 2.0))
     ]
     paired = feedback.losses(pl.DataFrame(rows))
+    both = pl.concat(
+        [
+            pl.DataFrame(rows).with_columns(policy=pl.lit(p), regime=pl.lit(r))
+            for p in ("default", "paper")
+            for r in REGIMES
+        ]
+    )
+    assert [finding.verdict for finding in feedback.findings(both)] == ["does not hold", "does not hold"]
+    kind = both.with_columns(gain=pl.when(feedback="full").then(pl.col("gain")).otherwise(pl.col("seed") + 89.9))
+    assert [finding.verdict for finding in feedback.findings(kind)] == ["holds", "holds"]
     assert paired.filter(feedback="bandit")["lost"].to_list() == [1.0] * 3
     assert paired.filter(feedback="reviewed")["seen"].to_list() == [5.0] * 3
     assert paired.filter(feedback="bandit")["seen"].to_list() == [95.0] * 3
@@ -149,7 +183,7 @@ def test_coverage_measures_the_printed_width_and_changes_no_decision() -> None:
 def test_coverage_is_for_linear_worlds() -> None:
     stream = Synthetic(link="logistic", horizon=50).draw(0)
     learner = Deferrer(n_features=20, link="logistic", budget=Budget(5, horizon=50, max_cost=3))
-    with pytest.raises(ValueError, match="linear worlds"):
+    with pytest.raises(InvalidArgument, match="linear worlds"):
         run_and_measure(learner, stream, "full")
 
 
@@ -169,15 +203,61 @@ def test_newton_is_judged_with_its_standard_error() -> None:
         common = {"policy": "default", "regime": "dominant", "asked_budget": "200", "budget": 200.0, "us_per_step": 3.0}
         made = []
         for seed, loss in enumerate(lost):
-            one = common | {"seed": seed, "gain": 90.0, "link": "logistic"}
-            made.append(one | {"pct_opt": 99.0 - loss, "refit": None})
-            made.append(one | {"pct_opt": 99.0, "refit": "always"})
-            made.append(one | {"pct_opt": 98.0, "refit": None, "link": "identity", "gain": 80.0})
-        return pl.DataFrame(made)
+            one = common | {"seed": seed, "gain": 90.0, "policy_link": None}
+            made.append(one | {"pct_opt": 99.0 - loss, "policy_refit": None})
+            made.append(one | {"pct_opt": 99.0, "policy_refit": "always"})
+            made.append(one | {"pct_opt": 98.0, "policy_refit": None, "policy_link": "identity", "gain": 80.0})
+        frame = pl.DataFrame(made, infer_schema_length=None)
+        settings = [(r, b) for r in REGIMES for b in logistic.BUDGETS]
+        return pl.concat([frame.with_columns(regime=pl.lit(r), budget=pl.lit(float(b))) for r, b in settings])
 
     assert logistic.findings(rows([0.01, 0.0, 0.02, 0.01]))[0].verdict == "holds"
     assert logistic.findings(rows([0.3, -0.3, 0.3, -0.3]))[0].verdict == "holds in part"
     assert logistic.findings(rows([0.3, 0.2, 0.3, 0.2]))[0].verdict == "does not hold"
+
+
+def small_frame(**gains: float) -> pl.DataFrame:
+    return pl.DataFrame(
+        [
+            {"policy": p.replace("_", "-"), "regime": r, "budget": float(b), "horizon": t, "noise": 0.1, "feedback": f}
+            | {"gain": g, "spent_pct": 99.0, "seed": 0}
+            for p, g in gains.items()
+            for r in REGIMES
+            for t, budgets in ((50_000, small_budget.BUDGETS), (4_000, SHORT_BUDGETS))
+            for b in budgets
+            for f in ("full", "bandit")
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("default", "paper", "reject", "verdict"),
+    [(95, 40, 60, "holds"), (95, 50, 60, "does not hold"), (95, 10, 96, "does not hold"), (99, -5, 50, "holds")],
+)
+def test_twice_as_much_is_twice_as_much(default: float, paper: float, reject: float, verdict: str) -> None:
+    frame = small_frame(default=default, paper=paper, best_reject=reject)
+    assert small_budget.findings(frame)[0].verdict == verdict
+
+
+def test_noise_compares_with_the_better_of_two_papers() -> None:
+    def frame(bolder: float) -> pl.DataFrame:
+        rows = [
+            {"policy": p, "policy_noise": told, "regime": r, "budget": float(b), "horizon": 50_000, "noise": 0.5}
+            | {"feedback": f, "gain": g}
+            for p, told, g in (("default", None, 90.0), ("paper", None, 50.0), ("paper", 0.1, bolder))
+            for r in REGIMES
+            for b in NOISY_BUDGETS
+            for f in ("full", "bandit")
+        ]
+        return pl.DataFrame(rows, infer_schema_length=None)
+
+    assert noise.findings(frame(80.0))[1].verdict == "holds"
+    assert noise.findings(frame(91.0))[1].verdict == "does not hold"
+
+
+def test_one_trial_has_no_spread() -> None:
+    row = over_trials(pl.DataFrame({"policy": ["a"], "gain": [3.0]}), ["policy"], "gain").row(0, named=True)
+    assert (row["sd"], row["low"], cell(row["mean"], row["sd"], 1)) == (None, 3.0, "3.0")
 
 
 def test_the_slope_of_a_path_is_that_of_its_second_half() -> None:

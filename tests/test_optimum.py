@@ -99,11 +99,13 @@ def test_all_263_949_contexts_against_highs(regime: str) -> None:
     gain = (population.rewards[:, 1] - population.rewards[:, 0]) * population.probabilities
     use = (population.costs[:, 0, 0] * population.probabilities)[None]
     for rate in (0.01, 0.16):
-        found = linprog(-gain, A_ub=use, b_ub=[rate], bounds=(0, 1))
-        value = float(population.probabilities @ population.rewards[:, 0] - found.fun)
+        # in units of the budget: probabilities are as small as 1e-8, which is where HiGHS takes things for nothing
+        found = linprog(-gain * 1e4, A_ub=use / rate, b_ub=[1.0], bounds=(0, 1))
+        assert found.status == 0, found.message
+        value = float(population.probabilities @ population.rewards[:, 0] - found.fun / 1e4)
         best = Frontier(population).at([rate])
         assert best.value == pytest.approx(value, abs=1e-9)
-        assert best.price[0] == pytest.approx(-found.ineqlin.marginals[0], rel=1e-6)
+        assert best.price[0] == pytest.approx(-found.ineqlin.marginals[0] / 1e4 / rate, rel=1e-6)
 
 
 def test_the_price_of_the_optimum_is_what_the_next_unit_brings() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import grimp
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
@@ -140,14 +141,52 @@ def test_trials_of_a_stream_share_it_and_the_long_ones_come_first() -> None:
     long = Spec.of("synthetic", {"horizon": 9_000}, policy="opt", budget="40")
     units = units_of([*some_trials(seeds=2), (long, 7), (long, 7)])
     assert [(len(specs), seed) for specs, seed in units] == [(1, 7), (5, 0), (5, 1)]
-    assert all("failure" not in row for row in run_unit(units[1]))
+    code, rows = run_unit(units[1])
+    assert code == code_digest()
+    assert all("failure" not in row for row in rows)
 
 
 def test_a_library_that_is_not_there_is_told_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("deferkit.study.policies.find_spec", lambda _: None)
-    spec = Spec.of("synthetic", WORLD, policy="vw", budget="40")
+    spec = Spec.of("synthetic", WORLD, policy="vw", budget="40", feedback="bandit")
     with pytest.raises(InvalidArgument, match="'vw' needs another library: pip install 'vowpalwabbit"):
         run_study([*some_trials(), (spec, 0)], engine=Stopping(0))
+
+
+def test_everything_that_measures_is_in_the_key() -> None:
+    """All that `study.trial` imports of this package, but for the specification itself, lies in what is hashed."""
+    graph = grimp.build_graph("deferkit")
+    needed = graph.find_upstream_modules("deferkit.study.trial") | {"deferkit.study.trial"}
+    package = Path(spec_module.__file__).parent.parent
+    for module in needed - {"deferkit.study.spec", "deferkit.study", "deferkit"}:
+        place = package / Path(*module.split(".")[1:])
+        covered = [package / part for part in spec_module.MEASURED_BY]
+        assert any(one in (place, place.with_suffix(".py"), *place.parents) for one in covered), module
+    for part in spec_module.MEASURED_BY:
+        assert (package / part).exists()
+
+
+def test_a_worker_with_other_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deferkit.study.runner.run_unit", other_code)
+    store = Store(None)
+    with pytest.raises(StudyFailed, match="other code"):
+        run_study(some_trials(seeds=1), store=store, engine=Local(1))
+    assert missing(some_trials(seeds=1), store) == 5
+
+
+def other_code(unit: Any) -> tuple[str, list[dict[str, Any]]]:
+    return "other", run_unit(unit)[1]
+
+
+def test_results_of_another_version_are_left_alone(tmp_path: Path) -> None:
+    pl.DataFrame({"something": [1]}).write_parquet(tmp_path / "old.parquet")
+    assert missing(some_trials(seeds=1), Store(tmp_path)) == 5
+
+
+def test_a_parameter_of_the_policy_does_not_pass_for_one_of_the_world() -> None:
+    spec = Spec.of("synthetic", WORLD, policy="paper", budget="40", policy_parameters={"noise": 0.7})
+    row = run_study([(spec, 0)]).row(0, named=True)
+    assert (row["noise"], row["policy_noise"]) == (0.1, 0.7)
 
 
 def test_bad_specifications() -> None:
@@ -156,6 +195,9 @@ def test_bad_specifications() -> None:
         ({"policy": "opt", "budget": "x"}, "Got 'x' instead"),
         ({"policy": "opt", "budget": "4", "feedback": "some"}, "'feedback' of a study must be one of"),
         ({"policy": "opt", "budget": "4", "trace": "all"}, "'trace' of a study must be one of"),
+        ({"policy": "random", "budget": "4", "policy_parameters": {"ridge": 1}}, "are for learners. Got .* 'random'"),
+        ({"policy": "opt", "budget": "4", "trace": "coverage"}, "are for learners"),
+        ({"policy": "vw", "budget": "4"}, "'vw' learns from bandit feedback only"),
     ):
         with pytest.raises(InvalidArgument, match=message):
             Spec.of("synthetic", {}, **given)

@@ -63,7 +63,7 @@ def reproduce(
             aside.print(f"Stopped. What was done is in {out / 'trials'}; the same command goes on from there.")
             raise typer.Exit(INTERRUPTED) from None
     if done.summary is not None:
-        title = f"gain % by budget, T = 50,000, {'3' if quick else '20'} trials: C complementary, D dominant human"
+        title = f"gain % by budget, T = 50,000, {done.summary_trials} trials: C complementary, D dominant human"
         short = [name.replace("complementary", "C").replace("dominant", "D") for name in done.summary.columns[1:]]
         table = plain_table(title, ("policy",), short)
         for row in done.summary.iter_rows():

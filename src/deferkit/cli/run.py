@@ -10,7 +10,6 @@ import typer
 from deferkit.cli.app import INTERRUPTED, app, aside, console
 from deferkit.cli.progress import bar
 from deferkit.cli.tables import outcome_table, summaries
-from deferkit.errors import StudyFailed
 from deferkit.learn.loop import FEEDBACKS
 from deferkit.study.allowance import Allowance, remark
 from deferkit.study.engines import ENGINES, make_engine
@@ -95,7 +94,8 @@ def run(
             stopped = True
     frame = table(wanted, store)
     if frame.is_empty():
-        raise StudyFailed("Stopped before the first trial was done.")
+        aside.print("Stopped before the first trial was done.")
+        raise typer.Exit(INTERRUPTED)
     if stopped:
         aside.print(f"Stopped: {frame['seed'].n_unique()} of {trials} streams were done.", highlight=False)
     rows = summaries(frame, policies)

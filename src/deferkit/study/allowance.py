@@ -57,10 +57,10 @@ def remark(total: float, stream: Stream) -> str | None:
         return "A budget of 0 asks nobody: OPT is ModelOnly, and there is no gain to measure."
     if math.isinf(total):
         return "The budget has no end: the price is 0, and every task may be asked about."
-    always = asking_always(stream)
-    if total >= always:
+    dearest = float(stream.known()[1].max(axis=1).sum(axis=0).max())
+    if total >= dearest:
         return (
-            f"A budget of {total:,.0f} is more than asking every time costs ({always:,.0f}):"
+            f"A budget of {total:,.0f} is more than asking every time costs ({dearest:,.0f}):"
             " it does not bind, and the price is 0."
         )
     return None

@@ -3,6 +3,8 @@
 All but `human_only` stop asking for good once another cost is no longer sure to fit the budget, as learners do.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,16 +16,24 @@ STEP = 0.01  # between two thresholds of `best_reject`
 CALIBRATION = 1_000  # tasks that `threshold` is set on
 
 
-def within(wanted: NDArray[np.bool_], stream: Stream, budget: float, max_cost: float) -> Routes:
-    """Return who decides if the expert is asked where it is wanted and the budget allows.
+def within(wanted: NDArray[np.bool_], stream: Stream, budgets: Sequence[float], max_cost: float) -> Routes:
+    """Return who decides if the expert is asked where it is wanted and all budgets allow.
 
     >>> one = np.ones((4, 1, 1))
-    >>> within(np.array([True, False, True, True]), Stream(np.ones((4, 1)), np.ones((4, 2)), one), 2.0, 1.0)
+    >>> within(np.array([True, False, True, True]), Stream(np.ones((4, 1)), np.ones((4, 2)), one), [2.0], 1.0)
     array([1, 0, 1, 0])
     """
-    costs = np.where(wanted, stream.costs[:, 0, 0], 0.0)
-    spent_before = np.cumsum(costs) - costs
-    return (wanted & (spent_before <= budget - max_cost)).astype(np.int64)
+    at = np.flatnonzero(wanted)
+    routes = np.zeros(stream.n_tasks, dtype=np.int64)
+    routes[at[: affordable(stream.costs[at, 0], budgets, max_cost)]] = 1
+    return routes
+
+
+def affordable(costs: Floats, budgets: Sequence[float], max_cost: float) -> int:
+    """Return how many of these asks [n, R] are made before another `max_cost` does not fit a budget any more."""
+    spent_before = np.cumsum(costs, axis=0) - costs
+    fits: NDArray[np.bool_] = np.all(spent_before <= np.asarray(budgets) - max_cost, axis=1)
+    return len(fits) if fits.all() else int(fits.argmin())
 
 
 def model_only(stream: Stream) -> Routes:
@@ -36,49 +46,43 @@ def human_only(stream: Stream) -> Routes:
     return np.ones(stream.n_tasks, dtype=np.int64)
 
 
-def arbitrary_human(stream: Stream, budget: float, max_cost: float) -> Routes:
+def arbitrary_human(stream: Stream, budgets: Sequence[float], max_cost: float) -> Routes:
     """Ask the first expert from the first task on, until the budget is used."""
-    return within(np.ones(stream.n_tasks, dtype=bool), stream, budget, max_cost)
+    return within(np.ones(stream.n_tasks, dtype=bool), stream, budgets, max_cost)
 
 
-def random_human(stream: Stream, budget: float, max_cost: float, rng: np.random.Generator) -> Routes:
+def share(stream: Stream, budgets: Sequence[float]) -> float:
+    """Return the share of tasks that the tightest budget pays for, at what the first expert costs on average."""
+    total = stream.known()[1][:, 0].sum(axis=0)
+    return min(1.0, *(b / c if c > 0 else 1.0 for b, c in zip(budgets, total, strict=True)))
+
+
+def random_human(stream: Stream, budgets: Sequence[float], max_cost: float, rng: np.random.Generator) -> Routes:
     """Ask the first expert at random, at the rate that uses the budget up at the end."""
-    total = float(stream.known()[1][:, 0, 0].sum())
-    rate = min(1.0, budget / total) if total > 0 else 1.0
-    return within(rng.random(stream.n_tasks) < rate, stream, budget, max_cost)
+    return within(rng.random(stream.n_tasks) < share(stream, budgets), stream, budgets, max_cost)
 
 
-def threshold(stream: Stream, budget: float, max_cost: float) -> Routes:
+def threshold(stream: Stream, budgets: Sequence[float], max_cost: float) -> Routes:
     """Ask where the model is expected to earn no more than a threshold, which is set once and stays.
 
     Set on the first thousand tasks, so that the share below it would use the budget at what an expert costs on
     average: what a team does that has the model's confidence and a spreadsheet. Both are told.
     """
-    rewards, costs = stream.known()
-    total = float(costs[:, 0, 0].sum())
-    share = min(1.0, budget / total) if total > 0 else 1.0
-    confidence = rewards[:, 0]
-    return within(confidence <= np.quantile(confidence[:CALIBRATION], share), stream, budget, max_cost)
+    confidence = stream.known()[0][:, 0]
+    level = np.quantile(confidence[:CALIBRATION], share(stream, budgets))
+    return within(confidence <= level, stream, budgets, max_cost)
 
 
-def best_reject(stream: Stream, budget: float, max_cost: float) -> Routes:
-    """Ask where the model is expected to earn less than a threshold: the best threshold in steps of 0.01, in hindsight.
+def best_reject(stream: Stream, budgets: Sequence[float], max_cost: float) -> Routes:
+    """Ask where the model is expected to earn less than a threshold: the best of all steps of 0.01, in hindsight.
 
-    It knows what the model is expected to earn, and is the best of all rules that know nothing of the expert.
+    It knows what the model is expected to earn, and nothing of the expert.
     """
     rewards, _ = stream.known()
     confidence, gain = rewards[:, 0], rewards[:, 1] - rewards[:, 0]
-    cost = stream.costs[:, 0, 0]
-    low = np.floor(confidence.min() / STEP)
-    thresholds = np.arange(low, np.ceil(confidence.max() / STEP) + 1) * STEP
-    worth = [gained(confidence < each, gain, cost, budget - max_cost) for each in thresholds]
-    return within(confidence < thresholds[int(np.argmax(worth))], stream, budget, max_cost)
-
-
-def gained(wanted: NDArray[np.bool_], gain: Floats, cost: Floats, room: float) -> float:
-    """Return what asking where it is wanted gains, until more than `room` is spent."""
-    at = np.flatnonzero(wanted)
-    if room < 0:
-        return 0.0
-    asked = int(np.searchsorted(np.cumsum(cost[at]), room, side="right")) + 1
-    return float(gain[at[:asked]].sum())
+    thresholds = np.arange(np.floor(confidence.min() / STEP), np.floor(confidence.max() / STEP) + 2) * STEP
+    worth = []
+    for each in thresholds:
+        at = np.flatnonzero(confidence < each)
+        worth.append(gain[at[: affordable(stream.costs[at, 0], budgets, max_cost)]].sum())
+    return within(confidence < thresholds[int(np.argmax(worth))], stream, budgets, max_cost)

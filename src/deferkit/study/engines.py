@@ -79,17 +79,9 @@ class Ray:
     def map(self, function: Callable[[Unit], Result], units: Sequence[Unit]) -> Iterator[tuple[int, Result]]:
         """Yield the place of each unit and what came of it, as soon as it is done."""
         ray = self._ray
-        try:
-            knock(self.address)
-            ray.init(
-                address=self.address,
-                runtime_env={"env_vars": THREADS},
-                log_to_driver=False,
-                logging_level="error",
-                include_dashboard=False if self.address is None else None,
-            )
-        except (OSError, ValueError) as error:
-            raise StudyFailed(f"There is no Ray cluster at {self.address!r}: {error}") from error
+        own = not ray.is_initialized()
+        if own:
+            self._connect()
         try:
             remote = ray.remote(max_retries=1)(function)
             waiting = {remote.remote(unit): i for i, unit in enumerate(units)}
@@ -99,7 +91,21 @@ class Ray:
         except ray.exceptions.RayError as error:
             raise StudyFailed(f"Ray failed: {error}. What was finished is saved; run it again to go on.") from error
         finally:
-            ray.shutdown()
+            if own:
+                ray.shutdown()
+
+    def _connect(self) -> None:
+        try:
+            knock(self.address)
+            self._ray.init(
+                address=self.address,
+                runtime_env={"env_vars": THREADS},
+                log_to_driver=False,
+                logging_level="error",
+                include_dashboard=False if self.address is None else None,
+            )
+        except (OSError, ValueError) as error:
+            raise StudyFailed(f"There is no Ray cluster at {self.address!r}: {error}") from error
 
 
 def knock(address: str | None) -> None:

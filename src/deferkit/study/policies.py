@@ -4,7 +4,7 @@ import functools
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from deferkit.types import Budget
 from deferkit.worlds.stream import Floats, Stream
 
 SURE_COST = 3.0  # above what a synthetic task costs at σ = 0.1; a stream that costs more raises it
-NOISE = 0.1  # σ that the paper's algorithm is told, unless a study says otherwise
+NOISE = 0.1  # σ that the paper's algorithm is told where nobody knows it
 
 RULES = {
     "model-only": "the model decides every task",
@@ -40,11 +40,9 @@ LEARNERS = {
 }
 OPTIMA = {
     "opt": "the best fixed rule that knows the distribution (in hindsight where nobody knows it)",
-    "hindsight": "the best choice for the outcomes that came, noise and all",
+    "hindsight": "the best choice for the outcomes that came, noise and all; judged by those outcomes",
 }
 POLICIES = RULES | LEARNERS | {name: kind.description for name, kind in PEERS.items()} | OPTIMA
-
-Progress = Callable[[int], None]
 
 
 def check_policy(name: str) -> None:
@@ -97,7 +95,8 @@ def make_learner(
         with warnings.catch_warnings():
             # The paper's own experiments break its assumption on the budget; the report says so.
             warnings.simplefilter("ignore", AssumptionWarning)
-            printed: dict[str, Any] = {"budget": each[0], "noise": NOISE, "cost_link": "identity"}
+            noise = NOISE if stream.noise is None else stream.noise
+            printed: dict[str, Any] = {"budget": each[0], "noise": noise, "cost_link": "identity"}
             return Deferrer.paper(**(printed | given | dict(parameters or {})))
     if name == "greedy":
         given["exploration"] = Exploration(scale=0.0, prior=0.0)
@@ -116,16 +115,16 @@ def load_machine_code(links: tuple[str, str]) -> None:
     learner.run([[1.0]], {"model": [0.0], "human": [0.0]}, [0.0])
 
 
-def run_learner(learner: Deferrer, stream: Stream, feedback: str, progress: Progress | None = None) -> Course:
+def run_learner(learner: Deferrer, stream: Stream, feedback: str) -> Course:
     """Run a learner over a stream in the compiled loop."""
     rewards = {name: stream.rewards[:, i] for i, name in enumerate(learner.settings.deciders)}
     load_machine_code((learner.settings.link, learner.settings.cost_link))
     begin = time.perf_counter()
-    run = learner.run(stream.contexts, rewards, stream.costs, feedback=feedback, progress=progress)
+    run = learner.run(stream.contexts, rewards, stream.costs, feedback=feedback)
     return Course(run.routes, run.prices, (time.perf_counter() - begin) / stream.n_tasks * 1e6)
 
 
-def run_rule(name: str, stream: Stream, budget: float, seed: int) -> Course:
+def run_rule(name: str, stream: Stream, budgets: Sequence[float], seed: int) -> Course:
     """Run a baseline that learns nothing."""
     if name == "model-only":
         routes = baselines.model_only(stream)
@@ -133,14 +132,14 @@ def run_rule(name: str, stream: Stream, budget: float, seed: int) -> Course:
         routes = baselines.human_only(stream)
     elif name == "random":
         rng = np.random.default_rng(np.random.SeedSequence([seed, 1]))
-        routes = baselines.random_human(stream, budget, sure_cost(stream), rng)
+        routes = baselines.random_human(stream, budgets, sure_cost(stream), rng)
     else:
         rule = {
             "arbitrary-human": baselines.arbitrary_human,
             "threshold": baselines.threshold,
             "best-reject": baselines.best_reject,
         }[name]
-        routes = rule(stream, budget, sure_cost(stream))
+        routes = rule(stream, budgets, sure_cost(stream))
     return Course(routes, None, math.nan)
 
 
@@ -152,16 +151,17 @@ def run_policy(
     seed: int,
     feedback: str = "full",
     parameters: Mapping[str, Any] | None = None,
-    progress: Progress | None = None,
 ) -> Course:
     """Run any policy but an optimum over a stream."""
     if name in RULES:
-        return run_rule(name, stream, budgets[0], seed)
+        return run_rule(name, stream, budgets, seed)
     if name in PEERS:
+        if stream.costs.shape[1:] != (1, 1):
+            raise InvalidArgument(f"The policy {name!r} is for one expert and one resource.")
         costs = stream.costs[:, 0, 0]
         mean_cost = float(stream.known()[1][:, 0, 0].mean())
         setting = Setting(stream.contexts.shape[1], budgets[0], stream.n_tasks, mean_cost, seed)
         routes, us = run_peer(PEERS[name].make, stream.contexts, stream.rewards, costs, setting, sure_cost(stream))
         return Course(routes, None, us)
     learner = make_learner(name, stream, budgets, seed=seed, parameters=parameters)
-    return run_learner(learner, stream, feedback, progress)
+    return run_learner(learner, stream, feedback)

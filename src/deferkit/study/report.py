@@ -77,7 +77,9 @@ the pointer shows numbers. {links} · <a href="{name}.parquet">trials as Parquet
 """
 
 
-def report_html(chapters: Sequence[Chapter], summary: pl.DataFrame | None, *, quick: bool, command: str) -> str:
+def report_html(
+    chapters: Sequence[Chapter], summary: pl.DataFrame | None, *, trials: int, quick: bool, command: str
+) -> str:
     """Return the whole page."""
     findings = [finding for chapter in chapters for finding in chapter.findings]
     of_paper, of_ours = ([f for f in findings if f.source == source] for source in ("paper", "deferkit"))
@@ -102,7 +104,7 @@ def report_html(chapters: Sequence[Chapter], summary: pl.DataFrame | None, *, qu
 <title>deferkit: the synthetic study</title><style>{STYLE}</style></head><body><main>
 <h1>Online decision deferral under budget constraints: the synthetic study</h1>
 <p class="soft">{versions}, Python {platform.python_version()} on {platform.machine()}.
-{sum(c.trials for c in chapters):,} trials. {size}</p>
+{trials:,} trials. {size}</p>
 <p><b>gain</b> = (reward − ModelOnly) / (OPT − ModelOnly), in per cent: per cent of OPT alone flatters, because the
 model alone already has most of it. Rewards are expected ones on just the tasks that came; OPT is the best fixed rule
 that knows the distribution and keeps the budget on average, so that a lucky stream can give more than 100. Bands and

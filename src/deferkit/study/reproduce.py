@@ -26,6 +26,7 @@ class Reproduced(NamedTuple):
     report: Path
     findings: list[Finding]
     summary: pl.DataFrame | None  # gains of all policies, where Experiment 2 was run
+    summary_trials: int  # for each setting of it
 
 
 def all_trials(experiments: Sequence[Experiment], quick: bool) -> list[Trial]:
@@ -54,7 +55,7 @@ def reproduce(
     started(missing(trials, store), missing(trials, Store(None)))
     run_study(trials, store=store, engine=engine, progress=progress)
     chapters = []
-    summary = None
+    summary, summary_trials = None, 0
     for experiment in experiments:
         drawing(experiment.name)
         frame = run_study(experiment.trials(quick), store=store, engine=engine)
@@ -71,11 +72,13 @@ def reproduce(
             )
         )
         if experiment.name == "exp2":
-            summary = summarise(frame)
-    page = report_html(chapters, summary, quick=quick, command=command)
+            summary, summary_trials = summarise(frame), frame["seed"].n_unique()
+    page = report_html(chapters, summary, trials=missing(trials, Store(None)), quick=quick, command=command)
     report = out / "report.html"
     report.write_text(page, encoding="utf-8")
-    return Reproduced(report, [finding for chapter in chapters for finding in chapter.findings], summary)
+    return Reproduced(
+        report, [finding for chapter in chapters for finding in chapter.findings], summary, summary_trials
+    )
 
 
 def summarise(frame: pl.DataFrame) -> pl.DataFrame:

@@ -9,17 +9,17 @@ import polars as pl
 from deferkit.errors import StudyFailed
 from deferkit.study.engines import Engine, Local
 from deferkit.study.policies import check_installed
-from deferkit.study.spec import Spec
-from deferkit.study.store import Store, Trial
+from deferkit.study.spec import Spec, code_digest
+from deferkit.study.store import PATHS, Store, Trial
 from deferkit.study.trial import run_together
 
 Unit = tuple[tuple[Spec, ...], int]
 
 
-def run_unit(unit: Unit) -> list[dict[str, Any]]:
-    """Run what shares a stream; a function of its own, so that an engine can send it elsewhere."""
+def run_unit(unit: Unit) -> tuple[str, list[dict[str, Any]]]:
+    """Run what shares a stream, and say with which code; a function of its own, so that an engine can send it away."""
     specs, seed = unit
-    return run_together(specs, seed)
+    return code_digest(), run_together(specs, seed)
 
 
 def units_of(trials: Iterable[Trial]) -> list[Unit]:
@@ -38,21 +38,24 @@ def run_study(
     engine: Engine | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> pl.DataFrame:
-    """Return a table of these trials, a row for each; run those that the store does not have.
+    """Return a table of these trials, a row for each; run those that the store does not have, in this process.
 
-    A trial that fails fails the study, after the others were saved.
+    With `Local()` they run in a process for each core; a script then needs `if __name__ == "__main__":` around it. A
+    trial that fails fails the study, after the others were saved.
 
     >>> spec = Spec.of("synthetic", {"horizon": 200}, policy="opt", budget="10")
     >>> run_study([(spec, 0), (spec, 1)], engine=Local(1)).select("policy", "regime", "seed", "gain").rows()
     [('opt', 'complementary', 0, 100.0), ('opt', 'complementary', 1, 100.0)]
     """
     store = Store(None) if store is None else store
-    engine = Local() if engine is None else engine
+    engine = Local(1) if engine is None else engine
     wanted = [trial for trial in trials if trial not in store]
     check_installed({spec.policy for spec, _ in wanted})
     units = units_of(wanted)
     failures: list[str] = []
-    for place, rows in engine.map(run_unit, units) if units else ():
+    for place, (code, rows) in engine.map(run_unit, units) if units else ():
+        if code != code_digest():
+            raise StudyFailed("A worker runs other code than this process; nothing of it is kept.")
         specs, seed = units[place]
         pairs = [((spec, seed), row) for spec, row in zip(specs, rows, strict=True)]
         store.save(pair for pair in pairs if "failure" not in pair[1])
@@ -80,5 +83,6 @@ def table(trials: Sequence[Trial], store: Store) -> pl.DataFrame:
         given = {k: v for k, v in plain.items() if k not in ("world_parameters", "policy_parameters", "budget")}
         results = {k: v for k, v in row.items() if k not in ("key", "seed", "spec")}
         asked = {"asked_budget": spec.budget, "seed": seed}
-        rows.append(plain["world_parameters"] | plain["policy_parameters"] | given | asked | results)
-    return pl.DataFrame(rows, infer_schema_length=None)
+        told = {f"policy_{k}": v for k, v in plain["policy_parameters"].items()}
+        rows.append(plain["world_parameters"] | told | given | asked | results)
+    return pl.DataFrame(rows, infer_schema_length=None, schema_overrides=dict.fromkeys(PATHS, pl.List(pl.Float64)))

@@ -9,15 +9,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from deferkit.errors import expected
+from deferkit.errors import InvalidArgument, expected
 from deferkit.learn.loop import FEEDBACKS
 from deferkit.study.allowance import Allowance
-from deferkit.study.policies import check_policy
+from deferkit.study.peers import PEERS
+from deferkit.study.policies import LEARNERS, check_policy
 from deferkit.worlds import make_world
 
 TRACES = ("", "path", "coverage")
 STUDY = ("allowance.py", "baselines.py", "coverage.py", "optimum.py", "peers", "policies.py", "trial.py")
-MEASURED_BY = ("types.py", "learn", "worlds", *(f"study/{name}" for name in STUDY))
+MEASURED_BY = ("errors.py", "events.py", "types.py", "learn", "worlds", *(f"study/{name}" for name in STUDY))
 
 
 @functools.cache
@@ -55,6 +56,12 @@ class Spec:
         """Return a specification, checked, with all parameters of its world spelled out."""
         spec = cls(world=world, world_parameters=make_world(world, parameters).parameters(), **given)
         check_policy(spec.policy)
+        if spec.policy not in LEARNERS and (spec.policy_parameters or spec.trace == "coverage"):
+            raise InvalidArgument(f"Parameters and coverage are for learners. Got the policy {spec.policy!r}.")
+        if spec.policy in PEERS and spec.feedback != "bandit":
+            raise InvalidArgument(
+                f"The policy {spec.policy!r} learns from bandit feedback only. Got {spec.feedback!r}."
+            )
         Allowance.from_text(spec.budget)
         for name, value, known in (("feedback", spec.feedback, FEEDBACKS), ("trace", spec.trace, TRACES)):
             if value not in known:
@@ -69,7 +76,8 @@ class Spec:
     @functools.cached_property
     def key(self) -> str:
         """What results are kept under: a hash of the specification and of the code that measures it."""
-        return hashlib.sha256(f"{code_digest()} {self.text}".encode()).hexdigest()[:24]
+        library = PEERS[self.policy].version if self.policy in PEERS else ""
+        return hashlib.sha256(f"{code_digest()} {library} {self.text}".encode()).hexdigest()[:24]
 
     @functools.cached_property
     def world_text(self) -> str:

@@ -1,6 +1,7 @@
 """Where results are kept: Parquet files, each row under the key of its specification and its seed."""
 
 import hashlib
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -40,11 +41,11 @@ class Store:
     def _read(self, path: Path) -> None:
         try:
             frame = pl.read_parquet(path)
-            rows = frame.select(list(SCHEMA)).to_dicts()
         except (OSError, pl.exceptions.PolarsError) as error:
             raise UnreadableResults(f"{path} cannot be read ({error}). Delete it, and its trials run again.") from error
-        for row in rows:
-            self._rows[row["key"], row["seed"]] = row
+        if set(SCHEMA) <= set(frame.columns):  # else it is of another version, and its keys match nothing
+            for row in frame.select(list(SCHEMA)).to_dicts():
+                self._rows[row["key"], row["seed"]] = row
 
     def __contains__(self, trial: Trial) -> bool:
         spec, seed = trial
@@ -62,7 +63,7 @@ class Store:
             names = " ".join(f"{row['key']}/{row['seed']}" for row in rows)
             path = self.directory / f"{hashlib.sha256(names.encode()).hexdigest()[:24]}.parquet"
             self.directory.mkdir(parents=True, exist_ok=True)
-            part = path.with_suffix(".part")
+            part = path.with_suffix(f".{os.getpid()}.part")
             pl.DataFrame(rows, schema=SCHEMA).write_parquet(part)
             part.replace(path)
         for row in rows:

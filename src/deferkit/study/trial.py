@@ -9,7 +9,7 @@ import numpy as np
 from deferkit.study.allowance import Allowance
 from deferkit.study.coverage import run_and_measure
 from deferkit.study.optimum import Benchmark
-from deferkit.study.policies import OPTIMA, Progress, make_learner, run_policy
+from deferkit.study.policies import OPTIMA, make_learner, run_policy
 from deferkit.study.spec import Spec
 from deferkit.worlds import make_world
 from deferkit.worlds.stream import Floats, Stream
@@ -28,7 +28,7 @@ class Outcome(NamedTuple):
     gain: float  # per cent of what lies between ModelOnly and OPT; NaN if nothing does
     regret: float
     spent: float  # realised, of the first resource
-    spent_pct: float  # of the budget; NaN if it is 0 or without end
+    spent_pct: float  # of the budget, the largest of all resources; NaN if it is 0 or without end
     defer_rate: float  # per cent
     us_per_step: float  # NaN where no learner ran
     budget: float
@@ -64,25 +64,32 @@ class Judge:
             self._hindsight = Benchmark(self.stream, hindsight=True)
         return self._hindsight.at(budgets)[0]
 
-    def outcome(self, choice: Floats, budgets: Sequence[float], us: float = math.nan) -> Outcome:
-        """Return what a policy came to that chose deciders with these probabilities [n, deciders]."""
+    def outcome(
+        self, choice: Floats, budgets: Sequence[float], us: float = math.nan, *, realised: bool = False
+    ) -> Outcome:
+        """Return what a policy came to that chose deciders with these probabilities [n, deciders].
+
+        `realised` judges everybody by the outcomes that came, where a policy has seen them.
+        """
         rewards, costs = self.stream.known()
+        if realised:
+            rewards = self.stream.rewards
         best, price = self.optimum(budgets)
         model_only = np.zeros(rewards.shape)
         model_only[:, 0] = 1.0
         reward, top, floor = (float((each * rewards).sum()) for each in (choice, best, model_only))
-        spent = float((choice[:, 1:] * self.stream.costs[:, :, 0]).sum())
-        budget = budgets[0]
+        spent = np.einsum("nk,nkr->r", choice[:, 1:], self.stream.costs)
+        used = [100 * s / b for s, b in zip(spent, budgets, strict=True) if 0 < b < math.inf]
         return Outcome(
             reward=reward,
             pct_opt=100 * reward / top if top else math.nan,
             gain=100 * (reward - floor) / (top - floor) if top > floor + 1e-9 * abs(floor) else math.nan,
             regret=top - reward,
-            spent=spent,
-            spent_pct=100 * spent / budget if 0 < budget < math.inf else math.nan,
+            spent=float(spent[0]),
+            spent_pct=float(max(used)) if used else math.nan,
             defer_rate=100 * float(choice[:, 1:].sum()) / self.stream.n_tasks,
             us_per_step=us,
-            budget=budget,
+            budget=budgets[0],
             opt=top,
             model=floor,
             opt_price=float(price[0]),
@@ -108,13 +115,14 @@ class Judge:
         return path
 
 
-def run_spec(spec: Spec, judge: Judge, seed: int, progress: Progress | None = None) -> dict[str, Any]:
+def run_spec(spec: Spec, judge: Judge, seed: int) -> dict[str, Any]:
     """Return what a trial came to, as one row of a table."""
     stream = judge.stream
     budgets = [Allowance.from_text(spec.budget).total(stream)] * stream.costs.shape[2]
     if spec.policy in OPTIMA:
-        choice = judge.optimum(budgets)[0] if spec.policy == "opt" else judge.hindsight(budgets)
-        return judge.outcome(choice, budgets)._asdict()
+        seen = spec.policy == "hindsight"
+        choice = judge.hindsight(budgets) if seen else judge.optimum(budgets)[0]
+        return judge.outcome(choice, budgets, realised=seen)._asdict()
     more: dict[str, list[float]] = {}
     if spec.trace == "coverage":
         learner = make_learner(spec.policy, stream, budgets, seed=seed, parameters=spec.policy_parameters)
@@ -127,7 +135,6 @@ def run_spec(spec: Spec, judge: Judge, seed: int, progress: Progress | None = No
             seed=seed,
             feedback=spec.feedback,
             parameters=spec.policy_parameters,
-            progress=progress,
         )
     choice = np.eye(stream.rewards.shape[1])[course.routes]
     if spec.trace == "path":
@@ -135,7 +142,7 @@ def run_spec(spec: Spec, judge: Judge, seed: int, progress: Progress | None = No
     return judge.outcome(choice, budgets, course.us_per_step)._asdict() | more
 
 
-def run_together(specs: Iterable[Spec], seed: int, progress: Progress | None = None) -> list[dict[str, Any]]:
+def run_together(specs: Iterable[Spec], seed: int) -> list[dict[str, Any]]:
     """Run specifications of one world on one stream; a failure takes the place of the row that it prevented.
 
     >>> world = {"horizon": 500}
@@ -149,7 +156,7 @@ def run_together(specs: Iterable[Spec], seed: int, progress: Progress | None = N
         try:
             if judge is None:
                 judge = Judge(make_world(spec.world, spec.world_parameters).draw(seed))
-            rows.append(run_spec(spec, judge, seed, progress))
+            rows.append(run_spec(spec, judge, seed))
         except Exception as error:  # whatever it is, the other trials shall be saved before it is told
             rows.append({"failure": f"{type(error).__name__}: {error}"})
     return rows

@@ -1,6 +1,7 @@
 """Where tasks come from."""
 
 from collections.abc import Callable, Mapping
+from inspect import signature
 from typing import Any, Protocol
 
 from deferkit.errors import InvalidArgument
@@ -31,4 +32,8 @@ def make_world(name: str, parameters: Mapping[str, Any]) -> World:
     """
     if name not in WORLDS:
         raise InvalidArgument(f"There is no world {name!r}. There is: {', '.join(WORLDS)}.")
+    known = signature(WORLDS[name]).parameters
+    for parameter in parameters:
+        if parameter not in known:
+            raise InvalidArgument(f"The world {name!r} has no parameter {parameter!r}. It has: {', '.join(known)}.")
     return WORLDS[name](**parameters)

@@ -24,7 +24,7 @@ class Truth(NamedTuple):
     rewards: Floats  # [n, deciders] expected
     costs: Floats  # [n, experts, resources] expected
     thetas: Floats  # [deciders, d] coefficients of the rewards, before the link
-    weights: Floats  # [experts, resources, d] coefficients of the costs
+    weights: Floats  # [experts, resources, d] coefficients of the costs, before they are cut at 0
 
 
 class Stream(NamedTuple):
@@ -34,17 +34,13 @@ class Stream(NamedTuple):
     rewards: Floats  # [n, deciders] realised
     costs: Floats  # [n, experts, resources] realised
     link: str = "identity"  # the link that suits the rewards
+    noise: float | None = None  # σ, where it is known
     truth: Truth | None = None
 
     @property
     def n_tasks(self) -> int:
         """The number of tasks."""
         return len(self.contexts)
-
-    @property
-    def binary(self) -> bool:
-        """Whether every reward is 0 or 1."""
-        return bool(np.isin(self.rewards, (0.0, 1.0)).all())
 
     def known(self) -> tuple[Floats, Floats]:
         """Return rewards and costs as they are expected, or, where nothing more is known, as they came."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from deferkit.errors import expected
 from deferkit.types import is_number, is_whole
@@ -29,11 +30,11 @@ def support(n_features: int, most_ones: int, decay: float) -> tuple[Floats, Floa
     >>> contexts.shape, round(float(probabilities[0]), 3)
     ((6, 3), 0.222)
     """
-    codes = np.arange(1, 1 << n_features, dtype=np.int64)
-    bits = ((codes[:, None] >> np.arange(n_features)) & 1).astype(np.int8)
-    ones = bits.sum(axis=1)
-    bits, ones = bits[ones <= most_ones], ones[ones <= most_ones]
-    weights = decay ** ones.astype(float)
+    codes = np.arange(1, 1 << n_features, dtype=np.uint32)
+    ones = np.bitwise_count(codes)
+    codes, ones = codes[ones <= most_ones], ones[ones <= most_ones].astype(float)
+    bits = (codes[:, None] >> np.arange(n_features, dtype=np.uint32)) & 1
+    weights = decay**ones
     return bits / np.sqrt(ones)[:, None], weights / weights.sum()
 
 
@@ -46,8 +47,10 @@ def sample(n: int, n_features: int, most_ones: int, decay: float, rng: np.random
     counts = np.arange(1, min(most_ones, n_features) + 1)
     weights = np.array([math.comb(n_features, int(k)) * decay ** int(k) for k in counts])
     ones = rng.choice(counts, size=n, p=weights / weights.sum())
-    order = rng.random((n, n_features)).argsort(axis=1).argsort(axis=1)
-    return np.asarray((order < ones[:, None]) / np.sqrt(ones)[:, None])
+    contexts = np.zeros((n, n_features))
+    for row, k in zip(contexts, ones, strict=True):
+        row[rng.choice(n_features, size=k, replace=False, shuffle=False)] = 1.0 / math.sqrt(k)
+    return contexts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,11 +119,13 @@ class Synthetic:
             rewards, costs = self._means(x, thetas, weights)
             others = sample(SAMPLE, *shape, tasks)
             population = Population(np.full(SAMPLE, 1 / SAMPLE), *self._means(others, thetas, weights))
+        linear = self._linear_costs(x, weights)
         return Stream(
             contexts=np.ascontiguousarray(x),
             rewards=self._realise(rewards, noise),
-            costs=np.maximum(costs + self.noise * noise.standard_normal(costs.shape), 0.0),
+            costs=np.maximum(linear + self.noise * noise.standard_normal(linear.shape), 0.0),
             link=self.link,
+            noise=self.noise,
             truth=Truth(population, kind, rewards, costs, thetas, weights),
         )
 
@@ -140,13 +145,20 @@ class Synthetic:
             return STEEPNESS * (thetas - 0.5), weights / size
         return thetas / size, weights / size
 
+    def _linear_costs(self, contexts: Floats, weights: Floats) -> Floats:
+        costs = contexts @ weights.reshape(-1, self.n_features).T
+        return np.asarray(costs.reshape(-1, *weights.shape[:2]))
+
     def _means(self, contexts: Floats, thetas: Floats, weights: Floats) -> tuple[Floats, Floats]:
-        """Return what is expected of contexts."""
+        """Return what is expected of contexts; of a cost that is cut at 0 that is more than xᵀw."""
         rewards = contexts @ thetas.T
         if self.link == "logistic":
             rewards = 1.0 / (1.0 + np.exp(-rewards))
-        costs = contexts @ weights.reshape(-1, self.n_features).T
-        return rewards, costs.reshape(-1, *weights.shape[:2])
+        costs = self._linear_costs(contexts, weights)
+        if self.noise > 0:
+            z = costs / self.noise
+            costs = costs * ndtr(z) + self.noise * np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
+        return rewards, costs
 
     def _realise(self, rewards: Floats, rng: np.random.Generator) -> Floats:
         if self.link == "logistic":

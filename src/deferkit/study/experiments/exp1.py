@@ -1,5 +1,6 @@
 """Experiment 1: regret over time."""
 
+import math
 from typing import Any
 
 import altair as alt
@@ -12,6 +13,7 @@ from deferkit.study.experiments.experiment import (
     HOLDS,
     Experiment,
     Finding,
+    cell_of,
     mean_of,
     over_trials,
     seeds_text,
@@ -68,17 +70,19 @@ def figure(frame: pl.DataFrame) -> alt.TopLevelMixin:
 
 
 def exponent(frame: pl.DataFrame, policy: str) -> float:
-    """Return the slope of log mean regret over log t, in the second half of the stream."""
+    """Return the slope of log mean regret over log t in the second half of the stream; NaN where there is no regret."""
     long = paths(frame).filter(policy=policy, feedback="full")
     points = long.group_by("at").agg(pl.col("regret_at").mean()).sort("at").filter(pl.col("at") > 25_000)
     regret = points["regret_at"].to_numpy()
-    return float(np.polyfit(np.log(points["at"].to_numpy()), np.log(np.maximum(regret, 1e-3)), 1)[0])
+    if regret.min() <= 0:
+        return math.nan
+    return float(np.polyfit(np.log(points["at"].to_numpy()), np.log(regret), 1)[0])
 
 
 def regret_text(frame: pl.DataFrame, policy: str, feedback: str) -> str:
     """Say what the regret of a policy is."""
     row = over_trials(frame.filter(policy=policy, feedback=feedback), ["policy"], "regret").row(0, named=True)
-    return f"{row['mean']:,.0f} (sd {row['sd']:,.0f}) {feedback}"
+    return f"{row['mean']:,.0f} (sd {row['sd'] or math.nan:,.0f}) {feedback}"
 
 
 def findings(frame: pl.DataFrame) -> list[Finding]:
@@ -86,7 +90,7 @@ def findings(frame: pl.DataFrame) -> list[Finding]:
     slope = exponent(frame, "paper")
     both = {f: mean_of(frame, "regret", policy="paper", feedback=f) for f in ("full", "bandit")}
     near = all(abs(both[f] - GOALS["paper", f][0]) <= GOALS["paper", f][1] for f in both)
-    ours = mean_of(frame, "regret", policy="default", feedback="full")
+    ours = max(mean_of(frame, "regret", policy="default", feedback=f) for f in both)
     share = mean_of(frame, "pct_opt", policy="paper", feedback="full")
     return [
         Finding(
@@ -94,7 +98,7 @@ def findings(frame: pl.DataFrame) -> list[Finding]:
             "paper",
             f"Regret grows as t^{slope:.2f} over the second half of the stream; at T it is {both['full']:,.0f},"
             f" {share:.2f} % of OPT.",
-            HOLDS if slope < 1 else FAILS,
+            HOLDS if 0 < slope < 1 else FAILS,
         ),
         Finding(
             "Our Algorithm 1 is the printed one: an independent implementation has regret 835 (full) and 846 (bandit).",
@@ -115,19 +119,9 @@ def tables(frame: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """Return all policies with full feedback, and bandit feedback where it matters."""
     rows = []
     for key, part in frame.group_by("policy", "feedback", maintain_order=True):
-        values = {
-            name: over_trials(part, ["policy"], column).row(0, named=True)
-            for name, column in (
-                ("regret", "regret"),
-                ("% of OPT", "pct_opt"),
-                ("gain %", "gain"),
-                ("spent %", "spent_pct"),
-            )
-        }
-        rows.append(
-            {"policy": key[0], "feedback": key[1]}
-            | {name: f"{v['mean']:,.1f} ± {v['sd']:,.1f}" for name, v in values.items()}
-        )
+        shown = {"regret": "regret", "% of OPT": "pct_opt", "gain %": "gain", "spent %": "spent_pct"}
+        cells = {name: cell_of(part, column, 1) for name, column in shown.items()}
+        rows.append({"policy": key[0], "feedback": key[1]} | cells)
     return {"All policies in Experiment 1 (mean ± sd over trials)": pl.DataFrame(rows)}
 
 

@@ -1,15 +1,19 @@
 """What an experiment is: trials to run, a figure to draw, claims to judge."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import altair as alt
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from deferkit.study.spec import Spec
 from deferkit.study.store import Trial
 
 HOLDS, PARTLY, FAILS = "holds", "holds in part", "does not hold"
+REGIMES = ("complementary", "dominant")
 
 
 class Finding(NamedTuple):
@@ -76,9 +80,27 @@ def over_trials(frame: pl.DataFrame, by: Sequence[str], value: str) -> pl.DataFr
     """
     known = pl.col(value).fill_nan(None)
     grouped = frame.group_by(by, maintain_order=True).agg(
-        known.mean().alias("mean"), known.std().fill_null(0.0).alias("sd"), known.count().alias("trials")
+        known.mean().alias("mean"), known.std().alias("sd"), known.count().alias("trials")
     )
-    return grouped.with_columns(low=pl.col("mean") - pl.col("sd"), high=pl.col("mean") + pl.col("sd"))
+    spread = pl.col("sd").fill_null(0.0)  # of one trial nothing is known
+    return grouped.with_columns(low=pl.col("mean") - spread, high=pl.col("mean") + spread)
+
+
+def cell(mean: float | None, sd: float | None, digits: int) -> str:
+    """Return a mean and its standard deviation over trials as text.
+
+    >>> cell(2.0, 1.0, 1), cell(2.0, None, 1), cell(None, None, 1)
+    ('2.0 ± 1.0', '2.0', '–')
+    """
+    if mean is None:
+        return "–"
+    return f"{mean:,.{digits}f}" + ("" if sd is None else f" ± {sd:,.{digits}f}")
+
+
+def cell_of(frame: pl.DataFrame, value: str, digits: int) -> str:
+    """Return the mean ± standard deviation of a column over all rows."""
+    row = over_trials(frame.with_columns(all=pl.lit(0)), ["all"], value).row(0, named=True)
+    return cell(row["mean"], row["sd"], digits)
 
 
 def pivot(frame: pl.DataFrame, rows: str, columns: str, value: str, digits: int = 1) -> pl.DataFrame:
@@ -89,10 +111,7 @@ def pivot(frame: pl.DataFrame, rows: str, columns: str, value: str, digits: int 
     [('a', '2.0 ± 1.4')]
     """
     summary = over_trials(frame, [rows, columns], value).with_columns(
-        cell=pl.struct("mean", "sd").map_elements(
-            lambda s: "–" if s["mean"] is None else f"{s['mean']:,.{digits}f} ± {s['sd']:,.{digits}f}",
-            return_dtype=pl.String,
-        )
+        cell=pl.struct("mean", "sd").map_elements(lambda s: cell(s["mean"], s["sd"], digits), return_dtype=pl.String)
     )
     wide = summary.pivot(on=columns, index=rows, values="cell")
     return wide.rename({name: shown(name) for name in wide.columns[1:]})
@@ -114,7 +133,28 @@ def shown(name: str) -> str:
 def mean_of(frame: pl.DataFrame, value: str, **where: Any) -> float:
     """Return the mean of a column over the rows where these columns have these values."""
     rows = frame.filter(**where)[value].drop_nulls().drop_nans()
-    return as_float(rows.mean()) if len(rows) else float("nan")
+    if rows.is_empty():
+        raise ValueError(f"nothing was measured of {value} for {where}")
+    return as_float(rows.mean())
+
+
+def paired(frame: pl.DataFrame, one: str, other: str, value: str = "gain") -> tuple[float, float]:
+    """Return how much more of something a policy has than another, seed by seed: the mean and its standard error.
+
+    >>> frame = pl.DataFrame({"policy": ["a", "a", "b", "b"], "seed": [0, 1, 0, 1], "gain": [3.0, 5.0, 1.0, 1.0]})
+    >>> paired(frame, "a", "b")
+    (3.0, 1.0)
+    """
+    both = frame.filter(policy=one).join(frame.filter(policy=other), on="seed", suffix="_other")
+    return mean_and_error((both[value] - both[f"{value}_other"]).to_numpy())
+
+
+def mean_and_error(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the mean and its standard error; that of one value is infinite."""
+    if not len(values):
+        raise ValueError("nothing was measured")
+    error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else math.inf
+    return float(values.mean()), error
 
 
 def as_float(value: Any) -> float:

@@ -8,8 +8,10 @@ from deferkit.study.experiments.experiment import (
     FAILS,
     HOLDS,
     PARTLY,
+    REGIMES,
     Experiment,
     Finding,
+    cell_of,
     over_trials,
     seeds_text,
     trials_of,
@@ -17,7 +19,6 @@ from deferkit.study.experiments.experiment import (
 from deferkit.study.peers import PEERS
 from deferkit.study.store import Trial
 
-REGIMES = ("complementary", "dominant")
 HORIZON = 10_000
 BUDGETS = (400, 2_500)
 OURS = ("default", "paper")
@@ -92,18 +93,17 @@ def findings(frame: pl.DataFrame) -> list[Finding]:
 
 def tables(frame: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """Return reward, gain, spending and time in one table."""
-    rows = []
-    for key, part in frame.group_by("policy", "regime", "budget", maintain_order=True):
-        row = {"policy": key[0], "regime": key[1], "B": f"{key[2]:,.0f}"}
-        for name, column, digits in (
-            ("reward", "reward", 0),
-            ("gain %", "gain", 1),
-            ("spent %", "spent_pct", 1),
-            ("µs a step", "us_per_step", 1),
-        ):
-            value = over_trials(part, ["policy"], column).row(0, named=True)
-            row[name] = "–" if value["mean"] is None else f"{value['mean']:,.{digits}f} ± {value['sd']:,.{digits}f}"
-        rows.append(row)
+    shown = {
+        "reward": ("reward", 0),
+        "gain %": ("gain", 1),
+        "spent %": ("spent_pct", 1),
+        "µs a step": ("us_per_step", 1),
+    }
+    rows = [
+        {"policy": key[0], "regime": key[1], "B": f"{key[2]:,.0f}"}
+        | {name: cell_of(part, column, digits) for name, (column, digits) in shown.items()}
+        for key, part in frame.group_by("policy", "regime", "budget", maintain_order=True)
+    ]
     return {"Rivals (mean ± sd)": pl.DataFrame(rows)}
 
 

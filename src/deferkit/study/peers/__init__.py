@@ -6,6 +6,7 @@ doctests and types can be read without them); making a peer does.
 
 import functools
 import importlib
+from importlib import metadata
 from typing import NamedTuple
 
 from deferkit.errors import expected
@@ -23,6 +24,14 @@ class PeerKind(NamedTuple):
     description: str
     install: str  # what to give to pip install
     import_name: str
+
+    @property
+    def version(self) -> str:
+        """The version that is installed, or nothing."""
+        try:
+            return metadata.version(self.install.partition("==")[0].strip("'"))
+        except metadata.PackageNotFoundError:
+            return ""
 
 
 def _make(name: str, class_name: str, setting: Setting) -> Peer:
