@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from deferkit.study.trial import FIGURES
@@ -72,6 +73,15 @@ def test_other_worlds_by_option() -> None:
         (["run", "synthetic", "--horizon", "0"], "Got 0 instead"),
         (["run", "synthetic", "--horizon", "100", "--feedback", "some"], "Got 'some' instead"),
         (["run", "synthetic", "--engine", "cloud"], "There is no engine 'cloud'. There is: local, ray."),
+        (["run", "[/red]"], "There is no world '[/red]'"),
+        (["run", "synthetic", "--results", "/proc/here"], "Results cannot be kept in /proc/here"),
+        (["reproduce", "noise", "--quick", "--out", "/proc/here"], "Results cannot be kept in /proc/here"),
+        (["run", "synthetic", "--address", "a:1"], "An address is for the engine 'ray'"),
+        (
+            ["run", "synthetic", "--horizon", "500", "--link", "logistic", "--policy", "thompson"],
+            "one expert and no link",
+        ),
+        (["run", "synthetic", "--policy", "vw"], "'vw' learns from bandit feedback only"),
         (["reproduce", "exp3"], "There is no experiment 'exp3'. There is: exp1, exp2, horizon, small-budget"),
     ],
 )
@@ -92,13 +102,6 @@ def test_an_odd_budget_is_remarked_on(budget: str, remark: str) -> None:
     assert remark in " ".join(done.stderr.split())
     rows = {row["policy"]: row for row in json.loads(done.stdout)}
     assert rows["default"]["gain"] is None if budget == "0" else rows["default"]["gain"] > 90
-
-
-def test_a_trial_that_fails_says_which_and_why() -> None:
-    done = deferkit(*SMALL, "--regime", "dominant", "--experts", "2", "--policy", "thompson")
-    assert done.returncode == 2
-    assert "2 of 2 trials failed" in done.stderr
-    assert "one expert" in done.stderr
 
 
 def test_plot_draws_a_figure(tmp_path: Path) -> None:
@@ -126,6 +129,76 @@ def test_an_interrupt_leaves_what_was_done(tmp_path: Path) -> None:
     assert 2 <= int(stopped[1]) < 60
     assert "default" in out
     assert len(list(tmp_path.glob("trials/*.parquet"))) == int(stopped[1])
+
+
+def test_a_terminal_without_plus_minus_and_one_with_colours(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", SCRIPT, "run", "synthetic", "--horizon", "500", "--trials", "2", "--budget", "20"]
+    for more, extra in (([], {"PYTHONIOENCODING": "ascii"}), (["--json"], {"FORCE_COLOR": "1"})):
+        done = subprocess.run(
+            [*words, *more],
+            capture_output=True,
+            text=True,
+            env=os.environ | extra,
+            cwd=tmp_path,
+            check=False,
+            timeout=200,
+        )
+        assert done.returncode == 0, done.stderr
+        if more:
+            assert json.loads(done.stdout)
+
+
+def running_reproduction(out: Path) -> subprocess.Popen[str]:
+    """Start an experiment in two processes, and wait until some of its streams are done."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, "reproduce", "horizon", "--quick", "--workers", "2", "--out", str(out)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and len(list(out.glob("trials/*.parquet"))) < 2:
+        time.sleep(0.05)
+    return process
+
+
+def test_ctrl_c_with_workers_saves_what_is_done_and_leaves_nobody_behind(tmp_path: Path) -> None:
+    process = running_reproduction(tmp_path)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "the same command goes on" in " ".join(err.split())
+    assert "Traceback" not in err
+    assert nobody_left(process.pid)
+    kept = len(list(tmp_path.glob("trials/*.parquet")))
+    assert kept >= 2
+    again = deferkit("reproduce", "horizon", "--quick", "--out", str(tmp_path))
+    assert again.returncode == 0, again.stderr
+    assert "are there already" in again.stderr
+    whole = deferkit("reproduce", "horizon", "--quick", "--out", str(tmp_path / "whole"))
+    assert whole.returncode == 0
+    one, two = (pl.read_parquet(p / "horizon.parquet").drop("us_per_step") for p in (tmp_path, tmp_path / "whole"))
+    assert one.equals(two)
+
+
+def test_sigterm_leaves_nobody_behind(tmp_path: Path) -> None:
+    process = running_reproduction(tmp_path)
+    process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert nobody_left(process.pid)
+
+
+def nobody_left(group: int) -> bool:
+    """Whether all processes of a group are gone, within a few seconds."""
+    for _ in range(100):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.1)
+    return False
 
 
 def test_version_and_help() -> None:

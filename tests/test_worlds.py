@@ -1,6 +1,7 @@
 """The synthetic world."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,6 +65,16 @@ def test_a_stream_is_what_its_truth_says(regime: str, link: str, scaled: bool) -
     assert (stream.costs >= 0).all()
 
 
+def test_numbers_of_numpy_are_numbers() -> None:
+    given = {"horizon": np.int64(50), "noise": np.float32(0.5), "n_features": 9.0}
+    world = Synthetic(**given)  # type: ignore[arg-type]
+    assert world == Synthetic(horizon=50, noise=0.5, n_features=9)
+    assert type(world.parameters()["n_features"]) is int
+    with pytest.raises(InvalidArgument, match="'seed' of a Synthetic"):
+        world.draw(-1)
+    assert not Synthetic(n_features=30, most_ones=10**12).listed
+
+
 def test_a_seed_gives_one_stream_and_another_seed_another() -> None:
     world = Synthetic(horizon=500)
     one, again, other = world.draw(3), world.draw(3), world.draw(4)
@@ -113,8 +124,9 @@ def test_many_features_are_sampled_and_opt_is_nearly_that_of_the_list(monkeypatc
         ),
         ({"link": "probit"}, "'link' of a Synthetic must be one of 'identity', 'logistic'"),
         ({"horizon": 0}, "'horizon' of a Synthetic"),
-        ({"noise": -0.1}, "'noise' of a Synthetic must be a finite number of at least 0"),
+        ({"noise": -0.1}, "'noise' of a Synthetic must be a number from 0 to 1e.09"),
         ({"decay": math.nan}, "'decay' of a Synthetic"),
+        ({"scaled": "no"}, "'scaled' of a Synthetic must be True or False"),
         ({"n_experts": 2}, "1 in the complementary regime"),
     ],
 )
@@ -145,7 +157,24 @@ def test_budgets_as_people_write_them() -> None:
     assert always == pytest.approx(stream.truth.costs.sum())
     for text, total in (("2000", 2_000), ("2,000", 2_000), ("0.1T", 200), ("10%", always / 10), ("inf", math.inf)):
         assert Allowance.from_text(text).total(stream) == pytest.approx(total)
-    for text in ("", "lots", "-1", "nan", "T", "%", "1e", "-inf", "10%T"):
+    wrong: list[Any] = [
+        "",
+        "lots",
+        "-1",
+        "nan",
+        "T",
+        "%",
+        "1e",
+        "-inf",
+        "10%T",
+        "0,1T",
+        "2,5",
+        "1_0",
+        "infT",
+        "1e400",
+        5,
+    ]
+    for text in wrong:
         with pytest.raises(InvalidArgument, match="A budget must be a number of at least 0"):
             Allowance.from_text(text)
     assert remark(100, stream) is None

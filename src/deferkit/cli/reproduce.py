@@ -60,7 +60,9 @@ def reproduce(
             )
         except KeyboardInterrupt:
             progress.stop()
-            aside.print(f"Stopped. What was done is in {out / 'trials'}; the same command goes on from there.")
+            aside.print(
+                f"Stopped. What was done is in {out / 'trials'}; the same command goes on from there.", markup=False
+            )
             raise typer.Exit(INTERRUPTED) from None
     if done.summary is not None:
         title = f"gain % by budget, T = 50,000, {done.summary_trials} trials: C complementary, D dominant human"
@@ -74,4 +76,9 @@ def reproduce(
         claims.add_row(MARKS[finding.verdict], finding.claim)
     console.print(claims)
     console.print()
-    console.print(f"took {time.perf_counter() - begin:.0f} s; report: {done.report}", highlight=False, soft_wrap=True)
+    console.print(
+        f"took {time.perf_counter() - begin:.0f} s; report: {done.report}",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )

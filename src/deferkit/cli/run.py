@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
+import polars as pl
 import typer
 
 from deferkit.cli.app import INTERRUPTED, app, aside, console
@@ -13,8 +14,8 @@ from deferkit.cli.tables import outcome_table, summaries
 from deferkit.learn.loop import FEEDBACKS
 from deferkit.study.allowance import Allowance, remark
 from deferkit.study.engines import ENGINES, make_engine
-from deferkit.study.policies import POLICIES
-from deferkit.study.runner import run_study, table
+from deferkit.study.policies import LEARNERS, POLICIES, make_learner
+from deferkit.study.runner import missing, run_study, table
 from deferkit.study.spec import Spec
 from deferkit.study.store import Store
 from deferkit.worlds import WORLDS, make_world
@@ -74,25 +75,32 @@ def run(
     specs = [
         Spec.of(world, parameters, policy=name, budget=budget, feedback=feedback, trace=trace) for name in policies
     ]
+    store = Store(None if results is None else results / "trials")
+    where = make_engine(engine, workers=workers, address=address)
     stream = make_world(world, parameters).draw(seed)
-    said = remark(Allowance.from_text(budget).total(stream), stream)
+    total = Allowance.from_text(budget).total(stream)
+    for name in policies:
+        if name in LEARNERS:  # what it does not like about this world shall be told before anything runs
+            make_learner(name, stream, [total] * resources, seed=seed)
+    said = remark(total, stream)
     if said:
         aside.print(said, highlight=False)
     wanted = [(spec, seed + i) for i in range(trials) for spec in specs]
-    store = Store(None if results is None else results / "trials")
     stopped = False
     with bar() as progress:
-        job = progress.add_task("trials", total=len(wanted))
+        job = progress.add_task("trials", total=missing(wanted, store))
         try:
             run_study(
                 wanted,
                 store=store,
-                engine=make_engine(engine, workers=workers, address=address),
+                engine=where,
                 progress=lambda n: progress.advance(job, n),
             )
         except KeyboardInterrupt:
             stopped = True
     frame = table(wanted, store)
+    # policies are compared on the same streams, so that one which some of them have not seen does not count
+    frame = frame.filter(pl.len().over("seed") == len(policies)) if len(frame) else frame
     if frame.is_empty():
         aside.print("Stopped before the first trial was done.")
         raise typer.Exit(INTERRUPTED)
@@ -100,7 +108,7 @@ def run(
         aside.print(f"Stopped: {frame['seed'].n_unique()} of {trials} streams were done.", highlight=False)
     rows = summaries(frame, policies)
     if as_json:
-        console.print_json(json.dumps(rows))
+        typer.echo(json.dumps(rows, indent=2))
     else:
         mean = float(np.mean(frame["budget"].to_numpy()))
         n = frame["seed"].n_unique()
@@ -116,6 +124,6 @@ def run(
         from deferkit.study.comparison import draw_comparison  # noqa: PLC0415 - a second to import
 
         path = draw_comparison(frame, results or Path("results"))
-        (aside if as_json else console).print(f"figure: {path}", highlight=False)
+        (aside if as_json else console).print(f"figure: {path}", highlight=False, markup=False, soft_wrap=True)
     if stopped:
         raise typer.Exit(INTERRUPTED)

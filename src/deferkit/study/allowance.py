@@ -1,12 +1,17 @@
 """Budgets as people write them: `2000`, `0.1T`, `10%`, `inf`."""
 
 import math
+import re
 from typing import NamedTuple
 
 from deferkit.errors import InvalidArgument
 from deferkit.worlds.stream import Stream
 
 FORMS = "a number of at least 0 like 2000, a share of the tasks like 0.1T, of what asking always costs like 10%, or inf"
+
+WRITTEN = re.compile(
+    r"(?P<number>[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?|[0-9]*\.?[0-9]+([eE][+-]?[0-9]+)?)\s*(?P<unit>T|%)?"
+)
 
 
 class Allowance(NamedTuple):
@@ -22,15 +27,12 @@ class Allowance(NamedTuple):
         >>> Allowance.from_text("0.1T"), Allowance.from_text("10%"), Allowance.from_text("inf")
         (Allowance(number=0.1, unit='T'), Allowance(number=10.0, unit='%'), Allowance(number=inf, unit=''))
         """
-        words = text.strip()
-        unit = words[-1:] if words[-1:] in ("T", "%") else ""
-        try:
-            number = float(words.removesuffix(unit).replace(",", ""))
-        except ValueError:
-            number = math.nan
-        if not number >= 0:
+        found = WRITTEN.fullmatch(text.strip()) if isinstance(text, str) else None
+        number = float(found["number"].replace(",", "")) if found else math.nan
+        if not number < math.inf and text != "inf":
             raise InvalidArgument(f"A budget must be {FORMS}. Got {text!r} instead.")
-        return cls(number, unit)
+        unit = (found["unit"] or "") if found else ""
+        return cls(math.inf if text == "inf" else number, unit)
 
     def total(self, stream: Stream) -> float:
         """Return the budget for a stream, in units of cost."""

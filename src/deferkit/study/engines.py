@@ -6,10 +6,13 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import get_context
+from threading import current_thread, main_thread
 from typing import Any, Protocol, TypeVar
 
-from deferkit.errors import InvalidArgument, StudyFailed
+from deferkit.errors import InvalidArgument, StudyFailed, expected
+from deferkit.types import is_whole
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
@@ -31,7 +34,9 @@ class Local:
     """Processes of this machine; with one worker, this process."""
 
     def __init__(self, workers: int | None = None) -> None:
-        self.workers = workers or len(os.sched_getaffinity(0))
+        if workers is not None and not is_whole(workers, 1):
+            raise expected("workers", "Local", "a whole number of at least 1", workers)
+        self.workers = len(os.sched_getaffinity(0)) if workers is None else int(workers)
 
     def map(self, function: Callable[[Unit], Result], units: Sequence[Unit]) -> Iterator[tuple[int, Result]]:
         """Yield the place of each unit and what came of it, as soon as it is done.
@@ -43,11 +48,10 @@ class Local:
             yield from ((i, function(unit)) for i, unit in enumerate(units))
             return
         os.environ.update({name: value for name, value in THREADS.items() if name not in os.environ})
-        pool = ProcessPoolExecutor(
-            min(self.workers, len(units)), mp_context=get_context("spawn"), initializer=leave_interrupts_to_the_parent
-        )
+        pool = ProcessPoolExecutor(min(self.workers, len(units)), mp_context=get_context("spawn"))
         try:
-            waiting: dict[Future[Any], int] = {pool.submit(function, unit): i for i, unit in enumerate(units)}
+            with interrupts_ignored():  # workers are born with that: Ctrl-C is for the process that saves
+                waiting: dict[Future[Any], int] = {pool.submit(function, unit): i for i, unit in enumerate(units)}
             while waiting:
                 for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                     yield waiting.pop(future), future.result()
@@ -60,9 +64,17 @@ class Local:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def leave_interrupts_to_the_parent() -> None:
-    """Let Ctrl-C reach the process that saves, not those that work."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+@contextmanager
+def interrupts_ignored() -> Iterator[None]:
+    """Ignore Ctrl-C for a moment, and in all processes that are started in it."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class Ray:
@@ -120,6 +132,8 @@ ENGINES = ("local", "ray")
 
 def make_engine(name: str, *, workers: int | None = None, address: str | None = None) -> Engine:
     """Return the engine of this name, or say which ones there are."""
+    if address is not None and name != "ray":
+        raise InvalidArgument("An address is for the engine 'ray'.")
     if name not in ENGINES:
         raise InvalidArgument(f"There is no engine {name!r}. There is: {', '.join(ENGINES)}.")
     return Ray(address) if name == "ray" else Local(workers)

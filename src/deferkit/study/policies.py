@@ -47,7 +47,7 @@ POLICIES = RULES | LEARNERS | {name: kind.description for name, kind in PEERS.it
 
 def check_policy(name: str) -> None:
     """Raise, and say which policies there are, unless there is one of this name."""
-    if name not in POLICIES:
+    if not isinstance(name, str) or name not in POLICIES:
         raise InvalidArgument(f"There is no policy {name!r}. There is: {', '.join(POLICIES)}.")
 
 

@@ -65,7 +65,8 @@ def run_study(
         if progress is not None:
             progress(len(rows))
     if failures:
-        raise StudyFailed(f"{len(failures)} of {len(trials)} trials failed; the others are saved. First: {failures[0]}")
+        saved = "" if store.directory is None else "; the others are saved"
+        raise StudyFailed(f"{len(failures)} of {len(trials)} trials failed{saved}. First: {failures[0]}")
     return table(trials, store)
 
 

@@ -14,6 +14,7 @@ from deferkit.learn.loop import FEEDBACKS
 from deferkit.study.allowance import Allowance
 from deferkit.study.peers import PEERS
 from deferkit.study.policies import LEARNERS, check_policy
+from deferkit.types import is_number
 from deferkit.worlds import make_world
 
 TRACES = ("", "path", "coverage")
@@ -54,6 +55,8 @@ class Spec:
     @classmethod
     def of(cls, world: str, parameters: Mapping[str, Any], **given: Any) -> "Spec":
         """Return a specification, checked, with all parameters of its world spelled out."""
+        if is_number(given.get("budget")):
+            given["budget"] = str(given["budget"])
         spec = cls(world=world, world_parameters=make_world(world, parameters).parameters(), **given)
         check_policy(spec.policy)
         if spec.policy not in LEARNERS and (spec.policy_parameters or spec.trace == "coverage"):

@@ -4,6 +4,7 @@ import hashlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import polars as pl
@@ -31,11 +32,17 @@ class Store:
     (True, False, 1.0)
     """
 
-    def __init__(self, directory: Path | None) -> None:
-        self.directory = directory
+    def __init__(self, directory: str | Path | None) -> None:
+        self.directory = None if directory is None else Path(directory)
         self._rows: dict[tuple[str, int], dict[str, Any]] = {}
-        if directory is not None and directory.is_dir():
-            for path in sorted(directory.glob("*.parquet")):
+        if self.directory is not None:
+            try:  # now, not after the first hour of trials
+                self.directory.mkdir(parents=True, exist_ok=True)
+                with NamedTemporaryFile(dir=self.directory):
+                    pass
+            except OSError as error:
+                raise UnreadableResults(f"Results cannot be kept in {directory}: {error.strerror}.") from error
+            for path in sorted(self.directory.glob("*.parquet")):
                 self._read(path)
 
     def _read(self, path: Path) -> None:
@@ -62,7 +69,6 @@ class Store:
         if self.directory is not None:
             names = " ".join(f"{row['key']}/{row['seed']}" for row in rows)
             path = self.directory / f"{hashlib.sha256(names.encode()).hexdigest()[:24]}.parquet"
-            self.directory.mkdir(parents=True, exist_ok=True)
             part = path.with_suffix(f".{os.getpid()}.part")
             pl.DataFrame(rows, schema=SCHEMA).write_parquet(part)
             part.replace(path)

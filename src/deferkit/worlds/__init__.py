@@ -30,7 +30,7 @@ def make_world(name: str, parameters: Mapping[str, Any]) -> World:
     >>> make_world("synthetic", {"horizon": 100}).draw(0).n_tasks
     100
     """
-    if name not in WORLDS:
+    if not isinstance(name, str) or name not in WORLDS:
         raise InvalidArgument(f"There is no world {name!r}. There is: {', '.join(WORLDS)}.")
     known = signature(WORLDS[name]).parameters
     for parameter in parameters:

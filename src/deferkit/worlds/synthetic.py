@@ -7,16 +7,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import gammaln, ndtr
 
 from deferkit.errors import expected
-from deferkit.types import is_number, is_whole
+from deferkit.types import is_number, is_whole, plain
 from deferkit.worlds.stream import Floats, Population, Stream, Truth
 
 REGIMES = ("complementary", "dominant", "random")
 LINKS = ("identity", "logistic")
 MOST_LISTED = 1_000_000  # contexts; where there are more, as many as SAMPLE are drawn to stand for all
 SAMPLE = 200_000
+MOST = 1e9  # of decay and noise
+CHUNK = 10_000  # contexts drawn at once
 STEEPNESS = 4.0  # logistic rewards have the coefficients 4·(θ − ½)
 
 
@@ -45,11 +47,15 @@ def sample(n: int, n_features: int, most_ones: int, decay: float, rng: np.random
     (2, 100)
     """
     counts = np.arange(1, min(most_ones, n_features) + 1)
-    weights = np.array([math.comb(n_features, int(k)) * decay ** int(k) for k in counts])
+    logs = gammaln(n_features + 1) - gammaln(counts + 1) - gammaln(n_features - counts + 1) + counts * math.log(decay)
+    weights = np.exp(logs - logs.max())
     ones = rng.choice(counts, size=n, p=weights / weights.sum())
     contexts = np.zeros((n, n_features))
-    for row, k in zip(contexts, ones, strict=True):
-        row[rng.choice(n_features, size=k, replace=False, shuffle=False)] = 1.0 / math.sqrt(k)
+    for start in range(0, n, CHUNK):
+        part = contexts[start : start + CHUNK]
+        places = rng.random(part.shape).argsort(axis=1)[:, : len(counts)]
+        on = counts <= ones[start : start + CHUNK, None]  # the first k places of a row
+        np.put_along_axis(part, places, on / np.sqrt(ones[start : start + CHUNK, None]), axis=1)
     return contexts
 
 
@@ -79,25 +85,30 @@ class Synthetic:
     """Divide θ and w by √most_ones, so that all means are in [0, 1]."""
 
     def __post_init__(self) -> None:
+        for name in self.__dataclass_fields__:
+            object.__setattr__(self, name, plain(getattr(self, name)))
         for name, known in (("regime", REGIMES), ("link", LINKS)):
             if getattr(self, name) not in known:
                 raise expected(name, "Synthetic", "one of " + ", ".join(map(repr, known)), getattr(self, name))
         for name in ("horizon", "n_features", "most_ones", "n_experts", "n_resources"):
             if not is_whole(getattr(self, name), 1):
                 raise expected(name, "Synthetic", "a whole number of at least 1", getattr(self, name))
+            object.__setattr__(self, name, int(getattr(self, name)))
         for name, least in (("decay", 1e-9), ("noise", 0.0)):
             value = getattr(self, name)
-            if not (is_number(value) and least <= value < math.inf):
-                raise expected(name, "Synthetic", f"a finite number of at least {least:g}", value)
+            if not (is_number(value) and least <= value <= MOST):
+                raise expected(name, "Synthetic", f"a number from {least:g} to {MOST:g}", value)
+            object.__setattr__(self, name, float(value))
+        if not isinstance(self.scaled, bool):
+            raise expected("scaled", "Synthetic", "True or False", self.scaled)
         if self.regime == "complementary" and self.n_experts > 1:
             raise expected("n_experts", "Synthetic", "1 in the complementary regime", self.n_experts)
 
     @property
     def listed(self) -> bool:
         """Whether there are few enough contexts to list them all, so that OPT is exact."""
-        return sum(math.comb(self.n_features, k) for k in range(1, self.most_ones + 1)) <= MOST_LISTED and (
-            self.n_features <= 24
-        )
+        most = min(self.most_ones, self.n_features)
+        return self.n_features <= 24 and sum(math.comb(self.n_features, k) for k in range(1, most + 1)) <= MOST_LISTED
 
     def parameters(self) -> dict[str, Any]:
         """Return all that the world was made with, as plain data."""
@@ -105,6 +116,8 @@ class Synthetic:
 
     def draw(self, seed: int) -> Stream:
         """Return the stream of this seed: the same one for every policy."""
+        if not is_whole(seed, 0):
+            raise expected("seed", "Synthetic", "a whole number of at least 0", seed)
         parameters, tasks, noise = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(3))
         thetas, weights = self._parameters(parameters)
         if self.listed:
