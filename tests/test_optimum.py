@@ -90,22 +90,37 @@ def test_every_policy_by_brute_force() -> None:
             assert population.probabilities @ (choice * population.rewards).sum(axis=1) <= best.value + 1e-12
 
 
-@pytest.mark.parametrize("regime", ["complementary", "dominant", "random"])
+def whole_population(regime: str, experts: int = 1) -> Population:
+    truth = Synthetic(regime=regime, horizon=1, n_experts=experts).draw(1).truth
+    assert truth is not None
+    return truth.population
+
+
+@pytest.mark.parametrize("regime", ["dominant", "random"])
 def test_all_263_949_contexts_against_highs(regime: str) -> None:
     """The ratio rule equals the linear programme to 1e-9 at the paper's size."""
-    truth = Synthetic(regime=regime, horizon=1).draw(1).truth
-    assert truth is not None
-    population = truth.population
+    population = whole_population(regime)
     gain = (population.rewards[:, 1] - population.rewards[:, 0]) * population.probabilities
     use = (population.costs[:, 0, 0] * population.probabilities)[None]
-    for rate in (0.01, 0.16):
-        # in units of the budget: probabilities are as small as 1e-8, which is where HiGHS takes things for nothing
-        found = linprog(-gain * 1e4, A_ub=use / rate, b_ub=[1.0], bounds=(0, 1))
-        assert found.status == 0, found.message
-        value = float(population.probabilities @ population.rewards[:, 0] - found.fun / 1e4)
-        best = Frontier(population).at([rate])
-        assert best.value == pytest.approx(value, abs=1e-9)
-        assert best.price[0] == pytest.approx(-found.ineqlin.marginals[0] / 1e4 / rate, rel=1e-6)
+    found = linprog(-gain, A_ub=use, b_ub=[0.16], bounds=(0, 1))
+    value = float(population.probabilities @ population.rewards[:, 0] - found.fun)
+    best = Frontier(population).at([0.16])
+    assert best.value == pytest.approx(value, abs=1e-9)
+    assert best.price[0] == pytest.approx(-found.ineqlin.marginals[0], rel=1e-6)
+
+
+@pytest.mark.parametrize(("regime", "experts"), [("complementary", 1), ("dominant", 1), ("random", 1), ("random", 3)])
+def test_all_contexts_by_duality(regime: str, experts: int) -> None:
+    """A policy that keeps the budget and earns what no policy can pass at some price is the optimum:"
+    " no solver needed."""
+    population = whole_population(regime, experts)
+    frontier = Frontier(population)
+    for rate in (0.0025, 0.01, 0.16, 0.64):
+        best = frontier.at([rate])
+        assert used(population, best.choice)[0] <= rate * (1 + 1e-12)
+        asked = population.rewards[:, 1:] - population.costs @ best.price
+        worth = np.maximum(population.rewards[:, 0], asked.max(axis=1))
+        assert population.probabilities @ worth + best.price[0] * rate == pytest.approx(best.value, rel=1e-12)
 
 
 def test_the_price_of_the_optimum_is_what_the_next_unit_brings() -> None:
