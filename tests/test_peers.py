@@ -15,7 +15,6 @@ MAX_COST = 3.0
 
 def run(name: str, budget: float, n_tasks: int = 2_000, seed: int = 0) -> tuple[NDArray[np.int64], float]:
     """Return the routes of a peer on a stream, and what they cost."""
-    pytest.importorskip(PEERS[name].import_name)
     stream = Synthetic(horizon=n_tasks).draw(seed=3)
     costs = stream.costs[:, 0, 0]
     setting = Setting(stream.contexts.shape[1], budget, len(costs), float(costs.mean()), seed)

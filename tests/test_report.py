@@ -1,5 +1,6 @@
 """`deferkit reproduce --quick` as a user runs it, and its report in a real browser without a network."""
 
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -62,6 +63,8 @@ def test_a_second_run_has_nothing_to_do_and_says_so(made: tuple[Path, str], tmp_
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    if CHROMIUM is None and (os.environ.get("CI") or os.geteuid() == 0):
+        pytest.fail("chromium is not installed, though make test could have")
     if CHROMIUM is None:
         pytest.skip("chromium is not installed; make test installs it when run as root")
     with sync_playwright() as playwright:
