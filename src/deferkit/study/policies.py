@@ -16,6 +16,7 @@ from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.exploration import Exploration
 from deferkit.study import baselines
 from deferkit.study.peers import PEERS, Setting, run_peer
+from deferkit.study.steps import run_by_steps
 from deferkit.types import Budget
 from deferkit.worlds.stream import Floats, Stream
 
@@ -116,12 +117,16 @@ def load_machine_code(links: tuple[str, str]) -> None:
 
 
 def run_learner(learner: Deferrer, stream: Stream, feedback: str) -> Course:
-    """Run a learner over a stream in the compiled loop."""
-    rewards = {name: stream.rewards[:, i] for i, name in enumerate(learner.settings.deciders)}
+    """Run a learner over a stream: in the compiled loop, or step by step where the contexts depend on the steps."""
     load_machine_code((learner.settings.link, learner.settings.cost_link))
     begin = time.perf_counter()
-    run = learner.run(stream.contexts, rewards, stream.costs, feedback=feedback)
-    return Course(run.routes, run.prices, (time.perf_counter() - begin) / stream.n_tasks * 1e6)
+    if stream.running is not None or not stream.complete:
+        routes, prices = run_by_steps(learner, stream, feedback)
+    else:
+        rewards = {name: stream.rewards[:, i] for i, name in enumerate(learner.settings.deciders)}
+        run = learner.run(stream.contexts, rewards, stream.costs, feedback=feedback)
+        routes, prices = run.routes, run.prices
+    return Course(routes, prices, (time.perf_counter() - begin) / stream.n_tasks * 1e6)
 
 
 def run_rule(name: str, stream: Stream, budgets: Sequence[float], seed: int) -> Course:

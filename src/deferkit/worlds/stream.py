@@ -5,6 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from deferkit.worlds.running import Running
+
 Floats = NDArray[np.float64]
 
 
@@ -28,7 +30,7 @@ class Truth(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """Tasks in order, with what each decider would have earned and cost."""
+    """Tasks in order, with what each decider would have earned and cost; NaN where an expert was never asked."""
 
     contexts: Floats  # [n, d]
     rewards: Floats  # [n, deciders] realised
@@ -36,6 +38,13 @@ class Stream(NamedTuple):
     link: str = "identity"  # the link that suits the rewards
     noise: float | None = None  # σ, where it is known
     truth: Truth | None = None
+    running: Running | None = None  # columns of the contexts that a policy's own observations fill in
+    remark: str = ""  # what has to be said wherever the stream is shown, such as "simulated people"
+
+    @property
+    def complete(self) -> bool:
+        """Whether every outcome is known, as hindsight needs."""
+        return not (np.isnan(self.rewards).any() or np.isnan(self.costs).any())
 
     @property
     def n_tasks(self) -> int:
