@@ -82,8 +82,7 @@ def fill(weights: Ints, values: Ints, capacities: Ints, table: Ints, best: Ints)
             weight = weights[i, item]
             value = values[i, item]
             for c in range(capacity, weight - 1, -1):  # downwards, so that an item is taken once at most
-                if table[c - weight] + value > table[c]:
-                    table[c] = table[c - weight] + value
+                table[c] = max(table[c], table[c - weight] + value)
         best[i] = table[capacity]
 
 
