@@ -36,7 +36,7 @@ class People(NamedTuple):
 
         >>> knapsacks = Instances(np.ones((4, 1), int), np.ones((4, 1), int), np.ones(4, int))
         >>> people = People(np.array([0, 0, 1, 1]), knapsacks, np.ones(4), np.ones(4), True)
-        >>> people.shuffled(np.random.default_rng(0))
+        >>> people.shuffled(np.random.default_rng(3))
         array([2, 3, 0, 1])
         """
         place = rng.permutation(int(self.person.max()) + 1)
