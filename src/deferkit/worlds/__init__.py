@@ -5,6 +5,7 @@ from inspect import signature
 from typing import Any, Protocol
 
 from deferkit.errors import InvalidArgument
+from deferkit.worlds.knapsack import Knapsack
 from deferkit.worlds.stream import Stream
 from deferkit.worlds.synthetic import Synthetic
 
@@ -21,7 +22,7 @@ class World(Protocol):
         ...
 
 
-WORLDS: dict[str, Callable[..., World]] = {"synthetic": Synthetic}
+WORLDS: dict[str, Callable[..., World]] = {"synthetic": Synthetic, "knapsack": Knapsack}
 
 
 def make_world(name: str, parameters: Mapping[str, Any]) -> World:
