@@ -4,6 +4,7 @@ How well and how fast somebody did so far says much about the next task, but onl
 nobody asked, nobody knows. So these columns are filled in while a policy runs, from its own observations.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ class Running(NamedTuple):
     reward_column: int
     cost_column: int
     scale: float = 1.0  # a column holds scale · mean
+    most: float = math.inf  # a mean counts as this at most, so that one very long task does not dwarf the other columns
 
 
 class Means:
@@ -72,8 +74,8 @@ class Follower:
         running = self._running
         self._row[:] = self._contexts[task]
         reward, cost = self._means.of(int(running.person[task]))
-        self._row[running.reward_column] = running.scale * reward
-        self._row[running.cost_column] = running.scale * cost
+        self._row[running.reward_column] = running.scale * min(reward, running.most)
+        self._row[running.cost_column] = running.scale * min(cost, running.most)
         return self._row
 
     def asked(self, task: int, reward: float, cost: float) -> None:
