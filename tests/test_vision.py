@@ -17,7 +17,7 @@ from deferkit.study.spec import Spec
 from deferkit.study.trial import run_together
 from deferkit.worlds import make_world
 from deferkit.worlds.answers import CLASSES
-from deferkit.worlds.imagenet16h import ImageNet16H, describe
+from deferkit.worlds.imagenet16h import MODEL_FILES, PEOPLE_FILES, SET, ImageNet16H, describe, read_people
 from deferkit.worlds.model_vs_human import ModelVsHuman
 from deferkit.worlds.running import Follower, Running
 from deferkit.worlds.times import MEAN_S, MEDIAN_S, VARIATION, stand_in
@@ -394,7 +394,7 @@ def test_logits_are_finite_where_a_network_is_sure() -> None:
 
 @pytest.mark.skipif(not Path(REAL, "imagenet16h").is_dir() or not REAL, reason="DEFERKIT_DATA has no ImageNet16H")
 def test_the_published_accuracies_of_imagenet16h() -> None:
-    """Densenet161 .893/.869/.831/.740 and people .900/.860/.771/.603 at noise 80/95/110/125, by trial here."""
+    """Densenet161 .893/.869/.831/.740 and people .900/.860/.771/.603 at noise 80/95/110/125."""
     world = ImageNet16H()
     stream = world.draw(0)
     assert stream.contexts.shape == (28_997, 36)
@@ -408,6 +408,13 @@ def test_the_published_accuracies_of_imagenet16h() -> None:
     world.draw(1)
     assert time.perf_counter() - begin < 0.5  # 6 ms where nothing else runs
     assert ImageNet16H(model="baseline").draw(0).rewards[:, 0].mean() < 0.72
+    trials, _ = read_people(SET.find(*PEOPLE_FILES))
+    network = pl.read_csv(SET.find(*MODEL_FILES["fine-tuned"])).filter(model_name="densenet161")
+    for level, published in zip(LEVELS, ((0.893, 0.900), (0.869, 0.860), (0.831, 0.771), (0.740, 0.603)), strict=True):
+        rows = network.filter(noise_level=level)
+        named = np.array(CLASSES)[describe(rows.select(CLASSES).to_numpy())[1]]
+        accuracies = (named == rows["category"].to_numpy()).mean(), trials.filter(noise_level=level)["right"].mean()
+        assert accuracies == pytest.approx(published, abs=0.0006)
 
 
 @pytest.mark.skipif(not Path(REAL, "model_vs_human").is_dir() or not REAL, reason="DEFERKIT_DATA has no model-vs-human")
