@@ -5,7 +5,9 @@ from inspect import signature
 from typing import Any, Protocol
 
 from deferkit.errors import InvalidArgument
+from deferkit.worlds.imagenet16h import ImageNet16H
 from deferkit.worlds.knapsack import Knapsack
+from deferkit.worlds.model_vs_human import ModelVsHuman
 from deferkit.worlds.stream import Stream
 from deferkit.worlds.synthetic import Synthetic
 
@@ -22,7 +24,12 @@ class World(Protocol):
         ...
 
 
-WORLDS: dict[str, Callable[..., World]] = {"synthetic": Synthetic, "knapsack": Knapsack}
+WORLDS: dict[str, Callable[..., World]] = {
+    "synthetic": Synthetic,
+    "knapsack": Knapsack,
+    "imagenet16h": ImageNet16H,
+    "model-vs-human": ModelVsHuman,
+}
 
 
 def make_world(name: str, parameters: Mapping[str, Any]) -> World:

@@ -179,7 +179,7 @@ class Networks:
             reward_loss = ((shown - y[:, :deciders]).square_() * weight[:, :deciders]).sum()
         loss = reward_loss + ((costs - y[:, deciders:]).square_() * weight[:, deciders:]).sum()
         self.adam.zero_grad(set_to_none=True)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         self.adam.step()
 
     def _tensors(self) -> dict[str, "torch.Tensor"]:

@@ -35,7 +35,7 @@ class NeuralEmbedding:
     batch: int = 500
     """Tasks in a mini-batch; each network learns from those of them whose outcome it knows."""
     every: Schedule = ((0, 10), (4_000, 100))
-    """Observations between two retrainings, of one epoch each: a number, or pairs (from how many on, every how many)."""
+    """Observations between two retrainings, one epoch each: a number, or pairs (from how many on, every how many)."""
     skip: bool = True
     """Put the context itself beside the hidden layer: never worse than either by more than noise."""
     memory: int | None = None
