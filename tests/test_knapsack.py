@@ -198,7 +198,8 @@ def test_contexts_know_no_outcome_that_is_still_to_come(history: str, monkeypatc
         knapsack._data.cache_clear()
     assert not np.array_equal(before.rewards[at:], after.rewards[at:])
     same = before.n_tasks if history == "observed" else at + 1
-    np.testing.assert_array_equal(before.contexts[:same], after.contexts[:same])
+    # running sums of everybody lose the last bits
+    np.testing.assert_allclose(before.contexts[:same], after.contexts[:same], rtol=1e-12, atol=1e-14)
     if history == "leaky":
         assert before.running is None
         assert not np.array_equal(before.contexts, after.contexts)

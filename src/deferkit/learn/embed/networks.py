@@ -212,5 +212,5 @@ class Networks:
             raise ValueError("its networks are not those that were saved")
         with torch.no_grad():
             for name, tensor in tensors.items():
-                tensor.copy_(torch.from_numpy(saved[name].copy()))
+                tensor.copy_(torch.from_numpy(saved[name].copy()).reshape(tensor.shape))
         self._read()

@@ -79,8 +79,9 @@ class Past:
             return
         rows = slice(place, place + len(rewards))
         self._arrays["rewards"][rows] = rewards
-        self._arrays["costs"][rows] = costs
-        self._arrays["whose"][rows, 0] = np.where(np.isnan(costs).any(axis=1), 0, whose)
+        paid = (whose > 0) & ~np.isnan(costs).any(axis=1)
+        self._arrays["costs"][rows] = np.where(paid[:, None], costs, np.nan)
+        self._arrays["whose"][rows, 0] = np.where(paid, whose, 0)
 
     def labelled(self, target: int) -> tuple[Ints, Floats]:
         """Return the rows whose response an estimate knows, and the responses; rewards come first, then costs."""
