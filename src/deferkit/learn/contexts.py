@@ -58,6 +58,7 @@ class Contexts:
         """Let the representation know that the context that was loaded last was decided."""
         if self.representation is not None:
             self.representation.past.append(self._given)
+            self.representation.look_if_due()
 
     def represent(self, matrix: Floats) -> Floats:
         """Return what the compiled steps read for vectors of contexts."""

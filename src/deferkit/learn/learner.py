@@ -158,6 +158,8 @@ class Learner:
             gamma = np.where(before > LEAST_BUDGET, price * before / horizon, 0.5)
             price[changed] = np.where(priced, gamma * horizon / np.where(priced, totals, 1.0), 0.0)[changed]
         ledger.view("next_solve")[0] = min(ledger.view("next_solve")[0], max(ledger.next_id, ledger.ints[WARM_UP]))
+        if self._representation is not None:
+            self._representation.look_if_due()
 
     def warm_start(
         self,
@@ -199,6 +201,8 @@ class Learner:
         least = int(min(self._ledger.view("n_observed")[: len(settings.deciders)]))
         ledger.ints[WARM_UP] = min(ledger.ints[WARM_UP], max(settings.warm_up_steps - least, ledger.next_id))
         ledger.view("next_solve")[0] = min(ledger.view("next_solve")[0], ledger.ints[WARM_UP])
+        if self._representation is not None:
+            self._representation.look_if_due()
         seen = costs[whose > 0]
         if len(seen):
             largest = ledger.view("largest")

@@ -88,6 +88,7 @@ class Outcomes:
         if self.representation is not None:
             self.representation.record_slot(int(decision), slot)
             self.representation.retrain_if_due()
+            self.representation.look_if_due()
         if slot >= ledger.memory:
             ledger.forget_if_done(int(decision), slot)
 

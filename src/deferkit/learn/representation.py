@@ -1,5 +1,6 @@
 """A learned representation at work in a learner: what it is trained on, when, and what that does to the estimates."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 from deferkit.learn.arrays import ENCODING, N_SEEN, RETRAIN_AT
 from deferkit.learn.embed.past import Floats, Past
 from deferkit.learn.embed.systems import Old, Systems
+from deferkit.learn.embed.threads import one_thread
 from deferkit.learn.ledger import Ledger
 from deferkit.learn.settings import Settings
 
@@ -33,6 +35,7 @@ class Representation:
         self._ledger = ledger
         self._window = settings.pacing.window if settings.pacing.kind == "resolve" else 0
         self._fresh_from = 0  # decisions from this one on have views of now in the ledger
+        self._looked = True  # so have those that the price is solved for
         if self.embedding.frozen and ledger.next_id == 0:
             self.systems.rebuild(self.embedder, self.past)
 
@@ -74,24 +77,39 @@ class Representation:
             self.retrain()
 
     def retrain(self, epochs: int = 1) -> None:
-        """Retrain on the past, rebuild the estimates, and look at the latest contexts anew."""
+        """Retrain on the past and rebuild the estimates."""
         ledger, past = self._ledger, self.past
         limit = self.embedding.memory
-        if limit is not None:
-            gone = max(0, past.n - limit)
-            self.systems.retire(self.embedder, past, gone, self.embedding.discount)
-            past.let_go(gone)
-        self.embedder.retrain(past, epochs)
-        self.systems.rebuild(self.embedder, past)
+        with one_thread():
+            if limit is not None:
+                gone = max(0, past.n - limit)
+                self.systems.retire(self.embedder, past, gone, self.embedding.discount)
+                past.let_go(gone)
+            self.embedder.retrain(past, epochs)
+            self.systems.rebuild(self.embedder, past)
         ledger.ints[RETRAIN_AT] = self.embedding.next_at(ledger.ints.item(N_SEEN))
-        self._look_again()
+        self._fresh_from, self._looked = ledger.next_id, self._window == 0
+        self.look_if_due()
+
+    def free_steps(self) -> int:
+        """Return how many decisions may be made before `look_if_due` has something to do."""
+        if self._looked:
+            return self._ledger.memory
+        return max(1, math.ceil(self._ledger.view("next_solve").item()) - self._ledger.next_id - 1)
+
+    def look_if_due(self) -> None:
+        """Give the latest contexts the views of now, if the price is solved for them within the next decision."""
+        if not self._looked and self._ledger.view("next_solve").item() <= self._ledger.next_id + 1:
+            with one_thread():
+                self._look_again()
 
     def _look_again(self) -> None:
-        """Give the latest contexts, which the price is solved for, the views of now."""
         ledger = self._ledger
-        last = ledger.next_id
-        self._fresh_from = max(0, last - min(self._window, ledger.memory))
-        decisions = np.arange(self._fresh_from, last)
+        stale_to = self._fresh_from
+        self._looked = True
+        self._fresh_from = min(stale_to, max(0, ledger.next_id - min(self._window, ledger.memory)))
+        # what was decided since has its views already, to the last bit as it was decided with
+        decisions = np.arange(self._fresh_from, stale_to)
         rows = self.past.rows(decisions)
         decisions, rows = decisions[rows >= 0], rows[rows >= 0]
         context = ledger.view("context")
@@ -114,7 +132,7 @@ class Representation:
         """Return all that decides, for saving."""
         parts = {"past": self.past.state(), "embedder": self.embedder.state(), "old": self.systems.old._asdict()}
         arrays = {f"{part} {name}": array for part, each in parts.items() for name, array in each.items()}
-        return arrays | {"fresh_from": np.array([self._fresh_from])}
+        return arrays | {"fresh_from": np.array([self._fresh_from, self._looked])}
 
     def restore(self, saved: dict[str, NDArray[Any]]) -> None:
         """Be what `state` was asked for."""
@@ -125,4 +143,4 @@ class Representation:
         self.past.restore(part("past"))
         self.embedder.restore(part("embedder"))
         self.systems.old = Old(**{name: array.copy() for name, array in part("old").items()})
-        self._fresh_from = int(saved["fresh_from"][0])
+        self._fresh_from, self._looked = int(saved["fresh_from"][0]), bool(saved["fresh_from"][1])

@@ -44,7 +44,7 @@ def run_through(
         before = done
         end = min(len(matrix), done + min(CHUNK, ledger.memory))
         if representation is not None:  # views hold until the next retraining, and no further
-            end = min(end, done + representation.room())
+            end = min(end, done + representation.room(), done + representation.free_steps())
         ledger.make_room(end - done)
         ledger.room_for_samples(end - done)
         contexts = matrix[done:end] if representation is None else representation.transform(matrix[done:end])
@@ -69,5 +69,6 @@ def run_through(
             representation.past.append(matrix[before:done])
             representation.record(first, done - before)
             representation.retrain_if_due()
+            representation.look_if_due()
         if progress is not None:
             progress(done - before)

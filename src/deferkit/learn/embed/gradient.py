@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.learn.embed.embedding import Embedder, Shape
+from deferkit.learn.embed.networks import Networks
 from deferkit.learn.embed.neural import NeuralEmbedding, Schedule, next_in
 from deferkit.learn.embed.past import Floats, Ints, Past
 from deferkit.learn.forward import gradient_rows
@@ -77,13 +78,10 @@ class Gradients:
     """Networks, and the curvature Z of each."""
 
     def __init__(self, settings: GradientEmbedding, shape: Shape) -> None:
-        from deferkit.learn.embed.networks import Networks  # noqa: PLC0415 - torch is an extra, and seconds to import
-
         self.networks = Networks(settings.network, shape)
         self.ridge = float(settings.ridge)
         self.shape = shape
-        bounded = shape.link == "identity" and shape.reward_range[0] >= 0 and shape.reward_range[1] <= 1
-        squashed = [int(bounded and target < shape.n_deciders) for target in range(shape.n_targets)]
+        squashed = [int(self.networks.squashed and target < shape.n_deciders) for target in range(shape.n_targets)]
         self.squashed = np.array(squashed, dtype=np.int64)
         hidden, d, n = settings.hidden, shape.n_features, shape.n_targets
         shapes = {"first": (n, d, hidden), "bias": (n, hidden), "head": (n, hidden), "offset": (n,)}
@@ -94,12 +92,12 @@ class Gradients:
         """Copy the weights, with all scaling undone."""
         hidden = self.networks.settings.hidden
         grow = float(np.sqrt(hidden))
-        self.weights, self.biases = self.networks.weights * grow, self.networks.biases * grow
-        heads = self.networks.heads
+        self.weights, self.biases = self.networks.body.weights * grow, self.networks.body.biases * grow
+        heads = {name: values.astype(np.float64) for name, values in self.networks.heads.values.items()}
         unit = np.where(np.arange(self.shape.n_targets) < self.shape.n_deciders, 1.0, self.networks.cost_unit)
-        whole = heads.weight.detach().double().numpy().reshape(self.shape.n_targets, -1, hidden)
+        whole = heads["weights"].reshape(self.shape.n_targets, -1, hidden)
         self.heads = np.stack([whole[g, g] for g in range(self.shape.n_targets)]) * unit[:, None]
-        self.offsets = heads.bias.detach().double().numpy() * unit
+        self.offsets = heads["biases"] * unit
 
     def transform(self, x: Floats, out: Floats) -> None:
         """Write prediction and width of every network."""

@@ -18,7 +18,7 @@ class NeuralEmbedding:
     """The hidden layer of small networks that predict rewards and costs, retrained on a schedule.
 
     After each retraining the views of all past contexts are computed anew and the linear systems on top are rebuilt.
-    Needs torch (`pip install 'deferkit[neural]'`).
+    Only a `module` of your own needs torch (`pip install 'deferkit[neural]'`).
 
     >>> NeuralEmbedding(every=[(0, 20), (4_000, 100)]).next_at(seen=5_000)
     5100
@@ -80,7 +80,7 @@ class NeuralEmbedding:
 
     def make(self, shape: Shape) -> Embedder:
         """Return the networks, untrained."""
-        from deferkit.learn.embed.networks import Networks  # noqa: PLC0415 - torch is an extra, and seconds to import
+        from deferkit.learn.embed.networks import Networks  # noqa: PLC0415 - they know their settings
 
         return Networks(self, shape)
 

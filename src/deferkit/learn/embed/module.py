@@ -1,0 +1,126 @@
+"""A torch module of the user's in place of the hidden layers."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deferkit.errors import InvalidArgument
+from deferkit.learn.embed.past import Floats
+from deferkit.learn.embed.training import Singles
+
+try:
+    import torch
+except ImportError as error:
+    raise InvalidArgument("A module of your own needs torch: pip install 'deferkit[neural]'.") from error
+
+REMEMBERED = ("exp_avg", "exp_avg_sq", "step")  # by Adam, of each parameter
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch compute in one thread: sums must come in one order."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class Modules:
+    """A module for each network. A context is represented by itself, not in a batch, for the sake of the last bit."""
+
+    def __init__(
+        self, make: Callable[[int], Any], n_features: int, hidden: int, n_views: int, rate: float, seed: int
+    ) -> None:
+        self.hidden = hidden
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            self.bodies = [make(n_features) for _ in range(n_views)]
+        self._check(n_features)
+        self._parameters = [p for body in self.bodies for p in body.parameters()]
+        self._adam = torch.optim.Adam(self._parameters, lr=rate) if self._parameters else None
+
+    def _check(self, n_features: int) -> None:
+        got: Any = type(self.bodies[0]).__name__
+        if isinstance(self.bodies[0], torch.nn.Module):
+            self.bodies[0].eval()
+            with torch.no_grad():
+                out = self.bodies[0](torch.zeros(2, n_features))
+            got = tuple(out.shape) if isinstance(out, torch.Tensor) else type(out).__name__
+        if got != (2, self.hidden):
+            raise InvalidArgument(
+                f"The 'module' of a NeuralEmbedding must make torch Modules that turn [2, {n_features}] into"
+                f" [2, {self.hidden}], its 'hidden'. Got {got} instead."
+            )
+
+    def prepare(self, x: Floats) -> Singles:
+        """Return contexts as training wants them."""
+        return x.astype(np.float32)
+
+    def forward(self, x: Singles) -> Singles:
+        """Return the hidden units of a batch."""
+        with one_thread():
+            for body in self.bodies:
+                body.train()
+            self._units = torch.cat([body(torch.from_numpy(x)) for body in self.bodies], dim=1)
+        return np.asarray(self._units.detach().numpy())
+
+    def backward(self, slope: Singles, _rate: float) -> None:
+        """Move the weights for the slope of the loss along the hidden units of the last batch."""
+        if self._adam is not None:
+            with one_thread():
+                self._adam.zero_grad(set_to_none=True)
+                self._units.backward(torch.from_numpy(slope))  # type: ignore[no-untyped-call]
+                self._adam.step()
+
+    def read(self) -> None:
+        """Do nothing: modules represent contexts with the weights that they have."""
+
+    def rows(self, x: Floats, skip: bool, out: Floats) -> None:
+        """Write the views of contexts, each row by itself."""
+        width = out.shape[1] // len(self.bodies)
+        for row in range(len(x)):
+            for view in range(len(self.bodies)):
+                first = view * width
+                out[row, first : first + self.hidden] = self.units(x[row : row + 1], view)[0]
+                if skip:
+                    out[row, first + self.hidden : first + width] = x[row]
+
+    def units(self, x: Floats, view: int) -> Floats:
+        """Return the hidden units of one network for many contexts, of a context's size."""
+        body = self.bodies[view]
+        body.eval()
+        with torch.no_grad(), one_thread():
+            units: Floats = body(torch.from_numpy(x.astype(np.float32))).double().numpy()
+        return units / np.sqrt(self.hidden)
+
+    def _tensors(self) -> dict[str, Any]:
+        """Return all tensors that are state, by name."""
+        result: dict[str, Any] = {}
+        for i, body in enumerate(self.bodies):
+            result |= {f"body {i}.{name}": tensor for name, tensor in body.state_dict().items()}
+        for i, parameter in enumerate(self._parameters):
+            if self._adam is not None and parameter in self._adam.state:
+                result |= {f"adam {i}.{name}": self._adam.state[parameter][name] for name in REMEMBERED}
+        return result
+
+    def state(self) -> dict[str, NDArray[np.float64]]:
+        """Return all that was learned."""
+        return {name: tensor.detach().double().numpy().copy() for name, tensor in self._tensors().items()}
+
+    def restore(self, saved: dict[str, NDArray[np.float64]]) -> None:
+        """Be what `state` was asked for."""
+        if self._adam is not None and any(name.startswith("adam ") for name in saved):
+            for parameter in self._parameters:
+                blank = torch.zeros_like(parameter), torch.zeros_like(parameter), torch.zeros(())
+                self._adam.state[parameter] = dict(zip(REMEMBERED, blank, strict=True))
+        tensors = self._tensors()
+        if set(tensors) != set(saved):
+            raise ValueError("its modules are not those that were saved")
+        with torch.no_grad():
+            for name, tensor in tensors.items():
+                tensor.copy_(torch.from_numpy(saved[name].copy()).reshape(tensor.shape))
