@@ -52,4 +52,4 @@ def make_world(name: str, parameters: Mapping[str, Any]) -> World:
     for parameter in parameters:
         if parameter not in known:
             raise InvalidArgument(f"The world {name!r} has no parameter {parameter!r}. It has: {', '.join(known)}.")
-    return kind(**({"path": name} | parameters if kind is Table else parameters))
+    return kind(**({"path": name, **parameters} if kind is Table else parameters))

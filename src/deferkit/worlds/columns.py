@@ -112,7 +112,9 @@ def not_a_number(sheet: Sheet, name: str, cells: pl.Series, numbers: pl.Series) 
     """Return the error for the first cell that is not a number."""
     at = int((cells.is_not_null() & numbers.is_null()).arg_max() or 0)
     said = f"The {name} in row {sheet.rows[at]} of {sheet.path} is {cells[at]!r}, which is not a number."
-    return InvalidArgument(said + (" Decimals need a point, not a comma." if re.match(DECIMAL_COMMA, cells[at]) else ""))
+    return InvalidArgument(
+        said + (" Decimals need a point, not a comma." if re.match(DECIMAL_COMMA, cells[at]) else "")
+    )
 
 
 def contexts(sheet: Sheet, names: Sequence[str]) -> Contexts:
@@ -139,7 +141,9 @@ def contexts(sheet: Sheet, names: Sequence[str]) -> Contexts:
             found.categories[name] = texts.to_list()
             found.levels[name] = counts[name][:MOST_LEVELS].to_list()
             if counts.height > MOST_LEVELS:
-                found.remarks.append(f"{name} has {counts.height:,} levels; all but the first {MOST_LEVELS} are 'other'.")
+                found.remarks.append(
+                    f"{name} has {counts.height:,} levels; all but the first {MOST_LEVELS} are 'other'."
+                )
         else:
             raise InvalidArgument(f"The column {name!r} of {sheet.path} is {kind}; a context is a number or a text.")
     return found

@@ -1,4 +1,4 @@
-"""A table as a file holds it: CSV, also gzipped, or Parquet. Everything that is wrong with the file itself ends here."""
+"""A table as a file holds it: CSV, also gzipped, or Parquet. What is wrong with the file itself is told here."""
 
 import csv
 import functools

@@ -49,7 +49,8 @@ class Stream(NamedTuple):
     @property
     def askable(self) -> NDArray[np.bool_]:
         """For which tasks [n] it is known what every expert would have earned and cost."""
-        return ~(np.isnan(self.rewards[:, 1:]).any(axis=1) | np.isnan(self.costs).any(axis=(1, 2)))
+        unknown = np.isnan(self.rewards[:, 1:]).any(axis=1) | np.isnan(self.costs).any(axis=(1, 2))
+        return ~np.asarray(unknown, dtype=bool)
 
     @property
     def n_tasks(self) -> int:

@@ -76,7 +76,7 @@ def odd(x: Floats, rewards: Floats) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A world over a CSV (also .csv.gz) or Parquet file, in a new order for each seed.
+    r"""A world over a CSV (also .csv.gz) or Parquet file, in a new order for each seed.
 
     `context` is a name, a glob or several of them with commas between. Where the human's reward or the cost is
     missing, the human was never asked: the stream has NaN there. Rewards that are all 0 or 1 have a logistic link.
@@ -85,7 +85,7 @@ class Table:
     >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "tasks.csv"
-    ...     _ = path.write_text("x_size,model_reward,human_reward,cost\\n3,1,1,2\\n9,0,1,4\\n5,1,0,3\\n")
+    ...     _ = path.write_text("x_size,model_reward,human_reward,cost\n3,1,1,2\n9,0,1,4\n5,1,0,3\n")
     ...     stream = Table(path=str(path), order="file").draw(seed=0)
     >>> stream.contexts.shape, stream.rewards[:, 1].tolist(), stream.costs[:, 0, 0].tolist(), stream.link
     ((3, 2), [1.0, 1.0, 0.0], [2.0, 4.0, 3.0], 'logistic')
@@ -115,9 +115,7 @@ class Table:
         self._tasks()  # what is wrong with the file shall be told now
 
     def _tasks(self) -> Tasks:
-        return read(
-            self.path, str(self.digest), self.context, self.model_reward, self.human_reward, self.cost
-        )
+        return read(self.path, str(self.digest), self.context, self.model_reward, self.human_reward, self.cost)
 
     def parameters(self) -> dict[str, Any]:
         """Return all that the world was made with, and what the file holds, as plain data."""
