@@ -10,7 +10,6 @@ from rich.table import Table
 
 from deferkit.study.trial import FIGURES
 
-
 SMALL = 100  # a sum of rewards below this is shown with decimals
 
 

@@ -6,19 +6,18 @@ Ridge regression, or logistic where rewards are 0 or 1.
 """
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
 from deferkit.worlds.stream import Floats, Stream
 
 FOLDS = 5
 RIDGE = 1.0
-BLOCK = 16_384  # rows at a time: what is squared stays in the processor's cache
-FIRST = 20_000  # rows that the first Newton steps are made on, as good as all of them that far from the end
+BLOCK = 16_384  # tasks at a time: what is squared stays in the processor's cache
+FIRST = 20_000  # tasks that the first Newton steps are made on, as good as all of them that far from the end
 NEWTON_STEPS = 12
 CLOSE_ENOUGH = 1e-6  # of a Newton step
 
@@ -52,54 +51,67 @@ def confidence(stream: Stream) -> Floats:
 
 def cross_validated(contexts: Floats, rewards: Floats, *, logistic: bool) -> Floats:
     """Return the expectation of each reward [n], from the tasks that are not in its fold; every fifth one is."""
-    fold = np.arange(len(contexts)) % min(FOLDS, len(contexts))
+    folds = [Part(contexts[i::FOLDS], rewards[i::FOLDS]) for i in range(min(FOLDS, len(contexts)))]
     predicted = np.empty(len(contexts))
-    for each in range(int(fold.max()) + 1):
-        held = fold == each
-        theta = (logistic_fit if logistic else ridge_fit)(contexts, rewards, ~held)
-        linear = contexts[held] @ theta[1:] + theta[0]
-        predicted[held] = expit(linear) if logistic else linear
+    for i, theta in enumerate(logistic_fits(folds) if logistic else ridge_fits(folds)):
+        linear = folds[i].contexts @ theta[1:] + theta[0]
+        predicted[i::FOLDS] = expit(linear) if logistic else linear
     return predicted
 
 
-def blocks(contexts: Floats, rewards: Floats, rows: NDArray[np.bool_]) -> Iterator[tuple[Floats, Floats]]:
-    """Yield contexts, with a 1 in front, and rewards of some rows, a block at a time."""
-    for start in range(0, len(contexts), BLOCK):
-        part = rows[start : start + BLOCK]
-        x = contexts[start : start + BLOCK][part]
-        yield np.hstack([np.ones((len(x), 1)), x]), rewards[start : start + BLOCK][part]
+class Part(NamedTuple):
+    """Some of the tasks."""
+
+    contexts: Floats  # [m, d]
+    rewards: Floats  # [m]
 
 
-def ridge_fit(contexts: Floats, rewards: Floats, rows: NDArray[np.bool_]) -> Floats:
-    """Return the coefficients of a ridge regression on some rows, the intercept first and not drawn to 0."""
-    d = contexts.shape[1] + 1
-    gram, moment = penalty(d), np.zeros(d)
-    for x, y in blocks(contexts, rewards, rows):
-        gram += x.T @ x
-        moment += x.T @ y
-    return np.asarray(np.linalg.lstsq(gram, moment, rcond=None)[0])
+def blocks(parts: Sequence[Part]) -> Iterator[Part]:
+    """Yield the tasks of some parts, a block at a time, their contexts with a 1 in front."""
+    for x, y in parts:
+        for start in range(0, len(x), BLOCK):
+            block = x[start : start + BLOCK]
+            yield Part(np.hstack([np.ones((len(block), 1)), block]), y[start : start + BLOCK])
 
 
-def logistic_fit(contexts: Floats, rewards: Floats, rows: NDArray[np.bool_]) -> Floats:
-    """Return the same for a logistic regression: Newton steps, the first ones on a part of the rows."""
-    some = np.flatnonzero(rows)
-    theta = np.zeros(contexts.shape[1] + 1)
-    if len(some) > 2 * FIRST:
-        part = some[:: len(some) // FIRST]
-        theta = newton(theta, contexts[part], rewards[part], np.ones(len(part), dtype=bool))
-    return newton(theta, contexts, rewards, rows)
+def ridge_fits(folds: Sequence[Part]) -> list[Floats]:
+    """Return, for each fold, the coefficients of a ridge regression on all others, the intercept first.
+
+    All others are everything less the fold, so that every task is squared once.
+    """
+    d = folds[0].contexts.shape[1] + 1
+    grams, moments = np.zeros((len(folds), d, d)), np.zeros((len(folds), d))
+    for i, fold in enumerate(folds):
+        for x, y in blocks([fold]):
+            grams[i] += x.T @ x
+            moments[i] += x.T @ y
+    others = [(grams.sum(axis=0) - grams[i], moments.sum(axis=0) - moments[i]) for i in range(len(folds))]
+    return [np.linalg.lstsq(gram + penalty(d), moment, rcond=None)[0] for gram, moment in others]
 
 
-def newton(theta: Floats, contexts: Floats, rewards: Floats, rows: NDArray[np.bool_]) -> Floats:
+def logistic_fits(folds: Sequence[Part]) -> list[Floats]:
+    """Return the same for logistic regressions: Newton steps, the first ones on some of the tasks."""
+    fits = []
+    for i in range(len(folds)):
+        others = [fold for place, fold in enumerate(folds) if place != i]
+        theta = np.zeros(folds[0].contexts.shape[1] + 1)
+        thin = sum(len(x) for x, _ in others) // FIRST
+        if thin >= 2:
+            theta = newton(theta, [Part(x[::thin], y[::thin]) for x, y in others])
+        fits.append(newton(theta, others))
+    return fits
+
+
+def newton(theta: Floats, parts: Sequence[Part]) -> Floats:
     """Return the coefficients after Newton steps, none of which makes the loss larger."""
     ridge = penalty(len(theta))
-    loss, gradient, hessian = slopes(theta, contexts, rewards, rows)
+    loss, gradient, hessian = slopes(theta, parts)
     for _ in range(NEWTON_STEPS):
         step = np.linalg.lstsq(hessian + ridge, gradient - ridge @ theta, rcond=None)[0]
         before = loss + 0.5 * theta @ ridge @ theta
         while True:
             nearer = theta + step
-            loss, gradient, hessian = slopes(nearer, contexts, rewards, rows)
+            loss, gradient, hessian = slopes(nearer, parts)
             if loss + 0.5 * nearer @ ridge @ nearer <= before or np.abs(step).max() < CLOSE_ENOUGH:
                 break
             step = step / 2
@@ -109,10 +121,10 @@ def newton(theta: Floats, contexts: Floats, rewards: Floats, rows: NDArray[np.bo
     return theta
 
 
-def slopes(theta: Floats, contexts: Floats, rewards: Floats, rows: NDArray[np.bool_]) -> tuple[float, Floats, Floats]:
+def slopes(theta: Floats, parts: Sequence[Part]) -> tuple[float, Floats, Floats]:
     """Return the logistic loss at some coefficients, its gradient downwards, and its curvature."""
     loss, gradient, hessian = 0.0, np.zeros(len(theta)), np.zeros((len(theta), len(theta)))
-    for x, y in blocks(contexts, rewards, rows):
+    for x, y in blocks(parts):
         linear = x @ theta
         mean = expit(linear)
         loss += float((np.logaddexp(0.0, linear) - y * linear).sum())
