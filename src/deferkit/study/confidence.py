@@ -16,7 +16,7 @@ from deferkit.worlds.stream import Floats, Stream
 
 FOLDS = 5
 RIDGE = 1.0
-BLOCK = 16_384  # tasks at a time: what is squared stays in the processor's cache
+BLOCK = 256  # tasks at a time: few enough that BLAS starts no threads, which on a busy machine wait for each other
 FIRST = 20_000  # tasks that the first Newton steps are made on, as good as all of them that far from the end
 NEWTON_STEPS = 12
 CLOSE_ENOUGH = 1e-6  # of a Newton step
