@@ -9,6 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit import Budget, Decision, Deferrer, Event, Exploration, Observed, Pacing
+from deferkit.learn.embed.gradient import GradientEmbedding
+from deferkit.learn.embed.neural import NeuralEmbedding
+from deferkit.learn.embed.trees import TreeEmbedding
 from deferkit.study.spec import Spec
 from deferkit.study.trial import run_together
 
@@ -84,6 +87,37 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "experts and resources, gradient": {"experts": ["ann", "bo"], "resources": 2, "pacing": "gradient"},
     "two resources, logistic costs": {"resources": 2, "cost_link": "logistic", "explore_floor": 0.1},
     "no cap": {"capped": False},
+    "neural": {"embedding": NeuralEmbedding(hidden=7, every=[(0, 10), (100, 40)], batch=60)},
+    "neural, logistic": {"link": "logistic", "embedding": NeuralEmbedding(hidden=5, every=25), "seed": 3},
+    "neural, two networks, no skip": {"embedding": NeuralEmbedding(hidden=6, networks=2, skip=False, every=30)},
+    "neural, one network, bounded": {
+        "embedding": NeuralEmbedding(hidden=5, networks=1, every=20, memory=90, discount=0.8),
+        "pacing": "adaptive",
+    },
+    "neural, logistic, bounded": {
+        "link": "logistic",
+        "embedding": NeuralEmbedding(hidden=4, every=30, memory=50),
+        "memory": 120,
+        "pacing": Pacing(window=40),
+    },
+    "neural, experts and resources": {
+        "experts": ["ann", "bo"],
+        "resources": 2,
+        "embedding": NeuralEmbedding(hidden=4, every=40),
+    },
+    "neural, short memory": {"memory": 40, "pacing": Pacing(window=20), "embedding": NeuralEmbedding(hidden=4)},
+    "neural, thompson": {"exploration": Exploration.thompson(), "embedding": NeuralEmbedding(hidden=4, every=25)},
+    "neural ucb": {"embedding": GradientEmbedding(hidden=5, every=20)},
+    "neural ts": {
+        "exploration": Exploration.thompson(scale=0.5),
+        "embedding": GradientEmbedding(hidden=5, every=50),
+    },
+    "trees": {"embedding": TreeEmbedding(least_in_leaf=5, first=40, trees=10)},
+    "trees, logistic": {"link": "logistic", "embedding": TreeEmbedding(least_in_leaf=3, folds=2, trees=5)},
+    "trees, bounded, two resources": {
+        "resources": 2,
+        "embedding": TreeEmbedding(least_in_leaf=3, trees=5, memory=80, first=30),
+    },
     "infinite": {"budget": Budget.unlimited()},
     "nothing": {"budget": Budget(0, horizon=400, max_cost=1)},
 }

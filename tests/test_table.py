@@ -109,7 +109,7 @@ def test_all_kinds_of_file_hold_the_same(tmp_path: Path) -> None:
     (tmp_path / "packed.csv.gz").write_bytes(gzip.compress(text.encode()))
     frame = pl.read_csv(text.encode())
     frame.write_parquet(tmp_path / "numbers.parquet")
-    odd: dict[str, Any] = {
+    odd: Any = {
         "model_reward": pl.Boolean,
         "x_kind": pl.Categorical,
         "cost": pl.Decimal(10, 2),

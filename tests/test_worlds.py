@@ -133,7 +133,7 @@ def test_many_features_are_sampled_and_opt_is_nearly_that_of_the_list(monkeypatc
 def test_bad_worlds(given: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         Synthetic(**given)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match="There is no world 'moon'. There is: synthetic."):
+    with pytest.raises(InvalidArgument, match="There is no world 'moon'. There is: synthetic, knapsack."):
         make_world("moon", {})
     with pytest.raises(InvalidArgument, match="'synthetic' has no parameter 'colour'. It has: regime, horizon"):
         make_world("synthetic", {"colour": "red"})

@@ -14,6 +14,9 @@ from deferkit.errors import (
 )
 from deferkit.events import BudgetChanged, Corrected, Decided, Event, Expired, Observed, WarmStarted
 from deferkit.learn.deferrer import Deferrer
+from deferkit.learn.embed.gradient import GradientEmbedding
+from deferkit.learn.embed.neural import NeuralEmbedding
+from deferkit.learn.embed.trees import TreeEmbedding
 from deferkit.learn.encode import Encoder
 from deferkit.learn.exploration import Exploration
 from deferkit.learn.pacing import Pacing
@@ -38,13 +41,16 @@ __all__ = [
     "EventOutOfOrder",
     "Expired",
     "Exploration",
+    "GradientEmbedding",
     "HorizonWarning",
     "InvalidArgument",
+    "NeuralEmbedding",
     "Observed",
     "Pacing",
     "Run",
     "Scores",
     "Summary",
+    "TreeEmbedding",
     "UnknownDecision",
     "UnreadableState",
     "WarmStarted",

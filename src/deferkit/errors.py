@@ -26,6 +26,16 @@ class InvalidArgument(DeferkitError, ValueError):
     """
 
 
+class MissingData(InvalidArgument):
+    """A data set is not where it was looked for; the message says where to get it and where to put it.
+
+    >>> from deferkit.errors import MissingData
+    >>> raise MissingData("The data set ImageNet16H is not shipped with deferkit.")
+    Traceback (most recent call last):
+    deferkit.errors.MissingData: The data set ImageNet16H is not shipped with deferkit.
+    """
+
+
 class UnknownDecision(DeferkitError, KeyError):
     """No decision has this id.
 

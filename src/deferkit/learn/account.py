@@ -11,13 +11,17 @@ import numpy as np
 from deferkit.learn.arrays import (
     ENCODING,
     MEMORY,
+    MEND,
     N_BUDGET,
     N_EXPERTS,
     N_EXPIRED,
     N_FORCED,
     N_RESOURCES,
+    N_SEEN,
+    N_VIEWS,
     NEXT_ID,
     OWED,
+    RETRAIN_AT,
     SLOT,
     STRIDE,
     Floats,
@@ -52,7 +56,8 @@ def commit(f: Floats, z: Ints, route: int, reason: int, cost: int, hold: int) ->
     z[at.n_routed + route] += 1
     z[N_FORCED] += reason == FORCED
     z[N_BUDGET] += reason == NO_BUDGET
-    copy_vector(f, at.x, at.context + slot * z[STRIDE], z[STRIDE])
+    w = z[STRIDE] * z[N_VIEWS]
+    copy_vector(f, at.x, at.context + slot * w, w)
     z[at.route + slot] = route
     z[at.status + slot] = OPEN if route > 0 else SETTLED
     for decider in range(z[N_EXPERTS] + 1):
@@ -135,18 +140,24 @@ def observe(f: Floats, z: Ints, samples: Floats, decision: int, slot: int) -> No
     """Book and learn `At.new_reward` and `At.new_cost` of a decision. Needs `prepare`."""
     at = places(z)
     deciders = z[N_EXPERTS] + 1
+    new = 0
     for decider in range(deciders):
         if not math.isnan(f[at.new_reward + decider]):
             f[at.reward + slot * deciders + decider] = f[at.new_reward + decider]
+            new = 1
     route = z[at.route + slot]
     if z[ENCODING] == 0:
-        x = at.context + slot * z[STRIDE]
+        x = at.context + slot * z[STRIDE] * z[N_VIEWS]
         absorb(f, z, samples, route, x, at.new_reward, at.new_cost)
     if route > 0 and not math.isnan(f[at.new_cost]):
         book(f, z, slot, at.new_cost)
         if z[OWED] == 1 and decision == z[NEXT_ID] - 1:
             pace(f, z, at.price, at.new_cost)
             z[OWED] = 0
+        new = 1
+    z[N_SEEN] += new
+    if z[N_SEEN] >= z[RETRAIN_AT]:
+        z[MEND] = 1  # the caller retrains the embedding
 
 
 @compiled

@@ -6,6 +6,7 @@ views take minutes. `At` is the only place that says what there is. Python and
 the compiled steps read it alike. What lies behind `At.scratch` carries nothing from one call to the next.
 """
 
+import functools
 import math
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
@@ -48,6 +49,10 @@ MEND = 24  # 1: an inverse has drifted or a refit is due; `mend` comes before th
 SLOT = 25  # where the next decision goes in the ring: its number modulo the memory
 STRIDE = 26  # the number of features, filled up with zeros to whole lanes
 SAMPLED = 27  # 1: values are drawn around the estimates (Thompson sampling) instead of taken at the optimistic end
+N_VIEWS = 28  # vectors that a context is made of; without an embedding one, which all estimates look at
+N_SEEN = 29  # observations that brought something new
+RETRAIN_AT = 30  # how many of those bring the next retraining of an embedding
+FROZEN = 31  # 1: estimates and designs change at a retraining only
 # … then the offsets of `At`.
 HEAD = 32
 
@@ -68,12 +73,13 @@ STASH = 16  # contexts that wait to be added to a precision together
 
 
 class At(NamedTuple):
-    """Offsets. K experts, A = K + 1 deciders, R resources, G = A + K·R estimates, M decisions remembered.
+    """Offsets. K experts, A = K + 1 deciders, R resources, G = A + K·R estimates, M decisions remembered, V views.
 
     The note at each field is its buffer and shape. Estimates are the rewards of the deciders, then the costs
     [K, R]. Each has a *design* of its own (a precision and its inverse), though it may not use it: see `follows`.
     """
 
+    sees: Annotated[int, "int G"]  # where in a context the vector lies that an estimate looks at
     follows: Annotated[int, "int K"]  # 1: costs of this expert share the design of its rewards
     n_stashed: Annotated[int, "int G"]
     drifted: Annotated[int, "int G"]  # 1: the inverse of this design is to be refactored
@@ -108,13 +114,13 @@ class At(NamedTuple):
     moment: Annotated[int, "float G d"]  # Σ y·x
     power: Annotated[int, "float 2"]  # Σ y² of all rewards, and their number
     misfit: Annotated[int, "float G"]  # Σ of squared, scaled prediction errors
-    context: Annotated[int, "float M d"]
+    context: Annotated[int, "float M V d"]
     held: Annotated[int, "float M R"]  # what is reserved for it
     reward: Annotated[int, "float M A"]  # NaN: not known
     cost: Annotated[int, "float M R"]  # NaN: not known
 
     scratch: Annotated[int, "float 0"]
-    x: Annotated[int, "float d"]
+    x: Annotated[int, "float V d"]
     x_other: Annotated[int, "float d"]
     product: Annotated[int, "float G d"]  # inverse · x
     spread: Annotated[int, "float G"]  # xᵀ · inverse · x
@@ -144,11 +150,21 @@ places = field_reader(At, HEAD)
 """Return the offsets, which stand in the int buffer behind its head."""
 
 
+SIZES = [STRIDE, N_EXPERTS, N_RESOURCES, N_VIEWS, MEMORY, OVERFLOW, WINDOW]
+
+
 def shapes(head: Ints) -> dict[str, tuple[str, tuple[int, ...]]]:
     """Return the buffer and the shape of everything in `At`, for the sizes in this head."""
-    k, r = int(head[N_EXPERTS]), int(head[N_RESOURCES])
-    letters = {"d": int(head[STRIDE]), "K": k, "R": r, "A": k + 1, "G": 1 + k + k * r, "S": STASH}
-    letters |= {"M": int(head[MEMORY] + head[OVERFLOW]), "W": int(head[WINDOW]), "D": 3 * r + 1}
+    return shapes_for(*head[SIZES].tolist())
+
+
+@functools.lru_cache(maxsize=256)
+def shapes_for(
+    stride: int, k: int, r: int, views: int, memory: int, overflow: int, window: int
+) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return the buffer and the shape of everything in `At`, for these sizes."""
+    letters = {"d": stride, "K": k, "R": r, "A": k + 1, "G": 1 + k + k * r, "S": STASH, "V": views}
+    letters |= {"M": memory + overflow, "W": window, "D": 3 * r + 1}
     result = {}
     for name, note in NOTES.items():
         buffer, *dims = note.split()

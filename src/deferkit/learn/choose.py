@@ -119,7 +119,7 @@ def prepare(f: Floats, z: Ints, x: int) -> None:
     experts, resources = z[N_EXPERTS], z[N_RESOURCES]
     predict(f, z, x, at.predictor)
     for target in range(1 + experts):
-        prepare_design(f, z, target, x)
+        prepare_design(f, z, target, x + z[at.sees + target])
     target = 1 + experts
     for k in range(experts):
         follows = z[at.follows + k] == 1
@@ -127,7 +127,7 @@ def prepare(f: Floats, z: Ints, x: int) -> None:
             if follows:
                 f[at.spread + target] = f[at.spread + k + 1]
             else:
-                prepare_design(f, z, target, x)
+                prepare_design(f, z, target, x + z[at.sees + target])
             target += 1
 
 

@@ -9,41 +9,64 @@ from deferkit.errors import InvalidArgument, expected
 from deferkit.learn import inputs
 from deferkit.learn.encode import Encoder
 from deferkit.learn.loop import first_bad
+from deferkit.learn.representation import Representation
 from deferkit.types import LARGEST
 
 Floats = NDArray[np.float64]
 
 
 class Contexts:
-    """Numbers are taken as they are, named features go through an encoder.
+    """Numbers are taken as they are, named features go through an encoder; then comes the representation, if any.
 
     While the encoder's scales are not settled, the rows that it has seen are kept, so that they can be encoded again.
     """
 
-    def __init__(self, n_features: int, encoder: Encoder | None) -> None:
+    def __init__(self, n_features: int, encoder: Encoder | None, representation: Representation | None) -> None:
         self.encoder = None if encoder is None else Encoder.from_dict(encoder.to_dict())
+        self.representation = representation
         self.unsettled: list[dict[str, Any]] = []
-        self.x: Floats = np.zeros((1, n_features))
-        self._row = self.x[0]
+        self._given: Floats = np.zeros((1, n_features))
+        self._row = self._given[0]
         self._shape = self._row.shape
+        self.x = self._given if representation is None else representation.transform(self._given)
+        """What the compiled steps read: one row."""
 
     def load(self, context: Any) -> Any:
         """Write a context to `x`; return it as an event keeps it. Whether it is finite is not checked."""
         if self.encoder is not None:
             clean = self.encoder.check(context)
             self._row[:] = self.encoder.encode(clean)
+            self._represent()
             return clean
         if type(context) is not np.ndarray:
             context = inputs.as_context(context, len(self._row))
         if context.shape != self._shape or context.dtype.kind not in "fiu":
             raise inputs.wrong_context(context, len(self._row))
         self._row[:] = context
+        if self.representation is not None:
+            self._represent()
         return context
+
+    def _represent(self) -> None:
+        """Write the views of the context, if there is a representation."""
+        if self.representation is not None:
+            if first_bad(self._given) >= 0:
+                raise self.not_finite()  # a hidden layer might hide it
+            self.representation.embedder.transform(self._given, self.x)
+
+    def decided(self) -> None:
+        """Let the representation know that the context that was loaded last was decided."""
+        if self.representation is not None:
+            self.representation.past.append(self._given)
+
+    def represent(self, matrix: Floats) -> Floats:
+        """Return what the compiled steps read for vectors of contexts."""
+        return matrix if self.representation is None else self.representation.transform(matrix)
 
     def load_finite(self, context: Any) -> Any:
         """Do the same, and check that all numbers are finite. What is returned is not the caller's own array."""
         kept = self.load(context)
-        if first_bad(self.x) >= 0:
+        if first_bad(self._given) >= 0:
             raise self.not_finite()
         return kept if self.encoder is not None else self._row.tolist()
 

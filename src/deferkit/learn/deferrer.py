@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from deferkit.errors import AssumptionWarning, UnreadableState, expected
 from deferkit.learn import inputs, state
 from deferkit.learn.arrays import ENCODING, NEXT_ID
+from deferkit.learn.embed import given_again
+from deferkit.learn.embed.embedding import Embedding
 from deferkit.learn.encode import Encoder
 from deferkit.learn.exploration import Exploration
 from deferkit.learn.learner import SETTLE_AFTER, Learner
@@ -53,7 +55,7 @@ class Deferrer(Learner):
     decisions are taken at random first, one for each feature unless given. `refit` and `refit_limit` are for links
     other than the identity: exact refits each time the sample has doubled ("doubling"), after every sample ("always")
     or "never", and up to how many samples. `memory` is how many decisions are remembered, beside those that hold
-    budget.
+    budget. `embedding` puts a learned representation in front: a `NeuralEmbedding` or a `TreeEmbedding`.
 
     A `Deferrer` is not thread-safe: one thread at a time.
     """
@@ -78,6 +80,7 @@ class Deferrer(Learner):
         refit: str = "doubling",
         refit_limit: int = 65_536,
         memory: int = 10_000,
+        embedding: Embedding | None = None,
         seed: int = 0,
     ) -> None:
         if (n_features is None) == (encoder is None):
@@ -107,6 +110,7 @@ class Deferrer(Learner):
             refit=refit,
             refit_limit=refit_limit,
             memory=memory,
+            embedding=embedding,
             seed=seed,
         )
         least = max(settings.warm_up_steps, SETTLE_AFTER)
@@ -200,6 +204,7 @@ class Deferrer(Learner):
                     self._tell_horizon()
             if decide_many(ledger.floats, ledger.ints, contexts.x, self._everyone, self._record) >= 0:
                 raise contexts.not_finite()
+            contexts.decided()
             return self._records.decision(number, self._record_row.tolist())
         event = self.propose(context, cost=cost, available=available, force=force)
         self._apply_decided(event)
@@ -219,12 +224,15 @@ class Deferrer(Learner):
         matrix = inputs.as_matrix(contexts, self.settings.n_features)
         decisions = []
         for start in range(0, len(matrix), ledger.memory):
-            part = matrix[start : start + ledger.memory]
+            given = matrix[start : start + ledger.memory]
+            part = self._contexts.represent(given)
             first = ledger.next_id
             ledger.make_room(len(part))
             records = np.zeros((len(part), self._record.shape[1]))
             decide_many(ledger.floats, ledger.ints, part, self._everyone, records)
             decisions += [self._records.decision(first + i, row) for i, row in enumerate(records.tolist())]
+            if self._representation is not None:
+                self._representation.past.append(given)
         if ledger.next_id > self._end:
             self._tell_horizon()
         return decisions
@@ -236,7 +244,7 @@ class Deferrer(Learner):
         >>> deferrer.score([[0.0, 1.0], [1.0, 0.0]]).estimates["model"]
         array([0., 0.])
         """
-        matrix = self._contexts.matrix(contexts)
+        matrix = self._contexts.represent(self._contexts.matrix(contexts))
         ledger = self._ledger
         records = np.zeros((len(matrix), self._record.shape[1]))
         propose_many(ledger.floats, ledger.ints, matrix, self._everyone, -1, records)
@@ -317,7 +325,7 @@ class Deferrer(Learner):
             matrix[done:] = self._contexts.encode(rows[done:])
             if progress is not None:
                 progress(done)
-        run_through(self._ledger, matrix, values, costs, feedback, run, done, progress)
+        run_through(self._ledger, self._representation, matrix, values, costs, feedback, run, done, progress)
         if self._ledger.next_id > self._end:
             self._tell_horizon()
         return run
@@ -374,20 +382,33 @@ class Deferrer(Learner):
             "encoder": None if self._contexts.encoder is None else self._contexts.encoder.to_dict(),
             "rows": self._contexts.unsettled,
         }
-        return state.pack(saved, self._ledger.state())
+        arrays = self._ledger.state()
+        if self._representation is not None:
+            arrays |= {f"representation {name}": a for name, a in self._representation.state().items()}
+        return state.pack(saved, arrays)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "Deferrer":
-        """Return the learner that was saved; it goes on exactly where that one was."""
-        return cls.from_bytes(state.read(path), str(path))
+    def load(cls, path: str | os.PathLike[str], *, embedding: Embedding | None = None) -> "Deferrer":
+        """Return the learner that was saved; it goes on exactly where that one was.
+
+        One that was made with a torch module of your own needs the same `embedding` again: code is not saved.
+        """
+        return cls.from_bytes(state.read(path), str(path), embedding=embedding)
 
     @classmethod
-    def from_bytes(cls, data: bytes, source: str = "The state") -> "Deferrer":
+    def from_bytes(cls, data: bytes, source: str = "The state", *, embedding: Embedding | None = None) -> "Deferrer":
         """Return the learner that `to_bytes` was asked for."""
         saved, arrays = state.unpack(data, source)
+        if embedding is not None:
+            saved["deferrer"]["embedding"] = given_again(saved["deferrer"].get("embedding"), embedding, source)
         try:
             encoder = None if saved["encoder"] is None else Encoder.from_dict(saved["encoder"])
-            deferrer = cls._of(Settings.from_dict(saved["deferrer"]), Ledger.from_state(arrays), encoder)
+            settings = Settings.from_dict(saved["deferrer"])
+            deferrer = cls._of(settings, Ledger.from_state(arrays), encoder)
+            if deferrer._representation is not None:
+                prefix = "representation "
+                kept = {name[len(prefix) :]: a for name, a in arrays.items() if name.startswith(prefix)}
+                deferrer._representation.restore(kept)
             deferrer._contexts.unsettled = saved["rows"]
             deferrer._ledger.ints[ENCODING] = arrays["ints"][ENCODING]
         except (KeyError, TypeError, ValueError) as error:

@@ -15,10 +15,12 @@ from deferkit.learn.arrays import (
     CAPACITY,
     COST_LINK,
     FISHER,
+    FROZEN,
     MEND,
     N_EXPERTS,
     N_FEATURES,
     N_RESOURCES,
+    N_VIEWS,
     REFIT,
     REFIT_LIMIT,
     REWARD_LINK,
@@ -79,11 +81,11 @@ def predict(f: Floats, z: Ints, x: int, out: int) -> None:
     at = places(z)
     w = z[STRIDE]
     targets = 1 + z[N_EXPERTS] * (1 + z[N_RESOURCES])
-    triples = targets - targets % 3
+    triples = targets - targets % 3 if z[N_VIEWS] == 1 else 0
     for target in range(0, triples, 3):
         dot_three(f, x, at.theta + target * w, out + target, w)
     for target in range(triples, targets):
-        f[out + target] = dot(f, x, at.theta + target * w, w)
+        f[out + target] = dot(f, x + z[at.sees + target], at.theta + target * w, w)
 
 
 @compiled
@@ -117,7 +119,7 @@ def weight_of(z: Ints, link: int, predictor: float) -> float:
 
 @inlined
 def learn(f: Floats, z: Ints, target: int, design: int, x: int, y: float) -> float:
-    """Move an estimate for a sample, before its context enters the design; return the sample's weight."""
+    """Move an estimate for a sample, before its view enters the design; return the sample's weight."""
     at = places(z)
     w = z[STRIDE]
     link = link_of(z, target)
@@ -125,8 +127,9 @@ def learn(f: Floats, z: Ints, target: int, design: int, x: int, y: float) -> flo
     weight = weight_of(z, link, predictor)
     residual = y - mean(link, predictor)
     step = residual / (1.0 + weight * f[at.spread + design])
-    add_scaled(f, at.theta + target * w, step, at.product + design * w, w)
-    add_scaled(f, at.moment + target * w, y, x, w)
+    if z[FROZEN] == 0:
+        add_scaled(f, at.theta + target * w, step, at.product + design * w, w)
+        add_scaled(f, at.moment + target * w, y, x, w)
     # Squared errors, each over its own variance, add up to the penalised sum of squares.
     f[at.misfit + target] += residual * step / weight
     z[at.n_observed + target] += 1
@@ -140,23 +143,27 @@ def learn(f: Floats, z: Ints, target: int, design: int, x: int, y: float) -> flo
 def absorb_one(f: Floats, z: Ints, samples: Floats, target: int, x: int, y: float) -> None:
     """Learn a sample of an estimate that has a design of its own."""
     at = places(z)
-    weight = learn(f, z, target, target, x, y)
-    enter(f, z, target, x, weight)
+    own = x + z[at.sees + target]
+    weight = learn(f, z, target, target, own, y)
+    if z[FROZEN] == 0:
+        enter(f, z, target, own, weight)
     if link_of(z, target) != IDENTITY and z[REFIT] != REFIT_NEVER:
-        keep(f, z, samples, target, x, y)
+        keep(f, z, samples, target, own, y)
         if z[at.n_observed + target] >= z[at.next_refit + target]:
             z[MEND] = 1
 
 
 @inlined
 def absorb_together(f: Floats, z: Ints, expert: int, x: int, reward: float, cost: int) -> None:
-    """Learn the reward and the costs of an expert that share one design (identity links)."""
+    """Learn the reward and the costs of an expert that share one design (identity links) and one view."""
+    at = places(z)
     design = expert + 1
+    own = x + z[at.sees + design]
     first = 1 + z[N_EXPERTS] + expert * z[N_RESOURCES]
-    learn(f, z, design, design, x, reward)
+    learn(f, z, design, design, own, reward)
     for r in range(z[N_RESOURCES]):
-        learn(f, z, first + r, design, x, f[cost + r])
-    enter(f, z, design, x, 1.0)
+        learn(f, z, first + r, design, own, f[cost + r])
+    enter(f, z, design, own, 1.0)
 
 
 @compiled

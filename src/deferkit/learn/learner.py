@@ -20,6 +20,7 @@ from deferkit.learn.loop import commit_one, propose_many, record_length
 from deferkit.learn.outcomes import Outcomes
 from deferkit.learn.pacing import LEAST_BUDGET
 from deferkit.learn.records import Records
+from deferkit.learn.representation import Representation
 from deferkit.learn.settings import Settings
 from deferkit.types import REASONS, Amount, Decision, show
 
@@ -34,11 +35,12 @@ class Learner:
     def _set_up(self, settings: Settings, ledger: Ledger, encoder: Encoder | None) -> None:
         self.settings = settings
         self._ledger = ledger
-        self._contexts = Contexts(settings.n_features, encoder)
+        self._representation = None if settings.embedding is None else Representation(settings, ledger)
+        self._contexts = Contexts(settings.n_features, encoder, self._representation)
         if encoder is not None and ledger.next_id == 0:
             ledger.ints[ENCODING] = 1
         self._records = Records(settings.experts, settings.resources)
-        self._outcomes = Outcomes(settings, ledger, self._records)
+        self._outcomes = Outcomes(settings, ledger, self._records, self._representation)
         self._everyone = (1 << len(settings.experts)) - 1
         self._record = np.zeros((1, record_length(len(settings.experts), len(settings.budget))))
         self._record_row = self._record[0]
@@ -190,7 +192,10 @@ class Learner:
             self._settle()
             matrix = self._contexts.encode(rows)
         whose = np.where(np.isnan(costs).any(axis=1), 0, place)
-        self._outcomes.absorb(matrix, whose, values, costs)
+        if self._representation is None:
+            self._outcomes.absorb(matrix, whose, values, costs)
+        else:
+            self._representation.learn_labelled(matrix, values, costs, whose)
         least = int(min(self._ledger.view("n_observed")[: len(settings.deciders)]))
         ledger.ints[WARM_UP] = min(ledger.ints[WARM_UP], max(settings.warm_up_steps - least, ledger.next_id))
         ledger.view("next_solve")[0] = min(ledger.view("next_solve")[0], ledger.ints[WARM_UP])
@@ -249,6 +254,7 @@ class Learner:
             self._tell_horizon()
         ledger.make_room(1)
         commit_one(ledger.floats, ledger.ints, self._contexts.x, route, reason, self._amounts)
+        self._contexts.decided()
         if ledger.ints[ENCODING]:
             cast(Encoder, self._contexts.encoder).see(kept)
             self._contexts.unsettled.append(kept)
@@ -269,10 +275,14 @@ class Learner:
         n = len(contexts.unsettled)
         if n:
             matrix = contexts.encode(contexts.unsettled)
-            ledger.view("context")[:n] = matrix
+            if self._representation is not None:
+                matrix = self._representation.settle(matrix)
+            ledger.view("context")[:n] = matrix.reshape(n, -1, ledger.view("context").shape[2])
             whose = np.where(np.isnan(ledger.cost[:n]).any(axis=1), 0, ledger.route[:n])
             self._outcomes.absorb(matrix, whose, ledger.reward[:n].copy(), ledger.cost[:n].copy())
             contexts.unsettled = []
+        if self._representation is not None:
+            self._representation.retrain_if_due()
 
     def _tell_horizon(self) -> None:
         if not self._ledger.ints[HORIZON_TOLD]:

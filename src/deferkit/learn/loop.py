@@ -6,10 +6,12 @@ import numpy as np
 
 from deferkit.learn.account import absorb, commit, observe
 from deferkit.learn.arrays import (
+    FROZEN,
     MEND,
     N_EXPERTS,
     N_FEATURES,
     N_RESOURCES,
+    N_VIEWS,
     NEXT_ID,
     RIDGE,
     SAMPLED,
@@ -77,14 +79,16 @@ def record(f: Floats, z: Ints, route: int, reason: int, propensity: float, recor
 
 @inlined
 def take(f: Floats, z: Ints, contexts: Floats, row: int) -> None:
-    """Copy a context to where the steps look for it."""
+    """Copy a context, its views one behind the other, to where the steps look for it."""
     at = places(z)
-    d = z[N_FEATURES]
+    d, w = z[N_FEATURES], z[STRIDE]
     whole = d - d % N_LANES
-    for i in range(0, whole, N_LANES):
-        store(f, at.x + i, load(contexts, row * d + i))
-    for i in range(whole, d):
-        f[at.x + i] = contexts[row, i]
+    for v in range(z[N_VIEWS]):
+        to, start = at.x + v * w, v * d
+        for i in range(0, whole, N_LANES):
+            store(f, to + i, load(contexts, row * contexts.shape[1] + start + i))
+        for i in range(whole, d):
+            f[to + i] = contexts[row, start + i]
 
 
 @inlined
@@ -157,7 +161,7 @@ def commit_one(f: Floats, z: Ints, contexts: Floats, route: int, reason: int, am
 def observe_one(f: Floats, z: Ints, samples: Floats, decision: int, slot: int) -> None:
     """Book and learn what was written to `At.new_reward` and `At.new_cost`."""
     at = places(z)
-    prepare(f, z, at.context + slot * z[STRIDE])
+    prepare(f, z, at.context + slot * z[STRIDE] * z[N_VIEWS])
     observe(f, z, samples, decision, slot)
 
 
@@ -195,14 +199,17 @@ def correct_one(f: Floats, z: Ints, samples: Floats, slot: int, target: int, old
     """Learn that a sample was not `old` but `new`: exact for the identity link, one Newton step for another."""
     at = places(z)
     w = z[STRIDE]
-    x = at.context + slot * w
+    context = at.context + slot * w * z[N_VIEWS]
+    x = context + z[at.sees + target]
     theta, moment = at.theta + target * w, at.moment + target * w
-    prepare(f, z, x)
+    if target <= z[N_EXPERTS]:
+        f[at.power] = max(0.0, f[at.power] + (new * new - old * old))
+    if z[FROZEN] == 1:
+        return
+    prepare(f, z, context)
     before = dot(f, moment, theta, w)
     add_scaled(f, theta, new - old, at.product + design_of(z, target) * w, w)
     add_scaled(f, moment, new - old, x, w)
-    if target <= z[N_EXPERTS]:
-        f[at.power] = max(0.0, f[at.power] + (new * new - old * old))
     if link_of(z, target) == IDENTITY:
         # the penalised sum of squares is Σy² − θᵀΣxy
         change = (new * new - old * old) - (dot(f, moment, theta, w) - before)
@@ -226,7 +233,6 @@ def run_many(
     prices: Floats,
     earned: Floats,
     paid: Floats,
-    first: int,
 ) -> int:
     """Decide and at once observe a stream of tasks: the bulk loop. Costs are [task, expert, resource].
 
@@ -234,7 +240,7 @@ def run_many(
     """
     at = places(z)
     everyone = (1 << z[N_EXPERTS]) - 1
-    for t in range(first, contexts.shape[0]):
+    for t in range(contexts.shape[0]):
         take(f, z, contexts, t)
         route, reason, propensity = propose(f, z, everyone, -1)
         routes[t] = route

@@ -13,6 +13,7 @@ from deferkit.learn.arrays import ENCODING
 from deferkit.learn.ledger import Ledger
 from deferkit.learn.loop import absorb_many, correct_one, observe_one
 from deferkit.learn.records import Records
+from deferkit.learn.representation import Representation
 from deferkit.learn.settings import Settings
 from deferkit.types import LARGEST, Amount, Decision, is_number, show
 
@@ -22,9 +23,12 @@ Floats = NDArray[np.float64]
 class Outcomes:
     """Takes in what is observed. `examine` raises if anything is wrong and changes nothing; the rest cannot fail."""
 
-    def __init__(self, settings: Settings, ledger: Ledger, records: Records) -> None:
+    def __init__(
+        self, settings: Settings, ledger: Ledger, records: Records, representation: Representation | None
+    ) -> None:
         self.settings = settings
         self.ledger = ledger
+        self.representation = representation
         self.records = records
         self.reward_bounds = settings.reward_bounds
         self.cost_bounds = settings.cost_bounds
@@ -72,6 +76,8 @@ class Outcomes:
             return
         ledger = self.ledger
         ledger.room_for_samples(1)
+        if self.representation is not None:
+            self.representation.refresh(int(decision), slot)
         # one by one: numpy takes twice as long to copy a short list
         for place, value in enumerate(self._no_reward if reward is None else reward):
             ledger.new_reward[place] = value
@@ -79,6 +85,9 @@ class Outcomes:
             ledger.new_cost[place] = value
         observe_one(ledger.floats, ledger.ints, ledger.samples, int(decision), slot)
         ledger.mend_if_due()
+        if self.representation is not None:
+            self.representation.record_slot(int(decision), slot)
+            self.representation.retrain_if_due()
         if slot >= ledger.memory:
             ledger.forget_if_done(int(decision), slot)
 
@@ -124,6 +133,8 @@ class Outcomes:
             costs = self._check_cost(decision, slot, cost)
             if ledger.route[slot] == 0 or np.isnan(ledger.cost[slot]).any():
                 raise InvalidArgument(f"No cost of decision {decision} was observed yet: observe it.")
+        if self.representation is not None:
+            self.representation.refresh(int(decision), slot)
         for place, old, new in changes:
             known[place] = new
             self._learn_correction(slot, place, old, new)
@@ -136,6 +147,8 @@ class Outcomes:
                 ledger.view("cost_sum")[r] += new - old
                 largest = ledger.view("largest")
                 largest[r] = max(np.nanmax(ledger.cost[:, r]) if largest[r] == old else largest[r], new)
+        if self.representation is not None:
+            self.representation.record_slot(int(decision), slot)
 
     def check_free(self, decision: Decision) -> None:
         """Raise if what a decision reserves is not free."""

@@ -18,6 +18,7 @@ from deferkit.learn.arrays import (
     MEMORY,
     N_EXPERTS,
     N_RESOURCES,
+    N_VIEWS,
     NEXT_ID,
     PACING,
     REWARD_LINK,
@@ -175,7 +176,7 @@ def solve(f: Floats, z: Ints, dual: int, done: int) -> None:
 def imagine(f: Floats, z: Ints, done: int) -> int:
     """Write what each expert would gain and use on the latest contexts, at today's estimates."""
     at = places(z)
-    w = z[STRIDE]
+    w = z[STRIDE] * z[N_VIEWS]
     experts, resources, window = z[N_EXPERTS], z[N_RESOURCES], z[WINDOW]
     n = min(done, window, z[MEMORY])
     slot = (done - n) % z[MEMORY]

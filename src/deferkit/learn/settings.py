@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,8 @@ import numpy as np
 from deferkit.errors import expected
 from deferkit.learn import arrays
 from deferkit.learn.arrays import Floats, Ints
+from deferkit.learn.embed import EMBEDDINGS, embedding_from
+from deferkit.learn.embed.embedding import Embedding, Shape
 from deferkit.learn.exploration import Exploration
 from deferkit.learn.glm import FIRST_REFIT, REFITS
 from deferkit.learn.ledger import Ledger
@@ -43,6 +45,7 @@ class Settings:
     seed: int = 0
     printed_costs: bool = False
     weighted: bool = True
+    embedding: Embedding | None = None
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
@@ -81,6 +84,11 @@ class Settings:
             raise expected(
                 "exploration", "Deferrer", "optimistic unless there is one expert and no link", "sampled=True"
             )
+        if self.embedding is not None and not isinstance(self.embedding, EMBEDDINGS):
+            names = " or ".join(f"a {kind.__name__}" for kind in EMBEDDINGS)
+            raise expected("embedding", "Deferrer", f"None, {names}", self.embedding)
+        if self.embedding is not None and self.cost_link != "identity":
+            raise expected("cost_link", "Deferrer", "'identity' with an embedding", self.cost_link)
         if not self.weighted and self.refit != "always" and self.link != "identity":
             raise expected("refit", "Deferrer", "'always' where samples are not weighted", self.refit)
 
@@ -143,11 +151,32 @@ class Settings:
         """How many decisions are taken at random at the start: one for each feature, unless set."""
         return int(self.n_features if self.warm_up is None else self.warm_up)
 
+    @property
+    def shape(self) -> Shape:
+        """What an embedding is made for."""
+        seed = int(self.seed)
+        return Shape(self.n_features, len(self.experts), len(self.budget), self.link, self.reward_bounds, seed)
+
+    @property
+    def views(self) -> list[int]:
+        """Which of a context's views each estimate looks at: without an embedding there is one."""
+        return [0] * self.shape.n_targets if self.embedding is None else self.embedding.views(self.shape)
+
+    @property
+    def ridge_used(self) -> float:
+        """The ridge, given or that of the link."""
+        links = (link_named(self.link), link_named(self.cost_link))
+        return max(link.ridge for link in links) if self.ridge is None else self.ridge
+
     def head(self) -> Ints:
         """Return the head of the int buffer."""
         head = np.zeros(arrays.HEAD, dtype=np.int64)
-        head[arrays.N_FEATURES] = self.n_features
-        head[arrays.STRIDE] = arrays.whole_lanes(int(self.n_features))
+        width = int(self.n_features) if self.embedding is None else self.embedding.width(self.shape)
+        head[arrays.N_FEATURES] = width
+        head[arrays.STRIDE] = arrays.whole_lanes(width)
+        head[arrays.N_VIEWS] = max(self.views) + 1
+        head[arrays.RETRAIN_AT] = FOREVER if self.embedding is None else self.embedding.next_at(0)
+        head[arrays.FROZEN] = self.embedding is not None and self.embedding.frozen
         head[arrays.N_EXPERTS] = len(self.experts)
         head[arrays.N_RESOURCES] = len(self.budget)
         head[arrays.MEMORY] = self.memory
@@ -156,7 +185,8 @@ class Settings:
         head[arrays.COST_LINK] = link_named(self.cost_link).code
         head[arrays.PACING] = CODES[self.pacing.kind]
         head[arrays.EVERY] = self.pacing.every
-        head[arrays.REFIT] = REFITS[self.refit]
+        # a representation refits by itself, when it has changed
+        head[arrays.REFIT] = REFITS[self.refit if self.embedding is None else "never"]
         head[arrays.REFIT_LIMIT] = FOREVER if self.refit == "always" else self.refit_limit
         head[arrays.PRINTED_COSTS] = self.printed_costs
         head[arrays.FISHER] = self.weighted
@@ -167,7 +197,8 @@ class Settings:
 
     def ledger(self) -> Ledger:
         """Return the state of a learner that has seen nothing."""
-        ledger = Ledger(self.head())
+        head = self.head()
+        ledger = Ledger(head)
         self._write_settings(ledger.floats)
         budgets = list(self.budget.values())
         total = ledger.view("total")
@@ -175,7 +206,12 @@ class Settings:
         horizon = ledger.view("horizon")
         horizon[:] = [math.inf if budget.horizon is None else budget.horizon for budget in budgets]
         ledger.view("max_cost")[:] = [math.nan if b.max_cost is None else b.max_cost for b in budgets]
-        ledger.view("follows")[:] = link_named(self.link).exact_updates and link_named(self.cost_link).exact_updates
+        ledger.view("sees")[:] = np.array(self.views) * head[arrays.STRIDE]
+        exact = link_named(self.link).exact_updates and link_named(self.cost_link).exact_updates
+        for expert in range(len(self.experts)):
+            first = 1 + len(self.experts) + expert * len(budgets)
+            alike = {self.views[expert + 1], *self.views[first : first + len(budgets)]}
+            ledger.view("follows")[expert] = exact and len(alike) == 1 and not head[arrays.FROZEN]
         ledger.view("next_refit")[:] = 1 if self.refit == "always" else FIRST_REFIT
         ledger.view("next_solve")[:] = self.warm_up_steps
         if self.pacing.kind in ("paper", "gradient"):
@@ -184,15 +220,14 @@ class Settings:
             ledger.view("log_down")[:] = np.log1p(-np.minimum(epsilon, 0.999))
             bounded = (total > LEAST_BUDGET) & np.isfinite(total)
             # γ = ½ at the start; α = ½ as printed, though α = 1 is what goes with γ = ½
-            first = 0.5 if len(budgets) == 1 else 1.0 / (1.0 + len(budgets))
-            ledger.view("price")[bounded] = first * horizon[bounded] / total[bounded]
+            share = 0.5 if len(budgets) == 1 else 1.0 / (1.0 + len(budgets))
+            ledger.view("price")[bounded] = share * horizon[bounded] / total[bounded]
             ledger.view("log_weight")[:] = math.log(0.5) if self.pacing.kind == "paper" else 0.0
         start(ledger.floats, ledger.ints)
         return ledger
 
     def _write_settings(self, floats: Floats) -> None:
-        links = (link_named(self.link), link_named(self.cost_link))
-        floats[arrays.RIDGE] = max(link.ridge for link in links) if self.ridge is None else self.ridge
+        floats[arrays.RIDGE] = self.ridge_used
         floats[arrays.SCALE] = self.exploration.scale
         floats[arrays.NOISE] = math.nan if self.exploration.noise is None else self.exploration.noise
         floats[arrays.DELTA] = math.nan if self.exploration.delta is None else self.exploration.delta
@@ -204,7 +239,11 @@ class Settings:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain data."""
-        return asdict(self)
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        embedding = None if self.embedding is None else self.embedding.to_dict()
+        budgets = {name: asdict(each) for name, each in self.budget.items()}
+        plain = {"pacing": asdict(self.pacing), "exploration": asdict(self.exploration), "budget": budgets}
+        return given | plain | {"embedding": embedding}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "Settings":
@@ -216,6 +255,7 @@ class Settings:
                 "reward_range": tuple(plain["reward_range"]),
                 "pacing": Pacing(**plain["pacing"]),
                 "exploration": Exploration(**plain["exploration"]),
+                "embedding": None if plain["embedding"] is None else embedding_from(plain["embedding"]),
                 "budget": {
                     name: Budget(each["total"], horizon=each["horizon"], max_cost=each["max_cost"])
                     for name, each in plain["budget"].items()

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from deferkit.learn.ledger import Ledger
 from deferkit.learn.loop import FEEDBACKS, run_many
+from deferkit.learn.representation import Representation
 from deferkit.types import Run
 
 Floats = NDArray[np.float64]
@@ -29,6 +30,7 @@ def blank_run(n: int, resources: int, deciders: tuple[str, ...]) -> Run:
 
 def run_through(
     ledger: Ledger,
+    representation: Representation | None,
     matrix: Floats,
     rewards: Floats,
     costs: Floats,
@@ -41,24 +43,31 @@ def run_through(
     while done < len(matrix):
         before = done
         end = min(len(matrix), done + min(CHUNK, ledger.memory))
+        if representation is not None:  # views hold until the next retraining, and no further
+            end = min(end, done + representation.room())
         ledger.make_room(end - done)
         ledger.room_for_samples(end - done)
-        done = run_many(
+        contexts = matrix[done:end] if representation is None else representation.transform(matrix[done:end])
+        first = ledger.next_id
+        done += run_many(
             ledger.floats,
             ledger.ints,
             ledger.samples,
-            matrix[:end],
-            rewards[:end],
-            costs[:end],
+            contexts,
+            rewards[done:end],
+            costs[done:end],
             FEEDBACKS[feedback],
-            run.routes,
-            run.reasons,
-            run.propensities,
-            run.prices,
-            run.rewards,
-            run.costs,
-            done,
+            run.routes[done:end],
+            run.reasons[done:end],
+            run.propensities[done:end],
+            run.prices[done:end],
+            run.rewards[done:end],
+            run.costs[done:end],
         )
         ledger.mend_if_due()
+        if representation is not None:
+            representation.past.append(matrix[before:done])
+            representation.record(first, done - before)
+            representation.retrain_if_due()
         if progress is not None:
             progress(done - before)

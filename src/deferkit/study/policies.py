@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 
 from deferkit.errors import AssumptionWarning, InvalidArgument
 from deferkit.learn.deferrer import Deferrer
+from deferkit.learn.embed.gradient import GradientEmbedding
+from deferkit.learn.embed.neural import NeuralEmbedding
+from deferkit.learn.embed.trees import TreeEmbedding
 from deferkit.learn.exploration import Exploration
 from deferkit.study import baselines
 from deferkit.study.peers import PEERS, Setting, run_peer
@@ -38,7 +41,19 @@ LEARNERS = {
     "gradient": "the same with the exponentiated gradient of Agrawal & Devanur",
     "greedy": "the default without exploration",
     "thompson": "Thompson sampling with the default's price",
+    "neural": "the default on the hidden layer of networks beside the context (NeuralLinear, NeuralLogistic)",
+    "tree": "the default on what boosted trees predict beside the context (TreeLinear)",
+    "neural-ucb": "networks with the widths of NeuralUCB, and the default's price",
+    "neural-ts": "networks with the draws of NeuralTS, and the default's price",
     "paper": "Algorithm 1 exactly as printed",
+}
+NEEDS = {"neural": "torch", "neural-ucb": "torch", "neural-ts": "torch", "tree": "lightgbm"}
+EXTRAS = {"torch": "deferkit[neural]", "lightgbm": "deferkit[trees]"}
+EMBEDDINGS: dict[str, type[Any]] = {
+    "neural": NeuralEmbedding,
+    "tree": TreeEmbedding,
+    "neural-ucb": GradientEmbedding,
+    "neural-ts": GradientEmbedding,
 }
 OPTIMA = {
     "opt": "the best fixed rule that knows the distribution (in hindsight where nobody knows it)",
@@ -56,6 +71,8 @@ def check_policy(name: str) -> None:
 def check_installed(names: Iterable[str]) -> None:
     """Raise, and say what to install, if one of these policies is another library's and that is not there."""
     for name in names:
+        if name in NEEDS and find_spec(NEEDS[name]) is None:
+            raise InvalidArgument(f"The policy {name!r} needs {NEEDS[name]}: pip install '{EXTRAS[NEEDS[name]]}'.")
         if name in PEERS and find_spec(PEERS[name].import_name.partition(".")[0]) is None:
             raise InvalidArgument(f"The policy {name!r} needs another library: pip install {PEERS[name].install}.")
 
@@ -124,9 +141,14 @@ def make_learner(
             return Deferrer.paper(**(printed | given | dict(parameters or {})))
     if name == "greedy":
         given["exploration"] = Exploration(scale=0.0, prior=0.0)
-    elif name == "thompson":
+    elif name in ("thompson", "neural-ts"):
         given["exploration"] = Exploration.thompson()
-    elif name != "default":
+    if name in EMBEDDINGS:
+        check_installed([name])
+        told = {} if parameters is None else dict(parameters)
+        given["embedding"] = EMBEDDINGS[name](**told.pop("embedding", {}))
+        parameters = told
+    elif name not in ("default", "greedy", "thompson"):
         given["pacing"] = name
     budget = each[0] if len(each) == 1 else {f"resource {i + 1}": b for i, b in enumerate(each)}
     return Deferrer(**({"budget": budget} | given | dict(parameters or {})))

@@ -26,13 +26,12 @@ def run_by_steps(learner: Deferrer, stream: Stream, feedback: str) -> tuple[NDAr
     follower = None if stream.running is None else Follower(stream.contexts, stream.running)
     routes = np.zeros(stream.n_tasks, dtype=np.int64)
     prices = np.zeros((stream.n_tasks, len(resources)))
-    unknown = np.isnan(stream.rewards[:, 1:]) | np.isnan(stream.costs).any(axis=2)
-    partly: list[bool] = unknown.any(axis=1).astype(bool).tolist()
+    unknown = (np.isnan(stream.rewards[:, 1:]) | np.isnan(stream.costs).any(axis=2)).tolist()
     rewards, costs = stream.rewards.tolist(), stream.costs.tolist()
     for task in range(stream.n_tasks):
         context = stream.contexts[task] if follower is None else follower.context(task)
         known = None
-        if partly[task]:
+        if any(unknown[task]):
             known = [name for name, lost in zip(deciders[1:], unknown[task], strict=True) if not lost]
         decision = learner.decide(context, available=known)
         route = places[decision.route]

@@ -6,6 +6,9 @@ from typing import Any, Protocol
 
 from deferkit.errors import InvalidArgument
 from deferkit.worlds.columns import closest
+from deferkit.worlds.imagenet16h import ImageNet16H
+from deferkit.worlds.knapsack import Knapsack
+from deferkit.worlds.model_vs_human import ModelVsHuman
 from deferkit.worlds.sheet import is_table
 from deferkit.worlds.stream import Stream
 from deferkit.worlds.synthetic import Synthetic
@@ -24,7 +27,12 @@ class World(Protocol):
         ...
 
 
-WORLDS: dict[str, Callable[..., World]] = {"synthetic": Synthetic}
+WORLDS: dict[str, Callable[..., World]] = {
+    "synthetic": Synthetic,
+    "knapsack": Knapsack,
+    "imagenet16h": ImageNet16H,
+    "model-vs-human": ModelVsHuman,
+}
 
 
 def kind_of(name: str) -> Callable[..., World]:

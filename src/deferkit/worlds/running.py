@@ -4,6 +4,7 @@ How well and how fast somebody did so far says much about the next task, but onl
 nobody asked, nobody knows. So these columns are filled in while a policy runs, from its own observations.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ class Running(NamedTuple):
     reward_column: int
     cost_column: int
     scale: float = 1.0  # a column holds scale · mean
+    most: float = math.inf  # a mean counts as this at most, so that one very long task does not dwarf the other columns
 
 
 class Means:
@@ -72,8 +74,8 @@ class Follower:
         running = self._running
         self._row[:] = self._contexts[task]
         reward, cost = self._means.of(int(running.person[task]))
-        self._row[running.reward_column] = running.scale * reward
-        self._row[running.cost_column] = running.scale * cost
+        self._row[running.reward_column] = running.scale * min(reward, running.most)
+        self._row[running.cost_column] = running.scale * min(cost, running.most)
         return self._row
 
     def asked(self, task: int, reward: float, cost: float) -> None:
@@ -89,9 +91,18 @@ def leaky(contexts: Floats, running: Running, rewards: Floats, costs: Floats) ->
     array([[0., 0.],
            [1., 3.]])
     """
-    follower = Follower(contexts, running)
-    filled = np.empty_like(contexts)
-    for task in range(len(contexts)):
-        filled[task] = follower.context(task)
-        follower.asked(task, float(rewards[task]), float(costs[task]))
+    filled = contexts.copy()
+    n = np.arange(len(contexts))
+    together = np.argsort(running.person, kind="stable")
+    own = np.empty_like(n)  # how many tasks the person had before
+    first = np.flatnonzero(np.diff(running.person[together], prepend=running.person[together[:1]] - 1))
+    sizes = np.diff(first, append=len(n))
+    own[together] = n - np.repeat(first, sizes)
+    for column, values in ((running.reward_column, rewards), (running.cost_column, costs)):
+        everybody = (np.cumsum(values) - values) / np.maximum(n, 1)
+        sums = np.cumsum(values[together]) - values[together]
+        before = np.empty(len(n))
+        before[together] = sums - np.repeat(sums[first], sizes)
+        means = (before + PRIOR_WEIGHT * everybody) / (own + PRIOR_WEIGHT)
+        filled[:, column] = running.scale * np.minimum(means, running.most)
     return filled

@@ -1,0 +1,41 @@
+"""Learned representations under the same optimism and the same price."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from deferkit.errors import InvalidArgument, expected
+from deferkit.learn.embed.embedding import Embedding
+from deferkit.learn.embed.gradient import GradientEmbedding
+from deferkit.learn.embed.neural import NeuralEmbedding
+from deferkit.learn.embed.trees import TreeEmbedding
+
+EMBEDDINGS: tuple[type[Any], ...] = (NeuralEmbedding, TreeEmbedding, GradientEmbedding)
+
+
+def embedding_from(plain: Mapping[str, Any]) -> Embedding:
+    """Return the settings of an embedding that `to_dict` was asked for.
+
+    >>> embedding_from({"kind": "neural", "hidden": 20}).hidden
+    20
+    """
+    kinds = {kind.kind: kind for kind in EMBEDDINGS}
+    given = dict(plain)
+    kind = given.pop("kind", None)
+    if kind not in kinds:
+        raise expected("kind", "embedding", "one of " + ", ".join(map(repr, kinds)), kind)
+    if not callable(given.get("module")) and given.pop("module", False):
+        raise InvalidArgument(
+            "This learner was made with a torch module of your own: give the same one again, as in"
+            " Deferrer.load(path, embedding=NeuralEmbedding(module=…))."
+        )
+    made: Embedding = kinds[kind](**given)
+    return made
+
+
+def given_again(saved: Any, embedding: Embedding, source: str) -> dict[str, Any]:
+    """Return the saved settings of an embedding with the module that is given again; nothing else may differ."""
+    again = embedding.to_dict() if isinstance(embedding, EMBEDDINGS) else None
+    if not isinstance(saved, Mapping) or json.loads(json.dumps(again)) != dict(saved):
+        raise InvalidArgument(f"{source} was saved with another embedding: {saved}. Got {again}.")
+    return {**saved, "module": getattr(embedding, "module", None)}

@@ -1,0 +1,160 @@
+"""NeuralUCB and NeuralTS, to compare with: a network predicts, and its own gradient says how sure that is.
+
+The prediction is f(x) and its width √(g(x)ᵀZ⁻¹g(x)), with the gradient g of f and a diagonal Z = λI + Σ g·gᵀ over what
+was observed (Zhou, Li & Gu 2020; Zhang et al. 2021). Prediction and width are the two numbers of a view that no linear
+layer is fitted to: the coefficients are (1, 0), the inverse precision is diag(0, 1). Price and budget are the same as
+for every other learner. Both change when the network is retrained, not in between.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deferkit.learn.embed.embedding import Embedder, Shape
+from deferkit.learn.embed.neural import NeuralEmbedding, Schedule, next_in
+from deferkit.learn.embed.past import Floats, Ints, Past
+from deferkit.learn.forward import gradient_rows
+
+COEFFICIENTS = np.array([1.0, 0.0])
+INVERSE = np.diag([0.0, 1.0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientEmbedding:
+    """Predictions of networks with the widths of NeuralUCB; with `Exploration.thompson()` it is NeuralTS.
+
+    >>> GradientEmbedding().next_at(seen=25)
+    30
+    """
+
+    kind: ClassVar[str] = "gradient"
+    frozen: ClassVar[bool] = True
+
+    hidden: int = 50
+    learning_rate: float = 5e-4
+    batch: int = 500
+    every: Schedule = ((0, 10), (4_000, 100))
+    ridge: float = 1.0
+    """λ of Z."""
+
+    memory: ClassVar[None] = None
+    discount: ClassVar[float] = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "every", self.network.every)
+
+    @property
+    def network(self) -> NeuralEmbedding:
+        """The settings of the networks."""
+        return NeuralEmbedding(
+            hidden=self.hidden, learning_rate=self.learning_rate, batch=self.batch, every=self.every, skip=False
+        )
+
+    def width(self, _shape: Shape) -> int:
+        """Return the length of a view: a prediction and its width."""
+        return 2
+
+    def views(self, shape: Shape) -> list[int]:
+        """Return that each estimate has a network of its own."""
+        return list(range(shape.n_targets))
+
+    def next_at(self, seen: int) -> int:
+        """Return after how many observations it is retrained next."""
+        return next_in(self.every, seen)
+
+    def make(self, shape: Shape) -> Embedder:
+        """Return the networks, untrained."""
+        return Gradients(self, shape)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as plain data."""
+        return {"kind": self.kind, **asdict(self)}
+
+
+class Gradients:
+    """Networks, and the curvature Z of each."""
+
+    def __init__(self, settings: GradientEmbedding, shape: Shape) -> None:
+        from deferkit.learn.embed.networks import Networks  # noqa: PLC0415 - torch is an extra, and seconds to import
+
+        self.networks = Networks(settings.network, shape)
+        self.ridge = float(settings.ridge)
+        self.shape = shape
+        bounded = shape.link == "identity" and shape.reward_range[0] >= 0 and shape.reward_range[1] <= 1
+        squashed = [int(bounded and target < shape.n_deciders) for target in range(shape.n_targets)]
+        self.squashed = np.array(squashed, dtype=np.int64)
+        hidden, d, n = settings.hidden, shape.n_features, shape.n_targets
+        shapes = {"first": (n, d, hidden), "bias": (n, hidden), "head": (n, hidden), "offset": (n,)}
+        self.curvature = {name: np.full(size, self.ridge) for name, size in shapes.items()}
+        self._read()
+
+    def _read(self) -> None:
+        """Copy the weights, with all scaling undone."""
+        hidden = self.networks.settings.hidden
+        grow = float(np.sqrt(hidden))
+        self.weights, self.biases = self.networks.weights * grow, self.networks.biases * grow
+        heads = self.networks.heads
+        unit = np.where(np.arange(self.shape.n_targets) < self.shape.n_deciders, 1.0, self.networks.cost_unit)
+        whole = heads.weight.detach().double().numpy().reshape(self.shape.n_targets, -1, hidden)
+        self.heads = np.stack([whole[g, g] for g in range(self.shape.n_targets)]) * unit[:, None]
+        self.offsets = heads.bias.detach().double().numpy() * unit
+
+    def transform(self, x: Floats, out: Floats) -> None:
+        """Write prediction and width of every network."""
+        z = self.curvature
+        gradient_rows(
+            x,
+            self.weights,
+            self.biases,
+            self.heads,
+            self.offsets,
+            self.squashed,
+            z["first"],
+            z["bias"],
+            z["head"],
+            z["offset"],
+            np.zeros((len(x), self.weights.shape[2])),
+            out,
+        )
+
+    def retrain(self, past: Past, epochs: int) -> None:
+        """Train the networks, and compute Z anew with the gradients of now."""
+        self.networks.retrain(past, epochs)
+        self._read()
+        for g in range(self.shape.n_targets):
+            rows, _ = past.labelled(g)
+            x = past.x[rows]
+            units = np.maximum(x @ self.weights[g] + self.biases[g], 0.0)
+            slope = np.ones(len(rows))
+            if self.squashed[g]:
+                shown = 1.0 / (1.0 + np.exp(-(units @ self.heads[g] + self.offsets[g])))
+                slope = shown * (1.0 - shown)
+            on = (units > 0) * (slope**2)[:, None]
+            heads = self.heads[g] ** 2
+            self.curvature["first"][g] = self.ridge + (x**2).T @ on * heads
+            self.curvature["bias"][g] = self.ridge + on.sum(axis=0) * heads
+            self.curvature["head"][g] = self.ridge + (units**2 * (slope**2)[:, None]).sum(axis=0)
+            self.curvature["offset"][g] = self.ridge + (slope**2).sum()
+
+    def embed(self, past: Past, rows: Ints, view: int) -> Floats:
+        """Return prediction and width of one network for tasks of the past."""
+        out = np.zeros((len(rows), 2 * self.shape.n_targets))
+        self.transform(past.x[rows], out)
+        return out[:, 2 * view : 2 * view + 2]
+
+    def system(self, _target: int) -> tuple[Floats, Floats]:
+        """Return that the prediction is the estimate, and the width the width."""
+        return COEFFICIENTS, INVERSE
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return weights and curvatures."""
+        return self.networks.state() | {f"curvature {name}": array for name, array in self.curvature.items()}
+
+    def restore(self, saved: dict[str, NDArray[np.float64]]) -> None:
+        """Be what `state` was asked for."""
+        prefix = "curvature "
+        self.curvature = {name: saved[prefix + name].copy() for name in self.curvature}
+        self.networks.restore({name: array for name, array in saved.items() if not name.startswith(prefix)})
+        self._read()

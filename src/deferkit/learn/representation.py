@@ -1,0 +1,128 @@
+"""A learned representation at work in a learner: what it is trained on, when, and what that does to the estimates."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deferkit.learn.arrays import ENCODING, N_SEEN, RETRAIN_AT
+from deferkit.learn.embed.past import Floats, Past
+from deferkit.learn.embed.systems import Old, Systems
+from deferkit.learn.ledger import Ledger
+from deferkit.learn.settings import Settings
+
+WARM_EPOCHS = 20  # what a warm start is learned with: in a stream, the same tasks would have been gone through often
+
+
+class Representation:
+    """Keeps the past, retrains when that is due, and keeps contexts and estimates in step with it.
+
+    Retraining is due after so many observations. It happens within the observation that makes it due, so that it is
+    part of the fold over events: the same events give the same networks or trees, at the same time.
+    """
+
+    def __init__(self, settings: Settings, ledger: Ledger) -> None:
+        assert settings.embedding is not None
+        self.embedding = settings.embedding
+        shape = settings.shape
+        self.past = Past(n_features=shape.n_features, n_deciders=shape.n_deciders, n_resources=shape.n_resources)
+        self.embedder = self.embedding.make(shape)
+        self.views = self.embedding.views(shape)
+        self.width = self.embedding.width(shape)
+        self.systems = Systems(ledger, shape, self.views, self.width, ridge=settings.ridge_used)
+        self._ledger = ledger
+        self._window = settings.pacing.window if settings.pacing.kind == "resolve" else 0
+        self._fresh_from = 0  # decisions from this one on have views of now in the ledger
+        if self.embedding.frozen and ledger.next_id == 0:
+            self.systems.rebuild(self.embedder, self.past)
+
+    def transform(self, x: Floats) -> Floats:
+        """Return the views of contexts, one behind the other."""
+        out = np.zeros((len(x), (max(self.views) + 1) * self.width))
+        self.embedder.transform(x, out)
+        return out
+
+    def room(self) -> int:
+        """Return how many observations may come before the next retraining."""
+        ints = self._ledger.ints
+        return max(1, ints.item(RETRAIN_AT) - ints.item(N_SEEN))
+
+    def refresh(self, decision: int, slot: int) -> None:
+        """See to it that the ledger has today's views of a decision, before something is learned from it."""
+        if decision < self._fresh_from:
+            row = self.past.row(decision)
+            if row >= 0:  # what was let go of keeps the views of its time
+                views = self.transform(self.past.x[row : row + 1])
+                self._ledger.view("context")[slot] = views.reshape(-1, self.width)
+
+    def record(self, first: int, n: int = 1) -> None:
+        """Take over what the ledger knows by now of decisions in the ring, one after the other."""
+        ledger = self._ledger
+        slots = np.arange(first, first + n) % ledger.memory
+        self.past.label(first, ledger.reward[slots], ledger.cost[slots], ledger.route[slots])
+
+    def record_slot(self, decision: int, slot: int) -> None:
+        """Take over what the ledger knows by now of a decision, wherever it lies."""
+        ledger = self._ledger
+        rows = slice(slot, slot + 1)
+        self.past.label(decision, ledger.reward[rows], ledger.cost[rows], ledger.route[rows])
+
+    def retrain_if_due(self) -> None:
+        """Retrain if enough was observed, but not while the encoder's scales are unsettled."""
+        ints = self._ledger.ints
+        if ints.item(N_SEEN) >= ints.item(RETRAIN_AT) and not ints[ENCODING]:
+            self.retrain()
+
+    def retrain(self, epochs: int = 1) -> None:
+        """Retrain on the past, rebuild the estimates, and look at the latest contexts anew."""
+        ledger, past = self._ledger, self.past
+        limit = self.embedding.memory
+        if limit is not None:
+            gone = max(0, past.n - limit)
+            self.systems.retire(self.embedder, past, gone, self.embedding.discount)
+            past.let_go(gone)
+        self.embedder.retrain(past, epochs)
+        self.systems.rebuild(self.embedder, past)
+        ledger.ints[RETRAIN_AT] = self.embedding.next_at(ledger.ints.item(N_SEEN))
+        self._look_again()
+
+    def _look_again(self) -> None:
+        """Give the latest contexts, which the price is solved for, the views of now."""
+        ledger = self._ledger
+        last = ledger.next_id
+        self._fresh_from = max(0, last - min(self._window, ledger.memory))
+        decisions = np.arange(self._fresh_from, last)
+        rows = self.past.rows(decisions)
+        decisions, rows = decisions[rows >= 0], rows[rows >= 0]
+        context = ledger.view("context")
+        for view in range(max(self.views) + 1):
+            context[decisions % ledger.memory, view] = self.embedder.embed(self.past, rows, view)
+
+    def settle(self, matrix: Floats) -> Floats:
+        """Replace the contexts of the first decisions by these, and return their views."""
+        self.past.replace(matrix)
+        return self.transform(matrix)
+
+    def learn_labelled(self, x: Floats, rewards: Floats, costs: Floats, whose: NDArray[np.int64]) -> None:
+        """Learn from labelled tasks of the past."""
+        self.past.append_labelled(x, rewards, costs, whose)
+        known = rewards[~np.isnan(rewards)]
+        self._ledger.view("power")[:] += known @ known, len(known)
+        self.retrain(WARM_EPOCHS)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return all that decides, for saving."""
+        parts = {"past": self.past.state(), "embedder": self.embedder.state(), "old": self.systems.old._asdict()}
+        arrays = {f"{part} {name}": array for part, each in parts.items() for name, array in each.items()}
+        return arrays | {"fresh_from": np.array([self._fresh_from])}
+
+    def restore(self, saved: dict[str, NDArray[Any]]) -> None:
+        """Be what `state` was asked for."""
+
+        def part(prefix: str) -> dict[str, NDArray[Any]]:
+            return {name[len(prefix) + 1 :]: a for name, a in saved.items() if name.startswith(f"{prefix} ")}
+
+        self.past.restore(part("past"))
+        self.embedder.restore(part("embedder"))
+        self.systems.old = Old(**{name: array.copy() for name, array in part("old").items()})
+        self._fresh_from = int(saved["fresh_from"][0])

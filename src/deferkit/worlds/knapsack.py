@@ -1,0 +1,101 @@
+"""The knapsack tasks of Section 5.2: RatioMax4, or a person who takes time?"""
+
+import functools
+import hashlib
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from deferkit.errors import InvalidArgument, expected
+from deferkit.types import is_whole, plain
+from deferkit.worlds.knapsack_features import features
+from deferkit.worlds.knapsack_file import read_people
+from deferkit.worlds.knapsack_people import Floats, People, reward
+from deferkit.worlds.knapsack_simulator import simulate
+from deferkit.worlds.running import Running, leaky
+from deferkit.worlds.scaled import unit_ball
+from deferkit.worlds.stream import Stream
+
+HISTORIES = ("observed", "leaky")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Knapsack:
+    """The world of the knapsacks: people one after another, each with ten of them; a seed shuffles the people.
+
+    The reward of a decider is 0.1 / (1.1 − V/V_max), the cost is the person's time in units of its mean.
+
+    >>> stream = Knapsack().draw(seed=0)
+    >>> stream.contexts.shape, stream.remark
+    ((3960, 53), 'simulated people')
+    """
+
+    people: str = ""
+    """A CSV file as `docs/data.md` describes it; without one people are simulated."""
+    digest: str = ""
+    """The SHA-256 of that file, filled in by itself: results belong to what a file holds, not to its name."""
+    history: str = "observed"
+    """How a person did so far: as far as it was observed, or "leaky" as in the paper, whether anybody asked or not."""
+
+    def __post_init__(self) -> None:
+        for name in self.__dataclass_fields__:
+            object.__setattr__(self, name, plain(getattr(self, name)))
+        if isinstance(self.people, Path):
+            object.__setattr__(self, "people", str(self.people))
+        for name in ("people", "digest"):
+            if not isinstance(getattr(self, name), str):
+                raise expected(name, "Knapsack", "a text", getattr(self, name))
+        if self.history not in HISTORIES:
+            raise expected("history", "Knapsack", "one of " + ", ".join(map(repr, HISTORIES)), self.history)
+        found = _digest(self.people) if self.people else ""
+        if self.digest not in ("", found):
+            raise InvalidArgument(
+                f"The file {self.people!r} has changed: its SHA-256 is no longer {self.digest}."
+                if self.people
+                else "The 'digest' of a Knapsack is that of its file of people; none is given."
+            )
+        object.__setattr__(self, "digest", found)
+
+    def parameters(self) -> dict[str, Any]:
+        """Return all that the world was made with, as plain data."""
+        return asdict(self)
+
+    def draw(self, seed: int) -> Stream:
+        """Return the stream of this seed: the same answers, the people in another order."""
+        if not is_whole(seed, 0):
+            raise expected("seed", "Knapsack", "a whole number of at least 0", seed)
+        people, contexts, rewards = _data(self.people, self.digest)
+        rows = people.shuffled(np.random.default_rng(seed))
+        costs = people.costs[rows]
+        # The two columns of the history come last and are 0 until a policy fills them in. Rewards reach 1 and costs
+        # the largest one, so that with this scale the context stays in the unit ball.
+        d = contexts.shape[1]
+        scale = math.sqrt(2 / d) / math.hypot(1.0, people.costs.max())
+        running = Running(people.person[rows], d - 2, d - 1, scale)
+        leaks = self.history == "leaky"
+        x = contexts[rows]
+        return Stream(
+            contexts=leaky(x, running, rewards[rows, 1], costs) if leaks else x,
+            rewards=rewards[rows],
+            costs=costs[:, None, None],
+            running=None if leaks else running,
+            remark="simulated people" if people.simulated else "",
+        )
+
+
+def _digest(path: str) -> str:
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError as error:
+        raise InvalidArgument(f"The file {path!r} of people cannot be read: {error.strerror}.") from error
+
+
+@functools.lru_cache(maxsize=4)
+def _data(path: str, _digest: str) -> tuple[People, Floats, Floats]:
+    """Return the people, the contexts and the rewards [n, 2] of the data set, in the order of the data set."""
+    people = read_people(path) if path else simulate()
+    contexts = unit_ball(np.hstack([features(people.instances), np.zeros((len(people.person), 2))]))
+    return people, contexts, np.column_stack([reward(people.model), reward(people.performance)])

@@ -1,0 +1,111 @@
+"""Knapsack problems in whole numbers: the best value there is, and the value that RatioMax4 finds."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deferkit.learn.compiled import compiled
+
+Ints = NDArray[np.int64]
+
+MOST_CHOSEN = 4  # items that RatioMax4 takes
+
+
+class Instances(NamedTuple):
+    """Knapsacks with equally many items each."""
+
+    weights: Ints  # [n, items] at least 1
+    values: Ints  # [n, items] at least 1
+    capacities: Ints  # [n]
+
+    @property
+    def n(self) -> int:
+        """The number of knapsacks."""
+        return len(self.capacities)
+
+    def optimum(self) -> Ints:
+        """Return the largest value that fits into each knapsack.
+
+        >>> Instances(np.array([[5, 4, 3]]), np.array([[50, 39, 30]]), np.array([7])).optimum()
+        array([69])
+        """
+        # More room than all items need is not used, so the table need not have it either.
+        room = np.minimum(self.capacities, self.weights.sum(axis=1))
+        best = np.zeros(self.n, dtype=np.int64)
+        fill(self.weights, self.values, room, np.zeros(int(room.max(initial=0)) + 1, dtype=np.int64), best)
+        return best
+
+    def ratio_max(self, most: int = MOST_CHOSEN) -> Ints:
+        """Return what RatioMax4 finds: at most four items, by value/weight, of those that still fit (Algorithm 3).
+
+        As printed it never takes the chosen item out of its list and may start with one that does not fit; both are
+        mended here. Of equal ratios the first comes first.
+
+        >>> Instances(np.array([[5, 4, 3]]), np.array([[50, 39, 30]]), np.array([8])).ratio_max()
+        array([80])
+        """
+        found = np.zeros(self.n, dtype=np.int64)
+        taken = np.zeros(self.weights.shape[1], dtype=np.bool_)
+        ratio_greedy(self.weights, self.values, self.capacities, most, taken, found)
+        return found
+
+    def by_ratio(self) -> "Instances":
+        """Return the same knapsacks with items from the best value/weight to the worst.
+
+        >>> Instances(np.array([[5, 1]]), np.array([[5, 2]]), np.array([6])).by_ratio().weights
+        array([[1, 5]])
+        """
+        order = np.argsort(-self.values / self.weights, axis=1, kind="stable")
+        return Instances(
+            np.take_along_axis(self.weights, order, axis=1),
+            np.take_along_axis(self.values, order, axis=1),
+            self.capacities,
+        )
+
+    def rows(self, which: Ints) -> "Instances":
+        """Return some of the knapsacks.
+
+        >>> Instances(np.ones((2, 3), int), np.ones((2, 3), int), np.array([4, 5])).rows(np.array([1])).capacities
+        array([5])
+        """
+        return Instances(self.weights[which], self.values[which], self.capacities[which])
+
+
+@compiled
+def fill(weights: Ints, values: Ints, capacities: Ints, table: Ints, best: Ints) -> None:
+    """Write the optimum of each knapsack: table[c] is the best value within c of the items so far."""
+    for i in range(weights.shape[0]):
+        capacity = capacities[i]
+        table[: capacity + 1] = 0
+        for item in range(weights.shape[1]):
+            weight = weights[i, item]
+            value = values[i, item]
+            for c in range(capacity, weight - 1, -1):  # downwards, so that an item is taken once at most
+                table[c] = max(table[c], table[c - weight] + value)
+        best[i] = table[capacity]
+
+
+@compiled
+def ratio_greedy(
+    weights: Ints, values: Ints, capacities: Ints, most: int, taken: NDArray[np.bool_], found: Ints
+) -> None:
+    """Write the value of the greedy choice in each knapsack."""
+    for i in range(weights.shape[0]):
+        room = capacities[i]
+        taken[:] = False
+        for _ in range(most):
+            best = -1
+            for item in range(weights.shape[1]):
+                # v/w > v'/w' in whole numbers, so that equal ratios are equal
+                if (
+                    not taken[item]
+                    and weights[i, item] <= room
+                    and (best < 0 or values[i, item] * weights[i, best] > values[i, best] * weights[i, item])
+                ):
+                    best = item
+            if best < 0:
+                break
+            taken[best] = True
+            room -= weights[i, best]
+            found[i] += values[i, best]
