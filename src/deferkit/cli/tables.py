@@ -55,7 +55,7 @@ def outcome_table(title: str, rows: Sequence[dict[str, Any]]) -> Table:
             number(row["regret"], digits),
             number(row["spent_pct"], 1),
             number(row["defer_rate"], 1),
-            number(us, 2 if (us or 0) < 10 else 1 if us < 100 else 0),
+            number(us, 2 if (us or 0) < 10 else 1 if us < 100 else 0).replace(",", ""),  # the line is full
         )
     return table
 
