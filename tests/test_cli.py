@@ -65,7 +65,7 @@ def test_other_worlds_by_option() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["run", "moon"], "There is no world 'moon'. There is: synthetic."),
+        (["run", "moon"], "There is no world 'moon'. There is: synthetic, knapsack"),
         (["run", "synthetic", "--policy", "best"], "There is no policy 'best'. There is: model-only, human-only"),
         (["run", "synthetic", "--budget", "lots"], "Got 'lots' instead"),
         (["run", "synthetic", "--budget=-5"], "Got '-5' instead"),

@@ -4,50 +4,39 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import polars as pl
 import typer
 
+from deferkit.cli import options
 from deferkit.cli.app import INTERRUPTED, app, aside, console
+from deferkit.cli.comparison import Comparison
 from deferkit.cli.progress import bar
 from deferkit.cli.tables import outcome_table, summaries
 from deferkit.learn.loop import FEEDBACKS
-from deferkit.study.allowance import Allowance, remark
 from deferkit.study.engines import ENGINES, make_engine
-from deferkit.study.policies import LEARNERS, POLICIES, make_learner
+from deferkit.study.policies import POLICIES
 from deferkit.study.runner import missing, run_study, table
 from deferkit.study.spec import Spec
 from deferkit.study.store import Store
-from deferkit.worlds import WORLDS, make_world
-from deferkit.worlds.synthetic import LINKS, REGIMES
-
-SHOWN = ("model-only", "arbitrary-human", "best-reject", "paper", "default", "opt")
+from deferkit.worlds import WORLDS
 
 
 @app.command()
 def run(
-    world: Annotated[str, typer.Argument(help="Which tasks: " + ", ".join(WORLDS))],
-    regime: Annotated[str, typer.Option(help="How the deciders compare: " + ", ".join(REGIMES))] = "complementary",
-    horizon: Annotated[int, typer.Option(help="Number of tasks")] = 50_000,
+    world: Annotated[str, typer.Argument(help=f"Which tasks: {', '.join(WORLDS)}, or a CSV or Parquet file")],
     budget: Annotated[
-        str, typer.Option(help="In units of cost (2000), of tasks (0.1T) or of what asking always costs (10%); or inf")
-    ] = "2000",
+        str | None,
+        typer.Option(
+            help="In units of cost (2000, for synthetic tasks unless given), of tasks (0.1T) or of what asking always"
+            " costs (10%, for all others); or inf"
+        ),
+    ] = None,
     policy: Annotated[
         list[str] | None, typer.Option(help="Any number of times. There is: " + ", ".join(POLICIES))
     ] = None,
     feedback: Annotated[str, typer.Option(help="What is observed: " + ", ".join(FEEDBACKS))] = "full",
     trials: Annotated[int, typer.Option(help="Number of streams", min=1)] = 10,
     seed: Annotated[int, typer.Option(help="Of the first stream", min=0)] = 0,
-    noise: Annotated[float, typer.Option(help="Standard deviation of rewards and costs")] = 0.1,
-    features: Annotated[int, typer.Option(help="Length of a context")] = 20,
-    most_ones: Annotated[int, typer.Option(help="How many features of a context can be on")] = 8,
-    decay: Annotated[float, typer.Option(help="λ: a context with k features on comes in proportion to λ^k")] = 0.3,
-    link: Annotated[str, typer.Option(help="Of the rewards: " + ", ".join(LINKS))] = "identity",
-    scaled: Annotated[
-        bool, typer.Option("--scaled", help="Scale rewards and costs so that means are in [0, 1]")
-    ] = False,
-    experts: Annotated[int, typer.Option(help="Number of experts")] = 1,
-    resources: Annotated[int, typer.Option(help="Number of resources, each with this budget")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table")] = False,
     plot: Annotated[bool, typer.Option("--plot", help="Draw it as well, in RESULTS/figures")] = False,
     results: Annotated[
@@ -56,74 +45,91 @@ def run(
     workers: Annotated[int, typer.Option(help="Processes; with one, the times are the truest", min=1)] = 1,
     engine: Annotated[str, typer.Option(help="Where trials run: " + ", ".join(ENGINES))] = "local",
     address: Annotated[str | None, typer.Option(help="Of a Ray cluster")] = None,
+    context: options.Context = None,
+    model_reward: options.ModelReward = None,
+    human_reward: options.HumanReward = None,
+    cost: options.Cost = None,
+    order: options.Order = None,
+    regime: options.Regime = None,
+    horizon: options.Horizon = None,
+    noise: options.Noise = None,
+    features: options.Features = None,
+    most_ones: options.MostOnes = None,
+    decay: options.Decay = None,
+    link: options.Link = None,
+    scaled: options.Scaled = None,
+    experts: options.Experts = None,
+    resources: options.Resources = None,
+    model: options.Model = None,
+    history: options.History = None,
+    people: options.People = None,
+    data: options.Data = None,
 ) -> None:
     """Stream tasks through policies and show what each of them came to."""
-    parameters = {
-        "regime": regime,
-        "horizon": horizon,
-        "noise": noise,
-        "n_features": features,
-        "most_ones": most_ones,
-        "decay": decay,
-        "link": link,
-        "scaled": scaled,
-        "n_experts": experts,
-        "n_resources": resources,
-    }
-    policies = list(dict.fromkeys(policy or [name for name in SHOWN if resources == 1 or name != "paper"]))
+    options.use_data(data)
+    parameters = options.given_to(
+        world,
+        {
+            "regime": regime,
+            "horizon": horizon,
+            "noise": noise,
+            "n_features": features,
+            "most_ones": most_ones,
+            "decay": decay,
+            "link": link,
+            "scaled": scaled,
+            "n_experts": experts,
+            "n_resources": resources,
+            "context": context,
+            "model_reward": model_reward,
+            "human_reward": human_reward,
+            "cost": cost,
+            "order": order,
+            "model": model,
+            "history": history,
+            "people": people,
+        },
+    )
+    where = make_engine(engine, workers=workers, address=address)
+    store = Store(None if results is None else results / "trials")
+    asked = Comparison.of(world, parameters, policy, budget, seed)
     trace = "path" if plot else ""
     specs = [
-        Spec.of(world, parameters, policy=name, budget=budget, feedback=feedback, trace=trace) for name in policies
+        Spec.of(world, parameters, policy=name, budget=asked.budget, feedback=feedback, trace=trace)
+        for name in asked.policies
     ]
-    store = Store(None if results is None else results / "trials")
-    where = make_engine(engine, workers=workers, address=address)
-    stream = make_world(world, parameters).draw(seed)
-    total = Allowance.from_text(budget).total(stream)
-    for name in policies:
-        if name in LEARNERS:  # what it does not like about this world shall be told before anything runs
-            make_learner(name, stream, [total] * resources, seed=seed)
-    said = remark(total, stream)
-    if said:
-        aside.print(said, highlight=False)
     wanted = [(spec, seed + i) for i in range(trials) for spec in specs]
     stopped = False
     with bar() as progress:
         job = progress.add_task("trials", total=missing(wanted, store))
         try:
-            run_study(
-                wanted,
-                store=store,
-                engine=where,
-                progress=lambda n: progress.advance(job, n),
-            )
+            run_study(wanted, store=store, engine=where, progress=lambda n: progress.advance(job, n))
         except KeyboardInterrupt:
             stopped = True
     frame = table(wanted, store)
     # policies are compared on the same streams, so that one which some of them have not seen does not count
-    frame = frame.filter(pl.len().over("seed") == len(policies)) if len(frame) else frame
+    frame = frame.filter(pl.len().over("seed") == len(specs)) if len(frame) else frame
     if frame.is_empty():
         aside.print("Stopped before the first trial was done.")
         raise typer.Exit(INTERRUPTED)
+    done = frame["seed"].n_unique()
     if stopped:
-        aside.print(f"Stopped: {frame['seed'].n_unique()} of {trials} streams were done.", highlight=False)
-    rows = summaries(frame, policies)
+        aside.print(f"Stopped: {done} of {trials} streams were done.", highlight=False)
+    rows = summaries(frame, asked.policies)
+    title = asked.title(mean_budget=float(frame["budget"].to_numpy().mean()), feedback=feedback, trials=done, seed=seed)
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
     else:
-        mean = float(np.mean(frame["budget"].to_numpy()))
-        n = frame["seed"].n_unique()
-        title = (
-            f"{regime} tasks, T = {horizon:,}, budget {mean:,.0f}{f' ({budget})' if budget.endswith('%') else ''},"
-            f" σ = {noise:g}, {feedback} feedback, {n} {'trial' if n == 1 else 'trials'} from seed {seed}"
-        )
         console.print(outcome_table(title, rows))
         console.print(
             "mean ± sd over trials, µs a step; gain = (reward − ModelOnly)/(OPT − ModelOnly)", highlight=False
         )
+    for said in asked.remarks:  # what has to be said goes with the numbers, but not into what a program reads
+        (aside if as_json else console).print(said, highlight=False, markup=False)
     if plot:
         from deferkit.study.comparison import draw_comparison  # noqa: PLC0415 - a second to import
 
-        path = draw_comparison(frame, results or Path("results"))
+        path = draw_comparison(frame, results or Path("results"), title, asked.stream.remark)
         (aside if as_json else console).print(f"figure: {path}", highlight=False, markup=False, soft_wrap=True)
     if stopped:
         raise typer.Exit(INTERRUPTED)

@@ -10,6 +10,8 @@ from rich.table import Table
 
 from deferkit.study.trial import FIGURES
 
+SMALL = 100  # a sum of rewards below this is shown with decimals
+
 
 def plain_table(title: str, texts: Sequence[str], numbers: Sequence[str]) -> Table:
     """Return an empty table: columns of text, then columns of numbers."""
@@ -42,17 +44,18 @@ def summaries(frame: pl.DataFrame, policies: Sequence[str]) -> list[dict[str, An
 def outcome_table(title: str, rows: Sequence[dict[str, Any]]) -> Table:
     """Return the table of policies."""
     table = plain_table(title, ("policy",), ("reward", "% of OPT", "gain %", "regret", "spent %", "asked %", "µs"))
+    digits = 0 if max(abs(row["reward"] or 0.0) for row in rows) >= SMALL else 2
     for row in rows:
         us = row["us_per_step"]
         table.add_row(
             row["policy"],
-            number(row["reward"], 0),
+            number(row["reward"], digits),
             number(row["pct_opt"], 2),
             number(row["gain"], 1, row["gain_sd"]),
-            number(row["regret"], 0),
+            number(row["regret"], digits),
             number(row["spent_pct"], 1),
             number(row["defer_rate"], 1),
-            number(us, 2 if (us or 0) < 10 else 1 if us < 100 else 0),
+            number(us, 2 if (us or 0) < 10 else 1 if us < 100 else 0).replace(",", ""),  # the line is full
         )
     return table
 

@@ -5,7 +5,7 @@ import re
 from typing import NamedTuple
 
 from deferkit.errors import InvalidArgument
-from deferkit.worlds.stream import Stream
+from deferkit.worlds.stream import Floats, Stream
 
 FORMS = "a number of at least 0 like 2000, a share of the tasks like 0.1T, of what asking always costs like 10%, or inf"
 
@@ -36,6 +36,8 @@ class Allowance(NamedTuple):
 
     def total(self, stream: Stream) -> float:
         """Return the budget for a stream, in units of cost."""
+        if not askable_costs(stream).any():
+            return math.inf  # what is free needs no budget, and a share of nothing is none
         if self.unit == "T":
             return self.number * stream.n_tasks
         if self.unit == "%":
@@ -44,8 +46,17 @@ class Allowance(NamedTuple):
 
 
 def asking_always(stream: Stream) -> float:
-    """Return what asking the expert every time is expected to cost (the mean of several; of the first resource)."""
-    return float(stream.known()[1][:, :, 0].mean(axis=1).sum())
+    """Return what asking the expert every time is expected to cost (the mean of several; of the first resource).
+
+    Where it is not known for all tasks, what asking costs in those where it is.
+    """
+    return float(askable_costs(stream)[:, :, 0].mean(axis=1).sum())
+
+
+def askable_costs(stream: Stream) -> Floats:
+    """Return the costs [n, experts, resources] of all tasks that an expert can be asked about."""
+    costs = stream.known()[1]
+    return costs if stream.complete else costs[stream.askable]
 
 
 def remark(total: float, stream: Stream) -> str | None:
@@ -55,11 +66,13 @@ def remark(total: float, stream: Stream) -> str | None:
     >>> remark(5.0, Stream(np.ones((3, 1)), np.ones((3, 2)), np.ones((3, 1, 1))))
     'A budget of 5 is more than asking every time costs (3): it does not bind, and the price is 0.'
     """
+    dearest = float(askable_costs(stream).max(axis=1).sum(axis=0).max())
+    if dearest == 0:
+        return "Asking costs nothing here, so that no budget binds and the price is 0."
     if total == 0:
         return "A budget of 0 asks nobody: OPT is ModelOnly, and there is no gain to measure."
     if math.isinf(total):
         return "The budget has no end: the price is 0, and every task may be asked about."
-    dearest = float(stream.known()[1].max(axis=1).sum(axis=0).max())
     if total >= dearest:
         return (
             f"A budget of {total:,.0f} is more than asking every time costs ({dearest:,.0f}):"

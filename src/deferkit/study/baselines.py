@@ -8,11 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from deferkit.study.confidence import confidence
 from deferkit.worlds.stream import Floats, Stream
 
 Routes = NDArray[np.int64]
 
-STEP = 0.01  # between two thresholds of `best_reject`
+STEP = 0.01  # between two thresholds of `best_reject`; of the range of what is expected, where that is estimated
 CALIBRATION = 1_000  # tasks that `threshold` is set on
 
 
@@ -66,23 +67,27 @@ def threshold(stream: Stream, budgets: Sequence[float], max_cost: float) -> Rout
     """Ask where the model is expected to earn no more than a threshold, which is set once and stays.
 
     Set on the first thousand tasks, so that the share below it would use the budget at what an expert costs on
-    average: what a team does that has the model's confidence and a spreadsheet. Both are told.
+    average: what a team does that has the model's confidence and a spreadsheet. Both are told; where nobody knows the
+    confidence, it is a cross-validated estimate.
     """
-    confidence = stream.known()[0][:, 0]
-    level = np.quantile(confidence[:CALIBRATION], share(stream, budgets))
-    return within(confidence <= level, stream, budgets, max_cost)
+    sure = confidence(stream)
+    level = np.quantile(sure[:CALIBRATION], share(stream, budgets))
+    return within(sure <= level, stream, budgets, max_cost)
 
 
 def best_reject(stream: Stream, budgets: Sequence[float], max_cost: float) -> Routes:
     """Ask where the model is expected to earn less than a threshold: the best of all steps of 0.01, in hindsight.
 
-    It knows what the model is expected to earn, and nothing of the expert.
+    It knows what the model is expected to earn (a cross-validated estimate of it, where nobody knows; then the steps
+    are hundredths of its range), and nothing of the expert.
     """
     rewards, _ = stream.known()
-    confidence, gain = rewards[:, 0], rewards[:, 1] - rewards[:, 0]
-    thresholds = np.arange(np.floor(confidence.min() / STEP), np.floor(confidence.max() / STEP) + 2) * STEP
+    sure, gain = confidence(stream), rewards[:, 1] - rewards[:, 0]
+    low, high = float(sure.min()), float(sure.max())
+    step = STEP if stream.truth is not None or high - low <= abs(high) * 1e-9 else STEP * (high - low)
+    thresholds = np.arange(np.floor(low / step), np.floor(high / step) + 2) * step
     worth = []
     for each in thresholds:
-        at = np.flatnonzero(confidence < each)
+        at = np.flatnonzero(sure < each)
         worth.append(gain[at[: affordable(stream.costs[at, 0], budgets, max_cost)]].sum())
-    return within(confidence < thresholds[int(np.argmax(worth))], stream, budgets, max_cost)
+    return within(sure < thresholds[int(np.argmax(worth))], stream, budgets, max_cost)

@@ -19,6 +19,7 @@ Result = TypeVar("Result")
 
 # One thread each: the trials are what runs in parallel, and sums of one thread have one order.
 THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
+TOLD = ("DEFERKIT_DATA",)  # what workers elsewhere have to know too
 KNOCK_S = 5.0  # how long to wait for the head of a cluster
 
 
@@ -111,7 +112,7 @@ class Ray:
             knock(self.address)
             self._ray.init(
                 address=self.address,
-                runtime_env={"env_vars": THREADS},
+                runtime_env={"env_vars": THREADS | {name: os.environ[name] for name in TOLD if name in os.environ}},
                 log_to_driver=False,
                 logging_level="error",
                 include_dashboard=False if self.address is None else None,

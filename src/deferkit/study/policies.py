@@ -23,7 +23,7 @@ from deferkit.study.steps import run_by_steps
 from deferkit.types import Budget
 from deferkit.worlds.stream import Floats, Stream
 
-SURE_COST = 3.0  # above what a synthetic task costs at σ = 0.1; a stream that costs more raises it
+SURE_COST = 3.0  # above what a synthetic task costs at σ = 0.1; one that costs more raises it
 NOISE = 0.1  # σ that the paper's algorithm is told where nobody knows it
 
 RULES = {
@@ -31,8 +31,9 @@ RULES = {
     "human-only": "the human decides every task, whatever it costs",
     "arbitrary-human": "the human decides from the first task on, until the budget is used",
     "random": "the human decides at random, at the budget's rate",
-    "threshold": "the human decides where the model's expected reward is low; the threshold is set once, beforehand",
-    "best-reject": "the same with the best threshold in hindsight, in steps of 0.01",
+    "threshold": "the human decides where the model's expected reward is low (on a table, a cross-validated estimate);"
+    " the threshold is set once, beforehand",
+    "best-reject": "the same with the best threshold in hindsight, in steps of 0.01 (on a table, of the range)",
 }
 LEARNERS = {
     "default": "deferkit as it comes: optimism, and a price that is solved anew",
@@ -84,9 +85,31 @@ class Course(NamedTuple):
     us_per_step: float  # NaN where nothing was learned
 
 
+def needs_hindsight(name: str) -> bool:
+    """Whether a policy cannot be measured where it is not known what the human would have earned and cost.
+
+    >>> [needs_hindsight(name) for name in ("opt", "arbitrary-human", "default", "model-only")]
+    [True, True, False, False]
+    """
+    return name not in LEARNERS and name != "model-only"
+
+
+def check_hindsight(name: str, stream: Stream) -> None:
+    """Raise, and say what is missing and what works, if a policy needs outcomes that a stream does not have."""
+    if needs_hindsight(name) and not stream.complete:
+        lost = stream.n_tasks - int(stream.askable.sum())
+        raise InvalidArgument(
+            f"The policy {name!r} needs to know what the human would have earned and cost in every task, but that is"
+            f" missing in {lost:,} of {stream.n_tasks:,} rows. Without it work: model-only, {', '.join(LEARNERS)}."
+        )
+
+
 def sure_cost(stream: Stream) -> float:
-    """Return a cost that no task of the stream passes."""
-    return max(SURE_COST, math.ceil(float(stream.costs.max())))
+    """Return a cost that no task of the stream passes: a round one, or on a table the largest that is known."""
+    largest = float(np.nanmax(stream.costs))
+    if stream.truth is None:
+        return largest if largest > 0 else SURE_COST
+    return max(SURE_COST, math.ceil(largest))
 
 
 def make_learner(
@@ -180,6 +203,7 @@ def run_policy(
     parameters: Mapping[str, Any] | None = None,
 ) -> Course:
     """Run any policy but an optimum over a stream."""
+    check_hindsight(name, stream)
     if name in RULES:
         return run_rule(name, stream, budgets, seed)
     if name in PEERS:

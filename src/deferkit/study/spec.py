@@ -18,7 +18,17 @@ from deferkit.types import is_number
 from deferkit.worlds import make_world
 
 TRACES = ("", "path", "coverage")
-STUDY = ("allowance.py", "baselines.py", "coverage.py", "optimum.py", "peers", "policies.py", "steps.py", "trial.py")
+STUDY = (
+    "allowance.py",
+    "baselines.py",
+    "confidence.py",
+    "coverage.py",
+    "optimum.py",
+    "peers",
+    "policies.py",
+    "steps.py",
+    "trial.py",
+)
 MEASURED_BY = ("errors.py", "events.py", "types.py", "learn", "worlds", *(f"study/{name}" for name in STUDY))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from deferkit.study.allowance import Allowance
 from deferkit.study.coverage import run_and_measure
 from deferkit.study.optimum import Benchmark
-from deferkit.study.policies import OPTIMA, make_learner, run_policy
+from deferkit.study.policies import OPTIMA, check_hindsight, make_learner, run_policy
 from deferkit.study.spec import Spec
 from deferkit.worlds import make_world
 from deferkit.worlds.stream import Floats, Stream
@@ -21,6 +21,7 @@ class Outcome(NamedTuple):
     """What a policy came to on a stream.
 
     Rewards are expected ones where the truth is known, else realised; OPT and ModelOnly are on just the same tasks.
+    Where some outcomes are not known, nobody knows OPT, and what is measured against it is NaN.
     """
 
     reward: float
@@ -42,20 +43,30 @@ FIGURES = Outcome._fields[:8]
 """What tables and JSON show of an outcome."""
 
 
+def of_chosen(choice: Floats, outcomes: Floats) -> Floats:
+    """Return outcomes times the probability that they were chosen: what was not chosen counts nothing, known or not.
+
+    >>> of_chosen(np.array([1.0, 0.0]), np.array([0.5, np.nan]))
+    array([0.5, 0. ])
+    """
+    return np.where(choice == 0.0, 0.0, choice * outcomes)
+
+
 class Judge:
     """Measures policies on one stream, against OPT for each budget."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
-        self._benchmark = Benchmark(stream)
+        self._benchmark = Benchmark(stream) if stream.complete else None
         self._hindsight: Benchmark | None = None
         self._optima: dict[tuple[float, ...], tuple[Floats, Floats]] = {}
 
     def optimum(self, budgets: Sequence[float]) -> tuple[Floats, Floats]:
-        """Return the choice [n, deciders] of OPT and its prices, solved once for each budget."""
+        """Return the choice [n, deciders] of OPT and its prices, solved once for each budget; NaN if nobody knows."""
         key = tuple(budgets)
         if key not in self._optima:
-            self._optima[key] = self._benchmark.at(budgets)
+            unknown = np.full(self.stream.rewards.shape, math.nan), np.full(len(budgets), math.nan)
+            self._optima[key] = unknown if self._benchmark is None else self._benchmark.at(budgets)
         return self._optima[key]
 
     def hindsight(self, budgets: Sequence[float]) -> Floats:
@@ -77,8 +88,8 @@ class Judge:
         best, price = self.optimum(budgets)
         model_only = np.zeros(rewards.shape)
         model_only[:, 0] = 1.0
-        reward, top, floor = (float((each * rewards).sum()) for each in (choice, best, model_only))
-        spent = np.einsum("nk,nkr->r", choice[:, 1:], self.stream.costs)
+        reward, top, floor = (float(of_chosen(each, rewards).sum()) for each in (choice, best, model_only))
+        spent = of_chosen(choice[:, 1:, None], self.stream.costs).sum(axis=(0, 1))
         used = [100 * s / b for s, b in zip(spent, budgets, strict=True) if 0 < b < math.inf]
         return Outcome(
             reward=reward,
@@ -93,7 +104,7 @@ class Judge:
             opt=top,
             model=floor,
             opt_price=float(price[0]),
-            opt_spent=float((best[:, 1:] * costs[:, :, 0]).sum()),
+            opt_spent=float(of_chosen(best[:, 1:], costs[:, :, 0]).sum()),
         )
 
     def path(self, choice: Floats, budgets: Sequence[float], prices: Floats | None) -> dict[str, list[float]]:
@@ -102,8 +113,8 @@ class Judge:
         best, _ = self.optimum(budgets)
         n = self.stream.n_tasks
         at = np.unique(np.linspace(0, n, min(POINTS, n) + 1).astype(int)[1:])
-        regret = np.cumsum(((best - choice) * rewards).sum(axis=1))
-        spent = np.cumsum((choice[:, 1:] * self.stream.costs[:, :, 0]).sum(axis=1))
+        regret = np.cumsum((of_chosen(best, rewards) - of_chosen(choice, rewards)).sum(axis=1))
+        spent = np.cumsum(of_chosen(choice[:, 1:], self.stream.costs[:, :, 0]).sum(axis=1))
         path = {
             "at": at.astype(float).tolist(),
             "regret_at": regret[at - 1].tolist(),
@@ -118,6 +129,7 @@ class Judge:
 def run_spec(spec: Spec, judge: Judge, seed: int) -> dict[str, Any]:
     """Return what a trial came to, as one row of a table."""
     stream = judge.stream
+    check_hindsight(spec.policy, stream)
     budgets = [Allowance.from_text(spec.budget).total(stream)] * stream.costs.shape[2]
     if spec.policy in OPTIMA:
         seen = spec.policy == "hindsight"

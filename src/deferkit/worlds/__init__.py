@@ -5,11 +5,14 @@ from inspect import signature
 from typing import Any, Protocol
 
 from deferkit.errors import InvalidArgument
+from deferkit.worlds.columns import closest
 from deferkit.worlds.imagenet16h import ImageNet16H
 from deferkit.worlds.knapsack import Knapsack
 from deferkit.worlds.model_vs_human import ModelVsHuman
+from deferkit.worlds.sheet import is_table
 from deferkit.worlds.stream import Stream
 from deferkit.worlds.synthetic import Synthetic
+from deferkit.worlds.table import Table
 
 
 class World(Protocol):
@@ -32,16 +35,29 @@ WORLDS: dict[str, Callable[..., World]] = {
 }
 
 
+def kind_of(name: str) -> Callable[..., World]:
+    """Return what makes the world of this name, or say which ones there are; a path to a table is a world too.
+
+    >>> kind_of("synthetic").__name__, kind_of("tasks.csv").__name__
+    ('Synthetic', 'Table')
+    """
+    if isinstance(name, str) and name in WORLDS:
+        return WORLDS[name]
+    if isinstance(name, str) and is_table(name):
+        return Table
+    known = f"There is no world {name!r}. There is: {', '.join(WORLDS)}."
+    raise InvalidArgument(f"{known} A path to a CSV or Parquet file is one too.{closest(str(name), WORLDS)}")
+
+
 def make_world(name: str, parameters: Mapping[str, Any]) -> World:
     """Return the world of this name, or say which ones there are.
 
     >>> make_world("synthetic", {"horizon": 100}).draw(0).n_tasks
     100
     """
-    if not isinstance(name, str) or name not in WORLDS:
-        raise InvalidArgument(f"There is no world {name!r}. There is: {', '.join(WORLDS)}.")
-    known = signature(WORLDS[name]).parameters
+    kind = kind_of(name)
+    known = signature(kind).parameters
     for parameter in parameters:
         if parameter not in known:
             raise InvalidArgument(f"The world {name!r} has no parameter {parameter!r}. It has: {', '.join(known)}.")
-    return WORLDS[name](**parameters)
+    return kind(**({"path": name, **parameters} if kind is Table else parameters))

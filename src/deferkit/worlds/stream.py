@@ -47,6 +47,12 @@ class Stream(NamedTuple):
         return not (np.isnan(self.rewards).any() or np.isnan(self.costs).any())
 
     @property
+    def askable(self) -> NDArray[np.bool_]:
+        """For which tasks [n] it is known what every expert would have earned and cost."""
+        unknown = np.isnan(self.rewards[:, 1:]).any(axis=1) | np.isnan(self.costs).any(axis=(1, 2))
+        return ~np.asarray(unknown, dtype=bool)
+
+    @property
     def n_tasks(self) -> int:
         """The number of tasks."""
         return len(self.contexts)

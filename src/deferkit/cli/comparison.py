@@ -1,0 +1,99 @@
+"""A comparison that was asked for: which world, policies and budget, and how it is titled."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from deferkit.cli.options import option
+from deferkit.study.allowance import Allowance, remark
+from deferkit.study.policies import LEARNERS, check_hindsight, check_policy, make_learner, needs_hindsight, sure_cost
+from deferkit.worlds import make_world
+from deferkit.worlds.stream import Stream
+
+SYNTHETIC = "synthetic"
+SHOWN = ("model-only", "arbitrary-human", "best-reject", "default", "opt")
+SHOWN_SYNTHETIC = ("model-only", "arbitrary-human", "best-reject", "paper", "default", "opt")
+BUDGET, BUDGET_SYNTHETIC = "10%", "2000"
+
+
+class Comparison(NamedTuple):
+    """A world with its options, the policies and the budget; what was not given is filled in."""
+
+    world: str
+    parameters: Mapping[str, Any]
+    policies: list[str]
+    budget: str
+    stream: Stream  # the first one
+    remarks: list[str]
+
+    @classmethod
+    def of(
+        cls, world: str, parameters: Mapping[str, Any], policies: Sequence[str] | None, budget: str | None, seed: int
+    ) -> "Comparison":
+        """Return what is to be compared; what a policy does not like about the world is told before anything runs.
+
+        >>> asked = Comparison.of("synthetic", {"horizon": 100}, None, None, 0)
+        >>> asked.budget, asked.policies[-2:], asked.stream.n_tasks
+        ('2000', ['default', 'opt'], 100)
+        """
+        budget = budget or (BUDGET_SYNTHETIC if world == SYNTHETIC else BUDGET)
+        allowance = Allowance.from_text(budget)
+        for name in policies or ():
+            check_policy(name)
+        stream = make_world(world, parameters).draw(seed)
+        n_resources = stream.costs.shape[2]
+        total = allowance.total(stream)
+        remarks = [said for said in (remark(total, stream), tight(total, stream), stream.remark) if said]
+        chosen = list(dict.fromkeys(policies or (SHOWN_SYNTHETIC if world == SYNTHETIC else SHOWN)))
+        if not policies:
+            if n_resources > 1:
+                chosen = [name for name in chosen if name != "paper"]
+            if not stream.complete:
+                chosen = [name for name in chosen if not needs_hindsight(name)]
+        if not stream.complete:
+            remarks.append(lost(stream, [] if policies else chosen))
+        for name in chosen:
+            check_hindsight(name, stream)
+            if name in LEARNERS:
+                make_learner(name, stream, [total] * n_resources, seed=seed)
+        return cls(world, parameters, chosen, budget, stream, remarks)
+
+    def title(self, *, mean_budget: float, feedback: str, trials: int, seed: int) -> str:
+        """Return what stands above the table."""
+        settings = "".join(
+            f", {option(name)[2:]} {value}" for name, value in self.parameters.items() if name != "horizon"
+        )
+        share = f" ({self.budget})" if self.budget.endswith("%") else ""
+        return (
+            f"{self.world}{settings}, {self.stream.n_tasks:,} tasks, budget {mean_budget:,.{decimals(mean_budget)}f}"
+            f"{share}, {feedback} feedback, {trials} {'trial' if trials == 1 else 'trials'} from seed {seed}"
+        )
+
+
+def decimals(amount: float) -> int:
+    """Return how many decimals an amount is shown with: small ones need some.
+
+    >>> decimals(2_000.0), decimals(2.4)
+    (0, 2)
+    """
+    return 0 if amount == 0 or amount >= 100 or amount % 1 == 0 else 2
+
+
+def tight(total: float, stream: Stream) -> str | None:
+    """Say so if a budget does not even pay for the dearest task."""
+    dearest = sure_cost(stream)
+    if not 0 < total < dearest:
+        return None
+    return (
+        f"A budget of {total:,.{decimals(total)}f} is less than one task can cost ({dearest:,.{decimals(dearest)}f}):"
+        " nobody is asked, because that might not fit."
+    )
+
+
+def lost(stream: Stream, chosen: Sequence[str]) -> str:
+    """Say what is not known of a stream, and what follows from that."""
+    n = stream.n_tasks - int(stream.askable.sum())
+    picked = f" So these are compared: {', '.join(chosen)}." if chosen else ""
+    return (
+        f"In {n:,} of {stream.n_tasks:,} tasks the human was never asked: nobody can be asked there now, and OPT, gain"
+        f" and regret are not known.{picked}"
+    )
