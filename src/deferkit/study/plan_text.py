@@ -88,14 +88,12 @@ def remarks(plan: Plan, *, full_orders: int | None = None) -> list[str]:
         )
     if len(plan.seeds) == 1:
         said.append("One order alone does not show how much the numbers depend on the order of the tasks.")
-    if not plan.hopeless and not plan.free and plan.curves[0].points[-1].price == 0:
-        enough = plan.curves[0].needed[-1]
-        last = next((p for p in plan.curves[0].points if p.price == 0), None)
-        if last is not None and enough.budget is not None and last.share < 100:
-            said.append(
-                f"From {per_cent(last.share)} % of reviewing everything on, OPT has asked wherever the human is"
-                " better: more budget is worth nothing."
-            )
+    enough = next((point.share for point in plan.curves[0].points if point.price == 0), 100.0)
+    if enough < 100 and not plan.hopeless and not plan.free:
+        said.append(
+            f"From {per_cent(enough)} % of reviewing everything on, OPT has asked wherever the human is better:"
+            " more budget is worth nothing."
+        )
     return said
 
 
@@ -132,7 +130,7 @@ def short(policy: str) -> str:
 
 def need_cells(plan: Plan) -> tuple[list[str], list[list[str]]]:
     """Return head and rows of the table of needed budgets: of what is possible, then of the learner's own best."""
-    head = ["to get", "policy", "budget", "over orders", "%", "asked", "asked %", "next"]
+    head = ["policy", "to get", "budget", "over orders", "%", "asked", "asked %", "next"]
     rows = []
     shown = [curve for curve in plan.curves if curve.policy != "random"]
     for place in range(len(plan.learner.needed)):
@@ -147,11 +145,11 @@ def need_cells(plan: Plan) -> tuple[list[str], list[list[str]]]:
 def need_row(curve: Curve, found: Need, level: str) -> list[str]:
     """Return the row of one needed budget."""
     if found.budget is None:
-        return [level, short(curve.policy), "not reached", "", "", "", "", ""]
+        return [curve.policy, level, "not reached", "", "", "", "", ""]
     spread = "" if found.budget_min is None else f"{amount(found.budget_min)}–{amount(found.budget_max)}"
     return [
+        curve.policy,
         level,
-        short(curve.policy),
         amount(found.budget),
         spread,
         per_cent(found.share),

@@ -12,7 +12,7 @@ from deferkit.study.store import Trial
 from deferkit.worlds.stream import Stream
 
 # per cent of what asking about every task costs: the first of it brings most, so that is where a plan looks closest
-SHARES = (0, 1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 40, 50, 60, 80, 100)
+SHARES = (0, 1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 35, 40, 50, 60, 80, 100)
 RULES = ("best-reject", "random")
 ORDERS = 5
 FEWEST_ORDERS = 2  # of one alone nobody knows how much it depends on the order
@@ -62,7 +62,7 @@ def plan_trials(
 
     >>> trials = plan_trials("synthetic", {"horizon": 50}, policy="default", seeds=[0])
     >>> len(trials), trials[0][0].policy, trials[0][0].budget
-    (65, 'opt', 'inf')
+    (69, 'opt', 'inf')
     """
     budgets = [f"{share}%" for share in SHARES]
     wanted = [("opt", "inf")]
@@ -78,7 +78,7 @@ def rounds_of(trials: Sequence[Trial], n_tasks: int) -> list[list[Trial]]:
 
     >>> trials = plan_trials("synthetic", {"horizon": 50}, policy="default", seeds=[0, 1])
     >>> [len(each) for each in rounds_of(trials, 50)], len(rounds_of(trials, 1_000_000))
-    ([130], 17)
+    ([138], 18)
     """
     budgets = list(dict.fromkeys(spec.budget for spec, _ in trials))
     size = max(1, ROUND // n_tasks)
