@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import altair as alt
 import polars as pl
@@ -22,7 +23,7 @@ from deferkit.study.charts import (
     side_by_side,
 )
 from deferkit.study.figures import Drawn, bundle, write_figure
-from deferkit.study.plan import Need, Plan
+from deferkit.study.plan import LEVELS, Need, Plan
 from deferkit.study.plan_text import amount, curve_cells, headline, need_cells, per_cent, singular
 from deferkit.study.report import STYLE, html_table
 
@@ -74,7 +75,7 @@ def reward_panel(plan: Plan, unit: str) -> alt.LayerChart:
         height=TALL,
     )
     floor = chart_of(pl.DataFrame({"y": [plan.model], "label": [f"the model alone: {amount(plan.model, 4)}"]}))
-    parts = [
+    parts: list[Any] = [
         lines,
         floor.mark_rule(strokeDash=[5, 4], color="#777").encode(y="y:Q"),
         floor.mark_text(align="right", dy=12, dx=-4, fontSize=12, color="#555").encode(
@@ -84,27 +85,27 @@ def reward_panel(plan: Plan, unit: str) -> alt.LayerChart:
     learner = plan.learner
     own = all(each.budget is None for each in learner.needed)
     best = max(point.gained for point in learner.points) if own else plan.possible
-    marks = [
-        # each label lower than the one before, so that close ones can be read
-        {"budget": each.budget, "y": plan.model + each.level / 100 * best, "label": need_label(each), "place": place}
-        for place, each in enumerate(learner.needed_of_own if own else learner.needed)
-        if each.budget is not None
-    ]
-    if marks and not plan.free:
-        hue = COLOURS.get(learner.policy, "#0b5fa5")
-        for mark in marks:
-            at = chart_of(pl.DataFrame([mark])).encode(x="budget:Q")
-            height = TALL * 0.45 + 18 * int(mark["place"])
-            down = at.mark_rule(strokeDash=[2, 3], color=hue).encode(y="y:Q", y2=alt.value(TALL))
-            diamond = at.mark_point(shape="diamond", size=110, filled=True, color="white", stroke=hue, opacity=1)
-            text = at.mark_text(align="left", dx=5, fontSize=12, color=hue).encode(y=alt.value(height), text="label:N")
-            parts += [down, diamond.encode(y="y:Q"), text]
+    for place, each in enumerate(learner.needed_of_own if own else learner.needed):
+        if each.budget is not None and not plan.free:
+            parts += need_mark(
+                each, plan.model + each.level / 100 * best, place, COLOURS.get(learner.policy, "#0b5fa5")
+            )
     return layered(*parts).properties(width=WIDE, height=TALL, title="What a budget brings")
 
 
-def need_label(found: Need) -> str:
-    """Return a needed budget as it stands in the figure."""
-    return f"{found.level:.0f} %: {amount(found.budget)}"
+def need_mark(found: Need, reward: float, place: int, hue: str) -> list[alt.Chart]:
+    """Return a diamond at a needed budget, and a line down to its label.
+
+    A larger budget has its label higher up, where no line of a smaller one crosses it.
+    """
+    row = {"budget": found.budget, "y": reward, "label": f"{found.level:.0f} %: {amount(found.budget)}"}
+    at = chart_of(pl.DataFrame([row])).encode(x="budget:Q")
+    height = 0.45 * TALL + 18 * (len(LEVELS) - place)
+    return [
+        at.mark_rule(strokeDash=[2, 3], color=hue).encode(y="y:Q", y2=alt.value(height + 7)),
+        at.mark_point(shape="diamond", size=110, filled=True, color="white", stroke=hue, opacity=1).encode(y="y:Q"),
+        at.mark_text(align="left", dx=5, fontSize=12, color=hue).encode(y=alt.value(height), text="label:N"),
+    ]
 
 
 def price_panel(plan: Plan, unit: str) -> alt.LayerChart:
@@ -144,7 +145,7 @@ def plan_figure(plan: Plan, unit: str) -> alt.TopLevelMixin:
         "How much review budget is needed, and what is the next unit worth?",
         [about, spread + marks],
     )
-    below: alt.TopLevelMixin = done.configure_legend(**CONFIG["legend"], orient="bottom")  # type: ignore[attr-defined]
+    below: alt.TopLevelMixin = done.configure_legend(**CONFIG["legend"], orient="bottom")
     return below
 
 
@@ -187,8 +188,8 @@ border-left: 4px solid var(--blue); max-width: none; }}</style></head><body><mai
 {html_table(cells_frame(curve_cells(plan), curves), CAPTION)}
 <h2>How it was measured</h2>
 <p>{n} {"order" if n == 1 else "orders"} of the tasks (seeds {min(plan.seeds)} to {max(plan.seeds)}),
-{escape(feedback)} feedback; bands and ± are one standard deviation over orders. What is <b>possible</b> is what OPT adds
-to the model where everything can be paid for. <b>OPT</b> knows what each task brings and costs;
+{escape(feedback)} feedback; bands and ± are one standard deviation over orders. What is <b>possible</b> is what OPT
+adds to the model where everything can be paid for. <b>OPT</b> knows what each task brings and costs;
 <b>{escape(learner)}</b> learns that as it goes, and never passes the budget; <b>best-reject</b> asks where the model is
 expected to earn least, with the best threshold in hindsight; <b>random</b> asks at the rate that the budget pays for.
 Needed budgets lie on straight lines between the budgets measured. What the next unit brings is OPT's price λ*, and for

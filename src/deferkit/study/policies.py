@@ -68,8 +68,15 @@ class Course(NamedTuple):
 
 
 def sure_cost(stream: Stream) -> float:
-    """Return a cost that no task of the stream passes."""
-    return max(SURE_COST, math.ceil(float(stream.costs.max())))
+    """Return a cost that no task of the stream passes; of a table its own largest, whatever the unit of cost is.
+
+    >>> sure_cost(Stream(np.ones((2, 1)), np.ones((2, 2)), np.array([0.05, 0.02]).reshape(2, 1, 1)))
+    0.05
+    """
+    dearest = float(np.nanmax(stream.costs))
+    if stream.truth is None and dearest > 0:
+        return dearest
+    return max(SURE_COST, math.ceil(dearest))
 
 
 def make_learner(
