@@ -119,7 +119,7 @@ def show(made: Plan, unit: str, said: list[str]) -> None:
     console.print()
     n = len(made.seeds)
     orders = f"{n} {'order' if n == 1 else 'orders'} from seed {min(made.seeds)}"
-    head, rows = curve_cells(made)
+    head, rows = curve_cells(made, narrow=True)
     about = f"{made.n_tasks:,} tasks, {orders}; OPT … random: per cent of what is possible"
     shown = plain_table(about, (), head)
     for row in rows:
@@ -133,7 +133,8 @@ def show(made: Plan, unit: str, said: list[str]) -> None:
     what = f" ({unit})" if unit else ""
     console.print(
         f"budget: units of cost{what}; %: of reviewing everything; asked, reward: of {made.learner.policy};"
-        f" λ*, next: reward that the next unit brings, to OPT and to {made.learner.policy}",
+        f" λ*, next: reward that the next unit brings, to OPT and to {made.learner.policy}"
+        f"{'; own: of the most that it gains itself' if any('own' in row[1] for row in rows) else ''}",
         highlight=False,
         markup=False,
     )

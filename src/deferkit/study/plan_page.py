@@ -29,6 +29,7 @@ from deferkit.study.report import STYLE, html_table
 
 WIDE = WIDTH + 40  # of a panel
 TALL = HEIGHT + 40
+NEEDED = "The smallest budget that gets so much of what reviewing can bring; own: of the most that the learner gains"
 CAPTION = (
     "Tasks asked and reward of the learner; what each policy gains, in per cent of what is possible;"
     " reward that the next unit brings"
@@ -183,7 +184,7 @@ border-left: 4px solid var(--blue); max-width: none; }}</style></head><body><mai
 <figure><div class="chart" id="figure-plan">{drawn.svg}</div>
 <figcaption>A click on the legend picks a line, the pointer shows numbers. {links}</figcaption></figure>
 <h2>What is needed</h2>
-{html_table(cells_frame(need_cells(plan), needs), "The smallest budget that gets so much of what reviewing can bring")}
+{html_table(cells_frame(need_cells(plan), needs), NEEDED)}
 <h2>What a budget brings</h2>
 {html_table(cells_frame(curve_cells(plan), curves), CAPTION)}
 <h2>How it was measured</h2>

@@ -97,8 +97,9 @@ def remarks(plan: Plan, *, full_orders: int | None = None) -> list[str]:
     return said
 
 
-def curve_cells(plan: Plan) -> tuple[list[str], list[list[str]]]:
-    """Return head and rows of the table of budgets."""
+def curve_cells(plan: Plan, *, narrow: bool = False) -> tuple[list[str], list[list[str]]]:
+    """Return head and rows of the table of budgets; a `narrow` one fits a terminal, without the spread of rewards."""
+    digits = 2 if narrow else 3
     opt, learner, *others = plan.curves
     head = ["budget", "%", "asked %", "reward", *(short(curve.policy) for curve in plan.curves), "λ*", "next"]
     rows = []
@@ -109,10 +110,10 @@ def curve_cells(plan: Plan) -> tuple[list[str], list[list[str]]]:
                 amount(point.budget),
                 per_cent(point.share),
                 per_cent(point.asked_pct),
-                with_spread(point),
+                amount(point.reward) if narrow else with_spread(point),
                 *reached,
-                amount(opt.points[i].price),
-                amount(point.price),
+                amount(opt.points[i].price, digits),
+                amount(point.price, digits),
             ]
         )
     return head, rows
@@ -138,7 +139,7 @@ def need_cells(plan: Plan) -> tuple[list[str], list[list[str]]]:
             rows.append(need_row(curve, curve.needed[place], f"{curve.needed[place].level:.0f} %"))
     if any(each.budget is None for each in plan.learner.needed):
         for each in plan.learner.needed_of_own:
-            rows.append(need_row(plan.learner, each, f"{each.level:.0f} % of its own"))
+            rows.append(need_row(plan.learner, each, f"{each.level:.0f} % own"))
     return head, rows
 
 

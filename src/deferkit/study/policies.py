@@ -68,15 +68,11 @@ class Course(NamedTuple):
 
 
 def sure_cost(stream: Stream) -> float:
-    """Return a cost that no task of the stream passes; of a table its own largest, whatever the unit of cost is.
-
-    >>> sure_cost(Stream(np.ones((2, 1)), np.ones((2, 2)), np.array([0.05, 0.02]).reshape(2, 1, 1)))
-    0.05
-    """
-    dearest = float(np.nanmax(stream.costs))
-    if stream.truth is None and dearest > 0:
-        return dearest
-    return max(SURE_COST, math.ceil(dearest))
+    """Return a cost that no task of the stream passes: a round one, or on a table the largest that is known."""
+    largest = float(np.nanmax(stream.costs))
+    if stream.truth is None:
+        return largest if largest > 0 else SURE_COST
+    return max(SURE_COST, math.ceil(largest))
 
 
 def make_learner(
