@@ -120,7 +120,7 @@ def show(made: Plan, unit: str, said: list[str]) -> None:
     n = len(made.seeds)
     orders = f"{n} {'order' if n == 1 else 'orders'} from seed {min(made.seeds)}"
     head, rows = curve_cells(made, narrow=True)
-    about = f"{made.n_tasks:,} tasks, {orders}; OPT … random: per cent of what is possible"
+    about = f"{made.n_tasks:,} tasks, {orders}; OPT … random: % of possible"
     shown = plain_table(about, (), head)
     for row in rows:
         shown.add_row(*row)

@@ -84,7 +84,7 @@ def reward_panel(plan: Plan, unit: str) -> alt.LayerChart:
         ),
     ]
     learner = plan.learner
-    own = all(each.budget is None for each in learner.needed)
+    own = reaches_nothing(plan)
     best = max(point.gained for point in learner.points) if own else plan.possible
     for place, each in enumerate(learner.needed_of_own if own else learner.needed):
         if each.budget is not None and not plan.free:
@@ -92,6 +92,11 @@ def reward_panel(plan: Plan, unit: str) -> alt.LayerChart:
                 each, plan.model + each.level / 100 * best, place, COLOURS.get(learner.policy, "#0b5fa5")
             )
     return layered(*parts).properties(width=WIDE, height=TALL, title="What a budget brings")
+
+
+def reaches_nothing(plan: Plan) -> bool:
+    """Whether the learner gets to no level of what is possible, so that its own best is what it is measured by."""
+    return all(each.budget is None for each in plan.learner.needed)
 
 
 def need_mark(found: Need, reward: float, place: int, hue: str) -> list[alt.Chart]:
@@ -140,7 +145,8 @@ def plan_figure(plan: Plan, unit: str) -> alt.TopLevelMixin:
     orders = len(plan.seeds)
     about = f"{plan.n_tasks:,} tasks; reviewing everything costs {amount(plan.everything)}{f' {unit}' if unit else ''}"
     spread = f"mean ± sd over {orders} orders of the tasks" if orders > 1 else "one order of the tasks"
-    marks = "" if plan.free or plan.hopeless else f"; diamonds: budgets that {plan.learner.policy} needs"
+    whole = "of the most that it gains itself" if reaches_nothing(plan) else "of what is possible"
+    marks = "" if plan.free or plan.hopeless else f"; diamonds: what {plan.learner.policy} needs for a share {whole}"
     done = finished(
         side_by_side([reward_panel(plan, unit), price_panel(plan, unit)]).resolve_scale(color="shared"),
         "How much review budget is needed, and what is the next unit worth?",
