@@ -99,6 +99,7 @@ def test_the_curve_of_opt_is_the_one_by_hand(plan: Plan) -> None:
         assert point.reward == pytest.approx((34 + gained) * TIMES)
         assert point.reached == pytest.approx(100 * gained / 22)
         assert point.reward_sd == pytest.approx(0, abs=1e-9)
+    assert opt[100].price == 0  # λ* is known there; the slope of a curve is not
     for share, price, asked in ((0, 1.0, 0), (5, 1.0, 5), (20, 0.3, 15), (40, 0.3, 25), (60, 0.0, 30)):
         assert opt[share].price == pytest.approx(price)
         assert opt[share].asked == pytest.approx(asked * TIMES)
@@ -128,6 +129,8 @@ def test_the_learner_needs_a_little_more_and_random_gets_less(plan: Plan) -> Non
         assert mine.budget is not None
         assert best.budget is not None
         assert best.budget < mine.budget < 1.3 * best.budget
+        left = [point for point in learner.points if point.budget <= mine.budget][-1]
+        assert mine.price == left.price
     # below 0.2 it asks about the first kind, below 0.6 the first two: best-reject is as good as OPT here, but for the
     # last cost that has to fit
     assert by_share(reject)[100].reached == pytest.approx(100)

@@ -24,8 +24,8 @@ MANY = 5_000_000  # decisions from which on more than one process is worth start
 def orders_for(n_tasks: int) -> int:
     """Return how many orders a plan takes unless it is told: 5, or, of many tasks, as few as 2.
 
-    >>> orders_for(5_000), orders_for(1_000_000), orders_for(2_000_000), orders_for(50_000_000)
-    (5, 5, 3, 2)
+    >>> orders_for(5_000), orders_for(1_000_000), orders_for(1_400_000), orders_for(50_000_000)
+    (5, 5, 4, 2)
     """
     return max(FEWEST_ORDERS, min(ORDERS, MOST_DECISIONS // (n_tasks * len(SHARES))))
 
