@@ -150,6 +150,27 @@ def test_the_learner_needs_a_little_more_and_random_gets_less(plan: Plan) -> Non
     ] or remarks(plan)[0].startswith("From 60 %")  # at 50 % itself rounding decides
 
 
+def test_a_needed_budget_has_the_price_of_its_place() -> None:
+    """Gains of 0, 8, 10 with 0, 50, 100: 9 needs 75, where a unit brings 2/50; of two orders, one is 2 units dearer."""
+    rows = [
+        (policy, text, seed, budget + seed * 2 * (budget > 0), gained + 5.0)
+        for seed in (0, 1)
+        for policy in ("opt", "default")
+        for text, budget, gained in (("0%", 0.0, 0.0), ("50%", 50.0, 8.0), ("100%", 100.0, 10.0), ("inf", 1e9, 10.0))
+        if policy == "opt" or text != "inf"
+    ]
+    frame = pl.DataFrame(rows, schema=["policy", "asked_budget", "seed", "budget", "reward"], orient="row")
+    frame = frame.with_columns(model=pl.lit(5.0), spent=pl.lit(0.0), defer_rate=pl.lit(20.0), opt_price=pl.lit(0.7))
+    plan = plan_of(frame, learner="default", n_tasks=10)
+    found = plan.learner.needed[0]
+    assert found.budget == pytest.approx(76)
+    assert found.price == pytest.approx(2 / 50)
+    assert found.asked == pytest.approx(2)
+    assert (found.budget_min, found.budget_max) == pytest.approx((75, 77))
+    assert [point.price for point in plan.learner.points] == [pytest.approx(8 / 51), pytest.approx(2 / 50), None]
+    assert [point.price for point in plan.curves[0].points] == pytest.approx([0.7] * 3)
+
+
 rewards = st.lists(st.floats(-100, 100), min_size=2, max_size=12)
 
 
