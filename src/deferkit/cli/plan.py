@@ -39,7 +39,7 @@ def plan(
     trials: Annotated[
         int | None,
         typer.Option(
-            help=f"Orders of the tasks. Unless given {ORDERS}; of more than a million tasks fewer, but 2 at least",
+            help=f"Orders of the tasks. Unless given {ORDERS}; of more than 700,000 tasks fewer, but 2 at least",
             min=1,
         ),
     ] = None,
@@ -59,8 +59,8 @@ def plan(
     """Say how much budget is needed, and what the next unit of it brings.
 
     Every policy runs with 17 budgets from nothing to what asking about every task costs, over reshuffled orders. All
-    rows of a table are used, whatever their number; of more than a million the orders get fewer, so that the learner
-    decides a hundred million tasks at most as long as there are two orders. Trials are kept in OUT/trials: a plan
+    rows of a table are used, whatever their number; of more than 700,000 the orders get fewer, so that the learner
+    decides 60 million tasks at most as long as there are two orders. Trials are kept in OUT/trials: a plan
     that was stopped goes on, and the same plan again is quick.
     """
     given = {"regime": regime, "horizon": horizon, "noise": noise, "n_features": features, "link": link}

@@ -16,16 +16,16 @@ SHARES = (0, 1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 35, 40, 50, 60, 80, 100)
 RULES = ("best-reject", "random")
 ORDERS = 5
 FEWEST_ORDERS = 2  # of one alone nobody knows how much it depends on the order
-MOST_DECISIONS = 100_000_000  # of the learner in all: a few minutes
-ROUND = 1_000_000  # tasks × budgets of an order that are run in one go, so that an interrupt does not lose more
+MOST_DECISIONS = 60_000_000  # of the learner in all: a few minutes
+ROUND = 4_000_000  # tasks × budgets of an order that are run in one go, so that an interrupt does not lose more
 MANY = 5_000_000  # decisions from which on more than one process is worth starting
 
 
 def orders_for(n_tasks: int) -> int:
     """Return how many orders a plan takes unless it is told: 5, or, of many tasks, as few as 2.
 
-    >>> orders_for(5_000), orders_for(1_000_000), orders_for(1_400_000), orders_for(50_000_000)
-    (5, 5, 4, 2)
+    >>> orders_for(5_000), orders_for(700_000), orders_for(1_000_000), orders_for(50_000_000)
+    (5, 5, 3, 2)
     """
     return max(FEWEST_ORDERS, min(ORDERS, MOST_DECISIONS // (n_tasks * len(SHARES))))
 
@@ -78,7 +78,7 @@ def rounds_of(trials: Sequence[Trial], n_tasks: int) -> list[list[Trial]]:
 
     >>> trials = plan_trials("synthetic", {"horizon": 50}, policy="default", seeds=[0, 1])
     >>> [len(each) for each in rounds_of(trials, 50)], len(rounds_of(trials, 1_000_000))
-    ([138], 18)
+    ([138], 5)
     """
     budgets = list(dict.fromkeys(spec.budget for spec, _ in trials))
     size = max(1, ROUND // n_tasks)
