@@ -5,11 +5,11 @@ import signal
 import sys
 from types import FrameType
 
-from deferkit.cli import reproduce, run, warm
+from deferkit.cli import plan, reproduce, run, warm
 from deferkit.cli.app import INTERRUPTED, app, aside
 from deferkit.errors import DeferkitError
 
-__all__ = ["app", "main", "reproduce", "run", "warm"]
+__all__ = ["app", "main", "plan", "reproduce", "run", "warm"]
 
 
 def main() -> None:

@@ -1,0 +1,194 @@
+"""deferkit plan: how much budget is needed, and what is the next unit worth?"""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from deferkit.cli import options
+from deferkit.cli.app import INTERRUPTED, app, aside, console
+from deferkit.cli.progress import bar
+from deferkit.cli.tables import plain_table
+from deferkit.learn.loop import FEEDBACKS
+from deferkit.study.allowance import asking_always
+from deferkit.study.engines import make_engine
+from deferkit.study.plan import Plan, plan_of
+from deferkit.study.plan_text import curve_cells, headline, need_cells, remarks
+from deferkit.study.plan_trials import (
+    ORDERS,
+    check_plannable,
+    orders_for,
+    plan_trials,
+    rounds_of,
+    worth_workers,
+)
+from deferkit.study.policies import make_learner
+from deferkit.study.runner import missing, run_study, table
+from deferkit.study.store import Store, Trial
+from deferkit.worlds import WORLDS, make_world
+
+
+@app.command()
+def plan(
+    world: Annotated[str, typer.Argument(help="Which tasks: a path to a table, or " + ", ".join(WORLDS))],
+    policy: Annotated[str, typer.Option(help="The learner to plan for")] = "default",
+    unit: Annotated[str, typer.Option(help="What cost is counted in, such as minutes; for texts and axes")] = "",
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            help=f"Orders of the tasks. Unless given {ORDERS}; of more than 700,000 tasks fewer, but 2 at least",
+            min=1,
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the first order", min=0)] = 0,
+    feedback: Annotated[str, typer.Option(help="What is observed: " + ", ".join(FEEDBACKS))] = "full",
+    out: Annotated[Path, typer.Option(help="Where page, figure and trials go")] = Path("results"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables")] = False,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes; unless given all cores where there is much to do, else one", min=1)
+    ] = None,
+    regime: options.Regime = None,
+    horizon: options.Horizon = None,
+    noise: options.Noise = None,
+    features: options.Features = None,
+    link: options.Link = None,
+    context: options.Context = None,
+    model_reward: options.ModelReward = None,
+    human_reward: options.HumanReward = None,
+    cost: options.Cost = None,
+    order: options.Order = None,
+    model: options.Model = None,
+    history: options.History = None,
+    people: options.People = None,
+    data: options.Data = None,
+) -> None:
+    """Say how much budget is needed, and what the next unit of it brings.
+
+    Every policy runs with 17 budgets from nothing to what asking about every task costs, over reshuffled orders. All
+    rows of a table are used, whatever their number; of more than 700,000 the orders get fewer, so that the learner
+    decides 60 million tasks at most as long as there are two orders. Trials are kept in OUT/trials: a plan
+    that was stopped goes on, and the same plan again is quick.
+    """
+    options.use_data(data)
+    given = {
+        "regime": regime,
+        "horizon": horizon,
+        "noise": noise,
+        "n_features": features,
+        "link": link,
+        "context": context,
+        "model_reward": model_reward,
+        "human_reward": human_reward,
+        "cost": cost,
+        "order": order,
+        "model": model,
+        "history": history,
+        "people": people,
+    }
+    parameters = options.given_to(world, given)
+    stream = make_world(world, parameters).draw(seed)
+    check_plannable(stream, policy)
+    make_learner(policy, stream, [asking_always(stream)], seed=seed)  # what it does not like is told at once
+    orders = orders_for(stream.n_tasks) if trials is None else trials
+    wanted = plan_trials(
+        world,
+        parameters,
+        policy=policy,
+        seeds=range(seed, seed + orders),
+        feedback=feedback,
+        free=asking_always(stream) == 0,
+    )
+    if workers is None and not worth_workers(stream.n_tasks, orders):
+        workers = 1
+    store = Store(out / "trials")
+    run_rounds(wanted, stream.n_tasks, store, workers, out)
+    made = plan_of(table(wanted, store), learner=policy, n_tasks=stream.n_tasks)
+    said = remarks(made, full_orders=ORDERS if trials is None else None)
+    said += [stream.remark] if stream.remark else []
+    from deferkit.study.plan_page import write_plan  # noqa: PLC0415 - figures take a second to import
+
+    command = shlex.join(["deferkit", *sys.argv[1:]])
+    page = write_plan(made, out, world=world, unit=unit, feedback=feedback, remarks=said, command=command)
+    if as_json:
+        typer.echo(json.dumps(as_data(made, world, wanted, unit, feedback, said, page), indent=2))
+        return
+    show(made, unit, said)
+    console.print(f"page: {page}", highlight=False, markup=False, soft_wrap=True)
+
+
+def run_rounds(wanted: list[Trial], n_tasks: int, store: Store, workers: int | None, out: Path) -> None:
+    """Run what is missing, a few budgets at a time."""
+    engine = make_engine("local", workers=workers)
+    with bar() as progress:
+        job = progress.add_task("trials", total=missing(wanted, store))
+        try:
+            for part in rounds_of(wanted, n_tasks):
+                run_study(part, store=store, engine=engine, progress=lambda n: progress.advance(job, n))
+        except KeyboardInterrupt:
+            progress.stop()
+            aside.print(
+                f"Stopped. What was done is in {out / 'trials'}; the same command goes on from there.", markup=False
+            )
+            raise typer.Exit(INTERRUPTED) from None
+
+
+def show(made: Plan, unit: str, said: list[str]) -> None:
+    """Print the answer, the remarks and the two tables."""
+    console.print(headline(made, unit), highlight=False, markup=False)
+    for each in said:
+        console.print(each, highlight=False, markup=False)
+    console.print()
+    n = len(made.seeds)
+    orders = f"{n} {'order' if n == 1 else 'orders'} from seed {min(made.seeds)}"
+    head, rows = curve_cells(made, narrow=True)
+    about = f"{made.n_tasks:,} tasks, {orders}; OPT … random: % of possible"
+    shown = plain_table(about, (), head)
+    for row in rows:
+        shown.add_row(*row)
+    console.print(shown)
+    head, rows = need_cells(made)
+    shown = plain_table("the smallest budget that gets so much of what is possible", head[:2], head[2:])
+    for row in rows:
+        shown.add_row(*row)
+    console.print(shown)
+    what = f" ({unit})" if unit else ""
+    console.print(
+        f"budget: units of cost{what}; %: of reviewing everything; asked, reward: of {made.learner.policy};"
+        f" λ*, next: reward that the next unit brings, to OPT and to {made.learner.policy}"
+        f"{'; own: of the most that it gains itself' if any('own' in row[1] for row in rows) else ''}",
+        highlight=False,
+        markup=False,
+    )
+
+
+def as_data(
+    made: Plan, world: str, wanted: list[Trial], unit: str, feedback: str, said: list[str], page: Path
+) -> dict[str, Any]:
+    """Return the plan as plain data."""
+    return {
+        "world": world,
+        "world_parameters": dict(wanted[0][0].world_parameters),
+        "policy": made.learner.policy,
+        "feedback": feedback,
+        "unit": unit or None,
+        "tasks": made.n_tasks,
+        "seeds": list(made.seeds),
+        "everything": made.everything,
+        "model_only": made.model,
+        "possible": made.possible,
+        "headline": headline(made, unit),
+        "remarks": said,
+        "curves": [
+            {
+                "policy": curve.policy,
+                "points": [point._asdict() for point in curve.points],
+                "needed": [each._asdict() for each in curve.needed],
+                "needed_of_own": [each._asdict() for each in curve.needed_of_own],
+            }
+            for curve in made.curves
+        ],
+        "page": str(page),
+    }

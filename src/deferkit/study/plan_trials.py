@@ -1,0 +1,86 @@
+"""The trials of a plan: which budgets, which policies, how many orders, in which rounds."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from deferkit.errors import InvalidArgument
+from deferkit.study.policies import LEARNERS
+from deferkit.study.spec import Spec
+from deferkit.study.store import Trial
+from deferkit.worlds.stream import Stream
+
+# per cent of what asking about every task costs: the first of it brings most, so that is where a plan looks closest
+SHARES = (0, 1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 35, 40, 50, 60, 80, 100)
+RULES = ("best-reject", "random")
+ORDERS = 5
+FEWEST_ORDERS = 2  # of one alone nobody knows how much it depends on the order
+MOST_DECISIONS = 60_000_000  # of the learner in all: a few minutes
+ROUND = 4_000_000  # tasks × budgets of an order that are run in one go, so that an interrupt does not lose more
+MANY = 5_000_000  # decisions from which on more than one process is worth starting
+
+
+def orders_for(n_tasks: int) -> int:
+    """Return how many orders a plan takes unless it is told: 5, or, of many tasks, as few as 2.
+
+    >>> orders_for(5_000), orders_for(700_000), orders_for(1_000_000), orders_for(50_000_000)
+    (5, 5, 3, 2)
+    """
+    return max(FEWEST_ORDERS, min(ORDERS, MOST_DECISIONS // (n_tasks * len(SHARES))))
+
+
+def worth_workers(n_tasks: int, orders: int) -> bool:
+    """Return whether there is so much to do that more than one process is worth starting."""
+    return n_tasks * len(SHARES) * orders > MANY
+
+
+def check_plannable(stream: Stream, policy: str) -> None:
+    """Raise, and say why, if this cannot be planned for."""
+    if policy not in LEARNERS:
+        raise InvalidArgument(f"A plan is for a learner: {', '.join(LEARNERS)}. Got {policy!r} instead.")
+    if stream.costs.shape[2] > 1:
+        raise InvalidArgument(f"A plan is for one resource. This world has {stream.costs.shape[2]}.")
+    if not stream.complete:
+        lost = np.isnan(stream.rewards).any(axis=1) | np.isnan(stream.costs).any(axis=(1, 2))
+        raise InvalidArgument(
+            "Planning needs to know what the human would have done on every row, and"
+            f" {int(lost.sum()):,} of {stream.n_tasks:,} rows do not say: keep the complete rows, and plan on those."
+        )
+
+
+def plan_trials(
+    world: str,
+    parameters: Mapping[str, Any],
+    *,
+    policy: str,
+    seeds: Sequence[int],
+    feedback: str = "full",
+    free: bool = False,
+) -> list[Trial]:
+    """Return the trials of a plan; where asking is `free`, no budget is the only one.
+
+    >>> trials = plan_trials("synthetic", {"horizon": 50}, policy="default", seeds=[0])
+    >>> len(trials), trials[0][0].policy, trials[0][0].budget
+    (69, 'opt', 'inf')
+    """
+    budgets = [f"{share}%" for share in SHARES]
+    wanted = [("opt", "inf")]
+    wanted += [(name, text) for text in (["inf"] if free else budgets) for name in ("opt", policy, *RULES)]
+    specs = [
+        Spec.of(world, parameters, policy=name, budget=text, feedback=feedback) for name, text in dict.fromkeys(wanted)
+    ]
+    return [(spec, seed) for seed in seeds for spec in specs]
+
+
+def rounds_of(trials: Sequence[Trial], n_tasks: int) -> list[list[Trial]]:
+    """Return the trials in rounds of a few budgets each, which are done and kept one after the other.
+
+    >>> trials = plan_trials("synthetic", {"horizon": 50}, policy="default", seeds=[0, 1])
+    >>> [len(each) for each in rounds_of(trials, 50)], len(rounds_of(trials, 1_000_000))
+    ([138], 5)
+    """
+    budgets = list(dict.fromkeys(spec.budget for spec, _ in trials))
+    size = max(1, ROUND // n_tasks)
+    parts = [set(budgets[start : start + size]) for start in range(0, len(budgets), size)]
+    return [[trial for trial in trials if trial[0].budget in part] for part in parts]
