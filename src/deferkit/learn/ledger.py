@@ -54,6 +54,7 @@ class Ledger:
         self.status: NDArray[Any] = self.view("status")
         self.new_reward: NDArray[Any] = self.view("new_reward")
         self.new_cost: NDArray[Any] = self.view("new_cost")
+        self.next_solve: NDArray[Any] = self.view("next_solve")
         self.known: NDArray[Any] = self.view("known")
         self.known[:] = np.nan
         self.memory = int(self.ints[MEMORY])

@@ -95,11 +95,11 @@ class Representation:
         """Return how many decisions may be made before `look_if_due` has something to do."""
         if self._looked:
             return self._ledger.memory
-        return max(1, math.ceil(self._ledger.view("next_solve").item()) - self._ledger.next_id - 1)
+        return max(1, math.ceil(self._ledger.next_solve.item()) - self._ledger.next_id - 1)
 
     def look_if_due(self) -> None:
         """Give the latest contexts the views of now, if the price is solved for them within the next decision."""
-        if not self._looked and self._ledger.view("next_solve").item() <= self._ledger.next_id + 1:
+        if not self._looked and self._ledger.next_solve.item() <= self._ledger.next_id + 1:
             with one_thread():
                 self._look_again()
 

@@ -47,8 +47,8 @@ LEARNERS = {
     "neural-ts": "networks with the draws of NeuralTS, and the default's price",
     "paper": "Algorithm 1 exactly as printed",
 }
-NEEDS = {"neural": "torch", "neural-ucb": "torch", "neural-ts": "torch", "tree": "lightgbm"}
-EXTRAS = {"torch": "deferkit[neural]", "lightgbm": "deferkit[trees]"}
+NEEDS = {"tree": "lightgbm"}
+EXTRAS = {"lightgbm": "deferkit[trees]"}
 EMBEDDINGS: dict[str, type[Any]] = {
     "neural": NeuralEmbedding,
     "tree": TreeEmbedding,
@@ -159,6 +159,7 @@ def load_machine_code(links: tuple[str, str]) -> None:
     """Run a learner once in this process, so that loading its machine code does not count as time of a step."""
     learner = Deferrer(n_features=1, link=links[0], cost_link=links[1])
     learner.run([[1.0]], {"model": [0.0], "human": [0.0]}, [0.0])
+    learner.observe(learner.decide([1.0]).id, {"model": 0.0})
 
 
 def run_learner(learner: Deferrer, stream: Stream, feedback: str) -> Course:

@@ -19,7 +19,9 @@ from deferkit.learn.glm import LEAST_WEIGHT
 from deferkit.learn.ledger import Ledger
 
 NEWTON_STEPS = 25
-TOLERANCE = 1e-8  # of the squared Newton decrement, for each sample
+CLOSE = 1e-5  # a squared Newton decrement, for each sample, whose step leaves nothing to do
+HALVINGS = 30
+BLOCK = 1_024  # samples that fit the cache
 
 
 class Old(NamedTuple):
@@ -49,10 +51,14 @@ def normal_equations(z: Floats, y: Floats, theta: Floats, logistic: bool) -> tup
     """Return Σ W·zzᵀ and Σ W·z·(working response) at these coefficients."""
     if not logistic:
         return z.T @ z, z.T @ y
-    mean, weight = mean_and_slope(True, z @ theta)
-    scaled = z * np.sqrt(weight)[:, None]
-    precision = scaled.T @ scaled
-    return precision, precision @ theta + z.T @ (y - mean)
+    precision, right = np.zeros((len(theta), len(theta))), np.zeros(len(theta))
+    for start in range(0, len(y), BLOCK):
+        part = z[start : start + BLOCK]
+        mean, weight = mean_and_slope(True, part @ theta)
+        scaled = part * np.sqrt(weight)[:, None]
+        precision += scaled.T @ scaled
+        right += (y[start : start + BLOCK] - mean) @ part
+    return precision, precision @ theta + right
 
 
 def log_posterior(z: Floats, y: Floats, theta: Floats, prior: Floats, moment: Floats) -> float:
@@ -71,24 +77,25 @@ def solve(
     >>> theta, precision
     (array([1.16666667]), array([[6.]]))
     """
-    best = log_posterior(z, y, theta, prior, moment) if logistic else 0.0
-    if logistic and not best >= log_posterior(z, y, 0.0 * theta, prior, moment):
-        theta = 0.0 * theta  # the last coefficients are worse than none
-        best = log_posterior(z, y, theta, prior, moment)
-    for _ in range(NEWTON_STEPS):
+    best = -np.inf
+    for iteration in range(NEWTON_STEPS):
         more, right = normal_equations(z, y, theta, logistic)
         precision, right = prior + more, moment + right
         factor = cho_factor(precision, lower=True)
         step = cho_solve(factor, right) - theta
-        if not logistic:
-            theta = theta + step
+        if not logistic or step @ precision @ step < CLOSE * max(len(y), 1):
+            theta = theta + step  # Newton's steps get smaller by squares: the next one would be of its square
             break
-        decrement = float(step @ precision @ step)
-        if decrement < TOLERANCE * max(len(y), 1):
-            break
+        if iteration == 0:
+            best, nothing = log_posterior(z, y, theta, prior, moment), -len(y) * np.log(2.0)
+            if not best >= nothing:  # the last coefficients are worse than none
+                theta, best = 0.0 * theta, nothing
+                continue
         value = log_posterior(z, y, theta + step, prior, moment)
-        while value < best and decrement > TOLERANCE:
-            step, decrement = 0.5 * step, 0.25 * decrement
+        for _ in range(HALVINGS):
+            if value >= best:
+                break
+            step = 0.5 * step
             value = log_posterior(z, y, theta + step, prior, moment)
         theta, best = theta + step, value
     inverse = cho_solve(factor, np.eye(len(theta)))
