@@ -400,7 +400,7 @@ class Deferrer(Learner):
     def from_bytes(cls, data: bytes, source: str = "The state", *, embedding: Embedding | None = None) -> "Deferrer":
         """Return the learner that `to_bytes` was asked for."""
         saved, arrays = state.unpack(data, source)
-        if embedding is not None:
+        if isinstance(saved, dict) and isinstance(saved.get("deferrer"), dict):
             saved["deferrer"]["embedding"] = given_again(saved["deferrer"].get("embedding"), embedding, source)
         try:
             encoder = None if saved["encoder"] is None else Encoder.from_dict(saved["encoder"])

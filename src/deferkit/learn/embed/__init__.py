@@ -24,17 +24,21 @@ def embedding_from(plain: Mapping[str, Any]) -> Embedding:
     kind = given.pop("kind", None)
     if kind not in kinds:
         raise expected("kind", "embedding", "one of " + ", ".join(map(repr, kinds)), kind)
-    if not callable(given.get("module")) and given.pop("module", False):
-        raise InvalidArgument(
-            "This learner was made with a torch module of your own: give the same one again, as in"
-            " Deferrer.load(path, embedding=NeuralEmbedding(module=…))."
-        )
+    if not given.get("module"):
+        given.pop("module", None)
     made: Embedding = kinds[kind](**given)
     return made
 
 
-def given_again(saved: Any, embedding: Embedding, source: str) -> dict[str, Any]:
+def given_again(saved: Any, embedding: Embedding | None, source: str) -> Any:
     """Return the saved settings of an embedding with the module that is given again; nothing else may differ."""
+    if embedding is None:
+        if isinstance(saved, Mapping) and saved.get("module"):
+            raise InvalidArgument(
+                f"{source} was saved with a torch module of your own: give the same one again, as in"
+                " Deferrer.load(path, embedding=NeuralEmbedding(module=…))."
+            )
+        return saved
     again = embedding.to_dict() if isinstance(embedding, EMBEDDINGS) else None
     if not isinstance(saved, Mapping) or json.loads(json.dumps(again)) != dict(saved):
         raise InvalidArgument(f"{source} was saved with another embedding: {saved}. Got {again}.")

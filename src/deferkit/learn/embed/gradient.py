@@ -6,17 +6,20 @@ layer is fitted to: the coefficients are (1, 0), the inverse precision is diag(0
 for every other learner. Both change when the network is retrained, not in between.
 """
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deferkit.errors import expected
 from deferkit.learn.embed.embedding import Embedder, Shape
 from deferkit.learn.embed.networks import Networks
 from deferkit.learn.embed.neural import NeuralEmbedding, Schedule, next_in
 from deferkit.learn.embed.past import Floats, Ints, Past
 from deferkit.learn.forward import gradient_rows
+from deferkit.types import is_number
 
 COEFFICIENTS = np.array([1.0, 0.0])
 INVERSE = np.diag([0.0, 1.0])
@@ -45,6 +48,8 @@ class GradientEmbedding:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "every", self.network.every)
+        if not is_number(self.ridge) or not 0 < self.ridge < math.inf:
+            raise expected("ridge", "GradientEmbedding", "a finite number above 0", self.ridge)
 
     @property
     def network(self) -> NeuralEmbedding:

@@ -43,7 +43,7 @@ def mean_and_slope(logistic: bool, eta: Floats) -> tuple[Floats, Floats]:
     """Return μ(η) and μ'(η)."""
     if not logistic:
         return eta, np.ones_like(eta)
-    mean = 1.0 / (1.0 + np.exp(-eta))
+    mean = 0.5 * (1.0 + np.tanh(0.5 * eta))
     return mean, np.maximum(mean * (1.0 - mean), LEAST_WEIGHT)
 
 
