@@ -53,6 +53,8 @@ class ImageNet16H:
     """Densenet161 after 10 epochs on noisy pictures ("fine-tuned"), or as little tuned as there is ("baseline")."""
     history: str = "observed"
     """What a context knows of the person: what the policy itself "observed", or all that came before ("leaky")."""
+    repeats: bool = True
+    """Each picture comes about six times, for other people. False: once, so that nobody can recognise it."""
     data: str = ""
     """The digest of the files, so that other data are another specification; found by itself."""
 
@@ -60,6 +62,8 @@ class ImageNet16H:
         for name, known in (("model", tuple(MODEL_FILES)), ("history", HISTORIES)):
             if getattr(self, name) not in known:
                 raise expected(name, "ImageNet16H", "one of " + ", ".join(map(repr, known)), getattr(self, name))
+        if not isinstance(self.repeats, bool):
+            raise expected("repeats", "ImageNet16H", "True or False", self.repeats)
         object.__setattr__(self, "data", checked_digest(self.data, self._files(), SET.name))
 
     def _files(self) -> tuple[Path, Path]:
@@ -74,13 +78,13 @@ class ImageNet16H:
         if not is_whole(seed, 0):
             raise expected("seed", "ImageNet16H", "a whole number of at least 0", seed)
         people, model = self._files()
-        answers = load(people, model, self.data)
+        answers = load(people, model, self.repeats, self.data)
         rng = np.random.default_rng(np.random.SeedSequence(int(seed)))
         return answers.stream(rng.permutation(answers.person[-1] + 1), self.history)
 
 
 @functools.lru_cache(maxsize=4)
-def load(people: Path, model: Path, data: str) -> Answers:  # noqa: ARG001 - the digest is the key of the cache
+def load(people: Path, model: Path, repeats: bool, data: str) -> Answers:  # noqa: ARG001 - the digest is for the cache
     """Return what the files hold, joined by picture and noise level."""
     trials, remarks = read_people(people)
     network = read_table(model, texts=["model_name", "image_name"], numbers=["noise_level", *CLASSES])
@@ -96,10 +100,24 @@ def load(people: Path, model: Path, data: str) -> Answers:  # noqa: ARG001 - the
         remarks.append("noise levels " + " and ".join(f"{level:.0f}" for level in left) + " only")
     if "epoch00" in model.name:
         remarks.append("the baseline is the least fine-tuned checkpoint (epoch 00)")
+    if not repeats:
+        joined = once(joined)
+        remarks.append("each picture once")
     features, answer = describe(joined.select(CLASSES).to_numpy())
     right = np.array(CLASSES)[answer] == joined["image_category"].to_numpy()
     rewards = np.column_stack([right, joined["right"].to_numpy()]).astype(float)
     return Answers.of(features, rewards, joined["time"].to_numpy(), joined["person"].to_numpy(), "; ".join(remarks))
+
+
+def once(trials: pl.DataFrame) -> pl.DataFrame:
+    """Return one trial of each picture and noise level, by a fixed draw.
+
+    >>> once(pl.DataFrame({"image_name": ["a", "a", "b"], "noise_level": [80, 80, 80]})).height
+    2
+    """
+    drawn = trials.with_columns(draw=np.random.default_rng(MIXING_SEED).random(len(trials)))
+    first = pl.col("draw") == pl.col("draw").min().over("image_name", "noise_level")
+    return drawn.filter(first).drop("draw")
 
 
 def read_people(path: Path) -> tuple[pl.DataFrame, list[str]]:

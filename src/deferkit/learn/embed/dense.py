@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.learn.embed.past import Floats
-from deferkit.learn.embed.training import Singles, adam, bias_and_relu, through_relu
+from deferkit.learn.embed.training import Singles, adam, beside, bias_and_relu, through_relu
 from deferkit.learn.forward import hidden_rows
 
 
@@ -79,11 +79,15 @@ class Dense:
         """Write the views of contexts, each row by itself."""
         hidden_rows(x, self.weights, self.biases, int(skip), out)
 
-    def units(self, x: Floats, view: int) -> Floats:
-        """Return the hidden units of one network for many contexts."""
-        units: Floats = x @ self.weights[view]
-        units += self.biases[view]
-        return np.maximum(units, 0.0, out=units)
+    def view(self, x: Floats, view: int, skip: bool) -> Floats:
+        """Return one network's view of many contexts."""
+        product: Floats = x @ self.weights[view]
+        if not skip:
+            product += self.biases[view]
+            return np.maximum(product, 0.0, out=product)
+        out = np.empty((len(x), product.shape[1] + x.shape[1]))
+        beside(product, self.biases[view], x, out)
+        return out
 
     def state(self) -> dict[str, NDArray[np.float64]]:
         """Return all that was learned."""

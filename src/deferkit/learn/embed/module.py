@@ -86,17 +86,16 @@ class Modules:
         for row in range(len(x)):
             for view in range(len(self.bodies)):
                 first = view * width
-                out[row, first : first + self.hidden] = self.units(x[row : row + 1], view)[0]
-                if skip:
-                    out[row, first + self.hidden : first + width] = x[row]
+                out[row, first : first + width] = self.view(x[row : row + 1], view, skip)[0]
 
-    def units(self, x: Floats, view: int) -> Floats:
-        """Return the hidden units of one network for many contexts, of a context's size."""
+    def view(self, x: Floats, view: int, skip: bool) -> Floats:
+        """Return one network's view of many contexts; hidden units are scaled to a context's size."""
         body = self.bodies[view]
         body.eval()
         with torch.no_grad(), one_thread():
             units: Floats = body(torch.from_numpy(x.astype(np.float32))).double().numpy()
-        return units / np.sqrt(self.hidden)
+        units = units / np.sqrt(self.hidden)
+        return np.concatenate([units, x], axis=1) if skip else units
 
     def _tensors(self) -> dict[str, Any]:
         """Return all tensors that are state, by name."""

@@ -52,8 +52,8 @@ class Networks:
     def embed(self, past: Past, rows: Ints, view: int) -> Floats:
         """Return one view of tasks of the past, with the networks of now."""
         x = past.x if len(rows) == past.n else past.x[rows]
-        units: Floats = self.body.units(x, view)
-        return np.concatenate([units, x], axis=1) if self.settings.skip else units
+        seen: Floats = self.body.view(x, view, self.settings.skip)
+        return seen
 
     def system(self, _target: int) -> None:
         """Return nothing: every system is fitted to the past."""

@@ -8,10 +8,10 @@ once for the identity link, where W = 1 and the working response is y, and until
 P_old and b_old are what is left of tasks that are no longer kept, as the views of their time saw them.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
 from deferkit.learn.embed.embedding import Embedder, Shape
 from deferkit.learn.embed.past import Floats, Ints, Past
@@ -22,6 +22,10 @@ NEWTON_STEPS = 25
 CLOSE = 1e-5  # a squared Newton decrement, for each sample, whose step leaves nothing to do
 HALVINGS = 30
 BLOCK = 1_024  # samples that fit the cache
+STATE = (
+    *("theta", "precision", "inverse", "moment", "rounding"),
+    *("n_stashed", "drifted", "n_absorbed", "n_observed", "misfit"),
+)
 
 
 class Old(NamedTuple):
@@ -81,8 +85,10 @@ def solve(
     for iteration in range(NEWTON_STEPS):
         more, right = normal_equations(z, y, theta, logistic)
         precision, right = prior + more, moment + right
-        factor = cho_factor(precision, lower=True)
-        step = cho_solve(factor, right) - theta
+        factor, failed = dpotrf(precision, lower=1)
+        if failed:
+            raise FloatingPointError("a precision is not positive: a context or the ridge is out of all proportion")
+        step = dpotrs(factor, right, lower=1)[0] - theta
         if not logistic or step @ precision @ step < CLOSE * max(len(y), 1):
             theta = theta + step  # Newton's steps get smaller by squares: the next one would be of its square
             break
@@ -98,8 +104,8 @@ def solve(
             step = 0.5 * step
             value = log_posterior(z, y, theta + step, prior, moment)
         theta, best = theta + step, value
-    inverse = cho_solve(factor, np.eye(len(theta)))
-    return theta, precision, 0.5 * (inverse + inverse.T), right
+    inverse = np.tril(dpotri(factor, lower=1)[0])
+    return theta, precision, inverse + np.tril(inverse, -1).T, right
 
 
 class Systems:
@@ -133,35 +139,31 @@ class Systems:
     def rebuild(self, embedder: Embedder, past: Past) -> None:
         """Fit every estimate to what the views of now show of the past."""
         done: dict[int, tuple[Ints, int]] = {}
+        state = {name: self._ledger.view(name) for name in STATE}
         for target in range(self._shape.n_targets):
             given = embedder.system(target)
             if given is None:
                 rows, y = past.labelled(target)
-                self._fit(target, embedder.embed(past, rows, self._views[target]), y)
+                self._fit(state, target, embedder.embed(past, rows, self._views[target]), y)
                 done[target] = rows, self._views[target]
             else:
-                self._ledger.view("theta")[target], self._ledger.view("inverse")[target] = given
+                state["theta"][target], state["inverse"][target] = given
         self._share(done)
 
-    def _fit(self, target: int, z: Floats, y: Floats) -> None:
-        ledger, logistic = self._ledger, self._logistic(target)
+    def _fit(self, state: dict[str, Any], target: int, z: Floats, y: Floats) -> None:
+        logistic = self._logistic(target)
         prior, moment = self._ridge + self.old.precision[target], self.old.moment[target]
-        start = ledger.view("theta")[target].copy()
-        theta, precision, inverse, right = solve(z, y, start, prior, moment, logistic)
-        ledger.view("theta")[target] = theta
-        ledger.view("precision")[target] = precision
-        ledger.view("inverse")[target] = inverse
-        ledger.view("moment")[target] = right
-        ledger.view("rounding")[target] = 0.0
-        for name in ("n_stashed", "drifted"):
-            ledger.view(name)[target] = 0
-        n = len(y) + self.old.n[target]
+        found = solve(z, y, state["theta"][target].copy(), prior, moment, logistic)
+        for name, value in zip(("theta", "precision", "inverse", "moment"), found, strict=True):
+            state[name][target] = value
+        for name in ("rounding", "n_stashed", "drifted"):
+            state[name][target] = 0
         for name in ("n_absorbed", "n_observed"):
-            ledger.view(name)[target] = round(n)
+            state[name][target] = round(len(y) + self.old.n[target])
         if not logistic:
             # the penalised sum of squares is Σy² − θᵀΣzy
             squares = float(y @ y) + self.old.squares[target]
-            ledger.view("misfit")[target] = max(0.0, squares - float(theta @ right))
+            state["misfit"][target] = max(0.0, squares - float(found[0] @ found[3]))
 
     def _share(self, done: dict[int, tuple[Ints, int]]) -> None:
         """Let the costs of an expert share the design of its rewards where both have the same view and samples."""

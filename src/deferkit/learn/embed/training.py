@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.learn.compiled import compiled
+from deferkit.learn.embed.past import Floats
 
 Singles = NDArray[np.float32]
 
@@ -21,6 +22,17 @@ def bias_and_relu(units: Singles, bias: Singles) -> None:
     for i in range(units.shape[0]):
         for j in range(units.shape[1]):
             units[i, j] = max(np.float32(0.0), units[i, j] + bias[j])
+
+
+@compiled
+def beside(product: Floats, bias: Floats, x: Floats, out: Floats) -> None:
+    """Write max(0, product + bias), and the context beside it, row by row."""
+    units = product.shape[1]
+    for i in range(product.shape[0]):
+        for j in range(units):
+            out[i, j] = max(0.0, product[i, j] + bias[j])
+        for j in range(x.shape[1]):
+            out[i, units + j] = x[i, j]
 
 
 @compiled
