@@ -55,7 +55,7 @@ def eager(stream: Stream, asked: np.ndarray[Any, Any], every: Any, rate: float) 
         due = next_in(every, t)
         for net, adam, y, where in zip(nets, adams, ys, known, strict=True):
             rows = torch.from_numpy(np.flatnonzero(where[:t]))
-            for batch in rows[torch.randperm(len(rows))].split(BATCH):
+            for batch in torch.split(rows[torch.randperm(len(rows))], BATCH):
                 adam.zero_grad()
                 out = net(x[batch])[:, 0]
                 torch.nn.functional.mse_loss(torch.sigmoid(out), y[batch]).backward()  # type: ignore[no-untyped-call]

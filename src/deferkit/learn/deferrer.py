@@ -1,43 +1,38 @@
 """The learner that users hold: decides who decides, learns from what comes back, and never overspends."""
 
 import math
-import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deferkit.errors import AssumptionWarning, UnreadableState, expected
-from deferkit.learn import inputs, state
+from deferkit.errors import AssumptionWarning, expected
+from deferkit.learn import inputs
 from deferkit.learn.arrays import ENCODING, NEXT_ID
-from deferkit.learn.embed import given_again
 from deferkit.learn.embed.embedding import Embedding
 from deferkit.learn.encode import Encoder
 from deferkit.learn.exploration import Exploration
-from deferkit.learn.learner import SETTLE_AFTER, Learner
-from deferkit.learn.ledger import Ledger
+from deferkit.learn.learner import SETTLE_AFTER
 from deferkit.learn.loop import FEEDBACKS, decide_many, propose_many
 from deferkit.learn.pacing import Pacing
+from deferkit.learn.saved import SavedLearner
 from deferkit.learn.settings import Settings
 from deferkit.learn.stream import blank_run, run_through
 from deferkit.types import (
     MODEL,
     REASONS,
-    Amount,
     Budget,
     Coefficients,
     Decision,
     Run,
     Scores,
     Summary,
-    is_number,
-    plain,
 )
 
 
-class Deferrer(Learner):
+class Deferrer(SavedLearner):
     """Decides, task by task, whether the model or an expert decides.
 
     >>> import numpy as np
@@ -59,8 +54,6 @@ class Deferrer(Learner):
 
     A `Deferrer` is not thread-safe: one thread at a time.
     """
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -168,12 +161,6 @@ class Deferrer(Learner):
             )
         return cls._of(settings, settings.ledger(), None)
 
-    @classmethod
-    def _of(cls, settings: Settings, ledger: Ledger, encoder: Encoder | None) -> "Deferrer":
-        deferrer = cls.__new__(cls)
-        deferrer._set_up(settings, ledger, encoder)
-        return deferrer
-
     def decide(
         self,
         context: Any,
@@ -263,28 +250,7 @@ class Deferrer(Learner):
         >>> ids = [decision.id for decision in deferrer.decide_many([[1.0], [1.0]])]
         >>> deferrer.observe_many(ids, rewards={"model": [0.5, float("nan")]})
         """
-        if not isinstance(decisions, Iterable) or isinstance(decisions, str):
-            raise expected("decisions", "call of observe_many", "a list of ids", decisions)
-        ids = [plain(number) for number in decisions]
-        if not all(is_number(number) for number in ids) or len(set(ids)) < len(ids):
-            raise expected("decisions", "call of observe_many", "different ids", ids)
-        if rewards is not None and not isinstance(rewards, Mapping):
-            raise expected("rewards", "call of observe_many", "given by decider", rewards)
-        for name in rewards or {}:
-            inputs.place_of(name, self.settings.deciders, "decider")
-        columns = {
-            name: inputs.as_vector(f"rewards of {name}", values, len(ids)).tolist()
-            for name, values in (rewards or {}).items()
-        }
-        amounts: list[Amount | None] = [None] * len(ids)
-        if cost is not None:
-            table = inputs.as_costs(cost, ("cost",), self.settings.resources, len(ids))[:, 0]
-            amounts = [None if np.isnan(row).any() else self._records.amount(row.tolist()) for row in table]
-        examined = []
-        for i, number in enumerate(ids):
-            known = {name: column[i] for name, column in columns.items() if not math.isnan(column[i])}
-            examined.append((cast(int, number), *self._outcomes.examine(cast(int, number), known, amounts[i])))
-        for each in examined:
+        for each in self._outcomes.examine_many(decisions, rewards, cost):
             self._outcomes.take_in(*each)
 
     def run(
@@ -357,69 +323,6 @@ class Deferrer(Learner):
             run.prices[done] = inputs.as_amount("price", decision.price, self.settings.resources)
             done += 1
         return done
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything that decides to one file; see `deferkit.learn.state` for the format.
-
-        >>> import tempfile, pathlib
-        >>> deferrer = Deferrer(n_features=1, budget=Budget(10, horizon=100))
-        >>> _ = deferrer.decide([1.0])
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     deferrer.save(pathlib.Path(folder, "a.state"))
-        ...     Deferrer.load(pathlib.Path(folder, "a.state")) == deferrer
-        True
-        """
-        state.write(path, self.to_bytes())
-
-    def to_bytes(self) -> bytes:
-        """Return what `save` writes.
-
-        >>> deferrer = Deferrer(n_features=1, budget=Budget(10, horizon=100))
-        >>> Deferrer.from_bytes(deferrer.to_bytes()) == deferrer
-        True
-        """
-        saved = {
-            "deferrer": self.settings.to_dict(),
-            "encoder": None if self._contexts.encoder is None else self._contexts.encoder.to_dict(),
-            "rows": self._contexts.unsettled,
-        }
-        arrays = self._ledger.state()
-        if self._representation is not None:
-            arrays |= {f"representation {name}": a for name, a in self._representation.state().items()}
-        return state.pack(saved, arrays)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], *, embedding: Embedding | None = None) -> "Deferrer":
-        """Return the learner that was saved; it goes on exactly where that one was.
-
-        One that was made with a torch module of your own needs the same `embedding` again: code is not saved.
-        """
-        return cls.from_bytes(state.read(path), str(path), embedding=embedding)
-
-    @classmethod
-    def from_bytes(cls, data: bytes, source: str = "The state", *, embedding: Embedding | None = None) -> "Deferrer":
-        """Return the learner that `to_bytes` was asked for."""
-        saved, arrays = state.unpack(data, source)
-        if isinstance(saved, dict) and isinstance(saved.get("deferrer"), dict):
-            saved["deferrer"]["embedding"] = given_again(saved["deferrer"].get("embedding"), embedding, source)
-        try:
-            encoder = None if saved["encoder"] is None else Encoder.from_dict(saved["encoder"])
-            settings = Settings.from_dict(saved["deferrer"])
-            deferrer = cls._of(settings, Ledger.from_state(arrays), encoder)
-            if deferrer._representation is not None:
-                prefix = "representation "
-                kept = {name[len(prefix) :]: a for name, a in arrays.items() if name.startswith(prefix)}
-                deferrer._representation.restore(kept)
-            deferrer._contexts.unsettled = saved["rows"]
-            deferrer._ledger.ints[ENCODING] = arrays["ints"][ENCODING]
-        except (KeyError, TypeError, ValueError) as error:
-            raise UnreadableState(f"{source} does not hold a learner ({error}).") from error
-        return deferrer
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Deferrer):
-            return NotImplemented
-        return self.to_bytes() == other.to_bytes()
 
     def coefficients(self) -> dict[str, Coefficients]:
         """Return what the learner believes of each reward and cost, by name.

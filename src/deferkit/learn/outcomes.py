@@ -1,7 +1,7 @@
 """What becomes known of decisions: checked, booked, learned, corrected."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -15,7 +15,7 @@ from deferkit.learn.loop import absorb_many, correct_one, observe_one
 from deferkit.learn.records import Records
 from deferkit.learn.representation import Representation
 from deferkit.learn.settings import Settings
-from deferkit.types import LARGEST, Amount, Decision, is_number, show
+from deferkit.types import LARGEST, Amount, Decision, is_number, plain, show
 
 Floats = NDArray[np.float64]
 
@@ -69,6 +69,33 @@ class Outcomes:
                         f"The cost of decision {decision} was observed as {first}. Got {show(cost)}."
                     )
         return slot, new_reward, new_cost
+
+    def examine_many(
+        self, decisions: Any, rewards: Any, cost: Any
+    ) -> list[tuple[int, int, list[float] | None, list[float] | None]]:
+        """Return what is new in several observations; raise if one of them is wrong."""
+        if not isinstance(decisions, Iterable) or isinstance(decisions, str):
+            raise expected("decisions", "call of observe_many", "a list of ids", decisions)
+        ids = [plain(number) for number in decisions]
+        if not all(is_number(number) for number in ids) or len(set(ids)) < len(ids):
+            raise expected("decisions", "call of observe_many", "different ids", ids)
+        if rewards is not None and not isinstance(rewards, Mapping):
+            raise expected("rewards", "call of observe_many", "given by decider", rewards)
+        for name in rewards or {}:
+            inputs.place_of(name, self.settings.deciders, "decider")
+        columns = {
+            name: inputs.as_vector(f"rewards of {name}", values, len(ids)).tolist()
+            for name, values in (rewards or {}).items()
+        }
+        amounts: list[Amount | None] = [None] * len(ids)
+        if cost is not None:
+            table = inputs.as_costs(cost, ("cost",), self.settings.resources, len(ids))[:, 0]
+            amounts = [None if np.isnan(row).any() else self.records.amount(row.tolist()) for row in table]
+        examined = []
+        for i, number in enumerate(ids):
+            known = {name: column[i] for name, column in columns.items() if not math.isnan(column[i])}
+            examined.append((cast(int, number), *self.examine(cast(int, number), known, amounts[i])))
+        return examined
 
     def take_in(self, decision: int, slot: int, reward: list[float] | None, cost: list[float] | None) -> None:
         """Book and learn what `examine` found to be new."""
