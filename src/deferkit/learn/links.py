@@ -26,7 +26,7 @@ class Link(NamedTuple):
 
 LINKS = {
     "identity": Link("identity", IDENTITY, (-math.inf, math.inf), exact_updates=True, ridge=0.01),
-    "logistic": Link("logistic", LOGISTIC, (0.0, 1.0), exact_updates=False, ridge=0.5),
+    "logistic": Link("logistic", LOGISTIC, (0.0, 1.0), exact_updates=False, ridge=0.1),
 }
 
 
