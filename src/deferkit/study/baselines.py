@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from deferkit.study.confidence import confidence
 from deferkit.worlds.stream import Floats, Stream
 
 Routes = NDArray[np.int64]
@@ -68,21 +69,22 @@ def threshold(stream: Stream, budgets: Sequence[float], max_cost: float) -> Rout
     Set on the first thousand tasks, so that the share below it would use the budget at what an expert costs on
     average: what a team does that has the model's confidence and a spreadsheet. Both are told.
     """
-    confidence = stream.known()[0][:, 0]
-    level = np.quantile(confidence[:CALIBRATION], share(stream, budgets))
-    return within(confidence <= level, stream, budgets, max_cost)
+    sure = confidence(stream)
+    level = np.quantile(sure[:CALIBRATION], share(stream, budgets))
+    return within(sure <= level, stream, budgets, max_cost)
 
 
 def best_reject(stream: Stream, budgets: Sequence[float], max_cost: float) -> Routes:
     """Ask where the model is expected to earn less than a threshold: the best of all steps of 0.01, in hindsight.
 
-    It knows what the model is expected to earn, and nothing of the expert.
+    It knows what the model is expected to earn (on a table, a cross-validated estimate of it), and nothing of the
+    expert.
     """
     rewards, _ = stream.known()
-    confidence, gain = rewards[:, 0], rewards[:, 1] - rewards[:, 0]
-    thresholds = np.arange(np.floor(confidence.min() / STEP), np.floor(confidence.max() / STEP) + 2) * STEP
+    sure, gain = confidence(stream), rewards[:, 1] - rewards[:, 0]
+    thresholds = np.arange(np.floor(sure.min() / STEP), np.floor(sure.max() / STEP) + 2) * STEP
     worth = []
     for each in thresholds:
-        at = np.flatnonzero(confidence < each)
+        at = np.flatnonzero(sure < each)
         worth.append(gain[at[: affordable(stream.costs[at, 0], budgets, max_cost)]].sum())
-    return within(confidence < thresholds[int(np.argmax(worth))], stream, budgets, max_cost)
+    return within(sure < thresholds[int(np.argmax(worth))], stream, budgets, max_cost)

@@ -7,19 +7,25 @@ from deferkit.study.experiments import (
     exp2,
     feedback,
     horizon,
+    imagenet16h,
+    knapsack_bandit,
+    knapsack_regret,
+    knapsack_reward,
     logistic,
+    mvh,
     noise,
     rivals,
     small_budget,
 )
 from deferkit.study.experiments.experiment import Experiment, Finding
 
+SYNTHETIC = (exp1, exp2, horizon, small_budget, feedback, coverage, noise, logistic)
+PEOPLE = (knapsack_reward, knapsack_regret, knapsack_bandit, imagenet16h, mvh)
 EXPERIMENTS: dict[str, Experiment] = {
-    module.EXPERIMENT.name: module.EXPERIMENT
-    for module in (exp1, exp2, horizon, small_budget, feedback, coverage, noise, logistic, rivals)
+    module.EXPERIMENT.name: module.EXPERIMENT for module in (*SYNTHETIC, *PEOPLE, rivals)
 }
-APART = ("rivals",)
-"""What runs only when it is asked for: it needs other packages, and they are slow."""
+APART = (*(module.EXPERIMENT.name for module in PEOPLE), "rivals")
+"""What runs only when it is asked for: it takes longer, and needs other packages or data."""
 
 
 def chosen(names: list[str] | None) -> list[Experiment]:
