@@ -20,11 +20,13 @@ from deferkit.study.experiments import (
 from deferkit.study.experiments.experiment import Experiment, Finding
 
 SYNTHETIC = (exp1, exp2, horizon, small_budget, feedback, coverage, noise, logistic)
-PEOPLE = (knapsack_reward, knapsack_regret, knapsack_bandit, imagenet16h, mvh)
+WITH_PEOPLE = (knapsack_reward, knapsack_regret, knapsack_bandit, imagenet16h, mvh)
 EXPERIMENTS: dict[str, Experiment] = {
-    module.EXPERIMENT.name: module.EXPERIMENT for module in (*SYNTHETIC, *PEOPLE, rivals)
+    module.EXPERIMENT.name: module.EXPERIMENT for module in (*SYNTHETIC, *WITH_PEOPLE, rivals)
 }
-APART = (*(module.EXPERIMENT.name for module in PEOPLE), "rivals")
+PEOPLE = tuple(module.EXPERIMENT.name for module in WITH_PEOPLE)
+"""On tables of people's answers: rewards are realised, OPT is that of hindsight."""
+APART = (*PEOPLE, "rivals")
 """What runs only when it is asked for: it takes longer, and needs other packages or data."""
 
 
@@ -41,4 +43,4 @@ def chosen(names: list[str] | None) -> list[Experiment]:
     return [EXPERIMENTS[name] for name in dict.fromkeys(wanted)]
 
 
-__all__ = ["APART", "EXPERIMENTS", "Experiment", "Finding", "chosen"]
+__all__ = ["APART", "EXPERIMENTS", "PEOPLE", "Experiment", "Finding", "chosen"]

@@ -139,8 +139,8 @@ def weak_spot(shown: pl.DataFrame) -> list[Finding]:
         Finding(
             "The weak spot is the baseline network at B = T/4 (ImageNet16H).",
             "paper",
-            f"With the printed price Logistic has {mean_of(there, 'pct_opt', who=printed):.1f} % of OPT there and spends"
-            f" {spent[printed]:.0f} % of the budget; more % of OPT elsewhere: {', '.join(texts)}.",
+            f"With the printed price Logistic has {mean_of(there, 'pct_opt', who=printed):.1f} % of OPT there and"
+            f" spends {spent[printed]:.0f} % of the budget; more % of OPT elsewhere: {', '.join(texts)}.",
             share_verdict(map(surely, worse)),
         ),
         Finding(
@@ -148,8 +148,8 @@ def weak_spot(shown: pl.DataFrame) -> list[Finding]:
             "deferkit",
             "Gain % there: "
             + "; ".join(
-                f"{who} {gains[who]:.1f} (spends {spent[who]:.0f} %) against {gains[who + PRINTED]:.1f} with the printed"
-                f" price (spends {spent[who + PRINTED]:.0f} %), {difference(found)}"
+                f"{who} {gains[who]:.1f} (spends {spent[who]:.0f} %) against {gains[who + PRINTED]:.1f} with the"
+                f" printed price (spends {spent[who + PRINTED]:.0f} %), {difference(found)}"
                 for who, found in ours.items()
             )
             + f"; BestReject {gains['BestReject']:.1f}, ArbitraryHuman {gains['ArbitraryHuman']:.1f}. What is kept back"

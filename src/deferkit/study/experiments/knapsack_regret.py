@@ -114,8 +114,8 @@ def of_paper(frame: pl.DataFrame) -> list[Finding]:
                 f"{who} {BUDGETS[b]} {slope:.2f} ({exponent(frame, who, b, 0.05):.2f})"
                 for (who, b), slope in slopes.items()
             )
-            + ". The OPT of a table sees the noise, and no policy can: regret against it has a linear part, however well"
-            " anything is learned.",
+            + ". The OPT of a table sees the noise, and no policy can: regret against it has a linear part, however"
+            " well anything is learned.",
             share_verdict(abs(slope - 2 / 3) <= CLOSE for slope in slopes.values()),
         ),
         Finding(
@@ -194,8 +194,8 @@ EXPERIMENT = Experiment(
     "knapsack-regret",
     "Knapsacks: regret over time",
     "The same tasks with the paper's three budgets and two small ones. Beside the learners: the same estimates with the"
-    " paper's printed price, Algorithm 1 as printed, and networks with other widths (NeuralUCB, NeuralTS). The two prices"
-    " differ only where there is a limit.",
+    " paper's printed price, Algorithm 1 as printed, and networks with other widths (NeuralUCB, NeuralTS). The two"
+    " prices differ only where there is a limit.",
     trials,
     figure,
     findings,

@@ -156,9 +156,9 @@ EXPERIMENT = Experiment(
     "knapsack-reward",
     "Knapsacks: reward over time",
     "396 people with ten knapsacks each, one after another; RatioMax4 is as good on average, on other tasks. Without"
-    " a limit on time: how much better than either alone, and how soon? The answers of the paper's study are not public,"
-    " so that people are simulated unless a file is given; what a learner gains here is not what it would gain with"
-    " the real ones. Rewards are those that came; OPT sees them, noise and all.",
+    " a limit on time: how much better than either alone, and how soon? The answers of the paper's study are not"
+    " public, so that people are simulated unless a file is given; what a learner gains here is not what it would gain"
+    " with the real ones. Rewards are those that came; OPT sees them, noise and all.",
     trials,
     figure,
     findings,

@@ -193,9 +193,9 @@ def tables(frame: pl.DataFrame) -> dict[str, pl.DataFrame]:
 EXPERIMENT = Experiment(
     "mvh",
     "model-vs-human: real response times",
-    "37 people name drawings, edges, silhouettes and pictures with contradicting texture within 1.5 s; two networks name"
-    " them too. Times are real. In the order of the experiments what both can do changes three times; shuffled, it does"
-    " not.",
+    "37 people name drawings, edges, silhouettes and pictures with contradicting texture within 1.5 s; two networks"
+    " name them too. Times are real. In the order of the experiments what both can do changes three times; shuffled, it"
+    " does not.",
     trials,
     figure,
     findings,

@@ -1,4 +1,4 @@
-"""What the experiments with people share: budgets, who is compared and under which name, what has to be said of data."""
+"""What the experiments with people share: budgets, who is compared under which name, what has to be said."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
