@@ -13,16 +13,16 @@ from deferkit.study.experiments.people import (
     OPT,
     PRICED,
     PRINTED,
-    QUICK_SEEDS,
-    SEEDS,
     Entrant,
     both_ran,
     by_budget,
     compare,
+    count,
     difference,
     named,
     not_below,
     present,
+    ran,
     remark,
     share_verdict,
     subtitle,
@@ -37,13 +37,8 @@ WORLD, KIND = "imagenet16h", "Logistic"
 MODELS = ("baseline", "fine-tuned")
 NEURAL: dict[str, Any] = {"embedding": {"learning_rate": 1e-4, "every": [[0, 20], [4000, 100]], "batch": 500}}
 """The paper's: retrained every 20 tasks, after 4,000 tasks every 100, on mini-batches of 500."""
-EVERYWHERE = (
-    Entrant("default"),
-    Entrant("neural", NEURAL),
-    Entrant("tree"),
-    *map(Entrant, ("best-reject", "arbitrary-human", "model-only", "opt")),
-)
-LIMITED = (Entrant("default", PRICED), Entrant("neural", NEURAL | PRICED))
+NETWORK = Entrant("neural", NEURAL)
+EVERYWHERE = tuple(map(Entrant, ("default", "best-reject", "arbitrary-human", "model-only", "opt")))
 SIMILAR = 1.0  # % of OPT
 WEAK = ("baseline", "0.25T")
 REPEATS = (
@@ -53,13 +48,18 @@ REPEATS = (
 
 
 def trials(quick: bool) -> list[Trial]:
-    """Return 20 trials of each at five budgets, or 2 at two of them."""
-    n, budgets = (QUICK_SEEDS, ("inf", "0.25T")) if quick else (SEEDS, tuple(BUDGETS))
-    worlds = [{"model": model} for model in MODELS]
+    """Return 20 trials of each at five budgets, or 2 at two of them; what is slow, fewer and where it matters most."""
+    n, slow, budgets = count(quick), count(quick, slow=True), ("inf", "0.25T") if quick else tuple(BUDGETS)
+    baseline, tuned = ([{"model": model}] for model in MODELS)
+    worlds = [*baseline, *tuned]
     return (
         trials_with(EVERYWHERE, budgets, n, WORLD, worlds)
         + trials_with([Entrant("human-only")], ["inf"], n, WORLD, worlds)
-        + trials_with(LIMITED, [b for b in budgets if b != "inf"], n, WORLD, worlds)
+        + trials_with([Entrant("default", PRICED)], [b for b in budgets if b != "inf"], n, WORLD, worlds)
+        + trials_with([Entrant("neural", NEURAL | PRICED)], WEAK[1:], n, WORLD, baseline)
+        + trials_with([Entrant("tree"), NETWORK], WEAK[1:] if quick else budgets, n, WORLD, baseline)
+        + trials_with([Entrant("tree")], ["0.25T"] if quick else ["inf", "0.25T", "0.05T"], n, WORLD, tuned)
+        + trials_with([NETWORK], [] if quick else OF_PAPER, slow, WORLD, tuned)
     )
 
 
@@ -91,7 +91,7 @@ def better_than_either(shown: pl.DataFrame) -> Finding:
     found, texts = [], []
     for model in MODELS:
         part = shown.filter(world_model=model, asked_budget="inf")
-        for who in ("Logistic", "NeuralLogistic"):
+        for who in ran(part, "Logistic", "NeuralLogistic"):
             each = [compare(part, who, alone, "pct_opt") for alone in ("HumanOnly", "ModelOnly")]
             found += each
             texts.append(f"{model} {who} {difference(each[0])} and {difference(each[1])}")
@@ -163,7 +163,7 @@ def trees(shown: pl.DataFrame) -> list[Finding]:
     """Judge TreeLogistic, and say what it lives on."""
     found, texts, times = [], [], []
     for model in MODELS:
-        for b in present(shown):
+        for b in both_ran(shown.filter(world_model=model), "TreeLogistic", "Logistic"):
             part = shown.filter(world_model=model, asked_budget=b)
             found.append(compare(part, "TreeLogistic", "Logistic"))
             gains = [mean_of(part, "gain", who=who) for who in ("TreeLogistic", "Logistic")]

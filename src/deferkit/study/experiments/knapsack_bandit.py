@@ -5,10 +5,11 @@ import polars as pl
 
 from deferkit.study.charts import chart_of, colour, finished, layered, side_by_side
 from deferkit.study.experiments.experiment import Experiment, Finding, mean_and_error, pivot
-from deferkit.study.experiments.knapsacks import KIND, LEARNERS, WORLD, paths, said, seeds
+from deferkit.study.experiments.knapsacks import KIND, LINEAR, NETWORK, TREE, WORLD, paths, said
 from deferkit.study.experiments.people import (
     BUDGETS,
     OF_PAPER,
+    count,
     difference,
     named,
     over_time,
@@ -25,12 +26,14 @@ SLIGHT = 5.0  # gain %: more than that is not slight
 
 
 def trials(quick: bool) -> list[Trial]:
-    """Return 20 trials of each learner with both feedbacks at five budgets, or 2 at two of them."""
-    budgets = ("inf", "0.25T") if quick else tuple(BUDGETS)
+    """Return 20 trials of each learner with both feedbacks at five budgets (networks: the paper's), or 2 at T/4."""
+    budgets = ("0.25T",) if quick else tuple(BUDGETS)
+    of_networks = [budget for budget in budgets if budget in OF_PAPER]
     return [
         trial
         for feedback in ("full", "bandit")
-        for trial in trials_with(LEARNERS, budgets, seeds(quick), WORLD, feedback=feedback)
+        for entrants, limits in (((LINEAR, TREE), budgets), ((NETWORK,), of_networks))
+        for trial in trials_with(entrants, limits, count(quick), WORLD, feedback=feedback)
     ]
 
 

@@ -6,10 +6,11 @@ import polars as pl
 
 from deferkit.study.charts import chart_of, finished, in_order, layered, side_by_side
 from deferkit.study.experiments.experiment import Experiment, Finding, cell_of, mean_and_error, mean_of, over_trials
-from deferkit.study.experiments.knapsacks import KIND, LEARNERS, RULES, WORLD, paths, said, seeds
+from deferkit.study.experiments.knapsacks import KIND, LEARNERS, RULES, WORLD, paths, said
 from deferkit.study.experiments.people import (
     OPT,
     compare,
+    count,
     difference,
     named,
     over_time,
@@ -28,7 +29,7 @@ DRAWN = ("Linear", "NeuralLinear", "TreeLinear", "HumanOnly", "ModelOnly")
 
 def trials(quick: bool) -> list[Trial]:
     """Return 20 trials of each, or 2."""
-    return trials_with((*LEARNERS, *RULES), ["inf"], seeds(quick), WORLD)
+    return trials_with((*LEARNERS, *RULES), ["inf"], count(quick), WORLD)
 
 
 def figure(frame: pl.DataFrame) -> alt.TopLevelMixin:

@@ -2,24 +2,21 @@
 
 import polars as pl
 
-from deferkit.study.experiments.people import PRICED, QUICK_SEEDS, SEEDS, Entrant, named, remark
+from deferkit.study.experiments.people import PRICED, Entrant, named, remark
 
 KIND = "Linear"
 WORLD = "knapsack"
 NEURAL = {"embedding": {"learning_rate": 5e-4, "every": 10, "batch": 500}}
 """The paper's: retrained every 10 tasks on mini-batches of 500."""
 
-LEARNERS = (Entrant("default"), Entrant("neural", NEURAL), Entrant("tree"))
-WITH_PRINTED_PRICE = (Entrant("default", PRICED), Entrant("neural", NEURAL | PRICED), Entrant("paper"))
+LINEAR, NETWORK, TREE = Entrant("default"), Entrant("neural", NEURAL), Entrant("tree")
+LEARNERS = (LINEAR, NETWORK, TREE)
+WITH_PRINTED_PRICE = (Entrant("default", PRICED), Entrant("paper"))
+NETWORK_WITH_PRINTED_PRICE = Entrant("neural", NEURAL | PRICED)
 RULES = tuple(map(Entrant, ("best-reject", "arbitrary-human", "human-only", "model-only", "opt")))
 OTHER_NETWORKS = (Entrant("neural-ucb"), Entrant("neural-ts"))
 
 PATHS = ("at", "reward_at", "regret_at", "spent_at")
-
-
-def seeds(quick: bool) -> int:
-    """Return how many trials there are of everything."""
-    return QUICK_SEEDS if quick else SEEDS
 
 
 def paths(frame: pl.DataFrame) -> pl.DataFrame:

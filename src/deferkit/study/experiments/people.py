@@ -25,7 +25,8 @@ from deferkit.worlds import make_world
 OF_PAPER = ("inf", "0.5T", "0.25T")
 SMALL = ("0.1T", "0.05T")
 BUDGETS = {"inf": "no limit", "0.5T": "T/2", "0.25T": "T/4", "0.1T": "T/10", "0.05T": "T/20"}
-SEEDS, QUICK_SEEDS = 20, 2
+SEEDS, SLOW_SEEDS, QUICK_SEEDS = 20, 10, 2
+"""Trials of everything, of what takes longest, and in a quick run."""
 PRINTED = ", printed price"
 PRICED = {"pacing": "paper"}
 OPT = "hindsight OPT"
@@ -57,6 +58,11 @@ def names(kind: str) -> dict[str, str]:
         "model-only": "ModelOnly",
         "opt": OPT,
     }
+
+
+def count(quick: bool, *, slow: bool = False) -> int:
+    """Return how many trials there are of everything, or of what is slow."""
+    return QUICK_SEEDS if quick else SLOW_SEEDS if slow else SEEDS
 
 
 def trials_with(
@@ -104,6 +110,12 @@ def present(frame: pl.DataFrame) -> list[str]:
 def both_ran(frame: pl.DataFrame, one: str, other: str) -> list[str]:
     """Return the budgets at which both of them were run."""
     return [b for b in present(frame) if {one, other} <= set(frame.filter(asked_budget=b)["who"])]
+
+
+def ran(frame: pl.DataFrame, *wanted: str) -> list[str]:
+    """Return those of them that were run."""
+    there = set(frame["who"])
+    return [who for who in wanted if who in there]
 
 
 def compare(frame: pl.DataFrame, one: str, other: str, value: str = "gain") -> tuple[float, float]:
