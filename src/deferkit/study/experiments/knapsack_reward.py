@@ -5,7 +5,15 @@ import numpy as np
 import polars as pl
 
 from deferkit.study.charts import chart_of, finished, in_order, layered, side_by_side
-from deferkit.study.experiments.experiment import Experiment, Finding, cell_of, mean_and_error, mean_of, over_trials
+from deferkit.study.experiments.experiment import (
+    Experiment,
+    Finding,
+    as_float,
+    cell_of,
+    mean_and_error,
+    mean_of,
+    over_trials,
+)
 from deferkit.study.experiments.knapsacks import KIND, LEARNERS, RULES, WORLD, paths, said
 from deferkit.study.experiments.people import (
     OPT,
@@ -42,12 +50,14 @@ def figure(frame: pl.DataFrame) -> alt.TopLevelMixin:
     )
     means = over_trials(best, ["who", "at"], "so_far")
     line = chart_of(means).mark_line(strokeDash=[6, 4], strokeWidth=2, color="#000").encode(x="at:Q", y="mean:Q")
+    settled = over_trials(long.filter(pl.col("at") >= pl.col("at").max() / 10), ["who", "at"], "so_far")
+    reach = [as_float(settled["mean"].min()) - 0.03, as_float(means["mean"].max()) + 0.01]
     reward = over_time(
         long,
         "so_far",
         "mean reward of a task so far",
         among=among,
-        y_scale=alt.Scale(domain=[0.56, 0.78]),
+        y_scale=alt.Scale(domain=reach),
         width=430,
         height=330,
     )

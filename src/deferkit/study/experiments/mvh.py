@@ -34,6 +34,7 @@ SETTINGS = tuple((model, order) for model in ("clip", "resnet50") for order in (
 ORDERS = {"experiment": "one experiment after another", "shuffled": "shuffled"}
 EVERYWHERE = tuple(map(Entrant, ("default", "best-reject", "arbitrary-human", "model-only", "opt")))
 SMALL_LOSS = 5.0  # gain %
+HINDSIGHT = "BestReject's threshold is set in hindsight"
 
 
 def trials(quick: bool) -> list[Trial]:
@@ -69,7 +70,7 @@ def figure(frame: pl.DataFrame) -> alt.TopLevelMixin:
     return finished(
         side_by_side(charts),
         "model-vs-human: what is gained over the network alone, with real response times",
-        subtitle(shown, remark(WORLD, {})),
+        subtitle(shown, "; ".join(filter(None, [remark(WORLD, {}), HINDSIGHT]))),
     )
 
 

@@ -165,6 +165,12 @@ def tasks(frame: pl.DataFrame) -> str:
     return " and ".join(f"{n:,.0f}" for n in counts)
 
 
+def budgets_text(frame: pl.DataFrame) -> str:
+    """Return how many budgets there are."""
+    n = len(present(frame))
+    return "one budget" if n == 1 else f"{n} budgets"
+
+
 def remark(world: str, given: Mapping[str, Any]) -> str:
     """Return what has to be said wherever these data are shown."""
     try:
@@ -185,7 +191,9 @@ def by_budget(frame: pl.DataFrame, value: str, y_title: str, *, among: Sequence[
     """Return lines over the budgets, the smallest at the left."""
     x = alt.X("limit:O", title="budget", sort=list(BUDGETS.values())[::-1], axis=alt.Axis(labelAngle=0))
     shown = over_trials(frame, ["who", "limit"], value).filter(pl.col("mean").is_not_null())
-    return bands(shown, x=x, y_title=y_title, by="who", among=among, width=width, y_scale=alt.Scale(zero=False))
+    return bands(
+        shown, x=x, y_title=y_title, by="who", among=among, width=width, y_scale=alt.Scale(zero=False, padding=14)
+    )
 
 
 def over_time(frame: pl.DataFrame, value: str, y_title: str, *, among: Sequence[str], **given: Any) -> Any:
