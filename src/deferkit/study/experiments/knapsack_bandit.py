@@ -115,7 +115,7 @@ def findings(frame: pl.DataFrame) -> list[Finding]:
         Finding(
             "On knapsacks Linear is slightly better with bandit feedback than with full feedback.",
             "paper",
-            f"Gain %, bandit less full: Linear {texts['Linear']}; with the printed price {texts.get(PAPERS, 'not run')}."
+            f"Gain %, bandit less full: Linear {texts['Linear']}; printed price {texts.get(PAPERS, 'not run')}."
             f" As the paper ran it, over its budgets: {difference(average)}.",
             share_verdict([slight, slight and surely(average)]),
         ),
