@@ -45,7 +45,8 @@ def trials(quick: bool) -> list[Trial]:
         trials_with(EVERYWHERE, budgets, n, WORLD, worlds)
         + trials_with([Entrant("human-only")], ["inf"], n, WORLD, worlds)
         + trials_with([Entrant("default", PRICED)], [b for b in budgets if b != "inf"], n, WORLD, worlds)
-        + trials_with([Entrant("tree")], ["0.25T"] if quick else ["inf", "0.25T", "0.05T"], slow, WORLD, worlds)
+        + trials_with([Entrant("tree")], ["0.25T"], slow, WORLD, worlds[:2] if quick else worlds)
+        + trials_with([Entrant("tree")], [] if quick else ["inf", "0.05T"], slow, WORLD, worlds)
         + trials_with([Entrant("neural", NEURAL)], [] if quick else ["0.25T"], slow, WORLD, worlds[:2])
     )
 
@@ -162,6 +163,8 @@ def against(parts: list[tuple[str, pl.DataFrame]], claim: str, one: str, other: 
     found, texts = [], []
     for title, part in parts:
         each = {b: compare(part.filter(asked_budget=b), one, other) for b in both_ran(part, one, other)}
+        if not each:
+            continue
         found += list(each.values())
         spent = [
             f"{mean_of(part, 'spent_pct', who=who, asked_budget='0.25T'):.0f} %"
