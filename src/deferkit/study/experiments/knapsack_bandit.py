@@ -105,7 +105,7 @@ def findings(frame: pl.DataFrame) -> list[Finding]:
         found = {b: mean_and_error(part.filter(asked_budget=b)["more"].to_numpy()) for b in present(part)}
         texts[who] = ", ".join(f"{BUDGETS[b]} {difference(d)}" for b, d in found.items())
         each[who] = list(found.values())
-    # what the paper ran: its own price, which is none without a limit
+    # the claim is about the paper's price, on our estimates; without a limit there is none
     free = (pl.col("who") == "Linear") & (pl.col("asked_budget") == "inf")
     papers = more.filter(free | ((pl.col("who") == PAPERS) & pl.col("asked_budget").is_in(OF_PAPER)))
     average = mean_and_error(papers.group_by("seed").agg(pl.col("more").mean())["more"].to_numpy())
@@ -116,7 +116,7 @@ def findings(frame: pl.DataFrame) -> list[Finding]:
             "On knapsacks Linear is slightly better with bandit feedback than with full feedback.",
             "paper",
             f"Gain %, bandit less full: Linear {texts['Linear']}; printed price {texts.get(PAPERS, 'not run')}."
-            f" As the paper ran it, over its budgets: {difference(average)}.",
+            f" With the paper's price, over its budgets: {difference(average)}.",
             share_verdict([slight, slight and surely(average)]),
         ),
         Finding(

@@ -108,7 +108,7 @@ def of_paper(frame: pl.DataFrame) -> list[Finding]:
                 if b != "inf":
                     both = shown.filter(who=who, asked_budget=b).join(free, on="seed")
                     more[who, b] = mean_and_error((both["regret"] - both["free"]).to_numpy())
-    # what the paper ran: its own price, which is none without a limit
+    # the claim is about the paper's price, on our estimates; without a limit there is none
     judged = [(who, b) for who, b in slopes if b == "inf" or who.endswith(PRINTED)]
     texts = [f"{who} {BUDGETS[b]} {difference(found, 0)}" for (who, b), found in more.items()]
     return [
@@ -121,13 +121,13 @@ def of_paper(frame: pl.DataFrame) -> list[Finding]:
                 for (who, b), slope in slopes.items()
             )
             + ". The OPT of a table sees the noise, and no policy can: regret against it has a linear part, however"
-            " well anything is learned. Judged without a limit and by the printed price, which the paper ran.",
+            " well anything is learned. Judged without a limit and with the paper's price.",
             share_verdict(abs(slopes[setting] - 2 / 3) <= CLOSE for setting in judged),
         ),
         Finding(
             "With a limited budget regret is substantially higher (knapsacks).",
             "paper",
-            f"Regret more than without a limit: {', '.join(texts)}. Judged by the printed price, which the paper ran.",
+            f"Regret more than without a limit: {', '.join(texts)}. Judged with the paper's price.",
             share_verdict(surely(found) for (who, _), found in more.items() if who.endswith(PRINTED)),
         ),
     ]
