@@ -8,7 +8,7 @@ APT = [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq
 export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
 
-.PHONY: run test lint reproduce rivals bench clean
+.PHONY: run test lint reproduce real rivals bench clean
 
 # the paper's experiments and ours with few trials, in under a minute; the report is results/report.html
 run: $(VENV)/warm
@@ -26,6 +26,11 @@ lint: $(VENV)/installed
 # the same at full size: a few minutes
 reproduce: $(VENV)/warm
 	$(BIN)/deferkit reproduce
+
+# the paper's experiments with people, under an hour; two of them need data that others published (docs/data.md)
+real: $(VENV)/warm
+	@[ -n "$$DEFERKIT_DATA" ] || echo "DEFERKIT_DATA is not set: without imagenet16h and mvh (docs/data.md says how to get the data)"
+	$(BIN)/deferkit reproduce knapsack-reward knapsack-regret knapsack-bandit $${DEFERKIT_DATA:+imagenet16h mvh} --out results/real
 
 # other libraries beside ours; they are slow
 rivals: $(VENV)/warm

@@ -82,6 +82,7 @@ def test_other_worlds_by_option() -> None:
             "one expert and no link",
         ),
         (["run", "synthetic", "--policy", "vw"], "'vw' learns from bandit feedback only"),
+        (["reproduce", "mvh", "--quick", "--data", "/nowhere"], "DEFERKIT_DATA is '/nowhere'). Download it from"),
         (["reproduce", "exp3"], "There is no experiment 'exp3'. There is: exp1, exp2, horizon, small-budget"),
     ],
 )

@@ -1,5 +1,6 @@
 """deferkit reproduce: the paper's experiments and ours, as one report."""
 
+import os
 import time
 from pathlib import Path
 from typing import Annotated
@@ -11,13 +12,17 @@ from deferkit.cli.app import INTERRUPTED, app, aside, console
 from deferkit.cli.progress import bar
 from deferkit.cli.tables import plain_table
 from deferkit.study.engines import ENGINES, make_engine
+from deferkit.worlds.data import VARIABLE
 
 MARKS = {
     "holds": "[green]holds[/green]",
     "holds in part": "[yellow]in part[/yellow]",
     "does not hold": "[red]fails[/red]",
 }
-NAMES = "exp1, exp2, horizon, small-budget, feedback, coverage, noise, logistic and, only by name, rivals"
+NAMES = (
+    "exp1, exp2, horizon, small-budget, feedback, coverage, noise, logistic and, only by name, knapsack-reward,"
+    " knapsack-regret, knapsack-bandit, imagenet16h, mvh and rivals"
+)
 
 
 @app.command()
@@ -25,6 +30,9 @@ def reproduce(
     name: Annotated[list[str] | None, typer.Argument(help=f"Which experiments: {NAMES}")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="The same with few trials, in under a minute")] = False,
     out: Annotated[Path, typer.Option(help="Where report, figures and trials go")] = Path("results"),
+    data: Annotated[
+        Path | None, typer.Option(help=f"The folder of data sets that others published, instead of ${VARIABLE}")
+    ] = None,
     engine: Annotated[str, typer.Option(help="Where trials run: " + ", ".join(ENGINES))] = "local",
     address: Annotated[str | None, typer.Option(help="Of a Ray cluster")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes; all cores unless given", min=1)] = None,
@@ -37,6 +45,8 @@ def reproduce(
     from deferkit.study.reproduce import reproduce as run_all  # noqa: PLC0415
 
     experiments = chosen(name)
+    if data is not None:
+        os.environ[VARIABLE] = str(data.resolve())  # workers inherit it
     begin = time.perf_counter()
     command = " ".join(["deferkit reproduce", *(name or ()), *(["--quick"] if quick else [])])
     with bar() as progress:

@@ -9,12 +9,22 @@ from typing import NamedTuple
 
 import polars as pl
 
+from deferkit.study.experiments import PEOPLE
 from deferkit.study.experiments.experiment import FAILS, HOLDS, PARTLY, Experiment, Finding
 from deferkit.study.figures import Drawn, bundle
 
 STYLE = (Path(__file__).parent / "web" / "report.css").read_text(encoding="utf-8")
 CLASSES = {HOLDS: "holds", PARTLY: "part", FAILS: "not"}
-OURS = ("default", "default, full")
+OURS = ("default", "default, full", "Linear", "Logistic")
+SUBJECTS = {"synthetic": "the synthetic study", "people": "the study with people"}
+OPTIMA = {
+    "synthetic": "In synthetic worlds rewards are expected ones on just the tasks that came; OPT is the best fixed rule"
+    " that knows the distribution and keeps the budget on average, so that a lucky stream can give more than 100.",
+    "people": "On tables of people's answers rewards are those that came, and OPT is <i>hindsight OPT</i>: the best"
+    " choice for just these outcomes, which sees their noise. No policy can, so that gains are far below 100 even where"
+    " nothing is left to learn.",
+}
+"""What OPT is, in the worlds of formulas and on tables."""
 
 
 class Chapter(NamedTuple):
@@ -89,6 +99,8 @@ def report_html(
         if quick
         else "Full size."
     )
+    kinds = dict.fromkeys("people" if c.experiment.name in PEOPLE else "synthetic" for c in chapters)
+    subject, opts = " and ".join(SUBJECTS[kind] for kind in kinds), [OPTIMA[kind] for kind in kinds]
     nav = "".join(f'<a href="#{c.experiment.name}">{escape(c.experiment.title)}</a>' for c in chapters)
     scripts = "".join(
         f'vegaEmbed("#figure-{c.experiment.name}", {c.drawn.spec}, {{renderer: "svg", actions: false}});\n'
@@ -101,14 +113,13 @@ def report_html(
     versions = ", ".join(f"{name} {version(name)}" for name in ("deferkit", "numpy", "numba", "polars"))
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>deferkit: the synthetic study</title><style>{STYLE}</style></head><body><main>
-<h1>Online decision deferral under budget constraints: the synthetic study</h1>
+<title>deferkit: {escape(subject)}</title><style>{STYLE}</style></head><body><main>
+<h1>Online decision deferral under budget constraints: {escape(subject)}</h1>
 <p class="soft">{versions}, Python {platform.python_version()} on {platform.machine()}.
 {trials:,} trials. {size}</p>
 <p><b>gain</b> = (reward − ModelOnly) / (OPT − ModelOnly), in per cent: per cent of OPT alone flatters, because the
-model alone already has most of it. Rewards are expected ones on just the tasks that came; OPT is the best fixed rule
-that knows the distribution and keeps the budget on average, so that a lucky stream can give more than 100. Bands and
-± are one standard deviation over trials.</p>
+model alone already has most of it. {" ".join(opts)}
+Bands and ± are one standard deviation over trials, a ± in brackets is a standard error.</p>
 <nav>{nav}</nav>
 <h2>Claims of the paper</h2>{claims_table(of_paper)}
 <h2>Claims of ours</h2>{claims_table(of_ours)}

@@ -76,7 +76,10 @@ def missing(trials: Iterable[Trial], store: Store) -> int:
 
 
 def table(trials: Sequence[Trial], store: Store) -> pl.DataFrame:
-    """Return the trials that are there as a table: the parameters of world and policy, the seed, the results."""
+    """Return the trials that are there as a table: the parameters of world and policy, the seed, the results.
+
+    A parameter of a policy is called `policy_…`; one of a world that has the name of a result is called `world_…`.
+    """
     there = list({(spec.key, seed): (spec, seed) for spec, seed in trials if (spec, seed) in store}.values())
     rows = []
     for (spec, seed), row in zip(there, store.rows(there), strict=True):
@@ -84,6 +87,16 @@ def table(trials: Sequence[Trial], store: Store) -> pl.DataFrame:
         given = {k: v for k, v in plain.items() if k not in ("world_parameters", "policy_parameters", "budget")}
         results = {k: v for k, v in row.items() if k not in ("key", "seed", "spec")}
         asked = {"asked_budget": spec.budget, "seed": seed}
-        told = {f"policy_{k}": v for k, v in plain["policy_parameters"].items()}
-        rows.append(plain["world_parameters"] | told | given | asked | results)
+        world = {f"world_{k}" if k in results else k: flat(v) for k, v in plain["world_parameters"].items()}
+        told = {f"policy_{k}": flat(v) for k, v in plain["policy_parameters"].items()}
+        rows.append(world | told | given | asked | results)
     return pl.DataFrame(rows, infer_schema_length=None, schema_overrides=dict.fromkeys(PATHS, pl.List(pl.Float64)))
+
+
+def flat(value: Any) -> Any:
+    """Return a parameter as a cell of a table: what has parts becomes text, as no column holds all kinds of parts.
+
+    >>> flat({"every": [[0, 20]]}), flat(0.1)
+    ('{"every": [[0, 20]]}', 0.1)
+    """
+    return json.dumps(value, sort_keys=True) if isinstance(value, dict | list) else value

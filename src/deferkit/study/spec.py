@@ -5,7 +5,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from deferkit.errors import InvalidArgument, expected
 from deferkit.learn.loop import FEEDBACKS
 from deferkit.study.allowance import Allowance
 from deferkit.study.peers import PEERS
-from deferkit.study.policies import LEARNERS, check_policy
+from deferkit.study.policies import LEARNERS, NEEDS, check_policy
 from deferkit.types import is_number
 from deferkit.worlds import make_world
 
@@ -43,6 +43,18 @@ def code_digest() -> str:
             digest.update(path.relative_to(package).as_posix().encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def library_version(name: str) -> str:
+    """Return the version of a library, or nothing if it is not installed.
+
+    >>> library_version("no-such-library")
+    ''
+    """
+    try:
+        return version(name) if name else ""
+    except PackageNotFoundError:
+        return ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +101,7 @@ class Spec:
     @functools.cached_property
     def key(self) -> str:
         """What results are kept under: a hash of the specification and of the code that measures it."""
-        library = PEERS[self.policy].version if self.policy in PEERS else ""
+        library = PEERS[self.policy].version if self.policy in PEERS else library_version(NEEDS.get(self.policy, ""))
         return hashlib.sha256(f"{code_digest()} {library} {self.text}".encode()).hexdigest()[:24]
 
     @functools.cached_property

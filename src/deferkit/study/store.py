@@ -13,7 +13,7 @@ from deferkit.errors import UnreadableResults
 from deferkit.study.spec import Spec
 from deferkit.study.trial import Outcome
 
-PATHS = ("at", "regret_at", "spent_at", "price_at", "distance_at", "factor_at")
+PATHS = ("at", "reward_at", "regret_at", "spent_at", "price_at", "distance_at", "factor_at")
 SCHEMA: dict[str, Any] = (
     {"key": pl.String, "seed": pl.Int64, "spec": pl.String}
     | dict.fromkeys(Outcome._fields, pl.Float64)

@@ -108,15 +108,17 @@ class Judge:
         )
 
     def path(self, choice: Floats, budgets: Sequence[float], prices: Floats | None) -> dict[str, list[float]]:
-        """Return regret, spending and price (its mean since the last point) along the way."""
+        """Return reward, regret, spending and price (its mean since the last point) along the way."""
         rewards, _ = self.stream.known()
         best, _ = self.optimum(budgets)
         n = self.stream.n_tasks
         at = np.unique(np.linspace(0, n, min(POINTS, n) + 1).astype(int)[1:])
-        regret = np.cumsum((of_chosen(best, rewards) - of_chosen(choice, rewards)).sum(axis=1))
+        reward = np.cumsum(of_chosen(choice, rewards).sum(axis=1))
+        regret = np.cumsum(of_chosen(best, rewards).sum(axis=1)) - reward
         spent = np.cumsum(of_chosen(choice[:, 1:], self.stream.costs[:, :, 0]).sum(axis=1))
         path = {
             "at": at.astype(float).tolist(),
+            "reward_at": reward[at - 1].tolist(),
             "regret_at": regret[at - 1].tolist(),
             "spent_at": spent[at - 1].tolist(),
         }

@@ -7,19 +7,27 @@ from deferkit.study.experiments import (
     exp2,
     feedback,
     horizon,
+    imagenet16h,
+    knapsack_bandit,
+    knapsack_regret,
+    knapsack_reward,
     logistic,
+    mvh,
     noise,
     rivals,
     small_budget,
 )
 from deferkit.study.experiments.experiment import Experiment, Finding
 
+SYNTHETIC = (exp1, exp2, horizon, small_budget, feedback, coverage, noise, logistic)
+WITH_PEOPLE = (knapsack_reward, knapsack_regret, knapsack_bandit, imagenet16h, mvh)
 EXPERIMENTS: dict[str, Experiment] = {
-    module.EXPERIMENT.name: module.EXPERIMENT
-    for module in (exp1, exp2, horizon, small_budget, feedback, coverage, noise, logistic, rivals)
+    module.EXPERIMENT.name: module.EXPERIMENT for module in (*SYNTHETIC, *WITH_PEOPLE, rivals)
 }
-APART = ("rivals",)
-"""What runs only when it is asked for: it needs other packages, and they are slow."""
+PEOPLE = tuple(module.EXPERIMENT.name for module in WITH_PEOPLE)
+"""On tables of people's answers: rewards are realised, OPT is that of hindsight."""
+APART = (*PEOPLE, "rivals")
+"""What runs only when it is asked for: it takes longer, and needs other packages or data."""
 
 
 def chosen(names: list[str] | None) -> list[Experiment]:
@@ -35,4 +43,4 @@ def chosen(names: list[str] | None) -> list[Experiment]:
     return [EXPERIMENTS[name] for name in dict.fromkeys(wanted)]
 
 
-__all__ = ["APART", "EXPERIMENTS", "Experiment", "Finding", "chosen"]
+__all__ = ["APART", "EXPERIMENTS", "PEOPLE", "Experiment", "Finding", "chosen"]

@@ -14,6 +14,8 @@ from deferkit.study.store import Trial
 
 HOLDS, PARTLY, FAILS = "holds", "holds in part", "does not hold"
 REGIMES = ("complementary", "dominant")
+SETTINGS = ("asked_budget", "feedback", "regime", "horizon", "noise", "world_model", "order")
+"""Columns that tell settings apart, in one world or another."""
 
 
 class Finding(NamedTuple):
@@ -43,6 +45,7 @@ def trials_of(
     seeds: int,
     worlds: Iterable[Mapping[str, Any]] = ({},),
     *,
+    world: str = "synthetic",
     feedbacks: Iterable[str] = ("full",),
     trace: str = "",
     parameters: Mapping[str, Any] | None = None,
@@ -55,15 +58,15 @@ def trials_of(
     budgets, feedbacks, policies = list(budgets), list(feedbacks), list(policies)
     specs = [
         Spec.of(
-            "synthetic",
             world,
+            given,
             policy=policy,
             budget=str(budget),
             feedback=feedback,
             trace=trace,
             policy_parameters=dict(parameters or {}),
         )
-        for world in worlds
+        for given in worlds
         for budget in budgets
         for policy in policies
         for feedback in feedbacks
@@ -138,14 +141,16 @@ def mean_of(frame: pl.DataFrame, value: str, **where: Any) -> float:
     return as_float(rows.mean())
 
 
-def paired(frame: pl.DataFrame, one: str, other: str, value: str = "gain") -> tuple[float, float]:
+def paired(
+    frame: pl.DataFrame, one: str, other: str, value: str = "gain", *, by: str = "policy"
+) -> tuple[float, float]:
     """Return how much more of something a policy has than another, seed by seed: the mean and its standard error.
 
     >>> frame = pl.DataFrame({"policy": ["a", "a", "b", "b"], "seed": [0, 1, 0, 1], "gain": [3.0, 5.0, 1.0, 1.0]})
     >>> paired(frame, "a", "b")
     (3.0, 1.0)
     """
-    both = frame.filter(policy=one).join(frame.filter(policy=other), on="seed", suffix="_other")
+    both = frame.filter(**{by: one}).join(frame.filter(**{by: other}), on="seed", suffix="_other")
     return mean_and_error((both[value] - both[f"{value}_other"]).to_numpy())
 
 
@@ -164,6 +169,7 @@ def as_float(value: Any) -> float:
 
 def seeds_text(frame: pl.DataFrame, variant: str = "policy") -> str:
     """Say how many trials there are for each setting."""
-    counts = frame.group_by(variant, "asked_budget", "regime", "horizon", "noise", "feedback").len()["len"]
+    settings = [name for name in SETTINGS if name in frame.columns]
+    counts = frame.group_by(variant, *settings).len()["len"]
     low, high = as_float(counts.min()), as_float(counts.max())
     return f"{high:.0f} trials" if low == high else f"{low:.0f} to {high:.0f} trials"
