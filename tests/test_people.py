@@ -112,7 +112,7 @@ def test_bandit_less_full(more: float, wanted: list[str]) -> None:
 
 
 def of_models(gain: Gain) -> pl.DataFrame:
-    return pl.concat([frame_of(gain, world_model=model) for model in imagenet16h.MODELS])
+    return pl.concat([frame_of(gain, world_model=model, repeats=True) for model in imagenet16h.MODELS])
 
 
 def test_imagenet_finds_the_weak_spot() -> None:
