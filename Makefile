@@ -39,6 +39,7 @@ rivals: $(VENV)/warm
 bench: $(VENV)/warm $(VENV)/peers
 	$(BIN)/python benchmarks/bulk.py
 	$(BIN)/python benchmarks/single.py
+	$(BIN)/python benchmarks/embeddings.py
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) || { $(APT) python3-venv && $(PYTHON) -m venv --clear $(VENV); }
@@ -57,7 +58,7 @@ $(VENV)/browser: | $(VENV)/installed
 	{ command -v chromium >/dev/null || { $(APT) chromium; }; } && touch $@ || echo "no chromium: the page is not tested"
 
 # Compiling the steps takes one to two minutes, once: later processes load the machine code from the cache.
-$(VENV)/warm: $(VENV)/installed $(wildcard src/deferkit/learn/*.py)
+$(VENV)/warm: $(VENV)/installed $(wildcard src/deferkit/learn/*.py src/deferkit/learn/embed/training.py)
 	$(BIN)/deferkit warm
 	touch $@
 

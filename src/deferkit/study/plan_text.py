@@ -5,6 +5,7 @@ import math
 from deferkit.study.plan import Curve, Need, Plan, Point
 
 HEADLINE = 95.0  # per cent
+FEW = 200  # tasks
 
 
 def amount(value: float | None, digits: int = 3) -> str:
@@ -85,6 +86,10 @@ def remarks(plan: Plan, *, full_orders: int | None = None) -> list[str]:
         said.append(
             f"There are many tasks ({plan.n_tasks:,}): {len(plan.seeds)} orders instead of {full_orders};"
             f" --trials {full_orders} takes them all."
+        )
+    if plan.n_tasks < FEW:
+        said.append(
+            f"{plan.n_tasks} tasks show the form of a plan, but teach a learner next to nothing: some hundred are needed."
         )
     if len(plan.seeds) == 1:
         said.append("One order alone does not show how much the numbers depend on the order of the tasks.")

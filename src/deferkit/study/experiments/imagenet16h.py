@@ -62,7 +62,9 @@ def trials(quick: bool) -> list[Trial]:
         + trials_with([Entrant("tree"), NETWORK], WEAK[1:] if quick else budgets, n, WORLD, baseline)
         + trials_with([Entrant("tree")], [] if quick else ["inf", "0.25T", "0.05T"], n, WORLD, tuned)
         + trials_with([NETWORK], [] if quick else OF_PAPER, slow, WORLD, tuned)
-        + trials_with(() if quick else ONCE, WEAK[1:], n, WORLD, [{"model": model, "repeats": False} for model in MODELS])
+        + trials_with(
+            () if quick else ONCE, WEAK[1:], n, WORLD, [{"model": model, "repeats": False} for model in MODELS]
+        )
     )
 
 
