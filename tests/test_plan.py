@@ -265,7 +265,8 @@ def test_one_row() -> None:
     assert len(plan.curves[0].points) == len(SHARES)
     assert plan.curves[0].points[0].reward_sd is None
     assert headline(plan)
-    assert "One order alone" in remarks(plan)[0]
+    assert remarks(plan)[0].startswith("1 task shows the form of a plan")
+    assert "One order alone" in remarks(plan)[1]
 
 
 def test_what_cannot_be_planned_for() -> None:

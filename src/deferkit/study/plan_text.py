@@ -88,9 +88,8 @@ def remarks(plan: Plan, *, full_orders: int | None = None) -> list[str]:
             f" --trials {full_orders} takes them all."
         )
     if plan.n_tasks < FEW:
-        said.append(
-            f"{plan.n_tasks} tasks show the form of a plan, but teach a learner next to nothing: some hundred are needed."
-        )
+        tasks = "1 task shows" if plan.n_tasks == 1 else f"{plan.n_tasks} tasks show"
+        said.append(f"{tasks} the form of a plan, but teach a learner next to nothing: it takes some hundred.")
     if len(plan.seeds) == 1:
         said.append("One order alone does not show how much the numbers depend on the order of the tasks.")
     enough = next((point.share for point in plan.curves[0].points if point.price == 0), 100.0)
