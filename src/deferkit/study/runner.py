@@ -8,7 +8,7 @@ import polars as pl
 
 from deferkit.errors import StudyFailed
 from deferkit.study.engines import Engine, Local
-from deferkit.study.policies import check_installed
+from deferkit.study.policies import EMBEDDINGS, check_installed
 from deferkit.study.spec import Spec, code_digest
 from deferkit.study.store import PATHS, Store, Trial
 from deferkit.study.trial import run_together
@@ -23,12 +23,23 @@ def run_unit(unit: Unit) -> tuple[str, list[dict[str, Any]]]:
 
 
 def units_of(trials: Iterable[Trial]) -> list[Unit]:
-    """Group trials by stream, the largest horizon first, so that no long one is left for the end."""
-    groups: dict[tuple[str, int], dict[str, Spec]] = {}
+    """Group trials by stream, the longest first, so that no long one is left for the end.
+
+    A learner with an embedding takes seconds for a stream: each of its trials is a unit of its own, so that progress
+    shows and is kept.
+    """
+    groups: dict[tuple[str, int, str], dict[str, Spec]] = {}
     for spec, seed in trials:
-        groups.setdefault((spec.world_text, seed), {})[spec.key] = spec
-    units = [(tuple(specs.values()), seed) for (_, seed), specs in groups.items()]
-    return sorted(units, key=lambda unit: -len(unit[0]) * unit[0][0].world_parameters.get("horizon", 0))
+        alone = spec.key if spec.policy in EMBEDDINGS else ""
+        groups.setdefault((spec.world_text, seed, alone), {})[spec.key] = spec
+    units = [(tuple(specs.values()), seed) for (_, seed, _), specs in groups.items()]
+    return sorted(units, key=weight, reverse=True)
+
+
+def weight(unit: Unit) -> tuple[bool, int]:
+    """Return how long a unit may take, to be compared with others."""
+    specs, _ = unit
+    return specs[0].policy in EMBEDDINGS, len(specs) * specs[0].world_parameters.get("horizon", 0)
 
 
 def run_study(
