@@ -100,6 +100,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "memory": 120,
         "pacing": Pacing(window=40),
     },
+    "neural, bounded below the window": {
+        "embedding": NeuralEmbedding(hidden=4, every=7, memory=20, learning_rate=0.02),
+        "pacing": Pacing(window=60, every=5),
+    },
     "neural, experts and resources": {
         "experts": ["ann", "bo"],
         "resources": 2,

@@ -18,6 +18,7 @@ from deferkit import (
     InvalidArgument,
     NeuralEmbedding,
     Observed,
+    Pacing,
     TreeEmbedding,
 )
 from deferkit.learn.embed.embedding import Shape
@@ -308,8 +309,12 @@ def test_a_warm_start_trains_the_networks() -> None:
 def test_bounded_memory_stays_bounded_and_keeps_what_was_learned() -> None:
     tasks = draw_tasks(2_000, 4)
     budget = Budget(500, horizon=2_000, max_cost=1)
+    small = Pacing(window=100)
     learner = Deferrer(
-        n_features=4, budget=budget, embedding=NeuralEmbedding(hidden=4, every=50, memory=200, discount=1.0)
+        n_features=4,
+        budget=budget,
+        pacing=small,
+        embedding=NeuralEmbedding(hidden=4, every=50, memory=200, discount=1.0),
     )
     learner.run(tasks.contexts, rewards_of(learner, tasks), tasks.costs)
     representation: Any = learner._representation
@@ -317,7 +322,10 @@ def test_bounded_memory_stays_bounded_and_keeps_what_was_learned() -> None:
     # with no discount nothing is forgotten: the systems hold every sample ever observed
     assert learner._ledger.view("n_observed")[0] == 2_000
     forgetful = Deferrer(
-        n_features=4, budget=budget, embedding=NeuralEmbedding(hidden=4, every=50, memory=200, discount=0.5)
+        n_features=4,
+        budget=budget,
+        pacing=small,
+        embedding=NeuralEmbedding(hidden=4, every=50, memory=200, discount=0.5),
     )
     forgetful.run(tasks.contexts, rewards_of(forgetful, tasks), tasks.costs)
     assert 200 < forgetful._ledger.view("n_observed")[0] < 400
@@ -336,6 +344,105 @@ def test_old_tasks_weigh_as_their_own_views_saw_them() -> None:
     kept = representation.embedder.embed(past, past.labelled(0)[0], 0)
     expected = representation.systems._ridge + old.T @ old + kept.T @ kept
     np.testing.assert_allclose(learner._ledger.view("precision")[0], expected, atol=1e-9)
+
+
+def test_memory_is_bounded_without_feedback_too() -> None:
+    rng = np.random.default_rng(0)
+    for embedding in (NeuralEmbedding(hidden=3, memory=50), TreeEmbedding(memory=50)):
+        learner = Deferrer(n_features=2, embedding=embedding, pacing=Pacing(window=40))
+        bulk = Deferrer(n_features=2, embedding=embedding, pacing=Pacing(window=40))
+        contexts = rng.random((1_000, 2))
+        for row in contexts:
+            learner.decide(row)
+        bulk.decide_many(contexts)
+        assert learner._representation.past.n <= 100  # type: ignore[union-attr]
+        assert learner == bulk
+
+
+def test_what_is_said_of_a_task_that_was_let_go_still_counts() -> None:
+    """Late labels and corrections reach the systems although the task is no longer kept, and survive a retraining."""
+    learner = Deferrer(
+        n_features=1,
+        budget=Budget(1_000, horizon=1_000, max_cost=1),
+        pacing=Pacing(window=10),
+        embedding=NeuralEmbedding(hidden=2, every=20, memory=10, discount=1.0),
+    )
+    for _ in range(100):
+        learner.observe(learner.decide([1.0], force="human").id, {"model": 0.5}, cost=0.5)
+    for number in range(50):
+        learner.observe(number, {"human": 0.2})
+    counts = learner._ledger.view("n_observed")
+    assert counts[1] == 50
+    for number in range(50):
+        learner.correct(number, {"human": 0.9})
+    learner._representation.retrain()  # type: ignore[union-attr]
+    assert learner.score([[1.0]]).estimates["human"][0] == pytest.approx(0.9, abs=0.01)
+
+
+# --- noise and widths
+
+
+@pytest.mark.parametrize("embedding", [NeuralEmbedding(hidden=4), TreeEmbedding(least_in_leaf=5), GradientEmbedding()])
+@pytest.mark.parametrize("link", ["identity", "logistic"])
+def test_a_warm_start_knows_how_noisy_rewards_are(embedding: Any, link: str) -> None:
+    tasks = draw_tasks(400, 3, binary=link == "logistic")
+    learner = Deferrer(n_features=3, budget=Budget(50, horizon=500, max_cost=1), link=link, embedding=embedding)
+    rewards = {"model": tasks.rewards[:, 0], "human": tasks.rewards[:, 1]}
+    learner.warm_start(tasks.contexts, rewards, cost=tasks.costs[:, 0, 0])
+    noise = learner.summary().noise
+    assert all(0.02 < noise[name] < (2.0 if link == "logistic" else 0.5) for name in ("model", "human"))
+    assert learner.decide(tasks.contexts[0]).reason != "warm-up"
+
+
+def test_logistic_noise_does_not_grow_where_memory_is_bounded() -> None:
+    tasks = draw_tasks(2_000, 3, binary=True)
+    learner = Deferrer(
+        n_features=3,
+        budget=Budget(500, horizon=2_000, max_cost=1),
+        link="logistic",
+        pacing=Pacing(window=50),
+        embedding=NeuralEmbedding(hidden=4, every=20, memory=50),
+    )
+    noises = []
+    for start in range(0, 2_000, 500):
+        part = slice(start, start + 500)
+        rewards = {name: column[part] for name, column in rewards_of(learner, tasks).items()}
+        learner.run(tasks.contexts[part], rewards, tasks.costs[part])
+        noises.append(learner.summary().noise["model"])
+    assert max(noises) < 1.5 * min(noises)
+
+
+def test_costs_of_several_resources_have_units_of_their_own() -> None:
+    rng = np.random.default_rng(0)
+    learner = Deferrer(
+        n_features=2,
+        budget={"euros": Budget(1e6, horizon=2_000, max_cost=3_000), "hours": Budget(20, horizon=2_000, max_cost=0.1)},
+        embedding=GradientEmbedding(hidden=20, every=50, learning_rate=1e-2),
+        warm_up=1_000,
+    )
+    for _ in range(600):
+        decision = learner.decide(rng.random(2), force="human")
+        learner.observe(decision.id, {"human": 0.5}, cost={"euros": 1_000.0, "hours": 0.01})
+    costs = learner.score([[0.5, 0.5]]).costs["human"][0]
+    np.testing.assert_allclose(costs, [1_000.0, 0.01], rtol=0.3)
+
+
+# --- numbers out of all proportion
+
+
+@pytest.mark.parametrize("embedding", [NeuralEmbedding(hidden=4, every=5), TreeEmbedding(first=5, least_in_leaf=2)])
+@pytest.mark.parametrize("size", [1e3, 1e6, 1e9])
+def test_huge_contexts_are_survived(embedding: Any, size: float) -> None:
+    rng = np.random.default_rng(0)
+    learner = Deferrer(n_features=3, budget=Budget(50, horizon=100, max_cost=1), ridge=1e-9, embedding=embedding)
+    for _ in range(60):
+        decision = learner.decide(rng.random(3) * [1.0, size, 1.0])
+        learner.observe(decision.id, {"model": 0.5, decision.route: 0.5}, None if decision.route == "model" else 0.5)
+    assert np.isfinite(learner._ledger.view("theta")).all()
+    with pytest.raises(InvalidArgument, match="up to 1e\\+09"):
+        learner.decide([1e20, 0.0, 0.0])
+    with pytest.raises(InvalidArgument, match="up to 1e\\+09"):
+        learner.run([[1e20, 0.0, 0.0]], {"model": [0.5], "human": [0.5]}, [0.5])
 
 
 # --- trees
@@ -456,6 +563,25 @@ def test_a_module_of_your_own(tmp_path: Path) -> None:
     assert again == bulk
 
 
+def test_a_module_with_dropout_and_frozen_layers_is_part_of_the_fold(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+
+    def body(n_features: int) -> Any:
+        first = torch.nn.Linear(n_features, 8)
+        for parameter in first.parameters():
+            parameter.requires_grad = False
+        return torch.nn.Sequential(first, torch.nn.ReLU(), torch.nn.Dropout(0.5), torch.nn.Linear(8, 4))
+
+    embedding = NeuralEmbedding(module=body, hidden=4, every=20)
+    tasks = draw_tasks(100, 3)
+    one, other = (Deferrer(n_features=3, embedding=embedding) for _ in range(2))
+    for learner in (one, other):
+        learner.run(tasks.contexts, rewards_of(learner, tasks), tasks.costs)
+    assert one == other
+    one.save(tmp_path / "own.state")
+    assert Deferrer.load(tmp_path / "own.state", embedding=embedding) == one
+
+
 def test_a_module_of_the_wrong_shape_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="turn \\[2, 4\\] into \\[2, 5\\]"):
         Deferrer(n_features=4, embedding=NeuralEmbedding(module=own_module, hidden=5))
@@ -506,7 +632,7 @@ def test_the_default_network_needs_no_torch(monkeypatch: pytest.MonkeyPatch) -> 
         (lambda: NeuralEmbedding(module=3), "'module' of a NeuralEmbedding"),  # type: ignore[arg-type]
         (lambda: TreeEmbedding(folds=1), "'folds' of a TreeEmbedding"),
         (lambda: TreeEmbedding(growth=1), "'growth' of a TreeEmbedding"),
-        (lambda: GradientEmbedding(hidden=-1), "'hidden'"),
+        (lambda: GradientEmbedding(hidden=-1), "'hidden' of a GradientEmbedding"),
         (lambda: GradientEmbedding(ridge=0), "'ridge' of a GradientEmbedding"),
         (lambda: Deferrer(n_features=2, embedding="neural"), "'embedding' of a Deferrer"),  # type: ignore[arg-type]
         (lambda: Deferrer(n_features=2, embedding=TreeEmbedding(), cost_link="logistic"), "'cost_link'"),

@@ -14,6 +14,9 @@ from deferkit.types import LARGEST
 
 Floats = NDArray[np.float64]
 
+LARGEST_EMBEDDED = 1e9
+"""What a number of a context may be at most with an embedding, which is trained in single precision."""
+
 
 class Contexts:
     """Numbers are taken as they are, named features go through an encoder; then comes the representation, if any.
@@ -50,14 +53,14 @@ class Contexts:
     def _represent(self) -> None:
         """Write the views of the context, if there is a representation."""
         if self.representation is not None:
-            if first_bad(self._given) >= 0:
-                raise self.not_finite()  # a hidden layer might hide it
+            if not np.abs(self._given).max() <= LARGEST_EMBEDDED:  # a hidden layer might hide it
+                raise self.not_finite()
             self.representation.embedder.transform(self._given, self.x)
 
     def decided(self) -> None:
         """Let the representation know that the context that was loaded last was decided."""
         if self.representation is not None:
-            self.representation.past.append(self._given)
+            self.representation.enter(self._given)
             self.representation.look_if_due()
 
     def represent(self, matrix: Floats) -> Floats:
@@ -73,8 +76,9 @@ class Contexts:
 
     def not_finite(self) -> InvalidArgument:
         """Return the error for the context in `x`."""
-        place = int(np.flatnonzero(~(np.abs(self._row) <= LARGEST))[0])
-        what = f"finite numbers up to {LARGEST:g} (element {place})"
+        largest = LARGEST if self.representation is None else LARGEST_EMBEDDED
+        place = int(np.argmin(np.abs(self._row) <= largest))
+        what = f"finite numbers up to {largest:g} (element {place})"
         return expected("context", "Deferrer", what, float(self._row[place]))
 
     def rows(self, contexts: Any) -> list[dict[str, Any]] | None:
@@ -86,9 +90,13 @@ class Contexts:
     def matrix(self, contexts: Any) -> Floats:
         """Return several contexts as vectors, with the scales of now."""
         rows = self.rows(contexts)
-        if rows is None:
-            return inputs.as_matrix(contexts, len(self._row))
-        return self.encode(rows)
+        if rows is not None:
+            return self.encode(rows)
+        matrix = inputs.as_matrix(contexts, len(self._row))
+        if self.representation is not None and len(matrix) and not np.abs(matrix).max() <= LARGEST_EMBEDDED:
+            most = float(np.abs(matrix).max())
+            raise expected("contexts", "Deferrer", f"numbers up to {LARGEST_EMBEDDED:g} with an embedding", most)
+        return matrix
 
     def encode(self, rows: list[dict[str, Any]]) -> Floats:
         """Return the vectors of checked rows, with the scales of now."""

@@ -208,18 +208,21 @@ class Deferrer(SavedLearner):
         if rows is not None:
             return [self.decide(row) for row in rows]
         ledger = self._ledger
-        matrix = inputs.as_matrix(contexts, self.settings.n_features)
+        matrix = self._contexts.matrix(contexts)
         decisions: list[Decision] = []
         while len(decisions) < len(matrix):
             first, done = ledger.next_id, len(decisions)
-            n = ledger.memory if self._representation is None else self._representation.free_steps()
+            n = ledger.memory
+            if self._representation is not None:
+                self._representation.make_room()
+                n = self._representation.free_steps()
             given = matrix[done : done + n]
             ledger.make_room(len(given))
             records = np.zeros((len(given), self._record.shape[1]))
             decide_many(ledger.floats, ledger.ints, self._contexts.represent(given), self._everyone, records)
             decisions += [self._records.decision(first + i, row) for i, row in enumerate(records.tolist())]
             if self._representation is not None:
-                self._representation.past.append(given)
+                self._representation.enter(given)
                 self._representation.look_if_due()
         if ledger.next_id > self._end:
             self._tell_horizon()

@@ -113,7 +113,7 @@ class Outcomes:
         observe_one(ledger.floats, ledger.ints, ledger.samples, int(decision), slot)
         ledger.mend_if_due()
         if self.representation is not None:
-            self.representation.record_slot(int(decision), slot)
+            self.representation.observed(int(decision), slot)
             self.representation.retrain_if_due()
             self.representation.look_if_due()
         if slot >= ledger.memory:
@@ -175,8 +175,9 @@ class Outcomes:
                 ledger.view("cost_sum")[r] += new - old
                 largest = ledger.view("largest")
                 largest[r] = max(np.nanmax(ledger.cost[:, r]) if largest[r] == old else largest[r], new)
+                changes.append((first + r, old, new))
         if self.representation is not None:
-            self.representation.record_slot(int(decision), slot)
+            self.representation.corrected(int(decision), slot, changes)
 
     def check_free(self, decision: Decision) -> None:
         """Raise if what a decision reserves is not free."""

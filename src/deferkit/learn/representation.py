@@ -34,6 +34,9 @@ class Representation:
         self.systems = Systems(ledger, shape, self.views, self.width, ridge=settings.ridge_used)
         self._ledger = ledger
         self._window = settings.pacing.window if settings.pacing.kind == "resolve" else 0
+        # the latest contexts are looked at again for the price, so that at least those are kept
+        memory = self.embedding.memory
+        self._limit = None if memory is None else max(memory, min(self._window, ledger.memory))
         self._fresh_from = 0  # decisions from this one on have views of now in the ledger
         self._looked = True  # so have those that the price is solved for
         if self.embedding.frozen and ledger.next_id == 0:
@@ -64,11 +67,29 @@ class Representation:
         slots = np.arange(first, first + n) % ledger.memory
         self.past.label(first, ledger.reward[slots], ledger.cost[slots], ledger.route[slots])
 
-    def record_slot(self, decision: int, slot: int) -> None:
-        """Take over what the ledger knows by now of a decision, wherever it lies."""
+    def observed(self, decision: int, slot: int) -> None:
+        """Take over what the ledger has just come to know of a decision, wherever it lies."""
         ledger = self._ledger
-        rows = slice(slot, slot + 1)
-        self.past.label(decision, ledger.reward[rows], ledger.cost[rows], ledger.route[rows])
+        if self.past.row(decision) >= 0:
+            rows = slice(slot, slot + 1)
+            self.past.label(decision, ledger.reward[rows], ledger.cost[rows], ledger.route[rows])
+            return
+        deciders = len(ledger.new_reward)
+        first = deciders + (int(ledger.route[slot]) - 1) * len(ledger.new_cost)
+        news = [*enumerate(ledger.new_reward.tolist()), *enumerate(ledger.new_cost.tolist(), start=first)]
+        for target, value in news:
+            if not math.isnan(value):
+                self.systems.learn(target, ledger.view("context")[slot, self.views[target]], value)
+
+    def corrected(self, decision: int, slot: int, changes: list[tuple[int, float, float]]) -> None:
+        """Take over corrections (estimate, before, after) of a decision."""
+        ledger = self._ledger
+        if self.past.row(decision) >= 0:
+            rows = slice(slot, slot + 1)
+            self.past.label(decision, ledger.reward[rows], ledger.cost[rows], ledger.route[rows])
+            return
+        for target, before, after in changes:
+            self.systems.correct(target, ledger.view("context")[slot, self.views[target]], before, after)
 
     def retrain_if_due(self) -> None:
         """Retrain if enough was observed, but not while the encoder's scales are unsettled."""
@@ -79,23 +100,39 @@ class Representation:
     def retrain(self, epochs: int = 1) -> None:
         """Retrain on the past and rebuild the estimates."""
         ledger, past = self._ledger, self.past
-        limit = self.embedding.memory
         with one_thread():
-            if limit is not None:
-                gone = max(0, past.n - limit)
-                self.systems.retire(self.embedder, past, gone, self.embedding.discount)
-                past.let_go(gone)
+            if self._limit is not None:
+                self._retire(max(0, past.n - self._limit), self.embedding.discount)
             self.embedder.retrain(past, epochs)
             self.systems.rebuild(self.embedder, past)
         ledger.ints[RETRAIN_AT] = self.embedding.next_at(ledger.ints.item(N_SEEN))
         self._fresh_from, self._looked = ledger.next_id, self._window == 0
         self.look_if_due()
 
+    def make_room(self) -> None:
+        """Let old tasks go, where memory is bounded, although nothing is retrained: many decisions, no feedback."""
+        if self._limit is not None and self.past.n >= 2 * self._limit:
+            with one_thread():
+                self._retire(self._limit, 1.0)
+
+    def _retire(self, n: int, discount: float) -> None:
+        """Let the first n tasks go; what they taught stays."""
+        self.systems.retire(self.embedder, self.past, n, discount)
+        self.past.let_go(n)
+
+    def enter(self, x: Floats) -> None:
+        """Take in contexts that were just decided, no more than `free_steps` of them."""
+        self.make_room()
+        self.past.append(x)
+
     def free_steps(self) -> int:
-        """Return how many decisions may be made before `look_if_due` has something to do."""
-        if self._looked:
-            return self._ledger.memory
-        return max(1, math.ceil(self._ledger.next_solve.item()) - self._ledger.next_id - 1)
+        """Return how many decisions may be made before `make_room` or `look_if_due` has something to do."""
+        steps = self._ledger.memory
+        if self._limit is not None:
+            steps = min(steps, 2 * self._limit - self.past.n)
+        if not self._looked:
+            steps = min(steps, math.ceil(self._ledger.next_solve.item()) - self._ledger.next_id - 1)
+        return max(1, steps)
 
     def look_if_due(self) -> None:
         """Give the latest contexts the views of now, if the price is solved for them within the next decision."""

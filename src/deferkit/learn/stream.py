@@ -44,6 +44,7 @@ def run_through(
         before = done
         end = min(len(matrix), done + min(CHUNK, ledger.memory))
         if representation is not None:  # views hold until the next retraining, and no further
+            representation.make_room()
             end = min(end, done + representation.room(), done + representation.free_steps())
         ledger.make_room(end - done)
         ledger.room_for_samples(end - done)
@@ -66,7 +67,7 @@ def run_through(
         )
         ledger.mend_if_due()
         if representation is not None:
-            representation.past.append(matrix[before:done])
+            representation.enter(matrix[before:done])
             representation.record(first, done - before)
             representation.retrain_if_due()
             representation.look_if_due()

@@ -112,6 +112,13 @@ def sure_cost(stream: Stream) -> float:
     return max(SURE_COST, math.ceil(largest))
 
 
+def range_of(stream: Stream) -> tuple[float, float]:
+    """Return what rewards may be: within [0, 1] where all of a table's are, open where noise may carry them out."""
+    known = stream.rewards[~np.isnan(stream.rewards)]
+    within = stream.truth is None and len(known) > 0 and known.min() >= 0 and known.max() <= 1
+    return (0.0, 1.0) if stream.link == "logistic" or within else (-math.inf, math.inf)
+
+
 def make_learner(
     name: str, stream: Stream, budgets: Sequence[float], *, seed: int, parameters: Mapping[str, Any] | None = None
 ) -> Deferrer:
@@ -127,7 +134,7 @@ def make_learner(
         "n_features": stream.contexts.shape[1],
         "experts": ["human"] if n_experts == 1 else [f"expert {i + 1}" for i in range(n_experts)],
         "link": stream.link,
-        "reward_range": (0.0, 1.0) if stream.link == "logistic" else (-math.inf, math.inf),
+        "reward_range": range_of(stream),
         "seed": seed,
     }
     if name == "paper":
@@ -210,6 +217,8 @@ def run_policy(
     if name in PEERS:
         if stream.costs.shape[1:] != (1, 1):
             raise InvalidArgument(f"The policy {name!r} is for one expert and one resource.")
+        if stream.running is not None:
+            raise InvalidArgument(f"The policy {name!r} cannot follow what becomes known of a person along the way.")
         costs = stream.costs[:, 0, 0]
         mean_cost = float(stream.known()[1][:, 0, 0].mean())
         setting = Setting(stream.contexts.shape[1], budgets[0], stream.n_tasks, mean_cost, seed)

@@ -82,12 +82,11 @@ class Forest:
                 continue  # nothing to split yet: the column stays 0
             binary = self.shape.link == "logistic" and target < self.shape.n_deciders
             unit = 1.0 if target < self.shape.n_deciders else float(y.mean())
-            for fold in range(self.settings.folds):
-                seen = folds[rows] != fold
-                y_seen = y[seen] / unit
-                if y_seen.min() == y_seen.max():
-                    continue
-                parts.append(self._fit(past.x[rows[seen]], y_seen, binary) | {"at": np.array([target, fold])})
+            shown = [folds[rows] != fold for fold in range(self.settings.folds)]
+            if any(y[seen].min() == y[seen].max() for seen in shown if seen.any()) or not all(map(np.any, shown)):
+                continue
+            for fold, seen in enumerate(shown):
+                parts.append(self._fit(past.x[rows[seen]], y[seen] / unit, binary) | {"at": np.array([target, fold])})
         self._join(parts)
         self.past_columns = columns
         for fold in range(self.settings.folds):

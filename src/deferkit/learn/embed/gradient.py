@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from deferkit.errors import expected
 from deferkit.learn.embed.embedding import Embedder, Shape
 from deferkit.learn.embed.networks import Networks
-from deferkit.learn.embed.neural import NeuralEmbedding, Schedule, next_in
+from deferkit.learn.embed.neural import NeuralEmbedding, Schedule, as_schedule, next_in
 from deferkit.learn.embed.past import Floats, Ints, Past
 from deferkit.learn.forward import gradient_rows
-from deferkit.types import is_number
+from deferkit.types import is_number, is_whole, plain
 
 COEFFICIENTS = np.array([1.0, 0.0])
 INVERSE = np.diag([0.0, 1.0])
@@ -47,7 +47,14 @@ class GradientEmbedding:
     discount: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "every", self.network.every)
+        for name in self.__dataclass_fields__:
+            object.__setattr__(self, name, plain(getattr(self, name)))
+        object.__setattr__(self, "every", as_schedule(self.every, "GradientEmbedding"))
+        for name in ("hidden", "batch"):
+            if not is_whole(getattr(self, name), 1):
+                raise expected(name, "GradientEmbedding", "a whole number of at least 1", getattr(self, name))
+        if not is_number(self.learning_rate) or not 0 < self.learning_rate < math.inf:
+            raise expected("learning_rate", "GradientEmbedding", "a number above 0", self.learning_rate)
         if not is_number(self.ridge) or not 0 < self.ridge < math.inf:
             raise expected("ridge", "GradientEmbedding", "a finite number above 0", self.ridge)
 
@@ -99,7 +106,7 @@ class Gradients:
         grow = float(np.sqrt(hidden))
         self.weights, self.biases = self.networks.body.weights * grow, self.networks.body.biases * grow
         heads = {name: values.astype(np.float64) for name, values in self.networks.heads.values.items()}
-        unit = np.where(np.arange(self.shape.n_targets) < self.shape.n_deciders, 1.0, self.networks.cost_unit)
+        unit = self.networks.units
         whole = heads["weights"].reshape(self.shape.n_targets, -1, hidden)
         self.heads = np.stack([whole[g, g] for g in range(self.shape.n_targets)]) * unit[:, None]
         self.offsets = heads["biases"] * unit
@@ -129,11 +136,8 @@ class Gradients:
         for g in range(self.shape.n_targets):
             rows, _ = past.labelled(g)
             x = past.x[rows]
-            units = np.maximum(x @ self.weights[g] + self.biases[g], 0.0)
-            slope = np.ones(len(rows))
-            if self.squashed[g]:
-                shown = 1.0 / (1.0 + np.exp(-(units @ self.heads[g] + self.offsets[g])))
-                slope = shown * (1.0 - shown)
+            units, shown = self._said(x, g)
+            slope = shown * (1.0 - shown) if self.squashed[g] else np.ones(len(rows))
             on = (units > 0) * (slope**2)[:, None]
             heads = self.heads[g] ** 2
             self.curvature["first"][g] = self.ridge + (x**2).T @ on * heads
@@ -142,10 +146,16 @@ class Gradients:
             self.curvature["offset"][g] = self.ridge + (slope**2).sum()
 
     def embed(self, past: Past, rows: Ints, view: int) -> Floats:
-        """Return prediction and width of one network for tasks of the past."""
-        out = np.zeros((len(rows), 2 * self.shape.n_targets))
-        self.transform(past.x[rows], out)
-        return out[:, 2 * view : 2 * view + 2]
+        """Return predictions of one network for tasks of the past; widths are for decisions, and those are taken."""
+        out = np.zeros((len(rows), 2))
+        out[:, 0] = self._said(past.x[rows], view)[1]
+        return out
+
+    def _said(self, x: Floats, g: int) -> tuple[Floats, Floats]:
+        """Return the hidden units and the predictions of one network."""
+        units = np.maximum(x @ self.weights[g] + self.biases[g], 0.0)
+        said = units @ self.heads[g] + self.offsets[g]
+        return units, 0.5 * (1.0 + np.tanh(0.5 * said)) if self.squashed[g] else said
 
     def system(self, _target: int) -> tuple[Floats, Floats]:
         """Return that the prediction is the estimate, and the width the width."""

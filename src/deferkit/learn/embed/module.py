@@ -1,7 +1,6 @@
 """A torch module of the user's in place of the hidden layers."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 
 from deferkit.errors import InvalidArgument
 from deferkit.learn.embed.past import Floats
+from deferkit.learn.embed.threads import OneThread
 from deferkit.learn.embed.training import Singles
 
 try:
@@ -19,15 +19,14 @@ except ImportError as error:
 REMEMBERED = ("exp_avg", "exp_avg_sq", "step")  # by Adam, of each parameter
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch compute in one thread: sums must come in one order."""
+def limit_torch() -> Callable[[], None]:
+    """Set torch to one thread, and return what sets it back."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    return lambda: torch.set_num_threads(before)
+
+
+one_torch_thread = OneThread(limit_torch)
 
 
 class Modules:
@@ -41,7 +40,8 @@ class Modules:
             torch.manual_seed(seed)
             self.bodies = [make(n_features) for _ in range(n_views)]
         self._check(n_features)
-        self._parameters = [p for body in self.bodies for p in body.parameters()]
+        self._parameters = [p for body in self.bodies for p in body.parameters() if p.requires_grad]
+        self._seed, self._batches = seed, 0
         self._adam = torch.optim.Adam(self._parameters, lr=rate) if self._parameters else None
 
     def _check(self, n_features: int) -> None:
@@ -63,7 +63,10 @@ class Modules:
 
     def forward(self, x: Singles) -> Singles:
         """Return the hidden units of a batch."""
-        with one_thread():
+        with one_torch_thread(), torch.random.fork_rng():
+            # dropout and the like: a stream of its own for each batch, so that a replay draws the same
+            torch.manual_seed(hash((self._seed, self._batches)))
+            self._batches += 1
             for body in self.bodies:
                 body.train()
             self._units = torch.cat([body(torch.from_numpy(x)) for body in self.bodies], dim=1)
@@ -71,8 +74,8 @@ class Modules:
 
     def backward(self, slope: Singles, _rate: float) -> None:
         """Move the weights for the slope of the loss along the hidden units of the last batch."""
-        if self._adam is not None:
-            with one_thread():
+        if self._adam is not None and self._units.requires_grad:
+            with one_torch_thread():
                 self._adam.zero_grad(set_to_none=True)
                 self._units.backward(torch.from_numpy(slope))  # type: ignore[no-untyped-call]
                 self._adam.step()
@@ -92,7 +95,7 @@ class Modules:
         """Return one network's view of many contexts; hidden units are scaled to a context's size."""
         body = self.bodies[view]
         body.eval()
-        with torch.no_grad(), one_thread():
+        with torch.no_grad(), one_torch_thread():
             units: Floats = body(torch.from_numpy(x.astype(np.float32))).double().numpy()
         units = units / np.sqrt(self.hidden)
         return np.concatenate([units, x], axis=1) if skip else units
@@ -109,16 +112,19 @@ class Modules:
 
     def state(self) -> dict[str, NDArray[np.float64]]:
         """Return all that was learned."""
-        return {name: tensor.detach().double().numpy().copy() for name, tensor in self._tensors().items()}
+        arrays = {name: tensor.detach().double().numpy().copy() for name, tensor in self._tensors().items()}
+        return arrays | {"batches": np.array([float(self._batches)])}
 
     def restore(self, saved: dict[str, NDArray[np.float64]]) -> None:
         """Be what `state` was asked for."""
         if self._adam is not None and any(name.startswith("adam ") for name in saved):
-            for parameter in self._parameters:
-                blank = torch.zeros_like(parameter), torch.zeros_like(parameter), torch.zeros(())
-                self._adam.state[parameter] = dict(zip(REMEMBERED, blank, strict=True))
+            for i, parameter in enumerate(self._parameters):
+                if f"adam {i}.step" in saved:
+                    blank = torch.zeros_like(parameter), torch.zeros_like(parameter), torch.zeros(())
+                    self._adam.state[parameter] = dict(zip(REMEMBERED, blank, strict=True))
         tensors = self._tensors()
-        if set(tensors) != set(saved):
+        self._batches = int(saved["batches"][0])
+        if set(tensors) != set(saved) - {"batches"}:
             raise ValueError("its modules are not those that were saved")
         with torch.no_grad():
             for name, tensor in tensors.items():

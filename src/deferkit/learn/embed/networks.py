@@ -15,6 +15,8 @@ from deferkit.learn.embed.neural import NeuralEmbedding
 from deferkit.learn.embed.past import Floats, Ints, Past
 from deferkit.learn.embed.training import Singles
 
+LARGEST_TRAINED = 1e15  # of a reward or a cost, so that its square is still a number of single precision
+
 
 class Networks:
     """Predicts rewards and costs from hidden layers, for the sake of the hidden layers."""
@@ -25,7 +27,7 @@ class Networks:
         view_of = settings.views(shape)
         views, hidden, targets = max(view_of) + 1, settings.hidden, shape.n_targets
         self.trained = 0  # retrainings so far
-        self.cost_unit = 1.0
+        self.units = np.ones(targets)  # what rewards and costs are counted in; a cost in its mean
         rng = np.random.default_rng(shape.seed)
         self.body: Any
         if settings.module is None:
@@ -65,12 +67,10 @@ class Networks:
         known = np.zeros((past.n, self.shape.n_targets), dtype=np.float32)
         for target in range(self.shape.n_targets):
             rows, values = past.labelled(target)
-            y[rows, target] = values
+            if target >= self.shape.n_deciders and len(values):
+                self.units[target] = float(values.mean()) or 1.0
+            y[rows, target] = np.clip(values / self.units[target], -LARGEST_TRAINED, LARGEST_TRAINED)
             known[rows, target] = 1.0
-        costs = slice(self.shape.n_deciders, None)
-        if known[:, costs].any():
-            self.cost_unit = float(y[:, costs].sum(dtype=np.float64) / known[:, costs].sum()) or 1.0
-            y[:, costs] /= np.float32(self.cost_unit)
         rows = np.flatnonzero(known.any(axis=1))
         # a stream of its own for each retraining: nothing to save, and a replay draws the same batches
         rng = np.random.default_rng([self.shape.seed, self.trained])
@@ -118,12 +118,12 @@ class Networks:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return weights, what Adam remembers, and the count of retrainings."""
-        counts = {"counts": np.array([float(self.trained), self.cost_unit])}
+        counts = {"trained": np.array([float(self.trained)]), "units": self.units}
         heads = {f"heads {name}": array for name, array in self.heads.state().items()}
         return counts | heads | {f"body {name}": array for name, array in self.body.state().items()}
 
     def restore(self, saved: dict[str, NDArray[np.float64]]) -> None:
         """Be what `state` was asked for."""
-        self.trained, self.cost_unit = int(saved["counts"][0]), float(saved["counts"][1])
+        self.trained, self.units = int(saved["trained"][0]), saved["units"].copy()
         for prefix, part in (("heads ", self.heads), ("body ", self.body)):
             part.restore({name[len(prefix) :]: a for name, a in saved.items() if name.startswith(prefix)})

@@ -90,7 +90,7 @@ class NeuralEmbedding:
         return {"kind": self.kind, **given, "module": self.module is not None}
 
 
-def as_schedule(every: object) -> tuple[tuple[int, int], ...]:
+def as_schedule(every: object, owner: str = "NeuralEmbedding") -> tuple[tuple[int, int], ...]:
     """Return pairs (from how many observations on, every how many), the first from 0 on; raise if these are none."""
     what = "a whole number, or pairs (from how many observations on, every how many) of which the first begins at 0"
     if is_whole(every, 1):
@@ -98,7 +98,7 @@ def as_schedule(every: object) -> tuple[tuple[int, int], ...]:
     pairs = list(every) if isinstance(every, Sequence) and not isinstance(every, str) else []
     good = all(isinstance(p, Sequence) and len(p) == 2 and is_whole(p[0], 0) and is_whole(p[1], 1) for p in pairs)
     if not pairs or not good or pairs[0][0] != 0 or any(a[0] >= b[0] for a, b in pairwise(pairs)):
-        raise expected("every", "NeuralEmbedding", what, every)
+        raise expected("every", owner, what, every)
     return tuple((int(begin), int(step)) for begin, step in pairs)
 
 
@@ -107,9 +107,16 @@ def next_in(every: Schedule, seen: int) -> int:
 
     >>> next_in(((0, 20), (100, 50)), 80), next_in(((0, 20), (100, 50)), 100), next_in(((0, 10),), 7)
     (100, 150, 10)
+    >>> next_in(((0, 1000), (100, 10)), 0)
+    100
     """
-    step = [each for begin, each in as_schedule(every) if begin <= seen][-1]
-    return (seen // step + 1) * step
+    phases = as_schedule(every)
+    ends = [*(begin for begin, _ in phases[1:]), None]
+    for (begin, step), end in zip(phases, ends, strict=True):
+        time = -(-max(seen + 1, begin) // step) * step  # the first multiple that is not before
+        if end is None or time < end:
+            return time
+    raise AssertionError("the last phase has no end")
 
 
 def check_memory(memory: object, discount: object, owner: str) -> None:

@@ -21,6 +21,7 @@ from deferkit.learn.ledger import Ledger
 NEWTON_STEPS = 25
 CLOSE = 1e-5  # a squared Newton decrement, for each sample, whose step leaves nothing to do
 HALVINGS = 30
+LEAST_RAISE = 1e-14  # of the diagonal
 BLOCK = 1_024  # samples that fit the cache
 STATE = (
     *("theta", "precision", "inverse", "moment", "rounding"),
@@ -65,6 +66,12 @@ def normal_equations(z: Floats, y: Floats, theta: Floats, logistic: bool) -> tup
     return precision, precision @ theta + right
 
 
+def scaled_errors(z: Floats, y: Floats, theta: Floats, logistic: bool) -> float:
+    """Return the sum of squared errors, each over the variance that the link gives it."""
+    mean, slope = mean_and_slope(logistic, z @ theta)
+    return float(((y - mean) ** 2 / slope).sum())
+
+
 def log_posterior(z: Floats, y: Floats, theta: Floats, prior: Floats, moment: Floats) -> float:
     """Return the penalised log-likelihood of a logistic model."""
     eta = z @ theta
@@ -85,9 +92,7 @@ def solve(
     for iteration in range(NEWTON_STEPS):
         more, right = normal_equations(z, y, theta, logistic)
         precision, right = prior + more, moment + right
-        factor, failed = dpotrf(precision, lower=1)
-        if failed:
-            raise FloatingPointError("a precision is not positive: a context or the ridge is out of all proportion")
+        factor = cholesky(precision)
         step = dpotrs(factor, right, lower=1)[0] - theta
         if not logistic or step @ precision @ step < CLOSE * max(len(y), 1):
             theta = theta + step  # Newton's steps get smaller by squares: the next one would be of its square
@@ -95,7 +100,7 @@ def solve(
         if iteration == 0:
             best, nothing = log_posterior(z, y, theta, prior, moment), -len(y) * np.log(2.0)
             if not best >= nothing:  # the last coefficients are worse than none
-                theta, best = 0.0 * theta, nothing
+                theta, best = np.zeros_like(theta), nothing
                 continue
         value = log_posterior(z, y, theta + step, prior, moment)
         for _ in range(HALVINGS):
@@ -106,6 +111,27 @@ def solve(
         theta, best = theta + step, value
     inverse = np.tril(dpotri(factor, lower=1)[0])
     return theta, precision, inverse + np.tril(inverse, -1).T, right
+
+
+def cholesky(precision: Floats) -> Floats:
+    """Return the lower Cholesky factor; where the ridge drowns beside a huge context, the diagonal is raised first."""
+    raised = LEAST_RAISE
+    factor, failed = dpotrf(precision, lower=1)
+    while failed:
+        factor, failed = dpotrf(precision + np.diag(raised * np.diag(precision)), lower=1)
+        raised *= 10.0
+    return np.asarray(factor)
+
+
+class Fit(NamedTuple):
+    """What is found for one estimate."""
+
+    theta: Floats
+    precision: Floats | None
+    inverse: Floats
+    moment: Floats | None
+    n: float
+    misfit: float
 
 
 class Systems:
@@ -137,48 +163,69 @@ class Systems:
             self.old.n[target] += len(y)
 
     def rebuild(self, embedder: Embedder, past: Past) -> None:
-        """Fit every estimate to what the views of now show of the past."""
-        done: dict[int, tuple[Ints, int]] = {}
+        """Fit every estimate to what the views of now show of the past; nothing is written before all are found."""
         state = {name: self._ledger.view(name) for name in STATE}
-        for target in range(self._shape.n_targets):
+        labels = [past.labelled(target) for target in range(self._shape.n_targets)]
+        fits = []
+        for target, (rows, y) in enumerate(labels):
+            z = embedder.embed(past, rows, self._views[target])
             given = embedder.system(target)
-            if given is None:
-                rows, y = past.labelled(target)
-                self._fit(state, target, embedder.embed(past, rows, self._views[target]), y)
-                done[target] = rows, self._views[target]
-            else:
-                state["theta"][target], state["inverse"][target] = given
-        self._share(done)
+            fits.append(self._fit(state, target, z, y) if given is None else self._take(target, given, z, y))
+        for target, fit in enumerate(fits):
+            for name, value in (("theta", fit.theta), ("inverse", fit.inverse)):
+                state[name][target] = value
+            if fit.precision is not None:
+                state["precision"][target], state["moment"][target] = fit.precision, fit.moment
+            for name in ("rounding", "n_stashed", "drifted"):
+                state[name][target] = 0
+            for name in ("n_absorbed", "n_observed"):
+                state[name][target] = round(fit.n)
+            state["misfit"][target] = fit.misfit
+        self._share([None if fit.precision is None else rows for fit, (rows, _) in zip(fits, labels, strict=True)])
 
-    def _fit(self, state: dict[str, Any], target: int, z: Floats, y: Floats) -> None:
-        logistic = self._logistic(target)
+    def _fit(self, state: dict[str, Any], target: int, z: Floats, y: Floats) -> Fit:
+        logistic, n = self._logistic(target), len(y) + self.old.n[target]
         prior, moment = self._ridge + self.old.precision[target], self.old.moment[target]
-        found = solve(z, y, state["theta"][target].copy(), prior, moment, logistic)
-        for name, value in zip(("theta", "precision", "inverse", "moment"), found, strict=True):
-            state[name][target] = value
-        for name in ("rounding", "n_stashed", "drifted"):
-            state[name][target] = 0
-        for name in ("n_absorbed", "n_observed"):
-            state[name][target] = round(len(y) + self.old.n[target])
+        theta, precision, inverse, right = solve(z, y, state["theta"][target].copy(), prior, moment, logistic)
         if not logistic:
             # the penalised sum of squares is Σy² − θᵀΣzy
-            squares = float(y @ y) + self.old.squares[target]
-            state["misfit"][target] = max(0.0, squares - float(found[0] @ found[3]))
+            misfit = max(0.0, float(y @ y) + self.old.squares[target] - float(theta @ right))
+        elif state["n_observed"][target]:
+            # errors of predictions that were made before, for as many samples as there are now
+            misfit = state["misfit"][target] * n / state["n_observed"][target]
+        else:
+            misfit = scaled_errors(z, y, theta, logistic)
+        return Fit(theta, precision, inverse, right, n, misfit)
 
-    def _share(self, done: dict[int, tuple[Ints, int]]) -> None:
+    def _take(self, target: int, given: tuple[Floats, Floats], z: Floats, y: Floats) -> Fit:
+        """Take a system as it is given, and see how well it does."""
+        theta, inverse = given
+        return Fit(theta, None, inverse, None, len(y), scaled_errors(z, y, theta, self._logistic(target)))
+
+    def learn(self, target: int, z: Floats, y: float) -> None:
+        """Learn a sample of a task that is no longer kept, as the view of its time saw it."""
+        theta = self._ledger.view("theta")[target]
+        more, right = normal_equations(z[None], np.array([y]), theta, self._logistic(target))
+        self.old.precision[target] += more
+        self.old.moment[target] += right
+        self.old.squares[target] += y * y
+        self.old.n[target] += 1
+
+    def correct(self, target: int, z: Floats, before: float, after: float) -> None:
+        """Correct a sample of a task that is no longer kept."""
+        self.old.moment[target] += (after - before) * z
+        self.old.squares[target] += after * after - before * before
+
+    def _share(self, rows: list[Ints | None]) -> None:
         """Let the costs of an expert share the design of its rewards where both have the same view and samples."""
-        shape, follows = self._shape, self._ledger.view("follows")
+        shape, follows, views = self._shape, self._ledger.view("follows"), self._views
         for expert in range(shape.n_experts):
-            first = shape.n_deciders + expert * shape.n_resources
+            first, own = shape.n_deciders + expert * shape.n_resources, rows[expert + 1]
             costs = range(first, first + shape.n_resources)
-            follows[expert] = (
-                shape.link == "identity"
-                and expert + 1 in done
-                and all(same(done[expert + 1], done[cost]) for cost in costs)
-                and not self.old.n.any()
-            )
+            alike = all(views[cost] == views[expert + 1] and same(own, rows[cost]) for cost in costs)
+            follows[expert] = shape.link == "identity" and alike and not self.old.n.any()
 
 
-def same(one: tuple[Ints, int], other: tuple[Ints, int]) -> bool:
-    """Whether two estimates have the same samples and the same view."""
-    return one[1] == other[1] and np.array_equal(one[0], other[0])
+def same(one: Ints | None, other: Ints | None) -> bool:
+    """Whether two estimates are fitted to the same samples."""
+    return one is not None and other is not None and np.array_equal(one, other)
