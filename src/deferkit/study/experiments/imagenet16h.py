@@ -59,9 +59,10 @@ def trials(quick: bool) -> list[Trial]:
         + trials_with([Entrant("human-only")], ["inf"], n, WORLD, worlds)
         + trials_with([Entrant("default", PRICED)], [b for b in budgets if b != "inf"], n, WORLD, worlds)
         + trials_with([Entrant("neural", NEURAL | PRICED)], WEAK[1:], n, WORLD, baseline)
-        + trials_with([Entrant("tree"), NETWORK], WEAK[1:] if quick else budgets, n, WORLD, baseline)
-        + trials_with([Entrant("tree")], [] if quick else ["inf", "0.25T", "0.05T"], n, WORLD, tuned)
-        + trials_with([NETWORK], [] if quick else OF_PAPER, slow, WORLD, tuned)
+        + trials_with([Entrant("tree")], WEAK[1:] if quick else budgets, n, WORLD, baseline)
+        + trials_with([NETWORK], WEAK[1:] if quick else OF_PAPER, n, WORLD, baseline)
+        + trials_with([Entrant("tree")], [] if quick else ["inf", "0.25T", "0.05T"], slow, WORLD, tuned)
+        + trials_with([NETWORK], [] if quick else ["inf", "0.25T"], slow, WORLD, tuned)
         + trials_with(
             () if quick else ONCE, WEAK[1:], n, WORLD, [{"model": model, "repeats": False} for model in MODELS]
         )

@@ -53,7 +53,7 @@ def trials(quick: bool) -> list[Trial]:
     return (
         trials_with((*LEARNERS, *RULES), budgets, n, WORLD)
         + trials_with(WITH_PRINTED_PRICE, limited, n, WORLD)
-        + trials_with([NETWORK_WITH_PRINTED_PRICE], [b for b in limited if b in OF_PAPER], n, WORLD)
+        + trials_with([NETWORK_WITH_PRINTED_PRICE], ["0.25T"], n, WORLD)
         + trials_with(() if quick else OTHER_NETWORKS, ["0.25T"], count(quick, slow=True), WORLD)
     )
 

@@ -46,7 +46,7 @@ def trials(quick: bool) -> list[Trial]:
         + trials_with([Entrant("human-only")], ["inf"], n, WORLD, worlds)
         + trials_with([Entrant("default", PRICED)], [b for b in budgets if b != "inf"], n, WORLD, worlds)
         + trials_with([Entrant("tree")], ["0.25T"], slow, WORLD, worlds[:2] if quick else worlds)
-        + trials_with([Entrant("tree")], [] if quick else ["inf", "0.05T"], slow, WORLD, worlds)
+        + trials_with([Entrant("tree")], [] if quick else ["inf", "0.05T"], slow, WORLD, worlds[:2])
         + trials_with([Entrant("neural", NEURAL)], [] if quick else ["0.25T"], slow, WORLD, worlds[:2])
     )
 
