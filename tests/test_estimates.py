@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from deferkit import Budget, Deferrer, Exploration
+from deferkit import Budget, Decision, Deferrer, Exploration
 from deferkit.learn.arrays import STASH
 from deferkit.learn.precision import CHECK_EVERY, DRIFT_ALLOWED
 from tests.conftest import Floats, draw_tasks, rewards_of
@@ -260,3 +260,27 @@ def test_one_absurdly_large_context_leaves_everything_finite(link: str) -> None:
         scores = deferrer.score(np.full((1, 3), 0.5))
         for numbers in (*scores.estimates.values(), *scores.widths.values()):
             assert np.isfinite(numbers).all()
+
+
+@pytest.mark.parametrize("size", [1e4, 1e7, 1.7e9])
+def test_a_column_as_large_as_a_time_stamp_is_survived(size: float) -> None:
+    """A rank-one step has no digits left where a context dwarfs the ones before: there the inverse is made afresh."""
+    rng = np.random.default_rng(0)
+    learner = Deferrer(n_features=3, budget=Budget(1_000, horizon=1_000, max_cost=1), warm_up=0)
+    seen, rewards = [], []
+    for t in range(300):
+        u = rng.random()
+        x = np.array([1.0, u, size * (1.0 + 0.001 * t / 300)])
+        decision = learner.decide(x)
+        learner.observe(decision.id, {"model": 0.2 + 0.3 * u, decision.route: 0.2 + 0.3 * u}, cost_of(decision))
+        seen.append(x)
+        rewards.append(0.2 + 0.3 * u)
+    scale = np.array([1.0, 1.0, size])
+    z = np.array(seen) / scale  # the same ridge regression, in units that a direct solver likes
+    direct = np.linalg.solve(z.T @ z + 0.01 * np.diag(1 / scale**2), z.T @ np.array(rewards))
+    probe = np.array([1.0, 0.5, size])
+    assert learner.score([probe]).estimates["model"][0] == pytest.approx(direct @ (probe / scale), rel=1e-3)
+
+
+def cost_of(decision: Decision) -> float | None:
+    return None if decision.route == "model" else 0.5

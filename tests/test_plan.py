@@ -19,6 +19,7 @@ from typer.testing import CliRunner, Result
 from deferkit.cli import app
 from deferkit.errors import InvalidArgument
 from deferkit.study import plan_trials as trials_module
+from deferkit.study.allowance import Allowance
 from deferkit.study.plan import LEVELS, Curve, Need, Plan, Point, plan_of
 from deferkit.study.plan_text import headline, remarks
 from deferkit.study.plan_trials import SHARES, check_plannable, plan_trials
@@ -249,7 +250,7 @@ def test_outcomes_that_nobody_can_foresee(tmp_path: Path, monkeypatch: pytest.Mo
     assert [each.budget for each in plan.learner.needed] == [None] * 3
     own = plan.learner.needed_of_own[1].budget
     assert own is not None
-    assert headline(plan).startswith("default gets at most ")
+    assert headline(plan).startswith("The learner (default) gets at most ")
     assert "For 95 % of that you need a budget of 1," in headline(plan)
     monkeypatch.setitem(WORLDS, "noisy", lambda: ThreeKinds(chance=1.0))
     monkeypatch.setattr(ThreeKinds, "parameters", lambda _: {})
@@ -382,3 +383,15 @@ def test_the_page_in_a_browser_without_a_network(browser: Browser, printed: tupl
     page, troubles = opened(browser, out / "plan.html", java_script_enabled=False)
     assert page.locator("#figure-plan svg").count() == 1
     assert troubles == []
+
+
+def test_a_curve_that_falls_reaches_its_own_best() -> None:
+    """What it gains at most is read from the same rising curve as budgets are: 99 % of it is always reached."""
+    gains = {"0%": 0.0, "50%": 10.0, "100%": 6.0}
+    rows = [("opt", "inf", float("inf"), 25.0), *(("opt", b, g, 5.0 + 2 * g) for b, g in gains.items())]
+    rows += [("default", b, Allowance.from_text(b).number, 5.0 + g) for b, g in gains.items()]
+    same = {"seed": 0, "model": 5.0, "spent": 0.0, "defer_rate": 0.0, "opt_price": 0.5}
+    frame = pl.DataFrame(rows, schema=["policy", "asked_budget", "budget", "reward"], orient="row")
+    plan = plan_of(frame.with_columns(**{k: pl.lit(v) for k, v in same.items()}), learner="default", n_tasks=900)
+    assert all(each.budget is not None for each in plan.learner.needed_of_own)
+    assert "gains nothing" not in headline(plan)

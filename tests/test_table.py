@@ -216,7 +216,7 @@ def test_what_is_not_a_table(tmp_path: Path) -> None:
         "not.csv.gz": "cannot be unpacked",
         "cut.csv.gz": "cannot be unpacked",
         "not.parquet": "cannot be read as Parquet",
-        "tasks.xlsx": "is not a table by its name: that ends with .csv, .csv.gz, .parquet",
+        "tasks.xlsx": "is not a table by its name: that ends with .csv, .csv.gz, .tsv, .parquet",
         "date.parquet": "'x_when' .* is Date; a context is a number or a text",
         "cost.parquet": "'cost' .* must hold numbers. It holds Date",
     }.items():
@@ -237,7 +237,7 @@ def test_missing_cells_of_a_context_and_rare_levels(tmp_path: Path) -> None:
     stream = stream_of(tmp_path, HEAD + "".join(lines))
     # intercept, size and its missing, 20 levels and the others
     assert stream.contexts.shape == (100, 1 + 2 + 20 + 1)
-    assert "x_kind has 45 levels; all but the first 20 are 'other'." in stream.remark
+    assert "x_kind has 45 levels; all but the 20 most frequent are 'other'." in stream.remark
     other = stream.contexts[:, -1] > 0
     assert other.sum() == 25
     np.testing.assert_array_equal(np.flatnonzero(stream.contexts[:, 2] > 0), np.arange(0, 100, 10))

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from deferkit.cli.options import option
-from deferkit.study.allowance import Allowance, remark
+from deferkit.study.allowance import Allowance, askable_costs, remark
 from deferkit.study.policies import LEARNERS, check_hindsight, check_policy, make_learner, needs_hindsight, sure_cost
 from deferkit.worlds import make_world
 from deferkit.worlds.stream import Stream
@@ -13,6 +13,7 @@ SYNTHETIC = "synthetic"
 SHOWN = ("model-only", "arbitrary-human", "best-reject", "default", "opt")
 SHOWN_SYNTHETIC = ("model-only", "arbitrary-human", "best-reject", "paper", "default", "opt")
 BUDGET, BUDGET_SYNTHETIC = "10%", "2000"
+HELD_BACK = 0.1  # of the budget: what is said if that may stay unspent
 
 
 class Comparison(NamedTuple):
@@ -35,7 +36,8 @@ class Comparison(NamedTuple):
         >>> asked.budget, asked.policies[-2:], asked.stream.n_tasks
         ('2000', ['default', 'opt'], 100)
         """
-        budget = budget or (BUDGET_SYNTHETIC if world == SYNTHETIC else BUDGET)
+        if budget is None:
+            budget = BUDGET_SYNTHETIC if world == SYNTHETIC else BUDGET
         allowance = Allowance.from_text(budget)
         for name in policies or ():
             check_policy(name)
@@ -81,6 +83,11 @@ def decimals(amount: float) -> int:
 def tight(total: float, stream: Stream) -> str | None:
     """Say so if a budget does not even pay for the dearest task."""
     dearest = sure_cost(stream)
+    if stream.truth is None and HELD_BACK * total < dearest <= total < askable_costs(stream).sum():
+        return (
+            f"One task can cost {dearest:,.{decimals(dearest)}f}, and that much is kept back to the end: up to"
+            f" {100 * dearest / total:.0f} % of the budget may stay unspent."
+        )
     if not 0 < total < dearest:
         return None
     return (
@@ -94,6 +101,6 @@ def lost(stream: Stream, chosen: Sequence[str]) -> str:
     n = stream.n_tasks - int(stream.askable.sum())
     picked = f" So these are compared: {', '.join(chosen)}." if chosen else ""
     return (
-        f"In {n:,} of {stream.n_tasks:,} tasks the human was never asked: nobody can be asked there now, and OPT, gain"
-        f" and regret are not known.{picked}"
+        f"In {n:,} of {stream.n_tasks:,} tasks the human was never asked (reward or cost is missing):"
+        f" nobody can be asked there now, and OPT, gain and regret are not known.{picked}"
     )

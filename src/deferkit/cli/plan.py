@@ -12,6 +12,7 @@ from deferkit.cli import options
 from deferkit.cli.app import INTERRUPTED, app, aside, console
 from deferkit.cli.progress import bar
 from deferkit.cli.tables import plain_table
+from deferkit.errors import InvalidArgument
 from deferkit.learn.loop import FEEDBACKS
 from deferkit.study.allowance import asking_always
 from deferkit.study.engines import make_engine
@@ -34,7 +35,7 @@ from deferkit.worlds import WORLDS, make_world
 @app.command()
 def plan(
     world: Annotated[str, typer.Argument(help="Which tasks: a path to a table, or " + ", ".join(WORLDS))],
-    policy: Annotated[str, typer.Option(help="The learner to plan for")] = "default",
+    policies: Annotated[list[str] | None, typer.Option("--policy", help="The learner to plan for; default")] = None,
     unit: Annotated[str, typer.Option(help="What cost is counted in, such as minutes; for texts and axes")] = "",
     trials: Annotated[
         int | None,
@@ -73,6 +74,9 @@ def plan(
     that was stopped goes on, and the same plan again is quick.
     """
     options.use_data(data)
+    if policies is not None and len(policies) > 1:
+        raise InvalidArgument(f"A plan is for one learner. Got {len(policies)}: {', '.join(policies)}.")
+    policy = policies[0] if policies else "default"
     given = {
         "regime": regime,
         "horizon": horizon,

@@ -63,10 +63,22 @@ def outcome_table(title: str, rows: Sequence[dict[str, Any]]) -> Table:
 def number(mean: float | None, digits: int, sd: float | None = None) -> str:
     """Return a mean, and the standard deviation over trials if it is given.
 
-    >>> number(2.0, 1, 1.0), number(None, 1), number(-0.01, 0)
-    ('2.0 ± 1.0', '–', '0')
+    >>> number(2.0, 1, 1.0), number(None, 1)
+    ('2.0 ± 1.0', '–')
     """
     if mean is None or math.isnan(mean):
         return "–"
-    text = f"{round(mean, digits) + 0.0:,.{digits}f}"
-    return text if sd is None else f"{text} ± {sd:,.{digits}f}"
+    text = short(mean, digits)
+    return text if sd is None else f"{text} ± {short(sd, digits)}"
+
+
+def short(value: float, digits: int) -> str:
+    """Return a number that fits a column: millions and more in three digits, with a letter or a power of ten.
+
+    >>> short(7_541_230.0, 0), short(1234.5, 1), short(3.2e51, 0), short(-0.01, 0)
+    ('7.54M', '1,234.5', '3.2e+51', '0')
+    """
+    for letter, unit in (("", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6)):
+        if abs(value) >= unit:
+            return f"{value / unit:.3g}{letter}" if letter else f"{value:.2g}"
+    return f"{round(value, digits) + 0.0:,.{digits}f}"

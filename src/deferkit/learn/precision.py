@@ -17,6 +17,7 @@ from deferkit.learn.lanes import N_LANES, add, load, multiply_add, spread_out, s
 
 DRIFT_ALLOWED = 1e-10
 LEAST_PIVOT = 1e-15  # of the diagonal element
+SURE_SPREAD = 1e8  # of xᵀP⁻¹x; a rank-one step loses as many digits as this has
 CHECK_EVERY = 64  # stashes, that is 1,024 samples
 
 
@@ -230,6 +231,23 @@ def enter(f: Floats, z: Ints, design: int, x: int, weight: float) -> None:
     z[at.n_stashed + design] = place + 1
     if place + 1 == STASH:
         unstash_and_check(f, z, design, x)
+    if weight * f[at.spread + design] > SURE_SPREAD:
+        unstash_and_refactor(f, z, design)
+
+
+@compiled
+def unstash_and_refactor(f: Floats, z: Ints, design: int) -> None:
+    """Have the inverse computed afresh: a context that dwarfs the ones before leaves no digits of a rank-one step."""
+    at = places(z)
+    w = z[STRIDE]
+    stash = at.stash + design * STASH * w
+    for i in range(z[at.n_stashed + design] * w, STASH * w):
+        f[stash + i] = 0.0
+    unstash(f, at.precision + design * w * w, at.rounding + design * w * w, stash, at.work, w)
+    mirror(f, at.precision + design * w * w, z[N_FEATURES], w)
+    z[at.n_stashed + design] = 0
+    z[at.drifted + design] = 1
+    z[MEND] = 1
 
 
 @compiled

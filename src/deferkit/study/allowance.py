@@ -64,7 +64,7 @@ def remark(total: float, stream: Stream) -> str | None:
 
     >>> import numpy as np
     >>> remark(5.0, Stream(np.ones((3, 1)), np.ones((3, 2)), np.ones((3, 1, 1))))
-    'A budget of 5 is more than asking every time costs (3): it does not bind, and the price is 0.'
+    'A budget of 5 covers asking every time (3): it does not bind, and the price is 0.'
     """
     dearest = float(askable_costs(stream).max(axis=1).sum(axis=0).max())
     if dearest == 0:
@@ -75,7 +75,6 @@ def remark(total: float, stream: Stream) -> str | None:
         return "The budget has no end: the price is 0, and every task may be asked about."
     if total >= dearest:
         return (
-            f"A budget of {total:,.0f} is more than asking every time costs ({dearest:,.0f}):"
-            " it does not bind, and the price is 0."
+            f"A budget of {total:,.0f} covers asking every time ({dearest:,.0f}): it does not bind, and the price is 0."
         )
     return None

@@ -12,11 +12,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from deferkit.study.allowance import Allowance
-from deferkit.study.slopes import TOLERANCE, crossing, slopes
+from deferkit.study.slopes import TOLERANCE, crossing, rising_of, slopes
 
 Floats = NDArray[np.float64]
 
 LEVELS = (90.0, 95.0, 99.0)  # per cent
+CLOSE = 90.0  # per cent of possible: who gets there can foresee outcomes
 
 
 class Point(NamedTuple):
@@ -74,9 +75,14 @@ class Plan(NamedTuple):
         return self.everything == 0
 
     @property
+    def within_reach(self) -> bool:
+        """Whether the learner comes close to OPT somewhere: outcomes can be foreseen, then."""
+        return any(point.reached is not None and point.reached >= CLOSE for point in self.learner.points)
+
+    @property
     def hopeless(self) -> bool:
         """Whether nobody is ever better than the model."""
-        return self.possible <= TOLERANCE * max(1.0, abs(self.model))
+        return self.possible <= TOLERANCE * abs(self.model)
 
     @property
     def learner(self) -> Curve:
@@ -158,9 +164,10 @@ def curve_of(frame: pl.DataFrame, plan: Plan, possible: dict[int, float]) -> Cur
         for i, share in enumerate(shares)
     )
     tops = [possible[seed] for seed in plan.seeds]
-    own = [float(each.max()) for each in gained]
-    best = float(mean["gained"].max())
-    own_hopeless = best <= TOLERANCE * max(1.0, abs(plan.model))
+    # the most that it gains is read from the same rising curve as the budgets are
+    own = [max(rising_of(each.tolist())) for each in gained]
+    best = max(rising_of(mean["gained"].tolist()))
+    own_hopeless = best <= TOLERANCE * max(abs(plan.model), plan.possible)
     return Curve(
         policy,
         points,

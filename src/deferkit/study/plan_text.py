@@ -16,6 +16,8 @@ def amount(value: float | None, digits: int = 3) -> str:
     """
     if value is None or not math.isfinite(value):
         return "–"
+    if value and not 1e-4 <= abs(value) < 1e9:
+        return f"{value:.{digits - 1}e}".replace("e-0", "e-").replace("e+0", "e+")
     if abs(value) >= 10 ** (digits - 1):
         return f"{value:,.0f}"
     return f"{float(f'{value:.{digits}g}') + 0.0:.10f}".rstrip("0").rstrip(".")
@@ -53,11 +55,12 @@ def headline(plan: Plan, unit: str = "") -> str:
     if found.budget is not None:
         return f"To get {HEADLINE:.0f} % of what reviewing can bring you need {sentence(found, unit)}"
     own = next(each for each in learner.needed_of_own if each.level == HEADLINE)
+    named = f"the learner ({learner.policy})"
     if own.budget is None:
-        return f"Reviewing could bring {amount(plan.possible)} reward, but {learner.policy} gains nothing here."
+        return f"Reviewing could bring {amount(plan.possible)} reward, but {named} gains nothing here."
     return (
-        f"{learner.policy} gets at most {per_cent(best.reached)} % of what reviewing could bring to somebody who knew"
-        f" every outcome. For {HEADLINE:.0f} % of that you need {sentence(own, unit)}"
+        f"{named[0].upper()}{named[1:]} gets at most {per_cent(best.reached)} % of what reviewing could bring to"
+        f" somebody who knew every outcome. For {HEADLINE:.0f} % of that you need {sentence(own, unit)}"
     )
 
 
@@ -76,7 +79,7 @@ def singular(unit: str) -> str:
     >>> singular("minutes"), singular("EUR"), singular("")
     ('minute', 'EUR', 'unit')
     """
-    return (unit.removesuffix("s") if len(unit) > 2 else unit) or "unit"
+    return (unit.removesuffix("es" if unit.endswith("xes") else "s") if len(unit) > 2 else unit) or "unit"
 
 
 def remarks(plan: Plan, *, full_orders: int | None = None) -> list[str]:
@@ -95,8 +98,8 @@ def remarks(plan: Plan, *, full_orders: int | None = None) -> list[str]:
     enough = next((point.share for point in plan.curves[0].points if point.price == 0), 100.0)
     if enough < 100 and not plan.hopeless and not plan.free:
         said.append(
-            f"From {per_cent(enough)} % of reviewing everything on, OPT has asked wherever the human is better:"
-            " more budget is worth nothing."
+            f"From {per_cent(enough)} % of reviewing everything on, OPT has asked wherever the human is better."
+            + ("" if plan.within_reach else " It knows every outcome beforehand: nobody else can stop there.")
         )
     return said
 

@@ -37,15 +37,24 @@ def slopes(budgets: Sequence[float], rewards: Sequence[float]) -> list[float]:
     return [max(0.0, -slope) for slope in pooled((-rises).tolist(), widths.tolist())]
 
 
+def rising_of(gained: Sequence[float]) -> list[float]:
+    """Return a curve that never falls: more budget does no harm, and what looks so is chance.
+
+    >>> rising_of([0.0, 3.0, 2.0])
+    [0.0, 2.5, 2.5]
+    """
+    return pooled(gained, [1.0] * len(gained))
+
+
 def crossing(budgets: Sequence[float], gained: Sequence[float], level: float) -> float | None:
     """Return the smallest budget that gains so much, on straight lines between points; None if none does.
 
     >>> crossing([0.0, 10.0, 20.0], [0.0, 8.0, 10.0], 9.0), crossing([0.0, 10.0], [0.0, 8.0], 9.0)
     (15.0, None)
     """
-    rising = pooled(gained, [1.0] * len(gained))  # more budget does not harm: what looks so is chance
+    rising = rising_of(gained)
     # what a sum of rewards loses to rounding shall not make a level unreachable
-    enough = level - TOLERANCE * max(1.0, abs(level))
+    enough = level - TOLERANCE * abs(level)
     for i, reached in enumerate(rising):
         if reached >= enough:
             if i == 0 or reached == rising[i - 1]:

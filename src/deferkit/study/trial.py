@@ -93,7 +93,7 @@ class Judge:
         used = [100 * s / b for s, b in zip(spent, budgets, strict=True) if 0 < b < math.inf]
         return Outcome(
             reward=reward,
-            pct_opt=100 * reward / top if top else math.nan,
+            pct_opt=100 * reward / top if top > 0 else math.nan,
             gain=100 * (reward - floor) / (top - floor) if top > floor + 1e-9 * abs(floor) else math.nan,
             regret=top - reward,
             spent=float(spent[0]),

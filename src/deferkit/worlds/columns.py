@@ -19,6 +19,7 @@ Floats = NDArray[np.float64]
 MOST_LEVELS = 20  # of a category; the others are "other"
 NUMBERS_SHARE = 0.9  # of the cells of a context that must be numbers, for the others to count as missing
 DECIMAL_COMMA = r"^[+-]?\d*,\d+$"
+THOUSANDS = r"^[+-]?[1-9]\d{0,2}(,\d{3})+$"
 TRUTHS = {"true": "1", "false": "0"}  # how other programs write the 1 and 0 of a reward
 MOST_NAMED = 12  # columns that an error lists
 
@@ -54,9 +55,11 @@ def check_columns(sheet: Sheet, needed: dict[str, str]) -> None:
     names = sheet.frame.columns
     for parameter, name in needed.items():
         if name not in names:
+            others = [each for each in names if each not in needed.values()]
+            option = "--" + parameter.replace("'s ", "-")
             raise InvalidArgument(
-                f"{sheet.path} has no column {name!r} for the {parameter}.{closest(name, names)}"
-                f" Its columns: {listed(names)}."
+                f"{sheet.path} has no column {name!r} for the {parameter}.{closest(name, others)}"
+                f" Its columns: {listed(names)}. Another one is named with {option}."
             )
 
 
@@ -74,7 +77,7 @@ def pick(sheet: Sheet, context: str, outcomes: Sequence[str]) -> list[str]:
         if not found:
             raise InvalidArgument(
                 f"No column of {sheet.path} matches the context {pattern!r}.{closest(pattern, names)}"
-                f" Its columns: {listed(names)}."
+                f" Its columns: {listed(names)}. Name them with --context, as in --context 'age,country' or '*'."
             )
         chosen |= found
     return [name for name in names if name in chosen]
@@ -112,9 +115,13 @@ def not_a_number(sheet: Sheet, name: str, cells: pl.Series, numbers: pl.Series) 
     """Return the error for the first cell that is not a number."""
     at = int((cells.is_not_null() & numbers.is_null()).arg_max() or 0)
     said = f"The {name} in row {sheet.rows[at]} of {sheet.path} is {cells[at]!r}, which is not a number."
-    return InvalidArgument(
-        said + (" Decimals need a point, not a comma." if re.match(DECIMAL_COMMA, cells[at]) else "")
-    )
+    if re.match(THOUSANDS, cells[at]):
+        said += " Thousands need no comma."
+    elif re.match(DECIMAL_COMMA, cells[at]):
+        said += " Decimals need a point, not a comma."
+    elif str(cells[at]).lower() in ("yes", "no", "right", "wrong", "correct", "incorrect", "y", "n"):
+        said += " A reward is a number: 1 or 0, or true or false."
+    return InvalidArgument(said)
 
 
 def contexts(sheet: Sheet, names: Sequence[str]) -> Contexts:
@@ -142,7 +149,7 @@ def contexts(sheet: Sheet, names: Sequence[str]) -> Contexts:
             found.levels[name] = counts[name][:MOST_LEVELS].to_list()
             if counts.height > MOST_LEVELS:
                 found.remarks.append(
-                    f"{name} has {counts.height:,} levels; all but the first {MOST_LEVELS} are 'other'."
+                    f"{name} has {counts.height:,} levels; all but the {MOST_LEVELS} most frequent are 'other'."
                 )
         else:
             raise InvalidArgument(f"The column {name!r} of {sheet.path} is {kind}; a context is a number or a text.")

@@ -13,7 +13,7 @@ import polars as pl
 
 from deferkit.errors import InvalidArgument
 
-SUFFIXES = (".csv", ".csv.gz", ".parquet")
+SUFFIXES = (".csv", ".csv.gz", ".tsv", ".parquet")
 SEPARATORS = (",", ";", "\t")
 LOOK = 65_536  # bytes that tell text from something else
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>")  # what other programs write
@@ -30,7 +30,7 @@ class Sheet(NamedTuple):
     def from_file(cls, path: str) -> "Sheet":
         """Read a file, or say in one sentence why that cannot be done."""
         check_file(path)
-        frame, first = (read_parquet(path), 1) if path.endswith(".parquet") else (read_csv(path), 2)
+        frame, first = (read_parquet(path), 1) if path.lower().endswith(".parquet") else (read_csv(path), 2)
         if not frame.width or not frame.height:
             raise InvalidArgument(f"{path} has no rows{' below its header' if frame.width else ''}.")
         rows = pl.Series("row", range(first, first + frame.height))
@@ -49,7 +49,7 @@ def is_table(name: str) -> bool:
     >>> is_table("tasks.csv"), is_table("synthetic")
     (True, False)
     """
-    return name.endswith(SUFFIXES) or Path(name).exists()
+    return name.lower().endswith(SUFFIXES) or Path(name).exists()
 
 
 def check_file(path: str) -> None:
@@ -59,7 +59,7 @@ def check_file(path: str) -> None:
         raise InvalidArgument(f"{path} is a directory. A world is a CSV or Parquet file ({', '.join(SUFFIXES)}).")
     if not place.exists():
         raise InvalidArgument(f"There is no file {path}.")
-    if not path.endswith(SUFFIXES):
+    if not path.lower().endswith(SUFFIXES):
         raise InvalidArgument(f"{path} is not a table by its name: that ends with {', '.join(SUFFIXES)}.")
 
 
@@ -118,7 +118,7 @@ def content(path: str) -> bytes:
     """Return the bytes of a file, unpacked."""
     try:
         data = Path(path).read_bytes()
-        return gzip.decompress(data) if path.endswith(".gz") else data
+        return gzip.decompress(data) if path.lower().endswith(".gz") else data
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InvalidArgument(f"{path} cannot be unpacked: {error}.") from error
     except OSError as error:
@@ -144,7 +144,7 @@ def in_our_words(error: Exception) -> str:
     if "found more fields" in said:
         return "a row has more cells than the header has names"
     if "utf-8" in said:
-        return "it is not UTF-8 text"
+        return "it is not UTF-8 text; save it as CSV UTF-8"
     if "could not parse" in said:
         return "a quote is opened and never closed"
     return said

@@ -53,6 +53,7 @@ class GradientEmbedding:
         for name in ("hidden", "batch"):
             if not is_whole(getattr(self, name), 1):
                 raise expected(name, "GradientEmbedding", "a whole number of at least 1", getattr(self, name))
+            object.__setattr__(self, name, int(getattr(self, name)))
         if not is_number(self.learning_rate) or not 0 < self.learning_rate < math.inf:
             raise expected("learning_rate", "GradientEmbedding", "a number above 0", self.learning_rate)
         if not is_number(self.ridge) or not 0 < self.ridge < math.inf:

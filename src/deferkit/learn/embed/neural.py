@@ -52,6 +52,7 @@ class NeuralEmbedding:
         for name in ("hidden", "batch"):
             if not is_whole(getattr(self, name), 1):
                 raise expected(name, "NeuralEmbedding", "a whole number of at least 1", getattr(self, name))
+            object.__setattr__(self, name, int(getattr(self, name)))
         if not is_whole(self.networks, 1) or self.networks > 3:
             raise expected("networks", "NeuralEmbedding", "3, 2 or 1", self.networks)
         if not is_number(self.learning_rate) or not 0 < self.learning_rate < math.inf:

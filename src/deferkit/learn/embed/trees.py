@@ -47,10 +47,11 @@ class TreeEmbedding:
         for name, least in (("folds", 2), ("trees", 1), ("leaves", 2), ("least_in_leaf", 1), ("first", 1)):
             if not is_whole(getattr(self, name), least):
                 raise expected(name, "TreeEmbedding", f"a whole number of at least {least}", getattr(self, name))
+            object.__setattr__(self, name, int(getattr(self, name)))
         if not is_number(self.learning_rate) or not 0 < self.learning_rate <= 1:
             raise expected("learning_rate", "TreeEmbedding", "a number above 0 and up to 1", self.learning_rate)
         if not is_number(self.growth) or not 1 < self.growth < 1e6:
-            raise expected("growth", "TreeEmbedding", "a number above 1", self.growth)
+            raise expected("growth", "TreeEmbedding", "a number above 1 and below 1e6", self.growth)
         check_memory(self.memory, self.discount, "TreeEmbedding")
 
     def width(self, shape: Shape) -> int:
