@@ -1,7 +1,5 @@
 """Where data sets that others published are found: in a folder that the user names; none of them is shipped."""
 
-import functools
-import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from deferkit.errors import InvalidArgument, MissingData
+from deferkit.worlds.digest import digest_of
 from deferkit.worlds.stream import Floats
 
 VARIABLE = "DEFERKIT_DATA"
@@ -56,24 +55,9 @@ class DataSet(NamedTuple):
         )
 
 
-@functools.lru_cache(maxsize=64)
-def _digest(path: Path, size: int, changed_ns: int) -> str:  # noqa: ARG001 - size and time are the key of the cache
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def digest(paths: Sequence[Path]) -> str:
-    """Return a hash of what is in these files, wherever they are: other data, other results.
-
-    >>> digest([Path(__file__)]) == digest([Path(__file__)])
-    True
-    """
-    parts = [_digest(path, path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
-    return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:16]
-
-
 def checked_digest(given: str, paths: Sequence[Path], name: str) -> str:
     """Return the digest of the files, or raise if a specification was made from other ones."""
-    found = digest(paths)
+    found = digest_of(paths)
     if given not in ("", found):
         raise InvalidArgument(
             f"The files of {name} have the digest {found}; the specification was made with {given!r}. Leave 'data' out"

@@ -1,7 +1,6 @@
 """The knapsack tasks of Section 5.2: RatioMax4, or a person who takes time?"""
 
 import functools
-import hashlib
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy as np
 
 from deferkit.errors import InvalidArgument, expected
 from deferkit.types import is_whole, plain
+from deferkit.worlds.digest import digest_of
 from deferkit.worlds.knapsack_features import features
 from deferkit.worlds.knapsack_file import read_people
 from deferkit.worlds.knapsack_people import Floats, People, reward
@@ -50,10 +50,13 @@ class Knapsack:
                 raise expected(name, "Knapsack", "a text", getattr(self, name))
         if self.history not in HISTORIES:
             raise expected("history", "Knapsack", "one of " + ", ".join(map(repr, HISTORIES)), self.history)
-        found = _digest(self.people) if self.people else ""
+        try:
+            found = digest_of([Path(self.people)]) if self.people else ""
+        except OSError as error:
+            raise InvalidArgument(f"The file {self.people!r} of people cannot be read: {error.strerror}.") from error
         if self.digest not in ("", found):
             raise InvalidArgument(
-                f"The file {self.people!r} has changed: its SHA-256 is no longer {self.digest}."
+                f"The file {self.people!r} has changed: its digest is no longer {self.digest}."
                 if self.people
                 else "The 'digest' of a Knapsack is that of its file of people; none is given."
             )
@@ -84,13 +87,6 @@ class Knapsack:
             running=None if leaks else running,
             remark="simulated people" if people.simulated else "",
         )
-
-
-def _digest(path: str) -> str:
-    try:
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    except OSError as error:
-        raise InvalidArgument(f"The file {path!r} of people cannot be read: {error.strerror}.") from error
 
 
 @functools.lru_cache(maxsize=4)

@@ -1,9 +1,7 @@
 """A table as a file holds it: CSV, also gzipped, or Parquet. What is wrong with the file itself is told here."""
 
 import csv
-import functools
 import gzip
-import hashlib
 import io
 import zlib
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import NamedTuple
 import polars as pl
 
 from deferkit.errors import InvalidArgument
+from deferkit.worlds.digest import digest_of
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".parquet")
 SEPARATORS = (",", ";", "\t")
@@ -63,21 +62,13 @@ def check_file(path: str) -> None:
         raise InvalidArgument(f"{path} is not a table by its name: that ends with {', '.join(SUFFIXES)}.")
 
 
-def digest_of(path: str) -> str:
-    """Return a hash of a file's content."""
+def digest_of_table(path: str) -> str:
+    """Return a digest of what is in the file of a table."""
     check_file(path)
     try:
-        about = Path(path).stat()
-        return digest(path, about.st_mtime_ns, about.st_size, about.st_ino)
+        return digest_of([Path(path)])
     except OSError as error:
         raise InvalidArgument(f"{path} cannot be read: {error.strerror}.") from error
-
-
-@functools.lru_cache(maxsize=8)
-def digest(path: str, _changed_ns: int, _size: int, _inode: int) -> str:
-    """Return a hash of a file's content, once for each time that it was changed."""
-    with Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def read_parquet(path: str) -> pl.DataFrame:

@@ -10,7 +10,7 @@ from deferkit.errors import InvalidArgument, expected
 from deferkit.learn.encode import Encoder
 from deferkit.types import is_whole
 from deferkit.worlds.columns import Contexts, check_columns, contexts, outcome, pick
-from deferkit.worlds.sheet import Sheet, digest_of
+from deferkit.worlds.sheet import Sheet, digest_of_table
 from deferkit.worlds.stream import Floats, Stream
 
 ORDERS = ("shuffled", "file")
@@ -108,7 +108,7 @@ class Table:
                 raise expected(name, "Table", "a name of a column", getattr(self, name))
         if self.order not in ORDERS:
             raise expected("order", "Table", "one of " + ", ".join(map(repr, ORDERS)), self.order)
-        now = digest_of(self.path)
+        now = digest_of_table(self.path)
         if self.digest not in (None, now):
             raise InvalidArgument(f"{self.path} has changed since this was asked for.")
         object.__setattr__(self, "digest", now)
