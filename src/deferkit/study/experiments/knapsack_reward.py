@@ -31,7 +31,7 @@ from deferkit.study.store import Trial
 from deferkit.worlds.knapsack_calibration import calibration
 
 EARLY = 400  # "the first few hundred steps"
-SIMILAR = 0.02  # reward a task, of about 0.6
+SIMILAR = 0.01  # reward a task, where what separates them later is about twice that
 DRAWN = ("Linear", "NeuralLinear", "TreeLinear", "HumanOnly", "ModelOnly")
 
 
