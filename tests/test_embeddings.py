@@ -259,6 +259,32 @@ def test_late_feedback_is_learned_with_the_views_of_now() -> None:
     assert late.summary().reserved == 0.0
 
 
+def test_old_decisions_are_seen_anew_before_they_teach() -> None:
+    learner, tasks = make("neural, one network, bounded")  # its price needs no window, so nothing is kept fresh for it
+    first = learner.decide(tasks.contexts[0], force="human")
+    step_through(learner, tasks._replace(contexts=tasks.contexts[:41]), start=1)
+    representation: Any = learner._representation
+    now = representation.transform(tasks.contexts[:1])
+    assert not np.array_equal(learner._ledger.view("context")[0].reshape(1, -1), now)
+    learner.observe(first.id, {"human": 0.5}, cost=0.5)
+    np.testing.assert_array_equal(learner._ledger.view("context")[0].reshape(1, -1), now)
+
+
+def test_the_price_is_solved_for_the_views_of_now() -> None:
+    learner, tasks = make("neural")
+    step_through(learner, tasks._replace(contexts=tasks.contexts[:120]))
+    representation: Any = learner._representation
+    before = learner._ledger.view("context")[:120].copy()
+    learner._ledger.next_solve[0] = learner._ledger.next_id  # the next decision solves the price
+    representation.retrain()
+    after = learner._ledger.view("context")[:120]
+    assert not np.allclose(before, after, atol=1e-9)
+    for view in range(3):
+        np.testing.assert_allclose(
+            after[:, view], representation.embedder.embed(representation.past, np.arange(120), view)
+        )
+
+
 def test_a_correction_reaches_the_past() -> None:
     learner, tasks = make("trees")
     step_through(learner, tasks._replace(contexts=tasks.contexts[:50]))
