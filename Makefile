@@ -15,11 +15,11 @@ run: $(VENV)/warm
 	$(BIN)/deferkit reproduce --quick
 
 test: $(VENV)/warm $(VENV)/browser lint
-	$(BIN)/pytest -n 2
+	if command -v chromium >/dev/null; then $(BIN)/pytest -n 2; else $(BIN)/pytest -n 2 -m "not browser"; fi
 
 lint: $(VENV)/installed
-	$(BIN)/ruff format --check src tests benchmarks
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests checks benchmarks
+	$(BIN)/ruff check src tests checks benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -29,6 +29,7 @@ reproduce: $(VENV)/warm
 
 # the paper's experiments with people, under an hour; two of them need data that others published (docs/data.md)
 real: $(VENV)/warm
+	@[ -z "$$DEFERKIT_DATA" ] || $(BIN)/pytest -q checks
 	@[ -n "$$DEFERKIT_DATA" ] || echo "DEFERKIT_DATA is not set: without imagenet16h and mvh (docs/data.md says how to get the data)"
 	$(BIN)/deferkit reproduce knapsack-reward knapsack-regret knapsack-bandit $${DEFERKIT_DATA:+imagenet16h mvh} --out results/real
 
@@ -53,7 +54,7 @@ $(VENV)/peers: $(VENV)/installed
 	$(PIP) -e '.[bench]'
 	touch $@
 
-# the report is tested in a real browser; without one, and without root to install it, those tests are skipped
+# pages are tested in a real browser; without one, and without root to install it, those tests are left out
 $(VENV)/browser: | $(VENV)/installed
 	{ command -v chromium >/dev/null || { $(APT) chromium; }; } && touch $@ || echo "no chromium: the page is not tested"
 

@@ -1,12 +1,16 @@
 """Streams and learners that many tests share."""
 
 import math
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import hypothesis
 import numpy as np
+import pytest
 from numpy.typing import NDArray
+from playwright.sync_api import Browser, sync_playwright
 
 from deferkit import Budget, Decision, Deferrer, Event, Exploration, Observed, Pacing
 from deferkit.learn.embed.gradient import GradientEmbedding
@@ -14,6 +18,7 @@ from deferkit.learn.embed.neural import NeuralEmbedding
 from deferkit.learn.embed.trees import TreeEmbedding
 from deferkit.study.spec import Spec
 from deferkit.study.trial import run_together
+from tests.picture_files import people, pictures, trials, write
 
 Floats = NDArray[np.float64]
 
@@ -177,3 +182,26 @@ def rewards_of(deferrer: Deferrer, tasks: Tasks) -> dict[str, Floats]:
 def numbers(amount: float | Mapping[str, float]) -> Floats:
     """Return an amount as a number for each resource."""
     return np.array(list(amount.values()) if isinstance(amount, Mapping) else [amount])
+
+
+@pytest.fixture
+def picture_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with both data sets, re-shaped."""
+    rng = np.random.default_rng(0)
+    write(tmp_path / "imagenet16h" / "human_trials.csv.gz", people(rng))
+    write(tmp_path / "imagenet16h" / "model_preds_epoch10.csv.gz", pictures(rng))
+    write(tmp_path / "imagenet16h" / "model_preds_epoch00_noise80_125.csv.gz", pictures(rng, (80, 125)))
+    write(tmp_path / "model_vs_human" / "trials.csv.gz", trials(rng))
+    monkeypatch.setenv("DEFERKIT_DATA", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Return Chromium; where it can be neither found nor installed, make leaves out the tests that are marked so."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    assert path is not None, "chromium is not installed: make test installs it when run as root"
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()

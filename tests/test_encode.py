@@ -215,3 +215,33 @@ def test_too_little_to_settle_on_is_refused() -> None:
     rewards, cost = outcomes(table)
     with pytest.raises(InvalidArgument, match="at least 16 rows, for the scales. Got 3"):
         deferrer.warm_start(table, rewards, cost=cost)
+
+
+def test_columns_are_encoded_exactly_as_rows_are() -> None:
+    rng = np.random.default_rng(0)
+    columns: dict[str, Any] = {
+        "a": rng.lognormal(2, 2, 300),
+        "b": [None if rng.random() < 0.2 else int(v) for v in rng.integers(0, 9, 300)],
+        "k": [None if rng.random() < 0.2 else str(v) for v in rng.choice(list("abcdef"), 300)],
+        "m": list(rng.choice(np.array([True, False]), 300)),
+    }
+    columns["a"][::7] = np.nan
+    rows = [{name: column[i] for name, column in columns.items()} for i in range(300)]
+    one = Encoder(numbers=["a", "b"], categories={"k": 3, "m": ["True", "False"]})
+    for row in rows:
+        one.see(row)
+    np.testing.assert_array_equal(one.encode_columns(columns), [one.encode(row) for row in rows])
+    other = Encoder(numbers=["a", "b"], categories={"k": 3, "m": ["True", "False"]})
+    for part in (slice(0, 100), slice(100, 300)):
+        other.see_columns({name: column[part] for name, column in columns.items()})
+    assert other.levels == one.levels
+    for name in ("a", "b"):
+        np.testing.assert_allclose(other.scales[name], one.scales[name], rtol=1e-12)
+    with pytest.raises(InvalidArgument, match="finite number"):
+        one.encode_columns({"a": np.array([math.inf])})
+    with pytest.raises(InvalidArgument, match="finite number"):
+        one.encode_columns({"a": ["12"]})
+    with pytest.raises(InvalidArgument, match="columns of one length"):
+        one.encode_columns({"a": [1.0], "b": [1.0, 2.0]})
+    with pytest.raises(InvalidArgument, match="'c' that the encoder does not know"):
+        one.encode_columns({"c": [1.0]})

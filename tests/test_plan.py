@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 from sklearn.isotonic import IsotonicRegression
 from typer.testing import CliRunner, Result
 
@@ -27,7 +27,7 @@ from deferkit.study.runner import run_study
 from deferkit.study.slopes import crossing, pooled, slopes
 from deferkit.worlds import WORLDS
 from deferkit.worlds.stream import Stream
-from tests.test_report import CHROMIUM, opened
+from tests.browsing import opened
 
 TIMES = 25
 KINDS = np.repeat([0, 1, 2], [10 * TIMES, 20 * TIMES, 50 * TIMES])
@@ -360,16 +360,7 @@ def test_ctrl_c_leaves_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "the same command goes on from there" in " ".join(done.stderr.split())
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    if CHROMIUM is None:
-        pytest.skip("chromium is not installed; make test installs it when run as root")
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
-
-
+@pytest.mark.browser
 def test_the_page_in_a_browser_without_a_network(browser: Browser, printed: tuple[Path, str]) -> None:
     out, _ = printed
     for width in (1280, 390):

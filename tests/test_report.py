@@ -1,20 +1,17 @@
 """`deferkit reproduce --quick` as a user runs it, and its report in a real browser without a network."""
 
-import os
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from deferkit.study.experiments import APART, EXPERIMENTS
+from tests.browsing import opened
 from tests.test_cli import deferkit
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 NAMES = [name for name in EXPERIMENTS if name not in APART]
 
 pytestmark = pytest.mark.xdist_group("report")  # made once
@@ -62,31 +59,6 @@ def test_a_second_run_has_nothing_to_do_and_says_so(made: tuple[Path, str], tmp_
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    if CHROMIUM is None and (os.environ.get("CI") or os.geteuid() == 0):
-        pytest.fail("chromium is not installed, though make test could have")
-    if CHROMIUM is None:
-        pytest.skip("chromium is not installed; make test installs it when run as root")
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
-
-
-def opened(browser: Browser, page_file: Path, **given: Any) -> tuple[Any, list[str]]:
-    """Open a file, refusing every request that leaves it; return the page and what went wrong."""
-    context = browser.new_context(**given)
-    page = context.new_page()
-    troubles: list[str] = []
-    page.on("pageerror", lambda error: troubles.append(str(error)))
-    page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
-    page.on("request", lambda request: troubles.append(request.url) if not request.url.startswith("file:") else None)
-    page.goto(page_file.as_uri())
-    page.wait_for_timeout(1_500)
-    return page, troubles
-
-
-@pytest.fixture(scope="module")
 def full_report(made: tuple[Path, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the report alone: it needs none of the files beside it."""
     copy = tmp_path_factory.mktemp("page") / "report.html"
@@ -94,6 +66,7 @@ def full_report(made: tuple[Path, str], tmp_path_factory: pytest.TempPathFactory
     return copy
 
 
+@pytest.mark.browser
 def test_the_page_works_alone_and_without_a_network(browser: Browser, full_report: Path) -> None:
     page, troubles = opened(browser, full_report, viewport={"width": 1280, "height": 900})
     assert troubles == []
@@ -108,6 +81,7 @@ def test_the_page_works_alone_and_without_a_network(browser: Browser, full_repor
         assert page.locator(f"nav a[href='#{name}']").count() == 1
 
 
+@pytest.mark.browser
 def test_a_click_on_the_legend_picks_a_line(browser: Browser, full_report: Path) -> None:
     page, troubles = opened(browser, full_report, viewport={"width": 1280, "height": 900})
     figure = page.locator("#figure-exp2")
@@ -120,6 +94,7 @@ def test_a_click_on_the_legend_picks_a_line(browser: Browser, full_report: Path)
     assert troubles == []
 
 
+@pytest.mark.browser
 def test_the_page_without_scripts_and_on_a_phone(browser: Browser, full_report: Path) -> None:
     page, troubles = opened(browser, full_report, java_script_enabled=False)
     assert page.locator(".chart svg").count() == len(NAMES)
@@ -129,6 +104,7 @@ def test_the_page_without_scripts_and_on_a_phone(browser: Browser, full_report: 
     assert troubles == []
 
 
+@pytest.mark.browser
 def test_an_interactive_figure_works_alone(browser: Browser, made: tuple[Path, str]) -> None:
     page, troubles = opened(browser, made[0] / "figures" / "exp1.html")
     assert page.locator(".vega-embed svg").count() >= 1
