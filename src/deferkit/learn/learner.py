@@ -8,7 +8,14 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from deferkit.errors import BudgetExhausted, EventOutOfOrder, HorizonWarning, expected
+from deferkit.errors import (
+    AlreadySettled,
+    BudgetExhausted,
+    EventOutOfOrder,
+    HorizonWarning,
+    UnknownDecision,
+    expected,
+)
 from deferkit.events import BudgetChanged, Corrected, Decided, Event, Expired, Observed, WarmStarted
 from deferkit.learn import inputs
 from deferkit.learn.account import OPEN, expire
@@ -130,6 +137,20 @@ class Learner:
         if ledger.status[slot] == OPEN:
             expire(ledger.floats, ledger.ints, slot)
             ledger.forget_if_done(int(decision), slot)
+
+    def remembers(self, decision: int) -> bool:
+        """Whether a decision can still be learned from: it is one of the last `memory`, or holds budget.
+
+        >>> from deferkit import Budget, Deferrer
+        >>> deferrer = Deferrer(n_features=1, budget=Budget(10, horizon=100, max_cost=1))
+        >>> deferrer.remembers(deferrer.decide([1.0]).id), deferrer.remembers(7)
+        (True, False)
+        """
+        try:
+            self._ledger.slot(decision)
+        except (AlreadySettled, UnknownDecision):
+            return False
+        return True
 
     def change_budget(self, total: Amount) -> None:
         """Set the total of the budget: top it up or cut it.

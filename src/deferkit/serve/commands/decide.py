@@ -1,0 +1,216 @@
+"""Deciding a task: the same task again gets the same reply, byte for byte."""
+
+import math
+from typing import Any
+
+import msgspec
+
+from deferkit.errors import BudgetExhausted, DeferkitError
+from deferkit.events import Decided
+from deferkit.serve import records
+from deferkit.serve.commands.bodies import BatchBody, OutcomeBody, TaskBody, digest
+from deferkit.serve.commands.outcome import book
+from deferkit.serve.money import MICRO, Micros, to_micro
+from deferkit.serve.problems import Problem, conflict, invalid
+from deferkit.serve.rows import MODEL, OPEN, WAITING, DecisionRow, SeatRow
+from deferkit.serve.work import Held, Needs, Reply, Work
+from deferkit.types import Amount, Decision
+
+
+class DecisionReply(msgspec.Struct, frozen=True, kw_only=True):
+    """A decision: who decides, and all that was known when that was decided."""
+
+    task: str
+    id: int
+    route: str
+    reason: str
+    propensity: float
+    price: float | dict[str, float]
+    budget_left: float | dict[str, float | None] | None
+    reserved: float | dict[str, float]
+    expected_cost: float | dict[str, float]
+    estimates: dict[str, float]
+    widths: dict[str, float]
+    costs: dict[str, float | dict[str, float]]
+    cost_widths: dict[str, float | dict[str, float]]
+
+
+class BatchResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What came of one task of a batch: a decision, or why there is none."""
+
+    status: int
+    decision: DecisionReply | None = None
+    code: str | None = None
+    detail: str | None = None
+
+
+class BatchReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of each task, in the order of the request."""
+
+    results: list[BatchResult]
+
+
+class Decide:
+    """Decide a task."""
+
+    def __init__(self, body: TaskBody) -> None:
+        self.body = body
+        self.digest = digest(body)
+
+    def needs(self, held: Held) -> Needs:
+        """Return what must be read first."""
+        return Needs(held.id, (self.body.task,), parked=held.parked > 0)
+
+    def run(self, held: Held, work: Work, now: int) -> Reply:
+        """Decide, reserve, queue."""
+        return Reply(201, decide(held, work, now, self.body, self.digest))
+
+
+class DecideMany:
+    """Decide the tasks of a batch."""
+
+    def __init__(self, body: BatchBody) -> None:
+        self.bodies = [(each, digest(each)) for each in body.tasks]
+
+    def needs(self, held: Held) -> Needs:
+        """Return what must be read first."""
+        return Needs(held.id, tuple(body.task for body, _ in self.bodies), parked=held.parked > 0)
+
+    def run(self, held: Held, work: Work, now: int) -> Reply:
+        """Decide each by itself."""
+        results: list[Any] = []
+        for body, number in self.bodies:
+            try:
+                reply = decide(held, work, now, body, number)
+                results.append({"status": 201, "decision": msgspec.Raw(reply)})
+            except Problem as problem:
+                results.append({"status": problem.status, "code": problem.code, "detail": str(problem)})
+        return Reply(200, msgspec.json.encode({"results": results}))
+
+
+def decide(held: Held, work: Work, now: int, body: TaskBody, number: bytes) -> bytes:
+    """Decide a task, unless it was; return the reply."""
+    row = work.decisions[held.id, body.task]
+    if row is not None:
+        if row.digest != number:
+            raise conflict(f"Task {body.task!r} was decided before, for a request with another body.")
+        return row.reply
+    policy = held.policy
+    event, micros = propose(held, body)
+    decision = event.decision
+    deferred = micros is not None
+    record = records.Decided(
+        task=body.task,
+        context=event.context,  # type: ignore[arg-type]
+        held=micros,
+        **decision._replace(budget_left=records.without_infinity(decision.budget_left))._asdict(),  # type: ignore[arg-type]
+    )
+    reply = reply_of(record)
+    work.record(held, record, now, body.task)
+    work.put_decision(
+        DecisionRow(
+            policy=held.id,
+            task=body.task,
+            id=decision.id,
+            digest=number,
+            reply=reply,
+            at=now,
+            route=decision.route,
+            state=OPEN if deferred else MODEL,
+            held=micros,
+            rewards={},
+            cost=None,
+            final=None if deferred else MODEL,
+            answer=None,
+            told="",
+        )
+    )
+    if deferred:
+        deadline = None if policy.spec.deadline_s is None else now + int(policy.spec.deadline_s * MICRO)
+        work.put_seats(
+            [
+                SeatRow(
+                    policy=held.id,
+                    task=body.task,
+                    seat=seat,
+                    expert=decision.route,
+                    state=WAITING,
+                    epoch=0,
+                    reviewer=None,
+                    lease_until=0,
+                    priority=decision.estimates[decision.route] - decision.estimates[MODEL],
+                    created=now,
+                    deadline=deadline,
+                    payload=text_of(body.payload),
+                    model_answer=text_of(body.model_answer),
+                    answer=None,
+                    rewards={},
+                    cost=None,
+                )
+                for seat in range(body.reviewers or policy.spec.reviewers)
+            ]
+        )
+    if held.parked:
+        outcome_that_came_first(held, work, now, body.task)
+    return reply
+
+
+def propose(held: Held, body: TaskBody) -> tuple[Decided, Micros | None]:
+    """Return what the learner would do, and what is to be held for it; the account has the last word."""
+    policy = held.policy
+    check_announced(body.cost)
+    try:
+        event = policy.learner.propose(body.context, cost=body.cost, available=body.available, force=body.force)
+    except BudgetExhausted as error:
+        raise conflict(str(error)) from error
+    except DeferkitError as error:
+        raise invalid(str(error)) from error
+    if event.decision.route == MODEL:
+        return event, None
+    micros = micros_of(event.decision, policy.spec.resources)
+    if policy.fits(micros):
+        return event, micros
+    if body.force is not None:
+        raise conflict(f"Asking {body.force} needs more than what is free of the budget.")
+    event = policy.learner.propose(body.context, available=[])
+    return event._replace(decision=event.decision._replace(reason="budget")), None
+
+
+def micros_of(decision: Decision, resources: tuple[str, ...]) -> Micros:
+    """Return what a decision reserves, in whole micro-units that are not less."""
+    reserved: Amount = decision.reserved
+    amounts = {resources[0]: reserved} if isinstance(reserved, float) else reserved
+    return {name: math.ceil(round(value * MICRO, 3)) for name, value in amounts.items()}
+
+
+def check_announced(cost: Any) -> None:
+    """Raise if a cost that is known beforehand is not whole micro-units."""
+    if isinstance(cost, dict):
+        for each in cost.values():
+            check_announced(each)
+    elif cost is not None:
+        try:
+            to_micro("cost", cost)
+        except DeferkitError as error:
+            raise invalid(str(error)) from error
+
+
+def reply_of(record: records.Decided) -> bytes:
+    """Return the reply that a decision gets."""
+    fields = {name: getattr(record, name) for name in DecisionReply.__struct_fields__}
+    return msgspec.json.encode(DecisionReply(**fields))
+
+
+def text_of(value: Any) -> str | None:
+    """Return plain data as JSON; None as None."""
+    return None if value is None else msgspec.json.encode(value).decode()
+
+
+def outcome_that_came_first(held: Held, work: Work, now: int, task: str) -> None:
+    """Book what became known of a task before it was decided."""
+    parked = work.parked[held.id, task]
+    if parked is None:
+        return
+    work.unpark(held, task)
+    body = msgspec.json.decode(parked.body, type=OutcomeBody)
+    book(held, work, now, work.decisions[held.id, task], body.rewards, body.cost)  # type: ignore[arg-type]

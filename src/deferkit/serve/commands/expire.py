@@ -1,0 +1,58 @@
+"""Tasks that wait no longer: the model's answer is used, what was reserved is released."""
+
+import msgspec
+
+from deferkit.serve import records
+from deferkit.serve.commands.review import finish
+from deferkit.serve.problems import conflict, unknown
+from deferkit.serve.rows import DONE, MODEL, OPEN, VOID
+from deferkit.serve.seats import close
+from deferkit.serve.work import Held, Needs, Reply, Work
+
+
+class ExpirationReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of it."""
+
+    task: str
+    final: str  # whose answer is used
+
+
+class Expire:
+    """Give up waiting for a task."""
+
+    def __init__(self, task: str, why: str = "asked for") -> None:
+        self.task = task
+        self.why = why
+
+    def needs(self, held: Held) -> Needs:
+        """Return what must be read first."""
+        return Needs(held.id, (self.task,), seats=True)
+
+    def run(self, held: Held, work: Work, now: int) -> Reply:
+        """Void the reservation; where some of several reviewers have answered, their answers count."""
+        row = work.decisions[held.id, self.task]
+        if row is None:
+            raise unknown("task", self.task)
+        if row.state == VOID:
+            return self._reply(row.final or MODEL)
+        if row.state != OPEN:
+            what = "its cost is booked" if row.route != MODEL else "the model decided it"
+            raise conflict(f"Nothing is reserved for task {self.task!r}: {what}.")
+        seats = work.seats[held.id, self.task]
+        answered = [seat for seat in seats if seat.state == DONE]
+        if any(seat.cost is not None for seat in answered):
+            finish(held, work, now, row, answered)
+            return self._reply(row.route)
+        work.record(
+            held,
+            records.Expired(task=row.task, id=row.id, why=self.why, released=row.held or {}),
+            now,
+            row.task,
+        )
+        row = row._replace(state=VOID, final=row.final or MODEL)
+        work.put_decision(row)
+        close(work, row)
+        return self._reply(row.final or MODEL)
+
+    def _reply(self, final: str) -> Reply:
+        return Reply(200, msgspec.json.encode(ExpirationReply(task=self.task, final=final)))

@@ -1,0 +1,270 @@
+"""What becomes known of tasks: booked exactly once, learned from if it is not too late."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from deferkit.errors import DeferkitError
+from deferkit.serve import records
+from deferkit.serve.commands.bodies import CorrectionBody, OutcomeBody, digest
+from deferkit.serve.money import MICRO, Micros, to_micros
+from deferkit.serve.problems import conflict, invalid, unavailable, unknown
+from deferkit.serve.rows import (
+    MODEL,
+    OPEN,
+    POSTED,
+    VOID,
+    DecisionRow,
+    ParkedRow,
+    RequestRow,
+)
+from deferkit.serve.seats import close
+from deferkit.serve.work import Held, Needs, Reply, Work
+from deferkit.types import Amount, is_number
+
+COST = "$cost"
+MOST_PARKED = 10_000
+
+
+class OutcomeReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of an outcome."""
+
+    task: str
+    changed: bool  # False: all of it was known before
+    learned: bool
+    parked: bool = False  # its decision is yet to come
+    late: str | None = None  # why it was not learned
+    booked: float | dict[str, float] | None = None
+
+
+class Observe:
+    """Take in what has become known of a task."""
+
+    def __init__(self, body: OutcomeBody) -> None:
+        self.body = body
+
+    def needs(self, held: Held) -> Needs:
+        """Return what must be read first."""
+        return Needs(held.id, (self.body.task,), parked=True, seats=True)
+
+    def run(self, held: Held, work: Work, now: int) -> Reply:
+        """Book it and learn from it; park it if its decision is yet to come."""
+        body = self.body
+        row = work.decisions[held.id, body.task]
+        if row is None:
+            return self._park(held, work, now)
+        return Reply(200, msgspec.json.encode(book(held, work, now, row, body.rewards, body.cost)))
+
+    def _park(self, held: Held, work: Work, now: int) -> Reply:
+        body = self.body
+        if not body.park:
+            raise unknown("task", body.task)
+        check_rewards(held, body.rewards)
+        cost_of(held, body.cost)
+        before = work.parked[held.id, body.task]
+        rewards, cost = body.rewards, body.cost
+        if before is not None:
+            first = msgspec.json.decode(before.body, type=OutcomeBody)
+            rewards, cost = first.rewards | body.rewards, body.cost if first.cost is None else first.cost
+            if any(rewards[name] != value for name, value in first.rewards.items()) or cost not in (
+                None,
+                first.cost,
+                body.cost,
+            ):
+                raise conflict(f"Another outcome of task {body.task!r} waits for its decision.")
+            if body.cost is not None and first.cost not in (None, body.cost):
+                raise conflict(f"Another cost of task {body.task!r} waits for its decision.")
+        elif held.parked >= MOST_PARKED:
+            raise unavailable(
+                f"{MOST_PARKED:,} outcomes wait for their decisions; there is no room for another.", retry_after=60
+            )
+        kept = msgspec.structs.replace(body, rewards=rewards, cost=cost)
+        work.park(held, ParkedRow(held.id, body.task, msgspec.json.encode(kept), now))
+        reply = OutcomeReply(task=body.task, changed=True, learned=False, parked=True)
+        return Reply(202, msgspec.json.encode(reply))
+
+
+def book(
+    held: Held,
+    work: Work,
+    now: int,
+    row: DecisionRow,
+    rewards: Mapping[str, float],
+    cost: Amount | None,
+    reviewers: list[str] | None = None,
+    answers: list[Any] | None = None,
+    final: str | None = None,
+) -> OutcomeReply:
+    """Book what is new of a decision, and learn from it; raise if it contradicts what is known."""
+    policy = held.policy
+    check_rewards(held, rewards)
+    micros = cost_of(held, cost)
+    new = {}
+    for name, value in rewards.items():
+        if name not in row.rewards:
+            new[name] = float(value)
+        elif row.rewards[name] != value:
+            raise conflict(
+                f"The reward of {name} for task {row.task!r} was observed as {row.rewards[name]}. Got {value}:"
+                " a correction is a call of its own."
+            )
+    if micros is not None and row.cost is not None:
+        if micros != row.cost:
+            raise conflict(f"Another cost was booked for task {row.task!r}: a correction is a call of its own.")
+        micros = None
+    if row.route == MODEL and micros is not None and not any(micros.values()):
+        micros = None  # the model costs nothing
+    if not new and micros is None and final is None:
+        return OutcomeReply(task=row.task, changed=False, learned=False)
+    late = too_late(held, row, now)
+    released = row.held if row.state == OPEN and micros is not None else None
+    told = None
+    if micros is not None and late is None and row.route != MODEL:
+        told = policy.tellable(micros)
+    record = records.Observed(
+        task=row.task,
+        id=row.id,
+        learned=late is None,
+        rewards=new,
+        cost=micros,
+        told=told,
+        released=released,
+        late=late,
+        reviewers=reviewers or [],
+        answers=answers or [],
+    )
+    work.record(held, record, now, row.task)
+    known = [] if late is not None else [*new, *([] if told is None else [COST])]
+    state = POSTED if micros is not None and row.state in (OPEN, VOID) else row.state
+    ended = final is not None or (row.final is None and (micros is not None or row.route in new))
+    row = row._replace(
+        rewards=row.rewards | new,
+        cost=row.cost if micros is None else micros,
+        state=state,
+        told=" ".join([*row.told.split(), *known]),
+        final=(final or row.route) if ended else row.final,
+    )
+    if answers:
+        row = row._replace(answer=msgspec.json.encode(agreed(answers)).decode())
+    work.put_decision(row)
+    if ended:
+        close(work, row)
+    booked = None if micros is None else {name: micro / MICRO for name, micro in micros.items()}
+    return OutcomeReply(
+        task=row.task,
+        changed=True,
+        learned=late is None,
+        late=late,
+        booked=next(iter(booked.values())) if booked is not None and len(booked) == 1 else booked,
+    )
+
+
+def agreed(answers: list[Any]) -> Any:
+    """Return the answer that most reviewers gave; the first of those that are even.
+
+    >>> agreed(["ham", "spam", "spam"]), agreed([{"a": 1}, {"b": 2}])
+    ('spam', {'a': 1})
+    """
+    texts = [msgspec.json.encode(answer, order="sorted") for answer in answers]
+    return answers[max(range(len(texts)), key=lambda i: (texts.count(texts[i]), -i))]
+
+
+def too_late(held: Held, row: DecisionRow, now: int) -> str | None:
+    """Return why the learner is not told of a decision any more, if so."""
+    window = held.policy.spec.learning_window_s
+    if window is not None and now - row.at > window * MICRO:
+        return "the learning window is over"
+    if not held.policy.learner.remembers(row.id):
+        return "the learner remembers the decision no longer"
+    return None
+
+
+def check_rewards(held: Held, rewards: Mapping[str, float]) -> None:
+    """Raise if a reward is of nobody, or out of range."""
+    low, high = held.policy.learner.settings.reward_bounds
+    for name, value in rewards.items():
+        if name not in held.policy.spec.deciders:
+            raise invalid(f"There is no decider {name!r}. There is {', '.join(held.policy.spec.deciders)}.")
+        if not is_number(value) or not low <= value <= high:
+            raise invalid(f"The reward of {name} is a number from {low:g} to {high:g}. Got {value!r}.")
+
+
+def cost_of(held: Held, cost: Amount | None) -> Micros | None:
+    """Return a cost in micro-units; raise if it is none."""
+    if cost is None:
+        return None
+    try:
+        return to_micros("cost", cost, held.policy.spec.resources)
+    except DeferkitError as error:
+        raise invalid(str(error)) from error
+
+
+class CorrectionReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a correction."""
+
+    task: str
+    learned: bool
+
+
+class Correct:
+    """Replace values that were observed: the explicit way to contradict an observation."""
+
+    def __init__(self, body: CorrectionBody) -> None:
+        self.body = body
+        self.digest = digest(body)
+
+    def needs(self, held: Held) -> Needs:
+        """Return what must be read first."""
+        return Needs(held.id, (self.body.task,), request=f"correction {self.body.id}")
+
+    def run(self, held: Held, work: Work, now: int) -> Reply:
+        """Reverse the old values, book the new ones."""
+        body = self.body
+        request = f"correction {body.id}"
+        if (done := repeated(work, held, request, self.digest)) is not None:
+            return done
+        row = work.decisions[held.id, body.task]
+        if row is None:
+            raise unknown("task", body.task)
+        check_rewards(held, body.rewards)
+        micros = cost_of(held, body.cost)
+        for name in body.rewards:
+            if name not in row.rewards:
+                raise conflict(f"No reward of {name} was observed for task {body.task!r}: observe it.")
+        if micros is not None and row.cost is None:
+            raise conflict(f"No cost was observed for task {body.task!r}: observe it.")
+        if not body.rewards and micros is None:
+            raise invalid("A correction needs rewards or a cost.")
+        knows = row.told.split() if held.policy.learner.remembers(row.id) else []
+        learned = {name: float(value) for name, value in body.rewards.items() if name in knows}
+        told = held.policy.tellable(micros) if micros is not None and COST in knows else None
+        work.record(
+            held,
+            records.Corrected(
+                task=row.task,
+                id=row.id,
+                request=body.id,
+                rewards={name: float(value) for name, value in body.rewards.items()},
+                cost=micros,
+                was=row.cost if micros is not None else None,
+                learned=learned,
+                told=told,
+            ),
+            now,
+            row.task,
+        )
+        work.put_decision(row._replace(rewards=row.rewards | body.rewards, cost=row.cost if micros is None else micros))
+        reply = msgspec.json.encode(CorrectionReply(task=row.task, learned=bool(learned) or told is not None))
+        work.answer(RequestRow(held.id, request, self.digest, reply))
+        return Reply(200, reply)
+
+
+def repeated(work: Work, held: Held, request: str, number: bytes) -> Reply | None:
+    """Return the reply that a request got before; raise if it had another body then."""
+    before = work.requests[held.id, request]
+    if before is None:
+        return None
+    if bytes(before.digest) != number:
+        raise conflict(f"The id of {request!r} was used before, for a request with another body.")
+    return Reply(200, bytes(before.reply))

@@ -1,0 +1,58 @@
+"""A bounded queue in which no tenant can keep the others from their turn."""
+
+import asyncio
+from collections import deque
+from typing import Generic, TypeVar
+
+from deferkit.serve.problems import unavailable
+
+Item = TypeVar("Item")
+
+
+class FairQueue(Generic[Item]):
+    """Takes items of tenants in turn.
+
+    >>> queue = FairQueue[int](limit=4, share=0.5)
+    >>> queue.put("a", 1), queue.put("a", 2), queue.put("b", 3)
+    (None, None, None)
+    >>> queue.put("a", 4)
+    Traceback (most recent call last):
+    deferkit.serve.problems.Problem: Too much is waiting: 2 of your calls. Try again.
+    >>> asyncio.run(queue.take(2))
+    [1, 3]
+    """
+
+    def __init__(self, *, limit: int, share: float) -> None:
+        self.limit = limit
+        self.share = max(1, int(limit * share))
+        self.waiting: dict[str, deque[Item]] = {}
+        self.length = 0
+        self._some = asyncio.Event()
+
+    def put(self, tenant: str, item: Item) -> None:
+        """Add an item, or raise if the queue, or this tenant's part of it, is full."""
+        mine = self.waiting.get(tenant)
+        if self.length >= self.limit or (mine is not None and len(mine) >= self.share):
+            raise unavailable(f"Too much is waiting: {0 if mine is None else len(mine)} of your calls. Try again.")
+        if mine is None:
+            mine = self.waiting[tenant] = deque()
+        mine.append(item)
+        self.length += 1
+        self._some.set()
+
+    async def take(self, most: int) -> list[Item]:
+        """Return what waits, at most this much, as soon as there is something; each tenant's in order."""
+        await self._some.wait()
+        taken: list[Item] = []
+        while self.waiting and len(taken) < most:
+            for tenant in list(self.waiting):
+                mine = self.waiting[tenant]
+                taken.append(mine.popleft())
+                if not mine:
+                    del self.waiting[tenant]
+                if len(taken) == most:
+                    break
+        self.length -= len(taken)
+        if not self.waiting:
+            self._some.clear()
+        return taken

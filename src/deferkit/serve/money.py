@@ -1,0 +1,56 @@
+"""Money is whole micro-units: what is added up all day must not round."""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from deferkit.errors import InvalidArgument
+from deferkit.types import Amount, is_number
+
+MICRO = 1_000_000
+LARGEST_AMOUNT = 2**53 // MICRO  # beyond it a double does not hold every micro-unit
+
+Micros: TypeAlias = dict[str, int]
+"""Micro-units by resource."""
+
+
+def to_micro(name: str, value: object) -> int:
+    """Return an amount in micro-units; raise if it is not one: negative, not finite, too large or too fine.
+
+    >>> to_micro("cost", 0.4)
+    400000
+    >>> to_micro("cost", 0.1234567)
+    Traceback (most recent call last):
+    deferkit.errors.InvalidArgument: The cost has at most 6 decimals. Got 0.1234567: round it first.
+    """
+    if not is_number(value) or not 0 <= value <= LARGEST_AMOUNT:  # type: ignore[operator]
+        raise InvalidArgument(f"The {name} is a number from 0 to {LARGEST_AMOUNT:,}. Got {value!r}.")
+    micro = round(value * MICRO)  # type: ignore[operator]
+    if micro / MICRO != value:
+        raise InvalidArgument(f"The {name} has at most 6 decimals. Got {value!r}: round it first.")
+    return micro
+
+
+def to_micros(name: str, amount: Amount, resources: Sequence[str]) -> Micros:
+    """Return an amount, a number or one for each resource, in micro-units.
+
+    >>> to_micros("cost", 0.5, ["minutes"]), to_micros("cost", {"minutes": 2, "euros": 0.1}, ["minutes", "euros"])
+    ({'minutes': 500000}, {'minutes': 2000000, 'euros': 100000})
+    """
+    if not isinstance(amount, Mapping):
+        if len(resources) > 1:
+            raise InvalidArgument(f"The {name} is given for each of {', '.join(resources)}. Got {amount!r}.")
+        return {resources[0]: to_micro(name, amount)}
+    if set(amount) != set(resources):
+        raise InvalidArgument(f"The {name} is given for {', '.join(resources)}. Got it for {', '.join(amount)}.")
+    return {resource: to_micro(f"{name} in {resource}", amount[resource]) for resource in resources}
+
+
+def from_micros(micros: Mapping[str, int]) -> Amount:
+    """Return micro-units as an amount: a number when there is one resource.
+
+    >>> from_micros({"minutes": 500_000}), from_micros({"minutes": 2_000_000, "euros": 100_000})
+    (0.5, {'minutes': 2.0, 'euros': 0.1})
+    """
+    if len(micros) == 1:
+        return next(iter(micros.values())) / MICRO
+    return {resource: micro / MICRO for resource, micro in micros.items()}

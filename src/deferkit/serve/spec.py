@@ -1,0 +1,146 @@
+"""What a policy is made of: the body of the call that creates one, and what its log begins with."""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from deferkit.errors import InvalidArgument
+from deferkit.learn.deferrer import Deferrer
+from deferkit.learn.encode import Encoder
+from deferkit.learn.exploration import Exploration
+from deferkit.serve.money import to_micro
+from deferkit.types import MODEL, Budget
+
+Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="letters, digits, . _ -")]
+TaskId = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=128,
+        pattern=r"^[^\u0000-\u001f\u007f-\u009f\ud800-\udfff]*$",
+        description="your own id of a task: 1 to 128 characters, none of them control characters",
+    ),
+]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
+Seats = Annotated[int, msgspec.Meta(ge=1, le=16)]
+
+
+class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The budget of one resource. Without a total it has no end; with one it needs a horizon and a max_cost."""
+
+    total: Annotated[float, msgspec.Meta(ge=0, le=9e9)] | None = None
+    horizon: Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1, description="tasks that it is to last for")] | None = None
+    max_cost: (
+        Annotated[float, msgspec.Meta(gt=0, le=9e9, description="held for each decision until its cost is known")]
+        | None
+    ) = None
+
+
+class FeatureSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Named features. A category has its levels, or how many of them to take as they come."""
+
+    numbers: list[Annotated[str, msgspec.Meta(min_length=1, max_length=128)]] = []
+    categories: dict[str, list[str] | Annotated[int, msgspec.Meta(ge=1, le=1000)]] = {}
+
+
+class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=False):
+    """A policy: who decides, on what, for how much, and what happens to tasks that wait."""
+
+    name: Name
+    features: Annotated[int, msgspec.Meta(ge=1, le=2000)] | FeatureSpec
+    budget: Annotated[dict[Name, BudgetSpec], msgspec.Meta(min_length=1, max_length=8, description="by resource")]
+    experts: Annotated[list[Name], msgspec.Meta(min_length=1, max_length=32)] = msgspec.field(
+        default_factory=lambda: ["human"]
+    )
+    link: Literal["identity", "logistic"] = "identity"
+    cost_link: Literal["identity", "logistic"] = "identity"
+    pacing: Literal["resolve", "adaptive", "gradient", "paper"] = "resolve"
+    exploration: Annotated[float, msgspec.Meta(ge=0, le=1e6, description="width of intervals, in noise")] = 0.3
+    explore_floor: Annotated[float, msgspec.Meta(ge=0, le=1, description="share decided at random, logged")] = 0.0
+    warm_up: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] | None = None
+    reward_range: tuple[float, float] = (0.0, 1.0)
+    memory: Annotated[int, msgspec.Meta(ge=1000, le=1_000_000, description="decisions that can be learned from")] = (
+        10_000
+    )
+    seed: Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)] = 0
+    embedding: dict[str, object] | None = None
+    learning_window_s: (
+        Annotated[float, msgspec.Meta(gt=0, le=1e9, description="later outcomes are booked, not learned")] | None
+    ) = None
+    deadline_s: Annotated[float, msgspec.Meta(gt=0, le=1e9, description="how long a task may wait")] | None = None
+    after_deadline: Literal["model", "wait"] = "model"
+    lease_s: Seconds = 300.0
+    reviewers: Annotated[int, msgspec.Meta(ge=1, le=16, description="people for each task")] = 1
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """The names of the resources."""
+        return tuple(self.budget)
+
+    @property
+    def deciders(self) -> tuple[str, ...]:
+        """The model and the experts."""
+        return (MODEL, *self.experts)
+
+
+class PolicyChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What may be changed of a policy; the rest is what it has learned with. Budgets have a call of their own."""
+
+    learning_window_s: Seconds | msgspec.UnsetType | None = msgspec.UNSET
+    deadline_s: Seconds | msgspec.UnsetType | None = msgspec.UNSET
+    after_deadline: Literal["model", "wait"] | msgspec.UnsetType = msgspec.UNSET
+    lease_s: Seconds | msgspec.UnsetType = msgspec.UNSET
+    reviewers: Seats | msgspec.UnsetType = msgspec.UNSET
+
+    def of(self, spec: PolicySpec) -> PolicySpec:
+        """Return the policy with these changes."""
+        given = {name: getattr(self, name) for name in self.__struct_fields__}
+        return msgspec.structs.replace(spec, **{k: v for k, v in given.items() if v is not msgspec.UNSET})
+
+
+def learner_of(spec: PolicySpec) -> Deferrer:
+    """Return the learner of a policy that has seen nothing yet; raise if the policy makes no sense.
+
+    >>> spec = PolicySpec(name="a", features=2, budget={"minutes": BudgetSpec(total=10, horizon=100, max_cost=1)})
+    >>> learner_of(spec).summary().total
+    10.0
+    """
+    if spec.embedding is not None:
+        raise InvalidArgument(
+            "The service has no embeddings yet: leave 'embedding' out. (The library has them: deferkit.Deferrer.)"
+        )
+    budgets = {}
+    for name, each in spec.budget.items():
+        if each.total is not None and (each.horizon is None or each.max_cost is None):
+            raise InvalidArgument(
+                f"The budget of {name} has a total, so it needs a horizon (tasks that it is to last for)"
+                " and a max_cost (what is held for each decision until its cost is known)."
+            )
+        if each.total is not None:
+            to_micro(f"total of {name}", each.total)
+        if each.max_cost is not None:
+            to_micro(f"max_cost of {name}", each.max_cost)
+        unlimited = each.total is None
+        budgets[name] = Budget(
+            float("inf") if unlimited else each.total,  # type: ignore[arg-type]
+            horizon=None if unlimited else each.horizon,
+            max_cost=each.max_cost,
+        )
+    named = isinstance(spec.features, FeatureSpec)
+    return Deferrer(
+        n_features=None if named else spec.features,  # type: ignore[arg-type]
+        encoder=Encoder(numbers=spec.features.numbers, categories=spec.features.categories)  # type: ignore[union-attr]
+        if named
+        else None,
+        budget=budgets,
+        experts=spec.experts,
+        link=spec.link,
+        cost_link=spec.cost_link,
+        pacing=spec.pacing,
+        exploration=Exploration(scale=spec.exploration),
+        warm_up=spec.warm_up,
+        explore_floor=spec.explore_floor,
+        reward_range=spec.reward_range,
+        memory=spec.memory,
+        seed=spec.seed,
+    )

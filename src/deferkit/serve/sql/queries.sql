@@ -1,0 +1,201 @@
+-- Named queries. A parameter is :name; a variant for one database is marked behind the name.
+
+-- name: policies
+-- All policies, oldest first.
+SELECT id, tenant, name, spec, seq, head, created, owner, address, epoch, expires, parked FROM policies ORDER BY id;
+
+-- name: policy
+SELECT id, tenant, name, spec, seq, head, created, owner, address, epoch, expires, parked
+FROM policies WHERE tenant = :tenant AND name = :name;
+
+-- name: policy_by_id
+SELECT id, tenant, name, spec, seq, head, created, owner, address, epoch, expires, parked
+FROM policies WHERE id = :policy;
+
+-- name: policies_of
+SELECT id, tenant, name, spec, seq, head, created, owner, address, epoch, expires, parked
+FROM policies WHERE tenant = :tenant AND name > :after ORDER BY name LIMIT :limit;
+
+-- name: add_policy
+INSERT INTO policies (id, tenant, name, spec, seq, head, created, owner, address, epoch, expires)
+SELECT COALESCE(MAX(id), 0) + 1, :tenant, :name, :spec, 0, :head, :at, :owner, :address, 1, :expires FROM policies
+RETURNING id;
+
+-- name: add_budget
+INSERT INTO budgets (policy, resource, total, reserved, posted, suspense)
+VALUES (:policy, :resource, :total, :reserved, :posted, :suspense);
+
+-- name: advance
+-- The end of a log moves, if this process still owns the policy.
+UPDATE policies SET seq = :seq, head = :head, expires = :expires, spec = :spec, parked = :parked
+WHERE id = :policy AND owner = :owner AND epoch = :epoch RETURNING id;
+
+-- name: acquire
+-- Own a policy that nobody owns, or whose owner's time is over, or who is known to be dead.
+UPDATE policies SET owner = :owner, address = :address, epoch = epoch + 1, expires = :expires
+WHERE id = :policy AND epoch = :epoch AND (owner IS NULL OR owner = :dead OR expires < :now)
+RETURNING epoch;
+
+-- name: renew
+UPDATE policies SET expires = :expires WHERE id = :policy AND owner = :owner AND epoch = :epoch RETURNING id;
+
+-- name: disown
+UPDATE policies SET owner = NULL, address = NULL, expires = 0 WHERE id = :policy AND owner = :owner AND epoch = :epoch;
+
+-- name: budgets
+SELECT resource, total, reserved, posted, suspense FROM budgets WHERE policy = :policy;
+
+-- name: set_budget
+UPDATE budgets SET total = :total, reserved = :reserved, posted = :posted, suspense = :suspense
+WHERE policy = :policy AND resource = :resource;
+
+-- name: add_log
+INSERT INTO log (policy, seq, at, kind, task, body, hash) VALUES (:policy, :seq, :at, :kind, :task, :body, :hash);
+
+-- name: log_after
+SELECT policy, seq, at, kind, task, body, hash FROM log
+WHERE policy = :policy AND seq >= :seq ORDER BY seq LIMIT :limit;
+
+-- name: log_of_task
+SELECT policy, seq, at, kind, task, body, hash FROM log
+WHERE policy = :policy AND task = :task ORDER BY seq LIMIT :limit;
+
+-- name: last_time
+SELECT MAX(at) FROM log WHERE (policy, seq) IN (SELECT id, seq - 1 FROM policies);
+
+-- name: decision
+SELECT policy, task, id, digest, reply, at, route, state, held, rewards, cost, final, answer, told
+FROM decisions WHERE policy = :policy AND task = :task;
+
+-- name: put_decision
+INSERT INTO decisions (policy, task, id, digest, reply, at, route, state, held, rewards, cost, final, answer, told)
+VALUES (:policy, :task, :id, :digest, :reply, :at, :route, :state, :held, :rewards, :cost, :final, :answer, :told)
+ON CONFLICT (policy, task) DO UPDATE SET
+    state = excluded.state, rewards = excluded.rewards, cost = excluded.cost,
+    final = excluded.final, answer = excluded.answer, told = excluded.told;
+
+-- name: parked
+SELECT policy, task, body, at FROM parked WHERE policy = :policy AND task = :task;
+
+-- name: put_parked
+INSERT INTO parked (policy, task, body, at) VALUES (:policy, :task, :body, :at)
+ON CONFLICT (policy, task) DO UPDATE SET body = excluded.body, at = excluded.at;
+
+-- name: drop_parked
+DELETE FROM parked WHERE policy = :policy AND task = :task;
+
+-- name: request
+SELECT policy, request, digest, reply FROM requests WHERE policy = :policy AND request = :request;
+
+-- name: add_request
+INSERT INTO requests (policy, request, digest, reply) VALUES (:policy, :request, :digest, :reply);
+
+-- name: seats
+SELECT policy, task, seat, expert, state, epoch, reviewer, lease_until, priority, created, deadline,
+    payload, model_answer, answer, rewards, cost
+FROM seats WHERE policy = :policy AND task = :task ORDER BY seat;
+
+-- name: seats (postgres)
+-- Locked, so that no worker claims a seat that the owner is about to close.
+SELECT policy, task, seat, expert, state, epoch, reviewer, lease_until, priority, created, deadline,
+    payload, model_answer, answer, rewards, cost
+FROM seats WHERE policy = :policy AND task = :task ORDER BY seat FOR UPDATE;
+
+-- name: read_seats
+SELECT policy, task, seat, expert, state, epoch, reviewer, lease_until, priority, created, deadline,
+    payload, model_answer, answer, rewards, cost
+FROM seats WHERE policy = :policy AND task = :task ORDER BY seat;
+
+-- name: put_seat
+INSERT INTO seats (policy, task, seat, expert, state, epoch, reviewer, lease_until, priority, created, deadline,
+    payload, model_answer, answer, rewards, cost)
+VALUES (:policy, :task, :seat, :expert, :state, :epoch, :reviewer, :lease_until, :priority, :created, :deadline,
+    :payload, :model_answer, :answer, :rewards, :cost)
+ON CONFLICT (policy, task, seat) DO UPDATE SET
+    state = excluded.state, reviewer = excluded.reviewer, lease_until = excluded.lease_until,
+    answer = excluded.answer, rewards = excluded.rewards, cost = excluded.cost;
+
+-- name: overdue
+-- Tasks whose deadline has passed.
+SELECT DISTINCT task FROM seats
+WHERE policy = :policy AND deadline < :now AND state IN ('waiting', 'claimed') LIMIT :limit;
+
+-- name: find_seat
+-- The seat that is worth most, among those that wait or whose lease is over; nobody sits twice at one task.
+SELECT task, seat FROM seats
+WHERE policy = :policy AND state IN ('waiting', 'claimed') AND (state = 'waiting' OR lease_until < :now)
+    AND (:any_expert = 1 OR expert = :expert) AND (deadline IS NULL OR deadline >= :now OR :late = 1)
+    AND NOT EXISTS (
+        SELECT 1 FROM seats AS other
+        WHERE other.policy = seats.policy AND other.task = seats.task AND other.seat <> seats.seat
+            AND other.reviewer = :reviewer AND (other.state = 'done' OR other.state = 'claimed')
+    )
+ORDER BY priority DESC, created LIMIT 1;
+
+-- name: find_seat (postgres)
+-- The same; a seat that another worker is about to claim is passed over.
+SELECT task, seat FROM seats
+WHERE policy = :policy AND state IN ('waiting', 'claimed') AND (state = 'waiting' OR lease_until < :now)
+    AND (:any_expert = 1 OR expert = :expert) AND (deadline IS NULL OR deadline >= :now OR :late = 1)
+    AND NOT EXISTS (
+        SELECT 1 FROM seats AS other
+        WHERE other.policy = seats.policy AND other.task = seats.task AND other.seat <> seats.seat
+            AND other.reviewer = :reviewer AND (other.state = 'done' OR other.state = 'claimed')
+    )
+ORDER BY priority DESC, created LIMIT 1 FOR UPDATE SKIP LOCKED;
+
+-- name: claim_seat
+UPDATE seats SET state = 'claimed', epoch = epoch + 1, reviewer = :reviewer, lease_until = :lease_until
+WHERE policy = :policy AND task = :task AND seat = :seat AND state IN ('waiting', 'claimed')
+RETURNING policy, task, seat, expert, state, epoch, reviewer, lease_until, priority, created, deadline,
+    payload, model_answer, answer, rewards, cost;
+
+-- name: add_claim
+INSERT INTO claims (policy, task, seat, epoch, reviewer, at, effort)
+VALUES (:policy, :task, :seat, :epoch, :reviewer, :at, NULL);
+
+-- name: extend_seat
+UPDATE seats SET lease_until = :lease_until
+WHERE policy = :policy AND task = :task AND seat = :seat AND state = 'claimed' AND epoch = :epoch RETURNING lease_until;
+
+-- name: release_seat
+UPDATE seats SET state = 'waiting', reviewer = NULL, lease_until = 0
+WHERE policy = :policy AND task = :task AND seat = :seat AND state = 'claimed' AND epoch = :epoch RETURNING epoch;
+
+-- name: renew_leases
+-- While nobody served the policy nobody could extend a lease.
+UPDATE seats SET lease_until = :lease_until WHERE policy = :policy AND state = 'claimed' AND lease_until < :lease_until;
+
+-- name: claims
+SELECT policy, task, seat, epoch, reviewer, at, effort FROM claims
+WHERE policy = :policy AND task = :task ORDER BY at, seat, epoch;
+
+-- name: set_effort
+UPDATE claims SET effort = :effort
+WHERE policy = :policy AND task = :task AND seat = :seat AND epoch = :epoch AND effort IS NULL RETURNING epoch;
+
+-- name: queue
+-- How many wait, how many are held, and since when the oldest waits.
+SELECT COUNT(*) FILTER (WHERE state = 'waiting'), COUNT(*) FILTER (WHERE state = 'claimed'), MIN(created)
+FROM seats WHERE policy = :policy AND state IN ('waiting', 'claimed');
+
+-- name: add_snapshot
+INSERT INTO snapshots (policy, seq, sha256, data) VALUES (:policy, :seq, :sha256, :data)
+ON CONFLICT (policy, seq) DO UPDATE SET sha256 = excluded.sha256, data = excluded.data;
+
+-- name: drop_snapshots
+DELETE FROM snapshots WHERE policy = :policy AND seq NOT IN (
+    SELECT seq FROM snapshots WHERE policy = :policy ORDER BY seq DESC LIMIT :keep);
+
+-- name: snapshots
+SELECT seq, sha256, data FROM snapshots WHERE policy = :policy ORDER BY seq DESC;
+
+-- name: add_key
+INSERT INTO keys (id, tenant, hash, scopes, name, created, revoked)
+VALUES (:id, :tenant, :hash, :scopes, :name, :created, NULL);
+
+-- name: keys
+SELECT id, tenant, hash, scopes, name, created, revoked FROM keys ORDER BY created, id;
+
+-- name: revoke_key
+UPDATE keys SET revoked = :at WHERE id = :id AND revoked IS NULL RETURNING id;

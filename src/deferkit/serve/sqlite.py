@@ -1,0 +1,155 @@
+"""SQLite: one file, one process that writes it."""
+
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from deferkit.errors import DeferkitError
+from deferkit.serve import queries
+from deferkit.serve.database import Row
+from deferkit.serve.problems import StoreBroken, StoreFailed
+
+OLDEST = (3, 51, 3)  # before it a reset of the write-ahead log could corrupt the file
+NOT_SYNCED = {apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC}
+PAGES_BETWEEN_CHECKPOINTS = 4000
+
+
+def check_version(version: str) -> None:
+    """Raise if SQLite is too old to be trusted.
+
+    >>> check_version("3.45.1")
+    Traceback (most recent call last):
+    deferkit.errors.DeferkitError: SQLite 3.45.1 can corrupt its file; 3.51.3 or later is needed: install a newer apsw.
+    """
+    if tuple(map(int, version.split("."))) < OLDEST:
+        needed = ".".join(map(str, OLDEST))
+        raise DeferkitError(
+            f"SQLite {version} can corrupt its file; {needed} or later is needed: install a newer apsw."
+        )
+
+
+class SqliteConnection:
+    """A connection to the file."""
+
+    def __init__(self, path: str, *, writes: bool, synchronous: str, vfs: str | None) -> None:
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE if writes else apsw.SQLITE_OPEN_READONLY
+        self.queries = queries.read("sqlite", "?")
+        try:
+            self.connection = apsw.Connection(path, flags=flags, vfs=vfs)
+        except apsw.Error as error:
+            raise StoreFailed(f"{path} cannot be opened: {error}.") from error
+        self.connection.set_busy_timeout(5000)
+        if writes:
+            # no exclusive lock: others may read; FULL: a commit returns when it is on the disk
+            self.execute("PRAGMA journal_mode = WAL")
+            self.execute(f"PRAGMA synchronous = {synchronous}")
+            self.execute("PRAGMA foreign_keys = ON")
+            self.execute(f"PRAGMA wal_autocheckpoint = {PAGES_BETWEEN_CHECKPOINTS}")
+        self.execute("PRAGMA cache_size = -65536")
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """Run a statement; say in the words of the store what went wrong."""
+        try:
+            return self.connection.execute(sql, values).fetchall()
+        except apsw.Error as error:
+            raise failure(error) from error
+
+    def run(self, name: str, /, **values: Any) -> list[Row]:
+        """Run a named query; return its rows."""
+        query = self.queries[name]
+        return self.execute(query.sql, [values[each] for each in query.names])
+
+    def many(self, name: str, rows: Sequence[Row]) -> None:
+        """Run a named query for each row of values."""
+        try:
+            self.connection.executemany(self.queries[name].sql, rows)
+        except apsw.Error as error:
+            raise failure(error) from error
+
+    def begin(self) -> None:
+        """Begin a transaction that writes."""
+        self.execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        """End it; on return it is on the disk."""
+        self.execute("COMMIT")
+
+    def rollback(self) -> None:
+        """Undo it."""
+        if self.connection.in_transaction:
+            self.execute("ROLLBACK")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+
+def failure(error: apsw.Error) -> DeferkitError:
+    """Return what a store says when SQLite fails."""
+    if getattr(error, "extendedresult", None) in NOT_SYNCED:
+        return StoreBroken(f"The disk did not confirm a write ({error}).")
+    return StoreFailed(f"SQLite: {error}.")
+
+
+class Sqlite:
+    """A database in one file; it is made if it is not there."""
+
+    shared = False
+
+    def __init__(self, path: str, *, synchronous: str = "FULL", vfs: str | None = None) -> None:
+        self.path = path
+        self.synchronous = synchronous
+        self.vfs = vfs
+        self._local = threading.local()
+        self._open: list[SqliteConnection] = []
+
+    def prepare(self) -> None:
+        """Check SQLite's version, and bring the schema up to date, one numbered step at a time."""
+        check_version(apsw.sqlite_lib_version())
+        folder = Path(self.path).parent
+        if not folder.is_dir():
+            raise DeferkitError(f"There is no folder {folder} to put the database in.")
+        connection = self.writer()
+        try:
+            steps = queries.migrations()
+            done = connection.execute("PRAGMA user_version")[0][0]
+            if done > len(steps):
+                raise DeferkitError(
+                    f"{self.path} is of version {done}, this deferkit knows {len(steps)}: use a newer deferkit."
+                )
+            for number, step in enumerate(steps[done:], done + 1):
+                connection.begin()
+                try:
+                    connection.execute(step)
+                    connection.execute(f"PRAGMA user_version = {number}")
+                    connection.commit()
+                finally:
+                    connection.rollback()
+        finally:
+            connection.close()
+
+    def writer(self) -> SqliteConnection:
+        """Return a new connection that may write."""
+        return SqliteConnection(self.path, writes=True, synchronous=self.synchronous, vfs=self.vfs)
+
+    def reader(self) -> SqliteConnection:
+        """Return the connection of this thread that only reads."""
+        connection: SqliteConnection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = SqliteConnection(self.path, writes=False, synchronous=self.synchronous, vfs=self.vfs)
+            self._local.connection = connection
+            self._open.append(connection)
+        return connection
+
+    def now(self) -> int:
+        """Return this machine's time in microseconds."""
+        return time.time_ns() // 1000
+
+    def close(self) -> None:
+        """Close the connections that read."""
+        while self._open:
+            self._open.pop().close()
