@@ -1,0 +1,86 @@
+"""Routes of policies and budgets."""
+
+import asyncio
+from typing import Annotated
+
+import msgspec
+from litestar import Response, get, patch, post
+from litestar.params import Parameter
+
+from deferkit.serve.api.forward import forward
+from deferkit.serve.api.service import AnyRequest, answered, caller_of, documented, done, engine_of, sent
+from deferkit.serve.commands.bodies import BudgetBody
+from deferkit.serve.commands.budget import BudgetReply, ChangeBudget, ChangePolicy
+from deferkit.serve.engine import Elsewhere
+from deferkit.serve.keys import SCOPES
+from deferkit.serve.problems import unknown
+from deferkit.serve.spec import PolicyChange, PolicySpec
+from deferkit.serve.summary import PolicySummary, summary_of
+
+PAGE = Annotated[int, Parameter(ge=1, le=1000, description="how many at most")]
+
+
+class PolicyPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Policies by name; `next` is where the following page begins."""
+
+    policies: list[PolicySpec]
+    next: str | None
+
+
+@post("/v1/policies", opt={"scope": "admin"}, responses=documented(400, 409), tags=["policies"])
+async def create_policy(request: AnyRequest, data: PolicySpec) -> Response[PolicySpec]:
+    """Make a policy. The same one again changes nothing; another one of the same name is a conflict."""
+    return answered(await engine_of(request).create(caller_of(request).tenant, data), PolicySpec)
+
+
+@get("/v1/policies", opt={"scope": SCOPES}, responses=documented(400), tags=["policies"])
+async def list_policies(
+    request: AnyRequest, after: Annotated[str, Parameter(max_length=128)] = "", limit: PAGE = 100
+) -> Response[PolicyPage]:
+    """List policies by name."""
+    tenant, store = caller_of(request).tenant, engine_of(request).store
+    rows = await asyncio.to_thread(store.policies_of, tenant, after, limit)
+    following = rows[-1].name if len(rows) == limit else None
+    return sent({"policies": [msgspec.Raw(row.spec.encode()) for row in rows], "next": following}, PolicyPage)
+
+
+@get("/v1/policies/{name:str}", opt={"scope": SCOPES}, responses=documented(400, 404), tags=["policies"])
+async def read_policy(request: AnyRequest, name: str) -> Response[PolicySpec]:
+    """Read a policy."""
+    row = await asyncio.to_thread(engine_of(request).store.policy, caller_of(request).tenant, name)
+    if row is None:
+        raise unknown("policy", name)
+    return sent(msgspec.Raw(row.spec.encode()), PolicySpec)
+
+
+@patch("/v1/policies/{name:str}", opt={"scope": "admin"}, responses=documented(400, 404), tags=["policies"])
+async def change_policy(request: AnyRequest, name: str, data: PolicyChange) -> Response[PolicySpec]:
+    """Change deadlines, leases, the learning window, reviewers; the rest is what it has learned with."""
+    return await done(request, name, ChangePolicy(data), PolicySpec)
+
+
+@get("/v1/policies/{name:str}/summary", opt={"scope": SCOPES}, responses=documented(400, 404), tags=["policies"])
+async def read_summary(request: AnyRequest, name: str) -> Response[PolicySummary]:
+    """Read where a policy stands: budget, price, deferral rate, expected gain, queue."""
+    engine = engine_of(request)
+    try:
+        held = await engine.holding((caller_of(request).tenant, name))
+    except Elsewhere as elsewhere:
+        return answered(await forward(request, elsewhere.address), PolicySummary)
+    queue = await asyncio.to_thread(engine.store.queue, held.id)
+    return sent(summary_of(held, queue, engine.clock.now()), PolicySummary)
+
+
+@post(
+    "/v1/policies/{name:str}/budget",
+    status_code=200,
+    opt={"scope": "admin"},
+    responses=documented(400, 404, 409),
+    tags=["policies"],
+)
+async def change_budget(request: AnyRequest, name: str, data: BudgetBody) -> Response[BudgetReply]:
+    """Top a budget up, or cut it; once for each id, and never below what is reserved and posted."""
+    return await done(request, name, ChangeBudget(data), BudgetReply)
+
+
+ROUTES = [create_policy, list_policies, read_policy, change_policy, read_summary, change_budget]

@@ -1,0 +1,74 @@
+"""The settings of a service: read once from the environment and the command line, then fixed."""
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from deferkit.errors import InvalidArgument
+
+PREFIX = "DEFERKIT_"
+
+
+def setting(default: Any, what: str, *, least: float | None = None, most: float | None = None) -> Any:
+    """Return a field with what it is for."""
+    return field(default=default, metadata={"what": what, "least": least, "most": most})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a service runs. Each setting is an option of `deferkit serve` and a variable `DEFERKIT_…`.
+
+    >>> Settings.read({"DEFERKIT_PORT": "9000"}).port
+    9000
+    """
+
+    store: str = setting("deferkit.db", "where everything is kept: a file (SQLite), or a postgresql:// URL")
+    host: str = setting("127.0.0.1", "the address to listen on; keys are needed unless it is a loopback address")
+    port: int = setting(8080, "the port to listen on; 0 takes a free one", least=0, most=65535)
+    address: str = setting("", "where other processes reach this one (http://…), on a shared database")
+    queue_limit: int = setting(1024, "calls that may wait; more get 503", least=1)
+    tenant_share: float = setting(0.5, "the part of that queue that one tenant may fill", least=0.001, most=1)
+    group_limit: int = setting(256, "calls that share one commit", least=1)
+    rate: float = setting(0.0, "calls a second for each tenant; 0 sets no limit", least=0)
+    max_body: int = setting(1_000_000, "bytes that a request may have; more get 413", least=1000)
+    body_timeout_s: float = setting(10.0, "seconds for a request to arrive; slower ones get 408", least=0.01)
+    owner_lease_s: float = setting(15.0, "seconds after which a silent process loses its policies", least=0.1)
+    snapshot_every: int = setting(20_000, "records of a log between two snapshots", least=1)
+    stop_s: float = setting(20.0, "seconds that calls in flight get when the service stops", least=0)
+    log_level: str = setting("info", "debug, info, warning or error")
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value, least, most = getattr(self, each.name), each.metadata["least"], each.metadata["most"]
+            if (least is not None and not value >= least) or (most is not None and not value <= most):
+                bounds = f"at least {least:g}" + ("" if most is None else f" and at most {most:g}")
+                raise InvalidArgument(f"The setting '{each.name}' must be {bounds}. Got {value!r} instead.")
+        if self.log_level not in ("debug", "info", "warning", "error"):
+            raise InvalidArgument(
+                f"The setting 'log_level' must be debug, info, warning or error. Got {self.log_level!r} instead."
+            )
+
+    @classmethod
+    def read(cls, environment: Mapping[str, str], **given: Any) -> "Settings":
+        """Return the settings of an environment; what is given (and not None) goes before."""
+        values = {name: value for name, value in given.items() if value is not None}
+        for each in fields(cls):
+            text = environment.get(PREFIX + each.name.upper())
+            if each.name not in values and text is not None:
+                try:
+                    kind: Any = type(each.default)
+                    values[each.name] = kind(text)
+                except ValueError as error:
+                    raise InvalidArgument(
+                        f"{PREFIX}{each.name.upper()} must be a number. Got {text!r} instead."
+                    ) from error
+        return cls(**values)
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach the service."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"

@@ -1,0 +1,68 @@
+"""Where a policy stands, for people and dashboards."""
+
+import msgspec
+
+from deferkit.serve.commands.budget import BudgetState, budget_states
+from deferkit.serve.money import MICRO
+from deferkit.serve.work import Held
+
+
+class QueueState(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the review queue stands: seats for reviewers, not tasks."""
+
+    waiting: int
+    claimed: int
+    oldest_s: float | None  # how long the oldest is there
+
+
+class PolicySummary(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a policy stands."""
+
+    name: str
+    decisions: int
+    routes: dict[str, int]
+    deferral_rate: float
+    budget: dict[str, BudgetState]
+    price: float | dict[str, float]  # the reward that one unit of budget must bring
+    expected_gain: float  # what experts were expected to earn above the model, over all that they were asked
+    frozen: bool  # a cost stands in suspense, so nobody is asked
+    horizon_over: bool
+    pending: int  # decisions that hold budget
+    outcomes: int
+    late: int  # outcomes that were booked but not learned
+    corrected: int
+    expired: int
+    without_budget: int  # decisions that went to the model because nothing was left
+    parked: int  # outcomes that wait for their decision
+    queue: QueueState
+    records: int  # rows of the log
+
+
+def summary_of(held: Held, queue: tuple[int, int, int | None], now: int) -> PolicySummary:
+    """Return where a policy stands, given what its queue holds."""
+    policy = held.policy
+    learned = policy.learner.summary()
+    waiting, claimed, oldest = queue
+    horizons = [each.horizon for each in policy.spec.budget.values() if each.horizon is not None]
+    return PolicySummary(
+        name=policy.spec.name,
+        decisions=learned.decisions,
+        routes=learned.routes,
+        deferral_rate=learned.deferral_rate,
+        budget=budget_states(held),
+        price=learned.price,  # type: ignore[arg-type]
+        expected_gain=policy.tally.expected_gain,
+        frozen=policy.frozen,
+        horizon_over=any(learned.decisions >= horizon for horizon in horizons),
+        pending=learned.pending,
+        outcomes=policy.tally.outcomes,
+        late=policy.tally.late,
+        corrected=policy.tally.corrected,
+        expired=policy.tally.expired,
+        without_budget=learned.without_budget,
+        parked=held.parked,
+        queue=QueueState(
+            waiting=waiting, claimed=claimed, oldest_s=None if oldest is None else max(0, now - oldest) / MICRO
+        ),
+        records=policy.seq,
+    )
