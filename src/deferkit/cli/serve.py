@@ -1,19 +1,13 @@
-"""`deferkit serve` and `deferkit keys`: the decision service and who may call it."""
+"""`deferkit serve`: the decision service."""
 
 import os
-import time
 from dataclasses import fields
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from deferkit.cli.app import app, aside, console
+from deferkit.cli.app import app, console
 from deferkit.cli.extras import needs_serve
-from deferkit.errors import InvalidArgument
-
-keys = typer.Typer(help="Keys of tenants: make, list, revoke.", no_args_is_help=True)
-app.add_typer(keys, name="keys")
 
 Store = Annotated[
     str | None, typer.Option(help="A file (SQLite) or a postgresql:// URL [default: $DEFERKIT_STORE or deferkit.db]")
@@ -53,15 +47,3 @@ def serve(
             console.print("There are no keys: everyone on this machine may call it.", style="yellow")
 
     raise typer.Exit(run(settings, listening))
-
-
-def opened(store: str | None) -> "object":
-    """Return the store that keys are kept in."""
-    needs_serve()
-    from deferkit.serve.settings import Settings  # noqa: PLC0415
-    from deferkit.serve.store import Store as Kept  # noqa: PLC0415
-    from deferkit.serve.stores import database_of  # noqa: PLC0415
-
-    database = database_of(Settings.read(os.environ, store=store).store)
-    database.prepare()
-    return Kept(database)

@@ -1,0 +1,81 @@
+"""`deferkit keys`: who may call the service."""
+
+import os
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from deferkit.cli.app import app, aside, console
+from deferkit.cli.extras import needs_serve
+from deferkit.cli.serve import Store
+from deferkit.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from deferkit import serve
+
+keys = typer.Typer(help="Keys of tenants: create, list, revoke.", no_args_is_help=True)
+app.add_typer(keys, name="keys")
+
+
+def opened(store: str | None) -> "serve.store.Store":
+    """Return the store that keys are kept in."""
+    needs_serve()
+    from deferkit.serve.settings import Settings  # noqa: PLC0415
+    from deferkit.serve.store import Store as KeyStore  # noqa: PLC0415
+    from deferkit.serve.stores import database_of  # noqa: PLC0415
+
+    database = database_of(Settings.read(os.environ, store=store).store)
+    database.prepare()
+    return KeyStore(database)
+
+
+@keys.command()
+def create(
+    tenant: Annotated[str, typer.Option(help="Whose key it is; tenants do not see each other")] = "default",
+    scopes: Annotated[str, typer.Option(help="What it is good for")] = "decide,observe,review,admin",
+    name: Annotated[str, typer.Option(help="A name to know it by")] = "",
+    store: Store = None,
+) -> None:
+    """Make a key and print it. It is shown this once: only its hash is kept."""
+    kept = opened(store)
+    from deferkit.serve.keys import new_key  # noqa: PLC0415
+
+    if not tenant.isprintable() or not 1 <= len(tenant) <= 64:
+        raise InvalidArgument(f"The tenant is a name of 1 to 64 characters. Got {tenant!r}.")
+    key, row = new_key(tenant, [each.strip() for each in scopes.split(",") if each.strip()], name)
+    kept.add_key(row)
+    kept.close()
+    console.print(key, highlight=False, soft_wrap=True)
+    aside.print(f"Key {row.id} of tenant {tenant}, for {row.scopes}. It is not shown again.", highlight=False)
+
+
+@keys.command("list")
+def list_keys(store: Store = None) -> None:
+    """List the keys there are."""
+    kept = opened(store)
+    table = Table("key", "tenant", "scopes", "name", "created", "revoked")
+    for row in kept.keys():  # noqa: SIM118  keys of tenants, not of a dict
+        revoked = "" if row.revoked is None else when(row.revoked)
+        table.add_row(row.id, row.tenant, row.scopes, row.name, when(row.created), revoked)
+    kept.close()
+    console.print(table)
+
+
+@keys.command()
+def revoke(
+    key: Annotated[str, typer.Argument(help="The id of the key, as `list` shows it")], store: Store = None
+) -> None:
+    """Revoke a key; a running service refuses it within a second."""
+    kept = opened(store)
+    done = kept.revoke_key(key, time.time_ns() // 1000)
+    kept.close()
+    if not done:
+        raise InvalidArgument(f"There is no key {key!r} to revoke; `deferkit keys list` shows those there are.")
+    console.print(f"Key {key} is revoked.", highlight=False)
+
+
+def when(micros: int) -> str:
+    """Return a time to read."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(micros // 1_000_000))
