@@ -29,7 +29,7 @@ class TaskBody(Body, frozen=True, kw_only=True):
     task: TaskId
     context: (
         Annotated[list[Finite], msgspec.Meta(max_length=2000)]
-        | Annotated[dict[str, Finite | str | None], msgspec.Meta(max_length=2000)]
+        | Annotated[dict[str, int | Finite | str | None], msgspec.Meta(max_length=2000)]
     )
     payload: Annotated[Any, msgspec.Meta(description="what a reviewer is to see")] = None
     model_answer: Annotated[Any, msgspec.Meta(description="what the model would answer")] = None

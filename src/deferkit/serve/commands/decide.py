@@ -11,7 +11,7 @@ from deferkit.serve import records
 from deferkit.serve.commands.bodies import BatchBody, OutcomeBody, TaskBody, digest
 from deferkit.serve.commands.outcome import book
 from deferkit.serve.money import MICRO, Micros, to_micro
-from deferkit.serve.problems import Problem, conflict, invalid
+from deferkit.serve.problems import Problem, conflict, exhausted, invalid
 from deferkit.serve.rows import MODEL, OPEN, WAITING, DecisionRow, SeatRow
 from deferkit.serve.work import Held, Needs, Reply, Work
 from deferkit.types import Amount, Decision
@@ -162,7 +162,7 @@ def propose(held: Held, body: TaskBody) -> tuple[Decided, Micros | None]:
     try:
         event = policy.learner.propose(body.context, cost=body.cost, available=body.available, force=body.force)
     except BudgetExhausted as error:
-        raise conflict(str(error)) from error
+        raise exhausted(str(error)) from error
     except DeferkitError as error:
         raise invalid(str(error)) from error
     if event.decision.route == MODEL:
@@ -171,7 +171,7 @@ def propose(held: Held, body: TaskBody) -> tuple[Decided, Micros | None]:
     if policy.fits(micros):
         return event, micros
     if body.force is not None:
-        raise conflict(f"Asking {body.force} needs more than what is free of the budget.")
+        raise exhausted(f"Asking {body.force} needs more than what is free of the budget.")
     event = policy.learner.propose(body.context, available=[])
     return event._replace(decision=event.decision._replace(reason="budget")), None
 
