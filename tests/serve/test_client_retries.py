@@ -226,11 +226,10 @@ def test_a_service_that_dies_and_comes_back(tmp_path: Path) -> None:
         workers = [threading.Thread(target=work, args=(who,)) for who in range(threads)]
         for worker in workers:
             worker.start()
-        for share in (0.2, 0.6):
-            while len(numbers) < share * n * threads and not failures:
-                time.sleep(0.005)
-            service.end(signal.SIGKILL)
-            service.start()
+        while len(numbers) < 0.4 * n * threads and not failures:
+            time.sleep(0.005)
+        service.end(signal.SIGKILL)
+        service.start()
         for worker in workers:
             worker.join()
         assert not failures, failures
