@@ -17,6 +17,7 @@ from deferkit.client.wire import (
     contexts_of,
     decision_of,
     given,
+    names_of,
     problem_of,
     rewards_of,
     to_json,
@@ -133,7 +134,7 @@ class Client:
             payload=payload,
             model_answer=model_answer,
             cost=amount_of("cost", cost),
-            available=None if available is None else list(available),
+            available=names_of("available", available),
             force=force,
             reviewers=reviewers,
         )

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from deferkit.client.calls import Calls
-from deferkit.client.wire import amount_of, given, rewards_of
+from deferkit.client.wire import amount_of, given, names_of, rewards_of
 from deferkit.errors import ConflictingObservation, UnknownDecision
 from deferkit.types import Amount
 
@@ -56,7 +56,7 @@ class Reviews:
         `experts` are those that the reviewer can stand in for, all unless given. Should the reply be lost on its way,
         the task comes back to the queue when the lease is over.
         """
-        body = given(reviewer=reviewer, experts=None if experts is None else list(experts), lease_s=lease_s)
+        body = given(reviewer=reviewer, experts=names_of("experts", experts), lease_s=lease_s)
         reply = self._calls.call("POST", f"{self._path}/claim", body)
         return None if reply is None else Review(**reply)
 

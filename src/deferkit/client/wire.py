@@ -142,6 +142,19 @@ def rewards_of(rewards: Mapping[str, float] | None) -> dict[str, float]:
     return {str(name): float(value) for name, value in rewards.items()}
 
 
+def names_of(name: str, names: Any) -> list[str] | None:
+    """Return names as a list; a text is not one, although its letters are.
+
+    >>> names_of("available", ("ann", "bo"))
+    ['ann', 'bo']
+    """
+    if names is None:
+        return None
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise expected(name, "Client", "a list of names", names)
+    return list(names)
+
+
 def given(**fields: Any) -> dict[str, Any]:
     """Return those that are not None.
 

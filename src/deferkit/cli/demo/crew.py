@@ -12,7 +12,7 @@ from deferkit.client.client import Client
 from deferkit.types import MODEL, Decision
 
 CALLERS, TELLERS = 4, 2
-LATE_S = (0.5, 3.0)  # after a decision the model's reward becomes known
+LATE = (0.01, 0.08)  # of the time in which tasks come: then the model's reward becomes known
 BUSY = 0.5  # the part of the time that reviewers are to be at work
 LONGEST_REVIEW_S = 1.0  # of a task of mean cost
 SLOW_START = 0.7  # tasks so far grow as time to the power of 1 / 0.7
@@ -111,7 +111,7 @@ class Crew:
                 self.decided += 1
                 self._recent.append(now)
                 self.latest[decision.route] = decision
-                heapq.heappush(self._late, (now + self._random.uniform(*LATE_S), place))
+                heapq.heappush(self._late, (now + self._random.uniform(*LATE) * self._seconds, place))
 
     def _tell(self) -> None:
         """Tell what the model's answers were worth, some time later."""

@@ -60,7 +60,7 @@ class ServiceProcess:
         """Return why the service has ended."""
         self.process.wait(STOP_S)
         said = " ".join(deque(self.log.read_text(errors="replace").splitlines(), maxlen=3))
-        return DeferkitError(f"The service ended with code {self.process.returncode}. {said}")
+        return DeferkitError(f"The service ended with code {self.process.returncode}. {said}".strip())
 
     def __enter__(self) -> "ServiceProcess":
         return self
