@@ -217,4 +217,4 @@ UPDATE keys SET revoked = :at WHERE id = :id AND revoked IS NULL RETURNING id;
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 
 -- name: lock (postgres)
-SELECT pg_advisory_xact_lock(hashtextextended(:what, 0));
+SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' ' || :what, 0));
