@@ -153,3 +153,4 @@ class Sqlite:
         """Close the connections that read."""
         while self._open:
             self._open.pop().close()
+        self._local = threading.local()  # a thread that comes again gets a new one
