@@ -1,12 +1,16 @@
 """What must hold of a policy at any time."""
 
 import math
+from collections.abc import Awaitable
+from typing import Any
 
 import pytest
 
+from deferkit.serve.clock import Clock
 from deferkit.serve.engine import Engine
 from deferkit.serve.money import MICRO
 from deferkit.serve.policy import Policy
+from deferkit.serve.problems import Problem
 from deferkit.serve.recover import roll_on
 from deferkit.serve.store import Store
 from tests.serve.playing import KEY
@@ -57,3 +61,25 @@ def replayed(store: Store, key: tuple[str, str] = KEY) -> Policy:
     policy = roll_on(store, row, None)
     assert (policy.seq, policy.head) == (row.seq, bytes(row.head))
     return policy
+
+
+async def problem_of(doing: Awaitable[Any]) -> Problem:
+    """Return the problem that something ends in."""
+    with pytest.raises(Problem) as caught:
+        await doing
+    return caught.value
+
+
+class HandClock(Clock):
+    """A clock that is moved by hand."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(0)
+        self.at = engine.clock.now()
+
+    def now(self) -> int:
+        return self.at
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.at += int(seconds * MICRO)
