@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 
 from deferkit.serve.clock import Clock
-from deferkit.serve.engine import Engine
+from deferkit.serve.database import Database
+from deferkit.serve.engine import Engine, EngineSettings
 from deferkit.serve.money import MICRO
 from deferkit.serve.policy import Policy
 from deferkit.serve.problems import Problem
 from deferkit.serve.recover import roll_on
+from deferkit.serve.spec import PolicySpec
 from deferkit.serve.store import Store
-from tests.serve.playing import KEY
+from tests.serve.playing import KEY, SPEC
 
 
 def check_in_step(policy: Policy) -> None:
@@ -83,3 +85,14 @@ class HandClock(Clock):
     def advance(self, seconds: float) -> None:
         """Let time pass."""
         self.at += int(seconds * MICRO)
+
+
+async def started(
+    database: Database, *, spec: PolicySpec | None = SPEC, settings: EngineSettings | None = None, **given: Any
+) -> Engine:
+    """Return an engine that was started, for a test that stops it, or lets it die, in its own way."""
+    engine = Engine(Store(database), settings, **given)
+    await engine.start()
+    if spec is not None:
+        await engine.create(KEY[0], spec)
+    return engine
