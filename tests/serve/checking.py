@@ -1,5 +1,6 @@
 """What must hold of a policy at any time."""
 
+import asyncio
 import math
 from collections.abc import Awaitable
 from typing import Any
@@ -96,3 +97,12 @@ async def started(
     if spec is not None:
         await engine.create(KEY[0], spec)
     return engine
+
+
+async def abandon(engine: Engine) -> None:
+    """Let an engine die: no snapshot, nothing given up, nobody told."""
+    for task in engine._tasks:
+        task.cancel()
+    await asyncio.gather(*engine._tasks, return_exceptions=True)
+    await engine._in_thread(engine.store.close)
+    engine._thread.shutdown()
