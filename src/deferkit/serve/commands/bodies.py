@@ -5,10 +5,11 @@ from typing import Annotated, Any
 
 import msgspec
 
+from deferkit.serve.money import LARGEST_AMOUNT
 from deferkit.serve.spec import Name, Seats, Seconds, TaskId
 
 Finite = Annotated[float, msgspec.Meta(ge=-1e50, le=1e50)]
-Cost = Annotated[float, msgspec.Meta(ge=0, le=9e9)]
+Cost = Annotated[float, msgspec.Meta(ge=0, le=LARGEST_AMOUNT)]
 CostByResource = dict[str, Cost]
 Rewards = Annotated[dict[str, Finite], msgspec.Meta(max_length=64, description="by decider")]
 Reviewer = Annotated[
