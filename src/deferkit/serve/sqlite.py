@@ -188,7 +188,8 @@ class Sqlite:
         return time.time_ns() // 1000
 
     def close(self) -> None:
-        """Close the connections that read."""
+        """Close the connections that read; who reads again gets a new one."""
+        self._local = threading.local()
         while self._open:
             self._open.pop().close()
         self._local = threading.local()  # a thread that comes again gets a new one

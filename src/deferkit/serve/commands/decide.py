@@ -103,6 +103,8 @@ def decide(held: Held, work: Work, now: int, body: TaskBody, number: bytes) -> b
         task=body.task,
         context=event.context,  # type: ignore[arg-type]
         held=micros,
+        announced=body.cost,
+        available=body.available,
         **decision._replace(budget_left=records.without_infinity(decision.budget_left))._asdict(),  # type: ignore[arg-type]
     )
     reply = reply_of(record)

@@ -72,12 +72,25 @@ WHERE policy = :policy AND seq >= :seq ORDER BY seq LIMIT :limit;
 SELECT policy, seq, at, kind, task, body, hash FROM log
 WHERE policy = :policy AND task = :task ORDER BY seq LIMIT :limit;
 
+-- name: log_of_tasks
+-- What happened to the tasks of a page.
+SELECT policy, seq, at, kind, task, body, hash FROM log
+WHERE policy = :policy AND task > :after AND task <= :last ORDER BY task, seq;
+
+-- name: tasks_after
+SELECT DISTINCT task FROM log WHERE policy = :policy AND task > :after ORDER BY task LIMIT :limit;
+
 -- name: last_time
 SELECT MAX(at) FROM log WHERE (policy, seq) IN (SELECT id, seq - 1 FROM policies);
 
 -- name: decisions
 SELECT policy, task, id, digest, reply, at, route, state, held, rewards, cost, final, answer, told
 FROM decisions WHERE policy = :policy AND task IN (:keys);
+
+-- name: decisions_after
+-- A page of decisions, in the order of their tasks.
+SELECT policy, task, id, digest, reply, at, route, state, held, rewards, cost, final, answer, told
+FROM decisions WHERE policy = :policy AND task > :after ORDER BY task LIMIT :limit;
 
 -- name: put_decision
 INSERT INTO decisions (policy, task, id, digest, reply, at, route, state, held, rewards, cost, final, answer, told)
@@ -201,6 +214,12 @@ DELETE FROM snapshots WHERE policy = :policy AND seq NOT IN (
 
 -- name: snapshots
 SELECT seq, sha256, data FROM snapshots WHERE policy = :policy ORDER BY seq DESC;
+
+-- name: snapshot_places
+SELECT seq FROM snapshots WHERE policy = :policy ORDER BY seq;
+
+-- name: snapshot
+SELECT sha256, data FROM snapshots WHERE policy = :policy AND seq = :seq;
 
 -- name: add_key
 INSERT INTO keys (id, tenant, hash, scopes, name, created, revoked)
