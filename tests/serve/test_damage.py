@@ -32,12 +32,12 @@ class Damage:
 
     def do(self, statement: str) -> None:
         self.writer.begin()
-        self.writer.connection.execute(statement)
+        self.writer.execute(statement)
         self.writer.commit()
 
     def put(self, name: str, *values: Any) -> None:
         self.writer.begin()
-        self.writer.many(name, [values])
+        self.writer.write_all({name: [values]})
         self.writer.commit()
 
     def line(self, number: int, **changes: Any) -> None:
