@@ -44,11 +44,11 @@ class Store:
         return self._writer
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections; the writer last, because SQLite tidies up with the last one if that may write."""
+        self.database.close()
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-        self.database.close()
 
     # --- a group of commands, one transaction -------------------------------------------------------------------
 
