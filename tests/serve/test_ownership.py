@@ -8,8 +8,8 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
 
+import msgspec
 import pytest
 
 from deferkit.errors import DeferkitError
@@ -21,6 +21,7 @@ from deferkit.serve.postgres import Postgres
 from deferkit.serve.problems import Fenced, Problem, StoreFailed
 from deferkit.serve.recover import roll_on
 from deferkit.serve.rows import PolicyRow
+from deferkit.serve.spec import PolicySpec
 from deferkit.serve.sqlite import Sqlite
 from deferkit.serve.store import Store
 from deferkit.serve.work import Needs
@@ -55,6 +56,10 @@ def row_of(engine: Engine) -> PolicyRow:
     row = engine.store.policy(*KEY)
     assert row is not None
     return row
+
+
+def named(name: str) -> PolicySpec:
+    return msgspec.structs.replace(SPEC, name=name)
 
 
 def whole(engine: Engine) -> bool:
@@ -170,7 +175,7 @@ def test_each_policy_has_one_owner_when_many_start_at_once(postgres: Postgres) -
     async def script() -> None:
         async with running(postgres, 9) as maker:
             for i in range(6):
-                await maker.create("default", SPEC_OF(f"p{i}"))
+                await maker.create("default", named(f"p{i}"))
         engines = [Engine(Store(again(postgres)), LASTING, number=i) for i in range(3)]
         await asyncio.gather(*(engine.start() for engine in engines))
         try:
@@ -184,14 +189,10 @@ def test_each_policy_has_one_owner_when_many_start_at_once(postgres: Postgres) -
     asyncio.run(script())
 
 
-def SPEC_OF(name: str) -> Any:  # noqa: N802
-    return type(SPEC)(name=name, features=SPEC.features, budget=SPEC.budget, warm_up=0)
-
-
 def test_many_make_policies_at_once(postgres: Postgres) -> None:
     async def script() -> None:
         async with running(postgres, 0) as first, running(postgres, 1) as second:
-            calls = [each.create("default", SPEC_OF(name)) for name in "abcdabcd" for each in (first, second)]
+            calls = [each.create("default", named(name)) for name in "abcdabcd" for each in (first, second)]
             assert {reply.status for reply in await asyncio.gather(*calls)} == {201}
             rows = first.store.policies()
             assert sorted(row.name for row in rows) == ["a", "b", "c", "d"]
