@@ -125,7 +125,8 @@ def test_what_looks_wrong_is_looked_at_again(database: Database, monkeypatch: py
 
         def watched() -> list[str]:
             reader = database.reader()
-            plain, asked = reader.run, []
+            plain = reader.run
+            asked: list[str] = []
 
             def later(name: str, /, **values: Any) -> Any:
                 rows = plain(name, **values)
