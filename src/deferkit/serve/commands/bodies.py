@@ -5,10 +5,11 @@ from typing import Annotated, Any
 
 import msgspec
 
+from deferkit.serve.money import LARGEST_AMOUNT
 from deferkit.serve.spec import Name, Seats, Seconds, TaskId
 
 Finite = Annotated[float, msgspec.Meta(ge=-1e50, le=1e50)]
-Cost = Annotated[float, msgspec.Meta(ge=0, le=9e9)]
+Cost = Annotated[float, msgspec.Meta(ge=0, le=LARGEST_AMOUNT)]
 CostByResource = dict[str, Cost]
 Rewards = Annotated[dict[str, Finite], msgspec.Meta(max_length=64, description="by decider")]
 Reviewer = Annotated[
@@ -121,4 +122,4 @@ class EffortBody(LeaseBody, frozen=True, kw_only=True):
 
 def digest(body: Body) -> bytes:
     """Return what tells two bodies apart; the order of their fields and spaces do not."""
-    return hashlib.blake2b(msgspec.json.encode(body, order="sorted"), digest_size=16).digest()
+    return hashlib.blake2b(msgspec.json.encode(body, order="deterministic"), digest_size=16).digest()

@@ -11,6 +11,7 @@ from deferkit.serve.problems import conflict, invalid
 from deferkit.serve.rows import RequestRow
 from deferkit.serve.spec import PolicyChange
 from deferkit.serve.work import Held, Needs, Reply, Work
+from deferkit.types import is_number
 
 
 class BudgetState(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,8 +89,9 @@ class ChangeBudget:
             if before is None:
                 raise invalid(f"The budget of {name} has no end, and nothing to change.")
             try:
-                micro = to_micro("amount", abs(amount))  # type: ignore[arg-type]
-                total = micro if body.total is not None else before + (micro if amount >= 0 else -micro)  # type: ignore[operator]
+                less = body.total is None and is_number(amount) and amount < 0  # type: ignore[operator]
+                micro = to_micro("amount", -amount if less else amount)  # type: ignore[operator]
+                total = micro if body.total is not None else before - micro if less else before + micro
                 totals[name] = to_micro("total", total / MICRO) if total >= 0 else total
             except DeferkitError as error:
                 raise invalid(str(error)) from error

@@ -9,7 +9,7 @@ from deferkit.errors import BudgetExhausted, DeferkitError
 from deferkit.events import Decided
 from deferkit.serve import records
 from deferkit.serve.commands.bodies import BatchBody, OutcomeBody, TaskBody, digest
-from deferkit.serve.commands.outcome import book
+from deferkit.serve.commands.outcome import book, cost_of
 from deferkit.serve.money import MICRO, Micros, to_micro
 from deferkit.serve.problems import Problem, conflict, invalid
 from deferkit.serve.rows import MODEL, OPEN, WAITING, DecisionRow, SeatRow
@@ -210,9 +210,10 @@ def text_of(value: Any) -> str | None:
 
 def outcome_that_came_first(held: Held, work: Work, now: int, task: str) -> None:
     """Book what became known of a task before it was decided."""
-    parked = work.parked[held.id, task]
+    parked = work.parked.get((held.id, task))
     if parked is None:
-        return
+        return  # or not read, because nothing was parked when the group began
     work.unpark(held, task)
     body = msgspec.json.decode(parked.body, type=OutcomeBody)
-    book(held, work, now, work.decisions[held.id, task], body.rewards, body.cost)  # type: ignore[arg-type]
+    row = work.decisions[held.id, task]
+    book(held, work, now, row, body.rewards, cost_of(held, body.cost))  # type: ignore[arg-type]
