@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from deferkit.serve import records
 from deferkit.serve.commands.bodies import TaskBody
 from deferkit.serve.commands.decide import Decide
-from deferkit.serve.commands.outcome import book
+from deferkit.serve.commands.outcome import book, cost_of
 from deferkit.serve.past import Past
 from deferkit.serve.policy import Policy
 from deferkit.serve.spec import BudgetSpec, PolicySpec
@@ -80,7 +80,7 @@ def live(spec: PolicySpec, world: World, *, delay: int = 0, feedback: str = "ful
                 seen["model"] = float(world.rewards[s, 0])
             if feedback == "reviewed":
                 seen = seen | {"model": float(world.rewards[s, 0])} if route else {}
-            book(held, work, t, row, seen, float(world.costs[s, route - 1]) if route else None)
+            book(held, work, t, row, seen, cost_of(held, float(world.costs[s, route - 1]) if route else None))
     log = [records.decode(line.body) for line in work.log]
     past = Past()
     for record in log:

@@ -118,10 +118,8 @@ class Alternative:
         totals: dict[str, int | None] = {}
         for name, logged in record.totals.items():
             account, total = self.policy.accounts[name], self.scenario.total(name, logged)
-            if total is not None and total < account.reserved + account.posted:
-                total = account.reserved + account.posted + 1  # the learner's sums may round up
             if account.total is not None and total is not None:
-                totals[name] = total
+                totals[name] = max(total, account.reserved + account.posted)
         if totals:
             self.policy.apply(records.BudgetChanged(request=record.request, totals=totals))
 
