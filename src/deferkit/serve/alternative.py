@@ -5,13 +5,13 @@ have come of it: it is told what the policy of the log believes at its end, afte
 """
 
 import heapq
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from deferkit.serve import records
+from deferkit.serve.beliefs import Belief, Feedback
 from deferkit.serve.chances import chances
 from deferkit.serve.commands.bodies import TaskBody
 from deferkit.serve.commands.decide import propose
@@ -22,21 +22,6 @@ from deferkit.serve.scenario import Scenario
 from deferkit.serve.spec import PolicySpec
 from deferkit.serve.work import Held
 from deferkit.types import MODEL
-
-
-class Belief(NamedTuple):
-    """What is known or believed of a task."""
-
-    rewards: Mapping[str, float]  # by decider
-    costs: Mapping[str, Micros]  # by expert
-
-
-class Feedback(NamedTuple):
-    """What is usually heard of a decision, by the route that it took."""
-
-    delays: Mapping[str, int]  # decisions that are made meanwhile
-    reported: Mapping[str, tuple[str, ...]]  # the deciders whose reward becomes known
-    expiry: Mapping[str, float]  # how often nobody answers
 
 
 class Waiting(NamedTuple):

@@ -22,6 +22,8 @@ from deferkit.types import Coefficients
 
 Floats = NDArray[np.float64]
 LEAST = 1e-12  # a probability below it is rounding
+RARE = 2.0  # a weight above it: more would not be known than would
+NOTEWORTHY = 0.01  # a share that has to be mentioned
 MARKED = 0.1  # a change of a probability that is more than a change of the floor's parts
 
 
@@ -38,7 +40,7 @@ class Outlook(NamedTuple):
     difference: Value  # from what was done
     reward: Value
     unsupported: float  # the share of choices that rest on the estimates alone
-    informing: int  # tasks that were explored and tell of choices that are made more often
+    explored: int | None  # tasks that tell of choices which are made more often; None if none are needed
 
 
 class Known:
@@ -74,9 +76,9 @@ class Known:
         variance: Floats = (self.misfit**2).sum(axis=0) / np.maximum(self.known.sum(axis=0), 1)
         return variance
 
-    def covers(self, chances: Floats) -> bool:
-        """Whether something is known of everyone who would have been chosen."""
-        return not bool((chances.any(axis=0) & ~self.known.any(axis=0)).any())
+    def strangers(self, weights: Floats) -> NDArray[np.intp]:
+        """Return those who matter, by these weights [n, K], and of whom no reward is known."""
+        return np.flatnonzero((weights != 0.0).any(axis=0) & ~self.known.any(axis=0))
 
     def done(self) -> Value:
         """Return what was brought by what was done; where that is not known, it is like where it is."""
@@ -137,8 +139,12 @@ class Known:
             difference=Value(difference, se),
             reward=Value(self.done().mean + difference, whole),
             unsupported=float(self.unsupported(0, chances).clip(0.0).sum() / n),
-            informing=int(((more > MARKED) & self.known & (self.weight > 1.0)).any(axis=1).sum()),
+            explored=self._explored(more),
         )
+
+    def _explored(self, more: Floats) -> int | None:
+        rare = (more > MARKED) & (self.weight > RARE)
+        return int((rare & self.known).sum()) if rare.any(axis=1).mean() > NOTEWORTHY else None
 
 
 class Doubt:

@@ -6,12 +6,13 @@ replay began.
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import msgspec
 
 from deferkit.errors import DeferkitError, InvalidArgument
+from deferkit.serve import records
 from deferkit.serve.account import Account
 from deferkit.serve.history import check_decisions
 from deferkit.serve.policy import Policy
@@ -112,6 +113,14 @@ def replay(
     if n_wrong > NAMED:
         faults.append(f"{n_wrong - NAMED:,} more decisions are not what the log says.")
     return Report(row, policy, policy.seq, len(places), time.perf_counter() - begin, faults)
+
+
+def read_again(store: Store, row: PolicyRow) -> Iterator[AnyRecord]:
+    """Yield the records of a log that was replayed, up to where it ended then."""
+    for line in store.log(row.id):
+        if line.seq >= row.seq:
+            return
+        yield records.decode(bytes(line.body))
 
 
 def ended(row: PolicyRow, policy: Policy | None) -> Policy:

@@ -7,19 +7,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.serve import records
-from deferkit.serve.alternative import Alternative, Belief, Feedback
-from deferkit.serve.estimate import Doubt, Known, Value
-from deferkit.serve.money import MICRO, Micros
-from deferkit.serve.past import Facts, Past
+from deferkit.serve.alternative import Alternative
+from deferkit.serve.beliefs import Belief, Beliefs, feedback_of
+from deferkit.serve.estimate import NOTEWORTHY, Doubt, Known, Value
+from deferkit.serve.money import MICRO
+from deferkit.serve.past import Past
 from deferkit.serve.policy import Policy
 from deferkit.serve.scenario import Scenario
 from deferkit.types import Amount
 
 Floats = NDArray[np.float64]
 PAGE = 1000  # decisions that are gone through at once
-USUALLY = 0.5  # a reward is expected to be reported if it was more often than not
 FEW = 10  # explored tasks: fewer give no error to rely on
-NOTEWORTHY = 0.01  # a share that has to be mentioned
 
 
 class Row(NamedTuple):
@@ -49,50 +48,6 @@ class WhatIf(NamedTuple):
         if self.floor > 0:
             return f"from logged propensities (explore floor {100 * self.floor:.3g} %)"
         return "model-based: nothing was explored on purpose, so trust it as far as the estimates"
-
-
-class Beliefs:
-    """What the policy believes of tasks at the end of its log; what is known of them goes before."""
-
-    def __init__(self, policy: Policy, facts: Facts) -> None:
-        self.learner = policy.learner
-        self.deciders, self.resources = policy.spec.deciders, policy.spec.resources
-        self.facts = facts
-        self.bounds = self.learner.settings.reward_bounds
-        self.caps = [high for _, high in self.learner.settings.cost_bounds]
-
-    def of(self, page: Sequence[records.Decided]) -> tuple[Floats, list[Belief]]:
-        """Return the estimated rewards [n, K] of a page of tasks, and what to tell of each of them."""
-        scores = self.learner.score([each.context for each in page])
-        estimated = np.column_stack([scores.estimates[name] for name in self.deciders]).clip(*self.bounds)
-        first = page[0].id
-        known = self.facts.rewards[first : first + len(page)]
-        rewards = np.where(np.isnan(known), estimated, known)
-        costs = {name: np.clip(scores.costs[name], 0.0, self.caps) for name in self.deciders[1:]}
-        beliefs = []
-        for i, each in enumerate(page):
-            paid = {name: self._micros(each, name, costs[name][i].tolist()) for name in self.deciders[1:]}
-            beliefs.append(Belief(dict(zip(self.deciders, rewards[i].tolist(), strict=True)), paid))
-        return estimated, beliefs
-
-    def _micros(self, task: records.Decided, expert: str, costs: list[float]) -> Micros:
-        if task.announced is not None:
-            told = task.costs[expert]
-            costs = [told] if isinstance(told, float) else list(told.values())
-        return {name: round(cost * MICRO) for name, cost in zip(self.resources, costs, strict=True)}
-
-
-def feedback_of(past: Past, facts: Facts) -> Feedback:
-    """Return what is usually heard of decisions."""
-    shares, taken = facts.reported(), np.bincount(facts.routes, minlength=len(past.deciders))
-    always = (~np.isnan(facts.rewards)).mean(axis=0) if len(past) else np.zeros(len(past.deciders))
-    reported = {}
-    for route, name in enumerate(past.deciders):
-        share = shares[route] if taken[route] else always
-        heard = [each for k, each in enumerate(past.deciders) if share[k] >= USUALLY]
-        reported[name] = tuple(heard if taken[route] or name in heard else [*heard, name])
-    by_name = zip(past.deciders, facts.delays, strict=True)
-    return Feedback(dict(by_name), reported, dict(zip(past.deciders, facts.expiry().tolist(), strict=True)))
 
 
 def pages(log: Iterable[records.AnyRecord]) -> Iterator[tuple[list[records.AnyRecord], list[records.Decided]]]:
@@ -164,7 +119,7 @@ def what_if(
             course.go(piece, told, estimated, vectors)
         progress(len(piece))
     rows = [as_it_was(policy, known)]
-    remarks = remarks_of(known)
+    remarks = remarks_of(known, past)
     for course in courses:
         row, said = row_of(course, rows[0], past)
         rows.append(row)
@@ -174,7 +129,7 @@ def what_if(
 
 def as_it_was(policy: Policy, known: Known) -> Row:
     """Return the row of what was done."""
-    value = known.done() if len(known.routes) and known.covers(known.chances) else None
+    value = None if len(known.strangers(taken(known))) or not len(known.routes) else known.done()
     return Row(
         budget="as it was",
         totals={name: None if each.total is None else each.total / MICRO for name, each in policy.accounts.items()},
@@ -191,7 +146,8 @@ def row_of(course: Course, done: Row, past: Past) -> tuple[Row, list[str]]:
     """Return the row of an alternative, and what has to be said of it."""
     other, known = course.other, course.known
     outlook = known.outlook(course.chances, past.floor, course.doubt.variance(len(past), known.noise))
-    covered = done.reward is not None and known.covers(course.chances)
+    strangers = known.strangers(course.chances - known.chances)
+    covered = done.reward is not None and not len(strangers)
     row = Row(
         budget=other.scenario.text,
         totals={name: None if total is None else total / MICRO for name, total in other.scenario.totals.items()},
@@ -203,26 +159,38 @@ def row_of(course: Course, done: Row, past: Past) -> tuple[Row, list[str]]:
         unsupported=outlook.unsupported,
     )
     said = []
-    if past.floor > 0 and outlook.unsupported > NOTEWORTHY:
+    if done.reward is not None and not covered:
+        said.append(f"{row.budget}: no reward of {names(past, strangers)} is known.")
+    if covered and past.floor > 0 and outlook.unsupported > NOTEWORTHY:
         said.append(
             f"{row.budget}: {100 * outlook.unsupported:.0f} % of the choices rest on estimates alone, because nobody"
             " could have been asked when those tasks came."
         )
-    if past.floor > 0 and outlook.informing < FEW and outlook.difference.se > 0:
-        said.append(f"{row.budget}: {outlook.informing} explored tasks tell of it, which is few: its error is rough.")
+    if covered and past.floor > 0 and outlook.explored is not None and outlook.explored < FEW:
+        said.append(f"{row.budget}: {outlook.explored} explored tasks tell of it, which is few: its error is rough.")
     return row, said
 
 
-def remarks_of(known: Known) -> list[str]:
+def remarks_of(known: Known, past: Past) -> list[str]:
     """Say what is missing in the log."""
-    if not len(known.routes):
+    if not len(past):
         return ["The log has no decisions."]
-    if not known.covers(known.chances):
-        return ["Rewards are not known of everyone who decided, so that nothing can be said of rewards."]
+    if len(strangers := known.strangers(taken(known))):
+        return [f"No reward of {names(past, strangers)} is known, so that nothing can be said of rewards."]
     share = float(known.known[np.arange(len(known.routes)), known.routes].mean())
     if share < 1 - NOTEWORTHY:
         return [f"The reward of {100 * share:.0f} % of the decisions is known; the others are taken to be like them."]
     return []
+
+
+def taken(known: Known) -> Floats:
+    """Return who decided [n, K]: 1 for the route that was taken."""
+    return np.eye(known.chances.shape[1])[known.routes]
+
+
+def names(past: Past, places: Iterable[int]) -> str:
+    """Return the names of some deciders."""
+    return " and ".join(past.deciders[place] for place in places)
 
 
 def spent(policy: Policy) -> dict[str, float]:
