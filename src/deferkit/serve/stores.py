@@ -38,7 +38,7 @@ def store_to_read(store: str) -> Store:
     try:
         database.reader().run("policies")
     except StoreFailed as error:
-        raise DeferkitError(f"{without_password(store)} is not a store of deferkit ({error})") from error
+        raise DeferkitError(f"{without_password(store)} is no store of deferkit, or cannot be read. {error}") from error
     return Store(database)
 
 
@@ -49,7 +49,7 @@ def check_file(database: Sqlite) -> None:
     try:
         done = database.reader().execute("PRAGMA user_version")[0][0]
     except StoreFailed as error:
-        raise DeferkitError(f"{database.path} is not a store of deferkit ({error})") from error
+        raise DeferkitError(f"{database.path} is no store of deferkit, or cannot be read. {error}") from error
     known = len(queries.migrations())
     if done > known:
         raise DeferkitError(f"{database.path} is of version {done}, this deferkit knows {known}: use a newer deferkit.")
