@@ -1,5 +1,7 @@
 """From what a user calls a store to a database."""
 
+from urllib.parse import urlsplit
+
 from deferkit.serve.database import Database
 from deferkit.serve.sqlite import Sqlite
 
@@ -17,3 +19,15 @@ def database_of(store: str) -> Database:
 
         return Postgres(store)
     return Sqlite(store)
+
+
+def shown(store: str) -> str:
+    """Return a store as it may be printed: without what comes with a URL, where passwords are.
+
+    >>> shown("postgresql://ann:secret@db.example:5432/deferkit?password=secret"), shown("deferkit.db")
+    ('postgresql://db.example:5432/deferkit', 'deferkit.db')
+    """
+    if not store.startswith(URLS):
+        return store
+    parts = urlsplit(store)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
