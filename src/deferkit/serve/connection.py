@@ -20,6 +20,8 @@ class LimitedConnection(HttpToolsProtocol):
     since: float | None = None
     in_body = False
     size = 0  # bytes since the last part of a request was complete
+    unread = 0  # bytes of replies that wait for the client
+    unread_since = 0.0
 
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for the first request."""
@@ -48,21 +50,22 @@ class LimitedConnection(HttpToolsProtocol):
         self.in_body = False
         self.size = 0
 
-    def end_if_slow(self, before: float) -> None:
-        """End a connection whose request was begun before this time and has not arrived."""
-        if self.since is not None and self.since < before:
+    def end_if_slow(self, now: float, slow_s: float) -> None:
+        """End a connection if its request does not arrive, or if its client does not read what it has asked for."""
+        if self.since is not None and self.since < now - slow_s:
             self.refuse(408, "too_slow", "The request did not arrive in time.")
-
-    def timeout_keep_alive_handler(self) -> None:
-        """End a connection that has been idle; do not wait for a client that does not read."""
-        if self.transport.get_write_buffer_size():
+        unread = self.transport.get_write_buffer_size()
+        if unread != self.unread:
+            self.unread, self.unread_since = unread, now
+        elif unread and self.unread_since < now - slow_s:
             self.transport.abort()
-        else:
-            self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is not HTTP in the same form as everything else."""
         self.refuse(400, "not_http", msg)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Answer an upgrade as the request that it is, without a word in the log: anyone can send many."""
 
     def refuse(self, status: int, code: str, detail: str) -> None:
         """Close, with an answer unless there is one on its way."""
@@ -74,4 +77,4 @@ class LimitedConnection(HttpToolsProtocol):
             lines = b"".join(b"%b: %b\r\n" % line for line in headers)
             end = b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
             self.transport.write(STATUS_LINE[status] + lines + end + body)
-        self.timeout_keep_alive_handler()
+        self.transport.close()

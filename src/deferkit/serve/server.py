@@ -52,10 +52,10 @@ class Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """Do what uvicorn does ten times a second, and end what is too slow."""
-        before = asyncio.get_running_loop().time() - self._slow_s
+        now = asyncio.get_running_loop().time()
         for connection in list(self.server_state.connections):
             if isinstance(connection, LimitedConnection):
-                connection.end_if_slow(before)
+                connection.end_if_slow(now, self._slow_s)
         return await super().on_tick(counter)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

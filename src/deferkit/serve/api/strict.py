@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 from litestar import Request
+from litestar.types import Empty
 
 from deferkit.serve.api.headers import header
 from deferkit.serve.problems import Problem, invalid
@@ -74,6 +75,20 @@ def decode(raw: bytes, kind: Any) -> Any:
 
 class StrictRequest(Request[Any, Any, Any]):
     """A request whose body is read strictly; Litestar by itself would take "1" for 1."""
+
+    async def body(self) -> bytes:
+        """Return the body as it came; most come in one piece."""
+        if self._body is Empty:
+            parts = []
+            more = True
+            while more:
+                message = await self.receive()
+                if message["type"] != "http.request":
+                    raise Problem(408, "too_slow", "The request did not arrive.")  # nobody is there to read this
+                parts.append(message["body"])
+                more = message["more_body"]
+            self._body = parts[0] if len(parts) == 1 else b"".join(parts)
+        return self._body
 
     async def json(self) -> Any:
         """Return the body as what the handler asks for.
