@@ -84,9 +84,9 @@ class Running(NamedTuple):
     store: Store
     clients: list[Client]
 
-    def client(self, tenant: str | None = None, *scopes: str) -> Client:
+    def client(self, tenant: str | None = None, *scopes: str, key: str | None = None) -> Client:
         """Return a client; with a new key if it is of a tenant."""
-        self.clients.append(Client(self.url, None if tenant is None else self.key(tenant, *scopes)))
+        self.clients.append(Client(self.url, key if tenant is None else self.key(tenant, *scopes)))
         return self.clients[-1]
 
     def key(self, tenant: str, *scopes: str) -> str:
@@ -94,6 +94,22 @@ class Running(NamedTuple):
         key, row = new_key(tenant, list(scopes or SCOPES), "")
         self.store.add_key(row)
         return key
+
+    @contextmanager
+    def held_up(self) -> Iterator[threading.Event]:
+        """Let nothing be committed until the event, or the end."""
+        go, begin = threading.Event(), self.store.begin
+
+        def later(needs: Any) -> Any:
+            go.wait(TIMEOUT_S)
+            return begin(needs)
+
+        self.store.begin = later  # type: ignore[method-assign]
+        try:
+            yield go
+        finally:
+            self.store.begin = begin  # type: ignore[method-assign]
+            go.set()
 
 
 @contextmanager
@@ -142,11 +158,12 @@ class Process:
                 stderr=log,
                 env={**os.environ, **(environment or {})},
             )
-        self.url: str = until(self._listening)
 
-    def _listening(self) -> str | None:
+    @property
+    def url(self) -> str:
+        """Where it listens; nothing as long as it does not."""
         assert self.process.poll() is None, self.log
-        return next((line["url"] for line in self.lines() if line["event"] == "listening"), None)
+        return next((line["url"] for line in self.lines() if line["event"] == "listening"), "")
 
     @property
     def log(self) -> str:
@@ -168,6 +185,7 @@ def process(folder: Path, *options: str, environment: Mapping[str, str] | None =
     """Run a service in a process of its own; it does not outlive the test."""
     served = Process(folder, *options, environment=environment)
     try:
+        until(lambda: served.url)
         yield served
     finally:
         if served.process.poll() is None:

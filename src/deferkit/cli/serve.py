@@ -43,7 +43,7 @@ def serve(
     settings = Settings.read(os.environ, **{each.name: given[each.name] for each in fields(Settings)})
 
     def listening(url: str, is_open: bool) -> None:
-        console.print(f"deferkit serves on {url}, from {shown(settings.store)}", highlight=False)
+        console.print(f"deferkit serves on {url}, from {shown(settings.store)}", highlight=False, soft_wrap=True)
         if is_open:
             console.print("There are no keys: everyone on this machine may call it.", style="yellow")
 

@@ -52,6 +52,7 @@ def log_to_stderr(level: str) -> None:
     """Send the service's log to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)  # whatever else has something to say
     for name in ("deferkit.serve", "uvicorn", "uvicorn.error", "litestar"):
         each = logging.getLogger(name)
         each.handlers = [handler]
