@@ -77,9 +77,9 @@ def test_case_38_a_pickle_in_the_place_of_a_snapshot_is_passed_over(tmp_path: Pa
         client.post("/v1/policies", POLICY)
         first = [client.decide(f"t{n}").body for n in range(5)]
     with apsw.Connection(str(tmp_path / "deferkit.db")) as file:
-        [(data,)] = file.execute("SELECT data FROM snapshots").fetchall()
+        data: Any = file.execute("SELECT data FROM snapshots").fetchall()[0][0]
         trap = pickle.dumps(Trap(marker))
-        snapshot = msgspec.msgpack.decode(data, type=Snapshot)
+        snapshot = msgspec.msgpack.decode(bytes(data), type=Snapshot)
         bad = msgspec.msgpack.encode(msgspec.structs.replace(snapshot, learner=trap)) if within else trap
         file.execute("UPDATE snapshots SET data = ?, sha256 = ?", (bad, hashlib.sha256(bad).digest()))
     file.close()

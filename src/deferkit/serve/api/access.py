@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import msgspec
-from litestar import Request
+from litestar import Request, Response
 
 from deferkit.serve.api.headers import header, is_this_machine
 from deferkit.serve.keys import SCOPES, Caller, key_fits, parts_of
@@ -79,7 +79,7 @@ NOT_IN_QUERY = {"request", "name", "data"}
 NAME = re.compile(NAME_PATTERN)
 
 
-async def admit(request: Request[Any, Any, Any]) -> None:
+async def admit(request: Request[Any, Any, Any]) -> Response[None] | None:
     """Let a call through if its key is good for the route; before its body is read.
 
     Not a guard of Litestar's: those copy the route at each call, which takes as long as the rest of this.
@@ -87,7 +87,7 @@ async def admit(request: Request[Any, Any, Any]) -> None:
     handler, scope = request.route_handler, request.scope
     wanted = handler.opt.get("scopes")
     if wanted is None:
-        return
+        return options(request) if request.method == "OPTIONS" else None
     access: Access = request.app.state.access
     caller = await access.caller(header(scope, b"authorization"), header(scope, b"host"))
     if caller.scopes.isdisjoint(wanted):
@@ -99,6 +99,14 @@ async def admit(request: Request[Any, Any, Any]) -> None:
     if scope["query_string"]:
         check_query(request)
     scope["caller"] = caller  # type: ignore[typeddict-unknown-key]
+    return None
+
+
+def options(request: Request[Any, Any, Any]) -> Response[None]:
+    """Say what methods a path takes; Litestar would forget those of the path's later routes."""
+    path = request.scope["path_template"]
+    methods = {method for route in request.app.routes if route.path_format == path for method in route.methods}
+    return Response(None, status_code=204, headers={"Allow": ", ".join(sorted(methods))})
 
 
 def check_query(request: Request[Any, Any, Any]) -> None:
