@@ -227,7 +227,7 @@ class Engine:
 
     async def _tick(self) -> None:
         """Do what time brings: leases, deadlines, policies that nobody owns."""
-        while True:
+        while not self._over:
             await asyncio.sleep(self.settings.tick_s)
             try:
                 await self._renew()

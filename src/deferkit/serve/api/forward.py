@@ -3,30 +3,35 @@
 import asyncio
 import http.client
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 from litestar import Request
 
+from deferkit.serve.api.headers import header
 from deferkit.serve.problems import Problem, unavailable
 from deferkit.serve.work import Reply
 
-PASSED_ON = "x-deferkit-passed-on"
+PASSED_ON = b"x-deferkit-passed-on"
 TIMEOUT_S = 10.0
+# threads of its own: while an owner does not answer, others are read for and checked
+_threads = ThreadPoolExecutor(max_workers=32, thread_name_prefix="forward")
 _connections = threading.local()
 
 
 async def forward(request: Request[Any, Any, Any], address: str | None) -> Reply:
     """Return the reply of the owner of a policy. A call is passed on once: who owns it may have changed by then."""
-    if not address or request.headers.get(PASSED_ON):
+    if not address or header(request.scope, PASSED_ON):
         raise unavailable("Another process owns the policy, or is about to.")
-    headers = {"content-type": "application/json", PASSED_ON: "1"}
-    if (key := request.headers.get("authorization")) is not None:
-        headers["authorization"] = key
-    path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    headers = {"content-type": "application/json", PASSED_ON.decode(): "1"}
+    if key := header(request.scope, b"authorization"):
+        headers["authorization"] = key.decode("latin-1")
+    path = request.scope["raw_path"].decode("ascii")  # no call that is passed on has a query
     body = await request.body()
-    return await asyncio.to_thread(call, address, request.method, path, body, headers)
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(_threads, call, address, request.method, path, body, headers)
 
 
 def call(address: str, method: str, path: str, body: bytes, headers: dict[str, str]) -> Reply:

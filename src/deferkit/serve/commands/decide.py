@@ -166,7 +166,7 @@ def propose(held: Held, body: TaskBody) -> tuple[Decided, Micros | None]:
     except BudgetExhausted as error:
         raise exhausted(str(error)) from error
     except DeferkitError as error:
-        raise invalid(str(error)) from error
+        raise invalid(without_features(str(error))) from error
     if event.decision.route == MODEL:
         return event, None
     micros = micros_of(event.decision, policy.spec.resources)
@@ -176,6 +176,18 @@ def propose(held: Held, body: TaskBody) -> tuple[Decided, Micros | None]:
         raise exhausted(f"Asking {body.force} needs more than what is free of the budget.")
     event = policy.learner.propose(body.context, available=[])
     return event._replace(decision=event.decision._replace(reason="budget")), None
+
+
+def without_features(sentence: str) -> str:
+    """Return what the learner says of a context, without the values that it was given.
+
+    >>> without_features("The 'age' of a context must be a finite number. Got 'a secret' instead.")
+    "The 'age' of a context must be a finite number."
+    >>> without_features("The 'context' of a Deferrer must be 2 numbers. Got the shape (3,) instead.")
+    "The 'context' of a Deferrer must be 2 numbers. Got the shape (3,) instead."
+    """
+    said, _, got = sentence.partition(" Got ")
+    return said if " context" in said.replace("'", " ") and not got.startswith(("the shape", "named")) else sentence
 
 
 def micros_of(decision: Decision, resources: tuple[str, ...]) -> Micros:
