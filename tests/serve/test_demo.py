@@ -16,7 +16,7 @@ from deferkit.cli.demo.process import ServiceProcess
 from deferkit.cli.demo.scene import Scene
 from deferkit.cli.demo.view import View, next_steps
 from deferkit.client import PolicySummary
-from deferkit.serve.recover import recover
+from deferkit.serve.replay import replay
 from deferkit.serve.sqlite import Sqlite
 from deferkit.serve.store import Store
 from deferkit.types import MODEL, Amount, Decision
@@ -36,9 +36,10 @@ def test_a_demo_from_end_to_end(tmp_path: Path) -> None:
         assert posted + reserved + free == pytest.approx(total, abs=0.02)
     database = Sqlite(str(store))
     kept = Store(database)
-    row = kept.policy("default", "demo")
-    assert row is not None
-    policy = recover(kept, row)  # which checks the log and the accounts
+    report = replay(kept, "default", "demo")  # which compares the log with accounts, snapshots and decisions
+    assert report.faults == []
+    policy = report.policy
+    assert policy is not None
     kept.close()
     [account] = policy.accounts.values()
     assert account.total is not None
