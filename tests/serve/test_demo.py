@@ -1,5 +1,6 @@
 """`deferkit demo` from end to end: the numbers are right, the budget holds, no process is left."""
 
+import os
 import re
 import signal
 import subprocess
@@ -62,6 +63,7 @@ def test_however_a_demo_ends_it_leaves_no_process(tmp_path: Path) -> None:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            env={**os.environ, "TMPDIR": str(tmp_path)},  # who is killed does not tidy up
         )
         for number in ends
     ]
