@@ -21,7 +21,17 @@ from deferkit.serve.fair_queue import FairQueue
 from deferkit.serve.logs import logger
 from deferkit.serve.money import MICRO
 from deferkit.serve.policy import Policy
-from deferkit.serve.problems import Fenced, Problem, StoreBroken, StoreFailed, conflict, invalid, unavailable, unknown
+from deferkit.serve.problems import (
+    Fenced,
+    Problem,
+    StoreBroken,
+    StoreFailed,
+    Unconfirmed,
+    conflict,
+    invalid,
+    unavailable,
+    unknown,
+)
 from deferkit.serve.recover import recover
 from deferkit.serve.rows import LogRow, PolicyRow
 from deferkit.serve.spec import PolicySpec
@@ -91,6 +101,8 @@ class Engine:
         self._dirty: set[Key] = set()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer")
         self._broken = broken
+        self._over = False  # the disk did not confirm a write: nothing more goes to it
+        self._at_work = False  # a group was taken and is not answered yet
         self._tasks: list[asyncio.Task[None]] = []
         self._renew_at = 0
         self._busy = asyncio.Lock()
@@ -117,15 +129,19 @@ class Engine:
         self.ready = False
         if self._tasks:
             self._tasks[1].cancel()
-            while self.queue.length or self._busy.locked():
+            while self.queue.length or self._at_work or self._busy.locked():
                 await asyncio.sleep(0.005)
             self._tasks[0].cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
         for key, held in list(self.held.items()):
+            if self._over:
+                break
             try:
                 if key not in self._dirty:
                     await self._snapshot(held)
                 await self._in_thread(self.store.disown, held.id, self.owner, held.epoch)
+            except StoreBroken as error:
+                self._give_up(error)
             except DeferkitError as error:
                 logger.warning("a policy could not be put away", extra={"policy": held.id, "error": str(error)})
         await self._in_thread(self.store.close)
@@ -151,7 +167,7 @@ class Engine:
             if number is not None:
                 self.held[tenant, spec.name] = Held(number, tenant, policy, 1, 0)
                 return Reply(201, msgspec.json.encode(policy.spec))
-        row_there = await asyncio.to_thread(self.store.policy, tenant, spec.name)
+        row_there = await self._read(self.store.policy, tenant, spec.name)
         if row_there is None or msgspec.json.decode(row_there.spec, type=PolicySpec) != policy.spec:
             raise conflict(f"There is another policy {spec.name!r}.")
         return Reply(201, msgspec.json.encode(policy.spec))
@@ -161,6 +177,8 @@ class Engine:
         if not self.ready:
             raise unavailable("The service is starting or stopping.")
         await self.holding(key)
+        if not self.ready:  # by now
+            raise unavailable("The service is stopping.")
         done: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self.queue.put(key[0], Job(key, command, done))
         return await done
@@ -170,7 +188,7 @@ class Engine:
         held = self.held.get(key)
         if held is not None:
             return held
-        row = await asyncio.to_thread(self.store.policy, *key)
+        row = await self._read(self.store.policy, *key)
         if row is None:
             raise unknown("policy", key[1])
         if not await self._adopt(row):
@@ -185,17 +203,21 @@ class Engine:
     async def _adopt(self, row: PolicyRow) -> bool:
         """Own a policy if nobody else does, and bring it into memory."""
         key = (row.tenant, row.name)
+        dead = (
+            row.owner if row.owner is not None and owner.is_dead(row.owner, shared=self.store.database.shared) else None
+        )
+        if row.owner not in (None, dead, self.owner) and row.expires >= self.clock.now():
+            return False  # without a word to the writer: it has better things to do than to ask on behalf of others
         async with self._busy:
             if key in self.held:
                 return True
-            dead = row.owner if row.owner is not None and owner.is_dead(row.owner) else None
             now = self.clock.now()
             epoch = await self._stored(
                 self.store.acquire, row, self.owner, self.settings.address, now, self._expiry(), dead=dead
             )
             if epoch is None:
                 return False
-            fresh = await asyncio.to_thread(self.store.policy, *key)
+            fresh = await self._read(self.store.policy, *key)
             if fresh is None:
                 return False
             policy = await self._stored(recover, self.store, fresh)
@@ -214,17 +236,22 @@ class Engine:
                     for row in await asyncio.to_thread(self.store.policies):
                         if (row.tenant, row.name) not in self.held and row.expires < self.clock.now():
                             await self._adopt(row)
+            except StoreBroken as error:
+                self._give_up(error)
             except (DeferkitError, OSError) as error:
                 logger.warning("a tick failed", extra={"error": str(error)})
+            except Exception:  # whatever it was, the next deadline must not wait for ever
+                logger.exception("a tick failed")
 
     async def _renew(self) -> None:
         now = self.clock.now()
         if now < self._renew_at:
             return
         async with self._busy:
-            for key, held in list(self.held.items()):
-                if not await self._in_thread(self.store.renew, held.id, self.owner, held.epoch, self._expiry()):
-                    self._lose(key)
+            epochs = {held.id: held.epoch for held in self.held.values()}
+            lost = await self._in_thread(self.store.renew, epochs, self.owner, self._expiry())
+            for key in [key for key, held in self.held.items() if held.id in lost]:
+                self._lose(key)
         self._renew_at = now + int(self.settings.owner_lease_s * MICRO / 3)
 
     def _lose(self, key: Key) -> None:
@@ -238,16 +265,24 @@ class Engine:
         now = self.clock.now()
         for key, held in list(self.held.items()):
             if held.policy.spec.after_deadline == "model":
-                for task in await asyncio.to_thread(self.store.overdue, held.id, now, OVERDUE_AT_ONCE):
-                    try:
-                        await self.submit(key, Expire(task, "its deadline has passed"))
-                    except Problem:
-                        continue  # it was answered in the meantime, or there is no room now
+                tasks = await asyncio.to_thread(self.store.overdue, held.id, now, OVERDUE_AT_ONCE)
+                calls = [self.submit(key, Expire(task, "its deadline has passed")) for task in tasks]
+                for result in await asyncio.gather(*calls, return_exceptions=True):
+                    # a problem is no matter: it was answered in the meantime, or there is no room now
+                    if isinstance(result, BaseException) and not isinstance(result, Problem):
+                        raise result
 
     # --- writing --------------------------------------------------------------------------------------------------
 
     async def _in_thread(self, function: Callable[..., Result], *given: Any, **named: Any) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: function(*given, **named))
+
+    async def _read(self, function: Callable[..., Result], *given: Any) -> Result:
+        """Read something from the store; if it fails, say that it may work later."""
+        try:
+            return await asyncio.to_thread(function, *given)
+        except StoreFailed as error:
+            raise unavailable(str(error)) from error
 
     async def _stored(self, function: Callable[..., Result], *given: Any, **named: Any) -> Result:
         """Do something with the store; if it fails, say that it may work later."""
@@ -256,27 +291,41 @@ class Engine:
         except StoreFailed as error:
             raise unavailable(str(error)) from error
         except StoreBroken as error:
-            self._broken(error)
+            self._give_up(error)
             raise unavailable(str(error)) from error
+
+    def _give_up(self, error: StoreBroken) -> None:
+        """Write nothing more: what the disk did not confirm may be lost, and what is built upon it with it."""
+        self._over = True
+        self.ready = False
+        self.failing = str(error)
+        self._broken(error)
 
     async def _write(self) -> None:
         while True:
             group = await self.queue.take(self.settings.group_limit)
+            self._at_work = True
             async with self._busy:
                 try:
                     await self._do(group)
                 except StoreBroken as error:
-                    self._broken(error)
+                    self._give_up(error)
                     self._refuse(group, unavailable(str(error)))
                 except Exception as error:
                     logger.exception("a group failed")
                     self._refuse(group, Problem(500, "internal", f"The call failed: {type(error).__name__}."))
+            self._at_work = False
 
     async def _do(self, group: list[Job]) -> None:
         """Run a group of commands in one transaction, and reply when it is committed."""
+        if self._over:
+            self._refuse(group, unavailable("The disk did not confirm a write; nothing more is written."))
+            return
         await self._mend()
-        jobs = [job for job in group if job.key in self.held and job.key not in self._dirty]
-        self._refuse([job for job in group if job not in jobs], unavailable("The policy is being recovered."))
+        able = [job.key in self.held and job.key not in self._dirty for job in group]
+        jobs = [job for job, can in zip(group, able, strict=True) if can]
+        away = [job for job, can in zip(group, able, strict=True) if not can]
+        self._refuse(away, unavailable("The policy is being recovered, or has gone elsewhere."))
         held = [self.held[job.key] for job in jobs]
         try:
             work = await self._in_thread(
@@ -300,6 +349,8 @@ class Engine:
         except (StoreFailed, Fenced) as error:
             await self._fail(jobs, work, error)
             return
+        except StoreBroken:
+            raise  # not even a rollback goes to the disk now
         except BaseException:
             self._spoil(work)
             await self._in_thread(self.store.rollback)
@@ -340,7 +391,9 @@ class Engine:
             for key, held in list(self.held.items()):
                 if held.id == error.policy:
                     self._lose(key)
-        self._refuse(jobs, unavailable(f"Nothing was written: {error} Try again."))
+        await self._mend()
+        certain = "" if isinstance(error, Unconfirmed) else "Nothing was written: "
+        self._refuse(jobs, unavailable(f"{certain}{error} Try again."))
 
     def _spoil(self, work: Work) -> None:
         """Remember which policies in memory are ahead of their logs."""
@@ -351,14 +404,22 @@ class Engine:
     async def _mend(self) -> None:
         """Rebuild what a failed group has spoiled."""
         for key in list(self._dirty):
-            row = await asyncio.to_thread(self.store.policy, *key)
             held = self.held[key]
-            if row is None or row.epoch != held.epoch or row.owner != self.owner:
-                self._lose(key)
+            try:
+                if self.store.database.shared:
+                    # a commit that was not confirmed may still be on its way; to renew is to wait for it
+                    await self._in_thread(self.store.renew, {held.id: held.epoch}, self.owner, self._expiry())
+                row = await asyncio.to_thread(self.store.policy, *key)
+                if row is None or row.epoch != held.epoch or row.owner != self.owner:
+                    self._lose(key)
+                    continue
+                policy = await self._in_thread(recover, self.store, row)
+            except DeferkitError as error:  # the others can go on
+                logger.error("a policy could not be rebuilt", extra={"policy": held.id, "error": str(error)})
                 continue
-            held.policy = await self._in_thread(recover, self.store, row)
+            held.policy = policy
             held.parked = row.parked
-            held.snapshot_at = held.policy.seq
+            held.snapshot_at = policy.seq
             self._dirty.discard(key)
 
     async def _snapshot(self, held: Held) -> None:

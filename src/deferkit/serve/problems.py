@@ -28,6 +28,11 @@ def conflict(detail: str) -> Problem:
     return Problem(409, "conflict", detail)
 
 
+def exhausted(detail: str) -> Problem:
+    """Return the problem that something does not fit into the budget."""
+    return Problem(409, "exhausted", detail)
+
+
 def invalid(detail: str) -> Problem:
     """Return the problem that a value is not possible."""
     return Problem(422, "invalid", detail)
@@ -40,6 +45,10 @@ def unavailable(detail: str, *, retry_after: float = 1.0) -> Problem:
 
 class StoreFailed(DeferkitError):
     """The store could not write; nothing was changed, and it may work again later."""
+
+
+class Unconfirmed(StoreFailed):
+    """The store was lost during a commit: that was done or not, and is found out before anything else is written."""
 
 
 class StoreBroken(DeferkitError):

@@ -8,7 +8,7 @@ from deferkit.errors import InvalidArgument
 from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.encode import Encoder
 from deferkit.learn.exploration import Exploration
-from deferkit.serve.money import to_micro
+from deferkit.serve.money import LARGEST_AMOUNT, to_micro
 from deferkit.types import MODEL, Budget
 
 # in Python $ alone would let a newline through at the end
@@ -31,10 +31,12 @@ Seats = Annotated[int, msgspec.Meta(ge=1, le=16)]
 class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The budget of one resource. Without a total it has no end; with one it needs a horizon and a max_cost."""
 
-    total: Annotated[float, msgspec.Meta(ge=0, le=9e9)] | None = None
+    total: Annotated[float, msgspec.Meta(ge=0, le=LARGEST_AMOUNT)] | None = None
     horizon: Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1, description="tasks that it is to last for")] | None = None
     max_cost: (
-        Annotated[float, msgspec.Meta(gt=0, le=9e9, description="held for each decision until its cost is known")]
+        Annotated[
+            float, msgspec.Meta(gt=0, le=LARGEST_AMOUNT, description="held for each decision until its cost is known")
+        ]
         | None
     ) = None
 

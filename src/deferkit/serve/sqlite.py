@@ -2,15 +2,18 @@
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
 
 import apsw
+import msgspec
 
 from deferkit.errors import DeferkitError
 from deferkit.serve import queries
-from deferkit.serve.database import Row
+from deferkit.serve.database import Call, Row
+from deferkit.serve.logs import logger
 from deferkit.serve.problems import StoreBroken, StoreFailed
 
 OLDEST = (3, 51, 3)  # before it a reset of the write-ahead log could corrupt the file
@@ -37,18 +40,21 @@ class SqliteConnection:
 
     def __init__(self, path: str, *, writes: bool, synchronous: str, vfs: str | None) -> None:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE if writes else apsw.SQLITE_OPEN_READONLY
-        self.queries = queries.read("sqlite", "?")
+        self.queries = queries.read("sqlite", "?", "IN (SELECT value FROM json_each({}))")
         try:
             self.connection = apsw.Connection(path, flags=flags, vfs=vfs)
         except apsw.Error as error:
             raise StoreFailed(f"{path} cannot be opened: {error}.") from error
         self.connection.set_busy_timeout(5000)
+        self._pages = 0  # of the write-ahead log
         if writes:
             # no exclusive lock: others may read; FULL: a commit returns when it is on the disk
             self.execute("PRAGMA journal_mode = WAL")
             self.execute(f"PRAGMA synchronous = {synchronous}")
             self.execute("PRAGMA foreign_keys = ON")
-            self.execute(f"PRAGMA wal_autocheckpoint = {PAGES_BETWEEN_CHECKPOINTS}")
+            # checkpoints are made by hand: SQLite keeps to itself what goes wrong in its own
+            self.execute("PRAGMA wal_autocheckpoint = 0")
+            self.connection.set_wal_hook(self._grown)
         self.execute("PRAGMA cache_size = -65536")
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
@@ -61,14 +67,22 @@ class SqliteConnection:
     def run(self, name: str, /, **values: Any) -> list[Row]:
         """Run a named query; return its rows."""
         query = self.queries[name]
-        return self.execute(query.sql, [values[each] for each in query.names])
+        return self.execute(query.sql, [as_json(values[each]) for each in query.names])
 
-    def many(self, name: str, rows: Sequence[Row]) -> None:
-        """Run a named query for each row of values."""
+    def run_all(self, calls: Sequence[Call]) -> list[list[Row]]:
+        """Run several named queries; return the rows of each."""
+        return [self.run(name, **values) for name, values in calls]
+
+    def write_all(self, rows: Mapping[str, Sequence[Row]]) -> None:
+        """Run named queries for each of their rows of values."""
         try:
-            self.connection.executemany(self.queries[name].sql, rows)
+            for name, values in rows.items():
+                self.connection.executemany(self.queries[name].sql, values).fetchall()
         except apsw.Error as error:
             raise failure(error) from error
+
+    def lock(self, what: str) -> None:
+        """Do nothing: whoever writes has locked the whole file."""
 
     def begin(self) -> None:
         """Begin a transaction that writes."""
@@ -77,6 +91,21 @@ class SqliteConnection:
     def commit(self) -> None:
         """End it; on return it is on the disk."""
         self.execute("COMMIT")
+        if self._pages >= PAGES_BETWEEN_CHECKPOINTS:
+            self._checkpoint()
+
+    def _grown(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        self._pages = pages
+        return apsw.SQLITE_OK
+
+    def _checkpoint(self) -> None:
+        """Copy the write-ahead log to the file. If that cannot be done now, the log just grows until it can."""
+        try:
+            self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.Error as error:
+            if isinstance(broken := failure(error), StoreBroken):
+                raise broken from error
+            logger.warning("a checkpoint failed", extra={"error": str(error)})
 
     def rollback(self) -> None:
         """Undo it."""
@@ -86,6 +115,11 @@ class SqliteConnection:
     def close(self) -> None:
         """Close the connection."""
         self.connection.close()
+
+
+def as_json(value: Any) -> Any:
+    """Return a list of values as SQLite takes it; anything else as it is."""
+    return msgspec.json.encode(value).decode() if isinstance(value, list) else value
 
 
 def failure(error: apsw.Error) -> DeferkitError:
@@ -145,11 +179,17 @@ class Sqlite:
             self._open.append(connection)
         return connection
 
+    def lend(self) -> AbstractContextManager[SqliteConnection]:
+        """Lend a connection that may write; it waits for its turn."""
+        return closing(self.writer())
+
     def now(self) -> int:
         """Return this machine's time in microseconds."""
         return time.time_ns() // 1000
 
     def close(self) -> None:
-        """Close the connections that read."""
+        """Close the connections that read; who reads again gets a new one."""
+        self._local = threading.local()
         while self._open:
             self._open.pop().close()
+        self._local = threading.local()  # a thread that comes again gets a new one

@@ -1,9 +1,14 @@
 """From what a user calls a store to a database."""
 
+from pathlib import Path
 from urllib.parse import urlsplit
 
+from deferkit.errors import DeferkitError, InvalidArgument
+from deferkit.serve import queries
 from deferkit.serve.database import Database
+from deferkit.serve.problems import StoreFailed
 from deferkit.serve.sqlite import Sqlite
+from deferkit.serve.store import Store
 
 URLS = ("postgresql://", "postgres://")
 
@@ -31,3 +36,49 @@ def shown(store: str) -> str:
         return store
     parts = urlsplit(store)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def store_to_read(store: str) -> Store:
+    """Return a store that is there, to be read only: nothing is made, and nothing is brought up to date.
+
+    >>> store_to_read("/nowhere/deferkit.db")
+    Traceback (most recent call last):
+    deferkit.errors.InvalidArgument: There is no file /nowhere/deferkit.db.
+    """
+    database = database_of(store)
+    if isinstance(database, Sqlite):
+        check_file(database)
+    try:
+        database.reader().run("policies")
+    except StoreFailed as error:
+        raise DeferkitError(f"{without_password(store)} is not a store of deferkit ({error})") from error
+    return Store(database)
+
+
+def check_file(database: Sqlite) -> None:
+    """Raise if a file is not there, or of a version that this deferkit does not read."""
+    if not Path(database.path).is_file():
+        raise InvalidArgument(f"There is no file {database.path}.")
+    try:
+        done = database.reader().execute("PRAGMA user_version")[0][0]
+    except StoreFailed as error:
+        raise DeferkitError(f"{database.path} is not a store of deferkit ({error})") from error
+    known = len(queries.migrations())
+    if done > known:
+        raise DeferkitError(f"{database.path} is of version {done}, this deferkit knows {known}: use a newer deferkit.")
+    if 0 < done < known:
+        raise DeferkitError(
+            f"{database.path} is of version {done}, this deferkit has {known}: start the service once, to update it."
+        )
+
+
+def without_password(store: str) -> str:
+    """Return a path or a URL as it may be shown.
+
+    >>> without_password("postgresql://ann:secret@db:5432/work"), without_password("deferkit.db")
+    ('postgresql://…@db:5432/work', 'deferkit.db')
+    """
+    if not store.startswith(URLS):
+        return store
+    scheme, _, rest = store.partition("://")
+    return f"{scheme}://…@{rest.rpartition('@')[2]}" if "@" in rest else store
