@@ -1,0 +1,71 @@
+"""Case 1: kill -9 at any moment, under clients that retry, loses and doubles nothing."""
+
+import random
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from deferkit.serve.database import Database
+from tests.serve.processes.audit import audit, check_last_snapshot
+from tests.serve.processes.crowd import SPEC, Crowd
+from tests.serve.processes.service import Service, eventually
+
+ServiceOn = Callable[..., Service]
+Reading = Callable[[str], Database]
+
+
+def under_load(service: Service, crowd: Crowd, rng: random.Random) -> None:
+    """Kill it while it answers."""
+    before = crowd.count
+    eventually("calls are acknowledged", lambda: crowd.check() or crowd.count > before + 20)
+    time.sleep(rng.uniform(0, 0.5))
+    service.kill()
+    service.start()
+
+
+def while_starting(service: Service, _: Crowd, rng: random.Random) -> None:
+    """Kill it before it is there, again and again."""
+    service.kill()
+    for _ in range(3):
+        service.start()
+        time.sleep(rng.uniform(0, 0.4))
+        service.kill()
+    service.start()
+
+
+def while_stopping(service: Service, _: Crowd, rng: random.Random) -> None:
+    """Kill it while it stops in order."""
+    service.ready()
+    service.signal(signal.SIGTERM)
+    time.sleep(rng.uniform(0, 0.3))
+    service.kill()
+    service.start()
+
+
+MOMENTS = (under_load, while_starting, while_stopping)
+
+
+def test_case_1_kill_9_loses_and_doubles_nothing(
+    service_on: ServiceOn, store_url: str, reading: Reading, soak: bool
+) -> None:
+    rng = random.Random(1)
+    service = service_on(store_url, snapshot_every=40)
+    service.start()
+    assert service.ready().post("/v1/policies", **SPEC).status == 201
+    kills = 0
+    with Crowd(service) as crowd:
+        for round_ in range(60 if soak else 4):
+            MOMENTS[round_ % len(MOMENTS)](service, crowd, rng)
+            kills += 3 if MOMENTS[round_ % len(MOMENTS)] is while_starting else 1
+            crowd.check()
+        under_load(service, crowd, rng)
+    asked = crowd.ask_again(200)
+    assert service.stop() == 0
+    decisions = audit(reading(store_url), crowd)
+    check_last_snapshot(reading(store_url))
+    print(
+        f"{kills} kills: {crowd.count} acknowledged, {decisions} decisions, {asked + crowd.repeated} asked again,"
+        f" failures {dict(crowd.failures)}"
+    )
