@@ -266,13 +266,14 @@ class Learner:
             raise EventOutOfOrder(f"The next decision is {ledger.next_id}. Got decision {decision.id}.")
         route = inputs.place_of(decision.route, self.settings.deciders, "decider")
         reason = inputs.place_of(decision.reason, REASONS, "reason")
-        self._amounts[0] = inputs.as_amount("expected_cost", decision.expected_cost, self.settings.resources)
-        self._amounts[1] = inputs.as_amount("reserved", decision.reserved, self.settings.resources)
+        cost = inputs.as_amount("expected_cost", decision.expected_cost, self.settings.resources)
+        held = inputs.as_amount("reserved", decision.reserved, self.settings.resources)
+        self._amounts[0], self._amounts[1] = cost, held
         if route > 0:
             self._outcomes.check_free(decision)
             if (self._amounts[1] > ledger.view("max_cost")).any():
                 raise expected("reserved", "decision", "at most the max_cost of its budget", decision.reserved)
-        elif self._amounts.any():
+        elif any(cost) or any(held):
             raise expected("reserved", "decision", "0 where the model decides", decision.reserved)
         kept = self._contexts.load_finite(event.context)
         if ledger.next_id >= self._end:

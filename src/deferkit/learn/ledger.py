@@ -96,6 +96,8 @@ class Ledger:
     def make_room(self, n: int) -> None:
         """Move decisions that hold budget out of the way of the next n, which take their place in the ring."""
         first = self.ints.item(NEXT_ID) - self.memory
+        if n == 1 and not self.in_the_way():
+            return
         decisions = np.arange(max(first, 0), max(first + n, 0))
         for decision in decisions[self.status[decisions % self.memory] == OPEN].tolist():
             if decision not in self.overflow:

@@ -1,9 +1,12 @@
 """What a store needs of a database: SQLite and PostgreSQL have it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 Row = tuple[Any, ...]
+Call = tuple[str, Mapping[str, Any]]
+"""A named query and its values."""
 
 
 class Connection(Protocol):
@@ -13,8 +16,16 @@ class Connection(Protocol):
         """Run a named query; return its rows."""
         ...
 
-    def many(self, name: str, rows: Sequence[Row]) -> None:
-        """Run a named query for each row of values, given in the order of its parameters."""
+    def run_all(self, calls: Sequence[Call]) -> list[list[Row]]:
+        """Run several named queries, without waiting for each; return the rows of each."""
+        ...
+
+    def write_all(self, rows: Mapping[str, Sequence[Row]]) -> None:
+        """Run named queries for each of their rows of values, which are given in the order of the parameters."""
+        ...
+
+    def lock(self, what: str) -> None:
+        """Wait until no other transaction has locked the same; it is let go of when this one ends."""
         ...
 
     def begin(self) -> None:
@@ -50,6 +61,10 @@ class Database(Protocol):
 
     def reader(self) -> Connection:
         """Return the connection of this thread that only reads."""
+        ...
+
+    def lend(self) -> AbstractContextManager[Connection]:
+        """Lend a connection that may write to any thread, for one transaction."""
         ...
 
     def now(self) -> int:

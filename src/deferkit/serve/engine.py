@@ -21,7 +21,17 @@ from deferkit.serve.fair_queue import FairQueue
 from deferkit.serve.logs import logger
 from deferkit.serve.money import MICRO
 from deferkit.serve.policy import Policy
-from deferkit.serve.problems import Fenced, Problem, StoreBroken, StoreFailed, conflict, invalid, unavailable, unknown
+from deferkit.serve.problems import (
+    Fenced,
+    Problem,
+    StoreBroken,
+    StoreFailed,
+    Unconfirmed,
+    conflict,
+    invalid,
+    unavailable,
+    unknown,
+)
 from deferkit.serve.recover import recover
 from deferkit.serve.rows import LogRow, PolicyRow
 from deferkit.serve.spec import PolicySpec
@@ -151,7 +161,7 @@ class Engine:
             if number is not None:
                 self.held[tenant, spec.name] = Held(number, tenant, policy, 1, 0)
                 return Reply(201, msgspec.json.encode(policy.spec))
-        row_there = await asyncio.to_thread(self.store.policy, tenant, spec.name)
+        row_there = await self._read(self.store.policy, tenant, spec.name)
         if row_there is None or msgspec.json.decode(row_there.spec, type=PolicySpec) != policy.spec:
             raise conflict(f"There is another policy {spec.name!r}.")
         return Reply(201, msgspec.json.encode(policy.spec))
@@ -170,7 +180,7 @@ class Engine:
         held = self.held.get(key)
         if held is not None:
             return held
-        row = await asyncio.to_thread(self.store.policy, *key)
+        row = await self._read(self.store.policy, *key)
         if row is None:
             raise unknown("policy", key[1])
         if not await self._adopt(row):
@@ -185,17 +195,21 @@ class Engine:
     async def _adopt(self, row: PolicyRow) -> bool:
         """Own a policy if nobody else does, and bring it into memory."""
         key = (row.tenant, row.name)
+        dead = (
+            row.owner if row.owner is not None and owner.is_dead(row.owner, shared=self.store.database.shared) else None
+        )
+        if row.owner not in (None, dead, self.owner) and row.expires >= self.clock.now():
+            return False  # without a word to the writer: it has better things to do than to ask on behalf of others
         async with self._busy:
             if key in self.held:
                 return True
-            dead = row.owner if row.owner is not None and owner.is_dead(row.owner) else None
             now = self.clock.now()
             epoch = await self._stored(
                 self.store.acquire, row, self.owner, self.settings.address, now, self._expiry(), dead=dead
             )
             if epoch is None:
                 return False
-            fresh = await asyncio.to_thread(self.store.policy, *key)
+            fresh = await self._read(self.store.policy, *key)
             if fresh is None:
                 return False
             policy = await self._stored(recover, self.store, fresh)
@@ -222,9 +236,10 @@ class Engine:
         if now < self._renew_at:
             return
         async with self._busy:
-            for key, held in list(self.held.items()):
-                if not await self._in_thread(self.store.renew, held.id, self.owner, held.epoch, self._expiry()):
-                    self._lose(key)
+            epochs = {held.id: held.epoch for held in self.held.values()}
+            lost = await self._in_thread(self.store.renew, epochs, self.owner, self._expiry())
+            for key in [key for key, held in self.held.items() if held.id in lost]:
+                self._lose(key)
         self._renew_at = now + int(self.settings.owner_lease_s * MICRO / 3)
 
     def _lose(self, key: Key) -> None:
@@ -248,6 +263,13 @@ class Engine:
 
     async def _in_thread(self, function: Callable[..., Result], *given: Any, **named: Any) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: function(*given, **named))
+
+    async def _read(self, function: Callable[..., Result], *given: Any) -> Result:
+        """Read something from the store; if it fails, say that it may work later."""
+        try:
+            return await asyncio.to_thread(function, *given)
+        except StoreFailed as error:
+            raise unavailable(str(error)) from error
 
     async def _stored(self, function: Callable[..., Result], *given: Any, **named: Any) -> Result:
         """Do something with the store; if it fails, say that it may work later."""
@@ -274,9 +296,13 @@ class Engine:
 
     async def _do(self, group: list[Job]) -> None:
         """Run a group of commands in one transaction, and reply when it is committed."""
-        await self._mend()
-        jobs = [job for job in group if job.key in self.held and job.key not in self._dirty]
-        self._refuse([job for job in group if job not in jobs], unavailable("The policy is being recovered."))
+        try:
+            await self._mend()
+        except StoreFailed as error:
+            await self._fail(group, None, error)
+            return
+        jobs = [job for job in group if job.key in self.held]
+        self._refuse([job for job in group if job.key not in self.held], unavailable("The policy has gone elsewhere."))
         held = [self.held[job.key] for job in jobs]
         try:
             work = await self._in_thread(
@@ -340,7 +366,8 @@ class Engine:
             for key, held in list(self.held.items()):
                 if held.id == error.policy:
                     self._lose(key)
-        self._refuse(jobs, unavailable(f"Nothing was written: {error} Try again."))
+        certain = "" if isinstance(error, Unconfirmed) else "Nothing was written: "
+        self._refuse(jobs, unavailable(f"{certain}{error} Try again."))
 
     def _spoil(self, work: Work) -> None:
         """Remember which policies in memory are ahead of their logs."""
@@ -351,9 +378,11 @@ class Engine:
     async def _mend(self) -> None:
         """Rebuild what a failed group has spoiled."""
         for key in list(self._dirty):
-            row = await asyncio.to_thread(self.store.policy, *key)
             held = self.held[key]
-            if row is None or row.epoch != held.epoch or row.owner != self.owner:
+            # a commit that was not confirmed may still be on its way; to renew waits for it, and then the log is whole
+            lost = await self._in_thread(self.store.renew, {held.id: held.epoch}, self.owner, self._expiry())
+            row = None if lost else await asyncio.to_thread(self.store.policy, *key)
+            if row is None:
                 self._lose(key)
                 continue
             held.policy = await self._in_thread(recover, self.store, row)

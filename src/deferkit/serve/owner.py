@@ -13,6 +13,14 @@ def boot() -> str:
         return ""
 
 
+def container() -> str:
+    """Return what tells containers of one machine apart: process numbers mean something within one only."""
+    try:
+        return Path("/proc/self/ns/pid").readlink().name.strip("pid:[]")
+    except OSError:
+        return ""
+
+
 def started(pid: int) -> str | None:
     """Return when a process was started, in the system's ticks; None if there is no such process."""
     try:
@@ -27,16 +35,22 @@ def started(pid: int) -> str | None:
 
 def identity(number: int = 0) -> str:
     """Return a name that no other process has ever had; `number` tells apart several owners in one process."""
-    return f"{socket.gethostname()}/{boot()}/{os.getpid()}/{started(os.getpid()) or ''}/{number}"
+    process = f"{os.getpid()}/{started(os.getpid()) or ''}"
+    return f"{socket.gethostname()}/{boot()}/{container()}/{process}/{number}"
 
 
-def is_dead(owner: str) -> bool:
+def is_dead(owner: str, *, shared: bool = False) -> bool:
     """Whether a process is known to be gone: it ran on this machine, and does not any more.
 
-    >>> is_dead(identity()), is_dead("elsewhere/12345678/1/1/0")
+    A file is used by one machine, so that an owner of the same host but of another start of it, or of another
+    container, is gone. A shared database is used by many, and hosts may have the same name: nothing is known then.
+
+    >>> is_dead(identity()), is_dead("elsewhere/12345678/4026531836/1/1/0")
     (False, False)
     """
-    host, began, pid, start, *_ = [*owner.split("/"), "", "", "", ""]
+    host, began, inside, pid, start, *_ = [*owner.split("/"), "", "", "", "", ""]
     if host != socket.gethostname() or not began or not Path("/proc/self/stat").exists():
         return False
-    return began != boot() or not pid.isdigit() or started(int(pid)) != start
+    if (began, inside) != (boot(), container()):
+        return not shared
+    return not pid.isdigit() or started(int(pid)) != start

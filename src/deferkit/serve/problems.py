@@ -42,6 +42,10 @@ class StoreFailed(DeferkitError):
     """The store could not write; nothing was changed, and it may work again later."""
 
 
+class Unconfirmed(StoreFailed):
+    """The store was lost during a commit: that was done or not, and is found out before anything else is written."""
+
+
 class StoreBroken(DeferkitError):
     """The store could not make sure that what it wrote is on disk: the process must stop and start anew."""
 

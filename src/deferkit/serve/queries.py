@@ -5,6 +5,7 @@ from importlib import resources
 from typing import NamedTuple
 
 PARAMETER = re.compile(r"(?<!:):([a-z_0-9]+)")
+LIST = re.compile(r"IN \((:[a-z_0-9]+)\)")
 HEAD = re.compile(r"^-- name: (\w+)(?: \((\w+)\))?$", re.MULTILINE)
 
 
@@ -15,11 +16,13 @@ class Query(NamedTuple):
     names: tuple[str, ...]
 
 
-def read(dialect: str, mark: str) -> dict[str, Query]:
+def read(dialect: str, mark: str, among: str) -> dict[str, Query]:
     """Return the queries for a dialect, with `mark` in the place of each parameter.
 
-    >>> read("sqlite", "?")["parked"]
-    Query(sql='SELECT policy, task, body, at FROM parked WHERE policy = ? AND task = ?', names=('policy', 'task'))
+    A list of values cannot be written in the same way for all databases: `among` is this one's for `IN (:values)`.
+
+    >>> read("sqlite", "?", "IN ({})")["drop_parked"]
+    Query(sql='DELETE FROM parked WHERE policy = ? AND task = ?', names=('policy', 'task'))
     """
     text = resources.files("deferkit.serve").joinpath("sql/queries.sql").read_text()
     _, *parts = HEAD.split(text)
@@ -28,7 +31,10 @@ def read(dialect: str, mark: str) -> dict[str, Query]:
         if only is None or only == dialect:
             lines = [line for line in body.splitlines() if not line.startswith("--")]
             sql = "\n".join(lines).strip().removesuffix(";")
-            found[name] = Query(PARAMETER.sub(mark, sql), tuple(PARAMETER.findall(sql)))
+            if mark.startswith("%"):
+                sql = sql.replace("%", "%%")  # or it would be taken for a parameter
+            names = tuple(PARAMETER.findall(sql))
+            found[name] = Query(PARAMETER.sub(mark, LIST.sub(lambda m: among.format(m[1]), sql)), names)
     return found
 
 

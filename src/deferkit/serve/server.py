@@ -1,8 +1,10 @@
 """A process that serves: uvicorn around the application, with time limits and an orderly end."""
 
 import asyncio
+import gc
 import socket
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -16,47 +18,72 @@ from deferkit.serve.store import Store
 from deferkit.serve.stores import database_of
 
 
-def timed_protocol(seconds: float) -> type[HttpToolsProtocol]:
-    """Return uvicorn's protocol, but with a time limit for the head of a request: uvicorn would wait for ever."""
+class TimedProtocol(HttpToolsProtocol):
+    """Uvicorn's protocol, that knows since when a request is on its way: uvicorn would wait for ever.
 
-    class TimedProtocol(HttpToolsProtocol):
-        head: asyncio.TimerHandle | None = None
+    A look at all connections now and then costs next to nothing; a timer for each request does not.
+    """
 
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self.head = self.loop.call_later(seconds, transport.close)
+    since: float | None = None
 
-        def data_received(self, data: bytes) -> None:
-            if self.head is None and (self.cycle is None or self.cycle.response_complete):
-                self.head = self.loop.call_later(seconds, self.transport.close)
-            super().data_received(data)
+    def connection_made(self, transport: Any) -> None:
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self.since = self.loop.time()
 
-        def on_headers_complete(self) -> None:
-            self._arrived()
-            super().on_headers_complete()
+    def data_received(self, data: bytes) -> None:
+        """Begin to wait for the rest of a request, if this is the first of it."""
+        if self.since is None and (self.cycle is None or self.cycle.response_complete):
+            self.since = self.loop.time()
+        super().data_received(data)
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._arrived()
-            super().connection_lost(exc)
+    def on_message_complete(self) -> None:
+        """Wait no longer."""
+        self.since = None
+        super().on_message_complete()
 
-        def _arrived(self) -> None:
-            if self.head is not None:
-                self.head.cancel()
-                self.head = None
+    def end_if_slow(self, before: float) -> None:
+        """End a connection whose request was begun before this time and has not arrived."""
+        if self.since is not None and self.since < before and not self.transport.is_closing():
+            if self.cycle is None or not self.cycle.response_started:
+                self.transport.write(TOO_SLOW)
+            self.transport.close()
 
-    return TimedProtocol
+
+TOO_SLOW_BODY = b'{"status":408,"code":"too_slow","detail":"The request did not arrive in time."}'
+TOO_SLOW = (
+    b"HTTP/1.1 408 Request Timeout\r\ncontent-type: application/json\r\n"
+    b"connection: close\r\ncontent-length: %d\r\n\r\n%b" % (len(TOO_SLOW_BODY), TOO_SLOW_BODY)
+)
 
 
 class Server(uvicorn.Server):
     """Says where it listens as soon as it does."""
 
-    def __init__(self, config: uvicorn.Config, listening: Callable[[str], None]) -> None:
+    def __init__(self, config: uvicorn.Config, listening: Callable[[str], None], slow_s: float) -> None:
         super().__init__(config)
         self._listening = listening
+        self._slow_s = slow_s
+
+    async def on_tick(self, counter: int) -> bool:
+        """Do what uvicorn does ten times a second, and end what is too slow."""
+        before = asyncio.get_running_loop().time() - self._slow_s
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, TimedProtocol):
+                connection.end_if_slow(before)
+        return await super().on_tick(counter)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop in order; uvicorn would raise the signal again afterwards, and the process would seem to have failed."""
+        super().handle_exit(sig, frame)
+        self._captured_signals.clear()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then say so."""
         await super().startup(sockets)
+        # What is there by now stays: the collector of cycles need not look at compilers and libraries again and again.
+        gc.collect()
+        gc.freeze()
         if self.started:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             self._listening(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
@@ -86,8 +113,9 @@ def serve(settings: Settings, listening: Callable[[str, bool], None]) -> int:
         host=settings.host,
         port=settings.port,
         loop="auto",
-        http=timed_protocol(settings.body_timeout_s),
+        http=TimedProtocol,
         ws="none",
+        proxy_headers=False,
         lifespan="on",
         log_config=None,
         access_log=False,
@@ -101,6 +129,6 @@ def serve(settings: Settings, listening: Callable[[str, bool], None]) -> int:
         logger.info("listening", extra={"url": url, "open": is_open})
         listening(url, is_open)
 
-    server = Server(config, say)
+    server = Server(config, say, settings.body_timeout_s)
     server.run()
     return 0 if server.started else 3

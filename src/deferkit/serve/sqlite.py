@@ -2,15 +2,17 @@
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
 
 import apsw
+import msgspec
 
 from deferkit.errors import DeferkitError
 from deferkit.serve import queries
-from deferkit.serve.database import Row
+from deferkit.serve.database import Call, Row
 from deferkit.serve.problems import StoreBroken, StoreFailed
 
 OLDEST = (3, 51, 3)  # before it a reset of the write-ahead log could corrupt the file
@@ -37,7 +39,7 @@ class SqliteConnection:
 
     def __init__(self, path: str, *, writes: bool, synchronous: str, vfs: str | None) -> None:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE if writes else apsw.SQLITE_OPEN_READONLY
-        self.queries = queries.read("sqlite", "?")
+        self.queries = queries.read("sqlite", "?", "IN (SELECT value FROM json_each({}))")
         try:
             self.connection = apsw.Connection(path, flags=flags, vfs=vfs)
         except apsw.Error as error:
@@ -61,14 +63,22 @@ class SqliteConnection:
     def run(self, name: str, /, **values: Any) -> list[Row]:
         """Run a named query; return its rows."""
         query = self.queries[name]
-        return self.execute(query.sql, [values[each] for each in query.names])
+        return self.execute(query.sql, [as_json(values[each]) for each in query.names])
 
-    def many(self, name: str, rows: Sequence[Row]) -> None:
-        """Run a named query for each row of values."""
+    def run_all(self, calls: Sequence[Call]) -> list[list[Row]]:
+        """Run several named queries; return the rows of each."""
+        return [self.run(name, **values) for name, values in calls]
+
+    def write_all(self, rows: Mapping[str, Sequence[Row]]) -> None:
+        """Run named queries for each of their rows of values."""
         try:
-            self.connection.executemany(self.queries[name].sql, rows)
+            for name, values in rows.items():
+                self.connection.executemany(self.queries[name].sql, values).fetchall()
         except apsw.Error as error:
             raise failure(error) from error
+
+    def lock(self, what: str) -> None:
+        """Do nothing: whoever writes has locked the whole file."""
 
     def begin(self) -> None:
         """Begin a transaction that writes."""
@@ -86,6 +96,11 @@ class SqliteConnection:
     def close(self) -> None:
         """Close the connection."""
         self.connection.close()
+
+
+def as_json(value: Any) -> Any:
+    """Return a list of values as SQLite takes it; anything else as it is."""
+    return msgspec.json.encode(value).decode() if isinstance(value, list) else value
 
 
 def failure(error: apsw.Error) -> DeferkitError:
@@ -145,11 +160,16 @@ class Sqlite:
             self._open.append(connection)
         return connection
 
+    def lend(self) -> AbstractContextManager[SqliteConnection]:
+        """Lend a connection that may write; it waits for its turn."""
+        return closing(self.writer())
+
     def now(self) -> int:
         """Return this machine's time in microseconds."""
         return time.time_ns() // 1000
 
     def close(self) -> None:
         """Close the connections that read."""
+        self._local = threading.local()
         while self._open:
             self._open.pop().close()

@@ -1,14 +1,14 @@
 """Policies, decisions, reviews and keys in a database. Everything that writes is one transaction."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
 from deferkit.serve import chain
 from deferkit.serve.account import Account
-from deferkit.serve.database import Connection, Database
+from deferkit.serve.database import Connection, Database, Row
 from deferkit.serve.policy import Policy
 from deferkit.serve.problems import Fenced
 from deferkit.serve.rows import (
@@ -27,6 +27,27 @@ from deferkit.serve.work import Needs, Work
 Result = TypeVar("Result")
 SNAPSHOTS_KEPT = 3
 PAGE = 5000
+# what a row of each table is to a command: there is one for a key, or several
+ONE_OF: dict[str, Callable[[Row], Any]] = {
+    "decisions": decision_row,
+    "parked": ParkedRow._make,
+    "requests": RequestRow._make,
+}
+SEVERAL_OF: dict[str, Callable[[Row], Any]] = {"seats": seat_row, "claims": claim_row}
+
+
+def advanced(policy: Policy, number: int, epoch: int, owner: str, expires: int, parked: int) -> dict[str, Any]:
+    """Return where the log of a policy ends now, for a query that writes it if this process still owns the policy."""
+    return {
+        "policy": number,
+        "owner": owner,
+        "epoch": epoch,
+        "seq": policy.seq,
+        "head": policy.head,
+        "expires": expires,
+        "spec": to_json(policy.spec).decode(),
+        "parked": parked,
+    }
 
 
 class Store:
@@ -54,60 +75,52 @@ class Store:
 
     def begin(self, needs: Iterable[Needs]) -> Work:
         """Begin a transaction and read what the commands of a group need."""
-        writer = self.writer
-        writer.begin()
-        work = Work()
+        wanted: dict[tuple[str, int], dict[str, None]] = {}
         for need in needs:
-            policy = need.policy
-            for task in need.tasks:
-                key = (policy, task)
-                if key not in work.decisions:
-                    rows = writer.run("decision", policy=policy, task=task)
-                    work.decisions[key] = decision_row(rows[0]) if rows else None
-                if need.parked and key not in work.parked:
-                    rows = writer.run("parked", policy=policy, task=task)
-                    work.parked[key] = ParkedRow(*rows[0]) if rows else None
-                if need.seats and key not in work.seats:
-                    work.seats[key] = [seat_row(row) for row in writer.run("seats", policy=policy, task=task)]
-                if need.claims and key not in work.claims:
-                    work.claims[key] = [claim_row(row) for row in writer.run("claims", policy=policy, task=task)]
-            if need.request is not None and (policy, need.request) not in work.requests:
-                rows = writer.run("request", policy=policy, request=need.request)
-                work.requests[policy, need.request] = RequestRow(*rows[0]) if rows else None
+            for name, keys in need.reads():
+                wanted.setdefault((name, need.policy), {}).update(dict.fromkeys(keys))
+        self.writer.begin()
+        found = self.writer.run_all(
+            [(name, {"policy": policy, "keys": [*keys]}) for (name, policy), keys in wanted.items()]
+        )
+        work = Work()
+        for ((name, policy), asked), rows in zip(wanted.items(), found, strict=True):
+            into = getattr(work, name)
+            if name in ONE_OF:
+                into.update(dict.fromkeys((policy, key) for key in asked))
+                into.update({row[:2]: ONE_OF[name](row) for row in rows})
+            else:
+                into.update({(policy, key): [] for key in asked})
+                for row in rows:
+                    into[row[:2]].append(SEVERAL_OF[name](row))
         return work
 
     def commit(self, work: Work, owner: str, expires: int) -> None:
         """Write what the commands of a group have changed, run their questions to the queue, and commit."""
         writer = self.writer
-        for held in work.changed.values():
-            policy = held.policy
-            values = {
-                "policy": held.id,
-                "owner": owner,
-                "epoch": held.epoch,
-                "seq": policy.seq,
-                "head": policy.head,
-                "expires": expires,
-                "spec": to_json(policy.spec).decode(),
-                "parked": held.parked,
-            }
-            if not writer.run("advance", **values):
+        changed = work.changed.values()
+        calls = [
+            ("advance", advanced(held.policy, held.id, held.epoch, owner, expires, held.parked)) for held in changed
+        ]
+        for held, found in zip(changed, writer.run_all(calls), strict=True):
+            if not found:
                 raise Fenced(held.id)
-            for resource, account in policy.accounts.items():
-                writer.run("set_budget", policy=held.id, resource=resource, **account._asdict())
-        writer.many("add_log", work.log)
-        if work.changed_decisions:
-            writer.many("put_decision", [decision_values(work.decisions[key]) for key in work.changed_decisions])  # type: ignore[arg-type]
-        if work.changed_seats:
-            writer.many("put_seat", [seat_values(work.seats[p, t][seat]) for p, t, seat in work.changed_seats])
-        if work.new_parked:
-            writer.many("put_parked", list(work.new_parked.values()))
-        if work.dropped_parked:
-            writer.many("drop_parked", list(work.dropped_parked))
-        if work.new_requests:
-            writer.many("add_request", work.new_requests)
-        for values in work.efforts:
-            writer.run("set_effort", **values | {"effort": text_of(values["effort"])})
+        decisions = [work.decisions[key] for key in work.changed_decisions]
+        writer.write_all(
+            {
+                "set_budget": [(*a, held.id, name) for held in changed for name, a in held.policy.accounts.items()],
+                "add_log": work.log,
+                "put_decision": [decision_values(row) for row in decisions if row is not None],
+                "put_seat": [seat_values(work.seats[p, t][seat]) for p, t, seat in work.changed_seats],
+                "put_parked": list(work.new_parked.values()),
+                "drop_parked": list(work.dropped_parked),
+                "add_request": work.new_requests,
+                "set_effort": [
+                    (text_of(each["effort"]), each["policy"], each["task"], each["seat"], each["epoch"])
+                    for each in work.efforts
+                ],
+            }
+        )
         for question in work.questions:
             question.ask(writer)
         writer.commit()
@@ -119,15 +132,14 @@ class Store:
 
     def directly(self, question: Callable[[Connection], Result]) -> Result:
         """Ask the queue something in a transaction of its own, from any thread of any process."""
-        connection = self.database.writer()
-        try:
-            connection.begin()
-            result = question(connection)
-            connection.commit()
-            return result
-        finally:
-            connection.rollback()
-            connection.close()
+        with self.database.lend() as connection:
+            try:
+                connection.begin()
+                result = question(connection)
+                connection.commit()
+                return result
+            finally:
+                connection.rollback()
 
     # --- owning ---------------------------------------------------------------------------------------------------
 
@@ -138,6 +150,7 @@ class Store:
         writer = self.writer
         writer.begin()
         try:
+            writer.lock("policies")  # two processes must not give out one number, or one name
             if writer.run("policy", tenant=tenant, name=policy.spec.name):
                 return None
             [(number,)] = writer.run(
@@ -151,20 +164,14 @@ class Store:
                 address=address,
                 expires=expires,
             )
-            for resource, account in policy.accounts.items():
-                writer.run("add_budget", policy=number, resource=resource, **account._asdict())
-            writer.many("add_log", [first._replace(policy=number)])
-            writer.run(
-                "advance",
-                policy=number,
-                owner=owner,
-                epoch=1,
-                seq=policy.seq,
-                head=policy.head,
-                expires=expires,
-                spec=to_json(policy.spec).decode(),
-                parked=0,
+            accounts = policy.accounts.items()
+            writer.write_all(
+                {
+                    "add_budget": [(number, resource, *account) for resource, account in accounts],
+                    "add_log": [first._replace(policy=number)],
+                }
             )
+            writer.run("advance", **advanced(policy, number, 1, owner, expires, 0))
             writer.commit()
             return int(number)
         finally:
@@ -185,7 +192,7 @@ class Store:
                 epoch=row.epoch,
                 now=now,
                 expires=expires,
-                dead=dead,
+                owners=[owner] if dead is None else [owner, dead],
             )
             if not found:
                 return None
@@ -196,14 +203,15 @@ class Store:
         finally:
             writer.rollback()
 
-    def renew(self, policy: int, owner: str, epoch: int, expires: int) -> bool:
-        """Own a policy for longer; False if it is another's by now."""
+    def renew(self, epochs: Mapping[int, int], owner: str, expires: int) -> set[int]:
+        """Own policies for longer, given the epoch of each; return those that are another's by now."""
         writer = self.writer
         writer.begin()
         try:
-            found = writer.run("renew", policy=policy, owner=owner, epoch=epoch, expires=expires)
+            values = {"owner": owner, "expires": expires}
+            found = writer.run_all([("renew", {"policy": p, "epoch": e, **values}) for p, e in epochs.items()])
             writer.commit()
-            return bool(found)
+            return {policy for policy, rows in zip(epochs, found, strict=True) if not rows}
         finally:
             writer.rollback()
 
@@ -251,16 +259,16 @@ class Store:
 
     def decision(self, policy: int, task: str) -> DecisionRow | None:
         """Return a decision."""
-        rows = self.database.reader().run("decision", policy=policy, task=task)
+        rows = self.database.reader().run("decisions", policy=policy, keys=[task])
         return decision_row(rows[0]) if rows else None
 
     def seats(self, policy: int, task: str) -> list[SeatRow]:
         """Return the seats of a task."""
-        return [seat_row(row) for row in self.database.reader().run("read_seats", policy=policy, task=task)]
+        return [seat_row(row) for row in self.database.reader().run("read_seats", policy=policy, keys=[task])]
 
     def claims(self, policy: int, task: str) -> list[ClaimRow]:
         """Return who has held the seats of a task."""
-        return [claim_row(row) for row in self.database.reader().run("claims", policy=policy, task=task)]
+        return [claim_row(row) for row in self.database.reader().run("claims", policy=policy, keys=[task])]
 
     def overdue(self, policy: int, now: int, limit: int) -> list[str]:
         """Return tasks whose deadline has passed."""

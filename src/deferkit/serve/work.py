@@ -1,6 +1,6 @@
 """A group of commands at work: what they have read, what they want to be written. One transaction."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from deferkit.serve.database import Connection
@@ -25,6 +25,19 @@ class Needs(NamedTuple):
     seats: bool = False
     claims: bool = False
     request: str | None = None
+
+    def reads(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield the name of each query that is to be run, and the keys of the rows that it is to find."""
+        if self.tasks:
+            yield "decisions", self.tasks
+            if self.parked:
+                yield "parked", self.tasks
+            if self.seats:
+                yield "seats", self.tasks
+            if self.claims:  # after the seats: those are locked then, and nobody else adds a claim
+                yield "claims", self.tasks
+        if self.request is not None:
+            yield "requests", (self.request,)
 
 
 class Held:

@@ -12,7 +12,7 @@ from litestar.openapi.spec import Components, SecurityScheme
 from litestar.types import ASGIApp
 
 from deferkit.serve.api import operation, policies, reviews, tasks
-from deferkit.serve.api.access import Access, guard
+from deferkit.serve.api.access import Access, admit
 from deferkit.serve.api.limits import limited
 from deferkit.serve.api.service import ProblemReply, problem_response
 from deferkit.serve.api.strict import StrictRequest
@@ -75,7 +75,7 @@ def application(settings: Settings, store: Store) -> ASGIApp:
     app = Litestar(
         route_handlers=[*policies.ROUTES, *tasks.ROUTES, *reviews.ROUTES, *operation.ROUTES],
         lifespan=[life],
-        guards=[guard],
+        before_request=admit,
         request_class=StrictRequest,
         request_max_body_size=None,  # `limited` sees to it, before anything is buffered
         exception_handlers={Problem: on_problem, HTTPException: on_http, Exception: on_fault},
@@ -90,4 +90,4 @@ def application(settings: Settings, store: Store) -> ASGIApp:
         ),
         logging_config=None,
     )
-    return limited(app, max_body=settings.max_body, timeout_s=settings.body_timeout_s, traffic=traffic)
+    return limited(app, max_body=settings.max_body, traffic=traffic)

@@ -121,4 +121,4 @@ class EffortBody(LeaseBody, frozen=True, kw_only=True):
 
 def digest(body: Body) -> bytes:
     """Return what tells two bodies apart; the order of their fields and spaces do not."""
-    return hashlib.blake2b(msgspec.json.encode(body, order="sorted"), digest_size=16).digest()
+    return hashlib.blake2b(msgspec.json.encode(body, order="deterministic"), digest_size=16).digest()

@@ -85,6 +85,7 @@ def claiming(policy: int, body: ClaimBody, lease_s: float, *, late: bool, now: i
     """Return the question for a task to review."""
 
     def ask(connection: Connection) -> Reply:
+        connection.lock(f"{policy} {body.reviewer}")  # or two claims at once could get two seats at one task
         wanted: list[str | None] = [None] if body.experts is None else [*body.experts]
         for expert in wanted:
             found = connection.run(
@@ -203,7 +204,7 @@ def lease_reply(body: LeaseBody, until: float | None) -> Reply:
 
 def refused(connection: Connection, policy: int, body: LeaseBody) -> Reply:
     """Return why a lease cannot be used."""
-    seats = [seat_row(row) for row in connection.run("read_seats", policy=policy, task=body.task)]
+    seats = [seat_row(row) for row in connection.run("read_seats", policy=policy, keys=[body.task])]
     problem = not_held(body, seats[body.seat]) if body.seat < len(seats) else unknown("task under review", body.task)
     document = {"status": problem.status, "code": problem.code, "detail": str(problem)}
     return Reply(problem.status, msgspec.json.encode(document))

@@ -1,4 +1,5 @@
--- Named queries. A parameter is :name; a variant for one database is marked behind the name.
+-- Named queries. A parameter is :name, a list of values IN (:names); a variant for one database, which replaces the one
+-- before it, is marked behind the name.
 
 -- name: policies
 -- All policies, oldest first.
@@ -31,9 +32,20 @@ UPDATE policies SET seq = :seq, head = :head, expires = :expires, spec = :spec, 
 WHERE id = :policy AND owner = :owner AND epoch = :epoch RETURNING id;
 
 -- name: acquire
--- Own a policy that nobody owns, or whose owner's time is over, or who is known to be dead.
+-- Own a policy that nobody owns, or whose owner's time is over, or who is known to be dead; or this process does, but
+-- was kept from bringing it into memory.
 UPDATE policies SET owner = :owner, address = :address, epoch = epoch + 1, expires = :expires
-WHERE id = :policy AND epoch = :epoch AND (owner IS NULL OR owner = :dead OR expires < :now)
+WHERE id = :policy AND epoch = :epoch AND (owner IS NULL OR owner IN (:owners) OR expires < :now)
+RETURNING epoch;
+
+-- name: acquire (postgres)
+-- The same; a policy that is being written at this moment is passed over: its writer may be long in letting go of it.
+UPDATE policies SET owner = :owner, address = :address, epoch = epoch + 1, expires = :expires
+WHERE id = (
+    SELECT id FROM policies
+    WHERE id = :policy AND epoch = :epoch AND (owner IS NULL OR owner IN (:owners) OR expires < :now)
+    FOR NO KEY UPDATE SKIP LOCKED
+)
 RETURNING epoch;
 
 -- name: renew
@@ -63,9 +75,9 @@ WHERE policy = :policy AND task = :task ORDER BY seq LIMIT :limit;
 -- name: last_time
 SELECT MAX(at) FROM log WHERE (policy, seq) IN (SELECT id, seq - 1 FROM policies);
 
--- name: decision
+-- name: decisions
 SELECT policy, task, id, digest, reply, at, route, state, held, rewards, cost, final, answer, told
-FROM decisions WHERE policy = :policy AND task = :task;
+FROM decisions WHERE policy = :policy AND task IN (:keys);
 
 -- name: put_decision
 INSERT INTO decisions (policy, task, id, digest, reply, at, route, state, held, rewards, cost, final, answer, told)
@@ -75,7 +87,7 @@ ON CONFLICT (policy, task) DO UPDATE SET
     final = excluded.final, answer = excluded.answer, told = excluded.told;
 
 -- name: parked
-SELECT policy, task, body, at FROM parked WHERE policy = :policy AND task = :task;
+SELECT policy, task, body, at FROM parked WHERE policy = :policy AND task IN (:keys);
 
 -- name: put_parked
 INSERT INTO parked (policy, task, body, at) VALUES (:policy, :task, :body, :at)
@@ -84,8 +96,8 @@ ON CONFLICT (policy, task) DO UPDATE SET body = excluded.body, at = excluded.at;
 -- name: drop_parked
 DELETE FROM parked WHERE policy = :policy AND task = :task;
 
--- name: request
-SELECT policy, request, digest, reply FROM requests WHERE policy = :policy AND request = :request;
+-- name: requests
+SELECT policy, request, digest, reply FROM requests WHERE policy = :policy AND request IN (:keys);
 
 -- name: add_request
 INSERT INTO requests (policy, request, digest, reply) VALUES (:policy, :request, :digest, :reply);
@@ -93,18 +105,18 @@ INSERT INTO requests (policy, request, digest, reply) VALUES (:policy, :request,
 -- name: seats
 SELECT policy, task, seat, expert, state, epoch, reviewer, lease_until, priority, created, deadline,
     payload, model_answer, answer, rewards, cost
-FROM seats WHERE policy = :policy AND task = :task ORDER BY seat;
+FROM seats WHERE policy = :policy AND task IN (:keys) ORDER BY task, seat;
 
 -- name: seats (postgres)
--- Locked, so that no worker claims a seat that the owner is about to close.
+-- Locked, so that no process claims a seat that the owner is about to close; in order, so that none waits for another.
 SELECT policy, task, seat, expert, state, epoch, reviewer, lease_until, priority, created, deadline,
     payload, model_answer, answer, rewards, cost
-FROM seats WHERE policy = :policy AND task = :task ORDER BY seat FOR UPDATE;
+FROM seats WHERE policy = :policy AND task IN (:keys) ORDER BY task, seat FOR UPDATE;
 
 -- name: read_seats
 SELECT policy, task, seat, expert, state, epoch, reviewer, lease_until, priority, created, deadline,
     payload, model_answer, answer, rewards, cost
-FROM seats WHERE policy = :policy AND task = :task ORDER BY seat;
+FROM seats WHERE policy = :policy AND task IN (:keys) ORDER BY task, seat;
 
 -- name: put_seat
 INSERT INTO seats (policy, task, seat, expert, state, epoch, reviewer, lease_until, priority, created, deadline,
@@ -168,7 +180,7 @@ UPDATE seats SET lease_until = :lease_until WHERE policy = :policy AND state = '
 
 -- name: claims
 SELECT policy, task, seat, epoch, reviewer, at, effort FROM claims
-WHERE policy = :policy AND task = :task ORDER BY at, seat, epoch;
+WHERE policy = :policy AND task IN (:keys) ORDER BY at, seat, epoch;
 
 -- name: set_effort
 UPDATE claims SET effort = :effort
@@ -199,3 +211,10 @@ SELECT id, tenant, hash, scopes, name, created, revoked FROM keys ORDER BY creat
 
 -- name: revoke_key
 UPDATE keys SET revoked = :at WHERE id = :id AND revoked IS NULL RETURNING id;
+
+-- name: now (postgres)
+-- The server's time: the clocks of several machines differ.
+SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+
+-- name: lock (postgres)
+SELECT pg_advisory_xact_lock(hashtextextended(:what, 0));

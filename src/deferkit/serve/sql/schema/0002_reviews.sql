@@ -20,6 +20,8 @@ CREATE TABLE seats (
     PRIMARY KEY (policy, task, seat),
     CHECK (state NOT IN ('claimed', 'done') OR reviewer IS NOT NULL)
 );
+-- nobody sits twice at one task
+CREATE UNIQUE INDEX seats_of_reviewer ON seats (policy, task, reviewer) WHERE state IN ('claimed', 'done');
 CREATE INDEX seats_to_claim ON seats (policy, priority DESC, created) WHERE state IN ('waiting', 'claimed');
 CREATE INDEX seats_by_deadline ON seats (policy, deadline) WHERE state IN ('waiting', 'claimed') AND deadline IS NOT NULL;
 
