@@ -3,8 +3,10 @@
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from deferkit.serve.stores import database_of
 from deferkit.serve.database import Database
@@ -35,17 +37,29 @@ def service_on(nursery: Nursery, tmp_path: Path) -> Iterator[Callable[..., Servi
 
 
 @pytest.fixture
-def sqlite(tmp_path: Path) -> str:
+def sqlite_path(tmp_path: Path) -> str:
     """The path of a database that is not there yet."""
     return str(tmp_path / "deferkit.db")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def store_url(request: pytest.FixtureRequest) -> str:
-    """A fresh store of each kind."""
-    name = "sqlite" if request.param == "sqlite" else "postgres_url"
+    """A fresh store of each kind, as the command line takes it."""
+    name = "sqlite_path" if request.param == "sqlite" else "postgres_store"
     url: str = request.getfixturevalue(name)
     return url
+
+
+@pytest.fixture
+def postgres_store(postgres_url: str) -> str:
+    """A fresh database on the server, as the command line takes it."""
+    return url_of(postgres_url)
+
+
+def url_of(conninfo: str) -> str:
+    """Return the URL of a database that is reached through a socket file."""
+    parts = conninfo_to_dict(conninfo)
+    return f"postgresql://{parts['user']}@/{parts['dbname']}?host={quote(str(parts['host']), safe='')}"
 
 
 @pytest.fixture
