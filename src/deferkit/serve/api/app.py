@@ -18,7 +18,7 @@ from deferkit.serve.api.service import ProblemReply, problem_response
 from deferkit.serve.api.strict import StrictRequest
 from deferkit.serve.engine import Engine, EngineSettings
 from deferkit.serve.logs import logger
-from deferkit.serve.problems import Problem
+from deferkit.serve.problems import Problem, StoreFailed, unavailable
 from deferkit.serve.settings import Settings
 from deferkit.serve.store import Store
 from deferkit.serve.traffic import Traffic
@@ -30,6 +30,11 @@ AnyRequest = Request[Any, Any, Any]
 def on_problem(_: AnyRequest, problem: Problem) -> Response[ProblemReply]:
     """Reply with a problem of the service's."""
     return problem_response(problem)
+
+
+def on_store(_: AnyRequest, error: StoreFailed) -> Response[ProblemReply]:
+    """Reply that the store could not be read or asked, and may be later."""
+    return problem_response(unavailable(str(error)))
 
 
 def on_http(_: AnyRequest, error: HTTPException) -> Response[ProblemReply]:
@@ -78,7 +83,12 @@ def application(settings: Settings, store: Store) -> ASGIApp:
         before_request=admit,
         request_class=StrictRequest,
         request_max_body_size=None,  # `limited` sees to it, before anything is buffered
-        exception_handlers={Problem: on_problem, HTTPException: on_http, Exception: on_fault},
+        exception_handlers={
+            Problem: on_problem,
+            StoreFailed: on_store,
+            HTTPException: on_http,
+            Exception: on_fault,
+        },
         openapi_config=OpenAPIConfig(
             title="deferkit",
             version=__version__,
