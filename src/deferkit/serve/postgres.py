@@ -27,12 +27,13 @@ DEFAULTS: dict[str, Any] = {
     "fallback_application_name": "deferkit",
 }
 # a commit returns when it is on the disk. Nobody waits long for a lock: the caller is told to try again. A process that
-# was paused in a transaction loses it, and its locks, before others have waited for half a minute
+# was paused in a transaction loses it, and its locks, as soon as it may lose its policies; the URL may say otherwise
 SETTINGS = """
     SELECT set_config('synchronous_commit', 'on', false)
     WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply');
     SET lock_timeout = '5s';
-    SET idle_in_transaction_session_timeout = '30s';
+    SELECT set_config('idle_in_transaction_session_timeout', '15s', false)
+    WHERE current_setting('idle_in_transaction_session_timeout') = '0';
     SET jit = off
 """
 DURABLE = {
@@ -217,6 +218,9 @@ class Postgres:
             return 0
         [(version,)] = connection.execute("SELECT MAX(version) FROM schema_version")
         return int(version)
+
+    def occupy(self) -> None:
+        """Do nothing: any number of processes may serve from it."""
 
     def writer(self) -> PostgresConnection:
         """Return a new connection that may write."""
