@@ -50,10 +50,11 @@ class Surprise(AssertionError):
 class Client:
     """One connection, to one of several services at a time; the next one is tried when one fails."""
 
-    def __init__(self, services: Sequence[Service], rng: random.Random, give_up_at: float) -> None:
+    def __init__(self, services: Sequence[Service], rng: random.Random, timeout_s: float) -> None:
         self.services = services
+        self.timeout_s = timeout_s
         self.rng = rng
-        self.give_up_at = give_up_at
+        self.give_up_at = time.monotonic() + PATIENCE_S
         self.failures: Counter[str] = Counter()
         self._connection: http.client.HTTPConnection | None = None
 
@@ -83,7 +84,7 @@ class Client:
     def _once(self, path: str, body: bytes) -> tuple[int, bytes]:
         if self._connection is None:
             service = self.rng.choice(self.services)
-            self._connection = http.client.HTTPConnection(service.host, service.port, timeout=20)
+            self._connection = http.client.HTTPConnection(service.host, service.port, timeout=self.timeout_s)
         self._connection.request("POST", PATH + path, body, {"content-type": "application/json"})
         response = self._connection.getresponse()
         return response.status, response.read()
@@ -101,15 +102,15 @@ class Crowd:
     A cost is known by the one who sends it, so that each is sent for exactly one task.
     """
 
-    def __init__(self, *services: Service, deciders: int = 4, reviewers: int = 2, seed: int = 0) -> None:
+    def __init__(self, *services: Service, deciders: int = 4, reviewers: int = 2, timeout_s: float = 20.0) -> None:
         self.services = services
+        self.timeout_s = timeout_s
         self.decisions: dict[str, bytes] = {}  # replies by task
         self.acks: list[Ack] = []
         self.spent = 0  # micro-units that were acknowledged
         self.topped_up = 0
         self.failures: Counter[str] = Counter()
         self.repeated = 0
-        self._seed = seed
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._wrong: list[BaseException] = []
@@ -145,7 +146,7 @@ class Crowd:
         return len(self.acks)
 
     def _run(self, loop: Callable[[Client, int], None], number: int) -> None:
-        client = Client(self.services, random.Random(1000 * self._seed + number), float("inf"))
+        client = Client(self.services, random.Random(number), self.timeout_s)
         try:
             turn = 0
             while not self._stop.is_set() and not self._wrong:
@@ -226,7 +227,7 @@ class Crowd:
 
     def ask_again(self, most: int) -> int:
         """Repeat calls that were acknowledged, those first that had to be sent more than once; return how many."""
-        client = Client(self.services, random.Random(self._seed), time.monotonic() + PATIENCE_S)
+        client = Client(self.services, random.Random(0), self.timeout_s)
         fixed = [ack for ack in self.acks if not ack.path.endswith(("/claim", "/outcomes"))]
         chosen = sorted(fixed, key=lambda ack: -ack.tries)[: most // 2]
         chosen += client.rng.sample(fixed, min(len(fixed), most - len(chosen)))

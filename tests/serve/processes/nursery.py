@@ -5,6 +5,7 @@ each, and answers with a line. When its input ends, so do all that it has starte
 """
 
 import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -19,6 +20,7 @@ from deferkit.serve.spec import BudgetSpec, PolicySpec
 from tests.serve.processes import sabotage
 
 assert server  # loaded here, once, for all
+DIE_WITH_PARENT = 1
 ALONE = "from deferkit.cli import main; main()"
 
 
@@ -49,6 +51,8 @@ def become(order: dict[str, Any]) -> NoReturn:
     """Be the service that was ordered."""
     with contextlib.suppress(OSError):
         os.setpgid(0, 0)
+    with contextlib.suppress(AttributeError):  # Linux can see to it that nothing outlives the nursery
+        ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
     output = os.open(order["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -73,34 +77,42 @@ def become(order: dict[str, Any]) -> NoReturn:
 def wait(pid: int, seconds: float) -> int | None:
     """Return the exit code of a process, negative if a signal ended it; None if it goes on."""
     until = time.monotonic() + seconds
-    while True:
+    parent = os.getppid()
+    while os.getppid() == parent:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
             return os.waitstatus_to_exitcode(status)
         if time.monotonic() > until:
             return None
         time.sleep(0.005)
+    raise SystemExit("The tests have ended.")
 
 
 def main() -> None:
     """Take orders until there are no more."""
-    warm()
     alive: set[int] = set()
-    print(json.dumps("ready"), flush=True)
-    for line in iter(sys.stdin.buffer.readline, b""):
-        order = json.loads(line)
-        if "wait" in order:
-            reply = wait(order["wait"], order["seconds"])
-            if reply is not None:
-                alive.discard(order["wait"])
-        else:
-            reply = fork(order)
-            alive.add(reply)
-        print(json.dumps(reply), flush=True)
-    for pid in alive:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+    try:
+        warm()
+        print(json.dumps("ready"), flush=True)
+        for line in iter(sys.stdin.buffer.readline, b""):
+            print(json.dumps(obey(json.loads(line), alive)), flush=True)
+    finally:
+        for pid in alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def obey(order: dict[str, Any], alive: set[int]) -> int | None:
+    """Start a service and return its id, or wait for one and return its exit code."""
+    if "wait" not in order:
+        pid = fork(order)
+        alive.add(pid)
+        return pid
+    code = wait(order["wait"], order["seconds"])
+    if code is not None:
+        alive.discard(order["wait"])
+    return code
 
 
 if __name__ == "__main__":
