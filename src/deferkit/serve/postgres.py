@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any, TypeVar
 
 import psycopg
@@ -182,13 +182,10 @@ class Postgres:
 
     def prepare(self) -> None:
         """Check that a commit is on the disk, and bring the schema up to date, one numbered step at a time."""
-        connection = self.writer()
-        try:
+        with closing(self.writer()) as connection:
             check_durability(connection)
             while self._migrate(connection):
                 pass
-        finally:
-            connection.close()
 
     def _migrate(self, connection: PostgresConnection) -> bool:
         """Go one step towards the newest schema, in a transaction with the number of it; False if there is none."""

@@ -132,24 +132,28 @@ class Sqlite:
     def prepare(self) -> None:
         """Check SQLite's version, and bring the schema up to date, one numbered step at a time."""
         self._check()
-        connection = self.writer()
+        with closing(self.writer()) as connection:
+            while self._migrate(connection):
+                pass
+
+    def _migrate(self, connection: SqliteConnection) -> bool:
+        """Go one step towards the newest schema, in a transaction with the number of it; False if there is none."""
+        steps = queries.migrations()
+        connection.begin()
         try:
-            steps = queries.migrations()
             done = connection.execute("PRAGMA user_version")[0][0]
             if done > len(steps):
                 raise DeferkitError(
                     f"{self.path} is of version {done}, this deferkit knows {len(steps)}: use a newer deferkit."
                 )
-            for number, step in enumerate(steps[done:], done + 1):
-                connection.begin()
-                try:
-                    connection.execute(step)
-                    connection.execute(f"PRAGMA user_version = {number}")
-                    connection.commit()
-                finally:
-                    connection.rollback()
+            if done == len(steps):
+                return False
+            connection.execute(steps[done])
+            connection.execute(f"PRAGMA user_version = {done + 1}")
+            connection.commit()
+            return True
         finally:
-            connection.close()
+            connection.rollback()
 
     def occupy(self) -> None:
         """Make sure that this is the only process that serves from the file; the lock ends with the process."""

@@ -6,6 +6,7 @@ each, and answers with a line. When its input ends, so do all that it has starte
 
 import contextlib
 import ctypes
+import gc
 import json
 import os
 import signal
@@ -93,6 +94,7 @@ def main() -> None:
     alive: set[int] = set()
     try:
         warm()
+        gc.freeze()  # or a service would copy all of this memory when it first looks for cycles
         print(json.dumps("ready"), flush=True)
         for line in iter(sys.stdin.buffer.readline, b""):
             print(json.dumps(obey(json.loads(line), alive)), flush=True)

@@ -178,6 +178,14 @@ WHERE policy = :policy AND task = :task AND seat = :seat AND state = 'claimed' A
 -- While nobody served the policy nobody could extend a lease.
 UPDATE seats SET lease_until = :lease_until WHERE policy = :policy AND state = 'claimed' AND lease_until < :lease_until;
 
+-- name: renew_leases (postgres)
+-- The same, without those that the owner before still holds locked: it would wait for this transaction in turn.
+UPDATE seats SET lease_until = :lease_until
+WHERE policy = :policy AND (task, seat) IN (
+    SELECT task, seat FROM seats WHERE policy = :policy AND state = 'claimed' AND lease_until < :lease_until
+    FOR UPDATE SKIP LOCKED
+);
+
 -- name: claims
 SELECT policy, task, seat, epoch, reviewer, at, effort FROM claims
 WHERE policy = :policy AND task IN (:keys) ORDER BY at, seat, epoch;
@@ -217,4 +225,4 @@ UPDATE keys SET revoked = :at WHERE id = :id AND revoked IS NULL RETURNING id;
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 
 -- name: lock (postgres)
-SELECT pg_advisory_xact_lock(hashtextextended(:what, 0));
+SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' ' || :what, 0));

@@ -1,0 +1,78 @@
+"""Rows for tests of the store."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from deferkit.serve import records
+from deferkit.serve.policy import Policy
+from deferkit.serve.rows import DecisionRow, LogRow, SeatRow
+from deferkit.serve.store import Store
+from deferkit.serve.work import Held, Needs, Work
+from tests.serve.playing import SPEC
+
+NAME = "Zoë 宠 ' \" % :x \\"  # what a database might trip over
+
+
+def add(store: Store, name: str = "p", *, tenant: str = "default", owner: str = "a", expires: int = 100) -> Held:
+    """Write a new policy and own it."""
+    policy = Policy(msgspec.structs.replace(SPEC, name=name))
+    body = policy.append(records.Created(spec=policy.spec), 5)
+    first = LogRow(0, 0, 5, "created", None, body, policy.head)
+    number = store.add_policy(tenant, policy, first, owner, "here:1", expires)
+    assert number is not None
+    return Held(number, tenant, policy, 1, 0)
+
+
+def decision(held: Held, task: str, **given: Any) -> DecisionRow:
+    """Return a decision with something in each column."""
+    return DecisionRow(
+        policy=held.id,
+        task=task,
+        id=2**60,
+        digest=b"\x00\xff'%s",
+        reply=b'{"a":1}',
+        at=1_700_000_000_000_000,
+        route="human",
+        state="open",
+        held={"cost": 1_000_000},
+        rewards={"model": 0.1 + 0.2},
+        cost=None,
+        final=None,
+        answer=None,
+        told="",
+    )._replace(**given)
+
+
+def seat(held: Held, task: str, number: int = 0, **given: Any) -> SeatRow:
+    """Return a seat with something in each column."""
+    return SeatRow(
+        policy=held.id,
+        task=task,
+        seat=number,
+        expert="human",
+        state="waiting",
+        epoch=0,
+        reviewer=None,
+        lease_until=0,
+        priority=1e-300,
+        created=7,
+        deadline=None,
+        payload='{"text":"\\u0000 %s"}',
+        model_answer=None,
+        answer=None,
+        rewards={},
+        cost=None,
+    )._replace(**given)
+
+
+def write(store: Store, held: Held, *needs: Needs, fill: Callable[[Work], None], owner: str = "a") -> None:
+    """Commit a group that does what `fill` does to it."""
+    work = store.begin(needs)
+    try:
+        work.changed[held.id] = held
+        fill(work)
+        store.commit(work, owner, 200)
+    finally:
+        store.rollback()

@@ -1,0 +1,296 @@
+"""What a store promises, on both databases."""
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from deferkit.serve import records
+from deferkit.serve.database import Connection, Database
+from deferkit.serve.problems import Fenced, StoreFailed
+from deferkit.serve.rows import ClaimRow, KeyRow, ParkedRow, PolicyRow, RequestRow
+from deferkit.serve.store import Store
+from deferkit.serve.store_rows import decision_values, seat_values
+from deferkit.serve.work import Held, Needs, Work
+from tests.serve.keeping import NAME, add, decision, seat, write
+
+
+@pytest.fixture
+def store(database: Database) -> Iterator[Store]:
+    database.prepare()
+    made = Store(database)
+    yield made
+    made.close()
+
+
+def row_of(store: Store, held: Held) -> PolicyRow:
+    found = store.policy(held.tenant, held.policy.spec.name)
+    assert found is not None
+    return found
+
+
+def test_a_new_policy_is_owned_and_its_log_begins(store: Store) -> None:
+    held = add(store)
+    row = row_of(store, held)
+    assert row[:3] + row[4:] == (1, "default", "p", 1, held.policy.head, 5, "a", "here:1", 1, 100, 0)
+    assert [line.seq for line in store.log(held.id)] == [0]
+    assert store.budgets(held.id) == held.policy.accounts
+    assert store.last_time() == 5
+
+
+def test_a_name_is_taken_within_its_tenant_only(store: Store) -> None:
+    held = add(store)
+    assert store.add_policy("default", held.policy, next(store.log(held.id)), "b", None, 100) is None
+    assert row_of(store, held).owner == "a"
+    assert add(store, tenant="other").id == 2
+    assert [row.name for row in store.policies_of("default", "", 10)] == ["p"]
+    assert [(row.tenant, row.name) for row in store.policies()] == [("default", "p"), ("other", "p")]
+
+
+def test_rows_come_back_as_they_were(store: Store) -> None:
+    held = add(store)
+    decided = decision(held, NAME)
+    seats = [seat(held, NAME), seat(held, NAME, 1, state="claimed", reviewer=NAME, deadline=2**62, priority=-0.5)]
+    parked = ParkedRow(held.id, "early", bytes(range(256)), 9)
+    request = RequestRow(held.id, "budget 1", b"\x00", b"{}")
+
+    def fill(work: Work) -> None:
+        work.record(held, records.Changed(spec=held.policy.spec), 11, NAME)
+        work.put_decision(decided)
+        work.put_seats(seats)
+        work.park(held, parked)
+        work.answer(request)
+
+    write(store, held, Needs(held.id, (NAME, "early"), parked=True), fill=fill)
+    assert store.decision(held.id, NAME) == decided
+    assert store.seats(held.id, NAME) == seats
+    assert store.queue(held.id) == (1, 1, 7)
+    assert [(line.seq, line.at, line.kind) for line in store.log_of_task(held.id, NAME, 10)] == [(1, 11, "changed")]
+    assert row_of(store, held)[4:] == (2, held.policy.head, 5, "a", "here:1", 1, 200, 1)
+    needs = Needs(held.id, (NAME, "early", "new"), parked=True, seats=True, claims=True, request="budget 1")
+    work = store.begin([needs, Needs(held.id, ("new",), request="budget 2")])
+    store.rollback()
+    assert work.decisions == {(held.id, NAME): decided, (held.id, "early"): None, (held.id, "new"): None}
+    assert work.seats == {(held.id, NAME): seats, (held.id, "early"): [], (held.id, "new"): []}
+    assert work.parked == {(held.id, NAME): None, (held.id, "early"): parked, (held.id, "new"): None}
+    assert work.requests == {(held.id, "budget 1"): request, (held.id, "budget 2"): None}
+    assert {type(each) for row in (*work.requests.values(), *work.parked.values()) for each in row or ()} == {
+        int,
+        str,
+        bytes,
+    }
+
+
+def test_a_group_reads_of_each_policy_its_own(store: Store) -> None:
+    one, two = add(store, "p"), add(store, "q")
+    for held in (one, two):
+        rows = [decision(held, f"t{i}", at=i + held.id) for i in range(300)]
+
+        def fill(work: Work, rows: Any = rows) -> None:
+            for row in rows:
+                work.put_decision(row)
+
+        write(store, held, fill=fill)
+    work = store.begin([Needs(held.id, (f"t{i}", "none")) for i in range(300) for held in (one, two)])
+    store.rollback()
+    assert len(work.decisions) == 602
+    assert all(row is None or row.at == int(key[1][1:]) + key[0] for key, row in work.decisions.items())
+
+
+def test_what_was_decided_stands_and_what_became_known_changes(store: Store) -> None:
+    held = add(store)
+    write(store, held, fill=lambda work: work.put_decision(decision(held, "t")))
+    later = decision(held, "t", state="posted", cost={"cost": 3}, rewards={"human": 1.0}, final="human", told="human")
+    write(store, held, fill=lambda work: work.put_decision(later._replace(reply=b"other", digest=b"other")))
+    assert store.decision(held.id, "t") == later
+
+
+def test_a_parked_outcome_goes_when_its_decision_comes(store: Store) -> None:
+    held = add(store)
+    row = ParkedRow(held.id, "t", b"{}", 1)
+    needs = Needs(held.id, ("t",), parked=True)
+    write(store, held, needs, fill=lambda work: work.park(held, row))
+    write(store, held, needs, fill=lambda work: work.park(held, row._replace(body=b"[]")))
+    assert row_of(store, held).parked == 1
+    write(store, held, needs, fill=lambda work: work.unpark(held, "t"))
+    assert row_of(store, held).parked == 0
+    work = store.begin([needs])
+    store.rollback()
+    assert work.parked == {(held.id, "t"): None}
+
+
+def test_a_claim_and_its_effort(store: Store) -> None:
+    held = add(store)
+    write(store, held, fill=lambda work: work.put_seats([seat(held, "t")]))
+    claim = {"policy": held.id, "task": "t", "seat": 0, "epoch": 1}
+    store.directly(lambda connection: connection.run("add_claim", reviewer="ann", at=5, **claim))
+    assert store.claims(held.id, "t") == [ClaimRow(held.id, "t", 0, 1, "ann", 5, None)]
+    for cost in (7, 8):  # it is set once
+        write(store, held, fill=lambda work, cost=cost: work.efforts.append(claim | {"effort": {"cost": cost}}))  # type: ignore[misc]
+    assert store.claims(held.id, "t")[0].effort == {"cost": 7}
+
+
+BUDGET = {"resource": "cost", "total": 10, "reserved": 0, "posted": 0, "suspense": 0}
+
+
+def test_the_database_refuses_a_budget_that_is_overspent(store: Store) -> None:
+    held = add(store)
+    for given in (
+        {"reserved": 6, "posted": 5},
+        {"reserved": -1},
+        {"posted": -1},
+        {"total": -1},
+        {"suspense": 1},
+        {"posted": 10, "suspense": -1},
+    ):
+        values = BUDGET | given | {"policy": held.id}
+        with pytest.raises(StoreFailed):
+            store.directly(lambda connection, values=values: connection.run("set_budget", **values))  # type: ignore[misc]
+        assert store.budgets(held.id) == held.policy.accounts, given
+
+
+def test_a_budget_may_be_spent_to_the_end_and_have_none(store: Store) -> None:
+    held = add(store)
+    for given in ({"posted": 10, "suspense": 3}, {"total": None, "posted": 10**15}):
+        store.directly(lambda connection, given=given: connection.run("set_budget", policy=held.id, **BUDGET | given))  # type: ignore[misc]
+        assert dict(store.budgets(held.id)["cost"]._asdict(), resource="cost") == BUDGET | given
+
+
+def test_the_database_refuses_a_row_that_cannot_be(store: Store) -> None:
+    held = add(store)
+    write(store, held, fill=lambda work: work.put_seats([seat(held, "t", state="claimed", reviewer="ann")]))
+    decisions = [
+        decision(held, "new", state="lost", answer=NAME),
+        decision(held, "new", state="posted", answer=NAME),
+        decision(held, ""),
+        decision(held, "x" * 129),
+        decision(held, "new", policy=99),
+    ]
+    seats = [
+        seat(held, "t", 5, state="lost", answer=NAME),
+        seat(held, "t", 5, state="claimed"),
+        seat(held, "t", -1),
+        seat(held, "t", 5, epoch=-1),
+        seat(held, "t", 5, state="done", reviewer="ann"),  # who has a seat there
+    ]
+    rows = [("put_decision", decision_values(row)) for row in decisions]
+    for name, row in [*rows, *(("put_seat", seat_values(row)) for row in seats)]:
+        with pytest.raises(StoreFailed) as caught:
+            store.directly(lambda connection, name=name, row=row: connection.write_all({name: [row]}))  # type: ignore[misc]
+        assert "宠" not in str(caught.value) + str(
+            caught.value.__cause__
+        )  # errors are logged, what people wrote is not
+        assert (store.decision(held.id, row[1]), len(store.seats(held.id, "t"))) == (None, 1), row
+
+
+def test_a_log_has_one_row_for_each_number(store: Store) -> None:
+    held = add(store)
+    first = next(store.log(held.id))
+    with pytest.raises(StoreFailed):
+        store.directly(lambda connection: connection.write_all({"add_log": [first]}))
+
+
+def test_one_owner_at_a_time(store: Store) -> None:
+    held = add(store, expires=100)
+    row = row_of(store, held)
+    assert store.acquire(row, "b", None, 100, 300, dead=None) is None
+    assert store.acquire(row, "b", None, 50, 300, dead="c") is None
+    assert store.acquire(row, "b", "there:2", 101, 300, dead=None) == 2
+    assert store.acquire(row, "c", None, 500, 600, dead="b") is None  # what was read is old
+    row = row_of(store, held)
+    assert (row.owner, row.address, row.epoch, row.expires) == ("b", "there:2", 2, 300)
+    assert store.acquire(row, "c", None, 200, 400, dead="b") == 3
+    assert store.acquire(row_of(store, held), "c", None, 200, 400, dead=None) == 4  # it has it, but not in memory
+
+
+def test_a_lease_is_renewed_by_its_owner_only(store: Store) -> None:
+    one, two = add(store, "p"), add(store, "q", owner="b")
+    assert store.renew({one.id: 1, two.id: 1}, "a", 900) == {two.id}
+    assert store.renew({one.id: 2}, "a", 950) == {one.id}
+    assert store.renew({}, "a", 950) == set()
+    assert [row.expires for row in store.policies()] == [900, 100]
+    store.disown(two.id, "a", 1)
+    assert row_of(store, two).owner == "b"
+    store.disown(two.id, "b", 1)
+    row = row_of(store, two)
+    assert (row.owner, row.address, row.expires, row.epoch) == (None, None, 0, 1)
+    assert store.acquire(row, "a", None, 0, 10, dead=None) == 2
+
+
+def test_a_takeover_gives_reviewers_their_time_again(store: Store) -> None:
+    held = add(store)
+    seats = [
+        seat(held, "t"),
+        seat(held, "t", 1, state="claimed", reviewer="ann", lease_until=5),
+        seat(held, "t", 2, state="done", reviewer="bo", lease_until=5),
+    ]
+    write(store, held, fill=lambda work: work.put_seats(seats))
+    assert store.acquire(row_of(store, held), "b", None, 1000, 2000, dead=None) == 2
+    lease = int(held.policy.spec.lease_s * 1e6)
+    assert [each.lease_until for each in store.seats(held.id, "t")] == [0, 1000 + lease, 5]
+
+
+@pytest.mark.parametrize(("owner", "epoch"), [("a", 2), ("b", 1)])
+def test_who_does_not_own_a_policy_writes_nothing(store: Store, owner: str, epoch: int) -> None:
+    held = add(store)
+    stale = Held(held.id, "default", held.policy, epoch, 0)
+
+    def fill(work: Work) -> None:
+        work.record(stale, records.Changed(spec=held.policy.spec), 11)
+        work.put_decision(decision(held, "t"))
+
+    with pytest.raises(Fenced):
+        write(store, stale, fill=fill, owner=owner)
+    assert (row_of(store, held).seq, store.decision(held.id, "t")) == (1, None)
+    assert len(list(store.log(held.id))) == 1
+
+
+def test_three_snapshots_are_kept_and_a_damaged_one_is_passed_over(store: Store) -> None:
+    held = add(store)
+    for seq in (1, 5, 7, 9, 9):
+        store.add_snapshot(held.id, seq, b"\x00state %d" % seq)
+    assert list(store.snapshots(held.id)) == [(9, b"\x00state 9"), (7, b"\x00state 7"), (5, b"\x00state 5")]
+    values = {"policy": held.id, "seq": 9, "sha256": hashlib.sha256(b"\x00state 9").digest(), "data": b"\x01state 9"}
+    store.directly(lambda connection: connection.run("add_snapshot", **values))
+    assert [seq for seq, _ in store.snapshots(held.id)] == [7, 5]
+
+
+def test_keys(store: Store) -> None:
+    keys = [
+        KeyRow("k1", "default", b"\x00\x01", "decide review", NAME, 1, None),
+        KeyRow("k2", "b", b"", "", "", 2, None),
+    ]
+    for key in keys:
+        store.add_key(key)
+    assert store.keys() == keys
+    assert (store.revoke_key("k1", 9), store.revoke_key("k1", 10), store.revoke_key("k3", 10)) == (True, False, False)
+    assert [each.revoked for each in list(store.keys())] == [9, None]
+
+
+def test_a_question_that_fails_leaves_nothing(store: Store) -> None:
+    held = add(store)
+
+    def ask(connection: Connection) -> None:
+        connection.write_all({"put_seat": [seat_values(seat(held, "t"))]})
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        store.directly(ask)
+    assert store.seats(held.id, "t") == []
+
+
+def test_a_page_of_the_log_and_of_what_is_overdue(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deferkit.serve.store.PAGE", 3)
+    held = add(store)
+
+    def fill(work: Work) -> None:
+        for i in range(7):
+            work.record(held, records.Changed(spec=held.policy.spec), 20 + i, f"t{i}")
+            work.put_seats([seat(held, f"t{i}", deadline=i), seat(held, f"t{i}", 1, deadline=i)])
+
+    write(store, held, fill=fill)
+    assert [line.seq for line in store.log(held.id, 2)] == [2, 3, 4, 5, 6, 7]
+    assert sorted(store.overdue(held.id, 3, 10)) == ["t0", "t1", "t2"]
+    assert len(store.overdue(held.id, 3, 2)) == 2
+    assert store.last_time() == 26
