@@ -230,6 +230,8 @@ class Engine:
                             await self._adopt(row)
             except (DeferkitError, OSError) as error:
                 logger.warning("a tick failed", extra={"error": str(error)})
+            except Exception:
+                logger.exception("a tick failed")  # and the next one is tried: without ticks a policy would be lost
 
     async def _renew(self) -> None:
         now = self.clock.now()
