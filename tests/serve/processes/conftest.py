@@ -3,16 +3,13 @@
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
-from psycopg.conninfo import conninfo_to_dict
 
 from deferkit.serve.stores import database_of
 from deferkit.serve.database import Database
+from tests.serve.processes.mortal import Mortal, url_of
 from tests.serve.processes.service import Nursery, Service
-
-Start = Callable[..., Service]
 
 
 @pytest.fixture(scope="session")
@@ -56,10 +53,12 @@ def postgres_store(postgres_url: str) -> str:
     return url_of(postgres_url)
 
 
-def url_of(conninfo: str) -> str:
-    """Return the URL of a database that is reached through a socket file."""
-    parts = conninfo_to_dict(conninfo)
-    return f"postgresql://{parts['user']}@/{parts['dbname']}?host={quote(str(parts['host']), safe='')}"
+@pytest.fixture
+def mortal() -> Iterator[Mortal]:
+    """A server that may be killed."""
+    made = Mortal()
+    yield made
+    made.close()
 
 
 @pytest.fixture

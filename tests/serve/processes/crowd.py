@@ -6,7 +6,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tests.serve.processes.service import PATIENCE_S, Service
@@ -50,11 +50,9 @@ class Surprise(AssertionError):
 class Client:
     """One connection, to one of several services at a time; the next one is tried when one fails."""
 
-    def __init__(self, services: Sequence[Service], rng: random.Random, timeout_s: float) -> None:
-        self.services = services
-        self.timeout_s = timeout_s
-        self.rng = rng
-        self.give_up_at = time.monotonic() + PATIENCE_S
+    def __init__(self, crowd: "Crowd", number: int) -> None:
+        self.crowd = crowd
+        self.rng = random.Random(number)
         self.failures: Counter[str] = Counter()
         self._connection: http.client.HTTPConnection | None = None
 
@@ -77,14 +75,14 @@ class Client:
             except (OSError, http.client.HTTPException) as error:
                 self.failures[type(error).__name__] += 1
             self.close()
-            if time.monotonic() > self.give_up_at:
+            if time.monotonic() > self.crowd.give_up_at:
                 raise Surprise(f"{path} {body!r} was not acknowledged after {tries} tries: {self.failures}")
             time.sleep(self.rng.uniform(0.01, 0.1))
 
     def _once(self, path: str, body: bytes) -> tuple[int, bytes]:
         if self._connection is None:
-            service = self.rng.choice(self.services)
-            self._connection = http.client.HTTPConnection(service.host, service.port, timeout=self.timeout_s)
+            service = self.rng.choice(self.crowd.services)
+            self._connection = http.client.HTTPConnection(service.host, service.port, timeout=self.crowd.timeout_s)
         self._connection.request("POST", PATH + path, body, {"content-type": "application/json"})
         response = self._connection.getresponse()
         return response.status, response.read()
@@ -114,21 +112,21 @@ class Crowd:
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._wrong: list[BaseException] = []
-        self._give_up_at = 0.0
+        self.give_up_at = 0.0
         loops = [self._decide] * deciders + [self._review] * reviewers + [self._top_up]
         self._threads = [
             threading.Thread(target=self._run, args=(loop, number), daemon=True) for number, loop in enumerate(loops)
         ]
 
     def __enter__(self) -> "Crowd":
-        self._give_up_at = time.monotonic() + 3600
+        self.give_up_at = time.monotonic() + 3600
         for thread in self._threads:
             thread.start()
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
         """Let everyone finish what was begun; the service must be there for that."""
-        self._give_up_at = time.monotonic() + (PATIENCE_S if kind is None else 0)
+        self.give_up_at = time.monotonic() + (PATIENCE_S if kind is None else 0)
         self._stop.set()
         for thread in self._threads:
             thread.join(2 * PATIENCE_S)
@@ -146,11 +144,10 @@ class Crowd:
         return len(self.acks)
 
     def _run(self, loop: Callable[[Client, int], None], number: int) -> None:
-        client = Client(self.services, random.Random(number), self.timeout_s)
+        client = Client(self, number)
         try:
             turn = 0
             while not self._stop.is_set() and not self._wrong:
-                client.give_up_at = self._give_up_at
                 loop(client, turn)
                 turn += 1
         except BaseException as error:
@@ -227,7 +224,8 @@ class Crowd:
 
     def ask_again(self, most: int) -> int:
         """Repeat calls that were acknowledged, those first that had to be sent more than once; return how many."""
-        client = Client(self.services, random.Random(0), self.timeout_s)
+        self.give_up_at = time.monotonic() + PATIENCE_S
+        client = Client(self, -1)
         fixed = [ack for ack in self.acks if not ack.path.endswith(("/claim", "/outcomes"))]
         chosen = sorted(fixed, key=lambda ack: -ack.tries)[: most // 2]
         chosen += client.rng.sample(fixed, min(len(fixed), most - len(chosen)))

@@ -6,6 +6,7 @@ each, and answers with a line. When its input ends, so do all that it has starte
 
 import contextlib
 import ctypes
+import faulthandler
 import gc
 import json
 import os
@@ -59,6 +60,7 @@ def become(order: dict[str, Any]) -> NoReturn:
     os.dup2(nothing, 0)
     os.dup2(output, 1)
     os.dup2(output, 2)
+    faulthandler.register(signal.SIGUSR1)  # says where a service is that does not get on
     arguments = order["arguments"]
     if order["alone"]:
         os.execv(sys.executable, [sys.executable, "-c", ALONE, *arguments])

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import apsw
+import psycopg
 
 
 def clock(seconds: float) -> None:
@@ -30,3 +31,6 @@ def death(statement: int) -> None:
         connection.exec_trace = count
 
     apsw.connection_hooks.append(watch)
+    for name in ("execute", "executemany"):
+        before = getattr(psycopg.Cursor, name)
+        setattr(psycopg.Cursor, name, lambda *given, before=before, **named: count() and before(*given, **named))

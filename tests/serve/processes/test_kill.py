@@ -5,11 +5,10 @@ import signal
 import time
 from collections.abc import Callable
 
-import pytest
-
 from deferkit.serve.database import Database
 from tests.serve.processes.audit import audit, check_last_snapshot
 from tests.serve.processes.crowd import SPEC, Crowd
+from tests.serve.processes.mortal import Mortal, url_of
 from tests.serve.processes.service import Service, eventually
 
 ServiceOn = Callable[..., Service]
@@ -44,7 +43,15 @@ def while_stopping(service: Service, _: Crowd, rng: random.Random) -> None:
     service.start()
 
 
-MOMENTS = (under_load, while_starting, while_stopping)
+def at_a_statement(service: Service, _: Crowd, rng: random.Random) -> None:
+    """Let it die between two statements of SQL."""
+    service.kill()
+    service.start(death=rng.randrange(20, 300))
+    assert service.wait() == -signal.SIGKILL
+    service.start()
+
+
+MOMENTS = (under_load, at_a_statement, while_starting, while_stopping)
 
 
 def test_case_1_kill_9_loses_and_doubles_nothing(
@@ -69,3 +76,28 @@ def test_case_1_kill_9_loses_and_doubles_nothing(
         f"{kills} kills: {crowd.count} acknowledged, {decisions} decisions, {asked + crowd.repeated} asked again,"
         f" failures {dict(crowd.failures)}"
     )
+
+
+def test_case_1_a_server_that_is_killed_loses_and_doubles_nothing(
+    service_on: ServiceOn, mortal: Mortal, reading: Reading, soak: bool
+) -> None:
+    store_url = url_of(mortal.conninfo)
+    service = service_on(store_url, snapshot_every=40)
+    service.start()
+    assert service.ready().post("/v1/policies", **SPEC).status == 201
+    rounds = 12 if soak else 2
+    with Crowd(service) as crowd:
+        for number in range(rounds):
+            before = crowd.count
+            eventually("calls are acknowledged", lambda b=before: crowd.check() or crowd.count > b + 50)
+            if number % 2:
+                mortal.kill()
+            else:
+                mortal.stop()
+            mortal.start()
+        under_load(service, crowd, random.Random(2))
+    asked = crowd.ask_again(100)
+    print(f"{rounds} ends of the server: {crowd.count} acknowledged, {asked} asked again, {dict(crowd.failures)}")
+    assert service.stop() == 0
+    audit(reading(store_url), crowd)
+    check_last_snapshot(reading(store_url))

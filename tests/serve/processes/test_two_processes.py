@@ -9,6 +9,7 @@ from deferkit.serve.database import Database
 from deferkit.serve.store import Store
 from tests.serve.processes.audit import KEY, audit
 from tests.serve.processes.crowd import PATH, SPEC, Crowd
+from tests.serve.processes.mortal import url_of
 from tests.serve.processes.service import Service, eventually
 
 ServiceOn = Callable[..., Service]
@@ -72,13 +73,13 @@ def test_case_5_calls_are_passed_on_to_the_owner(
 
 
 def test_case_5_a_paused_owner_is_fenced(
-    service_on: ServiceOn, postgres_store: str, reading: Reading, soak: bool
+    service_on: ServiceOn, postgres_url: str, reading: Reading, soak: bool
 ) -> None:
     rng = random.Random(5)
-    store_url = f"{postgres_store}&options=-c%20idle_in_transaction_session_timeout%3D1s"
+    store_url = url_of(postgres_url, idle_in_transaction_session_timeout="1s")
     services = pair(service_on, store_url, owner_lease_s=1, snapshot_every=100)
     assert services[0].post("/v1/policies", **SPEC).status == 201
-    store = Store(reading(postgres_store))
+    store = Store(reading(store_url))
     rounds = 20 if soak else 2
     with Crowd(*services, timeout_s=3) as crowd:
         for _ in range(rounds):
@@ -96,5 +97,5 @@ def test_case_5_a_paused_owner_is_fenced(
     asked = crowd.ask_again(100)
     print(f"{rounds} pauses: {crowd.count} acknowledged, {asked + crowd.repeated} asked again, {dict(crowd.failures)}")
     assert [each.stop() for each in services] == [0, 0]
-    audit(reading(postgres_store), crowd)
+    audit(reading(store_url), crowd)
     assert "lost a policy" in services[0].said() + services[1].said()
