@@ -47,6 +47,8 @@ def postgres_url(postgres_server: str) -> Iterator[str]:
         connection.execute(f"CREATE SCHEMA {name}")
     yield psycopg.conninfo.make_conninfo(postgres_server, options=f"-c search_path={name}", application_name=name)
     with psycopg.connect(postgres_server, autocommit=True) as connection:
+        # a test that failed may have left a transaction open, which would be waited for
+        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s", [name])
         connection.execute(f"DROP SCHEMA {name} CASCADE")
 
 

@@ -125,21 +125,24 @@ def test_calls_go_on_when_the_server_has_restarted(postgres: Postgres, server: A
     play(postgres, script, spec=RICH, settings=CALM)
 
 
-def test_a_server_that_is_away_is_said_to_be(postgres: Postgres) -> None:
+def test_a_server_that_is_away_is_said_to_be(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    def goes(self: PostgresConnection, _: object) -> None:
+        self.conninfo = psycopg.conninfo.make_conninfo(postgres.conninfo, host="/nowhere")
+        self.close()
+        raise StoreFailed("The server has gone.")
+
     async def script(engine: Engine) -> None:
-        there = engine.store.database.conninfo  # type: ignore[attr-defined]
         await decide(engine, "one")
-        nowhere = psycopg.conninfo.make_conninfo(there, host="/nowhere")
-        writer = engine.store.writer
-        assert isinstance(writer, PostgresConnection)
-        writer.conninfo = nowhere
-        writer.close()
-        for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(PostgresConnection, "write_all", goes)
+            with pytest.raises(Problem, match="^Nothing was written: The server has gone. Try again.$"):
+                await decide(engine, "two")
+        for _ in range(2):  # what was in memory cannot be rebuilt now
             with pytest.raises(Problem, match="connection") as caught:
                 await decide(engine, "two")
             assert caught.value.status == 503
-        writer.conninfo = there
-        assert (await decide(engine, "two"))["task"] == "two"
+        engine.store.writer.conninfo = postgres.conninfo  # type: ignore[attr-defined]
+        assert (await decide(engine, "two"))["id"] == 1
         assert whole(engine)
 
     play(postgres, script, settings=CALM)
