@@ -32,9 +32,12 @@ SETTINGS = """
     SELECT set_config('synchronous_commit', 'on', false)
     WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply');
     SET lock_timeout = '5s';
-    SELECT set_config('idle_in_transaction_session_timeout', '15s', false)
-    WHERE current_setting('idle_in_transaction_session_timeout') = '0';
+    SELECT set_config(name, '15s', false) FROM pg_settings
+    WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout') AND setting = '0';
     SET jit = off
+"""
+UNHURRIED = """
+    SELECT set_config(name, '0', true) FROM pg_settings WHERE name IN ('lock_timeout', 'transaction_timeout')
 """
 DURABLE = {
     "fsync": ("on",),
@@ -100,6 +103,7 @@ class PostgresConnection:
         def send(session: Session) -> list[list[Row]]:
             with session.pipeline():
                 cursors = [self._send(session, name, values) for name, values in calls]
+            rearm(session)
             return [rows_of(cursor) for cursor in cursors]
 
         return self._do(send) if calls else []
@@ -112,6 +116,7 @@ class PostgresConnection:
                 for name, values in rows.items():
                     if values:
                         session.cursor().executemany(self.queries[name].sql, values)
+            rearm(session)
 
         self._do(send)
 
@@ -154,6 +159,16 @@ class PostgresConnection:
             self.session = None
 
 
+def rearm(session: Session) -> None:
+    """Have the server watch for a client that does nothing in its transaction.
+
+    After a pipeline it does not: psycopg ends one with a flush, which counts as the beginning of something. Since
+    PostgreSQL 17 a transaction as a whole has its time.
+    """
+    if session.info.server_version < 170000:
+        session.execute("SELECT 1")
+
+
 def rows_of(cursor: psycopg.Cursor[Row]) -> list[Row]:
     """Return the rows of a statement; none if it is not one that has rows."""
     return cursor.fetchall() if cursor.description else []
@@ -192,7 +207,7 @@ class Postgres:
         steps = queries.migrations()
         connection.begin()
         try:
-            connection.execute("SET LOCAL lock_timeout = 0")  # another process may be at it, for as long as it takes
+            connection.execute(UNHURRIED)  # another process may be at it, for as long as it takes
             connection.lock(MIGRATING)
             done = self._version(connection)
             if done > len(steps):

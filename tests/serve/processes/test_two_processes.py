@@ -76,7 +76,7 @@ def test_case_5_a_paused_owner_is_fenced(
     service_on: ServiceOn, postgres_url: str, reading: Reading, soak: bool
 ) -> None:
     rng = random.Random(5)
-    store_url = url_of(postgres_url, idle_in_transaction_session_timeout="1s")
+    store_url = url_of(postgres_url, transaction_timeout="2s")
     services = pair(service_on, store_url, owner_lease_s=1, snapshot_every=100)
     assert services[0].post("/v1/policies", **SPEC).status == 201
     store = Store(reading(store_url))
