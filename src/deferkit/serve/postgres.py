@@ -27,13 +27,17 @@ DEFAULTS: dict[str, Any] = {
     "fallback_application_name": "deferkit",
 }
 # a commit returns when it is on the disk. Nobody waits long for a lock: the caller is told to try again. A process that
-# was paused in a transaction loses it, and its locks, before others have waited for half a minute
+# was paused in a transaction loses it, and its locks, as soon as it may lose its policies; the URL may say otherwise
 SETTINGS = """
     SELECT set_config('synchronous_commit', 'on', false)
     WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply');
     SET lock_timeout = '5s';
-    SET idle_in_transaction_session_timeout = '30s';
+    SELECT set_config(name, '15s', false) FROM pg_settings
+    WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout') AND setting = '0';
     SET jit = off
+"""
+UNHURRIED = """
+    SELECT set_config(name, '0', true) FROM pg_settings WHERE name IN ('lock_timeout', 'transaction_timeout')
 """
 DURABLE = {
     "fsync": ("on",),
@@ -99,6 +103,7 @@ class PostgresConnection:
         def send(session: Session) -> list[list[Row]]:
             with session.pipeline():
                 cursors = [self._send(session, name, values) for name, values in calls]
+            rearm(session)
             return [rows_of(cursor) for cursor in cursors]
 
         return self._do(send) if calls else []
@@ -114,6 +119,7 @@ class PostgresConnection:
                         session.execute(sql, [list(column) for column in zip(*values, strict=True)])
                     elif values:
                         session.cursor().executemany(sql, values)
+            rearm(session)
 
         self._do(send)
 
@@ -156,6 +162,16 @@ class PostgresConnection:
             self.session = None
 
 
+def rearm(session: Session) -> None:
+    """Have the server watch for a client that does nothing in its transaction.
+
+    After a pipeline it does not: psycopg ends one with a flush, which counts as the beginning of something. Since
+    PostgreSQL 17 a transaction as a whole has its time.
+    """
+    if session.info.server_version < 170000:
+        session.execute("SELECT 1")
+
+
 def rows_of(cursor: psycopg.Cursor[Row]) -> list[Row]:
     """Return the rows of a statement; none if it is not one that has rows."""
     return cursor.fetchall() if cursor.description else []
@@ -194,7 +210,7 @@ class Postgres:
         steps = queries.migrations()
         connection.begin()
         try:
-            connection.execute("SET LOCAL lock_timeout = 0")  # another process may be at it, for as long as it takes
+            connection.execute(UNHURRIED)  # another process may be at it, for as long as it takes
             connection.lock(MIGRATING)
             done = self._version(connection)
             if done > len(steps):
@@ -217,6 +233,9 @@ class Postgres:
             return 0
         [(version,)] = connection.execute("SELECT MAX(version) FROM schema_version")
         return int(version)
+
+    def occupy(self) -> None:
+        """Do nothing: any number of processes may serve from it."""
 
     def writer(self) -> PostgresConnection:
         """Return a new connection that may write."""
