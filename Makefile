@@ -49,7 +49,7 @@ bench-serve: $(VENV)/warm
 
 # the faults of the service, many times over: about half an hour
 soak: $(VENV)/warm
-	DEFERKIT_SOAK=1 $(BIN)/pytest -q -s tests/serve
+	DEFERKIT_SOAK=20 $(BIN)/pytest -q -s tests/serve
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) || { $(APT) python3-venv && $(PYTHON) -m venv --clear $(VENV); }
