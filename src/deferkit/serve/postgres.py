@@ -17,13 +17,15 @@ from deferkit.serve.problems import StoreFailed, Unconfirmed
 Result = TypeVar("Result")
 Session = psycopg.Connection[Row]
 
-# a server that has gone is noticed within half a minute, also when it does not say so
+# a server that has gone is noticed within half a minute, also when it does not say so; of several, the one that writes
 DEFAULTS: dict[str, Any] = {
     "connect_timeout": 5,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
+    "target_session_attrs": "primary",
+    "client_encoding": "utf8",
     "fallback_application_name": "deferkit",
 }
 # a commit returns when it is on the disk. Nobody waits long for a lock: the caller is told to try again. A process that
@@ -39,10 +41,12 @@ SETTINGS = """
 UNHURRIED = """
     SELECT set_config(name, '0', true) FROM pg_settings WHERE name IN ('lock_timeout', 'transaction_timeout')
 """
-DURABLE = {
-    "fsync": ("on",),
-    "full_page_writes": ("on",),
-    "synchronous_commit": ("on", "remote_apply"),
+# what the server must be set to, and why
+NEEDED = {
+    "fsync": (("on",), "could lose what it has confirmed"),
+    "full_page_writes": (("on",), "could lose what it has confirmed"),
+    "synchronous_commit": (("on", "remote_apply"), "could lose what it has confirmed"),
+    "server_encoding": (("UTF8",), "could not keep every text"),
 }
 MIGRATING = "deferkit migrates"
 LOST = "PostgreSQL: the connection was lost in a transaction."
@@ -199,9 +203,9 @@ class Postgres:
         self._open: dict[threading.Thread, PostgresConnection] = {}
 
     def prepare(self) -> None:
-        """Check that a commit is on the disk, and bring the schema up to date, one numbered step at a time."""
+        """Check the server's settings, and bring the schema up to date, one numbered step at a time."""
         with closing(self.writer()) as connection:
-            check_durability(connection)
+            check_settings(connection)
             while self._migrate(connection):
                 pass
 
@@ -246,7 +250,8 @@ class Postgres:
         thread = threading.current_thread()
         if thread not in self._open:
             for each in [each for each in list(self._open) if not each.is_alive()]:
-                self._open.pop(each).close()
+                if (left := self._open.pop(each, None)) is not None:
+                    left.close()
             self._open[thread] = PostgresConnection(self.conninfo, writes=False)
         return self._open[thread]
 
@@ -264,11 +269,11 @@ class Postgres:
             self._open.popitem()[1].close()
 
 
-def check_durability(connection: PostgresConnection) -> None:
-    """Raise if the server may lose what it has confirmed."""
-    for name, good in DURABLE.items():
+def check_settings(connection: PostgresConnection) -> None:
+    """Raise if the server may lose what it has confirmed, or cannot take what it is given."""
+    for name, (good, otherwise) in NEEDED.items():
         [(value,)] = connection.execute(f"SELECT current_setting('{name}')")
         if value not in good:
             raise DeferkitError(
-                f"The server runs with {name} = {value}, and could lose what it has confirmed: {name} = on is needed."
+                f"The database server runs with {name} = {value}, and {otherwise}: {name} = {good[0]} is needed."
             )
