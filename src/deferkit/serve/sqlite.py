@@ -196,4 +196,3 @@ class Sqlite:
         self._local = threading.local()
         while self._open:
             self._open.pop().close()
-        self._local = threading.local()  # a thread that comes again gets a new one
