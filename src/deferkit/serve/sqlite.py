@@ -215,4 +215,3 @@ class Sqlite:
             self._lock = None
         while self._open:
             self._open.pop().close()
-        self._local = threading.local()  # a thread that comes again gets a new one
