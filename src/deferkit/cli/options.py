@@ -63,6 +63,12 @@ Data = Annotated[
 RENAMED = {"n_features": "features", "n_experts": "experts", "n_resources": "resources"}
 """Parameters of a world whose option has another name."""
 
+PARAMETERS = (
+    *("regime", "horizon", "noise", "n_features", "most_ones", "decay", "link", "scaled", "n_experts", "n_resources"),
+    *("context", "model_reward", "human_reward", "cost", "order", "model", "history", "people"),
+)
+"""What options of worlds are for; a command may have some of them."""
+
 
 def option(parameter: str) -> str:
     """Return the option of a parameter, as a user types it.
@@ -71,6 +77,16 @@ def option(parameter: str) -> str:
     ('--features', '--model-reward')
     """
     return "--" + RENAMED.get(parameter, parameter).replace("_", "-")
+
+
+def of_world(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of a command's values that belong to a world, by parameter.
+
+    >>> of_world({"features": 20, "trials": 3, "noise": None})
+    {'noise': None, 'n_features': 20}
+    """
+    names = {parameter: RENAMED.get(parameter, parameter) for parameter in PARAMETERS}
+    return {parameter: values[name] for parameter, name in names.items() if name in values}
 
 
 def given_to(world: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -73,26 +73,11 @@ def plan(
     decides 60 million tasks at most as long as there are two orders. Trials are kept in OUT/trials: a plan
     that was stopped goes on, and the same plan again is quick.
     """
+    parameters = options.given_to(world, options.of_world(locals()))
     options.use_data(data)
     if policies is not None and len(policies) > 1:
         raise InvalidArgument(f"A plan is for one learner. Got {len(policies)}: {', '.join(policies)}.")
     policy = policies[0] if policies else "default"
-    given = {
-        "regime": regime,
-        "horizon": horizon,
-        "noise": noise,
-        "n_features": features,
-        "link": link,
-        "context": context,
-        "model_reward": model_reward,
-        "human_reward": human_reward,
-        "cost": cost,
-        "order": order,
-        "model": model,
-        "history": history,
-        "people": people,
-    }
-    parameters = options.given_to(world, given)
     stream = make_world(world, parameters).draw(seed)
     check_plannable(stream, policy)
     make_learner(policy, stream, [asking_always(stream)], seed=seed)  # what it does not like is told at once

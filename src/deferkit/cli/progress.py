@@ -15,7 +15,7 @@ class RateColumn(ProgressColumn):
 
 
 def bar() -> Progress:
-    """Return a progress bar with rate and time left."""
+    """Return a progress bar with rate and time left; it shows itself on a terminal only."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -25,4 +25,5 @@ def bar() -> Progress:
         TextColumn("left"),
         console=aside,
         transient=True,
+        disable=not aside.is_terminal,
     )

@@ -66,30 +66,8 @@ def run(
     data: options.Data = None,
 ) -> None:
     """Stream tasks through policies and show what each of them came to."""
+    parameters = options.given_to(world, options.of_world(locals()))
     options.use_data(data)
-    parameters = options.given_to(
-        world,
-        {
-            "regime": regime,
-            "horizon": horizon,
-            "noise": noise,
-            "n_features": features,
-            "most_ones": most_ones,
-            "decay": decay,
-            "link": link,
-            "scaled": scaled,
-            "n_experts": experts,
-            "n_resources": resources,
-            "context": context,
-            "model_reward": model_reward,
-            "human_reward": human_reward,
-            "cost": cost,
-            "order": order,
-            "model": model,
-            "history": history,
-            "people": people,
-        },
-    )
     where = make_engine(engine, workers=workers, address=address)
     store = Store(None if results is None else results / "trials")
     asked = Comparison.of(world, parameters, policy, budget, seed)

@@ -38,11 +38,12 @@ def serve(
     needs_serve()
     from deferkit.serve.server import serve as run  # noqa: PLC0415
     from deferkit.serve.settings import Settings  # noqa: PLC0415
+    from deferkit.serve.stores import shown  # noqa: PLC0415
 
     settings = Settings.read(os.environ, **{each.name: given[each.name] for each in fields(Settings)})
 
     def listening(url: str, is_open: bool) -> None:
-        console.print(f"deferkit serves on {url}, from {settings.store}", highlight=False)
+        console.print(f"deferkit serves on {url}, from {shown(settings.store)}", highlight=False, soft_wrap=True)
         if is_open:
             console.print("There are no keys: everyone on this machine may call it.", style="yellow")
 

@@ -101,6 +101,8 @@ class Engine:
         self._dirty: set[Key] = set()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer")
         self._broken = broken
+        self._over = False  # the disk did not confirm a write: nothing more goes to it
+        self._at_work = False  # a group was taken and is not answered yet
         self._tasks: list[asyncio.Task[None]] = []
         self._renew_at = 0
         self._busy = asyncio.Lock()
@@ -127,15 +129,19 @@ class Engine:
         self.ready = False
         if self._tasks:
             self._tasks[1].cancel()
-            while self.queue.length or self._busy.locked():
+            while self.queue.length or self._at_work or self._busy.locked():
                 await asyncio.sleep(0.005)
             self._tasks[0].cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
         for key, held in list(self.held.items()):
+            if self._over:
+                break
             try:
                 if key not in self._dirty:
                     await self._snapshot(held)
                 await self._in_thread(self.store.disown, held.id, self.owner, held.epoch)
+            except StoreBroken as error:
+                self._give_up(error)
             except DeferkitError as error:
                 logger.warning("a policy could not be put away", extra={"policy": held.id, "error": str(error)})
         await self._in_thread(self.store.close)
@@ -171,6 +177,8 @@ class Engine:
         if not self.ready:
             raise unavailable("The service is starting or stopping.")
         await self.holding(key)
+        if not self.ready:  # by now
+            raise unavailable("The service is stopping.")
         done: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self.queue.put(key[0], Job(key, command, done))
         return await done
@@ -219,7 +227,7 @@ class Engine:
 
     async def _tick(self) -> None:
         """Do what time brings: leases, deadlines, policies that nobody owns."""
-        while True:
+        while not self._over:
             await asyncio.sleep(self.settings.tick_s)
             try:
                 await self._renew()
@@ -228,10 +236,12 @@ class Engine:
                     for row in await asyncio.to_thread(self.store.policies):
                         if (row.tenant, row.name) not in self.held and row.expires < self.clock.now():
                             await self._adopt(row)
+            except StoreBroken as error:
+                self._give_up(error)
             except (DeferkitError, OSError) as error:
                 logger.warning("a tick failed", extra={"error": str(error)})
-            except Exception:
-                logger.exception("a tick failed")  # and the next one is tried: without ticks a policy would be lost
+            except Exception:  # whatever it was, the next deadline must not wait for ever
+                logger.exception("a tick failed")
 
     async def _renew(self) -> None:
         now = self.clock.now()
@@ -255,11 +265,12 @@ class Engine:
         now = self.clock.now()
         for key, held in list(self.held.items()):
             if held.policy.spec.after_deadline == "model":
-                for task in await asyncio.to_thread(self.store.overdue, held.id, now, OVERDUE_AT_ONCE):
-                    try:
-                        await self.submit(key, Expire(task, "its deadline has passed"))
-                    except Problem:
-                        continue  # it was answered in the meantime, or there is no room now
+                tasks = await asyncio.to_thread(self.store.overdue, held.id, now, OVERDUE_AT_ONCE)
+                calls = [self.submit(key, Expire(task, "its deadline has passed")) for task in tasks]
+                for result in await asyncio.gather(*calls, return_exceptions=True):
+                    # a problem is no matter: it was answered in the meantime, or there is no room now
+                    if isinstance(result, BaseException) and not isinstance(result, Problem):
+                        raise result
 
     # --- writing --------------------------------------------------------------------------------------------------
 
@@ -280,31 +291,41 @@ class Engine:
         except StoreFailed as error:
             raise unavailable(str(error)) from error
         except StoreBroken as error:
-            self._broken(error)
+            self._give_up(error)
             raise unavailable(str(error)) from error
+
+    def _give_up(self, error: StoreBroken) -> None:
+        """Write nothing more: what the disk did not confirm may be lost, and what is built upon it with it."""
+        self._over = True
+        self.ready = False
+        self.failing = str(error)
+        self._broken(error)
 
     async def _write(self) -> None:
         while True:
             group = await self.queue.take(self.settings.group_limit)
+            self._at_work = True
             async with self._busy:
                 try:
                     await self._do(group)
                 except StoreBroken as error:
-                    self._broken(error)
+                    self._give_up(error)
                     self._refuse(group, unavailable(str(error)))
                 except Exception as error:
                     logger.exception("a group failed")
                     self._refuse(group, Problem(500, "internal", f"The call failed: {type(error).__name__}."))
+            self._at_work = False
 
     async def _do(self, group: list[Job]) -> None:
         """Run a group of commands in one transaction, and reply when it is committed."""
-        try:
-            await self._mend()
-        except StoreFailed as error:
-            await self._fail(group, None, error)
+        if self._over:
+            self._refuse(group, unavailable("The disk did not confirm a write; nothing more is written."))
             return
-        jobs = [job for job in group if job.key in self.held]
-        self._refuse([job for job in group if job.key not in self.held], unavailable("The policy has gone elsewhere."))
+        await self._mend()
+        able = [job.key in self.held and job.key not in self._dirty for job in group]
+        jobs = [job for job, can in zip(group, able, strict=True) if can]
+        away = [job for job, can in zip(group, able, strict=True) if not can]
+        self._refuse(away, unavailable("The policy is being recovered, or has gone elsewhere."))
         held = [self.held[job.key] for job in jobs]
         try:
             work = await self._in_thread(
@@ -328,6 +349,8 @@ class Engine:
         except (StoreFailed, Fenced) as error:
             await self._fail(jobs, work, error)
             return
+        except StoreBroken:
+            raise  # not even a rollback goes to the disk now
         except BaseException:
             self._spoil(work)
             await self._in_thread(self.store.rollback)
@@ -368,6 +391,7 @@ class Engine:
             for key, held in list(self.held.items()):
                 if held.id == error.policy:
                     self._lose(key)
+        await self._mend()
         certain = "" if isinstance(error, Unconfirmed) else "Nothing was written: "
         self._refuse(jobs, unavailable(f"{certain}{error} Try again."))
 
@@ -381,15 +405,21 @@ class Engine:
         """Rebuild what a failed group has spoiled."""
         for key in list(self._dirty):
             held = self.held[key]
-            # a commit that was not confirmed may still be on its way; to renew waits for it, and then the log is whole
-            lost = await self._in_thread(self.store.renew, {held.id: held.epoch}, self.owner, self._expiry())
-            row = None if lost else await asyncio.to_thread(self.store.policy, *key)
-            if row is None:
-                self._lose(key)
+            try:
+                if self.store.database.shared:
+                    # a commit that was not confirmed may still be on its way; to renew is to wait for it
+                    await self._in_thread(self.store.renew, {held.id: held.epoch}, self.owner, self._expiry())
+                row = await asyncio.to_thread(self.store.policy, *key)
+                if row is None or row.epoch != held.epoch or row.owner != self.owner:
+                    self._lose(key)
+                    continue
+                policy = await self._in_thread(recover, self.store, row)
+            except DeferkitError as error:  # the others can go on
+                logger.error("a policy could not be rebuilt", extra={"policy": held.id, "error": str(error)})
                 continue
-            held.policy = await self._in_thread(recover, self.store, row)
+            held.policy = policy
             held.parked = row.parked
-            held.snapshot_at = held.policy.seq
+            held.snapshot_at = policy.seq
             self._dirty.discard(key)
 
     async def _snapshot(self, held: Held) -> None:

@@ -45,13 +45,11 @@ class FairQueue(Generic[Item]):
         await self._some.wait()
         taken: list[Item] = []
         while self.waiting and len(taken) < most:
-            for tenant in list(self.waiting):
-                mine = self.waiting[tenant]
-                taken.append(mine.popleft())
-                if not mine:
-                    del self.waiting[tenant]
-                if len(taken) == most:
-                    break
+            tenant = next(iter(self.waiting))
+            mine = self.waiting.pop(tenant)
+            taken.append(mine.popleft())
+            if mine:
+                self.waiting[tenant] = mine  # behind all others, whenever the next group is taken
         self.length -= len(taken)
         if not self.waiting:
             self._some.clear()

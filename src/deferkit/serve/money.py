@@ -7,7 +7,7 @@ from deferkit.errors import InvalidArgument
 from deferkit.types import Amount, is_number
 
 MICRO = 1_000_000
-LARGEST_AMOUNT = 2**53 // MICRO  # beyond it a double does not hold every micro-unit
+LARGEST_AMOUNT = 4_000_000_000  # from 2**32 on, some micro-units do not come back from the double next to them
 
 Micros: TypeAlias = dict[str, int]
 """Micro-units by resource."""

@@ -161,10 +161,11 @@ class Policy:
     def _change(self, totals: dict[str, int | None]) -> None:
         for name, total in totals.items():
             self.accounts[name] = self.accounts[name].changed(total)
-        if self.apart:
-            self._follow()
+        spent, reserved = self._used()
+        amounts = {n: float("inf") if a.total is None else a.total / MICRO for n, a in self.accounts.items()}
+        if self.apart or any(amount < spent[name] + reserved[name] for name, amount in amounts.items()):
+            self._follow()  # a sum of decimals may be more than what the account has used
         else:
-            amounts = {n: float("inf") if a.total is None else a.total / MICRO for n, a in self.accounts.items()}
             self.learner.apply(events.BudgetChanged(self._amount(amounts)))
 
     def tellable(self, cost: Micros) -> Micros:
@@ -175,13 +176,16 @@ class Policy:
     def _follow(self) -> None:
         """Tell the learner what is free, where its own account is no longer that of the policy."""
         self.apart = True
-        summary = self.learner.summary()
-        spent, reserved = self._by_resource(summary.spent), self._by_resource(summary.reserved)
+        spent, reserved = self._used()
         totals = {}
         for name, account in self.accounts.items():
             free = account.free
             totals[name] = float("inf") if free is None else free / MICRO + spent[name] + reserved[name]
         self.learner.apply(events.BudgetChanged(self._amount(totals)))
+
+    def _used(self) -> tuple[dict[str, float], dict[str, float]]:
+        summary = self.learner.summary()
+        return self._by_resource(summary.spent), self._by_resource(summary.reserved)
 
     def _amount(self, by_resource: dict[str, float]) -> Amount:
         return next(iter(by_resource.values())) if len(by_resource) == 1 else by_resource

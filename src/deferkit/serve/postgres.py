@@ -114,8 +114,11 @@ class PostgresConnection:
         def send(session: Session) -> None:
             with session.pipeline():
                 for name, values in rows.items():
-                    if values:
-                        session.cursor().executemany(self.queries[name].sql, values)
+                    sql = self.queries[name].sql
+                    if values and "unnest(" in sql:
+                        session.execute(sql, [list(column) for column in zip(*values, strict=True)])
+                    elif values:
+                        session.cursor().executemany(sql, values)
             rearm(session)
 
         self._do(send)

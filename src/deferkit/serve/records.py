@@ -66,6 +66,8 @@ class Decided(Record, frozen=True, kw_only=True, tag="decided"):
     costs: dict[str, Amount]
     cost_widths: dict[str, Amount]
     held: Micros | None = None
+    announced: float | dict[str, float | dict[str, float]] | None = None  # the cost, where it was known beforehand
+    available: list[str] | None = None  # the experts on duty, where the caller named them
 
     @property
     def decision(self) -> Decision:

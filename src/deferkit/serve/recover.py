@@ -3,7 +3,7 @@
 import msgspec
 
 from deferkit.errors import DeferkitError
-from deferkit.serve import records
+from deferkit.serve import chain, records
 from deferkit.serve.policy import Policy
 from deferkit.serve.rows import LogRow, PolicyRow
 from deferkit.serve.store import Store
@@ -36,32 +36,44 @@ def snapshot_at(store: Store, row: PolicyRow, seq: int, data: bytes) -> Policy |
 def roll_on(store: Store, row: PolicyRow, policy: Policy | None) -> Policy:
     """Apply the rest of the log to a policy; the whole log if there is none."""
     for line in store.log(row.id, 0 if policy is None else policy.seq):
-        record = read(row, line)
-        if policy is None:
-            if not isinstance(record, records.Created):
-                raise DamagedLog(f"The log of policy {row.name!r} does not begin with its creation.")
-            policy = Policy(record.spec)
-        apply(policy, row, line, record)
+        policy = after(policy, row, line, following(policy, row, line))
     if policy is None:
         raise DamagedLog(f"The log of policy {row.name!r} is empty.")
     return policy
 
 
-def read(row: PolicyRow, line: LogRow) -> records.AnyRecord:
-    """Return the record of a row of the log."""
+def after(policy: Policy | None, row: PolicyRow, line: LogRow, record: records.AnyRecord) -> Policy:
+    """Return the policy after the next row of its log; None: before the first."""
+    if policy is None:
+        if not isinstance(record, records.Created):
+            raise DamagedLog(f"The log of policy {row.name!r} does not begin with its creation.")
+        policy = Policy(record.spec)
     try:
-        return records.decode(bytes(line.body))
+        policy.take(record, line.at, bytes(line.body))
+    except DeferkitError as error:
+        raise DamagedLog(f"{nth(row, line.seq)} cannot have happened: {error}") from error
+    return policy
+
+
+def following(policy: Policy | None, row: PolicyRow, line: LogRow) -> records.AnyRecord:
+    """Return the record of the next row of the log. Its hash is checked first: the rest may be anybody's writing."""
+    seq, head = (0, chain.START) if policy is None else (policy.seq, policy.head)
+    if line.seq != seq:
+        raise DamagedLog(f"{nth(row, seq)} is missing.")
+    if chain.link(head, seq, line.at, bytes(line.body)) != bytes(line.hash):
+        raise DamagedLog(f"{nth(row, seq)} was changed: its hash does not fit.")
+    try:
+        record = records.decode(bytes(line.body))
     except msgspec.MsgspecError as error:
-        raise DamagedLog(f"Row {line.seq} of the log of policy {row.name!r} cannot be read ({error}).") from error
+        raise DamagedLog(f"{nth(row, seq)} cannot be read ({error}).") from error
+    if (record.__struct_config__.tag, getattr(record, "task", None)) != (line.kind, line.task):
+        raise DamagedLog(f"{nth(row, seq)} was changed: its kind or its task is not what its body says.")
+    return record
 
 
-def apply(policy: Policy, row: PolicyRow, line: LogRow, record: records.AnyRecord) -> None:
-    """Apply a row of the log, and check that it is the one that was written."""
-    if line.seq != policy.seq:
-        raise DamagedLog(f"Row {policy.seq} of the log of policy {row.name!r} is missing.")
-    policy.take(record, line.at, bytes(line.body))
-    if policy.head != bytes(line.hash):
-        raise DamagedLog(f"Row {line.seq} of the log of policy {row.name!r} was changed: its hash does not fit.")
+def nth(row: PolicyRow, seq: int) -> str:
+    """Return how a row of a log is called."""
+    return f"Row {seq} of the log of policy {row.name!r}"
 
 
 def checked(store: Store, row: PolicyRow, policy: Policy) -> Policy:

@@ -1,6 +1,6 @@
 """What a policy is made of: the body of the call that creates one, and what its log begins with."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -8,16 +8,19 @@ from deferkit.errors import InvalidArgument
 from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.encode import Encoder
 from deferkit.learn.exploration import Exploration
-from deferkit.serve.money import to_micro
+from deferkit.serve.money import LARGEST_AMOUNT, to_micro
 from deferkit.types import MODEL, Budget
 
-Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="letters, digits, . _ -")]
+# in Python $ alone would let a newline through at the end
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}(?!\n)$"
+NO_CONTROL = r"^[^\u0000-\u001f\u007f-\u009f\ud800-\udfff]*(?!\n)$"
+Name = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN, description="letters, digits, . _ -")]
 TaskId = Annotated[
     str,
     msgspec.Meta(
         min_length=1,
         max_length=128,
-        pattern=r"^[^\u0000-\u001f\u007f-\u009f\ud800-\udfff]*$",
+        pattern=NO_CONTROL,
         description="your own id of a task: 1 to 128 characters, none of them control characters",
     ),
 ]
@@ -28,10 +31,12 @@ Seats = Annotated[int, msgspec.Meta(ge=1, le=16)]
 class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The budget of one resource. Without a total it has no end; with one it needs a horizon and a max_cost."""
 
-    total: Annotated[float, msgspec.Meta(ge=0, le=9e9)] | None = None
+    total: Annotated[float, msgspec.Meta(ge=0, le=LARGEST_AMOUNT)] | None = None
     horizon: Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1, description="tasks that it is to last for")] | None = None
     max_cost: (
-        Annotated[float, msgspec.Meta(gt=0, le=9e9, description="held for each decision until its cost is known")]
+        Annotated[
+            float, msgspec.Meta(gt=0, le=LARGEST_AMOUNT, description="held for each decision until its cost is known")
+        ]
         | None
     ) = None
 
@@ -63,7 +68,7 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         10_000
     )
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)] = 0
-    embedding: dict[str, object] | None = None
+    embedding: dict[str, Any] | None = None
     learning_window_s: (
         Annotated[float, msgspec.Meta(gt=0, le=1e9, description="later outcomes are booked, not learned")] | None
     ) = None

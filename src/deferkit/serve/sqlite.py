@@ -13,6 +13,7 @@ import msgspec
 from deferkit.errors import DeferkitError
 from deferkit.serve import queries
 from deferkit.serve.database import Call, Row
+from deferkit.serve.logs import logger
 from deferkit.serve.problems import StoreBroken, StoreFailed
 
 OLDEST = (3, 51, 3)  # before it a reset of the write-ahead log could corrupt the file
@@ -45,12 +46,15 @@ class SqliteConnection:
         except apsw.Error as error:
             raise StoreFailed(f"{path} cannot be opened: {error}.") from error
         self.connection.set_busy_timeout(5000)
+        self._pages = 0  # of the write-ahead log
         if writes:
             # no exclusive lock: others may read; FULL: a commit returns when it is on the disk
             self.execute("PRAGMA journal_mode = WAL")
             self.execute(f"PRAGMA synchronous = {synchronous}")
             self.execute("PRAGMA foreign_keys = ON")
-            self.execute(f"PRAGMA wal_autocheckpoint = {PAGES_BETWEEN_CHECKPOINTS}")
+            # checkpoints are made by hand: SQLite keeps to itself what goes wrong in its own
+            self.execute("PRAGMA wal_autocheckpoint = 0")
+            self.connection.set_wal_hook(self._grown)
         self.execute("PRAGMA cache_size = -65536")
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
@@ -87,6 +91,21 @@ class SqliteConnection:
     def commit(self) -> None:
         """End it; on return it is on the disk."""
         self.execute("COMMIT")
+        if self._pages >= PAGES_BETWEEN_CHECKPOINTS:
+            self._checkpoint()
+
+    def _grown(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        self._pages = pages
+        return apsw.SQLITE_OK
+
+    def _checkpoint(self) -> None:
+        """Copy the write-ahead log to the file. If that cannot be done now, the log just grows until it can."""
+        try:
+            self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.Error as error:
+            if isinstance(broken := failure(error), StoreBroken):
+                raise broken from error
+            logger.warning("a checkpoint failed", extra={"error": str(error)})
 
     def rollback(self) -> None:
         """Undo it."""
@@ -190,10 +209,10 @@ class Sqlite:
         return time.time_ns() // 1000
 
     def close(self) -> None:
-        """Close the connections that read, and let others serve from the file."""
-        self._local = threading.local()
+        """Close the connections that read, and let others serve from the file; who reads again gets a new one."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
         while self._open:
             self._open.pop().close()
+        self._local = threading.local()  # a thread that comes again gets a new one

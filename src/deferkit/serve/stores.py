@@ -1,7 +1,14 @@
 """From what a user calls a store to a database."""
 
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from deferkit.errors import DeferkitError, InvalidArgument
+from deferkit.serve import queries
 from deferkit.serve.database import Database
+from deferkit.serve.problems import StoreFailed
 from deferkit.serve.sqlite import Sqlite
+from deferkit.serve.store import Store
 
 URLS = ("postgresql://", "postgres://")
 
@@ -17,3 +24,49 @@ def database_of(store: str) -> Database:
 
         return Postgres(store)
     return Sqlite(store)
+
+
+def store_to_read(store: str) -> Store:
+    """Return a store that is there, to be read only: nothing is made, and nothing is brought up to date.
+
+    >>> store_to_read("/nowhere/deferkit.db")
+    Traceback (most recent call last):
+    deferkit.errors.InvalidArgument: There is no file /nowhere/deferkit.db.
+    """
+    database = database_of(store)
+    if isinstance(database, Sqlite):
+        check_file(database)
+    try:
+        database.reader().run("policies")
+    except StoreFailed as error:
+        raise DeferkitError(f"{shown(store)} is no store of deferkit, or cannot be read. {error}") from error
+    return Store(database)
+
+
+def check_file(database: Sqlite) -> None:
+    """Raise if a file is not there, or of a version that this deferkit does not read."""
+    if not Path(database.path).is_file():
+        raise InvalidArgument(f"There is no file {database.path}.")
+    try:
+        done = database.reader().execute("PRAGMA user_version")[0][0]
+    except StoreFailed as error:
+        raise DeferkitError(f"{database.path} is no store of deferkit, or cannot be read. {error}") from error
+    known = len(queries.migrations())
+    if done > known:
+        raise DeferkitError(f"{database.path} is of version {done}, this deferkit knows {known}: use a newer deferkit.")
+    if 0 < done < known:
+        raise DeferkitError(
+            f"{database.path} is of version {done}, this deferkit has {known}: start the service once, to update it."
+        )
+
+
+def shown(store: str) -> str:
+    """Return a store as it may be printed: without what comes with a URL, where passwords are.
+
+    >>> shown("postgresql://ann:secret@db.example:5432/deferkit?password=secret"), shown("deferkit.db")
+    ('postgresql://db.example:5432/deferkit', 'deferkit.db')
+    """
+    if not store.startswith(URLS):
+        return store
+    parts = urlsplit(store)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

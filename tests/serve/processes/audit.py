@@ -9,8 +9,8 @@ from deferkit.serve.commands.bodies import TaskBody
 from deferkit.serve.commands.decide import propose
 from deferkit.serve.database import Database
 from deferkit.serve.policy import Policy
-from deferkit.serve.recover import recover, roll_on, snapshot_at
 from deferkit.serve.recover import apply as take
+from deferkit.serve.recover import recover, roll_on, snapshot_at
 from deferkit.serve.rows import OPEN, PolicyRow
 from deferkit.serve.store import Store
 from deferkit.serve.work import Held

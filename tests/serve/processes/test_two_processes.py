@@ -53,9 +53,7 @@ def owner(store: Store, services: tuple[Service, ...]) -> Service | None:
     return next((each for each in services if each.address == row.address), None)
 
 
-def test_case_5_calls_are_passed_on_to_the_owner(
-    service_on: ServiceOn, postgres_store: str, reading: Reading
-) -> None:
+def test_case_5_calls_are_passed_on_to_the_owner(service_on: ServiceOn, postgres_store: str, reading: Reading) -> None:
     one, two = services = pair(service_on, postgres_store)
     assert one.post("/v1/policies", **SPEC).status == 201
     first = two.post(f"{PATH}/decisions", **TASK)

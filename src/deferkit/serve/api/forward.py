@@ -10,10 +10,11 @@ from urllib.parse import urlsplit
 import msgspec
 from litestar import Request
 
+from deferkit.serve.api.headers import header
 from deferkit.serve.problems import Problem, unavailable
 from deferkit.serve.work import Reply
 
-PASSED_ON = "x-deferkit-passed-on"
+PASSED_ON = b"x-deferkit-passed-on"
 TIMEOUT_S = 10.0
 # threads of their own: while an owner does not answer, others must still be able to read, and to take over from it
 _callers = ThreadPoolExecutor(max_workers=64, thread_name_prefix="passes-on")
@@ -22,12 +23,12 @@ _connections = threading.local()
 
 async def forward(request: Request[Any, Any, Any], address: str | None) -> Reply:
     """Return the reply of the owner of a policy. A call is passed on once: who owns it may have changed by then."""
-    if not address or request.headers.get(PASSED_ON):
+    if not address or header(request.scope, PASSED_ON):
         raise unavailable("Another process owns the policy, or is about to.")
-    headers = {"content-type": "application/json", PASSED_ON: "1"}
-    if (key := request.headers.get("authorization")) is not None:
-        headers["authorization"] = key
-    path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    headers = {"content-type": "application/json", PASSED_ON.decode(): "1"}
+    if key := header(request.scope, b"authorization"):
+        headers["authorization"] = key.decode("latin-1")
+    path = request.scope["raw_path"].decode("ascii")  # no call that is passed on has a query
     body = await request.body()
     patience = min(TIMEOUT_S, request.app.state.engine.settings.owner_lease_s)  # by then it is another's
     loop = asyncio.get_running_loop()

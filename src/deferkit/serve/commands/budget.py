@@ -7,10 +7,11 @@ from deferkit.serve import records
 from deferkit.serve.commands.bodies import BudgetBody, digest
 from deferkit.serve.commands.outcome import repeated
 from deferkit.serve.money import MICRO, to_micro
-from deferkit.serve.problems import conflict, invalid
+from deferkit.serve.problems import exhausted, invalid
 from deferkit.serve.rows import RequestRow
 from deferkit.serve.spec import PolicyChange
 from deferkit.serve.work import Held, Needs, Reply, Work
+from deferkit.types import is_number
 
 
 class BudgetState(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +67,7 @@ class ChangeBudget:
             for name, total in totals.items():
                 held.policy.accounts[name].changed(total)
         except BudgetExhausted as error:
-            raise conflict(str(error)) from error
+            raise exhausted(str(error)) from error
         work.record(held, records.BudgetChanged(request=self.body.id, totals=totals), now)
         reply = msgspec.json.encode(BudgetReply(id=self.body.id, budget=budget_states(held)))
         work.answer(RequestRow(held.id, self.request, self.digest, reply))
@@ -88,13 +89,14 @@ class ChangeBudget:
             if before is None:
                 raise invalid(f"The budget of {name} has no end, and nothing to change.")
             try:
-                micro = to_micro("amount", abs(amount))  # type: ignore[arg-type]
-                total = micro if body.total is not None else before + (micro if amount >= 0 else -micro)  # type: ignore[operator]
+                less = body.total is None and is_number(amount) and amount < 0  # type: ignore[operator]
+                micro = to_micro("amount", -amount if less else amount)  # type: ignore[operator]
+                total = micro if body.total is not None else before - micro if less else before + micro
                 totals[name] = to_micro("total", total / MICRO) if total >= 0 else total
             except DeferkitError as error:
                 raise invalid(str(error)) from error
             if total < 0:
-                raise conflict(f"The budget of {name} cannot be cut by more than there is.")
+                raise exhausted(f"The budget of {name} cannot be cut by more than there is.")
         return totals
 
 

@@ -9,9 +9,9 @@ from deferkit.errors import BudgetExhausted, DeferkitError
 from deferkit.events import Decided
 from deferkit.serve import records
 from deferkit.serve.commands.bodies import BatchBody, OutcomeBody, TaskBody, digest
-from deferkit.serve.commands.outcome import book
+from deferkit.serve.commands.outcome import book, cost_of
 from deferkit.serve.money import MICRO, Micros, to_micro
-from deferkit.serve.problems import Problem, conflict, invalid
+from deferkit.serve.problems import Problem, conflict, exhausted, invalid
 from deferkit.serve.rows import MODEL, OPEN, WAITING, DecisionRow, SeatRow
 from deferkit.serve.work import Held, Needs, Reply, Work
 from deferkit.types import Amount, Decision
@@ -103,6 +103,8 @@ def decide(held: Held, work: Work, now: int, body: TaskBody, number: bytes) -> b
         task=body.task,
         context=event.context,  # type: ignore[arg-type]
         held=micros,
+        announced=body.cost,
+        available=body.available,
         **decision._replace(budget_left=records.without_infinity(decision.budget_left))._asdict(),  # type: ignore[arg-type]
     )
     reply = reply_of(record)
@@ -162,18 +164,30 @@ def propose(held: Held, body: TaskBody) -> tuple[Decided, Micros | None]:
     try:
         event = policy.learner.propose(body.context, cost=body.cost, available=body.available, force=body.force)
     except BudgetExhausted as error:
-        raise conflict(str(error)) from error
+        raise exhausted(str(error)) from error
     except DeferkitError as error:
-        raise invalid(str(error)) from error
+        raise invalid(without_features(str(error))) from error
     if event.decision.route == MODEL:
         return event, None
     micros = micros_of(event.decision, policy.spec.resources)
     if policy.fits(micros):
         return event, micros
     if body.force is not None:
-        raise conflict(f"Asking {body.force} needs more than what is free of the budget.")
+        raise exhausted(f"Asking {body.force} needs more than what is free of the budget.")
     event = policy.learner.propose(body.context, available=[])
     return event._replace(decision=event.decision._replace(reason="budget")), None
+
+
+def without_features(sentence: str) -> str:
+    """Return what the learner says of a context, without the values that it was given.
+
+    >>> without_features("The 'age' of a context must be a finite number. Got 'a secret' instead.")
+    "The 'age' of a context must be a finite number."
+    >>> without_features("The 'context' of a Deferrer must be 2 numbers. Got the shape (3,) instead.")
+    "The 'context' of a Deferrer must be 2 numbers. Got the shape (3,) instead."
+    """
+    said, _, got = sentence.partition(" Got ")
+    return said if " context" in said.replace("'", " ") and not got.startswith(("the shape", "named")) else sentence
 
 
 def micros_of(decision: Decision, resources: tuple[str, ...]) -> Micros:
@@ -208,9 +222,10 @@ def text_of(value: Any) -> str | None:
 
 def outcome_that_came_first(held: Held, work: Work, now: int, task: str) -> None:
     """Book what became known of a task before it was decided."""
-    parked = work.parked[held.id, task]
+    parked = work.parked.get((held.id, task))
     if parked is None:
-        return
+        return  # or not read, because nothing was parked when the group began
     work.unpark(held, task)
     body = msgspec.json.decode(parked.body, type=OutcomeBody)
-    book(held, work, now, work.decisions[held.id, task], body.rewards, body.cost)  # type: ignore[arg-type]
+    row = work.decisions[held.id, task]
+    book(held, work, now, row, body.rewards, cost_of(held, body.cost))  # type: ignore[arg-type]

@@ -54,7 +54,7 @@ class Observe:
         row = work.decisions[held.id, body.task]
         if row is None:
             return self._park(held, work, now)
-        return Reply(200, msgspec.json.encode(book(held, work, now, row, body.rewards, body.cost)))
+        return Reply(200, msgspec.json.encode(book(held, work, now, row, body.rewards, cost_of(held, body.cost))))
 
     def _park(self, held: Held, work: Work, now: int) -> Reply:
         body = self.body
@@ -91,7 +91,7 @@ def book(
     now: int,
     row: DecisionRow,
     rewards: Mapping[str, float],
-    cost: Amount | None,
+    micros: Micros | None,
     reviewers: list[str] | None = None,
     answers: list[Any] | None = None,
     final: str | None = None,
@@ -99,7 +99,6 @@ def book(
     """Book what is new of a decision, and learn from it; raise if it contradicts what is known."""
     policy = held.policy
     check_rewards(held, rewards)
-    micros = cost_of(held, cost)
     new = {}
     for name, value in rewards.items():
         if name not in row.rewards:

@@ -300,7 +300,7 @@ def finish(held: Held, work: Work, now: int, row: DecisionRow, seats: list[SeatR
         now,
         row,
         rewards,
-        None if total is None else from_micros(total),
+        total,
         reviewers=[seat.reviewer or "" for seat in seats],
         answers=answers,
         final=row.route,

@@ -64,6 +64,12 @@ WHERE policy = :policy AND resource = :resource;
 -- name: add_log
 INSERT INTO log (policy, seq, at, kind, task, body, hash) VALUES (:policy, :seq, :at, :kind, :task, :body, :hash);
 
+-- name: add_log (postgres)
+-- The same for many rows, column by column: half the work for both sides.
+INSERT INTO log (policy, seq, at, kind, task, body, hash)
+SELECT * FROM unnest(:policy::bigint[], :seq::bigint[], :at::bigint[], :kind::text[], :task::text[],
+    :body::bytea[], :hash::bytea[]);
+
 -- name: log_after
 SELECT policy, seq, at, kind, task, body, hash FROM log
 WHERE policy = :policy AND seq >= :seq ORDER BY seq LIMIT :limit;
@@ -72,6 +78,14 @@ WHERE policy = :policy AND seq >= :seq ORDER BY seq LIMIT :limit;
 SELECT policy, seq, at, kind, task, body, hash FROM log
 WHERE policy = :policy AND task = :task ORDER BY seq LIMIT :limit;
 
+-- name: log_of_tasks
+-- What happened to the tasks of a page.
+SELECT policy, seq, at, kind, task, body, hash FROM log
+WHERE policy = :policy AND task > :after AND task <= :last ORDER BY task, seq;
+
+-- name: tasks_after
+SELECT DISTINCT task FROM log WHERE policy = :policy AND task > :after ORDER BY task LIMIT :limit;
+
 -- name: last_time
 SELECT MAX(at) FROM log WHERE (policy, seq) IN (SELECT id, seq - 1 FROM policies);
 
@@ -79,9 +93,23 @@ SELECT MAX(at) FROM log WHERE (policy, seq) IN (SELECT id, seq - 1 FROM policies
 SELECT policy, task, id, digest, reply, at, route, state, held, rewards, cost, final, answer, told
 FROM decisions WHERE policy = :policy AND task IN (:keys);
 
+-- name: decisions_after
+-- A page of decisions, in the order of their tasks.
+SELECT policy, task, id, digest, reply, at, route, state, held, rewards, cost, final, answer, told
+FROM decisions WHERE policy = :policy AND task > :after ORDER BY task LIMIT :limit;
+
 -- name: put_decision
 INSERT INTO decisions (policy, task, id, digest, reply, at, route, state, held, rewards, cost, final, answer, told)
 VALUES (:policy, :task, :id, :digest, :reply, :at, :route, :state, :held, :rewards, :cost, :final, :answer, :told)
+ON CONFLICT (policy, task) DO UPDATE SET
+    state = excluded.state, rewards = excluded.rewards, cost = excluded.cost,
+    final = excluded.final, answer = excluded.answer, told = excluded.told;
+
+-- name: put_decision (postgres)
+INSERT INTO decisions (policy, task, id, digest, reply, at, route, state, held, rewards, cost, final, answer, told)
+SELECT * FROM unnest(:policy::bigint[], :task::text[], :id::bigint[], :digest::bytea[], :reply::bytea[], :at::bigint[],
+    :route::text[], :state::text[], :held::text[], :rewards::text[], :cost::text[], :final::text[], :answer::text[],
+    :told::text[])
 ON CONFLICT (policy, task) DO UPDATE SET
     state = excluded.state, rewards = excluded.rewards, cost = excluded.cost,
     final = excluded.final, answer = excluded.answer, told = excluded.told;
@@ -123,6 +151,16 @@ INSERT INTO seats (policy, task, seat, expert, state, epoch, reviewer, lease_unt
     payload, model_answer, answer, rewards, cost)
 VALUES (:policy, :task, :seat, :expert, :state, :epoch, :reviewer, :lease_until, :priority, :created, :deadline,
     :payload, :model_answer, :answer, :rewards, :cost)
+ON CONFLICT (policy, task, seat) DO UPDATE SET
+    state = excluded.state, reviewer = excluded.reviewer, lease_until = excluded.lease_until,
+    answer = excluded.answer, rewards = excluded.rewards, cost = excluded.cost;
+
+-- name: put_seat (postgres)
+INSERT INTO seats (policy, task, seat, expert, state, epoch, reviewer, lease_until, priority, created, deadline,
+    payload, model_answer, answer, rewards, cost)
+SELECT * FROM unnest(:policy::bigint[], :task::text[], :seat::bigint[], :expert::text[], :state::text[],
+    :epoch::bigint[], :reviewer::text[], :lease_until::bigint[], :priority::double precision[], :created::bigint[],
+    :deadline::bigint[], :payload::text[], :model_answer::text[], :answer::text[], :rewards::text[], :cost::text[])
 ON CONFLICT (policy, task, seat) DO UPDATE SET
     state = excluded.state, reviewer = excluded.reviewer, lease_until = excluded.lease_until,
     answer = excluded.answer, rewards = excluded.rewards, cost = excluded.cost;
@@ -209,6 +247,12 @@ DELETE FROM snapshots WHERE policy = :policy AND seq NOT IN (
 
 -- name: snapshots
 SELECT seq, sha256, data FROM snapshots WHERE policy = :policy ORDER BY seq DESC;
+
+-- name: snapshot_places
+SELECT seq FROM snapshots WHERE policy = :policy ORDER BY seq;
+
+-- name: snapshot
+SELECT sha256, data FROM snapshots WHERE policy = :policy AND seq = :seq;
 
 -- name: add_key
 INSERT INTO keys (id, tenant, hash, scopes, name, created, revoked)

@@ -1,0 +1,174 @@
+"""Outcomes, case by case: early, twice, contradicting, unknown, late."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from deferkit.serve.account import Account
+from deferkit.serve.commands import outcome
+from deferkit.serve.commands.bodies import CorrectionBody, EffortBody, OutcomeBody
+from deferkit.serve.commands.expire import Expire
+from deferkit.serve.commands.outcome import Correct, Observe
+from deferkit.serve.commands.review import Effort
+from deferkit.serve.database import Database
+from deferkit.serve.engine import Engine
+from deferkit.serve.spec import BudgetSpec
+from tests.serve.checking import HandClock, check_booked, check_in_step, problem_of, replayed
+from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play
+
+M = 1_000_000
+
+
+def account(engine: Engine) -> Account:
+    check_in_step(engine.held[KEY].policy)
+    check_booked(engine)
+    return engine.held[KEY].policy.accounts["cost"]
+
+
+def small(total: float, max_cost: float = 1) -> Any:
+    return msgspec.structs.replace(SPEC, budget={"cost": BudgetSpec(total=total, horizon=1000, max_cost=max_cost)})
+
+
+def records(engine: Engine) -> int:
+    return engine.held[KEY].policy.seq
+
+
+def test_case_11_an_outcome_before_its_decision_is_parked_and_applied_once(database: Database) -> None:
+    async def before(engine: Engine) -> None:
+        reply = await engine.submit(KEY, Observe(OutcomeBody(task="a", rewards={"human": 1.0})))
+        assert reply.status == 202
+        assert msgspec.json.decode(reply.body)["parked"] is True
+        await observe(engine, "a", cost=0.4)  # in parts
+        await observe(engine, "a", rewards={"human": 1.0}, cost=0.4)  # again
+        assert (await problem_of(observe(engine, "a", rewards={"human": 0.5}))).status == 409
+        assert (await problem_of(observe(engine, "a", cost=0.5))).status == 409
+        assert engine.held[KEY].parked == 1
+        assert records(engine) == 1
+
+    async def after(engine: Engine) -> None:
+        assert engine.held[KEY].parked == 1
+        await decide(engine, "a")
+        assert account(engine) == Account(10 * M, 0, 400_000, 0)
+        assert engine.held[KEY].parked == 0
+        assert (await observe(engine, "a", rewards={"human": 1.0}, cost=0.4))["changed"] is False
+        assert (await claim(engine)) is None  # nobody is asked what is known
+        assert account(engine).posted == 400_000
+        assert replayed(engine.store) == engine.held[KEY].policy
+
+    play(database, before)
+    play(database, after, spec=None)
+
+
+def test_case_11_what_is_parked_is_bounded(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outcome, "MOST_PARKED", 2)
+
+    async def script(engine: Engine) -> None:
+        await observe(engine, "a", cost=0.4)
+        await observe(engine, "b", cost=0.4)
+        full = await problem_of(observe(engine, "c", cost=0.4))
+        assert (full.status, full.retry_after) == (503, 60)
+        await observe(engine, "b", rewards={"model": 1.0})  # more of one that has its place
+        await decide(engine, "a")
+        await observe(engine, "c", cost=0.4)
+        assert (await problem_of(observe(engine, "d", park=False))).status == 404
+        wrong = await problem_of(observe(engine, "d", rewards={"nobody": 1.0}))
+        assert wrong.status == 422
+
+    play(database, script)
+
+
+def test_case_11_the_first_to_be_parked_does_not_disturb_who_is_decided_beside_it(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        await asyncio.gather(observe(engine, "a", cost=0.4), decide(engine, "b"), decide(engine, "a"))
+        assert engine.groups == 1
+        assert engine.held[KEY].parked == 0
+        assert account(engine) == Account(10 * M, 1 * M, 400_000, 0)
+
+    play(database, script)
+
+
+def test_case_12_an_outcome_twice_is_one_and_another_value_is_a_conflict(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        await decide(engine, "a")
+        await observe(engine, "a", rewards={"human": 0.75}, cost=0.4)
+        n, learned = records(engine), engine.held[KEY].policy.learner.to_bytes()
+        for given in ({"rewards": {"human": 0.75}, "cost": 0.4}, {"rewards": {"human": 0.75}}, {"cost": 0.4}):
+            reply = await observe(engine, "a", **given)
+            assert (reply["changed"], reply["booked"]) == (False, None)
+        for given in ({"rewards": {"human": 0.5}}, {"cost": 0.5}, {"rewards": {"model": 1.0}, "cost": 0.5}):
+            assert (await problem_of(observe(engine, "a", **given))).status == 409
+        assert (records(engine), engine.held[KEY].policy.learner.to_bytes()) == (n, learned)
+        assert account(engine).posted == 400_000
+
+    play(database, script)
+
+
+def test_case_12_a_correction_is_an_entry_of_its_own_and_happens_once(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        await decide(engine, "a")
+        await observe(engine, "a", rewards={"human": 0.75}, cost=0.4)
+        right = CorrectionBody(id="1", task="a", rewards={"human": 0.5}, cost=1.5)
+        for _ in range(2):
+            assert (await call(engine, Correct(right)))["learned"] is True
+        assert account(engine).posted == 1_500_000
+        other = msgspec.structs.replace(right, cost=0.1)
+        assert (await problem_of(call(engine, Correct(other)))).status == 409
+        await call(engine, Correct(msgspec.structs.replace(other, id="2")))
+        assert account(engine) == Account(10 * M, 0, 100_000, 0)
+        row = engine.store.decision(engine.held[KEY].id, "a")
+        assert row is not None
+        assert (row.cost, row.rewards) == ({"cost": 100_000}, {"human": 0.5})
+        kinds = [line.kind for line in engine.store.log(engine.held[KEY].id)]
+        assert kinds == ["created", "decided", "observed", "corrected", "corrected"]
+        for wrong in ({"rewards": {"model": 1.0}}, {"rewards": {"nobody": 1.0}}, {}):
+            problem = await problem_of(call(engine, Correct(CorrectionBody(id="3", task="a", **wrong))))
+            assert problem.status == (409 if "model" in wrong.get("rewards", {}) else 422)
+        await decide(engine, "b")
+        assert (await problem_of(call(engine, Correct(CorrectionBody(id="4", task="b", cost=1.0))))).status == 409
+
+    play(database, script)
+
+
+def test_case_13_unknown_ids_and_deciders(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        await decide(engine, "a")
+        unknown = [
+            observe(engine, "x", cost=0.4, park=False),
+            call(engine, Expire("x")),
+            call(engine, Correct(CorrectionBody(id="1", task="x", cost=1.0))),
+            complete(engine, {"task": "x", "seat": 0, "epoch": 1}),
+            complete(engine, {"task": "a", "seat": 1, "epoch": 1}),
+            call(engine, Effort(EffortBody(task="x", epoch=1, cost=0.1))),
+            call(engine, Effort(EffortBody(task="a", epoch=1, cost=0.1))),
+            engine.submit(("default", "q"), Expire("a")),
+            engine.submit(("other", "p"), Expire("a")),
+        ]
+        assert [(await problem_of(each)).status for each in unknown] == [404] * len(unknown)
+        assert (await problem_of(observe(engine, "a", rewards={"bo": 1.0}))).status == 422
+        assert (await problem_of(decide(engine, "b", force="bo"))).status == 422
+        assert records(engine) == 2
+
+    play(database, script)
+
+
+def test_case_14_after_the_learning_window_a_cost_is_booked_and_not_learned(database: Database) -> None:
+    spec = msgspec.structs.replace(SPEC, learning_window_s=60.0)
+
+    async def script(engine: Engine) -> None:
+        clock = engine.clock = HandClock(engine)
+        await decide(engine, "a")
+        await decide(engine, "b")
+        clock.advance(60)
+        assert (await observe(engine, "a", rewards={"human": 1.0}, cost=0.25))["learned"] is True
+        clock.advance(0.000_001)
+        reply = await observe(engine, "b", rewards={"human": 1.0}, cost=0.5)
+        assert (reply["learned"], reply["late"], reply["booked"]) == (False, "the learning window is over", 0.5)
+        policy = engine.held[KEY].policy
+        assert policy.tally.late == 1
+        assert policy.learner.summary().spent == 0.25
+        assert account(engine) == Account(10 * M, 0, 750_000, 0)
+        assert replayed(engine.store) == policy
+
+    play(database, script, spec=spec)

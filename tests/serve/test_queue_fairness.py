@@ -1,0 +1,173 @@
+"""The queue to the writer: bounded, fair to tenants, and many callers share one commit."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deferkit.serve.database import Database
+from deferkit.serve.engine import Engine, EngineSettings
+from deferkit.serve.fair_queue import FairQueue
+from deferkit.serve.problems import Problem
+from deferkit.serve.work import Held, Needs, Reply, Work
+from tests.serve.checking import problem_of, started
+from tests.serve.playing import KEY, SPEC, decide, play
+
+
+def test_everyone_has_a_turn_however_much_another_sends() -> None:
+    queue: FairQueue[str] = FairQueue(limit=100, share=0.5)
+    for i in range(40):
+        queue.put("big", f"big {i}")
+    queue.put("small", "small 0")
+    taken = []
+    for i in range(4):
+        taken += asyncio.run(queue.take(1))
+        queue.put("big", f"more {i}")
+    assert taken == ["big 0", "small 0", "big 1", "big 2"]
+
+
+def test_the_next_group_goes_on_with_whom_the_last_one_did_not_reach() -> None:
+    queue: FairQueue[str] = FairQueue(limit=100, share=1.0)
+    for i in range(3):
+        for tenant in "abc":
+            queue.put(tenant, f"{tenant}{i}")
+    groups = [asyncio.run(queue.take(2)) for _ in range(5)]
+    assert groups == [["a0", "b0"], ["c0", "a1"], ["b1", "c1"], ["a2", "b2"], ["c2"]]
+
+
+@given(st.lists(st.one_of(st.sampled_from("abc"), st.integers(1, 4)), max_size=60))
+def test_nothing_is_lost_or_overtaken_by_its_own_tenant(doings: list[str | int]) -> None:
+    """A letter puts an item of that tenant, a number takes at most so many."""
+    queue: FairQueue[tuple[str, int]] = FairQueue(limit=12, share=0.5)
+    put: dict[str, int] = dict.fromkeys("abc", 0)
+    got: dict[str, int] = dict.fromkeys("abc", 0)
+    for doing in doings:
+        waiting = {tenant: put[tenant] - got[tenant] for tenant in "abc"}
+        if isinstance(doing, str):
+            full = waiting[doing] >= 6 or sum(waiting.values()) >= 12
+            if full:
+                with pytest.raises(Problem):
+                    queue.put(doing, (doing, put[doing]))
+            else:
+                queue.put(doing, (doing, put[doing]))
+                put[doing] += 1
+        elif sum(waiting.values()):
+            taken = asyncio.run(queue.take(doing))
+            assert len(taken) == min(doing, sum(waiting.values()))
+            for tenant, number in taken:
+                assert number == got[tenant]
+                got[tenant] += 1
+        assert queue.length == sum(put.values()) - sum(got.values())
+
+
+class Slow:
+    """A command that changes nothing and says when it ran."""
+
+    def __init__(self, name: str, ran: list[str]) -> None:
+        self.name = name
+        self.ran = ran
+
+    def needs(self, held: Held) -> Needs:
+        return Needs(held.id)
+
+    def run(self, held: Held, work: Work, now: int) -> Reply:  # noqa: ARG002
+        self.ran.append(self.name)
+        return Reply(200, b"{}")
+
+
+def test_many_callers_share_few_commits(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        before = engine.groups
+        replies = await asyncio.gather(*(decide(engine, f"t{i}", force=None) for i in range(200)))
+        assert [reply["id"] for reply in replies] == list(range(200))
+        assert engine.groups - before == 4  # of at most 64
+        assert engine.commands == 200
+
+    play(database, script, settings=EngineSettings(group_limit=64))
+
+
+def test_case_10_a_full_queue_is_told_at_once_and_forgets_nobody(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        async with engine._busy:
+            first = asyncio.create_task(decide(engine, "first"))
+            while not engine._at_work:  # the writer has taken it, and waits
+                await asyncio.sleep(0)
+            waiting = [asyncio.create_task(decide(engine, f"t{i}")) for i in range(4)]
+            await asyncio.sleep(0)
+            problem = await problem_of(decide(engine, "too many"))
+            assert (problem.status, problem.code, problem.retry_after) == (503, "unavailable", 1.0)
+        replies = await asyncio.gather(first, *waiting)
+        assert [reply["id"] for reply in replies] == [0, 1, 2, 3, 4]
+        assert (await decide(engine, "too many"))["id"] == 5
+
+    play(database, script, settings=EngineSettings(queue_limit=4, tenant_share=1.0))
+
+
+def test_case_34_one_tenant_leaves_room_and_turns_to_the_others(database: Database) -> None:
+    ran: list[str] = []
+    other = ("other", "p")
+
+    async def script(engine: Engine) -> None:
+        await engine.create("other", SPEC)
+        async with engine._busy:
+            calls = [asyncio.create_task(engine.submit(KEY, Slow("first", ran)))]
+            while not engine._at_work:
+                await asyncio.sleep(0)
+            calls += [asyncio.create_task(engine.submit(KEY, Slow(f"big {i}", ran))) for i in range(5)]
+            await asyncio.sleep(0)
+            assert (await problem_of(engine.submit(KEY, Slow("big 5", ran)))).status == 503  # half is its share
+            calls += [asyncio.create_task(engine.submit(other, Slow(f"small {i}", ran))) for i in range(2)]
+            await asyncio.sleep(0)
+        await asyncio.gather(*calls)
+        assert ran == ["first", "big 0", "small 0", "big 1", "small 1", "big 2", "big 3", "big 4"]
+
+    play(database, script, settings=EngineSettings(queue_limit=10, tenant_share=0.5, group_limit=3))
+
+
+def test_case_10_stopping_finishes_what_waits_and_takes_no_more(database: Database) -> None:
+    async def script() -> list[Any]:
+        engine = await started(database, settings=EngineSettings(group_limit=50))
+        calls = [asyncio.create_task(decide(engine, f"t{i}", force=None)) for i in range(300)]
+        while engine.queue.length < 300:
+            await asyncio.sleep(0)
+        stopping = asyncio.create_task(engine.stop())
+        await asyncio.sleep(0)
+        assert (await problem_of(decide(engine, "late"))).status == 503
+        async with asyncio.timeout(60):
+            replies = await asyncio.gather(*calls)
+            await stopping
+        return replies
+
+    async def after(engine: Engine) -> None:
+        again = await asyncio.gather(*(decide(engine, f"t{i}", force=None) for i in range(300)))
+        assert again == replies
+        assert engine.held[KEY].policy.learner.summary().decisions == 300
+
+    replies = asyncio.run(script())
+    assert [reply["id"] for reply in replies] == list(range(300))
+    play(database, after, spec=None)
+
+
+def test_case_10_a_group_in_hand_is_answered_before_the_end(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer has a group in hand and is about to begin: it is neither in the queue nor at the store."""
+
+    async def script() -> Any:
+        engine = await started(database)
+        await engine._busy.acquire()
+        monkeypatch.setattr(engine._busy, "locked", lambda: False)  # as it is in the moment of handing over
+        call = asyncio.create_task(decide(engine, "a"))
+        while not engine._at_work:
+            await asyncio.sleep(0)
+        stopping = asyncio.create_task(engine.stop())
+        await asyncio.sleep(0.05)
+        engine._busy.release()
+        async with asyncio.timeout(60):
+            reply = await call
+            await stopping
+        return reply
+
+    assert asyncio.run(script())["task"] == "a"

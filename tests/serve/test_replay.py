@@ -1,0 +1,156 @@
+"""A log is replayed: what is whole is found whole, and whatever was changed is named."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from deferkit.errors import InvalidArgument
+from deferkit.serve.commands.bodies import BudgetBody, CorrectionBody, EffortBody
+from deferkit.serve.commands.budget import ChangeBudget, ChangePolicy
+from deferkit.serve.commands.expire import Expire
+from deferkit.serve.commands.outcome import Correct
+from deferkit.serve.commands.review import Effort
+from deferkit.serve.database import Database
+from deferkit.serve.engine import Engine, EngineSettings
+from deferkit.serve.replay import Report, replay
+from deferkit.serve.spec import PolicyChange
+from deferkit.serve.store import Store
+from tests.serve.playing import call, claim, complete, decide, observe, play
+
+OFTEN = EngineSettings(snapshot_every=8)
+
+
+async def eventful(engine: Engine) -> None:
+    """Let everything happen that a log can hold."""
+    for i in range(6):
+        await decide(engine, f"asked-{i}", context=[1.0, i / 10])
+        await decide(engine, f"left-{i}", context=[0.5, i / 10], force="model")
+        await observe(engine, f"left-{i}", rewards={"model": 0.5})
+    await observe(engine, "early", rewards={"model": 0.25})
+    await decide(engine, "early", force=None, cost=0.5, available=[])
+    await observe(engine, "asked-0", rewards={"human": 1.0, "model": 0.0}, cost=0.25)
+    await observe(engine, "asked-1", rewards={"human": 1.0})
+    await observe(engine, "asked-1", cost=1.5)  # more than was held
+    await call(engine, Correct(CorrectionBody(id="c", task="asked-0", rewards={"human": 0.5}, cost=0.5)))
+    await call(engine, Expire("asked-2"))
+    await call(engine, ChangeBudget(BudgetBody(id="b", add=5)))
+    await observe(engine, "asked-2", cost=0.75)  # late, but paid
+    taken = await claim(engine)
+    await complete(engine, taken, answer={"label": "spam"}, rewards={"human": 0.75}, cost=0.5)
+    await call(engine, ChangePolicy(PolicyChange(reviewers=2, learning_window_s=1e-6)))
+    await decide(engine, "two", context=[9.0, 9.0])
+    while (one := await claim(engine, "ann"))["task"] != "two":
+        pass
+    other = await claim(engine, "bo")
+    await complete(engine, one, answer="ham", rewards={"human": 0.5}, cost=0.25)
+    await call(engine, Expire(one["task"]))
+    await call(engine, Effort(EffortBody(task="two", seat=other["seat"], epoch=other["epoch"], cost=0.125)))
+
+
+def again(database: Database) -> Report:
+    return replay(Store(database), "default", "p")
+
+
+def test_everything_that_can_happen_is_found_whole(database: Database) -> None:
+    play(database, eventful, settings=OFTEN)
+    report = again(database)
+    assert report.faults == []
+    kinds = [line.kind for line in Store(database).log(1)]
+    assert set(kinds) == {
+        "created",
+        "changed",
+        "decided",
+        "observed",
+        "answered",
+        "corrected",
+        "expired",
+        "effort",
+        "budget",
+    }
+    assert report.policy is not None
+    assert (report.rows, report.snapshots) == (len(kinds), 3)
+    assert report.policy.tally.outcomes == kinds.count("observed")
+    assert report.policy.accounts == Store(database).budgets(1)
+
+
+def test_restarts_leave_a_log_that_is_whole(database: Database) -> None:
+    """Snapshots of a policy that was itself read from a snapshot are those of a policy that never stopped."""
+
+    async def some(engine: Engine) -> None:
+        start = engine.held["default", "p"].policy.seq
+        for i in range(start, start + 5):
+            await decide(engine, f"t{i}", force=None, context=[1.0, i / 100])
+            await observe(engine, f"t{i}", rewards={"model": 0.5})
+
+    for _ in range(4):
+        play(database, some, settings=EngineSettings(snapshot_every=3))
+        report = again(database)
+        assert report.faults == []
+        assert report.snapshots > 0
+
+
+def test_a_service_may_be_running(database: Database) -> None:
+    """Decisions and outcomes come in all the while: nothing that was written in the meantime looks wrong."""
+
+    async def busy(engine: Engine) -> list[Report]:
+        done = asyncio.Event()
+
+        async def traffic(name: str) -> None:
+            i = 0
+            while not done.is_set():
+                await decide(engine, f"{name}{i}", force=None, context=[1.0, (i % 10) / 10])
+                await observe(engine, f"{name}{i}", rewards={"model": 0.5})
+                i += 1
+
+        writers = [asyncio.create_task(traffic(name)) for name in "abc"]
+        await asyncio.sleep(0.2)
+        reports = [await asyncio.to_thread(again, database) for _ in range(5)]
+        done.set()
+        await asyncio.gather(*writers)
+        return reports
+
+    reports = play(database, busy, settings=EngineSettings(snapshot_every=50))
+    assert [report.faults for report in reports] == [[]] * 5
+    assert reports[0].rows < reports[-1].rows
+
+
+def test_what_looks_wrong_is_looked_at_again(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An outcome between the reading of a page and of its log is no fault."""
+
+    async def between(engine: Engine) -> list[str]:
+        await decide(engine, "a")
+        await decide(engine, "b")
+        loop = asyncio.get_running_loop()
+
+        def watched() -> list[str]:
+            reader = database.reader()
+            plain = reader.run
+            asked: list[str] = []
+
+            def later(name: str, /, **values: Any) -> Any:
+                rows = plain(name, **values)
+                if name == "decisions_after" and not asked:
+                    asked.append(name)
+                    asyncio.run_coroutine_threadsafe(observe(engine, "a", cost=0.5), loop).result(30)
+                    asyncio.run_coroutine_threadsafe(decide(engine, "ab"), loop).result(30)
+                return rows
+
+            monkeypatch.setattr(reader, "run", later)
+            faults = again(database).faults
+            assert asked
+            return faults
+
+        return await asyncio.to_thread(watched)
+
+    assert play(database, between) == []
+
+
+def test_unknown_policies_are_listed(database: Database) -> None:
+    database.prepare()
+    with pytest.raises(InvalidArgument, match="no policy 'p' of tenant 'default'. There are no policies."):
+        again(database)
+    play(database, eventful)
+    for tenant, name in (("default", "q"), ("acme", "p")):
+        with pytest.raises(InvalidArgument, match=f"{name}' of tenant '{tenant}'. There is p of default."):
+            replay(Store(database), tenant, name)
