@@ -9,8 +9,7 @@ from deferkit.serve.commands.bodies import TaskBody
 from deferkit.serve.commands.decide import propose
 from deferkit.serve.database import Database
 from deferkit.serve.policy import Policy
-from deferkit.serve.recover import apply as take
-from deferkit.serve.recover import recover, roll_on, snapshot_at
+from deferkit.serve.recover import after, following, recover, roll_on, snapshot_at
 from deferkit.serve.rows import OPEN, PolicyRow
 from deferkit.serve.store import Store
 from deferkit.serve.work import Held
@@ -43,18 +42,16 @@ def check_log(store: Store, row: PolicyRow) -> list[str]:
     for line in store.log(row.id):
         assert line.at >= latest, f"Time goes back at row {line.seq}."
         latest = line.at
-        record = records.decode(bytes(line.body))
-        if isinstance(record, records.Created):
-            policy = Policy(record.spec)
-        assert policy is not None
+        record = following(policy, row, line)
         if isinstance(record, records.Decided):
+            assert policy is not None
             assert record.id == len(tasks), f"Decision {record.id} comes at the place of {len(tasks)}."
             tasks.append(record.task)
             event, held = propose(Held(1, "", policy, 1, 0), TaskBody(task=record.task, context=record.context))
             assert event.decision == record.decision
             assert held == record.held
             assert 0 < record.propensity <= 1
-        take(policy, row, line, record)
+        policy = after(policy, row, line, record)
     assert len(set(tasks)) == len(tasks)
     return tasks
 

@@ -8,12 +8,15 @@ from typing import Any
 import apsw
 import psycopg
 
+from deferkit.serve.postgres import Postgres
+
 
 def clock(seconds: float) -> None:
-    """Let the machine's clock be wrong by this much."""
-    right, right_ns = time.time, time.time_ns
+    """Let the clocks of the machine and of the server be wrong by this much."""
+    right, right_ns, server = time.time, time.time_ns, Postgres.now
     time.time = lambda: right() + seconds
     time.time_ns = lambda: right_ns() + int(seconds * 1e9)
+    Postgres.now = lambda database: server(database) + int(seconds * 1e6)  # type: ignore[method-assign]
 
 
 def death(statement: int) -> None:
