@@ -120,6 +120,7 @@ class Engine:
         self._tasks: list[asyncio.Task[None]] = []
         self._renew_at = 0
         self._busy = asyncio.Lock()
+        self._stopping = asyncio.Event()
 
     # --- life -----------------------------------------------------------------------------------------------------
 
@@ -142,7 +143,9 @@ class Engine:
         """Finish what waits, keep snapshots, give up what is owned."""
         self.ready = False
         if self._tasks:
-            self._tasks[1].cancel()
+            self._stopping.set()
+            # not cancelled: what it reads in another thread would go on, beyond the end of the store
+            await asyncio.wait([self._tasks[1]])
             while self.queue.length or self._at_work or self._busy.locked():
                 await asyncio.sleep(0.005)
             self._tasks[0].cancel()
@@ -244,7 +247,11 @@ class Engine:
     async def _tick(self) -> None:
         """Do what time brings: leases, deadlines, policies that nobody owns."""
         while not self._over:
-            await asyncio.sleep(self.settings.tick_s)
+            try:
+                await asyncio.wait_for(self._stopping.wait(), self.settings.tick_s)
+                return
+            except TimeoutError:
+                pass
             try:
                 await self._renew()
                 await self._reap()
