@@ -1,5 +1,6 @@
 """`deferkit demo` from end to end: the numbers are right, the budget holds, no process is left."""
 
+import os
 import re
 import signal
 import subprocess
@@ -16,7 +17,7 @@ from deferkit.cli.demo.process import ServiceProcess
 from deferkit.cli.demo.scene import Scene
 from deferkit.cli.demo.view import View, next_steps
 from deferkit.client import PolicySummary
-from deferkit.serve.recover import recover
+from deferkit.serve.replay import replay
 from deferkit.serve.sqlite import Sqlite
 from deferkit.serve.store import Store
 from deferkit.types import MODEL, Amount, Decision
@@ -36,9 +37,10 @@ def test_a_demo_from_end_to_end(tmp_path: Path) -> None:
         assert posted + reserved + free == pytest.approx(total, abs=0.02)
     database = Sqlite(str(store))
     kept = Store(database)
-    row = kept.policy("default", "demo")
-    assert row is not None
-    policy = recover(kept, row)  # which checks the log and the accounts
+    report = replay(kept, "default", "demo")  # which compares the log with accounts, snapshots and decisions
+    assert report.faults == []
+    policy = report.policy
+    assert policy is not None
     kept.close()
     [account] = policy.accounts.values()
     assert account.total is not None
@@ -61,6 +63,7 @@ def test_however_a_demo_ends_it_leaves_no_process(tmp_path: Path) -> None:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            env={**os.environ, "TMPDIR": str(tmp_path)},  # who is killed does not tidy up
         )
         for number in ends
     ]

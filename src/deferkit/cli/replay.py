@@ -1,4 +1,4 @@
-"""`deferkit replay`: is the log whole, and does everything else say the same?"""
+"""`deferkit replay`: is the log whole, does everything else say the same, and what would another budget have done?"""
 
 import json
 import os
@@ -11,10 +11,14 @@ from deferkit.cli.app import app, aside, console
 from deferkit.cli.extras import needs_serve
 from deferkit.cli.progress import bar
 from deferkit.cli.serve import Store
+from deferkit.cli.what_if import show_what_if, what_if_data
 
 if TYPE_CHECKING:
+    from deferkit.serve.past import Past
     from deferkit.serve.policy import Policy
     from deferkit.serve.replay import Report
+    from deferkit.serve.store import Store as LogStore
+    from deferkit.serve.what_if import WhatIf
 
 BROKEN = 1
 
@@ -24,20 +28,33 @@ def replay(
     policy: Annotated[str, typer.Argument(help="The name of the policy")],
     store: Store = None,
     tenant: Annotated[str, typer.Option(help="Whose policy it is")] = "default",
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What would another budget have done? 500, 2x, 50%, inf; by resource minutes=500,euros=2x; any number"
+            " of times"
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables")] = False,
 ) -> None:
     """Rebuild a policy from its log, and compare with all that the database says of it.
 
     Nothing is written; a service may be running. The exit code is 1 if the log was changed, or if budgets, snapshots
-    or decisions are not what it says.
+    or decisions are not what it says. With --budget, a fresh policy with that budget goes through the log as well.
     """
     needs_serve()
+    from deferkit.serve.past import Past  # noqa: PLC0415
+    from deferkit.serve.replay import find  # noqa: PLC0415
     from deferkit.serve.replay import replay as rebuild  # noqa: PLC0415
+    from deferkit.serve.scenario import scenario_of  # noqa: PLC0415
     from deferkit.serve.settings import Settings  # noqa: PLC0415
     from deferkit.serve.stores import store_to_read  # noqa: PLC0415
 
     kept = store_to_read(Settings.read(os.environ, store=store).store)
+    past = Past()
     try:
+        for text in budget or []:
+            scenario_of(text, find(kept, tenant, policy)[1])  # a mistake is told before anything takes long
         with bar() as progress:
             job = progress.add_task("rows", total=None)
             report = rebuild(
@@ -46,27 +63,48 @@ def replay(
                 policy,
                 started=lambda rows: progress.update(job, total=rows),
                 progress=lambda rows: progress.advance(job, rows),
+                watch=past.see if budget else lambda _: None,
             )
+        found = None
+        if budget and report.policy is not None:
+            found = others(kept, report, report.policy, past, budget)
     finally:
         kept.close()
-    show(report, as_json=as_json)
+    if as_json:
+        data = as_data(report) | ({} if found is None else {"what_if": what_if_data(found)})
+        typer.echo(json.dumps(data, indent=2))
+    else:
+        show(report)
+        if found is not None:
+            show_what_if(found)
+    for fault in report.faults:
+        aside.print("error:", style="red", end=" ")
+        aside.print(fault, markup=False, highlight=False, soft_wrap=True)
     if report.faults:
         raise typer.Exit(BROKEN)
 
 
-def show(report: "Report", *, as_json: bool) -> None:
-    """Print what a replay came to: a table of the facts, then each fault in a sentence."""
-    if as_json:
-        typer.echo(json.dumps(as_data(report), indent=2))
-    elif report.policy is not None:
+def others(kept: "LogStore", report: "Report", policy: "Policy", past: "Past", budgets: list[str]) -> "WhatIf":
+    """Go through the log with other budgets."""
+    from deferkit.serve.replay import read_again  # noqa: PLC0415
+    from deferkit.serve.scenario import scenario_of  # noqa: PLC0415
+    from deferkit.serve.what_if import what_if  # noqa: PLC0415
+
+    scenarios = [scenario_of(text, policy.accounts) for text in dict.fromkeys(budgets)]
+    with bar() as progress:
+        job = progress.add_task("rows", total=report.rows)
+        log = read_again(kept, report.row)
+        return what_if(log, policy, past, scenarios, progress=lambda rows: progress.advance(job, rows))
+
+
+def show(report: "Report") -> None:
+    """Print what a replay came to."""
+    if report.policy is not None:
         grid = Table.grid(padding=(0, 2, 0, 0))
         for name, text in facts(report, report.policy).items():
             grid.add_row(name, text)
         console.print(grid, highlight=False)
-    for fault in report.faults:
-        aside.print("error:", style="red", end=" ")
-        aside.print(fault, markup=False, highlight=False, soft_wrap=True)
-    if not report.faults and not as_json:
+    if not report.faults:
         console.print("The log is whole; budgets, snapshots and decisions are what it says.", highlight=False)
 
 

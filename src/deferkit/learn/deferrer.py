@@ -335,6 +335,14 @@ class Deferrer(SavedLearner):
         """
         return self._records.coefficients(self._ledger)
 
+    def vectors(self, contexts: Any) -> NDArray[np.float64]:
+        """Return contexts as the vectors [n, d] that the coefficients belong to: named features as they are encoded.
+
+        >>> Deferrer(n_features=2).vectors([[0.0, 1.0], [1.0, 0.0]]).tolist()
+        [[0.0, 1.0], [1.0, 0.0]]
+        """
+        return self._contexts.represent(self._contexts.matrix(contexts))
+
     def summary(self) -> Summary:
         """Return where the learner stands.
 

@@ -235,13 +235,15 @@ class Engine:
             if fresh is None:
                 return False
             policy = await self._stored(recover, self.store, fresh)
+            [last] = await self._read(self.store.log_page, row.id, policy.seq - 1, 1)
+            self.clock.reach(last.at)  # the owner before may have been ahead of this process
             self.held[key] = Held(row.id, row.tenant, policy, epoch, fresh.parked)
             logger.info("owns a policy", extra={"policy": row.id, "epoch": epoch, "records": policy.seq})
             return True
 
     async def _tick(self) -> None:
         """Do what time brings: leases, deadlines, policies that nobody owns."""
-        while True:
+        while not self._over:
             await asyncio.sleep(self.settings.tick_s)
             try:
                 await self._renew()

@@ -36,15 +36,14 @@ def snapshot_at(store: Store, row: PolicyRow, seq: int, data: bytes) -> Policy |
 def roll_on(store: Store, row: PolicyRow, policy: Policy | None) -> Policy:
     """Apply the rest of the log to a policy; the whole log if there is none."""
     for line in store.log(row.id, 0 if policy is None else policy.seq):
-        policy = after(policy, row, line)
+        policy = after(policy, row, line, following(policy, row, line))
     if policy is None:
         raise DamagedLog(f"The log of policy {row.name!r} is empty.")
     return policy
 
 
-def after(policy: Policy | None, row: PolicyRow, line: LogRow) -> Policy:
-    """Return the policy after the next row of its log, if that is the one that was written; None: before the first."""
-    record = following(policy, row, line)
+def after(policy: Policy | None, row: PolicyRow, line: LogRow, record: records.AnyRecord) -> Policy:
+    """Return the policy after the next row of its log; None: before the first."""
     if policy is None:
         if not isinstance(record, records.Created):
             raise DamagedLog(f"The log of policy {row.name!r} does not begin with its creation.")

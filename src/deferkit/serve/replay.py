@@ -6,17 +6,19 @@ replay began.
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import msgspec
 
 from deferkit.errors import DeferkitError, InvalidArgument
+from deferkit.serve import records
 from deferkit.serve.account import Account
 from deferkit.serve.history import check_decisions
 from deferkit.serve.policy import Policy
-from deferkit.serve.recover import DamagedLog, after, nth
-from deferkit.serve.rows import LogRow, PolicyRow
+from deferkit.serve.records import AnyRecord
+from deferkit.serve.recover import DamagedLog, after, following, nth
+from deferkit.serve.rows import PolicyRow
 from deferkit.serve.spec import PolicySpec
 from deferkit.serve.store import Store
 
@@ -26,7 +28,7 @@ NAMED = 10  # decisions that are named; the others are counted
 STEP = 1000  # rows between two calls of `progress`
 
 Progress = Callable[[int], None]
-Watch = Callable[[LogRow], None]
+Watch = Callable[[AnyRecord], None]
 
 
 class Report(NamedTuple):
@@ -76,7 +78,7 @@ def replay(
     progress: Progress = lambda _: None,
     watch: Watch = lambda _: None,
 ) -> Report:
-    """Rebuild a policy from its log and compare; `watch` sees each row of the log.
+    """Rebuild a policy from its log and compare; `watch` sees each record of the log.
 
     `started` hears how much there is to do, `progress` how much more was done: rows, then decisions.
     """
@@ -90,8 +92,9 @@ def replay(
         for line in store.log(row.id):
             if line.seq >= row.seq:
                 break
-            policy = after(policy, row, line)
-            watch(line)
+            record = following(policy, row, line)
+            policy = after(policy, row, line, record)
+            watch(record)
             if policy.seq in places:
                 faults += check_snapshot(store, row, policy)
             if policy.seq % STEP == 0:
@@ -110,6 +113,14 @@ def replay(
     if n_wrong > NAMED:
         faults.append(f"{n_wrong - NAMED:,} more decisions are not what the log says.")
     return Report(row, policy, policy.seq, len(places), time.perf_counter() - begin, faults)
+
+
+def read_again(store: Store, row: PolicyRow) -> Iterator[AnyRecord]:
+    """Yield the records of a log that was replayed, up to where it ended then."""
+    for line in store.log(row.id):
+        if line.seq >= row.seq:
+            return
+        yield records.decode(bytes(line.body))
 
 
 def ended(row: PolicyRow, policy: Policy | None) -> Policy:

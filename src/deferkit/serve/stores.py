@@ -26,18 +26,6 @@ def database_of(store: str) -> Database:
     return Sqlite(store)
 
 
-def shown(store: str) -> str:
-    """Return a store as it may be printed: without what comes with a URL, where passwords are.
-
-    >>> shown("postgresql://ann:secret@db.example:5432/deferkit?password=secret"), shown("deferkit.db")
-    ('postgresql://db.example:5432/deferkit', 'deferkit.db')
-    """
-    if not store.startswith(URLS):
-        return store
-    parts = urlsplit(store)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
 def store_to_read(store: str) -> Store:
     """Return a store that is there, to be read only: nothing is made, and nothing is brought up to date.
 
@@ -51,7 +39,7 @@ def store_to_read(store: str) -> Store:
     try:
         database.reader().run("policies")
     except StoreFailed as error:
-        raise DeferkitError(f"{without_password(store)} is not a store of deferkit ({error})") from error
+        raise DeferkitError(f"{shown(store)} is no store of deferkit, or cannot be read. {error}") from error
     return Store(database)
 
 
@@ -62,7 +50,7 @@ def check_file(database: Sqlite) -> None:
     try:
         done = database.reader().execute("PRAGMA user_version")[0][0]
     except StoreFailed as error:
-        raise DeferkitError(f"{database.path} is not a store of deferkit ({error})") from error
+        raise DeferkitError(f"{database.path} is no store of deferkit, or cannot be read. {error}") from error
     known = len(queries.migrations())
     if done > known:
         raise DeferkitError(f"{database.path} is of version {done}, this deferkit knows {known}: use a newer deferkit.")
@@ -72,13 +60,13 @@ def check_file(database: Sqlite) -> None:
         )
 
 
-def without_password(store: str) -> str:
-    """Return a path or a URL as it may be shown.
+def shown(store: str) -> str:
+    """Return a store as it may be printed: without what comes with a URL, where passwords are.
 
-    >>> without_password("postgresql://ann:secret@db:5432/work"), without_password("deferkit.db")
-    ('postgresql://…@db:5432/work', 'deferkit.db')
+    >>> shown("postgresql://ann:secret@db.example:5432/deferkit?password=secret"), shown("deferkit.db")
+    ('postgresql://db.example:5432/deferkit', 'deferkit.db')
     """
     if not store.startswith(URLS):
         return store
-    scheme, _, rest = store.partition("://")
-    return f"{scheme}://…@{rest.rpartition('@')[2]}" if "@" in rest else store
+    parts = urlsplit(store)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -72,8 +72,11 @@ def demo(
     console.print()
     for decision in crew.latest.values():
         console.print(decision.explain(), highlight=False)
+    from deferkit.serve.stores import shown  # noqa: PLC0415 - an extra
+
     console.print("\nwhat to try next", style="bold")
-    for command, what in next_steps(store, client.policy, task):
+    limited = scene.budget.total < float("inf")
+    for command, what in next_steps(store and shown(store), client.policy, task, limited=limited):
         console.print(f"  {command}", highlight=False, soft_wrap=True)
         console.print(f"    {what}", style="bright_black", highlight=False)
     if stopped:

@@ -144,7 +144,7 @@ def queue(summary: PolicySummary) -> str:
     return f"{summary.waiting} wait, {summary.claimed} with reviewers, the oldest for {summary.oldest_s:.1f} s"
 
 
-def next_steps(store: str | None, policy: str, task: str) -> list[tuple[str, str]]:
+def next_steps(store: str | None, policy: str, task: str, *, limited: bool = True) -> list[tuple[str, str]]:
     """Return commands to try, and what each is for.
 
     >>> [command for command, _ in next_steps(None, "demo", "task-00017")][:1]
@@ -156,6 +156,11 @@ def next_steps(store: str | None, policy: str, task: str) -> list[tuple[str, str
     return [
         *steps,
         (f"deferkit replay {policy} --store {kept}", "is the log whole, and is everything what it says?"),
+        *(
+            [(f"deferkit replay {policy} --store {kept} --budget 2x", "what twice the budget would do")]
+            if limited
+            else []
+        ),
         (f"deferkit serve --store {kept}", "go on with it; then, in another terminal:"),
         (f"curl -s {base}/summary", "where it stands"),
         (f"curl -s '{base}/decisions?task={task}'", "one task: who decided, why, what became of it"),
