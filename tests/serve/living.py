@@ -1,5 +1,6 @@
 """A policy that lives through tasks of which everything is known, in memory: what was, and what would have been."""
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,8 +56,17 @@ def spec_of(n: int, share: float, **given: Any) -> PolicySpec:
     return PolicySpec(**{"name": "p", "features": 3, "budget": budget, "explore_floor": 0.1, **given})
 
 
-def live(spec: PolicySpec, world: World, *, delay: int = 0, feedback: str = "full", task: Any = None) -> Life:
+def live(
+    spec: PolicySpec,
+    world: World,
+    *,
+    delay: int = 0,
+    feedback: str = "full",
+    task: Callable[[int], dict[str, Any]] = lambda _: {},
+    contexts: Sequence[Any] = (),
+) -> Life:
     """Let a policy decide all tasks through the service's own commands; outcomes come `delay` decisions later."""
+    given = contexts or world.contexts.tolist()
     work, held = Work(), Held(1, "default", Policy(spec), 1, 0)
     work.record(held, records.Created(spec=held.policy.spec), 0)
     earned = 0.0
@@ -66,8 +76,7 @@ def live(spec: PolicySpec, world: World, *, delay: int = 0, feedback: str = "ful
         if t < n:
             key = (1, f"t{t}")
             work.decisions[key] = None
-            more = {} if task is None else task(t)
-            Decide(TaskBody(task=key[1], context=world.contexts[t].tolist(), **more)).run(held, work, t)
+            Decide(TaskBody(task=key[1], context=given[t], **task(t))).run(held, work, t)
             row = work.decisions[key]
             assert row is not None
             routes.append(spec.deciders.index(row.route))
@@ -80,6 +89,8 @@ def live(spec: PolicySpec, world: World, *, delay: int = 0, feedback: str = "ful
                 seen["model"] = float(world.rewards[s, 0])
             if feedback == "reviewed":
                 seen = seen | {"model": float(world.rewards[s, 0])} if route else {}
+            if feedback == "none":
+                seen = {}
             book(held, work, t, row, seen, cost_of(held, float(world.costs[s, route - 1]) if route else None))
     log = [records.decode(line.body) for line in work.log]
     past = Past()

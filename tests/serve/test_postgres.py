@@ -19,6 +19,7 @@ from deferkit.serve.problems import Problem, StoreFailed, Unconfirmed
 from deferkit.serve.recover import roll_on
 from deferkit.serve.spec import BudgetSpec
 from deferkit.serve.store import Store
+from tests.serve.conftest import insist
 from tests.serve.keeping import add
 from tests.serve.playing import KEY, SPEC, again, claim, complete, decide, observe, play
 
@@ -109,7 +110,7 @@ def test_calls_go_on_when_the_server_has_restarted(postgres: Postgres, server: A
         postmaster = server.get_postmaster_info().process
         postmaster.send_signal(signal.SIGQUIT)  # nothing is put in order
         postmaster.wait(60)
-        server.ensure_postgres_running()
+        insist(server.ensure_postgres_running)
 
     async def script(engine: Engine) -> None:
         first = [await decide(engine, f"a{i}") for i in range(5)]
@@ -221,6 +222,14 @@ def test_a_server_that_could_lose_what_it_confirmed_is_refused(
     ):
         postgres.prepare()
     postgres.prepare()
+
+
+def test_a_database_that_has_not_all_characters_is_refused(postgres_server: str) -> None:
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+        with pytest.raises(DeferkitError, match="server_encoding = LATIN1, and could not keep every text"):
+            Postgres(psycopg.conninfo.make_conninfo(postgres_server, dbname="latin")).prepare()
+        connection.execute("DROP DATABASE latin")
 
 
 def test_a_commit_waits_for_the_disk_whatever_the_server_is_set_to(postgres: Postgres, postgres_server: str) -> None:

@@ -24,6 +24,7 @@ def serve(
     tenant_share: Annotated[float | None, typer.Option(help="Part of it for one tenant [default: 0.5]")] = None,
     group_limit: Annotated[int | None, typer.Option(help="Calls that share a commit [default: 256]")] = None,
     rate: Annotated[float | None, typer.Option(help="Calls a second for each tenant [default: no limit]")] = None,
+    max_policies: Annotated[int | None, typer.Option(help="Policies of a tenant [default: 100]")] = None,
     max_body: Annotated[int | None, typer.Option(help="Bytes of a request [default: 1,000,000]")] = None,
     body_timeout_s: Annotated[float | None, typer.Option(help="Seconds for it to arrive [default: 10]")] = None,
     owner_lease_s: Annotated[

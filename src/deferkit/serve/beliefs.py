@@ -40,9 +40,10 @@ class Beliefs:
         self.bounds = self.learner.settings.reward_bounds
         self.caps = [high for _, high in self.learner.settings.cost_bounds]
 
-    def of(self, page: Sequence[records.Decided]) -> tuple[Floats, list[Belief]]:
-        """Return the estimated rewards [n, K] of a page of tasks, and what to tell of each of them."""
-        scores = self.learner.score([each.context for each in page])
+    def of(self, page: Sequence[records.Decided]) -> tuple[list[Belief], Floats, Floats]:
+        """Return what to tell of some tasks that follow each other, their estimated rewards [n, K] and vectors."""
+        contexts = [each.context for each in page]
+        scores = self.learner.score(contexts)
         estimated = np.column_stack([scores.estimates[name] for name in self.deciders]).clip(*self.bounds)
         first = page[0].id
         known = self.facts.rewards[first : first + len(page)]
@@ -52,7 +53,7 @@ class Beliefs:
         for i, each in enumerate(page):
             paid = {name: self._micros(each, name, costs[name][i].tolist()) for name in self.deciders[1:]}
             beliefs.append(Belief(dict(zip(self.deciders, rewards[i].tolist(), strict=True)), paid))
-        return estimated, beliefs
+        return beliefs, estimated, self.learner.vectors(contexts)
 
     def _micros(self, task: records.Decided, expert: str, costs: list[float]) -> Micros:
         if task.announced is not None:

@@ -63,6 +63,20 @@ class Job(NamedTuple):
     done: "asyncio.Future[Reply]"
 
 
+class Failed(DeferkitError):
+    """A command has failed in a way that nobody thought of; the others of its group are not to suffer for it."""
+
+    def __init__(self, job: Job, error: Exception) -> None:
+        super().__init__(f"A command has failed: {type(error).__name__}.")
+        self.job = job
+        self.error = error
+
+
+def size_of(job: Job) -> int:
+    """Return how many tasks a command is about: one tenant's batches are not to make a group of minutes."""
+    return getattr(job.command, "size", 1)
+
+
 class Elsewhere(DeferkitError):
     """Another process owns the policy; it answers at this address."""
 
@@ -153,7 +167,7 @@ class Engine:
     async def create(self, tenant: str, spec: PolicySpec) -> Reply:
         """Make a policy; the same one again changes nothing."""
         try:
-            policy = Policy(spec)
+            policy = await asyncio.to_thread(Policy, spec)  # a large one takes a second, and others wait for answers
         except DeferkitError as error:
             raise invalid(str(error)) from error
         async with self._busy:
@@ -221,6 +235,8 @@ class Engine:
             if fresh is None:
                 return False
             policy = await self._stored(recover, self.store, fresh)
+            [last] = await self._read(self.store.log_page, row.id, policy.seq - 1, 1)
+            self.clock.reach(last.at)  # the owner before may have been ahead of this process
             self.held[key] = Held(row.id, row.tenant, policy, epoch, fresh.parked)
             logger.info("owns a policy", extra={"policy": row.id, "epoch": epoch, "records": policy.seq})
             return True
@@ -303,18 +319,30 @@ class Engine:
 
     async def _write(self) -> None:
         while True:
-            group = await self.queue.take(self.settings.group_limit)
+            group = await self.queue.take(self.settings.group_limit, size_of)
             self._at_work = True
             async with self._busy:
-                try:
-                    await self._do(group)
-                except StoreBroken as error:
-                    self._give_up(error)
-                    self._refuse(group, unavailable(str(error)))
-                except Exception as error:
-                    logger.exception("a group failed")
-                    self._refuse(group, Problem(500, "internal", f"The call failed: {type(error).__name__}."))
+                while group:
+                    group = await self._try(group)
             self._at_work = False
+
+    async def _try(self, group: list[Job]) -> list[Job]:
+        """Do a group; return what is left to be done, without the policy of a command that has failed."""
+        try:
+            await self._do(group)
+        except StoreBroken as error:
+            self._give_up(error)
+            self._refuse(group, unavailable(str(error)))
+        except Failed as failed:
+            logger.error("a command failed", exc_info=failed.error)
+            self._refuse([failed.job], Problem(500, "internal", f"The call failed: {type(failed.error).__name__}."))
+            key = failed.job.key
+            self._refuse([job for job in group if job.key == key], unavailable("Nothing was written. Try again."))
+            return [job for job in group if job.key != key]
+        except Exception as error:
+            logger.exception("a group failed")
+            self._refuse(group, Problem(500, "internal", f"The call failed: {type(error).__name__}."))
+        return []
 
     async def _do(self, group: list[Job]) -> None:
         """Run a group of commands in one transaction, and reply when it is committed."""
@@ -342,6 +370,10 @@ class Engine:
                     results.append(job.command.run(each, work, now))
                 except Problem as problem:
                     results.append(problem)
+                except Exception as error:
+                    raise Failed(job, error) from error
+                if size_of(job) > 1:
+                    await asyncio.sleep(0)  # it took long, and others wait for answers that need no commit
             if work.empty:
                 await self._in_thread(self.store.rollback)
             else:

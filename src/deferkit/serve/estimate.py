@@ -44,9 +44,9 @@ class Outlook(NamedTuple):
 
 
 class Known:
-    """What a log knows of what each decider brings, and what is believed of it."""
+    """What a log knows of what each decider brings, and what is believed of it by estimates of d coefficients."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, d: int) -> None:
         self.routes = facts.routes
         self.chances = facts.chances
         self.brought = known_rewards(facts)
@@ -57,8 +57,14 @@ class Known:
             if taken.any():
                 self.reported[route] = self.known[taken].mean(axis=0)
         self.seen = np.minimum(self.chances @ self.reported, 1.0)  # o
+        # a choice is judged by itself, unless more is known of others: the model where only an expert judges it
+        own = np.diag(self.reported) >= self.reported.max(axis=0)
+        self.at_first_hand = bool(own[self.routes].all())
         self.believed = np.zeros_like(self.brought)  # q
         self._lost = facts.expiry()
+        # the estimates have seen what they are compared with, and misfit it by less than what they have not seen
+        n_known = self.known.sum(axis=0)
+        self._unseen = n_known / np.maximum(n_known - d, 1)
 
     def believe(self, first: int, estimated: Floats) -> None:
         """Take in estimates of the rewards of some tasks; an expert who does not answer brings what the model does."""
@@ -73,39 +79,38 @@ class Known:
     @property
     def noise(self) -> Floats:
         """The variance of a reward around what is believed, by decider [K]."""
-        variance: Floats = (self.misfit**2).sum(axis=0) / np.maximum(self.known.sum(axis=0), 1)
+        variance: Floats = (self.misfit**2).sum(axis=0) / np.maximum(self.known.sum(axis=0), 1) * self._unseen
         return variance
 
     def strangers(self, weights: Floats) -> NDArray[np.intp]:
         """Return those who matter, by these weights [n, K], and of whom no reward is known."""
         return np.flatnonzero((weights != 0.0).any(axis=0) & ~self.known.any(axis=0))
 
-    def done(self) -> Value:
+    def done(self, doubt: float = 0.0) -> Value:
         """Return what was brought by what was done; where that is not known, it is like where it is."""
-        rows, n = np.arange(len(self.routes)), max(len(self.routes), 1)
-        by_itself = self.by_itself[self.routes]
-        weight = np.where(by_itself, 1.0 / np.maximum(self.reported[self.routes, self.routes], LEAST), 0.0)
-        misfit = self.misfit[rows, self.routes]
-        mean = (by_itself * self.believed[rows, self.routes] + weight * misfit).sum() + self.sum(self.indirectly)
-        return Value(mean / n, math.sqrt(self._unsure + self.variance(self.indirectly)) / n)
+        n = max(len(self.routes), 1)
+        if not self.at_first_hand:
+            variance = self.variance(self.chances) + self.coins(self.chances)
+            return Value(self.sum(self.chances) / n, math.sqrt(variance / n**2 + doubt))
+        weight, misfit, believed = self._own()
+        return Value(float((believed + weight * misfit).mean()), math.sqrt(self._unsure()) / n)
 
-    @property
-    def by_itself(self) -> NDArray[np.bool_]:
-        """Whether what a decider brings is known when it was chosen [K]; else it is when another one was."""
-        return np.asarray(np.diag(self.reported) >= self.reported.max(axis=0))
+    def _own(self) -> tuple[Floats, Floats, Floats]:
+        """Return weight, misfit and belief of the choices that were made [n]."""
+        rows = np.arange(len(self.routes))
+        share = self.reported[self.routes, self.routes]
+        weight = np.divide(1.0, share, out=np.zeros_like(share), where=share > LEAST)
+        return weight, self.misfit[rows, self.routes], self.believed[rows, self.routes]
 
-    @property
-    def indirectly(self) -> Floats:
-        """The chances of those who have to be judged by tasks on which another one was chosen [n, K]."""
-        return np.where(self.by_itself, 0.0, self.chances)
-
-    @property
     def _unsure(self) -> float:
-        """The variance of what was done, summed over the tasks of those who are judged by themselves."""
-        share = np.diag(self.reported)[self.routes]
-        weight = np.where(self.by_itself[self.routes], 1.0 / np.maximum(share, LEAST), 0.0)
-        misfit = self.misfit[np.arange(len(self.routes)), self.routes]
+        """Return the variance of the sum of what was brought, because some of it is not known."""
+        weight, misfit, _ = self._own()
         return float((misfit**2 * weight * (weight - 1.0).clip(0.0)).sum())
+
+    def coins(self, chances: Floats) -> float:
+        """Return the variance of a sum of rewards because who is chosen is drawn with these chances."""
+        mean = (chances * self.believed).sum(axis=1)
+        return float(((chances * self.believed**2).sum(axis=1) - mean**2).clip(0.0).sum())
 
     @property
     def weight(self) -> Floats:
@@ -119,26 +124,30 @@ class Known:
     def variance(self, weights: Floats) -> float:
         """Return the variance of that sum: as measured, or, where few were explored, as the noise lets expect."""
         spread = weights**2 * (self.weight - 1.0).clip(0.0)
-        measured = (spread * self.weight * self.misfit**2).sum()
+        measured = (spread * self.weight * self.misfit**2 * self._unseen).sum()
         return float(max(measured, (spread * self.noise).sum()))
 
-    def unsupported(self, first: int, chances: Floats) -> Floats:
-        """Return by how much deciders would be chosen more [n, K] where nothing can be known of them."""
-        rows = slice(first, first + len(chances))
-        return np.where(self.seen[rows] > LEAST, 0.0, chances - self.chances[rows])
+    def unsupported(self, first: int, weights: Floats) -> Floats:
+        """Return the weights [n, K] of those of whom nothing can be known at tasks from `first` on; 0 for others."""
+        return np.where(self.seen[first : first + len(weights)] > LEAST, 0.0, weights)
 
-    def outlook(self, chances: Floats, floor: float, doubt: float) -> Outlook:
-        """Return what other chances would have brought; `doubt` is the variance of what rests on estimates alone."""
+    def outlook(self, chances: Floats, floor: float, doubts: tuple[float, float]) -> Outlook:
+        """Return what other chances would have brought.
+
+        `doubts` are the variances of what rests on estimates alone, in the difference and in the reward.
+        """
         n = max(len(chances), 1)
         more = chances - self.chances
         difference = self.sum(more) / n
         tossed = ((more * self.believed).sum(axis=1) ** 2).sum() * floor / max(1.0 - floor, LEAST)
-        se = math.sqrt((self.variance(more) + tossed) / n**2 + doubt)
-        whole = math.sqrt((self.variance(more + self.indirectly) + self._unsure + tossed) / n**2 + doubt)
+        variance = self.variance(more) + tossed
+        whole = variance + self._unsure()
+        if not self.at_first_hand:
+            whole = self.variance(chances) + self.coins(chances)
         return Outlook(
-            difference=Value(difference, se),
-            reward=Value(self.done().mean + difference, whole),
-            unsupported=float(self.unsupported(0, chances).clip(0.0).sum() / n),
+            difference=Value(difference, math.sqrt(variance / n**2 + doubts[0])),
+            reward=Value(self.done().mean + difference, math.sqrt(whole / n**2 + doubts[1])),
+            unsupported=float(self.unsupported(0, more).clip(0.0).sum() / n),
             explored=self._explored(more),
         )
 
@@ -159,13 +168,12 @@ class Doubt:
         self.gradients = [np.zeros(len(each.theta)) for each in coefficients]
         self.squares = np.zeros(len(coefficients))
 
-    def add(self, more: Floats, vectors: Floats, believed: Floats) -> None:
-        """Take in some tasks: by how much each decider is chosen more [n, K], contexts, beliefs."""
+    def add(self, weights: Floats, vectors: Floats, believed: Floats) -> None:
+        """Take in some tasks: the weight of each decider [n, K], contexts, beliefs."""
         for k in range(len(self.coefficients)):
-            weights = more[:, k]
             slope = believed[:, k] * (1.0 - believed[:, k]) if self.link == "logistic" else 1.0
-            self.gradients[k] += (weights * slope) @ vectors
-            self.squares[k] += (weights**2).sum()
+            self.gradients[k] += (weights[:, k] * slope) @ vectors
+            self.squares[k] += (weights[:, k] ** 2).sum()
 
     def variance(self, n: int, noise: Floats) -> float:
         """Return the variance of the mean over n tasks; `noise` is that of a reward, by decider."""

@@ -90,6 +90,7 @@ def serve(settings: Settings, listening: Callable[[str, bool], None]) -> int:
     """Serve until told to stop; return the exit code. `listening` is called with the URL, and whether it is open."""
     log_to_stderr(settings.log_level)
     database = database_of(settings.store)
+    database.occupy()  # first: nothing is brought up to date under a process that serves
     database.prepare()
     store = Store(database)
     is_open = check_access(settings, store)

@@ -31,6 +31,7 @@ class Settings:
     tenant_share: float = setting(0.5, "the part of that queue that one tenant may fill", least=0.001, most=1)
     group_limit: int = setting(256, "calls that share one commit", least=1)
     rate: float = setting(0.0, "calls a second for each tenant; 0 sets no limit", least=0)
+    max_policies: int = setting(100, "policies that a tenant may have; more get 409", least=1)
     max_body: int = setting(1_000_000, "bytes that a request may have; more get 413", least=1000)
     body_timeout_s: float = setting(10.0, "seconds for a request to arrive; slower ones get 408", least=0.01)
     owner_lease_s: float = setting(15.0, "seconds after which a silent process loses its policies", least=0.1)

@@ -1,6 +1,6 @@
 """What would another budget have done? The log is gone through again by a fresh policy with that budget."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from deferkit.serve import records
 from deferkit.serve.alternative import Alternative
-from deferkit.serve.beliefs import Belief, Beliefs, feedback_of
+from deferkit.serve.beliefs import Beliefs, feedback_of
+from deferkit.serve.course import Course, pieces
 from deferkit.serve.estimate import NOTEWORTHY, Doubt, Known, Value
 from deferkit.serve.money import MICRO
 from deferkit.serve.past import Past
@@ -17,7 +18,6 @@ from deferkit.serve.scenario import Scenario
 from deferkit.types import Amount
 
 Floats = NDArray[np.float64]
-PAGE = 1000  # decisions that are gone through at once
 FEW = 10  # explored tasks: fewer give no error to rely on
 
 
@@ -50,45 +50,6 @@ class WhatIf(NamedTuple):
         return "model-based: nothing was explored on purpose, so trust it as far as the estimates"
 
 
-def pages(log: Iterable[records.AnyRecord]) -> Iterator[tuple[list[records.AnyRecord], list[records.Decided]]]:
-    """Yield a log in pieces, each with the decisions in it."""
-    piece: list[records.AnyRecord] = []
-    decided: list[records.Decided] = []
-    for record in log:
-        piece.append(record)
-        if isinstance(record, records.Decided):
-            decided.append(record)
-        if len(decided) == PAGE:
-            yield piece, decided
-            piece, decided = [], []
-    yield piece, decided
-
-
-class Course:
-    """One alternative on its way through the log."""
-
-    def __init__(self, other: Alternative, known: Known, doubt: Doubt) -> None:
-        self.other = other
-        self.known = known
-        self.doubt = doubt
-        self.chances = np.zeros_like(known.chances)
-
-    def go(self, piece: list[records.AnyRecord], told: list[Belief], estimated: Floats, vectors: Floats) -> None:
-        """Go through a piece of the log; estimates and contexts are those of the decisions in it."""
-        tasks = iter(told)
-        chosen: list[list[float]] = []
-        first = 0
-        for record in piece:
-            if isinstance(record, records.Decided):
-                first = first if chosen else record.id
-                chosen.append(self.other.decide(record, next(tasks)))
-            else:
-                self.other.see(record)
-        if chosen:
-            self.chances[first : first + len(chosen)] = chosen
-            self.doubt.add(self.known.unsupported(first, np.array(chosen)), vectors, estimated)
-
-
 def what_if(
     log: Iterable[records.AnyRecord],
     policy: Policy,
@@ -98,27 +59,27 @@ def what_if(
 ) -> WhatIf:
     """Go through a log with other budgets; `policy` is where the log ends, `past` has seen all of it."""
     facts = past.facts()
-    known, beliefs, feedback = Known(facts), Beliefs(policy, facts), feedback_of(past, facts)
-    dearest = dict(zip(past.resources, np.nan_to_num(facts.costs).max(axis=0, initial=0.0).tolist(), strict=True))
     coefficients = [policy.learner.coefficients()[name] for name in past.deciders]
+    known = Known(facts, len(coefficients[0].theta))
+    beliefs, feedback = Beliefs(policy, facts), feedback_of(past, facts)
+    dearest = dict(zip(past.resources, np.nan_to_num(facts.costs).max(axis=0, initial=0.0).tolist(), strict=True))
     log = iter(log)
     created = next(log)
     assert isinstance(created, records.Created)
     courses = []
     for each in scenarios:
         spec = each.spec(created.spec, decisions=len(past), dearest=dearest)
-        courses.append(Course(Alternative(spec, each, feedback), known, Doubt(coefficients, spec.link)))
-    for piece, decided in pages(log):
-        if decided:
-            estimated, told = beliefs.of(decided)
-            known.believe(decided[0].id, estimated)
-            vectors = policy.learner.vectors([each.context for each in decided])
-        else:
-            estimated, told, vectors = np.zeros((0, len(past.deciders))), [], np.zeros((0, 0))
+        doubts = (Doubt(coefficients, spec.link), Doubt(coefficients, spec.link))
+        courses.append(Course(Alternative(spec, each, feedback), known, doubts))
+    doubt = Doubt(coefficients, created.spec.link)
+    for piece in pieces(log, beliefs):
+        known.believe(piece.first, piece.estimated)
+        if not known.at_first_hand:
+            piece.doubt(doubt, known, known.chances[piece.first : piece.first + len(piece.told)])
         for course in courses:
-            course.go(piece, told, estimated, vectors)
-        progress(len(piece))
-    rows = [as_it_was(policy, known)]
+            course.go(piece)
+        progress(len(piece.log))
+    rows = [as_it_was(policy, known, doubt.variance(len(past), known.noise))]
     remarks = remarks_of(known, past)
     for course in courses:
         row, said = row_of(course, rows[0], past)
@@ -127,9 +88,9 @@ def what_if(
     return WhatIf(rows, len(past), past.floor, remarks)
 
 
-def as_it_was(policy: Policy, known: Known) -> Row:
+def as_it_was(policy: Policy, known: Known, doubt: float) -> Row:
     """Return the row of what was done."""
-    value = None if len(known.strangers(taken(known))) or not len(known.routes) else known.done()
+    value = None if len(known.strangers(taken(known))) or not len(known.routes) else known.done(doubt)
     return Row(
         budget="as it was",
         totals={name: None if each.total is None else each.total / MICRO for name, each in policy.accounts.items()},
@@ -145,7 +106,8 @@ def as_it_was(policy: Policy, known: Known) -> Row:
 def row_of(course: Course, done: Row, past: Past) -> tuple[Row, list[str]]:
     """Return the row of an alternative, and what has to be said of it."""
     other, known = course.other, course.known
-    outlook = known.outlook(course.chances, past.floor, course.doubt.variance(len(past), known.noise))
+    of_difference, of_reward = (each.variance(len(past), known.noise) for each in course.doubts)
+    outlook = known.outlook(course.chances, past.floor, (of_difference, of_reward))
     strangers = known.strangers(course.chances - known.chances)
     covered = done.reward is not None and not len(strangers)
     row = Row(

@@ -86,7 +86,7 @@ def application(settings: Settings, store: Store, *, failed: Callable[[Exception
             failed(error)
             raise
         app.state.access = Access(store, open_without_keys=settings.loopback, rate=settings.rate)
-        app.state.engine, app.state.traffic = engine, traffic
+        app.state.engine, app.state.traffic, app.state.settings = engine, traffic, settings
         app.state.document = msgspec.json.encode(document(ROUTES))
         try:
             yield

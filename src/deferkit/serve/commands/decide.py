@@ -71,6 +71,7 @@ class DecideMany:
 
     def __init__(self, body: BatchBody) -> None:
         self.bodies = [(each, digest(each)) for each in body.tasks]
+        self.size = len(self.bodies)
 
     def needs(self, held: Held) -> Needs:
         """Return what must be read first."""
@@ -108,7 +109,10 @@ def decide(held: Held, work: Work, now: int, body: TaskBody, number: bytes) -> b
         **decision._replace(budget_left=records.without_infinity(decision.budget_left))._asdict(),  # type: ignore[arg-type]
     )
     reply = reply_of(record)
-    work.record(held, record, now, body.task)
+    try:
+        work.record(held, record, now, body.task)
+    except DeferkitError as error:  # nothing was changed
+        raise invalid("The context is too large: what the learner expects of it is not a number any more.") from error
     work.put_decision(
         DecisionRow(
             policy=held.id,

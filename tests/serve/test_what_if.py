@@ -1,0 +1,220 @@
+"""What another budget would have done, against worlds in which that is known."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from deferkit import Budget, Deferrer
+from deferkit.serve import records
+from deferkit.serve.alternative import Alternative
+from deferkit.serve.beliefs import Belief, feedback_of
+from deferkit.serve.chances import chances
+from deferkit.serve.database import Database
+from deferkit.serve.past import Past
+from deferkit.serve.policy import Policy
+from deferkit.serve.replay import read_again, replay
+from deferkit.serve.scenario import scenario_of
+from deferkit.serve.spec import BudgetSpec, FeatureSpec, PolicySpec, learner_of
+from deferkit.serve.store import Store
+from deferkit.serve.what_if import WhatIf, what_if
+from tests.serve.living import Life, World, live, spec_of
+from tests.serve.playing import play
+from tests.serve.test_replay import eventful
+
+
+def asked_of(life: Life, *budgets: str) -> WhatIf:
+    scenarios = [scenario_of(each, life.policy.accounts) for each in budgets]
+    return what_if(life.log, life.policy, life.past, scenarios)
+
+
+def with_budget(spec: PolicySpec, factor: float) -> PolicySpec:
+    budget = {n: msgspec.structs.replace(b, total=round((b.total or 0) * factor, 6)) for n, b in spec.budget.items()}
+    return msgspec.structs.replace(spec, budget=budget)
+
+
+def errors(seeds: Sequence[int], factors: Sequence[float], *, n: int, bent: float, feedback: str, **given: Any) -> Any:
+    """Return estimate less truth, and the standard error, for reward and difference: [seed, factor, 4]."""
+    found = []
+    for seed in seeds:
+        world, spec = World.draw(seed, n, bent=bent), spec_of(n, 0.25, seed=seed, **given)
+        life = live(spec, world, feedback=feedback)
+        assert life.reward == pytest.approx(truth(spec, world, feedback))
+        rows = asked_of(life, *(f"{factor:g}x" for factor in factors)).rows
+        for row, factor in zip(rows[1:], factors, strict=True):
+            was = truth(with_budget(spec, factor), world, feedback)
+            assert row.reward is not None
+            assert row.difference is not None
+            off = (row.reward.mean - was, row.difference.mean - was + life.reward)
+            found.append((off[0], row.reward.se, off[1], row.difference.se))
+    return np.array(found).reshape(len(seeds), len(factors), 4)
+
+
+def truth(spec: PolicySpec, world: World, feedback: str) -> float:
+    """Return the mean reward of a policy that really has this budget, in the same world, with the same coins."""
+    rewards = {name: world.rewards[:, k] for k, name in enumerate(spec.deciders)}
+    run = learner_of(spec).run(world.contexts, rewards, world.costs[:, 0], feedback=feedback)
+    return run.reward / len(world.contexts)
+
+
+@pytest.mark.parametrize(
+    ("feedback", "floor"),
+    [("bandit", 0.1), ("reviewed", 0.2)],
+    ids=["bandit feedback", "only reviewed tasks are judged"],
+)
+def test_estimates_are_within_their_error_of_the_truth(feedback: str, floor: float) -> None:
+    found = errors(range(24), [0.5, 2.0], n=500, bent=0.3, feedback=feedback, explore_floor=floor)
+    for off, se in ((found[:, :, 0], found[:, :, 1]), (found[:, :, 2], found[:, :, 3])):
+        assert (np.abs(off) <= 2 * se).mean() >= 0.85
+        assert (np.abs(off.mean(axis=0)) <= 3 * off.std(axis=0) / len(off) ** 0.5).all()  # no bias to be seen
+        assert (se.mean(axis=0) < 2 * np.sqrt((off**2).mean(axis=0))).all()  # nor is the error just large
+
+
+def test_without_a_floor_it_is_by_the_estimates_and_says_so() -> None:
+    world = World.draw(1, 600)
+    life = live(spec_of(600, 0.25, explore_floor=0.0), world, feedback="bandit")
+    found = asked_of(life, "2x")
+    assert found.basis.startswith("model-based: nothing was explored on purpose")
+    assert found.rows[1].unsupported > 0.1
+    was = live(with_budget(spec_of(600, 0.25, explore_floor=0.0), 2), world, feedback="bandit")
+    row = found.rows[1]
+    assert row.reward is not None
+    assert abs(row.reward.mean - was.reward) < 3 * row.reward.se
+    assert row.spent["cost"] == pytest.approx(was.spent(), rel=0.02)
+
+
+def test_a_floor_makes_up_for_estimates_that_are_wrong() -> None:
+    """Rewards that are far from linear: the estimates alone are off, those from propensities are not."""
+    off = errors(range(6), [2.0], n=700, bent=2.5, feedback="full", explore_floor=0.2)
+    assert (np.abs(off[:, 0, 2]) <= 2.5 * off[:, 0, 3]).all()
+
+
+@pytest.mark.parametrize("feedback", ["full", "bandit", "reviewed"])
+def test_the_budget_that_was_reproduces_the_log(feedback: str) -> None:
+    life = live(spec_of(300, 0.3), World.draw(3, 300), feedback=feedback, delay=7)
+    found = asked_of(life, "1x", "100%", f"{life.policy.accounts['cost'].total / 1e6:g}")  # type: ignore[operator]
+    first, *others = found.rows
+    assert first.reward is not None
+    if feedback != "reviewed":
+        assert first.reward.mean == pytest.approx(life.reward)
+        assert first.reward.se == 0
+    for row in others:
+        assert row.difference == (0.0, 0.0)
+        assert row._replace(budget="as it was", difference=first.difference) == first
+
+
+def test_everything_that_can_happen_is_gone_through_again(database: Database) -> None:
+    """Corrections, expiries, efforts, top-ups, late costs: the policy that was, bit for bit."""
+    play(database, eventful)
+    store, past = Store(database), Past()
+    report = replay(store, "default", "p", watch=past.see)
+    assert report.policy is not None
+    same = scenario_of("1x", report.policy.accounts)
+    created, *log = read_again(store, report.row)
+    assert isinstance(created, records.Created)
+    other = Alternative(created.spec, same, feedback_of(past, past.facts()))
+    for record in log:
+        if isinstance(record, records.Decided):
+            other.decide(record, Belief({}, {}))
+        else:
+            other.see(record)
+    assert other.policy.learner == report.policy.learner
+    assert other.policy.accounts == report.policy.accounts
+    assert other.policy.tally == report.policy.tally
+    assert other.policy.spec == report.policy.spec
+    rows = what_if(
+        read_again(store, report.row), report.policy, past, [same, scenario_of("2x", report.policy.accounts)]
+    )
+    assert [row.spent["cost"] for row in rows.rows[:2]] == [3.625, 3.625]
+
+
+def test_forced_and_unattended_tasks_stay_as_they_were() -> None:
+    """What callers prescribe they would have prescribed; where nobody was on duty nobody would have been."""
+    always = live(spec_of(100, 0.9), World.draw(5, 100), task=lambda t: {"force": "human" if t % 2 else "model"})
+    for row in asked_of(always, "0.9x", "3x").rows:
+        assert row.asked == 0.5
+    nobody = live(spec_of(100, 0.2), World.draw(5, 100), task=lambda _: {"available": []})
+    found = asked_of(nobody, "5x")
+    assert [row.asked for row in found.rows] == [0, 0]
+    assert found.rows[1].difference == (0.0, 0.0)
+    short = asked_of(always, "10%")  # there a caller who asks for more than there is gets the model
+    assert 0 < short.rows[1].asked < 0.2
+
+
+def test_where_the_budget_was_gone_estimates_have_to_do() -> None:
+    """Once nothing is left nobody can be asked: no coin is tossed, and it is said how much rests on that."""
+    spec = spec_of(400, 0.05, pacing="gradient", exploration=3.0)
+    found = asked_of(live(spec, World.draw(2, 400), feedback="bandit"), "8x")
+    share = found.rows[1].unsupported
+    assert share > 0.05
+    assert f"8x: {100 * share:.0f} % of the choices rest on estimates alone" in " ".join(found.remarks)
+
+
+def test_nothing_is_said_of_rewards_that_nobody_knows() -> None:
+    life = live(spec_of(60, 0.5), World.draw(2, 60), feedback="none")
+    found = asked_of(life, "2x")
+    assert [row.reward for row in found.rows] == [None, None]
+    assert found.remarks == ["No reward of model and human is known, so that nothing can be said of rewards."]
+    empty = what_if(life.log[:1], Policy(spec_of(60, 0.5)), past_of(life.log[:1]), [])
+    assert (empty.decisions, empty.remarks) == (0, ["The log has no decisions."])
+
+
+def past_of(log: Sequence[records.AnyRecord]) -> Past:
+    past = Past()
+    for record in log:
+        past.see(record)
+    return past
+
+
+def test_several_experts_and_named_features() -> None:
+    world = World.draw(4, 300, experts=2)
+    spec = spec_of(300, 0.25, experts=["ann", "bo"], explore_floor=0.3)
+    found = asked_of(live(spec, world, feedback="bandit"), "1x", "2x")
+    assert found.rows[1].difference == (0.0, 0.0)
+    assert found.rows[2].asked > found.rows[0].asked
+    named = FeatureSpec(numbers=["x", "z"], categories={"kind": ["a", "b"]})
+    tasks = [{"x": x, "z": z, "kind": "ab"[int(x > 0.5)]} for _, x, z in world.contexts.tolist()]
+    life = live(spec_of(300, 0.25, features=named), world, feedback="bandit", contexts=tasks)
+    found = asked_of(life, "1x", "2x")
+    assert found.rows[1].difference == (0.0, 0.0)
+    assert found.rows[2].difference is not None
+    assert 0 < found.rows[2].difference.se < 0.1
+
+
+def test_chances_are_the_same_whatever_was_drawn() -> None:
+    """The probability of every decider is found from any of the decisions that could have been drawn."""
+    found: dict[str, list[float]] = {}
+    for seed in range(60):
+        learner = Deferrer(
+            n_features=1,
+            experts=["ann", "bo"],
+            budget=Budget(50, horizon=100, max_cost=1),
+            explore_floor=0.3,
+            warm_up=0,
+            seed=seed,
+        )
+        for name, reward in (("ann", 0.9), ("bo", 0.6), ("model", 0.2)):
+            cost = None if name == "model" else 0.1
+            learner.observe(learner.decide([1.0], force=name).id, {name: reward}, cost)
+        decision = learner.decide([1.0])
+        found[decision.route] = chances(decision, ("model", "ann", "bo"), 0.3)
+    assert set(found) == {"model", "ann", "bo"}
+    for each in found.values():
+        assert each == pytest.approx([0.1, 0.8, 0.1])
+
+
+def test_a_budget_without_end_and_one_that_was_topped_up() -> None:
+    endless = spec_of(200, 0.5, budget={"cost": BudgetSpec()})
+    life = live(endless, World.draw(6, 200), feedback="bandit")
+    found = asked_of(life, "10", "inf")
+    assert found.rows[0].totals == {"cost": None}
+    assert found.rows[1].spent["cost"] <= 10 < found.rows[0].spent["cost"] == found.rows[2].spent["cost"]
+    log = live(spec_of(200, 0.1), World.draw(6, 200), feedback="bandit").log
+    log.insert(len(log) // 2, records.BudgetChanged(request="b", totals={"cost": 30_000_000}))
+    policy = Policy(spec_of(200, 0.1))
+    for record in log[: len(log) // 2 + 1]:
+        policy.apply(record)
+    scenario = scenario_of("50%", policy.accounts)
+    assert (scenario.total("cost", 10_000_000), scenario.total("cost", 30_000_000)) == (5_000_000, 15_000_000)
