@@ -7,7 +7,7 @@ happens at every start, and all callers are told to try again.
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
@@ -41,6 +41,7 @@ from deferkit.serve.work import Command, Held, Question, Reply, Work
 Result = TypeVar("Result")
 Key = tuple[str, str]  # tenant, name of the policy
 OVERDUE_AT_ONCE = 100
+PORTION = 2000  # tasks in one commit: it must not last as long as a lease
 
 
 class EngineSettings(NamedTuple):
@@ -75,6 +76,20 @@ def stop_at_once(error: Exception) -> None:
     """Leave without another word to the disk: what it did not confirm must not be built upon."""
     logger.critical("the disk did not confirm a write; the process stops", extra={"error": str(error)})
     os._exit(74)
+
+
+def portions(group: list[Job]) -> Iterator[list[Job]]:
+    """Yield a group of commands in portions that do not take long: a batch weighs as much as it has tasks."""
+    portion: list[Job] = []
+    weight = 0
+    for job in group:
+        more: int = getattr(job.command, "weight", 1)
+        if portion and weight + more > PORTION:
+            yield portion
+            portion, weight = [], 0
+        portion.append(job)
+        weight += more
+    yield portion
 
 
 class Engine:
@@ -307,15 +322,16 @@ class Engine:
         while True:
             group = await self.queue.take(self.settings.group_limit)
             self._at_work = True
-            async with self._busy:
-                try:
-                    await self._do(group)
-                except StoreBroken as error:
-                    self._give_up(error)
-                    self._refuse(group, unavailable(str(error)))
-                except Exception as error:
-                    logger.exception("a group failed")
-                    self._refuse(group, Problem(500, "internal", f"The call failed: {type(error).__name__}."))
+            for portion in portions(group):
+                async with self._busy:
+                    try:
+                        await self._do(portion)
+                    except StoreBroken as error:
+                        self._give_up(error)
+                        self._refuse(portion, unavailable(str(error)))
+                    except Exception as error:
+                        logger.exception("a group failed")
+                        self._refuse(portion, Problem(500, "internal", f"The call failed: {type(error).__name__}."))
             self._at_work = False
 
     async def _do(self, group: list[Job]) -> None:

@@ -71,6 +71,7 @@ class DecideMany:
 
     def __init__(self, body: BatchBody) -> None:
         self.bodies = [(each, digest(each)) for each in body.tasks]
+        self.weight = len(self.bodies)
 
     def needs(self, held: Held) -> Needs:
         """Return what must be read first."""
