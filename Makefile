@@ -8,7 +8,7 @@ APT = [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq
 export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
 
-.PHONY: run test lint reproduce real rivals bench clean
+.PHONY: run test soak lint reproduce real rivals bench clean
 
 # the paper's experiments and ours with few trials, in under a minute; the report is results/report.html
 run: $(VENV)/warm
@@ -16,6 +16,11 @@ run: $(VENV)/warm
 
 test: $(VENV)/warm $(VENV)/browser lint
 	if command -v chromium >/dev/null; then $(BIN)/pytest -n 2; else $(BIN)/pytest -n 2 -m "not browser"; fi
+
+# services that are killed, paused, stopped and left without room, again and again, and a million decisions: half an hour
+soak: $(VENV)/warm
+	DEFERKIT_SOAK=1 $(BIN)/pytest -s -q --durations=0 tests/serve/processes
+	$(BIN)/python benchmarks/serve_memory.py
 
 lint: $(VENV)/installed
 	$(BIN)/ruff format --check src tests checks benchmarks

@@ -8,7 +8,7 @@ from deferkit.serve.commands.bodies import BatchBody, TaskBody
 from deferkit.serve.commands.decide import DecideMany
 from deferkit.serve.engine import PORTION, Engine
 from deferkit.serve.sqlite import Sqlite
-from tests.serve.playing import KEY, SPEC, decide, play
+from tests.serve.playing import KEY, decide, play
 
 BATCH = 1000
 
@@ -19,10 +19,10 @@ def batch(number: int) -> DecideMany:
 
 def test_batches_at_once_are_several_commits(sqlite: Sqlite) -> None:
     async def script(engine: Engine) -> None:
-        large = [engine.submit(KEY, batch(number)) for number in range(5)]
+        large = [asyncio.create_task(engine.submit(KEY, batch(number))) for number in range(5)]
         small = [decide(engine, f"{number}", force=None) for number in range(20)]
-        replies, _ = await asyncio.gather(asyncio.gather(*large), asyncio.gather(*small))
-        for reply in replies:
+        await asyncio.gather(*large, *small)
+        for reply in [task.result() for task in large]:
             assert {each["status"] for each in msgspec.json.decode(reply.body)["results"]} == {201}
         assert engine.groups == 5 * BATCH // PORTION + 1
 
