@@ -25,6 +25,11 @@ def decide(service: Service, number: int) -> int:
     return service.post(f"{PATH}/decisions", task=f"t{number}", context=[1, 0, number % 7]).status
 
 
+def again(service: Service, number: int) -> None:
+    """Wait until a decision is taken."""
+    eventually("decisions are taken again", lambda: decide(service, number) == 201)
+
+
 def test_case_6_a_full_disk_refuses_decisions_and_recovers(
     service_on: ServiceOn, sqlite_path: str, reading: Reading, soak: bool
 ) -> None:
@@ -53,7 +58,7 @@ def test_case_6_a_full_disk_refuses_decisions_and_recovers(
         after = service.get(f"{PATH}/summary").plain
         assert after["budget"] == summary.plain["budget"]
         let_files_grow_to(service, resource.RLIM_INFINITY)
-        eventually("decisions are taken again", lambda number=done: decide(service, number) == 201)
+        again(service, done)
         assert service.get("/readyz").status == 200
         done += 1
     assert service.stop() == 0
