@@ -104,5 +104,5 @@ async def abandon(engine: Engine) -> None:
     for task in engine._tasks:
         task.cancel()
     await asyncio.gather(*engine._tasks, return_exceptions=True)
-    await engine._in_thread(engine.store.close)
-    engine._thread.shutdown()
+    await engine.custody.in_thread(engine.store.close)
+    engine.custody._thread.shutdown()

@@ -84,7 +84,7 @@ class ServiceMachine(RuleBasedStateMachine):
         self.engine = self.runner.run(
             started(self.database, spec=spec, settings=EngineSettings(tick_s=1e9, snapshot_every=15))
         )
-        self.clock = self.engine.clock = HandClock(self.engine)
+        self.clock = self.engine.custody.clock = HandClock(self.engine)
 
     def submit(self, command: Command) -> Reply | Problem:
         try:

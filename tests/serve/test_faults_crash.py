@@ -184,7 +184,7 @@ def test_case_9_after_a_restart_the_random_stream_goes_on(database: Database, mo
 def test_case_9_who_hangs_up_has_decided_all_the_same(database: Database) -> None:
     async def script(engine: Engine) -> None:
         body = TaskBody(task="a", context=[1.0, 0.5], force="human")
-        async with engine._busy:
+        async with engine.custody.busy:
             waiting = asyncio.create_task(engine.submit(KEY, Decide(body)))
             while not engine._at_work:
                 await asyncio.sleep(0)

@@ -56,7 +56,7 @@ def test_case_6_a_full_disk_is_503_until_there_is_space_again(disk: Disk, tmp_pa
         assert row is not None
         assert row.cost == {"cost": 500_000}
         assert replayed(engine.store).to_bytes() == before
-        await engine._snapshot(engine.held[KEY])  # fails, and that is all
+        await engine.custody.snapshot(engine.held[KEY])  # fails, and that is all
         disk.full = ()
         assert (await decide(engine, "u0"))["id"] == 6
         assert engine.failing is None
@@ -111,7 +111,7 @@ async def keeps_a_snapshot(engine: Engine, disk: Disk) -> None:
 
 async def renews(engine: Engine, disk: Disk) -> None:
     disk.unconfirmed = (WAL,)
-    engine._renew_at = 0
+    engine.custody._renew_at = 0
     await until_given_up(engine)
 
 

@@ -157,7 +157,7 @@ def test_case_14_after_the_learning_window_a_cost_is_booked_and_not_learned(data
     spec = msgspec.structs.replace(SPEC, learning_window_s=60.0)
 
     async def script(engine: Engine) -> None:
-        clock = engine.clock = HandClock(engine)
+        clock = engine.custody.clock = HandClock(engine)
         await decide(engine, "a")
         await decide(engine, "b")
         clock.advance(60)

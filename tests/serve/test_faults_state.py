@@ -49,7 +49,7 @@ def change(database: Database, sql: str) -> None:
 
 def put(database: Database, name: str, **values: Any) -> None:
     connection = database.writer()
-    connection.run(name, **values)
+    connection.write_all({name: [tuple(values.values())]})
     connection.close()
 
 

@@ -90,7 +90,7 @@ def test_many_callers_share_few_commits(database: Database) -> None:
 
 def test_case_10_a_full_queue_is_told_at_once_and_forgets_nobody(database: Database) -> None:
     async def script(engine: Engine) -> None:
-        async with engine._busy:
+        async with engine.custody.busy:
             first = asyncio.create_task(decide(engine, "first"))
             while not engine._at_work:  # the writer has taken it, and waits
                 await asyncio.sleep(0)
@@ -111,7 +111,7 @@ def test_case_34_one_tenant_leaves_room_and_turns_to_the_others(database: Databa
 
     async def script(engine: Engine) -> None:
         await engine.create("other", SPEC)
-        async with engine._busy:
+        async with engine.custody.busy:
             calls = [asyncio.create_task(engine.submit(KEY, Slow("first", ran)))]
             while not engine._at_work:
                 await asyncio.sleep(0)
@@ -157,14 +157,14 @@ def test_case_10_a_group_in_hand_is_answered_before_the_end(
 
     async def script() -> Any:
         engine = await started(database)
-        await engine._busy.acquire()
-        monkeypatch.setattr(engine._busy, "locked", lambda: False)  # as it is in the moment of handing over
+        await engine.custody.busy.acquire()
+        monkeypatch.setattr(engine.custody.busy, "locked", lambda: False)  # as it is in the moment of handing over
         call = asyncio.create_task(decide(engine, "a"))
         while not engine._at_work:
             await asyncio.sleep(0)
         stopping = asyncio.create_task(engine.stop())
         await asyncio.sleep(0.05)
-        engine._busy.release()
+        engine.custody.busy.release()
         async with asyncio.timeout(60):
             reply = await call
             await stopping

@@ -215,3 +215,4 @@ class Sqlite:
             self._lock = None
         while self._open:
             self._open.pop().close()
+        self._local = threading.local()
