@@ -216,10 +216,14 @@ class ServiceMachine(RuleBasedStateMachine):
             assert self.do(Complete(msgspec.structs.replace(body, answer="another"))).status == 409
 
     @precondition(lambda self: self.leases)
-    @rule(place=places, cost=sixtyfourths)
-    def effort(self, place: int, cost: float) -> None:
+    @rule(place=places, cost=sixtyfourths, again=st.booleans())
+    def effort(self, place: int, cost: float, again: bool) -> None:
         lease, named = self.lease(place)
-        self.agree(Effort(EffortBody(**named, cost=cost)), lambda: self.model.effort(lease, int(cost * MICRO)))
+        body = EffortBody(**named, cost=cost)
+        reply = self.agree(Effort(body), lambda: self.model.effort(lease, int(cost * MICRO)))
+        if again and reply.status == 200:
+            assert self.do(Effort(body)) == reply
+            assert self.do(Effort(msgspec.structs.replace(body, cost=1.75))).status == 409
 
     @precondition(lambda self: self.leases)
     @rule(place=places)

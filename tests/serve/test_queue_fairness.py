@@ -37,6 +37,18 @@ def test_the_next_group_goes_on_with_whom_the_last_one_did_not_reach() -> None:
     assert groups == [["a0", "b0"], ["c0", "a1"], ["b1", "c1"], ["a2", "b2"], ["c2"]]
 
 
+def test_the_whole_queue_is_bounded_and_so_is_each_part_of_it() -> None:
+    queue: FairQueue[int] = FairQueue(limit=5, share=0.5)
+    for tenant in "aabb":
+        queue.put(tenant, 0)
+    with pytest.raises(Problem, match="Too much is waiting: 2 of your calls"):
+        queue.put("a", 0)
+    queue.put("c", 0)
+    with pytest.raises(Problem, match="Too much is waiting: 0 of your calls"):
+        queue.put("d", 0)
+    assert FairQueue[int](limit=1, share=0.1).share == 1
+
+
 @given(st.lists(st.one_of(st.sampled_from("abc"), st.integers(1, 4)), max_size=60))
 def test_nothing_is_lost_or_overtaken_by_its_own_tenant(doings: list[str | int]) -> None:
     """A letter puts an item of that tenant, a number takes at most so many."""
@@ -96,7 +108,8 @@ def test_case_10_a_full_queue_is_told_at_once_and_forgets_nobody(database: Datab
                 await asyncio.sleep(0)
             waiting = [asyncio.create_task(decide(engine, f"t{i}")) for i in range(4)]
             await asyncio.sleep(0)
-            problem = await problem_of(decide(engine, "too many"))
+            async with asyncio.timeout(30):
+                problem = await problem_of(decide(engine, "too many"))
             assert (problem.status, problem.code, problem.retry_after) == (503, "unavailable", 1.0)
         replies = await asyncio.gather(first, *waiting)
         assert [reply["id"] for reply in replies] == [0, 1, 2, 3, 4]
@@ -117,7 +130,8 @@ def test_case_34_one_tenant_leaves_room_and_turns_to_the_others(database: Databa
                 await asyncio.sleep(0)
             calls += [asyncio.create_task(engine.submit(KEY, Slow(f"big {i}", ran))) for i in range(5)]
             await asyncio.sleep(0)
-            assert (await problem_of(engine.submit(KEY, Slow("big 5", ran)))).status == 503  # half is its share
+            async with asyncio.timeout(30):
+                assert (await problem_of(engine.submit(KEY, Slow("big 5", ran)))).status == 503  # half is its share
             calls += [asyncio.create_task(engine.submit(other, Slow(f"small {i}", ran))) for i in range(2)]
             await asyncio.sleep(0)
         await asyncio.gather(*calls)
