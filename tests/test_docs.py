@@ -10,6 +10,7 @@ import pytest
 
 import deferkit
 from deferkit.cli import app
+from deferkit.client import Reviews
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -32,9 +33,23 @@ def test_every_method_of_the_learner_is_documented(name: str) -> None:
         assert ">>>" in doc, name
 
 
+CALLS = [
+    (kind, name)
+    for kind in (deferkit.Client, Reviews)
+    for name, _ in inspect.getmembers(kind, callable)
+    if not name.startswith("_")
+]
+
+
+@pytest.mark.parametrize(("kind", "name"), CALLS, ids=lambda part: getattr(part, "__name__", part))
+def test_every_call_of_a_client_is_documented(kind: type, name: str) -> None:
+    assert f"client.{'reviews.' if kind is Reviews else ''}{name}(" in (inspect.getdoc(getattr(kind, name)) or "")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_code_on_a_page_runs(page: Path, tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
+    blocks = [block for block in blocks if "Client(" not in block]  # tests/serve/test_readme.py runs those
     if blocks:
         script = "\n".join(blocks)
         done = subprocess.run(

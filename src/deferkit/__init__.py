@@ -1,5 +1,6 @@
 """Online decision deferral under budget constraints: who decides, the model or an expert?"""
 
+from deferkit.client.client import Client
 from deferkit.errors import (
     AlreadySettled,
     AssumptionWarning,
@@ -9,6 +10,8 @@ from deferkit.errors import (
     EventOutOfOrder,
     HorizonWarning,
     InvalidArgument,
+    ServiceError,
+    ServiceUnavailable,
     UnknownDecision,
     UnreadableState,
 )
@@ -29,6 +32,7 @@ __all__ = [
     "Budget",
     "BudgetChanged",
     "BudgetExhausted",
+    "Client",
     "Coefficients",
     "ConflictingObservation",
     "Corrected",
@@ -49,6 +53,8 @@ __all__ = [
     "Pacing",
     "Run",
     "Scores",
+    "ServiceError",
+    "ServiceUnavailable",
     "Summary",
     "TreeEmbedding",
     "UnknownDecision",

@@ -143,6 +143,33 @@ class UnreadableResults(DeferkitError):
     """
 
 
+class ServiceError(DeferkitError):
+    """The service refused a call, for a reason that the library has no error for: no valid key, no such policy.
+
+    >>> from deferkit import ServiceError
+    >>> error = ServiceError("There is no policy 'claims'.", status=404)
+    >>> print(error, error.status)
+    There is no policy 'claims'. 404
+    """
+
+    def __init__(self, detail: str, *, status: int | None = None) -> None:
+        super().__init__(detail)
+        self.status = status
+
+
+class ServiceUnavailable(ServiceError):
+    """The service could not be reached, or was too busy, for as long as the client tries. The call can be repeated.
+
+    >>> from deferkit import Client, ServiceUnavailable
+    >>> with Client("http://127.0.0.1:9", policy="claims", total_s=0.01) as client:
+    ...     try:
+    ...         client.summary()
+    ...     except ServiceUnavailable as error:
+    ...         print(str(error)[:46])
+    http://127.0.0.1:9 cannot be reached or did no
+    """
+
+
 class AssumptionWarning(UserWarning):
     """A guarantee of the paper does not cover this setting.
 

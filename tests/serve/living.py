@@ -81,7 +81,7 @@ def live(
             assert row is not None
             routes.append(spec.deciders.index(row.route))
             earned += world.rewards[t, routes[t]]
-        if 0 <= (s := t - delay):
+        if (s := t - delay) >= 0:
             row, route = work.decisions[1, f"t{s}"], routes[s]
             assert row is not None
             seen = {spec.deciders[route]: float(world.rewards[s, route])}

@@ -12,7 +12,9 @@ from deferkit.serve.commands.outcome import Observe
 from deferkit.serve.commands.review import Claim, Complete
 from deferkit.serve.database import Database
 from deferkit.serve.engine import Engine, EngineSettings
+from deferkit.serve.postgres import Postgres
 from deferkit.serve.spec import BudgetSpec, PolicySpec
+from deferkit.serve.sqlite import Sqlite
 from deferkit.serve.store import Store
 from deferkit.serve.work import Command
 
@@ -70,3 +72,11 @@ async def complete(engine: Engine, claimed: Any, **given: Any) -> Any:
     """Answer a review that was claimed."""
     lease = {name: claimed[name] for name in ("task", "seat", "epoch")}
     return await call(engine, Complete(CompleteBody(**lease, **given)))
+
+
+def again(database: Database) -> Database:
+    """Return the same database as another process has it."""
+    if isinstance(database, Sqlite):
+        return Sqlite(database.path)
+    assert isinstance(database, Postgres)
+    return Postgres(database.conninfo)

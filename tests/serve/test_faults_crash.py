@@ -1,8 +1,7 @@
 """Repeated requests, failed commits and restarts, case by case: what was acknowledged stands, the rest never was."""
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -16,6 +15,7 @@ from deferkit.serve.engine import Engine
 from deferkit.serve.policy import Policy
 from deferkit.serve.problems import Problem, StoreFailed
 from deferkit.serve.spec import learner_of
+from tests.serve.brittle import brittle
 from tests.serve.checking import abandon, check_booked, check_in_step, problem_of, replayed, started
 from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play
 
@@ -80,42 +80,6 @@ def test_case_4_fifty_at_once_are_one(database: Database) -> None:
         assert len(seats) == 1
 
     play(database, script)
-
-
-class Brittle:
-    """A connection that fails at its nth call, before or after it was done; to undo and to close always works."""
-
-    def __init__(self, connection: Any, nth: int, *, done: bool = False) -> None:
-        self.connection = connection
-        self.left = nth
-        self.done = done
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self.connection, name)
-        if name in ("rollback", "close"):
-            return method
-
-        def fails(*given: Any, **named: Any) -> Any:
-            self.left -= 1
-            if self.left or self.done:
-                result = method(*given, **named)
-            if not self.left:
-                raise StoreFailed("There is no room.")
-            return result
-
-        return fails
-
-
-def brittle(engine: Engine, nth: int, *, done: bool = False) -> AbstractContextManager[None]:
-    """Have the nth call of the store to its database fail."""
-
-    @contextmanager
-    def patched() -> Iterator[None]:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(engine.store, "_writer", Brittle(engine.store.writer, nth, done=done))
-            yield
-
-    return patched()
 
 
 @pytest.mark.parametrize("done", [False, True], ids=["nothing is done", "it is done and nobody told"])

@@ -1,5 +1,6 @@
 """A policy: what is live is the fold of its log, bit for bit, and the learner has the account's budget."""
 
+import asyncio
 import warnings
 
 import msgspec
@@ -65,6 +66,22 @@ def test_the_learner_keeps_step_and_the_log_folds_to_what_is_live(name: str, dat
 
     before = play(database, first, spec=spec)
     play(database, second, spec=None)
+
+
+@pytest.mark.parametrize("name", ["plain", "experts and resources", "gradient"])
+def test_whatever_shares_a_commit_is_done_one_after_the_other(name: str, database: Database) -> None:
+    spec = SPECS[name]
+    life = Life(5, spec)
+
+    async def script(engine: Engine) -> None:
+        for size in range(2, 26):
+            await asyncio.gather(*(life.step(engine) for _ in range(size)))
+            check_in_step(policy_of(engine))
+        assert engine.groups == 24
+        check_booked(engine)
+        assert replayed(engine.store) == policy_of(engine)
+
+    play(database, script, spec=spec)
 
 
 def test_the_lives_meet_everything(database: Database) -> None:

@@ -5,11 +5,11 @@ import signal
 import sys
 from types import FrameType
 
-from deferkit.cli import keys, plan, replay, reproduce, run, serve, warm
+from deferkit.cli import demo, keys, plan, replay, reproduce, run, serve, warm
 from deferkit.cli.app import INTERRUPTED, app, aside
 from deferkit.errors import DeferkitError
 
-__all__ = ["app", "keys", "main", "plan", "replay", "reproduce", "run", "serve", "warm"]
+__all__ = ["app", "demo", "keys", "main", "plan", "replay", "reproduce", "run", "serve", "warm"]
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ def chances(made: Made, deciders: Sequence[str], floor: float, available: Collec
 
     >>> from deferkit import Budget, Deferrer
     >>> deferrer = Deferrer(n_features=1, budget=Budget(9, horizon=100, max_cost=1), warm_up=0, explore_floor=0.2)
-    >>> chances(deferrer.decide([1.0]), ("model", "human"), 0.2)
+    >>> [round(p, 9) for p in chances(deferrer.decide([1.0]), ("model", "human"), 0.2)]
     [0.9, 0.1]
     """
     taken, propensity = made.route, made.propensity

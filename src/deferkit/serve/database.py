@@ -55,6 +55,10 @@ class Database(Protocol):
         """Check that the database can be used, and bring its schema up to date."""
         ...
 
+    def occupy(self) -> None:
+        """Raise if another process serves from it and only one may; keep others from it from now on."""
+        ...
+
     def writer(self) -> Connection:
         """Return a new connection that may write."""
         ...

@@ -63,6 +63,20 @@ class Job(NamedTuple):
     done: "asyncio.Future[Reply]"
 
 
+class Failed(DeferkitError):
+    """A command has failed in a way that nobody thought of; the others of its group are not to suffer for it."""
+
+    def __init__(self, job: Job, error: Exception) -> None:
+        super().__init__(f"A command has failed: {type(error).__name__}.")
+        self.job = job
+        self.error = error
+
+
+def size_of(job: Job) -> int:
+    """Return how many tasks a command is about: one tenant's batches are not to make a group of minutes."""
+    return getattr(job.command, "size", 1)
+
+
 class Elsewhere(DeferkitError):
     """Another process owns the policy; it answers at this address."""
 
@@ -106,6 +120,7 @@ class Engine:
         self._tasks: list[asyncio.Task[None]] = []
         self._renew_at = 0
         self._busy = asyncio.Lock()
+        self._stopping = asyncio.Event()
 
     # --- life -----------------------------------------------------------------------------------------------------
 
@@ -128,7 +143,9 @@ class Engine:
         """Finish what waits, keep snapshots, give up what is owned."""
         self.ready = False
         if self._tasks:
-            self._tasks[1].cancel()
+            self._stopping.set()
+            # not cancelled: what it reads in another thread would go on, beyond the end of the store
+            await asyncio.wait([self._tasks[1]])
             while self.queue.length or self._at_work or self._busy.locked():
                 await asyncio.sleep(0.005)
             self._tasks[0].cancel()
@@ -153,7 +170,7 @@ class Engine:
     async def create(self, tenant: str, spec: PolicySpec) -> Reply:
         """Make a policy; the same one again changes nothing."""
         try:
-            policy = Policy(spec)
+            policy = await asyncio.to_thread(Policy, spec)  # a large one takes a second, and others wait for answers
         except DeferkitError as error:
             raise invalid(str(error)) from error
         async with self._busy:
@@ -221,14 +238,20 @@ class Engine:
             if fresh is None:
                 return False
             policy = await self._stored(recover, self.store, fresh)
+            [last] = await self._read(self.store.log_page, row.id, policy.seq - 1, 1)
+            self.clock.reach(last.at)  # the owner before may have been ahead of this process
             self.held[key] = Held(row.id, row.tenant, policy, epoch, fresh.parked)
             logger.info("owns a policy", extra={"policy": row.id, "epoch": epoch, "records": policy.seq})
             return True
 
     async def _tick(self) -> None:
         """Do what time brings: leases, deadlines, policies that nobody owns."""
-        while True:
-            await asyncio.sleep(self.settings.tick_s)
+        while not self._over:
+            try:
+                await asyncio.wait_for(self._stopping.wait(), self.settings.tick_s)
+                return
+            except TimeoutError:
+                pass
             try:
                 await self._renew()
                 await self._reap()
@@ -303,18 +326,30 @@ class Engine:
 
     async def _write(self) -> None:
         while True:
-            group = await self.queue.take(self.settings.group_limit)
+            group = await self.queue.take(self.settings.group_limit, size_of)
             self._at_work = True
             async with self._busy:
-                try:
-                    await self._do(group)
-                except StoreBroken as error:
-                    self._give_up(error)
-                    self._refuse(group, unavailable(str(error)))
-                except Exception as error:
-                    logger.exception("a group failed")
-                    self._refuse(group, Problem(500, "internal", f"The call failed: {type(error).__name__}."))
+                while group:
+                    group = await self._try(group)
             self._at_work = False
+
+    async def _try(self, group: list[Job]) -> list[Job]:
+        """Do a group; return what is left to be done, without the policy of a command that has failed."""
+        try:
+            await self._do(group)
+        except StoreBroken as error:
+            self._give_up(error)
+            self._refuse(group, unavailable(str(error)))
+        except Failed as failed:
+            logger.error("a command failed", exc_info=failed.error)
+            self._refuse([failed.job], Problem(500, "internal", f"The call failed: {type(failed.error).__name__}."))
+            key = failed.job.key
+            self._refuse([job for job in group if job.key == key], unavailable("Nothing was written. Try again."))
+            return [job for job in group if job.key != key]
+        except Exception as error:
+            logger.exception("a group failed")
+            self._refuse(group, Problem(500, "internal", f"The call failed: {type(error).__name__}."))
+        return []
 
     async def _do(self, group: list[Job]) -> None:
         """Run a group of commands in one transaction, and reply when it is committed."""
@@ -342,6 +377,10 @@ class Engine:
                     results.append(job.command.run(each, work, now))
                 except Problem as problem:
                     results.append(problem)
+                except Exception as error:
+                    raise Failed(job, error) from error
+                if size_of(job) > 1:
+                    await asyncio.sleep(0)  # it took long, and others wait for answers that need no commit
             if work.empty:
                 await self._in_thread(self.store.rollback)
             else:

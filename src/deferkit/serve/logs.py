@@ -1,7 +1,10 @@
 """Structured logs: a line of JSON for each event, without features, payloads or keys."""
 
+import json
 import logging
 import sys
+import traceback
+from types import TracebackType
 
 import msgspec
 
@@ -21,14 +24,35 @@ class JsonLines(logging.Formatter):
             **{name: value for name, value in record.__dict__.items() if name not in STANDARD},
         }
         if record.exc_info:
-            line["trace"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line, enc_hook=str).decode()
+            line["trace"] = trace(record.exc_info[1])
+        try:
+            return msgspec.json.encode(line, enc_hook=str).decode()
+        except (UnicodeEncodeError, OverflowError):  # half of a character, say
+            return json.dumps(line, default=str)
+
+
+def trace(error: BaseException | None) -> list[str]:
+    """Return where an error came from and of what kind it is, without its words: they may quote what a caller sent.
+
+    >>> try:
+    ...     int("a secret")
+    ... except ValueError as error:
+    ...     print(trace(error)[0])
+    ValueError
+    """
+    if error is None:
+        return []
+    at: TracebackType | None = error.__traceback__
+    frames = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(at)]
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return [type(error).__name__, *frames, *trace(cause)]
 
 
 def log_to_stderr(level: str) -> None:
     """Send the service's log to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)  # whatever else has something to say
     for name in ("deferkit.serve", "uvicorn", "uvicorn.error", "litestar"):
         each = logging.getLogger(name)
         each.handlers = [handler]

@@ -11,7 +11,7 @@ from deferkit.serve.money import MICRO
 from deferkit.serve.summary import summary_of
 from deferkit.serve.traffic import BUCKETS, Traffic
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+CONTENT_TYPE = "text/plain; version=0.0.4"  # Litestar adds the charset
 
 
 class ServiceMetrics(Collector):

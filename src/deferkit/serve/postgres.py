@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any, TypeVar
 
 import psycopg
@@ -17,28 +17,36 @@ from deferkit.serve.problems import StoreFailed, Unconfirmed
 Result = TypeVar("Result")
 Session = psycopg.Connection[Row]
 
-# a server that has gone is noticed within half a minute, also when it does not say so
+# a server that has gone is noticed within half a minute, also when it does not say so; of several, the one that writes
 DEFAULTS: dict[str, Any] = {
     "connect_timeout": 5,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
+    "target_session_attrs": "primary",
+    "client_encoding": "utf8",
     "fallback_application_name": "deferkit",
 }
 # a commit returns when it is on the disk. Nobody waits long for a lock: the caller is told to try again. A process that
-# was paused in a transaction loses it, and its locks, before others have waited for half a minute
+# was paused in a transaction loses it, and its locks, as soon as it may lose its policies; the URL may say otherwise
 SETTINGS = """
     SELECT set_config('synchronous_commit', 'on', false)
     WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply');
     SET lock_timeout = '5s';
-    SET idle_in_transaction_session_timeout = '30s';
+    SELECT set_config(name, '15s', false) FROM pg_settings
+    WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout') AND setting = '0';
     SET jit = off
 """
-DURABLE = {
-    "fsync": ("on",),
-    "full_page_writes": ("on",),
-    "synchronous_commit": ("on", "remote_apply"),
+UNHURRIED = """
+    SELECT set_config(name, '0', true) FROM pg_settings WHERE name IN ('lock_timeout', 'transaction_timeout')
+"""
+# what the server must be set to, and why
+NEEDED = {
+    "fsync": (("on",), "could lose what it has confirmed"),
+    "full_page_writes": (("on",), "could lose what it has confirmed"),
+    "synchronous_commit": (("on", "remote_apply"), "could lose what it has confirmed"),
+    "server_encoding": (("UTF8",), "could not keep every text"),
 }
 MIGRATING = "deferkit migrates"
 LOST = "PostgreSQL: the connection was lost in a transaction."
@@ -58,7 +66,7 @@ class PostgresConnection:
         self.within = False  # a transaction
 
     def _connect(self) -> Session:
-        session: Session = psycopg.connect(self.conninfo, autocommit=True)
+        session = self.session = psycopg.connect(self.conninfo, autocommit=True)
         session.adapters.register_dumper(int, Int8BinaryDumper)  # one type for all: statements are prepared once
         session.execute(SETTINGS)
         if not self.writes:
@@ -71,9 +79,7 @@ class PostgresConnection:
         if fresh and self.within:
             raise StoreFailed(LOST)
         try:
-            if self.session is None:
-                self.session = self._connect()
-            return action(self.session)
+            return action(self.session or self._connect())
         except psycopg.Error as error:
             self.close()
             if fresh or self.within or not isinstance(error, psycopg.OperationalError):
@@ -99,20 +105,26 @@ class PostgresConnection:
         def send(session: Session) -> list[list[Row]]:
             with session.pipeline():
                 cursors = [self._send(session, name, values) for name, values in calls]
+            rearm(session)
             return [rows_of(cursor) for cursor in cursors]
 
         return self._do(send) if calls else []
 
     def write_all(self, rows: Mapping[str, Sequence[Row]]) -> None:
         """Run named queries for each of their rows of values, all in one round trip."""
+        some = [(self.queries[name].sql, values) for name, values in rows.items() if values]
 
         def send(session: Session) -> None:
             with session.pipeline():
-                for name, values in rows.items():
-                    if values:
-                        session.cursor().executemany(self.queries[name].sql, values)
+                for sql, values in some:
+                    if "unnest(" in sql:  # it takes columns
+                        session.execute(sql, [list(column) for column in zip(*values, strict=True)])
+                    else:
+                        session.cursor().executemany(sql, values)
+            rearm(session)
 
-        self._do(send)
+        if some:
+            self._do(send)
 
     def lock(self, what: str) -> None:
         """Wait until no other transaction has locked the same."""
@@ -153,6 +165,16 @@ class PostgresConnection:
             self.session = None
 
 
+def rearm(session: Session) -> None:
+    """Have the server watch for a client that does nothing in its transaction.
+
+    After a pipeline it does not: psycopg ends one with a flush, which counts as the beginning of something. Since
+    PostgreSQL 17 a transaction as a whole has its time.
+    """
+    if session.info.server_version < 170000:
+        session.execute("SELECT 1")
+
+
 def rows_of(cursor: psycopg.Cursor[Row]) -> list[Row]:
     """Return the rows of a statement; none if it is not one that has rows."""
     return cursor.fetchall() if cursor.description else []
@@ -180,21 +202,18 @@ class Postgres:
         self._open: dict[threading.Thread, PostgresConnection] = {}
 
     def prepare(self) -> None:
-        """Check that a commit is on the disk, and bring the schema up to date, one numbered step at a time."""
-        connection = self.writer()
-        try:
-            check_durability(connection)
+        """Check the server's settings, and bring the schema up to date, one numbered step at a time."""
+        with closing(self.writer()) as connection:
+            check_settings(connection)
             while self._migrate(connection):
                 pass
-        finally:
-            connection.close()
 
     def _migrate(self, connection: PostgresConnection) -> bool:
         """Go one step towards the newest schema, in a transaction with the number of it; False if there is none."""
         steps = queries.migrations()
         connection.begin()
         try:
-            connection.execute("SET LOCAL lock_timeout = 0")  # another process may be at it, for as long as it takes
+            connection.execute(UNHURRIED)  # another process may be at it, for as long as it takes
             connection.lock(MIGRATING)
             done = self._version(connection)
             if done > len(steps):
@@ -218,6 +237,9 @@ class Postgres:
         [(version,)] = connection.execute("SELECT MAX(version) FROM schema_version")
         return int(version)
 
+    def occupy(self) -> None:
+        """Do nothing: any number of processes may serve from it."""
+
     def writer(self) -> PostgresConnection:
         """Return a new connection that may write."""
         return PostgresConnection(self.conninfo, writes=True)
@@ -227,7 +249,8 @@ class Postgres:
         thread = threading.current_thread()
         if thread not in self._open:
             for each in [each for each in list(self._open) if not each.is_alive()]:
-                self._open.pop(each).close()
+                if (left := self._open.pop(each, None)) is not None:
+                    left.close()
             self._open[thread] = PostgresConnection(self.conninfo, writes=False)
         return self._open[thread]
 
@@ -245,11 +268,11 @@ class Postgres:
             self._open.popitem()[1].close()
 
 
-def check_durability(connection: PostgresConnection) -> None:
-    """Raise if the server may lose what it has confirmed."""
-    for name, good in DURABLE.items():
+def check_settings(connection: PostgresConnection) -> None:
+    """Raise if the server may lose what it has confirmed, or cannot take what it is given."""
+    for name, (good, otherwise) in NEEDED.items():
         [(value,)] = connection.execute(f"SELECT current_setting('{name}')")
         if value not in good:
             raise DeferkitError(
-                f"The server runs with {name} = {value}, and could lose what it has confirmed: {name} = on is needed."
+                f"The database server runs with {name} = {value}, and {otherwise}: {name} = {good[0]} is needed."
             )

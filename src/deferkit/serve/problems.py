@@ -28,6 +28,11 @@ def conflict(detail: str) -> Problem:
     return Problem(409, "conflict", detail)
 
 
+def exhausted(detail: str) -> Problem:
+    """Return the problem that something does not fit into the budget."""
+    return Problem(409, "exhausted", detail)
+
+
 def invalid(detail: str) -> Problem:
     """Return the problem that a value is not possible."""
     return Problem(422, "invalid", detail)

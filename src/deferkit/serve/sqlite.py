@@ -140,31 +140,52 @@ class Sqlite:
         self.vfs = vfs
         self._local = threading.local()
         self._open: list[SqliteConnection] = []
+        self._lock: apsw.Connection | None = None
 
-    def prepare(self) -> None:
-        """Check SQLite's version, and bring the schema up to date, one numbered step at a time."""
+    def _check(self) -> None:
         check_version(apsw.sqlite_lib_version())
         folder = Path(self.path).parent
         if not folder.is_dir():
             raise DeferkitError(f"There is no folder {folder} to put the database in.")
-        connection = self.writer()
+
+    def prepare(self) -> None:
+        """Check SQLite's version, and bring the schema up to date, one numbered step at a time."""
+        self._check()
+        with closing(self.writer()) as connection:
+            while self._migrate(connection):
+                pass
+
+    def _migrate(self, connection: SqliteConnection) -> bool:
+        """Go one step towards the newest schema, in a transaction with the number of it; False if there is none."""
+        steps = queries.migrations()
+        connection.begin()
         try:
-            steps = queries.migrations()
             done = connection.execute("PRAGMA user_version")[0][0]
             if done > len(steps):
                 raise DeferkitError(
                     f"{self.path} is of version {done}, this deferkit knows {len(steps)}: use a newer deferkit."
                 )
-            for number, step in enumerate(steps[done:], done + 1):
-                connection.begin()
-                try:
-                    connection.execute(step)
-                    connection.execute(f"PRAGMA user_version = {number}")
-                    connection.commit()
-                finally:
-                    connection.rollback()
+            if done == len(steps):
+                return False
+            connection.execute(steps[done])
+            connection.execute(f"PRAGMA user_version = {done + 1}")
+            connection.commit()
+            return True
         finally:
-            connection.close()
+            connection.rollback()
+
+    def occupy(self) -> None:
+        """Make sure that this is the only process that serves from the file; the lock ends with the process."""
+        self._check()
+        try:
+            self._lock = apsw.Connection(f"{self.path}-served")
+            self._lock.execute("BEGIN EXCLUSIVE")
+        except apsw.BusyError:
+            raise DeferkitError(
+                f"{self.path} is served by another process. Stop that one first, or serve another file."
+            ) from None
+        except apsw.Error as error:
+            raise failure(error) from error
 
     def writer(self) -> SqliteConnection:
         """Return a new connection that may write."""
@@ -188,8 +209,9 @@ class Sqlite:
         return time.time_ns() // 1000
 
     def close(self) -> None:
-        """Close the connections that read; who reads again gets a new one."""
-        self._local = threading.local()
+        """Close the connections that read, and let others serve from the file; who reads again gets a new one."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
         while self._open:
             self._open.pop().close()
-        self._local = threading.local()  # a thread that comes again gets a new one

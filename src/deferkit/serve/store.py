@@ -65,11 +65,11 @@ class Store:
         return self._writer
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections; the one that writes last, because SQLite then leaves one file and no other."""
+        self.database.close()
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-        self.database.close()
 
     # --- a group of commands, one transaction -------------------------------------------------------------------
 

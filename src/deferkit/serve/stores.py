@@ -1,6 +1,7 @@
 """From what a user calls a store to a database."""
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from deferkit.errors import DeferkitError, InvalidArgument
 from deferkit.serve import queries
@@ -38,7 +39,7 @@ def store_to_read(store: str) -> Store:
     try:
         database.reader().run("policies")
     except StoreFailed as error:
-        raise DeferkitError(f"{without_password(store)} is no store of deferkit, or cannot be read. {error}") from error
+        raise DeferkitError(f"{shown(store)} is no store of deferkit, or cannot be read. {error}") from error
     return Store(database)
 
 
@@ -59,13 +60,13 @@ def check_file(database: Sqlite) -> None:
         )
 
 
-def without_password(store: str) -> str:
-    """Return a path or a URL as it may be shown.
+def shown(store: str) -> str:
+    """Return a store as it may be printed: without what comes with a URL, where passwords are.
 
-    >>> without_password("postgresql://ann:secret@db:5432/work"), without_password("deferkit.db")
-    ('postgresql://…@db:5432/work', 'deferkit.db')
+    >>> shown("postgresql://ann:secret@db.example:5432/deferkit?password=secret"), shown("deferkit.db")
+    ('postgresql://db.example:5432/deferkit', 'deferkit.db')
     """
     if not store.startswith(URLS):
         return store
-    scheme, _, rest = store.partition("://")
-    return f"{scheme}://…@{rest.rpartition('@')[2]}" if "@" in rest else store
+    parts = urlsplit(store)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -1,14 +1,18 @@
 """Who may call what, how often."""
 
 import asyncio
+import re
 import time
 from typing import Any
 
-from litestar import Request
+import msgspec
+from litestar import Request, Response
 
+from deferkit.serve.api.headers import header, is_this_machine
 from deferkit.serve.keys import SCOPES, Caller, key_fits, parts_of
-from deferkit.serve.problems import Problem
+from deferkit.serve.problems import Problem, invalid, unknown
 from deferkit.serve.rows import KeyRow
+from deferkit.serve.spec import NAME_PATTERN
 from deferkit.serve.store import Store
 
 FRESH_S = 1.0  # a revoked key is refused after this long at the latest
@@ -37,15 +41,22 @@ class Access:
                     self._read_at = time.monotonic()
         return self._keys
 
-    async def caller(self, header: str) -> Caller:
-        """Return who calls; raise if that is nobody."""
+    async def caller(self, authorization: bytes, host: bytes) -> Caller:
+        """Return who calls; raise if that is nobody.
+
+        While everyone may call, only those do who know this machine as such: a page that a browser got from elsewhere
+        can give its own name our address, but then sends that name.
+        """
         keys = await self.keys()
         if not keys and self.open_without_keys:
+            if not is_this_machine(host):
+                raise Problem(403, "forbidden", "Without keys the service answers to localhost only. Make a key.")
             return EVERYONE
-        scheme, _, key = header.partition(" ")
-        parts = parts_of(key.strip()) if scheme.lower() == "bearer" else None
+        scheme, _, key = authorization.decode("latin-1").partition(" ")
+        key = key.strip()
+        parts = parts_of(key) if scheme.lower() == "bearer" else None
         row = keys.get(parts[0]) if parts is not None else None
-        if row is None or not key_fits(key.strip(), row) or row.revoked is not None:
+        if row is None or not key_fits(key, row) or row.revoked is not None:
             raise Problem(401, "unauthorized", "A valid key is needed: Authorization: Bearer dk_…")
         return Caller(row.tenant, frozenset(row.scopes.split()))
 
@@ -64,19 +75,57 @@ class Access:
         self._allowance[tenant] = (left - 1, now)
 
 
-async def admit(request: Request[Any, Any, Any]) -> None:
+NOT_IN_QUERY = {"request", "name", "data"}
+NAME = re.compile(NAME_PATTERN)
+
+
+async def admit(request: Request[Any, Any, Any]) -> Response[None] | None:
     """Let a call through if its key is good for the route; before its body is read.
 
     Not a guard of Litestar's: those copy the route at each call, which takes as long as the rest of this.
     """
-    scope = request.route_handler.opt.get("scope")
-    if scope is None:
-        return
+    handler, scope = request.route_handler, request.scope
+    wanted = handler.opt.get("scopes")
+    if wanted is None:
+        return options(request) if request.method == "OPTIONS" else None
     access: Access = request.app.state.access
-    given = next((value for name, value in request.scope["headers"] if name == b"authorization"), b"")
-    caller = await access.caller(given.decode("latin-1"))
-    wanted = (scope,) if isinstance(scope, str) else scope
+    caller = await access.caller(header(scope, b"authorization"), header(scope, b"host"))
     if caller.scopes.isdisjoint(wanted):
         raise Problem(403, "forbidden", f"The key has not the scope {' or '.join(sorted(wanted))}.")
     access.count(caller.tenant)
-    request.scope["caller"] = caller  # type: ignore[typeddict-unknown-key]
+    name = scope["path_params"].get("name")
+    if name is not None and not NAME.match(name):
+        raise unknown("policy", name)
+    if scope["query_string"]:
+        check_query(request)
+    scope["caller"] = caller  # type: ignore[typeddict-unknown-key]
+    return None
+
+
+def options(request: Request[Any, Any, Any]) -> Response[None]:
+    """Say what methods a path takes; Litestar would forget those of the path's later routes."""
+    path = request.scope["path_template"]
+    methods = {method for route in request.app.routes if route.path_format == path for method in route.methods}
+    return Response(None, status_code=204, headers={"Allow": ", ".join(sorted(methods))})
+
+
+def check_query(request: Request[Any, Any, Any]) -> None:
+    """Raise if the query is not as strict as a body: an unknown parameter, one twice, a value out of bounds."""
+    known = {
+        name: field
+        for name, field in request.route_handler.parsed_fn_signature.parameters.items()
+        if name not in NOT_IN_QUERY
+    }
+    seen: set[str] = set()
+    for name, text in request.query_params.multi_items():
+        if name not in known:
+            raise invalid(f"There is no parameter {name!r}. There is {', '.join(known) or 'none'}.")
+        if name in seen:
+            raise invalid(f"The parameter {name} is given twice.")
+        seen.add(name)
+        if known[name].annotation is int and not (text.isascii() and text.isdigit()):
+            raise invalid(f"The parameter {name} is a whole number.")
+        try:
+            msgspec.convert(text, known[name].raw, strict=False)
+        except msgspec.ValidationError as error:
+            raise invalid(f"The parameter {name}: {error}.") from None

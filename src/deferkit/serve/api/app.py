@@ -1,30 +1,29 @@
 """The application: routes, limits, access, and an engine that lives as long as it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 from litestar import Litestar, Request, Response
-from litestar.exceptions import HTTPException
-from litestar.openapi.config import OpenAPIConfig
-from litestar.openapi.plugins import JsonRenderPlugin
-from litestar.openapi.spec import Components, SecurityScheme
+from litestar.exceptions import HTTPException, ValidationException
 from litestar.types import ASGIApp
 
 from deferkit.serve.api import operation, policies, reviews, tasks
 from deferkit.serve.api.access import Access, admit
+from deferkit.serve.api.document import document
 from deferkit.serve.api.limits import limited
 from deferkit.serve.api.service import ProblemReply, problem_response
 from deferkit.serve.api.strict import StrictRequest
 from deferkit.serve.engine import Engine, EngineSettings
 from deferkit.serve.logs import logger
-from deferkit.serve.problems import Problem
+from deferkit.serve.problems import Problem, StoreFailed, invalid, unavailable
 from deferkit.serve.settings import Settings
 from deferkit.serve.store import Store
 from deferkit.serve.traffic import Traffic
-from deferkit.version import __version__
 
 AnyRequest = Request[Any, Any, Any]
+ROUTES = [*policies.ROUTES, *tasks.ROUTES, *reviews.ROUTES, *operation.ROUTES]
 
 
 def on_problem(_: AnyRequest, problem: Problem) -> Response[ProblemReply]:
@@ -34,11 +33,28 @@ def on_problem(_: AnyRequest, problem: Problem) -> Response[ProblemReply]:
 
 def on_http(_: AnyRequest, error: HTTPException) -> Response[ProblemReply]:
     """Reply with a problem that the framework found: no such route, a bad parameter."""
-    detail = error.detail
-    if isinstance(error.extra, list) and error.extra and isinstance(error.extra[0], dict):
-        key, message = str(error.extra[0].get("key", "")), error.extra[0].get("message", detail)
-        detail = "The body is empty; JSON is expected." if key == "data" else f"{key}: {message}"
-    return problem_response(Problem(error.status_code, "http", detail))
+    if isinstance(error, ValidationException):
+        return problem_response(parameter_problem(error))
+    code, detail = FOUND.get(error.status_code, ("http", error.detail))
+    return problem_response(Problem(error.status_code, code, detail), error.headers)
+
+
+FOUND = {404: ("unknown", "There is nothing at this path."), 405: ("method", "The path does not take this method.")}
+
+
+def parameter_problem(error: ValidationException) -> Problem:
+    """Return what is wrong with a parameter."""
+    first = error.extra[0] if isinstance(error.extra, list) and error.extra else {"message": error.detail}
+    key, message = str(first.get("key", "")), str(first.get("message", ""))
+    if key == "data":
+        return Problem(400, "not_json", "The body is empty; JSON is expected.")
+    return invalid(f"{key}: {message}" if key else message.partition(" for path")[0] + ".")
+
+
+def on_store(_: AnyRequest, error: StoreFailed) -> Response[ProblemReply]:
+    """Reply when nothing can be read for now."""
+    logger.error("the store cannot be read", extra={"error": str(error)})
+    return problem_response(unavailable("The database does not answer."))
 
 
 def on_fault(_: AnyRequest, error: Exception) -> Response[ProblemReply]:
@@ -47,8 +63,8 @@ def on_fault(_: AnyRequest, error: Exception) -> Response[ProblemReply]:
     return problem_response(Problem(500, "internal", f"The call failed: {type(error).__name__}."))
 
 
-def application(settings: Settings, store: Store) -> ASGIApp:
-    """Return the application for a store."""
+def application(settings: Settings, store: Store, *, failed: Callable[[Exception], None]) -> ASGIApp:
+    """Return the application for a store; `failed` is told why, if it cannot start."""
     engine = Engine(
         store,
         EngineSettings(
@@ -64,30 +80,32 @@ def application(settings: Settings, store: Store) -> ASGIApp:
 
     @asynccontextmanager
     async def life(app: Litestar) -> AsyncIterator[None]:
-        await engine.start()
+        try:
+            await engine.start()
+        except Exception as error:
+            failed(error)
+            raise
         app.state.access = Access(store, open_without_keys=settings.loopback, rate=settings.rate)
-        app.state.engine, app.state.traffic = engine, traffic
+        app.state.engine, app.state.traffic, app.state.settings = engine, traffic, settings
+        app.state.document = msgspec.json.encode(document(ROUTES))
         try:
             yield
         finally:
             await engine.stop()
 
     app = Litestar(
-        route_handlers=[*policies.ROUTES, *tasks.ROUTES, *reviews.ROUTES, *operation.ROUTES],
+        route_handlers=ROUTES,
         lifespan=[life],
         before_request=admit,
         request_class=StrictRequest,
         request_max_body_size=None,  # `limited` sees to it, before anything is buffered
-        exception_handlers={Problem: on_problem, HTTPException: on_http, Exception: on_fault},
-        openapi_config=OpenAPIConfig(
-            title="deferkit",
-            version=__version__,
-            description="Who decides, the model or an expert? Decisions under a budget, and a review queue.",
-            path="/v1",
-            render_plugins=[JsonRenderPlugin(path="/openapi.json")],
-            components=Components(security_schemes={"key": SecurityScheme(type="http", scheme="bearer")}),
-            security=[{"key": []}],
-        ),
+        exception_handlers={
+            Problem: on_problem,
+            HTTPException: on_http,
+            StoreFailed: on_store,
+            Exception: on_fault,
+        },
+        openapi_config=None,  # `document` makes a better one
         logging_config=None,
     )
     return limited(app, max_body=settings.max_body, traffic=traffic)

@@ -1,5 +1,6 @@
 """What stands before the application: the size of requests, and counts of them. `server` sees to their time."""
 
+import asyncio
 import time
 from typing import Any
 
@@ -8,6 +9,8 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from deferkit.serve.problems import Problem
 from deferkit.serve.traffic import Traffic
+
+STOPS = b'{"status":503,"code":"unavailable","detail":"The service stops. Try again."}'
 
 
 def too_large(max_body: int) -> Problem:
@@ -44,7 +47,7 @@ def limited(app: ASGIApp, *, max_body: int, traffic: Traffic) -> ASGIApp:
         if length is None or not length.isdigit() or int(length) > max_body:  # the server holds others to their word
             declared = 0 if length is None else int(length) if length.isdigit() else max_body + 1
             receive = counted(receive, declared, max_body)
-        status = 500
+        status = 0
 
         async def send_counted(message: Message) -> None:
             nonlocal status
@@ -56,8 +59,14 @@ def limited(app: ASGIApp, *, max_body: int, traffic: Traffic) -> ASGIApp:
 
         try:
             await app(scope, receive, send_counted)
+        except asyncio.CancelledError:
+            # the service stops, and has waited long enough; what the engine has taken in it still finishes
+            if not status:
+                headers = [(b"content-type", b"application/json"), (b"retry-after", b"1"), (b"connection", b"close")]
+                await send_counted({"type": "http.response.start", "status": 503, "headers": headers})
+                await send_counted({"type": "http.response.body", "body": STOPS, "more_body": False})
         finally:
             path = scope.get("path_template") or "unknown"
-            traffic.count(scope["method"], path, status, time.monotonic() - began)
+            traffic.count(scope["method"], path, status or 500, time.monotonic() - began)
 
     return within_limits

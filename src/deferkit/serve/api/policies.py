@@ -5,19 +5,35 @@ from typing import Annotated
 
 import msgspec
 from litestar import Response, get, patch, post
-from litestar.params import Parameter
+from litestar.params import JSONBody
 
 from deferkit.serve.api.forward import forward
-from deferkit.serve.api.service import AnyRequest, answered, caller_of, documented, done, engine_of, sent
+from deferkit.serve.api.service import (
+    AnyRequest,
+    Limit,
+    PolicyName,
+    about,
+    answered,
+    caller_of,
+    done,
+    engine_of,
+    sent,
+)
 from deferkit.serve.commands.bodies import BudgetBody
 from deferkit.serve.commands.budget import BudgetReply, ChangeBudget, ChangePolicy
 from deferkit.serve.engine import Elsewhere
 from deferkit.serve.keys import SCOPES
-from deferkit.serve.problems import unknown
-from deferkit.serve.spec import PolicyChange, PolicySpec
+from deferkit.serve.problems import Problem, unknown
+from deferkit.serve.spec import NAME_PATTERN, PolicyChange, PolicySpec
 from deferkit.serve.summary import PolicySummary, summary_of
 
-PAGE = Annotated[int, Parameter(ge=1, le=1000, description="how many at most")]
+NEW_POLICY = {
+    "name": "spam",
+    "features": 3,
+    "budget": {"minutes": {"total": 600, "horizon": 10_000, "max_cost": 2}},
+    "deadline_s": 3600,
+}
+After = Annotated[str, msgspec.Meta(pattern=f"^$|{NAME_PATTERN}", description="the last name of the page before")]
 
 
 class PolicyPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,16 +43,19 @@ class PolicyPage(msgspec.Struct, frozen=True, kw_only=True):
     next: str | None
 
 
-@post("/v1/policies", opt={"scope": "admin"}, responses=documented(400, 409), tags=["policies"])
-async def create_policy(request: AnyRequest, data: PolicySpec) -> Response[PolicySpec]:
+@post("/v1/policies", opt=about("policies", "admin", problems=(409,), example=NEW_POLICY))
+async def create_policy(request: AnyRequest, data: JSONBody[PolicySpec]) -> Response[PolicySpec]:
     """Make a policy. The same one again changes nothing; another one of the same name is a conflict."""
-    return answered(await engine_of(request).create(caller_of(request).tenant, data), PolicySpec)
+    engine, tenant, most = engine_of(request), caller_of(request).tenant, request.app.state.settings.max_policies
+    if (tenant, data.name) not in engine.held:
+        names = {row.name for row in await asyncio.to_thread(engine.store.policies_of, tenant, "", most)}
+        if len(names) >= most and data.name not in names:
+            raise Problem(409, "too_many", f"There are {most} policies, and no more may be made.")
+    return answered(await engine.create(tenant, data), PolicySpec)
 
 
-@get("/v1/policies", opt={"scope": SCOPES}, responses=documented(400), tags=["policies"])
-async def list_policies(
-    request: AnyRequest, after: Annotated[str, Parameter(max_length=128)] = "", limit: PAGE = 100
-) -> Response[PolicyPage]:
+@get("/v1/policies", opt=about("policies", *SCOPES))
+async def list_policies(request: AnyRequest, after: After = "", limit: Limit = 100) -> Response[PolicyPage]:
     """List policies by name."""
     tenant, store = caller_of(request).tenant, engine_of(request).store
     rows = await asyncio.to_thread(store.policies_of, tenant, after, limit)
@@ -44,8 +63,8 @@ async def list_policies(
     return sent({"policies": [msgspec.Raw(row.spec.encode()) for row in rows], "next": following}, PolicyPage)
 
 
-@get("/v1/policies/{name:str}", opt={"scope": SCOPES}, responses=documented(400, 404), tags=["policies"])
-async def read_policy(request: AnyRequest, name: str) -> Response[PolicySpec]:
+@get("/v1/policies/{name:str}", opt=about("policies", *SCOPES))
+async def read_policy(request: AnyRequest, name: PolicyName) -> Response[PolicySpec]:
     """Read a policy."""
     row = await asyncio.to_thread(engine_of(request).store.policy, caller_of(request).tenant, name)
     if row is None:
@@ -53,14 +72,14 @@ async def read_policy(request: AnyRequest, name: str) -> Response[PolicySpec]:
     return sent(msgspec.Raw(row.spec.encode()), PolicySpec)
 
 
-@patch("/v1/policies/{name:str}", opt={"scope": "admin"}, responses=documented(400, 404), tags=["policies"])
-async def change_policy(request: AnyRequest, name: str, data: PolicyChange) -> Response[PolicySpec]:
+@patch("/v1/policies/{name:str}", opt=about("policies", "admin", example={"deadline_s": 7200, "reviewers": 2}))
+async def change_policy(request: AnyRequest, name: PolicyName, data: JSONBody[PolicyChange]) -> Response[PolicySpec]:
     """Change deadlines, leases, the learning window, reviewers; the rest is what it has learned with."""
     return await done(request, name, ChangePolicy(data), PolicySpec)
 
 
-@get("/v1/policies/{name:str}/summary", opt={"scope": SCOPES}, responses=documented(400, 404), tags=["policies"])
-async def read_summary(request: AnyRequest, name: str) -> Response[PolicySummary]:
+@get("/v1/policies/{name:str}/summary", opt=about("policies", *SCOPES))
+async def read_summary(request: AnyRequest, name: PolicyName) -> Response[PolicySummary]:
     """Read where a policy stands: budget, price, deferral rate, expected gain, queue."""
     engine = engine_of(request)
     try:
@@ -74,11 +93,9 @@ async def read_summary(request: AnyRequest, name: str) -> Response[PolicySummary
 @post(
     "/v1/policies/{name:str}/budget",
     status_code=200,
-    opt={"scope": "admin"},
-    responses=documented(400, 404, 409),
-    tags=["policies"],
+    opt=about("policies", "admin", problems=(409,), example={"id": "top-up-1", "add": 60}),
 )
-async def change_budget(request: AnyRequest, name: str, data: BudgetBody) -> Response[BudgetReply]:
+async def change_budget(request: AnyRequest, name: PolicyName, data: JSONBody[BudgetBody]) -> Response[BudgetReply]:
     """Top a budget up, or cut it; once for each id, and never below what is reserved and posted."""
     return await done(request, name, ChangeBudget(data), BudgetReply)
 

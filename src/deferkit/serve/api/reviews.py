@@ -5,8 +5,9 @@ from typing import TypeVar
 
 import msgspec
 from litestar import Response, post
+from litestar.params import JSONBody
 
-from deferkit.serve.api.service import AnyRequest, answered, caller_of, documented, done, engine_of
+from deferkit.serve.api.service import AnyRequest, PolicyName, about, answered, caller_of, done, engine_of
 from deferkit.serve.commands.bodies import ClaimBody, CompleteBody, EffortBody, ExtendBody, LeaseBody
 from deferkit.serve.commands.review import (
     Claim,
@@ -28,6 +29,7 @@ from deferkit.serve.spec import PolicySpec
 from deferkit.serve.work import Question
 
 Kind = TypeVar("Kind")
+LEASE = {"task": "mail-1", "seat": 0, "epoch": 1}
 
 
 async def policy_of(request: AnyRequest, name: str) -> tuple[PolicyRow, PolicySpec]:
@@ -52,11 +54,9 @@ async def asked(request: AnyRequest, question: Question, kind: type[Kind]) -> Re
 @post(
     "/v1/policies/{name:str}/reviews/claim",
     status_code=200,
-    opt={"scope": "review"},
-    responses=documented(400, 404, also={204: None}),
-    tags=["reviews"],
+    opt=about("reviews", "review", also={204: None}, example={"reviewer": "ann"}),
 )
-async def claim(request: AnyRequest, name: str, data: ClaimBody) -> Response[ClaimReply]:
+async def claim(request: AnyRequest, name: PolicyName, data: JSONBody[ClaimBody]) -> Response[ClaimReply]:
     """Get the task that is worth most to review, for as long as the lease lasts; 204 if there is none."""
     if not directly(request, name):
         return await done(request, name, Claim(data), ClaimReply)
@@ -68,11 +68,9 @@ async def claim(request: AnyRequest, name: str, data: ClaimBody) -> Response[Cla
 @post(
     "/v1/policies/{name:str}/reviews/extend",
     status_code=200,
-    opt={"scope": "review"},
-    responses=documented(400, 404, 409),
-    tags=["reviews"],
+    opt=about("reviews", "review", problems=(409,), example={**LEASE, "lease_s": 600}),
 )
-async def extend(request: AnyRequest, name: str, data: ExtendBody) -> Response[LeaseReply]:
+async def extend(request: AnyRequest, name: PolicyName, data: JSONBody[ExtendBody]) -> Response[LeaseReply]:
     """Hold a task for longer."""
     if not directly(request, name):
         return await done(request, name, Extend(data), LeaseReply)
@@ -84,11 +82,9 @@ async def extend(request: AnyRequest, name: str, data: ExtendBody) -> Response[L
 @post(
     "/v1/policies/{name:str}/reviews/release",
     status_code=200,
-    opt={"scope": "review"},
-    responses=documented(400, 404, 409),
-    tags=["reviews"],
+    opt=about("reviews", "review", problems=(409,), example=LEASE),
 )
-async def release(request: AnyRequest, name: str, data: LeaseBody) -> Response[LeaseReply]:
+async def release(request: AnyRequest, name: PolicyName, data: JSONBody[LeaseBody]) -> Response[LeaseReply]:
     """Give a task back to the queue."""
     if not directly(request, name):
         return await done(request, name, Release(data), LeaseReply)
@@ -99,11 +95,14 @@ async def release(request: AnyRequest, name: str, data: LeaseBody) -> Response[L
 @post(
     "/v1/policies/{name:str}/reviews/complete",
     status_code=200,
-    opt={"scope": "review"},
-    responses=documented(400, 404, 409),
-    tags=["reviews"],
+    opt=about(
+        "reviews",
+        "review",
+        problems=(409,),
+        example={**LEASE, "answer": "spam", "rewards": {"human": 1.0}, "cost": 1.25},
+    ),
 )
-async def complete(request: AnyRequest, name: str, data: CompleteBody) -> Response[CompleteReply]:
+async def complete(request: AnyRequest, name: PolicyName, data: JSONBody[CompleteBody]) -> Response[CompleteReply]:
     """Answer a task. The last of its reviewers settles it: rewards are averaged, costs added up."""
     return await done(request, name, Complete(data), CompleteReply)
 
@@ -111,11 +110,9 @@ async def complete(request: AnyRequest, name: str, data: CompleteBody) -> Respon
 @post(
     "/v1/policies/{name:str}/reviews/effort",
     status_code=200,
-    opt={"scope": "review"},
-    responses=documented(400, 404, 409),
-    tags=["reviews"],
+    opt=about("reviews", "review", problems=(409,), example={**LEASE, "cost": 0.5}),
 )
-async def effort(request: AnyRequest, name: str, data: EffortBody) -> Response[EffortReply]:
+async def effort(request: AnyRequest, name: PolicyName, data: JSONBody[EffortBody]) -> Response[EffortReply]:
     """Book, once, what work has cost that came to nothing because its lease had lapsed."""
     return await done(request, name, Effort(data), EffortReply)
 

@@ -1,28 +1,35 @@
 """From a request to the engine and back: the part that all routes share."""
 
-from typing import Any, TypeVar, cast
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, NamedTuple, TypeVar, cast
 
 import msgspec
 from litestar import Request, Response
-from litestar.openapi.datastructures import ResponseSpec
+from litestar.handlers import BaseRouteHandler
 
 from deferkit.serve.api.forward import forward
 from deferkit.serve.engine import Elsewhere, Engine
 from deferkit.serve.keys import Caller
 from deferkit.serve.problems import Problem
+from deferkit.serve.spec import NAME_PATTERN
 from deferkit.serve.work import Command, Reply
 
 Body = TypeVar("Body")
 AnyRequest = Request[Any, Any, Any]
 JSON = "application/json"
+LONGEST_DETAIL = 500
+
+PolicyName = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN, description="the name of the policy")]
+Limit = Annotated[int, msgspec.Meta(ge=1, le=1000, description="how many at most")]
 
 
 class ProblemReply(msgspec.Struct, frozen=True, kw_only=True):
     """Why a call could not be done."""
 
-    status: int
-    code: str
-    detail: str
+    status: Annotated[int, msgspec.Meta(ge=400, le=599)]
+    code: Annotated[str, msgspec.Meta(description="a short word for programs")]
+    detail: Annotated[str, msgspec.Meta(description="a sentence for people")]
 
 
 PROBLEMS = {
@@ -33,22 +40,33 @@ PROBLEMS = {
     408: "The request came too slowly",
     409: "It contradicts what is known",
     413: "The request is too large",
+    415: "The body is not sent as application/json",
     422: "A value is not possible",
     429: "Too many calls; Retry-After says when",
     500: "A fault of ours",
-    503: "Nothing was done; Retry-After says when to try again",
+    503: "Nothing was done, as far as is known; Retry-After says when to try again",
 }
 
 
-def documented(*statuses: int, also: dict[int, type[Any] | None] | None = None) -> dict[int, ResponseSpec]:
-    """Return what a route may answer beside its success, for the OpenAPI document."""
-    found = {
-        status: ResponseSpec(ProblemReply, generate_examples=False, description=PROBLEMS[status])
-        for status in (401, 403, 408, 413, 422, 429, 500, 503, *statuses)
-    }
-    for status, kind in (also or {}).items():
-        found[status] = ResponseSpec(kind, generate_examples=False, description="Done")
-    return dict(sorted(found.items()))
+class Route(NamedTuple):
+    """What is known of a route beside its types: who may call it, what it may answer."""
+
+    tag: str
+    scopes: frozenset[str] = frozenset()  # one of them is enough; without any, no key is needed
+    problems: tuple[int, ...] = ()  # beside those that follow from its parameters
+    also: Mapping[int, Any] = {}  # other successes, by status
+    example: Any = None  # of a body
+
+
+def about(tag: str, *scopes: str, problems: tuple[int, ...] = (), also: Any = None, example: Any = None) -> Any:
+    """Return the options of a route."""
+    route = Route(tag, frozenset(scopes), problems, also or {}, example)
+    return {"route": route, "scopes": route.scopes or None}
+
+
+def route_of(handler: BaseRouteHandler) -> Route:
+    """Return what is known of a route."""
+    return cast("Route", handler.opt["route"])
 
 
 def caller_of(request: AnyRequest) -> Caller:
@@ -81,12 +99,15 @@ async def done(request: AnyRequest, name: str, command: Command, kind: type[Body
     return answered(reply, kind)
 
 
-def problem_response(problem: Problem) -> Response[ProblemReply]:
+def problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response[ProblemReply]:
     """Return the response of a problem."""
-    headers = {}
+    headers = dict(headers or {})
     if problem.retry_after is not None:
-        headers["Retry-After"] = str(max(1, round(problem.retry_after)))
+        headers["Retry-After"] = str(max(1, math.ceil(problem.retry_after)))
     if problem.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    body = ProblemReply(status=problem.status, code=problem.code, detail=str(problem))
+    detail = str(problem)
+    if len(detail) > LONGEST_DETAIL:  # it may quote what was sent
+        detail = detail[:LONGEST_DETAIL] + "…"
+    body = ProblemReply(status=problem.status, code=problem.code, detail=detail)
     return Response(content=body, status_code=problem.status, media_type=JSON, headers=headers)

@@ -5,11 +5,10 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import Response, get, post
-from litestar.params import Parameter
+from litestar.params import JSONBody
 
 from deferkit.serve import records
-from deferkit.serve.api.policies import PAGE
-from deferkit.serve.api.service import AnyRequest, caller_of, documented, done, engine_of, sent
+from deferkit.serve.api.service import AnyRequest, Limit, PolicyName, about, caller_of, done, engine_of, sent
 from deferkit.serve.commands.bodies import BatchBody, CorrectionBody, ExpirationBody, OutcomeBody, TaskBody
 from deferkit.serve.commands.decide import BatchReply, Decide, DecideMany, DecisionReply
 from deferkit.serve.commands.expire import ExpirationReply, Expire
@@ -18,8 +17,11 @@ from deferkit.serve.keys import SCOPES
 from deferkit.serve.money import MICRO, from_micros
 from deferkit.serve.problems import unknown
 from deferkit.serve.rows import LogRow
+from deferkit.serve.spec import TaskId
 
 MOST_HISTORY = 1000
+TASK = {"task": "mail-1", "context": [0.2, 0.7, 1.0], "payload": {"subject": "You have won"}, "model_answer": "spam"}
+OUTCOME = {"task": "mail-1", "rewards": {"model": 0.0, "human": 1.0}, "cost": 1.25}
 
 
 class LogLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,8 +74,8 @@ def line_of(row: LogRow) -> dict[str, Any]:
     return {**shown, "record": body, "hash": bytes(row.hash).hex()}
 
 
-@post("/v1/policies/{name:str}/decisions", opt={"scope": "decide"}, responses=documented(400, 404, 409), tags=["tasks"])
-async def decide(request: AnyRequest, name: str, data: TaskBody) -> Response[DecisionReply]:
+@post("/v1/policies/{name:str}/decisions", opt=about("tasks", "decide", problems=(409,), example=TASK))
+async def decide(request: AnyRequest, name: PolicyName, data: JSONBody[TaskBody]) -> Response[DecisionReply]:
     """Decide a task. The same task again gets the same reply, byte for byte; with another body it is a conflict."""
     return await done(request, name, Decide(data), DecisionReply)
 
@@ -81,19 +83,15 @@ async def decide(request: AnyRequest, name: str, data: TaskBody) -> Response[Dec
 @post(
     "/v1/policies/{name:str}/decisions/batch",
     status_code=200,
-    opt={"scope": "decide"},
-    responses=documented(400, 404),
-    tags=["tasks"],
+    opt=about("tasks", "decide", example={"tasks": [{"task": "mail-2", "context": [0.4, 0.1, 1.0]}]}),
 )
-async def decide_batch(request: AnyRequest, name: str, data: BatchBody) -> Response[BatchReply]:
+async def decide_batch(request: AnyRequest, name: PolicyName, data: JSONBody[BatchBody]) -> Response[BatchReply]:
     """Decide several tasks in one call and one commit; each is decided, or refused, by itself."""
     return await done(request, name, DecideMany(data), BatchReply)
 
 
-@get("/v1/policies/{name:str}/decisions", opt={"scope": SCOPES}, responses=documented(400, 404), tags=["tasks"])
-async def read_decision(
-    request: AnyRequest, name: str, task: Annotated[str, Parameter(min_length=1, max_length=128)]
-) -> Response[TaskReply]:
+@get("/v1/policies/{name:str}/decisions", opt=about("tasks", *SCOPES))
+async def read_decision(request: AnyRequest, name: PolicyName, task: TaskId) -> Response[TaskReply]:
     """Read a decision with its explanation and all that happened to the task since."""
     store = engine_of(request).store
     tenant = caller_of(request).tenant
@@ -102,7 +100,7 @@ async def read_decision(
         policy = store.policy(tenant, name)
         if policy is None:
             raise unknown("policy", name)
-        row = store.decision(policy.id, task) if "\0" not in task else None
+        row = store.decision(policy.id, task)
         if row is None:
             raise unknown("task", task)
         history = store.log_of_task(policy.id, task, MOST_HISTORY)
@@ -136,11 +134,9 @@ async def read_decision(
 @post(
     "/v1/policies/{name:str}/outcomes",
     status_code=200,
-    opt={"scope": "observe"},
-    responses=documented(400, 404, 409, also={202: OutcomeReply}),
-    tags=["tasks"],
+    opt=about("tasks", "observe", problems=(409,), also={202: OutcomeReply}, example=OUTCOME),
 )
-async def observe(request: AnyRequest, name: str, data: OutcomeBody) -> Response[OutcomeReply]:
+async def observe(request: AnyRequest, name: PolicyName, data: JSONBody[OutcomeBody]) -> Response[OutcomeReply]:
     """Report rewards and the cost of a task: early (202: kept until its decision comes), late, in parts, or again."""
     return await done(request, name, Observe(data), OutcomeReply)
 
@@ -148,11 +144,9 @@ async def observe(request: AnyRequest, name: str, data: OutcomeBody) -> Response
 @post(
     "/v1/policies/{name:str}/corrections",
     status_code=200,
-    opt={"scope": "observe"},
-    responses=documented(400, 404, 409),
-    tags=["tasks"],
+    opt=about("tasks", "observe", problems=(409,), example={"id": "c-1", "task": "mail-1", "cost": 1.5}),
 )
-async def correct(request: AnyRequest, name: str, data: CorrectionBody) -> Response[CorrectionReply]:
+async def correct(request: AnyRequest, name: PolicyName, data: JSONBody[CorrectionBody]) -> Response[CorrectionReply]:
     """Replace values that were observed: the explicit way to contradict an outcome."""
     return await done(request, name, Correct(data), CorrectionReply)
 
@@ -160,21 +154,19 @@ async def correct(request: AnyRequest, name: str, data: CorrectionBody) -> Respo
 @post(
     "/v1/policies/{name:str}/expirations",
     status_code=200,
-    opt={"scope": ["admin", "observe"]},
-    responses=documented(400, 404, 409),
-    tags=["tasks"],
+    opt=about("tasks", "admin", "observe", problems=(409,), example={"task": "mail-1"}),
 )
-async def expire(request: AnyRequest, name: str, data: ExpirationBody) -> Response[ExpirationReply]:
+async def expire(request: AnyRequest, name: PolicyName, data: JSONBody[ExpirationBody]) -> Response[ExpirationReply]:
     """Give up waiting for a task: the model's answer is used, what was reserved is released."""
     return await done(request, name, Expire(data.task), ExpirationReply)
 
 
-@get("/v1/policies/{name:str}/log", opt={"scope": "admin"}, responses=documented(400, 404), tags=["tasks"])
+@get("/v1/policies/{name:str}/log", opt=about("tasks", "admin"))
 async def read_log(
     request: AnyRequest,
-    name: str,
-    start: Annotated[int, Parameter(ge=0, le=2**53 - 1, description="the first row")] = 0,
-    limit: PAGE = 100,
+    name: PolicyName,
+    start: Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1, description="the first row")] = 0,
+    limit: Limit = 100,
 ) -> Response[LogPage]:
     """Page through the log of a policy."""
     store = engine_of(request).store

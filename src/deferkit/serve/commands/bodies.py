@@ -6,16 +6,12 @@ from typing import Annotated, Any
 import msgspec
 
 from deferkit.serve.money import LARGEST_AMOUNT
-from deferkit.serve.spec import Name, Seats, Seconds, TaskId
+from deferkit.serve.spec import NO_CONTROL, Finite, Name, Seats, Seconds, TaskId
 
-Finite = Annotated[float, msgspec.Meta(ge=-1e50, le=1e50)]
 Cost = Annotated[float, msgspec.Meta(ge=0, le=LARGEST_AMOUNT)]
 CostByResource = dict[str, Cost]
 Rewards = Annotated[dict[str, Finite], msgspec.Meta(max_length=64, description="by decider")]
-Reviewer = Annotated[
-    str,
-    msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^\u0000-\u001f\u007f-\u009f\ud800-\udfff]*$"),
-]
+Reviewer = Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=NO_CONTROL)]
 Epoch = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
 Seat = Annotated[int, msgspec.Meta(ge=0, le=15)]
 
@@ -30,7 +26,7 @@ class TaskBody(Body, frozen=True, kw_only=True):
     task: TaskId
     context: (
         Annotated[list[Finite], msgspec.Meta(max_length=2000)]
-        | Annotated[dict[str, Finite | str | None], msgspec.Meta(max_length=2000)]
+        | Annotated[dict[str, int | Finite | str | None], msgspec.Meta(max_length=2000)]
     )
     payload: Annotated[Any, msgspec.Meta(description="what a reviewer is to see")] = None
     model_answer: Annotated[Any, msgspec.Meta(description="what the model would answer")] = None

@@ -7,7 +7,7 @@ from deferkit.serve import records
 from deferkit.serve.commands.bodies import BudgetBody, digest
 from deferkit.serve.commands.outcome import repeated
 from deferkit.serve.money import MICRO, to_micro
-from deferkit.serve.problems import conflict, invalid
+from deferkit.serve.problems import exhausted, invalid
 from deferkit.serve.rows import RequestRow
 from deferkit.serve.spec import PolicyChange
 from deferkit.serve.work import Held, Needs, Reply, Work
@@ -67,7 +67,7 @@ class ChangeBudget:
             for name, total in totals.items():
                 held.policy.accounts[name].changed(total)
         except BudgetExhausted as error:
-            raise conflict(str(error)) from error
+            raise exhausted(str(error)) from error
         work.record(held, records.BudgetChanged(request=self.body.id, totals=totals), now)
         reply = msgspec.json.encode(BudgetReply(id=self.body.id, budget=budget_states(held)))
         work.answer(RequestRow(held.id, self.request, self.digest, reply))
@@ -96,7 +96,7 @@ class ChangeBudget:
             except DeferkitError as error:
                 raise invalid(str(error)) from error
             if total < 0:
-                raise conflict(f"The budget of {name} cannot be cut by more than there is.")
+                raise exhausted(f"The budget of {name} cannot be cut by more than there is.")
         return totals
 
 

@@ -11,7 +11,7 @@ from deferkit.serve import records
 from deferkit.serve.commands.bodies import BatchBody, OutcomeBody, TaskBody, digest
 from deferkit.serve.commands.outcome import book, cost_of
 from deferkit.serve.money import MICRO, Micros, to_micro
-from deferkit.serve.problems import Problem, conflict, invalid
+from deferkit.serve.problems import Problem, conflict, exhausted, invalid
 from deferkit.serve.rows import MODEL, OPEN, WAITING, DecisionRow, SeatRow
 from deferkit.serve.work import Held, Needs, Reply, Work
 from deferkit.types import Amount, Decision
@@ -71,6 +71,7 @@ class DecideMany:
 
     def __init__(self, body: BatchBody) -> None:
         self.bodies = [(each, digest(each)) for each in body.tasks]
+        self.size = len(self.bodies)
 
     def needs(self, held: Held) -> Needs:
         """Return what must be read first."""
@@ -108,7 +109,10 @@ def decide(held: Held, work: Work, now: int, body: TaskBody, number: bytes) -> b
         **decision._replace(budget_left=records.without_infinity(decision.budget_left))._asdict(),  # type: ignore[arg-type]
     )
     reply = reply_of(record)
-    work.record(held, record, now, body.task)
+    try:
+        work.record(held, record, now, body.task)
+    except DeferkitError as error:  # nothing was changed
+        raise invalid("The context is too large: what the learner expects of it is not a number any more.") from error
     work.put_decision(
         DecisionRow(
             policy=held.id,
@@ -164,18 +168,30 @@ def propose(held: Held, body: TaskBody) -> tuple[Decided, Micros | None]:
     try:
         event = policy.learner.propose(body.context, cost=body.cost, available=body.available, force=body.force)
     except BudgetExhausted as error:
-        raise conflict(str(error)) from error
+        raise exhausted(str(error)) from error
     except DeferkitError as error:
-        raise invalid(str(error)) from error
+        raise invalid(without_features(str(error))) from error
     if event.decision.route == MODEL:
         return event, None
     micros = micros_of(event.decision, policy.spec.resources)
     if policy.fits(micros):
         return event, micros
     if body.force is not None:
-        raise conflict(f"Asking {body.force} needs more than what is free of the budget.")
+        raise exhausted(f"Asking {body.force} needs more than what is free of the budget.")
     event = policy.learner.propose(body.context, available=[])
     return event._replace(decision=event.decision._replace(reason="budget")), None
+
+
+def without_features(sentence: str) -> str:
+    """Return what the learner says of a context, without the values that it was given.
+
+    >>> without_features("The 'age' of a context must be a finite number. Got 'a secret' instead.")
+    "The 'age' of a context must be a finite number."
+    >>> without_features("The 'context' of a Deferrer must be 2 numbers. Got the shape (3,) instead.")
+    "The 'context' of a Deferrer must be 2 numbers. Got the shape (3,) instead."
+    """
+    said, _, got = sentence.partition(" Got ")
+    return said if " context" in said.replace("'", " ") and not got.startswith(("the shape", "named")) else sentence
 
 
 def micros_of(decision: Decision, resources: tuple[str, ...]) -> Micros:

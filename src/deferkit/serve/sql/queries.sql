@@ -64,6 +64,12 @@ WHERE policy = :policy AND resource = :resource;
 -- name: add_log
 INSERT INTO log (policy, seq, at, kind, task, body, hash) VALUES (:policy, :seq, :at, :kind, :task, :body, :hash);
 
+-- name: add_log (postgres)
+-- The same for many rows, column by column: half the work for both sides.
+INSERT INTO log (policy, seq, at, kind, task, body, hash)
+SELECT * FROM unnest(:policy::bigint[], :seq::bigint[], :at::bigint[], :kind::text[], :task::text[],
+    :body::bytea[], :hash::bytea[]);
+
 -- name: log_after
 SELECT policy, seq, at, kind, task, body, hash FROM log
 WHERE policy = :policy AND seq >= :seq ORDER BY seq LIMIT :limit;
@@ -95,6 +101,15 @@ FROM decisions WHERE policy = :policy AND task > :after ORDER BY task LIMIT :lim
 -- name: put_decision
 INSERT INTO decisions (policy, task, id, digest, reply, at, route, state, held, rewards, cost, final, answer, told)
 VALUES (:policy, :task, :id, :digest, :reply, :at, :route, :state, :held, :rewards, :cost, :final, :answer, :told)
+ON CONFLICT (policy, task) DO UPDATE SET
+    state = excluded.state, rewards = excluded.rewards, cost = excluded.cost,
+    final = excluded.final, answer = excluded.answer, told = excluded.told;
+
+-- name: put_decision (postgres)
+INSERT INTO decisions (policy, task, id, digest, reply, at, route, state, held, rewards, cost, final, answer, told)
+SELECT * FROM unnest(:policy::bigint[], :task::text[], :id::bigint[], :digest::bytea[], :reply::bytea[], :at::bigint[],
+    :route::text[], :state::text[], :held::text[], :rewards::text[], :cost::text[], :final::text[], :answer::text[],
+    :told::text[])
 ON CONFLICT (policy, task) DO UPDATE SET
     state = excluded.state, rewards = excluded.rewards, cost = excluded.cost,
     final = excluded.final, answer = excluded.answer, told = excluded.told;
@@ -136,6 +151,16 @@ INSERT INTO seats (policy, task, seat, expert, state, epoch, reviewer, lease_unt
     payload, model_answer, answer, rewards, cost)
 VALUES (:policy, :task, :seat, :expert, :state, :epoch, :reviewer, :lease_until, :priority, :created, :deadline,
     :payload, :model_answer, :answer, :rewards, :cost)
+ON CONFLICT (policy, task, seat) DO UPDATE SET
+    state = excluded.state, reviewer = excluded.reviewer, lease_until = excluded.lease_until,
+    answer = excluded.answer, rewards = excluded.rewards, cost = excluded.cost;
+
+-- name: put_seat (postgres)
+INSERT INTO seats (policy, task, seat, expert, state, epoch, reviewer, lease_until, priority, created, deadline,
+    payload, model_answer, answer, rewards, cost)
+SELECT * FROM unnest(:policy::bigint[], :task::text[], :seat::bigint[], :expert::text[], :state::text[],
+    :epoch::bigint[], :reviewer::text[], :lease_until::bigint[], :priority::double precision[], :created::bigint[],
+    :deadline::bigint[], :payload::text[], :model_answer::text[], :answer::text[], :rewards::text[], :cost::text[])
 ON CONFLICT (policy, task, seat) DO UPDATE SET
     state = excluded.state, reviewer = excluded.reviewer, lease_until = excluded.lease_until,
     answer = excluded.answer, rewards = excluded.rewards, cost = excluded.cost;
@@ -190,6 +215,14 @@ WHERE policy = :policy AND task = :task AND seat = :seat AND state = 'claimed' A
 -- name: renew_leases
 -- While nobody served the policy nobody could extend a lease.
 UPDATE seats SET lease_until = :lease_until WHERE policy = :policy AND state = 'claimed' AND lease_until < :lease_until;
+
+-- name: renew_leases (postgres)
+-- The same, without those that the owner before still holds locked: it would wait for this transaction in turn.
+UPDATE seats SET lease_until = :lease_until
+WHERE policy = :policy AND (task, seat) IN (
+    SELECT task, seat FROM seats WHERE policy = :policy AND state = 'claimed' AND lease_until < :lease_until
+    FOR UPDATE SKIP LOCKED
+);
 
 -- name: claims
 SELECT policy, task, seat, epoch, reviewer, at, effort FROM claims

@@ -1,0 +1,122 @@
+"""`deferkit demo`: the real service with simulated tasks and reviewers, to look at for a minute."""
+
+import itertools
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.live import Live
+
+from deferkit.cli.app import INTERRUPTED, app, console
+from deferkit.cli.demo.crew import CALL_S, Crew
+from deferkit.cli.demo.process import ServiceProcess
+from deferkit.cli.demo.scene import HUMAN, WORLDS, Scene
+from deferkit.cli.demo.view import View, next_steps
+from deferkit.cli.extras import needs_serve
+from deferkit.client.client import Client
+from deferkit.errors import ServiceError
+from deferkit.types import MODEL
+
+FEEDING = 0.8  # the part of the time in which tasks come; the rest is for what still waits
+LOOK_S, LINE_S = 0.25, 3.0
+NOT_THERE = 404
+
+
+@app.command()
+def demo(
+    world: Annotated[str, typer.Argument(help=f"Which tasks: {', '.join(WORLDS)}")] = "synthetic",
+    tasks: Annotated[int, typer.Option(help="Number of tasks", min=1, max=1_000_000)] = 2000,
+    budget: Annotated[
+        str, typer.Option(help="In units of cost (75), of tasks (0.1T) or of what asking always costs (10%); or inf")
+    ] = "10%",
+    reviewers: Annotated[int, typer.Option(help="Number of simulated people", min=1, max=64)] = 3,
+    seed: Annotated[int, typer.Option(help="Of the tasks", min=0)] = 0,
+    seconds: Annotated[float, typer.Option(help="How long it takes at most", min=1)] = 45.0,
+    store: Annotated[
+        str | None, typer.Option(help="A file (SQLite) or a postgresql:// URL that keeps it; else it is thrown away")
+    ] = None,
+    key: Annotated[str | None, typer.Option(help="For a store that has keys", envvar="DEFERKIT_KEY")] = None,
+) -> None:
+    """Watch the decision service at work for less than a minute: tasks, reviewers, late outcomes, a budget."""
+    needs_serve()
+    scene = Scene(world, tasks=tasks, budget=budget, seed=seed)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="deferkit-demo-")))
+        service = stack.enter_context(ServiceProcess(store or str(folder / "demo.db"), folder / "service.log"))
+        with console.status("starting the service …"):
+            url = service.wait()
+        client = stack.enter_context(new_policy(url, key))
+        client.create(**scene.settings())
+        crew = Crew(scene, client, reviewers=reviewers, seconds=FEEDING * seconds, seed=seed)
+        stack.callback(crew.stop)
+        crew.start()
+        view = View(crew, url, reviewers)
+        if not console.is_terminal:
+            console.print(f"{view.title}\n{view.about}", highlight=False, soft_wrap=True)
+        stopped = watch(service, client, crew, view, seconds)
+        crew.stop()
+        if crew.failure is not None and not stopped:
+            raise crew.failure
+        took = time.monotonic() - crew.began
+        summary = client.summary()
+        if stopped:
+            console.print(f"Stopped after {crew.decided:,} of {scene.n_tasks:,} tasks.", highlight=False)
+        elif not crew.fed:
+            console.print(f"Time was up after {crew.decided:,} of {scene.n_tasks:,} tasks.", highlight=False)
+        console.print(view.result(summary, took), highlight=False)
+        asked = crew.latest.get(HUMAN) or crew.latest.get(MODEL)
+        task = scene.name_of(0) if asked is None else client.task_of(asked)
+    console.print()
+    for decision in crew.latest.values():
+        console.print(decision.explain(), highlight=False)
+    from deferkit.serve.stores import shown  # noqa: PLC0415 - an extra
+
+    console.print("\nwhat to try next", style="bold")
+    limited = scene.budget.total < float("inf")
+    for command, what in next_steps(store and shown(store), client.policy, task, limited=limited):
+        console.print(f"  {command}", highlight=False, soft_wrap=True)
+        console.print(f"    {what}", style="bright_black", highlight=False)
+    if stopped:
+        raise typer.Exit(INTERRUPTED)
+
+
+def new_policy(url: str, key: str | None) -> Client:
+    """Return a client for a policy that is not there yet."""
+    for number in itertools.count(1):
+        client = Client(url, policy="demo" if number == 1 else f"demo-{number}", key=key, total_s=CALL_S)
+        try:
+            client.summary()
+        except ServiceError as error:
+            if error.status == NOT_THERE:
+                return client
+            client.close()
+            raise
+        client.close()
+    raise AssertionError
+
+
+def watch(service: ServiceProcess, client: Client, crew: Crew, view: View, seconds: float) -> bool:
+    """Show how it goes until all is done or time is up; return whether somebody has pressed Ctrl-C."""
+    end = crew.began + seconds
+    told = 0.0
+    try:
+        with Live(console=console, auto_refresh=False, transient=True) as live:
+            while time.monotonic() < end:
+                service.check()
+                if crew.failure is not None:
+                    raise crew.failure
+                summary = client.summary()
+                if console.is_terminal:
+                    live.update(view.live(summary), refresh=True)
+                elif time.monotonic() - told >= LINE_S:
+                    told = time.monotonic()
+                    console.print(view.line(summary), highlight=False, soft_wrap=True)
+                if crew.done(summary.waiting + summary.claimed):
+                    return False
+                time.sleep(LOOK_S)
+    except KeyboardInterrupt:
+        return True
+    return False

@@ -1,0 +1,147 @@
+"""Those who play: callers with tasks, reviewers, and the world that tells late how the model did."""
+
+import heapq
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from deferkit.cli.demo.scene import HUMAN, Scene
+from deferkit.client.client import Client
+from deferkit.types import MODEL, Decision
+
+CALLERS, TELLERS = 4, 2
+LATE = (0.01, 0.08)  # of the time in which tasks come: then the model's reward becomes known
+BUSY = 0.5  # the part of the time that reviewers are to be at work
+LONGEST_REVIEW_S = 1.0  # of a task of mean cost
+SLOW_START = 0.7  # tasks so far grow as time to the power of 1 / 0.7
+IDLE_S = 0.1
+CALL_S = 15.0  # for a call, with all its tries
+WINDOW_S = 3.0  # for a rate
+
+
+class Crew:
+    """Threads that call the service; each stops when told to, or when one of them fails."""
+
+    def __init__(self, scene: Scene, client: Client, *, reviewers: int, seconds: float, seed: int) -> None:
+        self.scene, self.client = scene, client
+        self.decided = 0
+        self.reviewed = 0
+        self.told = 0  # rewards of the model
+        self.reported_micros = 0  # what reviewers said that they cost
+        self.gain = 0.0
+        self.latest: dict[str, Decision] = {}  # by route
+        self.failure: Exception | None = None
+        self.began = time.monotonic()
+        self._seconds = seconds
+        total = min(scene.budget.total, float(scene.costs.sum()))
+        mean = float(scene.costs.mean()) or 1.0
+        self._review_s = min(BUSY * reviewers * seconds / max(total, mean), LONGEST_REVIEW_S / mean)  # a unit of cost
+        self._next = iter(range(scene.n_tasks))
+        self._late: list[tuple[float, int]] = []
+        self._random = random.Random(seed)
+        self._recent: deque[float] = deque()
+        self._turn = threading.Lock()
+        self._stop = threading.Event()
+        jobs: list[tuple[str, Callable[..., None], tuple[object, ...]]] = [
+            *((f"caller-{i}", self._call, ()) for i in range(CALLERS)),
+            *((f"teller-{i}", self._tell, ()) for i in range(TELLERS)),
+            *((f"reviewer-{i + 1}", self._review, (f"reviewer-{i + 1}",)) for i in range(reviewers)),
+        ]
+        self._threads = [
+            threading.Thread(target=self._play, args=(job, *given), name=name, daemon=True) for name, job, given in jobs
+        ]
+
+    def start(self) -> None:
+        """Let them begin."""
+        self.began = time.monotonic()
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def fed(self) -> bool:
+        """Whether all tasks were decided."""
+        return self.decided >= self.scene.n_tasks
+
+    def done(self, waiting: int) -> bool:
+        """Whether nothing is left to do, given how many reviews wait or are held."""
+        return self.fed and waiting == 0 and self.told >= self.scene.n_tasks
+
+    def rate(self) -> float:
+        """Return decisions a second, of late."""
+        now = time.monotonic()
+        with self._turn:
+            while self._recent and self._recent[0] < now - WINDOW_S:
+                self._recent.popleft()
+            return len(self._recent) / min(WINDOW_S, max(now - self.began, 0.1))
+
+    def stop(self) -> None:
+        """Stop, and wait for calls in flight."""
+        self._stop.set()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(CALL_S + 1)
+
+    def _play(self, job: Callable[..., None], *given: object) -> None:
+        try:
+            job(*given)
+        except Exception as error:
+            self.failure = self.failure or error
+            self._stop.set()
+
+    def _call(self) -> None:
+        """Bring tasks: slowly at first, because nothing is known before the first outcomes are in."""
+        while not self._stop.is_set():
+            with self._turn:
+                place = next(self._next, None)
+            if place is None:
+                return
+            at = self.began + self._seconds * (place / self.scene.n_tasks) ** SLOW_START
+            if self._stop.wait(max(0.0, at - time.monotonic())):
+                return
+            decision = self.client.decide(
+                self.scene.context(place),
+                task=self.scene.name_of(place),
+                payload={"text": f"{self.scene.world} task {place}"},
+                model_answer="the model's answer",
+            )
+            with self._turn:
+                now = time.monotonic()
+                self.decided += 1
+                self._recent.append(now)
+                self.latest[decision.route] = decision
+                heapq.heappush(self._late, (now + self._random.uniform(*LATE) * self._seconds, place))
+
+    def _tell(self) -> None:
+        """Tell what the model's answers were worth, some time later."""
+        while not self._stop.is_set():
+            with self._turn:
+                due = self._late and self._late[0][0] <= time.monotonic()
+                place = heapq.heappop(self._late)[1] if due else None
+            if place is None:
+                self._stop.wait(IDLE_S)
+                continue
+            self.client.observe(self.scene.name_of(place), {MODEL: self.scene.reward(place, MODEL)})
+            with self._turn:
+                self.told += 1
+
+    def _review(self, name: str) -> None:
+        """Claim a task, take time, answer it."""
+        while not self._stop.is_set():
+            review = self.client.reviews.claim(name)
+            if review is None:
+                self._stop.wait(IDLE_S)
+                continue
+            place = self.scene.place_of(review.task)
+            cost = self.scene.cost(place)
+            if self._stop.wait(cost * self._review_s):
+                self.client.reviews.release(review)
+                return
+            rewards = {HUMAN: self.scene.reward(place, HUMAN)}
+            self.client.reviews.complete(review, "a person's answer", rewards=rewards, cost=cost)
+            self.scene.reviewed(place)
+            with self._turn:
+                self.reviewed += 1
+                self.reported_micros += round(cost * 1_000_000)
+                self.gain += self.scene.gain(place)

@@ -1,0 +1,96 @@
+"""What a demonstration is played with: tasks, what each decider would earn on them, a budget."""
+
+import math
+import threading
+from typing import Any
+
+import numpy as np
+
+from deferkit.errors import InvalidArgument
+from deferkit.study.allowance import Allowance
+from deferkit.study.optimum import Benchmark
+from deferkit.types import MODEL, Budget
+from deferkit.worlds import make_world
+from deferkit.worlds.running import Follower
+
+WORLDS: dict[str, dict[str, Any]] = {"synthetic": {"link": "logistic", "scaled": True}, "knapsack": {}}
+UNITS = {"synthetic": "minute", "knapsack": "unit"}
+REWARDS = {"synthetic": "right answers", "knapsack": "reward"}
+HUMAN = "human"
+
+
+class Scene:
+    """The tasks of a world with a budget; what is known of a task when it comes, and what comes of it.
+
+    >>> scene = Scene("synthetic", tasks=100, budget="10%", seed=0)
+    >>> scene.n_tasks, scene.budget.horizon, scene.unit
+    (100, 100, 'minute')
+    >>> scene.place_of(scene.name_of(17))
+    17
+    """
+
+    def __init__(self, world: str, *, tasks: int, budget: str, seed: int) -> None:
+        if world not in WORLDS:
+            raise InvalidArgument(f"A demo is played in one of the worlds {', '.join(WORLDS)}. Got {world!r}.")
+        allowance = Allowance.from_text(budget)
+        more = {"horizon": tasks} if world == "synthetic" else {}
+        whole = make_world(world, {**WORLDS[world], **more}).draw(seed)
+        n = min(tasks, whole.n_tasks)
+        self.stream = stream = whole._replace(
+            contexts=whole.contexts[:n], rewards=whole.rewards[:n], costs=whole.costs[:n]
+        )
+        self.world, self.unit, self.gained_in = world, UNITS[world], REWARDS[world]
+        self.n_tasks = n
+        self.costs = stream.costs[:, 0, 0].round(6)
+        total = allowance.total(stream)
+        dearest = math.ceil(10 * float(self.costs.max())) / 10
+        self.budget = Budget.unlimited() if math.isinf(total) else Budget(round(total, 6), horizon=n, max_cost=dearest)
+        self.expected = stream.known()[0]  # [n, 2] what each decider earns, as far as somebody knows
+        best = Benchmark(stream).at([total])[0]
+        self.possible = np.cumsum((best * self.expected).sum(axis=1) - self.expected[:, 0])
+        self._follower = None if stream.running is None else Follower(stream.contexts, stream.running)
+        self._following = threading.Lock()
+
+    def settings(self) -> dict[str, Any]:
+        """Return what the policy is made with."""
+        return {
+            "features": self.stream.contexts.shape[1],
+            "budget": {f"{self.unit}s": self.budget},
+            "link": self.stream.link,
+            "lease_s": 60,
+        }
+
+    def name_of(self, place: int) -> str:
+        """Return the id of a task."""
+        return f"task-{place:05d}"
+
+    def place_of(self, name: str) -> int:
+        """Return which task has an id."""
+        return int(name.removeprefix("task-"))
+
+    def context(self, place: int) -> list[float]:
+        """Return what is known of a task when it comes."""
+        if self._follower is None:
+            known = self.stream.contexts[place]
+        else:
+            with self._following:
+                known = self._follower.context(place).copy()
+        return [float(value) for value in known]
+
+    def reward(self, place: int, decider: str) -> float:
+        """Return what a decider earns on a task."""
+        return float(self.stream.rewards[place, int(decider != MODEL)])
+
+    def cost(self, place: int) -> float:
+        """Return what asking costs."""
+        return float(self.costs[place])
+
+    def reviewed(self, place: int) -> None:
+        """Take in that a person has answered: how people did so far is part of what is known of the next task."""
+        if self._follower is not None:
+            with self._following:
+                self._follower.asked(place, self.reward(place, HUMAN), self.cost(place))
+
+    def gain(self, place: int) -> float:
+        """Return what asking about a task brings above the model, as it is to be expected."""
+        return float(self.expected[place, 1] - self.expected[place, 0])

@@ -1,0 +1,167 @@
+"""How a demonstration looks: a live view, a line now and then, a table at the end."""
+
+import shlex
+import time
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from deferkit.cli.demo.crew import Crew
+from deferkit.client.summary import PolicySummary
+from deferkit.types import MODEL, Decision
+
+BAR = 30  # characters
+POSTED, RESERVED, FREE = ("green", "━"), ("yellow", "━"), ("bright_black", "─")
+READ_S = 2.0  # an explanation stays for as long
+EARLY = 0.05  # of the tasks: before it a share of what is possible says nothing
+
+
+class View:
+    """Turns what the service and the crew say into something to read."""
+
+    def __init__(self, crew: Crew, url: str, reviewers: int) -> None:
+        self.crew = crew
+        scene = crew.scene
+        remark = f" ({scene.stream.remark})" if scene.stream.remark else ""
+        self.title = f"{scene.world}{remark}: {scene.n_tasks:,} tasks, {reviewers} simulated reviewers"
+        self.about = f"The model decides for nothing, people for {scene.unit}s. The service: {url}"
+        self._why: list[Decision] = []
+        self._since = 0.0
+
+    def live(self, summary: PolicySummary) -> RenderableType:
+        """Return the live view."""
+        scene = self.crew.scene
+        grid = Table.grid(padding=(0, 2, 0, 0))
+        grid.add_column(style="bold", no_wrap=True)
+        grid.add_column()
+        decided = self.crew.decided
+        done = bar([(decided, POSTED), (scene.n_tasks - decided, FREE)])
+        grid.add_row("tasks", done.append(f"  {decided:,} of {scene.n_tasks:,}, {self.crew.rate():.0f}/s"))
+        grid.add_row("routes", routes(summary))
+        if isinstance(summary.total, float) and summary.total < float("inf"):
+            parts = ((summary.spent, POSTED), (summary.reserved, RESERVED), (summary.left, FREE))
+            grid.add_row("budget", bar([(float(size), style) for size, style in parts]))  # type: ignore[arg-type]
+        grid.add_row("", coloured(money(summary, scene.unit)))
+        grid.add_row("price", self.price(summary))
+        grid.add_row("queue", queue(summary))
+        grid.add_row("outcomes", f"{self.crew.told:,} of the model, {self.crew.reviewed:,} of people")
+        grid.add_row("gain", self.gain())
+        head = Text(self.title, style="bold"), Text(self.about, style="bright_black")
+        return Group(*head, Text(), grid, Text(), *self.explanations())
+
+    def line(self, summary: PolicySummary) -> str:
+        """Return the same in one line."""
+        crew = self.crew
+        return (
+            f"{time.monotonic() - crew.began:3.0f} s: {crew.decided:,} tasks, {crew.rate():.0f}/s,"
+            f" {100 * summary.deferral_rate:.1f} % deferred, {money(summary, crew.scene.unit)},"
+            f" price {summary.price:.3g}, {queue(summary)}, gain {self.gain()}"
+        )
+
+    def gain(self) -> str:
+        """Say what asking people has brought, and what it could have brought."""
+        crew, scene = self.crew, self.crew.scene
+        possible = float(scene.possible[crew.decided - 1]) if crew.decided else 0.0
+        early = crew.decided < EARLY * scene.n_tasks
+        share = f" ({100 * crew.gain / possible:.0f} %)" if possible > 0 and not early else ""
+        return f"{crew.gain:+.1f} {scene.gained_in} over the model alone, of {possible:.1f} possible{share}"
+
+    def price(self, summary: PolicySummary) -> str:
+        """Say what budget is worth."""
+        scene = self.crew.scene
+        return f"one {scene.unit} must bring {summary.price:.3g} {scene.gained_in}"
+
+    def explanations(self) -> list[Text]:
+        """Return why the latest task of each route went there; for long enough to be read."""
+        if time.monotonic() - self._since > READ_S:
+            self._why, self._since = list(self.crew.latest.values()), time.monotonic()
+        return [Text(decision.explain(), style="cyan" if decision.route != MODEL else "") for decision in self._why]
+
+    def result(self, summary: PolicySummary, seconds: float) -> Table:
+        """Return the table at the end."""
+        crew, scene = self.crew, self.crew.scene
+        table = Table.grid(padding=(0, 2, 0, 0))
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column()
+        table.add_row("decisions", f"{summary.decisions:,} in {seconds:.0f} s; {routes(summary)}")
+        table.add_row("budget", money(summary, scene.unit))
+        reported = crew.reported_micros / 1_000_000
+        same = "exactly what is posted" if reported == summary.spent else f"but {summary.spent} is posted"
+        table.add_row("reviewers", f"{crew.reviewed:,} answers, {reported:,.6f} {scene.unit}s reported: {same}")
+        table.add_row("queue", queue(summary))
+        table.add_row("outcomes", f"{summary.outcomes:,} in all, {summary.late:,} of them too late to learn from")
+        table.add_row("price", f"{self.price(summary)}, at the end")
+        table.add_row("gain", self.gain())
+        table.add_row("", "(possible: by the best rule that knows the tasks and keeps the budget on average)")
+        return table
+
+
+def bar(parts: list[tuple[float, tuple[str, str]]]) -> Text:
+    """Return sizes side by side.
+
+    >>> bar([(1.0, ("green", "#")), (2.0, ("red", "."))]).plain
+    '##########....................'
+    """
+    whole = sum(size for size, _ in parts) or 1.0
+    text, at, place = Text(), 0.0, 0
+    for size, (colour, mark) in parts:
+        at += size
+        until = round(BAR * at / whole)
+        text.append(mark * (until - place), style=colour)
+        place = until
+    return text
+
+
+def routes(summary: PolicySummary) -> str:
+    """Return who decided how many."""
+    each = ", ".join(f"{name} {n:,}" for name, n in summary.routes.items())
+    return f"{each}: {100 * summary.deferral_rate:.1f} % deferred"
+
+
+def money(summary: PolicySummary, unit: str) -> str:
+    """Return where the budget stands."""
+    if summary.total == float("inf"):
+        return f"{summary.spent:,.2f} {unit}s posted, {summary.reserved:,.2f} reserved; no limit"
+    return (
+        f"{summary.spent:,.2f} posted + {summary.reserved:,.2f} reserved + {summary.left:,.2f} free"
+        f" = {summary.total:,.2f} {unit}s"
+    )
+
+
+def coloured(text: str) -> Text:
+    """Return the words in the colours of the bar."""
+    shown = Text(text)
+    for word, (colour, _) in (("posted", POSTED), ("reserved", RESERVED), ("free", FREE)):
+        shown.highlight_words([word], style=colour)
+    return shown
+
+
+def queue(summary: PolicySummary) -> str:
+    """Return how the review queue is."""
+    if summary.oldest_s is None:
+        return "nobody waits"
+    return f"{summary.waiting} wait, {summary.claimed} with reviewers, the oldest for {summary.oldest_s:.1f} s"
+
+
+def next_steps(store: str | None, policy: str, task: str, *, limited: bool = True) -> list[tuple[str, str]]:
+    """Return commands to try, and what each is for.
+
+    >>> [command for command, _ in next_steps(None, "demo", "task-00017")][:1]
+    ['deferkit demo --store demo.db']
+    """
+    kept = shlex.quote(store or "demo.db")
+    base = f"http://127.0.0.1:8080/v1/policies/{policy}"
+    steps = [] if store else [("deferkit demo --store demo.db", "play again and keep the file")]
+    return [
+        *steps,
+        (f"deferkit replay {policy} --store {kept}", "is the log whole, and is everything what it says?"),
+        *(
+            [(f"deferkit replay {policy} --store {kept} --budget 2x", "what twice the budget would do")]
+            if limited
+            else []
+        ),
+        (f"deferkit serve --store {kept}", "go on with it; then, in another terminal:"),
+        (f"curl -s {base}/summary", "where it stands"),
+        (f"curl -s '{base}/decisions?task={task}'", "one task: who decided, why, what became of it"),
+    ]

@@ -1,0 +1,301 @@
+"""A policy of a decision service: the calls of a `Deferrer`, over HTTP."""
+
+import ssl
+import threading
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+from urllib.parse import quote
+
+from deferkit.client.calls import Calls
+from deferkit.client.reviews import Reviews
+from deferkit.client.summary import PolicySummary, summary_of
+from deferkit.client.wire import (
+    amount_of,
+    context_of,
+    contexts_of,
+    decision_of,
+    given,
+    names_of,
+    problem_of,
+    rewards_of,
+    to_json,
+)
+from deferkit.errors import ConflictingObservation, UnknownDecision, expected
+from deferkit.types import Amount, Budget, Decision, is_whole
+
+BATCH, BATCH_BYTES = 1000, 400_000  # tasks and bytes of one call
+CONFLICT = {409: ConflictingObservation}
+OF_A_TASK = {404: UnknownDecision, 409: ConflictingObservation}
+
+
+class Client:
+    """A policy of a decision service, with the calls of a `Deferrer`.
+
+    >>> from deferkit import Client
+    >>> client = Client("http://127.0.0.1:8080", policy="claims")
+    >>> client.url, client.policy
+    ('http://127.0.0.1:8080', 'claims')
+
+        with Client("https://example.org", policy="claims", key="dk_…") as client:
+            decision = client.decide({"amount": 1250.0, "country": "it"}, task="claim-17")
+            client.observe("claim-17", rewards={"model": 1.0})  # later, in this process or in another one
+
+    The service knows a task by your own id. Without one the client makes it and remembers it for the number of the
+    decision, so that `observe(decision.id, …)` works as with a `Deferrer`, for the last `memory` decisions of this
+    client; the id itself works everywhere and for ever.
+
+    A call whose reply does not come is repeated with the same id, so that nothing is decided or booked twice: after
+    connection errors, time-outs and the statuses 429, 502 and 503, with growing, random pauses, for at most `total_s`
+    seconds (`timeout_s` is for one try); then it raises `ServiceUnavailable`. What the service refuses raises the
+    library's own errors (`InvalidArgument`, `UnknownDecision`, `ConflictingObservation`, `BudgetExhausted`), and
+    `ServiceError` where there is none. Costs are rounded to 6 decimals, as the service books them.
+
+    A client may be used by any number of threads. `ssl_context` is for https with certificates of your own.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        policy: str,
+        key: str | None = None,
+        timeout_s: float = 10.0,
+        total_s: float = 60.0,
+        memory: int = 100_000,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        if not isinstance(policy, str) or not policy:
+            raise expected("policy", "Client", "the name of a policy", policy)
+        if not is_whole(memory, 1):
+            raise expected("memory", "Client", "a whole number of at least 1", memory)
+        self.policy = policy
+        self.memory = int(memory)
+        self._calls = Calls(url, key=key, timeout_s=timeout_s, total_s=total_s, context=ssl_context)
+        self._path = f"/v1/policies/{quote(policy, safe='')}"
+        self._tasks: dict[int, str] = {}
+        self._remembering = threading.Lock()
+        self.reviews = Reviews(self._calls, self._path)
+
+    @property
+    def url(self) -> str:
+        """Where the service is."""
+        return self._calls.url
+
+    def create(
+        self, *, features: int | Mapping[str, Any], budget: Budget | Mapping[str, Budget], **settings: Any
+    ) -> dict[str, Any]:
+        """Make the policy, unless it is there; return it with all its settings. Another one of its name is a conflict.
+
+            client.create(features=3, budget=Budget(100, horizon=1_000, max_cost=1))
+            client.create(
+                features={"numbers": ["amount"], "categories": {"country": ["de", "fr"]}},
+                budget={"minutes": Budget(600, horizon=1_000, max_cost=10)},
+                experts=["ann", "bo"],
+                deadline_s=3600,
+            )
+
+        `features` is how many numbers a context has, or names for an encoder. `settings` are those of a policy in the
+        service: `experts`, `link`, `pacing`, `warm_up`, `seed`, `deadline_s`, `lease_s` and so on.
+        """
+        budgets = dict(budget) if isinstance(budget, Mapping) else {"cost": budget}
+        body = {"name": self.policy, "features": features, "budget": {}, **settings}
+        for name, each in budgets.items():
+            if not isinstance(each, Budget):
+                raise expected("budget", "Client", "a Budget, or one for each resource", each)
+            total = None if each.total == float("inf") else each.total
+            body["budget"][name] = given(total=total, horizon=each.horizon, max_cost=each.max_cost)
+        made: dict[str, Any] = self._calls.call("POST", "/v1/policies", body)
+        return made
+
+    def decide(
+        self,
+        context: Any,
+        *,
+        cost: Any = None,
+        available: Sequence[str] | None = None,
+        force: str | None = None,
+        task: str | None = None,
+        payload: Any = None,
+        model_answer: Any = None,
+        reviewers: int | None = None,
+    ) -> Decision:
+        """Decide who decides a task, and reserve what it may cost.
+
+            decision = client.decide([0.6, 0.0, 0.8], task="claim-17", payload={"text": "…"}, model_answer="pay")
+
+        As in the library, with what a reviewer is to see (`payload`, `model_answer`) and how many shall. The same task
+        again gets the same decision; with anything else than before it raises `ConflictingObservation`.
+        """
+        body = given(
+            task=new_id() if task is None else task,
+            context=context_of(context),
+            payload=payload,
+            model_answer=model_answer,
+            cost=amount_of("cost", cost),
+            available=names_of("available", available),
+            force=force,
+            reviewers=reviewers,
+        )
+        reply = self._calls.call("POST", f"{self._path}/decisions", body, CONFLICT)
+        return self._remember(reply)
+
+    def decide_many(self, contexts: Any, *, tasks: Sequence[str] | None = None) -> list[Decision]:
+        """Decide several tasks, one after the other: the same decisions as that many calls of `decide`.
+
+            decisions = client.decide_many([[0.6, 0.8], [0.8, 0.6]], tasks=["claim-17", "claim-18"])
+
+        Many tasks share a call and a commit. Each is decided or refused by itself: if one is refused that raises, and
+        the others stand; the same call again returns what was decided before.
+        """
+        rows = contexts_of(contexts)
+        names = [new_id() for _ in rows] if tasks is None else list(tasks)
+        if len(names) != len(rows):
+            raise expected("tasks", "Client", f"{len(rows)} ids, one for each context", names)
+        decisions: list[Decision] = []
+        refused = None
+        for batch in batches({"task": task, "context": row} for task, row in zip(names, rows, strict=True)):
+            reply = self._calls.call("POST", f"{self._path}/decisions/batch", {"tasks": batch})
+            for result in reply["results"]:
+                if "decision" in result:
+                    decisions.append(self._remember(result["decision"]))
+                elif refused is None:
+                    refused = problem_of(result["status"], to_json(result), CONFLICT)
+        if refused is not None:
+            raise refused
+        return decisions
+
+    def observe(
+        self,
+        decision: Decision | int | str,
+        rewards: Mapping[str, float] | None = None,
+        cost: Amount | None = None,
+        *,
+        park: bool = False,
+    ) -> None:
+        """Take in what has become known of a decision: rewards of any decider, the cost, in any order and in parts.
+
+            client.observe(decision.id, rewards={"model": 0.7})
+            client.observe("claim-17", rewards={"human": 0.9}, cost=4.5)
+
+        The same observation again changes nothing; a different one raises `ConflictingObservation`. With `park`, an
+        outcome that comes before its decision is kept for it; else that raises `UnknownDecision`.
+        """
+        body = {"task": self.task_of(decision), "rewards": rewards_of(rewards), "park": bool(park)}
+        self._calls.call("POST", f"{self._path}/outcomes", body | given(cost=amount_of("cost", cost)), OF_A_TASK)
+
+    def correct(
+        self,
+        decision: Decision | int | str,
+        rewards: Mapping[str, float] | None = None,
+        cost: Amount | None = None,
+        *,
+        id: str | None = None,
+    ) -> None:
+        """Replace values that were observed before; once for each `id`, which is made if none is given.
+
+        client.correct("claim-17", cost=5.0)
+        """
+        body = {"id": id or new_id(), "task": self.task_of(decision), "rewards": rewards_of(rewards)}
+        self._calls.call("POST", f"{self._path}/corrections", body | given(cost=amount_of("cost", cost)), OF_A_TASK)
+
+    def expire(self, decision: Decision | int | str) -> None:
+        """Give up waiting for a decision: what it reserved is released. Nothing happens if nothing is reserved.
+
+        client.expire(decision.id)
+        """
+        try:
+            self._calls.call("POST", f"{self._path}/expirations", {"task": self.task_of(decision)}, OF_A_TASK)
+        except ConflictingObservation:
+            return
+
+    def change_budget(self, total: Amount | None = None, *, add: Amount | None = None, id: str | None = None) -> None:
+        """Set the total of the budget, or `add` to it (less than nothing cuts it); once for each `id`.
+
+            client.change_budget(150)
+            client.change_budget(add={"minutes": 60}, id="top-up-of-june")
+
+        It cannot be cut below what is reserved and spent: `BudgetExhausted`.
+        """
+        body = given(id=id or new_id(), total=amount_of("total", total), add=amount_of("add", add))
+        self._calls.call("POST", f"{self._path}/budget", body, CONFLICT)
+
+    def summary(self) -> PolicySummary:
+        """Return where the policy stands: the library's names, and what only a service has, such as its queue.
+
+        client.summary().spent
+        """
+        return summary_of(self._calls.call("GET", f"{self._path}/summary"))
+
+    def read(self, decision: Decision | int | str) -> dict[str, Any]:
+        """Return all that became of a task: its decision, why, whose answer is `final`, the answer, its history.
+
+        client.read("claim-17")["answer"]
+        """
+        task = quote(self.task_of(decision), safe="")
+        read: dict[str, Any] = self._calls.call("GET", f"{self._path}/decisions?task={task}", None, OF_A_TASK)
+        return read
+
+    def task_of(self, decision: Decision | int | str) -> str:
+        """Return the id of a decision's task: the one that was given, or that was made for it.
+
+        task = client.task_of(decision)
+        """
+        if isinstance(decision, str):
+            return decision
+        number = decision.id if isinstance(decision, Decision) else decision
+        if not is_whole(number, 0):
+            raise expected("decision", "Client", "a decision, its number, or the id of its task", decision)
+        with self._remembering:
+            task = self._tasks.get(int(number))
+        if task is None:
+            raise UnknownDecision(
+                f"Decision {number} is not one of the last {self.memory:,} of this client: name its task instead."
+            )
+        return task
+
+    def _remember(self, reply: Mapping[str, Any]) -> Decision:
+        with self._remembering:
+            self._tasks[reply["id"]] = reply["task"]
+            while len(self._tasks) > self.memory:
+                del self._tasks[next(iter(self._tasks))]
+        return decision_of(reply)
+
+    def close(self) -> None:
+        """Close the connections.
+
+        client.close()
+        """
+        self._calls.close()
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def new_id() -> str:
+    """Return an id that nothing else has."""
+    return uuid.uuid4().hex
+
+
+def batches(tasks: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Yield tasks in groups that are small enough for one call.
+
+    >>> [len(batch) for batch in batches({"task": str(i), "context": [0.5]} for i in range(2500))]
+    [1000, 1000, 500]
+    """
+    batch: list[dict[str, Any]] = []
+    size = 0
+    for task in tasks:
+        size += len(to_json(task)) + 1
+        if batch and (len(batch) == BATCH or size > BATCH_BYTES):
+            yield batch
+            batch, size = [], len(to_json(task)) + 1
+        batch.append(task)
+    if batch:
+        yield batch

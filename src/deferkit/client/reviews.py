@@ -1,0 +1,107 @@
+"""The review queue, for those who answer tasks."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from deferkit.client.calls import Calls
+from deferkit.client.wire import amount_of, given, names_of, rewards_of
+from deferkit.errors import ConflictingObservation, UnknownDecision
+from deferkit.types import Amount
+
+FAILURES = {404: UnknownDecision, 409: ConflictingObservation}
+
+
+class Review(NamedTuple):
+    """A task that a reviewer holds. Task, seat and epoch are the claim: whoever claims it next has a later epoch.
+
+    >>> review = Review("claim-17", 0, 1, "human", 1.8e9, 0.2, 1.7e9, None, {"text": "…"}, "pay")
+    >>> review.task, review.model_answer
+    ('claim-17', 'pay')
+    """
+
+    task: str
+    seat: int
+    epoch: int
+    expert: str
+    lease_until: float  # seconds since 1970, by the service's clock
+    priority: float  # what the expert is expected to earn above the model
+    waiting_since: float
+    deadline: float | None
+    payload: Any
+    model_answer: Any
+
+
+class Reviews:
+    """The review queue of a policy: `client.reviews`.
+
+        while review := client.reviews.claim("ann"):
+            answer, minutes = ask(review.payload)
+            client.reviews.complete(review, answer, rewards={"human": 1.0}, cost=minutes)
+
+    A claim lasts for a lease. After that the task may go to another reviewer, and an answer to the old claim raises
+    `ConflictingObservation`; what the work has cost can then be booked as an `effort`.
+    """
+
+    def __init__(self, calls: Calls, path: str) -> None:
+        self._calls = calls
+        self._path = f"{path}/reviews"
+
+    def claim(
+        self, reviewer: str, *, experts: Sequence[str] | None = None, lease_s: float | None = None
+    ) -> Review | None:
+        """Return the task that is worth most to review; None if none waits.
+
+            review = client.reviews.claim("ann", experts=["human"], lease_s=120)
+
+        `experts` are those that the reviewer can stand in for, all unless given. Should the reply be lost on its way,
+        the task comes back to the queue when the lease is over.
+        """
+        body = given(reviewer=reviewer, experts=names_of("experts", experts), lease_s=lease_s)
+        reply = self._calls.call("POST", f"{self._path}/claim", body)
+        return None if reply is None else Review(**reply)
+
+    def extend(self, review: Review, *, lease_s: float | None = None) -> Review:
+        """Hold a task for longer; return it with the end of its new lease.
+
+        review = client.reviews.extend(review, lease_s=600)
+        """
+        reply = self._of("extend", review, lease_s=lease_s)
+        return review._replace(lease_until=reply["lease_until"])
+
+    def complete(
+        self,
+        review: Review,
+        answer: Any = None,
+        *,
+        rewards: Mapping[str, float] | None = None,
+        cost: Amount | None = None,
+    ) -> bool:
+        """Answer a task; return whether all of its reviewers have. Rewards and the cost as far as they are known.
+
+        client.reviews.complete(review, "refuse", rewards={"human": 1.0, "model": 0.0}, cost=4.5)
+        """
+        reply = self._of(
+            "complete", review, answer=answer, rewards=rewards_of(rewards) or None, cost=amount_of("cost", cost)
+        )
+        return bool(reply["finished"])
+
+    def release(self, review: Review) -> None:
+        """Give a task back to the queue; nothing happens if it is no longer held.
+
+        client.reviews.release(review)
+        """
+        try:
+            self._of("release", review)
+        except ConflictingObservation:
+            return
+
+    def effort(self, review: Review, cost: Amount) -> None:
+        """Book, once, what work has cost that came to nothing: its lease had lapsed, or the task was closed.
+
+        client.reviews.effort(review, cost=2.5)
+        """
+        self._of("effort", review, cost=amount_of("cost", cost))
+
+    def _of(self, what: str, review: Review, **fields: Any) -> Any:
+        body = given(task=review.task, seat=review.seat, epoch=review.epoch, **fields)
+        return self._calls.call("POST", f"{self._path}/{what}", body, FAILURES)

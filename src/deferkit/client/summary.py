@@ -1,0 +1,60 @@
+"""Where a policy of a service stands."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from deferkit.client.wire import unending
+from deferkit.types import Amount
+
+
+class PolicySummary(NamedTuple):
+    """Where a policy stands: what a `Summary` of the library says, and what only a service has.
+
+    >>> budget = {"minutes": {"total": 10.0, "reserved": 1.0, "posted": 2.5, "suspense": 0.0, "free": 6.5}}
+    >>> amount("posted", budget)
+    2.5
+    """
+
+    decisions: int
+    routes: dict[str, int]  # decisions by decider
+    deferral_rate: float
+    total: Amount
+    spent: Amount  # posted
+    reserved: Amount
+    left: Amount  # free
+    overrun: Amount  # in suspense: booked, but beyond the total
+    price: Amount
+    pending: int  # decisions that hold budget
+    expired: int
+    without_budget: int  # decisions that went to the model because nothing was left
+    expected_gain: float  # what experts were expected to earn above the model, when they were asked
+    outcomes: int
+    late: int  # outcomes that were booked but not learned
+    corrected: int
+    parked: int  # outcomes that wait for their decision
+    frozen: bool  # a cost stands in suspense, so nobody is asked
+    horizon_over: bool
+    waiting: int  # seats in the review queue
+    claimed: int  # seats that a reviewer holds
+    oldest_s: float | None  # how long the oldest of them is there
+    records: int  # rows of the log
+
+
+def summary_of(reply: Mapping[str, Any]) -> PolicySummary:
+    """Return the summary that a service has replied with."""
+    budget = reply["budget"]
+    amounts: dict[str, Any] = {
+        "total": amount("total", budget),
+        "spent": amount("posted", budget),
+        "reserved": amount("reserved", budget),
+        "left": amount("free", budget),
+        "overrun": amount("suspense", budget),
+    }
+    plain = {name: reply[name] for name in PolicySummary._fields if name in reply}
+    return PolicySummary(**plain, **amounts, **reply["queue"])
+
+
+def amount(part: str, budget: Mapping[str, Mapping[str, float | None]]) -> Amount:
+    """Return one part of a budget: a number when there is one resource, else one for each by name."""
+    parts = {name: account[part] for name, account in budget.items()}
+    return unending(parts if len(parts) > 1 else next(iter(parts.values())))

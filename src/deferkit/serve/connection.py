@@ -1,0 +1,80 @@
+"""A connection with the limits that uvicorn does not set: a client holds neither memory nor a place for long."""
+
+from typing import Any
+
+import msgspec
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+LARGEST_HEAD = 65_536  # bytes of a request line and its headers
+CHUNKING = 6  # a body of chunks of one byte each is six times as long as what it carries
+
+
+class LimitedConnection(HttpToolsProtocol):
+    """Uvicorn's protocol, that knows since when a request is on its way, and how long it is: uvicorn would go on.
+
+    A look at all connections now and then costs next to nothing; a timer for each request does not. How large a body
+    may be the application knows (`deferkit.serve.api.limits`); here is only the end of all chunks and trailers.
+    """
+
+    max_body = 1_000_000  # the class that is made for a server has its own
+    since: float | None = None
+    in_body = False
+    size = 0  # bytes since the last part of a request was complete
+    unread = 0  # bytes of replies that wait for the client
+    unread_since = 0.0
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self.since = self.loop.time()
+
+    def data_received(self, data: bytes) -> None:
+        """Begin to wait for the rest of a request, if this is the first of it."""
+        if self.since is None and (self.cycle is None or self.cycle.response_complete):
+            self.since = self.loop.time()
+        self.size += len(data)
+        super().data_received(data)
+        if self.size > LARGEST_HEAD and (not self.in_body or self.size > LARGEST_HEAD + CHUNKING * self.max_body):
+            self.refuse(431, "too_large", f"The head of a request has at most {LARGEST_HEAD:,} bytes.")
+
+    def on_headers_complete(self) -> None:
+        """Count from here what belongs to the body."""
+        super().on_headers_complete()
+        self.in_body = True
+        self.size = 0
+
+    def on_message_complete(self) -> None:
+        """Wait no longer."""
+        super().on_message_complete()
+        self.since = None
+        self.in_body = False
+        self.size = 0
+
+    def end_if_slow(self, now: float, slow_s: float) -> None:
+        """End a connection if its request does not arrive, or if its client does not read what it has asked for."""
+        if self.since is not None and self.since < now - slow_s:
+            self.refuse(408, "too_slow", "The request did not arrive in time.")
+        unread = self.transport.get_write_buffer_size()
+        if unread != self.unread:
+            self.unread, self.unread_since = unread, now
+        elif unread and self.unread_since < now - slow_s:
+            self.transport.abort()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is not HTTP in the same form as everything else."""
+        self.refuse(400, "not_http", msg)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Answer an upgrade as the request that it is, without a word in the log: anyone can send many."""
+
+    def refuse(self, status: int, code: str, detail: str) -> None:
+        """Close, with an answer unless there is one on its way."""
+        if self.transport.is_closing():
+            return
+        if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
+            body = msgspec.json.encode({"status": status, "code": code, "detail": detail})
+            headers = [*self.server_state.default_headers, (b"content-type", b"application/json")]
+            lines = b"".join(b"%b: %b\r\n" % line for line in headers)
+            end = b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+            self.transport.write(STATUS_LINE[status] + lines + end + body)
+        self.transport.close()

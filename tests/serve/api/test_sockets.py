@@ -1,0 +1,218 @@
+"""Careless and malicious clients on bare sockets: they hold neither memory nor a place for long."""
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from tests.serve.serving import POLICY, Running, connected, rest_of, running, until
+
+MAX_BODY = 100_000
+SLOW_S = 1.0
+HEAD = b"POST /v1/policies/p/decisions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(tmp_path_factory.mktemp("service"), max_body=MAX_BODY, body_timeout_s=SLOW_S) as service:
+        assert service.client().post("/v1/policies", POLICY).status == 201
+        yield service
+
+
+@pytest.fixture
+def bare(service: Running) -> Iterator[socket.socket]:
+    """A bare connection; the service is well afterwards."""
+    with closing(connected(service.url)) as bare:
+        yield bare
+    until(lambda: not service.server.server_state.tasks)
+    assert service.client().get("/readyz").status == 200
+
+
+def refusal(answer: bytes) -> tuple[int, str]:
+    """Return the status and the code of a refusal after which the connection is closed."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"\r\nconnection: close" in head
+    assert b"\r\ncontent-type: application/json" in head
+    assert b"\r\nx-content-type-options: nosniff" in head
+    return int(head.split()[1]), json.loads(body)["code"]
+
+
+def push(bare: socket.socket, part: bytes, most: int) -> int:
+    """Send a part again and again until the other side has had enough; return how much that was."""
+    bare.settimeout(5)
+    sent = 0
+    try:
+        while sent < most:
+            bare.sendall(part)
+            sent += len(part)
+    except OSError:
+        pass
+    return sent
+
+
+def trickle(bare: socket.socket, part: bytes) -> float:
+    """Send a part ten times a second until the other side closes; return how long that took."""
+    began = time.monotonic()
+    bare.settimeout(0.1)
+    while time.monotonic() < began + 20 * SLOW_S:
+        try:
+            bare.sendall(part)
+            if not bare.recv(1000):
+                break
+        except TimeoutError:
+            continue
+        except OSError:
+            break
+    return time.monotonic() - began
+
+
+def test_case_24_ten_megabytes_are_refused_before_they_are_sent(bare: socket.socket) -> None:
+    bare.sendall(HEAD + b"content-length: 10000000\r\n\r\n")
+    assert refusal(rest_of(bare)) == (413, "too_large")
+
+
+def test_case_24_who_asks_first_is_not_told_to_go_on(bare: socket.socket) -> None:
+    bare.sendall(HEAD + b"content-length: 10000000\r\nexpect: 100-continue\r\n\r\n")
+    assert refusal(rest_of(bare)) == (413, "too_large")
+
+
+def test_who_asks_first_may_send_what_is_not_too_large(bare: socket.socket) -> None:
+    body = b'{"task": "asked first", "context": [1, 1], "force": "model"}'
+    bare.sendall(HEAD + b"expect: 100-continue\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body))
+    assert bare.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
+    bare.sendall(body)
+    assert rest_of(bare).startswith(b"HTTP/1.1 201")
+
+
+def test_case_24_ten_megabytes_are_not_taken_in(bare: socket.socket) -> None:
+    bare.sendall(HEAD + b"content-length: 100000000\r\n\r\n")
+    assert push(bare, b" " * 65536, 100_000_000) < 20_000_000  # what the system's own buffers hold
+
+
+def test_case_24_chunks_without_a_length_end_at_the_limit(bare: socket.socket) -> None:
+    bare.sendall(HEAD + b"transfer-encoding: chunked\r\n\r\n")
+    chunk = b"2710\r\n" + b" " * 10_000 + b"\r\n"
+    for _ in range(MAX_BODY // 10_000 + 1):
+        bare.sendall(chunk)
+    assert refusal(rest_of(bare)) == (413, "too_large")
+
+
+def test_chunks_are_a_body_like_any_other(bare: socket.socket) -> None:
+    body = json.dumps({"task": "chunks", "context": [1, 1], "force": "model"}).encode()
+    bare.sendall(HEAD + b"transfer-encoding: chunked\r\nconnection: close\r\n\r\n")
+    bare.sendall(b"".join(b"1\r\n%c\r\n" % each for each in body) + b"0\r\n\r\n")
+    assert rest_of(bare).startswith(b"HTTP/1.1 201")
+
+
+def test_case_24_a_slow_body_gets_408(bare: socket.socket) -> None:
+    bare.sendall(HEAD + b"content-length: 100\r\n\r\n{")
+    began = time.monotonic()
+    assert refusal(rest_of(bare)) == (408, "too_slow")
+    assert time.monotonic() - began < 10 * SLOW_S
+
+
+def test_case_24_a_body_that_trickles_is_slow_too(bare: socket.socket) -> None:
+    bare.sendall(HEAD + b"content-length: 1000\r\n\r\n")
+    assert trickle(bare, b" ") < 10 * SLOW_S
+
+
+@pytest.mark.parametrize("head", [b"", b"POST ", b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nx-slow: "])
+def test_case_24_a_slow_head_is_closed(bare: socket.socket, head: bytes) -> None:
+    bare.sendall(head)
+    assert refusal(rest_of(bare)) == (408, "too_slow")
+
+
+def test_case_24_a_head_that_trickles_is_slow_too(bare: socket.socket) -> None:
+    bare.sendall(b"GET /healthz HTTP/1.1\r\nx-slow: ")
+    assert trickle(bare, b"x") < 10 * SLOW_S
+
+
+def test_empty_lines_do_not_hold_a_connection(bare: socket.socket) -> None:
+    bare.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    assert bare.recv(65536).startswith(b"HTTP/1.1 200")
+    assert trickle(bare, b"\r\n") < 10 * SLOW_S
+
+
+def test_the_body_of_a_request_that_is_answered_does_not_hold_a_connection(bare: socket.socket) -> None:
+    bare.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\ncontent-length: 90000\r\n\r\n")
+    assert bare.recv(65536).startswith(b"HTTP/1.1 200")
+    assert trickle(bare, b"x") < 10 * SLOW_S
+
+
+def test_an_endless_head_is_refused(bare: socket.socket) -> None:
+    assert push(bare, b"GET /healthz HTTP/1.1\r\n" + b"x-long: " + b"x" * 65536, 100_000_000) < 20_000_000
+
+
+def test_a_head_that_is_too_large_is_told_so(bare: socket.socket) -> None:
+    bare.sendall(b"GET /healthz HTTP/1.1\r\n")
+    for _ in range(7):
+        bare.sendall(b"x: " + b"x" * 10_000 + b"\r\n")
+        time.sleep(0.01)
+    assert refusal(rest_of(bare)) == (431, "too_large")
+
+
+def test_endless_trailers_are_refused(bare: socket.socket) -> None:
+    bare.sendall(HEAD + b"transfer-encoding: chunked\r\n\r\n1\r\n \r\n0\r\n")
+    assert push(bare, b"x: " + b"x" * 65536 + b"\r\n", 100_000_000) < 20_000_000
+
+
+def test_who_does_not_read_is_dropped(service: Running, bare: socket.socket) -> None:
+    mine = bare.getsockname()
+    page = b"GET /v1/openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    bare.sendall(page * 300)
+    until(lambda: mine not in {getattr(each, "client", None) for each in service.server.server_state.connections})
+
+
+BROKEN = {
+    "not HTTP": b"hello\r\n\r\n",
+    "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 50,
+    "another method": b"HACK / HTTP/1.1\r\n\r\n",
+    "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "a length and chunks": HEAD + b"content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+    "two lengths": HEAD + b"content-length: 5\r\ncontent-length: 6\r\n\r\n12345",
+    "a negative length": HEAD + b"content-length: -5\r\n\r\n",
+    "a length that is no number": HEAD + b"content-length: five\r\n\r\n",
+    "an endless length": HEAD + b"content-length: " + b"9" * 5000 + b"\r\n\r\n",
+    "a chunk of an endless length": HEAD + b"transfer-encoding: chunked\r\n\r\n" + b"f" * 20 + b"\r\n",
+    "a header with NUL": b"GET /healthz HTTP/1.1\r\nx: a\0b\r\n\r\n",
+    "a header with a bare newline": b"GET /healthz HTTP/1.1\r\nx: a\ny\r\n\r\n",
+    "a folded header": b"GET /healthz HTTP/1.1\r\nx: a\r\n b\r\n\r\n",
+    "a space before the colon": b"GET /healthz HTTP/1.1\r\ncontent-length : 5\r\n\r\n12345",
+    "a path that is not ASCII": b"GET /\xff HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    "a tunnel": b"CONNECT example.com:443 HTTP/1.1\r\nhost: example.com\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("sent", BROKEN.values(), ids=BROKEN)
+def test_what_is_not_http_is_refused(bare: socket.socket, sent: bytes) -> None:
+    bare.sendall(sent)
+    assert refusal(rest_of(bare)) == (400, "not_http")
+
+
+def test_an_upgrade_is_not_taken_up(bare: socket.socket) -> None:
+    bare.sendall(
+        b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+        b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    )
+    assert bare.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+def test_requests_one_behind_the_other_are_answered_in_order(bare: socket.socket) -> None:
+    bodies = [json.dumps({"task": f"pipe {n}", "context": [1, n], "force": "model"}).encode() for n in range(20)]
+    bare.sendall(b"".join(HEAD + b"content-length: %d\r\n\r\n%b" % (len(body), body) for body in bodies))
+    bare.sendall(b"GET /healthz HTTP/1.1\r\nconnection: close\r\n\r\n")
+    answers = rest_of(bare).split(b"HTTP/1.1 ")[1:]
+    assert [answer[:3] for answer in answers] == [b"201"] * 20 + [b"200"]
+    assert [b'"task":"pipe %d"' % n in answer for n, answer in enumerate(answers[:20])] == [True] * 20
+
+
+def test_who_goes_away_leaves_the_decision(service: Running) -> None:
+    body = json.dumps({"task": "gone", "context": [1, 1], "force": "model"}).encode()
+    with closing(connected(service.url)) as bare:
+        bare.sendall(HEAD + b"content-length: %d\r\n\r\n%b" % (len(body), body))
+        bare.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # closes with a reset
+    client = service.client()
+    until(lambda: client.get("/v1/policies/p/decisions?task=gone").status == 200)

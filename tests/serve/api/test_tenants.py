@@ -1,0 +1,94 @@
+"""Tenants do not see, wait for or pay for each other."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from deferkit.serve.api import access
+from deferkit.serve.api.app import ROUTES
+from deferkit.serve.api.service import route_of
+from tests.serve.serving import POLICY, Running, running, until
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "FRESH_S", -1.0)
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Running]:
+    with running(tmp_path, tenants=True) as service:
+        yield service
+
+
+def test_case_34_the_same_names_in_two_tenants_are_two_things(service: Running) -> None:
+    a, b = service.client("a"), service.client("b")
+    assert a.post("/v1/policies", POLICY).status == 201
+    assert b.post("/v1/policies", POLICY | {"experts": ["ann"], "budget": {"euros": {}}}).status == 201
+    assert a.decide("t", payload="of a").json["route"] == "human"
+    assert b.decide("t", payload="of b", force="ann").json["route"] == "ann"
+    assert a.post("/v1/policies/p/outcomes", {"task": "t", "rewards": {"human": 1.0}, "cost": 0.5}).status == 200
+    assert b.post("/v1/policies/p/outcomes", {"task": "t", "rewards": {"human": 1.0}}).status == 422
+    assert a.get("/v1/policies/p/summary").json["outcomes"] == 1
+    assert b.get("/v1/policies/p/summary").json["outcomes"] == 0
+    assert a.post("/v1/policies/p/budget", {"id": "t", "add": 1}).status == 200
+    assert b.post("/v1/policies/p/budget", {"id": "t", "add": 1}).status == 422  # its own has no end
+    assert b.post("/v1/policies/p/reviews/claim", {"reviewer": "x"}).json["payload"] == "of b"
+    assert a.post("/v1/policies/p/reviews/claim", {"reviewer": "x"}).status == 204  # settled
+
+
+def test_case_34_what_another_tenant_has_is_not_there(service: Running) -> None:
+    a, b = service.client("a"), service.client("b")
+    assert b.post("/v1/policies", POLICY | {"name": "mine"}).status == 201
+    assert b.decide("secret", "mine", payload="secret").status == 201
+    for route in ROUTES:
+        path = next(iter(route.paths))
+        if "{name:str}" in path:
+            path = path.replace("{name:str}", "mine") + ("?task=secret" if route.fn.__name__ == "read_decision" else "")
+            example = route_of(route).example
+            answer = a.call(next(iter(route.http_methods)), path, example)
+            assert (answer.status, answer.json["detail"]) == (404, "There is no policy 'mine'."), path
+    assert a.get("/v1/policies").json == {"policies": [], "next": None}
+    assert b"mine" not in a.get("/metrics").body
+    assert b'policy="mine"' in b.get("/metrics").body
+    assert b.post("/v1/policies/mine/reviews/claim", {"reviewer": "x"}).json["task"] == "secret"
+
+
+def test_case_34_one_tenant_does_not_fill_the_queue_for_another(tmp_path: Path) -> None:
+    with running(tmp_path, tenants=True, queue_limit=10, tenant_share=0.5, group_limit=1) as service:
+        a = [service.client("a") for _ in range(20)]
+        b = [service.client("b") for _ in range(4)]
+        for client in (a[0], b[0]):
+            assert client.post("/v1/policies", POLICY).status == 201
+        watch = service.client("a")
+        with service.held_up() as go, ThreadPoolExecutor(30) as pool:
+            greedy = [pool.submit(client.decide, f"t{n}", force="model") for n, client in enumerate(a)]
+            until(lambda: sum(call.done() for call in greedy) >= 14)  # 5 wait, 1 is being committed
+            modest = [pool.submit(client.decide, f"t{n}", force="model") for n, client in enumerate(b)]
+            until(lambda: b"deferkit_queue_length 9.0" in watch.get("/metrics").body)
+            go.set()
+            assert {call.result().status for call in modest} == {201}
+            assert {call.result().status for call in greedy} == {201, 503}
+
+
+def test_case_34_each_tenant_has_its_own_rate(tmp_path: Path) -> None:
+    with running(tmp_path, tenants=True, rate=5) as service:
+        a, b = service.client("a"), service.client("b")
+        answers = [a.get("/v1/policies") for _ in range(60)]
+        refused = [answer for answer in answers if answer.status == 429]
+        assert 5 <= len(answers) - len(refused) < 60
+        assert {answer.json["code"] for answer in refused} == {"too_many"}
+        assert {int(answer.headers["retry-after"]) for answer in refused} == {1}
+        assert b.get("/v1/policies").status == 200
+        assert a.get("/healthz").status == 200
+        until(lambda: a.get("/v1/policies").status == 200, seconds=10)
+
+
+def test_case_34_a_slow_rate_says_how_long_to_wait(tmp_path: Path) -> None:
+    with running(tmp_path, tenants=True, rate=0.1) as service:
+        a = service.client("a")
+        assert a.get("/v1/policies").status == 200
+        assert a.get("/v1/policies").headers["retry-after"] == "10"
+        assert service.client("a").get("/v1/policies").status == 429  # another key of the same tenant

@@ -1,0 +1,315 @@
+"""What can happen to a policy, each to the engine and to the plain model, for hypothesis to put into any order."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+)
+
+from deferkit.serve.commands.bodies import (
+    BudgetBody,
+    ClaimBody,
+    CompleteBody,
+    CorrectionBody,
+    EffortBody,
+    ExtendBody,
+    LeaseBody,
+    OutcomeBody,
+    TaskBody,
+)
+from deferkit.serve.commands.budget import ChangeBudget
+from deferkit.serve.commands.decide import Decide
+from deferkit.serve.commands.expire import Expire
+from deferkit.serve.commands.outcome import Correct, Observe
+from deferkit.serve.commands.review import Claim, Complete, Effort, Extend, Release
+from deferkit.serve.database import Database
+from deferkit.serve.engine import EngineSettings
+from deferkit.serve.money import MICRO
+from deferkit.serve.problems import Problem
+from deferkit.serve.spec import BudgetSpec, PolicySpec
+from deferkit.serve.work import Command, Reply
+from tests.serve.brittle import brittle
+from tests.serve.checking import HandClock, abandon, check_booked, check_in_step, replayed, started
+from tests.serve.model import Lease, Model, Refused
+from tests.serve.playing import KEY
+
+STEP = 100  # seconds; leases and deadlines end in the middle of a step
+SPEC = PolicySpec(
+    name="p",
+    features=1,
+    budget={"cost": BudgetSpec(total=4, horizon=1000, max_cost=1)},
+    warm_up=5,
+    explore_floor=0.3,
+    lease_s=250.0,
+    deadline_s=1030.0,
+)
+TABLES = ("claims", "seats", "snapshots", "requests", "parked", "decisions", "log", "budgets", "policies")
+
+sixtyfourths = st.integers(0, 96).map(lambda n: n / 64)  # whole micro-units and exact as doubles, up to 1.5
+costs = st.one_of(st.none(), sixtyfourths)
+rewards = st.dictionaries(st.sampled_from(["model", "human"]), st.sampled_from([0.0, 0.5, 1.0]))
+reviewers = st.sampled_from(["ann", "bo"])
+places = st.integers(0, 1000)
+
+
+def micro(cost: float | None) -> int | None:
+    return None if cost is None else int(cost * MICRO)
+
+
+class ServiceMachine(RuleBasedStateMachine):
+    """Does the same to the engine and to the model, and compares."""
+
+    def __init__(self, database: Database, now: Callable[[int | None], int]) -> None:
+        super().__init__()
+        self.database = database
+        self.now = now  # the time; moved when it is given one
+        self.runner = asyncio.Runner()
+        self.model = Model(4 * MICRO, lease=250 * MICRO, deadline=1030 * MICRO)
+        self.replies: dict[str, tuple[TaskBody, Reply]] = {}
+        self.leases: list[Lease] = []
+        self.requests = 0
+        self.fails_at: int | None = None
+        self.start(SPEC)
+
+    # --- the engine -------------------------------------------------------------------------------------------------
+
+    def start(self, spec: PolicySpec | None) -> None:
+        self.engine = self.runner.run(
+            started(self.database, spec=spec, settings=EngineSettings(tick_s=1e9, snapshot_every=15))
+        )
+        self.clock = self.engine.clock = HandClock(self.engine)
+
+    def submit(self, command: Command) -> Reply | Problem:
+        try:
+            return self.runner.run(self.engine.submit(KEY, command))
+        except Problem as problem:
+            return problem
+
+    def do(self, command: Command) -> Reply | Problem:
+        """Have a command done; if its commit is to fail first, check that nothing has happened, and try again."""
+        self.clock.at = self.now(self.clock.at + 1)
+        if self.fails_at is not None:
+            before = self.engine.held[KEY].policy.to_bytes()
+            with brittle(self.engine, self.fails_at):
+                reply = self.submit(command)
+            self.fails_at = None
+            if reply.status != 503:
+                return reply  # it took fewer calls than that
+            assert self.engine.held[KEY].policy.to_bytes() == before
+        reply = self.submit(command)
+        assert reply.status < 500, reply
+        return reply
+
+    def agree(self, command: Command, told: Callable[[], int | None]) -> Reply | Problem:
+        """Do something to both; they must take or refuse it alike."""
+        reply = self.do(command)
+        try:
+            wanted = told() or 200
+        except Refused as refused:
+            wanted = refused.status
+        assert reply.status == wanted, (reply, wanted)
+        return reply
+
+    def task(self, place: int) -> str:
+        """Return the name of a task: one of those decided, or the next one."""
+        names = [*self.model.tasks, f"t{len(self.model.tasks)}"]
+        return names[place % len(names)]
+
+    def request(self) -> str:
+        self.requests += 1
+        return f"r{self.requests}"
+
+    # --- deciding ---------------------------------------------------------------------------------------------------
+
+    @rule(force=st.booleans(), cost=costs, seats=st.integers(1, 2), x=st.sampled_from([-1.0, 0.0, 0.5, 1.0]))
+    def decide(self, force: bool, cost: float | None, seats: int, x: float) -> None:
+        cost = None if cost is None else min(cost, 1.0)
+        name = f"t{len(self.model.tasks)}"
+        body = TaskBody(
+            task=name, context=[x], cost=cost, reviewers=seats, force="human" if force else None, payload=name
+        )
+        held = MICRO if cost is None else int(cost * MICRO)
+        fits = self.model.fits(held)
+        reply = self.do(Decide(body))
+        if force and not fits:
+            assert reply.status == 409
+            return
+        assert isinstance(reply, Reply)
+        assert reply.status == 201
+        told = msgspec.json.decode(reply.body)
+        assert not force or (told["route"], told["reason"]) == ("human", "forced")
+        assert (told["reason"] == "budget") == (not fits and not force)
+        assert 0 < told["propensity"] <= 1
+        worth = told["estimates"]["human"] - told["estimates"]["model"]
+        self.model.decide(name, told["route"], held, seats, worth, self.clock.at)
+        self.replies[name] = (body, reply)
+
+    @precondition(lambda self: self.replies)
+    @rule(place=places, other=st.booleans())
+    def decide_again(self, place: int, other: bool) -> None:
+        name = list(self.replies)[place % len(self.replies)]
+        body, reply = self.replies[name]
+        if other:
+            assert self.do(Decide(msgspec.structs.replace(body, payload="another"))).status == 409
+        else:
+            assert self.do(Decide(body)) == reply
+
+    # --- what becomes known -----------------------------------------------------------------------------------------
+
+    @rule(place=places, given=rewards, cost=costs)
+    def observe(self, place: int, given: dict[str, float], cost: float | None) -> None:
+        name = self.task(place)
+        command = Observe(OutcomeBody(task=name, rewards=given, cost=cost))
+        self.agree(command, lambda: self.model.observe(name, given, micro(cost)))
+        assert self.engine.held[KEY].parked == len(self.model.parked)
+
+    @rule(place=places, given=rewards, cost=costs, again=st.booleans())
+    def correct(self, place: int, given: dict[str, float], cost: float | None, again: bool) -> None:
+        if not given and cost is None:
+            return
+        name = self.task(place)
+        body = CorrectionBody(id=self.request(), task=name, rewards=given, cost=cost)
+        reply = self.agree(Correct(body), lambda: self.model.correct(name, given, micro(cost)))
+        if again and reply.status == 200:
+            assert self.do(Correct(body)) == reply
+            assert self.do(Correct(msgspec.structs.replace(body, cost=1.75))).status == 409
+
+    @rule(place=places)
+    def expire(self, place: int) -> None:
+        name = self.task(place)
+        self.agree(Expire(name), lambda: self.model.expire(name))
+
+    # --- reviewing --------------------------------------------------------------------------------------------------
+
+    @rule(reviewer=reviewers)
+    def claim(self, reviewer: str) -> None:
+        reply = self.do(Claim(ClaimBody(reviewer=reviewer)))
+        wanted = self.model.claimable(reviewer, self.clock.at)
+        assert isinstance(reply, Reply)
+        assert reply.status == (200 if wanted else 204)
+        if wanted:
+            told = msgspec.json.decode(reply.body)
+            assert (told["task"], told["seat"]) in wanted
+            assert told["epoch"] == self.model.claim(told["task"], told["seat"], reviewer, self.clock.at)
+            assert told["payload"] == told["task"]
+            self.leases.append((told["task"], told["seat"], told["epoch"]))
+
+    def lease(self, place: int) -> tuple[Lease, dict[str, Any]]:
+        lease = self.leases[-1 - place % min(len(self.leases), 5)]
+        return lease, dict(zip(("task", "seat", "epoch"), lease, strict=True))
+
+    @precondition(lambda self: self.leases)
+    @rule(place=places, given=rewards, cost=costs, again=st.booleans())
+    def complete(self, place: int, given: dict[str, float], cost: float | None, again: bool) -> None:
+        lease, named = self.lease(place)
+        body = CompleteBody(**named, answer=f"by {self.request()}", rewards=given, cost=cost)
+        reply = self.agree(Complete(body), lambda: self.model.complete(lease, given, micro(cost), self.clock.at))
+        if again and reply.status == 200:
+            assert self.do(Complete(body)) == reply  # the other tab
+            assert self.do(Complete(msgspec.structs.replace(body, answer="another"))).status == 409
+
+    @precondition(lambda self: self.leases)
+    @rule(place=places, cost=sixtyfourths)
+    def effort(self, place: int, cost: float) -> None:
+        lease, named = self.lease(place)
+        self.agree(Effort(EffortBody(**named, cost=cost)), lambda: self.model.effort(lease, int(cost * MICRO)))
+
+    @precondition(lambda self: self.leases)
+    @rule(place=places)
+    def extend(self, place: int) -> None:
+        lease, named = self.lease(place)
+        self.agree(Extend(ExtendBody(**named)), lambda: self.model.extend(lease, self.clock.at))
+
+    @precondition(lambda self: self.leases)
+    @rule(place=places)
+    def release(self, place: int) -> None:
+        lease, named = self.lease(place)
+        self.agree(Release(LeaseBody(**named)), lambda: self.model.release(lease))
+
+    # --- budget, time, trouble --------------------------------------------------------------------------------------
+
+    @rule(amount=st.integers(-192, 192), again=st.booleans())
+    def change_budget(self, amount: int, again: bool) -> None:
+        body = BudgetBody(id=self.request(), add=amount / 64)
+        total = self.model.total + amount * MICRO // 64
+        reply = self.agree(ChangeBudget(body), lambda: self.model.change(total))
+        if again and reply.status == 200:
+            assert self.do(ChangeBudget(body)) == reply
+
+    @rule(steps=st.integers(1, 4))
+    def time_passes(self, steps: int) -> None:
+        self.clock.at = self.now(self.clock.at + steps * STEP * MICRO)
+
+    @rule()
+    def reap(self) -> None:
+        self.runner.run(self.engine._reap())
+        for name in self.model.overdue(self.clock.at):
+            try:
+                self.model.expire(name)
+            except Refused:
+                continue
+
+    @rule(dies=st.booleans())
+    def restart(self, dies: bool) -> None:
+        before = self.engine.held[KEY].policy.to_bytes()
+        self.runner.run(abandon(self.engine) if dies else self.engine.stop())
+        self.start(None)
+        assert self.engine.held[KEY].policy.to_bytes() == before
+        self.model.restarted(self.clock.at)
+
+    @rule(nth=st.integers(1, 12))
+    def let_the_next_commit_fail(self, nth: int) -> None:
+        self.fails_at = nth
+
+    # --- what always holds ------------------------------------------------------------------------------------------
+
+    @invariant()
+    def money_is_where_the_model_has_it(self) -> None:
+        held = self.engine.held[KEY]
+        assert held.policy.accounts["cost"] == self.model.account
+        assert self.engine.store.budgets(held.id) == {"cost": self.model.account}
+        check_in_step(held.policy)
+
+    @invariant()
+    def tasks_and_seats_are_as_the_model_has_them(self) -> None:
+        store, number = self.engine.store, self.engine.held[KEY].id
+        for name, task in self.model.tasks.items():
+            row = store.decision(number, name)
+            assert row is not None
+            assert (row.route, row.state, row.rewards, row.final) == (task.route, task.state, task.rewards, task.final)
+            assert row.cost == (None if task.cost is None else {"cost": task.cost})
+            seats = store.seats(number, name)
+            assert [(s.state, s.epoch, s.reviewer) for s in seats] == [
+                (s.state, s.epoch, s.reviewer) for s in task.seats
+            ]
+            holders = [seat.reviewer for seat in seats if seat.state in ("claimed", "done")]
+            assert len(holders) == len(set(holders))
+            for claim in store.claims(number, name):
+                paid = self.model.efforts[name, claim.seat, claim.epoch]
+                assert claim.effort == (None if paid is None else {"cost": paid})
+
+    def teardown(self) -> None:
+        try:
+            assert replayed(self.engine.store) == self.engine.held[KEY].policy
+            check_booked(self.engine)
+        finally:
+            self.runner.run(self.engine.stop())
+            self.runner.close()
+            wipe(self.database)
+
+
+def wipe(database: Database) -> None:
+    """Make the database as good as new."""
+    connection: Any = database.writer()
+    connection.begin()
+    for table in TABLES:
+        connection.execute(f"DELETE FROM {table}")
+    connection.commit()
+    connection.close()

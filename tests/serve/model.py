@@ -1,0 +1,237 @@
+"""What the service must come to, in plain Python: one thread, no database, no learner, no group, no log.
+
+Money is not moved about but counted anew each time: what is reserved is the sum over tasks that are open, what is
+booked the sum of all costs and efforts; as much of that is posted as there is room, the rest stands in suspense.
+"""
+
+from dataclasses import dataclass, field
+
+from deferkit.serve.account import Account
+
+Lease = tuple[str, int, int]  # task, seat, epoch
+
+
+@dataclass
+class Seat:
+    """A reviewer's place."""
+
+    state: str = "waiting"
+    epoch: int = 0
+    reviewer: str | None = None
+    lease_until: int = 0
+    rewards: dict[str, float] = field(default_factory=dict)
+    cost: int | None = None
+
+
+@dataclass
+class Task:
+    """A task that was decided."""
+
+    route: str
+    state: str  # of its money: model, open, posted, void
+    held: int
+    priority: float
+    created: int
+    deadline: int
+    seats: list[Seat]
+    rewards: dict[str, float] = field(default_factory=dict)
+    cost: int | None = None
+    final: str | None = None
+
+
+class Refused(Exception):
+    """What is asked for contradicts what is known."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class Model:
+    """The money and the queue of one policy."""
+
+    def __init__(self, total: int, *, lease: int, deadline: int) -> None:
+        self.total = total
+        self.lease = lease
+        self.deadline = deadline
+        self.tasks: dict[str, Task] = {}
+        self.parked: dict[str, tuple[dict[str, float], int | None]] = {}
+        self.efforts: dict[Lease, int | None] = {}  # for each claim there ever was
+
+    @property
+    def account(self) -> Account:
+        """Where the money is."""
+        reserved = sum(task.held for task in self.tasks.values() if task.state == "open")
+        booked = sum(task.cost or 0 for task in self.tasks.values()) + sum(e or 0 for e in self.efforts.values())
+        posted = min(booked, self.total - reserved)
+        return Account(self.total, reserved, posted, booked - posted)
+
+    def fits(self, amount: int) -> bool:
+        """Whether so much can be reserved."""
+        account = self.account
+        return account.suspense == 0 and amount <= self.total - account.reserved - account.posted
+
+    def decide(self, name: str, route: str, held: int, seats: int, priority: float, now: int) -> None:
+        """A task was decided."""
+        asked = route != "model"
+        self.tasks[name] = Task(
+            route=route,
+            state="open" if asked else "model",
+            held=held if asked else 0,
+            priority=priority,
+            created=now,
+            deadline=now + self.deadline,
+            seats=[Seat() for _ in range(seats if asked else 0)],
+            final=None if asked else "model",
+        )
+        if name in self.parked:
+            self.book(name, *self.parked.pop(name))
+
+    def observe(self, name: str, rewards: dict[str, float], cost: int | None) -> int:
+        """Return the status that an outcome gets."""
+        if name in self.tasks:
+            self.book(name, rewards, cost)
+            return 200
+        known, before = self.parked.get(name, ({}, None))
+        if any(known.get(who, value) != value for who, value in rewards.items()):
+            raise Refused(409)
+        if None not in (before, cost) and before != cost:
+            raise Refused(409)
+        self.parked[name] = (known | rewards, cost if before is None else before)
+        return 202
+
+    def book(self, name: str, rewards: dict[str, float], cost: int | None, final: str | None = None) -> None:
+        """Something became known of a task."""
+        task = self.tasks[name]
+        if any(task.rewards.get(who, value) != value for who, value in rewards.items()):
+            raise Refused(409)
+        if None not in (task.cost, cost) and task.cost != cost:
+            raise Refused(409)
+        fresh = cost is not None and task.cost is None and not (task.route == "model" and cost == 0)
+        if fresh:
+            task.cost = cost
+            task.state = task.state if task.state == "model" else "posted"
+        named = task.route in rewards and task.route not in task.rewards
+        task.rewards |= rewards
+        if final is not None or (task.final is None and (fresh or named)):
+            task.final = final or task.route
+            self.close(task)
+
+    def close(self, task: Task) -> None:
+        """Nobody is asked any more."""
+        for seat in task.seats:
+            seat.state = "closed" if seat.state in ("waiting", "claimed") else seat.state
+
+    def correct(self, name: str, rewards: dict[str, float], cost: int | None) -> None:
+        """Values are replaced."""
+        if name not in self.tasks:
+            raise Refused(404)
+        task = self.tasks[name]
+        if not set(rewards) <= set(task.rewards) or (cost is not None and task.cost is None):
+            raise Refused(409)
+        task.rewards |= rewards
+        task.cost = task.cost if cost is None else cost
+
+    def expire(self, name: str) -> None:
+        """A task waits no longer."""
+        if name not in self.tasks:
+            raise Refused(404)
+        task = self.tasks[name]
+        if task.state == "void":
+            return
+        if task.state != "open":
+            raise Refused(409)
+        if any(seat.cost is not None for seat in task.seats if seat.state == "done"):
+            self.finish(name)
+            return
+        task.state = "void"
+        task.final = task.final or "model"
+        self.close(task)
+
+    def overdue(self, now: int) -> list[str]:
+        """Return the tasks whose deadline has passed while somebody was still to answer."""
+        waits = ("waiting", "claimed")
+        return [n for n, t in self.tasks.items() if t.deadline < now and any(seat.state in waits for seat in t.seats)]
+
+    def claimable(self, reviewer: str, now: int) -> set[tuple[str, int]]:
+        """Return the seats that are worth most of those that the reviewer may have."""
+        found: dict[tuple[float, int], set[tuple[str, int]]] = {}
+        for name, task in self.tasks.items():
+            for number, seat in enumerate(task.seats):
+                free = seat.state == "waiting" or (seat.state == "claimed" and seat.lease_until < now)
+                others = [each for each in task.seats if each is not seat]
+                sits = any(each.reviewer == reviewer and each.state in ("done", "claimed") for each in others)
+                if free and not sits and task.deadline >= now:
+                    found.setdefault((-task.priority, task.created), set()).add((name, number))
+        return found[min(found)] if found else set()
+
+    def claim(self, name: str, number: int, reviewer: str, now: int) -> int:
+        """A reviewer takes a seat; return the epoch."""
+        seat = self.tasks[name].seats[number]
+        seat.state, seat.epoch, seat.reviewer = "claimed", seat.epoch + 1, reviewer
+        seat.lease_until = now + self.lease
+        self.efforts[name, number, seat.epoch] = None
+        return seat.epoch
+
+    def held(self, lease: Lease) -> Seat:
+        """Return the seat of a claim that is in force."""
+        name, number, epoch = lease
+        seat = self.tasks[name].seats[number]
+        if seat.state != "claimed" or seat.epoch != epoch:
+            raise Refused(409)
+        return seat
+
+    def extend(self, lease: Lease, now: int) -> None:
+        """A reviewer needs more time."""
+        self.held(lease).lease_until = now + self.lease
+
+    def release(self, lease: Lease) -> None:
+        """A reviewer gives a seat back."""
+        seat = self.held(lease)
+        seat.state, seat.reviewer = "waiting", None
+
+    def complete(self, lease: Lease, rewards: dict[str, float], cost: int | None, now: int) -> None:
+        """A reviewer answers."""
+        seat = self.held(lease)
+        task = self.tasks[lease[0]]
+        if task.deadline < now:
+            raise Refused(409)
+        before = (seat.state, seat.rewards, seat.cost)
+        seat.state, seat.rewards, seat.cost = "done", rewards, cost
+        if all(each.state == "done" for each in task.seats):
+            try:
+                self.finish(lease[0])
+            except Refused:
+                seat.state, seat.rewards, seat.cost = before
+                raise
+
+    def finish(self, name: str) -> None:
+        """What the reviewers have answered settles a task: rewards are averaged, costs added up."""
+        task = self.tasks[name]
+        done = [seat for seat in task.seats if seat.state == "done"]
+        given = {who: [s.rewards[who] for s in done if who in s.rewards] for who in ("model", "human")}
+        rewards = {who: sum(values) / len(values) for who, values in given.items() if values}
+        costs = [seat.cost for seat in done if seat.cost is not None]
+        self.book(name, rewards, sum(costs) if costs else None, final=task.route)
+
+    def effort(self, lease: Lease, cost: int) -> None:
+        """Work that came to nothing is paid, once."""
+        if lease not in self.efforts:
+            raise Refused(404)
+        seat = self.tasks[lease[0]].seats[lease[1]]
+        if (seat.epoch == lease[2] and seat.state in ("claimed", "done")) or self.efforts[lease] not in (None, cost):
+            raise Refused(409)
+        self.efforts[lease] = cost
+
+    def change(self, total: int) -> None:
+        """The total is another one from now on."""
+        if total < self.account.reserved + self.account.posted:
+            raise Refused(409)
+        self.total = total
+
+    def restarted(self, now: int) -> None:
+        """Nobody could extend a lease for a while."""
+        for task in self.tasks.values():
+            for seat in task.seats:
+                if seat.state == "claimed":
+                    seat.lease_until = max(seat.lease_until, now + self.lease)

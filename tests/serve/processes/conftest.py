@@ -1,0 +1,81 @@
+"""Services in processes of their own, on both databases; none outlives its test."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from deferkit.serve.database import Database
+from deferkit.serve.stores import database_of
+from tests.serve.processes.mortal import Mortal, url_of
+from tests.serve.processes.service import Nursery, Service
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    made = Nursery()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def service_on(nursery: Nursery, tmp_path: Path) -> Iterator[Callable[..., Service]]:
+    """Makes services, which end with the test."""
+    made: list[Service] = []
+
+    def make(store: str, **settings: object) -> Service:
+        made.append(Service(nursery, tmp_path, store, **settings))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.kill()
+
+
+@pytest.fixture
+def sqlite_path(tmp_path: Path) -> str:
+    """The path of a database that is not there yet."""
+    return str(tmp_path / "deferkit.db")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_url(request: pytest.FixtureRequest) -> str:
+    """A fresh store of each kind, as the command line takes it."""
+    name = "sqlite_path" if request.param == "sqlite" else "postgres_store"
+    url: str = request.getfixturevalue(name)
+    return url
+
+
+@pytest.fixture
+def postgres_store(postgres_url: str) -> str:
+    """A fresh database on the server, as the command line takes it."""
+    return url_of(postgres_url)
+
+
+@pytest.fixture
+def mortal() -> Iterator[Mortal]:
+    """A server that may be killed."""
+    made = Mortal()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def soak() -> bool:
+    """Whether there is time for many rounds (`make soak`)."""
+    return bool(os.environ.get("DEFERKIT_SOAK"))
+
+
+@pytest.fixture
+def reading() -> Iterator[Callable[[str], Database]]:
+    """Opens databases beside the services that use them."""
+    made: list[Database] = []
+
+    def make(store: str) -> Database:
+        made.append(database_of(store))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()

@@ -1,0 +1,101 @@
+"""Cases 9 and 10: clients that leave, restarts, and an end in order."""
+
+import json
+import signal
+import socket
+import time
+from collections.abc import Callable
+
+from deferkit.serve.database import Database
+from deferkit.serve.store import Store
+from tests.serve.processes.audit import KEY, audit, check_last_snapshot, check_log
+from tests.serve.processes.crowd import PATH, SPEC, Crowd
+from tests.serve.processes.service import Service, eventually
+
+ServiceOn = Callable[..., Service]
+Reading = Callable[[str], Database]
+
+
+def task(number: int) -> dict[str, object]:
+    return {"task": f"t{number}", "context": [number % 3, number % 5, 1]}
+
+
+def leave(service: Service, body: dict[str, object], *, whole: bool) -> None:
+    """Send a task, or the half of it, and hang up without waiting for the reply."""
+    data = json.dumps(body).encode()
+    head = f"POST {PATH}/decisions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    with socket.create_connection((service.host, service.port), timeout=60) as connection:
+        connection.sendall(head.encode() + b"content-length: %d\r\n\r\n" % len(data))
+        connection.sendall(data if whole else data[: len(data) // 2])
+
+
+def test_case_9_a_client_that_leaves_has_its_decision_once(
+    service_on: ServiceOn, store_url: str, reading: Reading
+) -> None:
+    service = service_on(store_url)
+    service.start()
+    assert service.ready().post("/v1/policies", **SPEC).status == 201
+    for number in range(20):
+        leave(service, task(number), whole=True)
+        leave(service, task(100 + number), whole=False)
+    eventually("all are decided", lambda: service.get(f"{PATH}/summary").plain["decisions"] == 20)
+    first = [service.post(f"{PATH}/decisions", **task(number)) for number in range(20)]
+    assert {each.status for each in first} == {201}
+    service.kill()
+    service.start()
+    service.ready()
+    assert [service.post(f"{PATH}/decisions", **task(number)) for number in range(20)] == first
+    asked = sum(each.plain["route"] != "model" for each in first)
+    summary = service.get(f"{PATH}/summary").plain
+    assert (summary["decisions"], summary["budget"]["cost"]["reserved"]) == (20, asked)
+    assert 0 < asked < 20
+    assert service.get(f"{PATH}/decisions?task=t100").status == 404  # the half of a request is none
+    assert service.stop() == 0
+    store = Store(reading(store_url))
+    row = store.policy(*KEY)
+    assert row is not None
+    assert len(check_log(store, row)) == 20
+
+
+def test_case_9_the_random_stream_goes_on_after_restarts(service_on: ServiceOn, sqlite_path: str) -> None:
+    restarted, steady = service_on(sqlite_path), service_on(sqlite_path + "2")
+    for each in (restarted, steady):
+        each.start()
+        assert each.ready().post("/v1/policies", **SPEC).status == 201
+    replies = []
+    for number in range(24):
+        if number % 4 == 3:
+            restarted.kill() if number % 8 == 3 else restarted.stop()
+            restarted.start()
+            restarted.ready()
+        replies.append(restarted.post(f"{PATH}/decisions", **task(number)))
+        assert replies[-1] == steady.post(f"{PATH}/decisions", **task(number))
+    assert len({each.plain["route"] for each in replies}) == 3
+
+
+def test_case_10_sigterm_drains_and_loses_nothing(service_on: ServiceOn, store_url: str, reading: Reading) -> None:
+    service = service_on(store_url, stop_s=5)
+    service.start(alone=True)  # all of it, as a user starts it
+    assert service.ready().post("/v1/policies", **SPEC).status == 201
+    with Crowd(service) as crowd, socket.create_connection((service.host, service.port), timeout=60) as idle:
+        idle.sendall(b"POST /v1/policies HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n{")  # and never the rest
+        crowd.go_on(100)
+        began = time.monotonic()
+        service.signal(signal.SIGTERM)
+        assert service.wait() == 0, service.said()
+        took = time.monotonic() - began
+        check_last_snapshot(reading(store_url))  # what it had in memory is in the log, and nothing else
+        assert set(crowd.decisions) <= set(decided(reading(store_url)))
+        service.start()
+    print(f"stopped within {took:.1f} s, {crowd.count} acknowledged")
+    assert took < 5 + 30  # its time, and a machine that is busy
+    assert service.stop() == 0
+    audit(reading(store_url), crowd)
+
+
+def decided(database: Database) -> list[str]:
+    """Return the tasks that are decided."""
+    store = Store(database)
+    row = store.policy(*KEY)
+    assert row is not None
+    return [line.task for line in store.log(row.id) if line.kind == "decided" and line.task is not None]

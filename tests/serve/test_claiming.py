@@ -1,0 +1,202 @@
+"""Reviews are claimed by any process of a shared database: each seat goes to one reviewer, whoever asks at once."""
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from deferkit.serve.commands.bodies import ClaimBody, ExtendBody, LeaseBody
+from deferkit.serve.commands.expire import Expire
+from deferkit.serve.commands.review import claiming, extending, releasing
+from deferkit.serve.database import Database
+from deferkit.serve.engine import Engine
+from deferkit.serve.postgres import Postgres
+from deferkit.serve.problems import Problem, StoreFailed
+from deferkit.serve.spec import BudgetSpec
+from deferkit.serve.store import Store
+from deferkit.serve.work import Question
+from tests.serve.keeping import add, seat, write
+from tests.serve.playing import KEY, SPEC, again, call, claim, complete, decide, observe, play
+
+NOW = 1_000_000_000
+RICH = msgspec.structs.replace(SPEC, budget={"cost": BudgetSpec(total=1000, horizon=1000, max_cost=1)})
+LAPSED = 1e-6  # a lease that is over as soon as it is given
+
+
+def ask(store: Store, question: Question) -> Any:
+    """Ask the queue, as a process that does not own the policy does."""
+    reply = store.directly(question.ask)
+    return msgspec.json.decode(reply.body) if reply.body else None
+
+
+def take(store: Store, policy: int, reviewer: str, now: int = NOW, **given: Any) -> Any:
+    return ask(store, claiming(policy, ClaimBody(reviewer=reviewer, **given), 300.0, late=False, now=now))
+
+
+def at_once(calls: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Make calls at the same time, each in a thread of its own; return what came of each."""
+    gate = threading.Barrier(len(calls))
+    results: list[Any] = [None] * len(calls)
+
+    def run(place: int) -> None:
+        gate.wait()
+        try:
+            results[place] = calls[place]()
+        except Exception as error:
+            results[place] = error
+
+    threads = [threading.Thread(target=run, args=(place,)) for place in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return results
+
+
+def test_each_seat_is_claimed_once(postgres: Postgres) -> None:
+    postgres.prepare()
+    stores = [Store(again(postgres)) for _ in range(6)]
+    held = add(stores[0])
+
+    def fill(work: Any) -> None:
+        for i in range(30):
+            work.put_seats([seat(held, f"t{i}", priority=i / 30)])
+
+    write(stores[0], held, fill=fill)
+
+    def until_empty(store: Store, reviewer: str) -> list[Any]:
+        taken = []
+        while (one := take(store, held.id, reviewer)) is not None:
+            taken.append(one)
+        return taken
+
+    done = at_once([lambda s=store, i=i: until_empty(s, f"r{i}") for i, store in enumerate(stores)])  # type: ignore[misc]
+    claimed = Counter((one["task"], one["seat"], one["epoch"]) for each in done for one in each)
+    assert claimed == Counter((f"t{i}", 0, 1) for i in range(30))
+    for each in done:  # what is worth most comes first
+        assert [one["priority"] for one in each] == sorted((one["priority"] for one in each), reverse=True)
+    for i in range(30):
+        [row] = stores[0].claims(held.id, f"t{i}")
+        assert row.reviewer == stores[0].seats(held.id, f"t{i}")[0].reviewer
+    for store in stores:
+        store.close()
+
+
+def test_a_reviewer_with_many_tabs_gets_one_seat_at_a_task(postgres: Postgres) -> None:
+    postgres.prepare()
+    stores = [Store(again(postgres)) for _ in range(4)]
+    held = add(stores[0])
+    for i in range(8):
+        seats = [seat(held, f"t{i}", number) for number in range(3)]
+        write(stores[0], held, fill=lambda work, seats=seats: work.put_seats(seats))  # type: ignore[misc]
+        done = at_once([lambda s=store: take(s, held.id, "ann") for store in stores])  # type: ignore[misc]
+        assert sum(one is not None for one in done) == 1, done
+    for store in stores:
+        store.close()
+
+
+def test_a_seat_that_is_locked_is_passed_over_and_not_waited_for(postgres: Postgres) -> None:
+    postgres.prepare()
+    owner, other = Store(postgres), Store(again(postgres))
+    held = add(owner)
+    write(owner, held, fill=lambda work: work.put_seats([seat(held, "best", priority=2.0)]))
+    write(owner, held, fill=lambda work: work.put_seats([seat(held, "good", priority=1.0)]))
+    owner.writer.begin()
+    owner.writer.run("seats", policy=held.id, keys=["best"])
+    assert take(other, held.id, "ann")["task"] == "good"
+    assert take(other, held.id, "bo") is None
+    owner.rollback()
+    assert take(other, held.id, "bo")["task"] == "best"
+    for store in (owner, other):
+        store.close()
+
+
+def test_who_waits_for_a_lock_too_long_is_told_to_try_again(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deferkit.serve.postgres.SETTINGS", "SET lock_timeout = '50ms'")
+    postgres.prepare()
+    owner, other = Store(postgres), Store(again(postgres))
+    held = add(owner)
+    write(owner, held, fill=lambda work: work.put_seats([seat(held, "t")]))
+    lease = take(other, held.id, "ann")
+    body = LeaseBody(task="t", seat=0, epoch=lease["epoch"])
+    owner.writer.begin()
+    owner.writer.run("seats", policy=held.id, keys=["t"])
+    with pytest.raises(StoreFailed, match="lock timeout"):
+        ask(other, releasing(held.id, body))
+    owner.rollback()
+    assert ask(other, releasing(held.id, body))["lease_until"] is None
+    for store in (owner, other):
+        store.close()
+
+
+def test_a_lease_is_used_by_its_epoch_only(database: Database) -> None:
+    database.prepare()
+    store = Store(database)
+    held = add(store)
+    write(store, held, fill=lambda work: work.put_seats([seat(held, "t", deadline=NOW + 50)]))
+    first = take(store, held.id, "ann", lease_s=LAPSED)
+    second = take(store, held.id, "bo", now=NOW + 2)
+    assert (first["epoch"], second["epoch"]) == (1, 2)
+    old, new = (ExtendBody(task="t", seat=0, epoch=epoch) for epoch in (1, 2))
+    assert ask(store, extending(held.id, old, 9.0, now=NOW))["status"] == 409
+    assert ask(store, releasing(held.id, old))["status"] == 409
+    assert ask(store, releasing(held.id, LeaseBody(task="t", seat=3, epoch=1)))["status"] == 404
+    assert ask(store, extending(held.id, new, 9.0, now=NOW))["lease_until"] == NOW / 1e6 + 9
+    assert take(store, held.id, "cy", now=NOW + 3) is None
+    assert ask(store, releasing(held.id, new))["lease_until"] is None
+    assert take(store, held.id, "cy", now=NOW + 51) is None  # its deadline has passed
+    assert take(store, held.id, "cy", now=NOW + 50)["epoch"] == 3
+    store.close()
+
+
+def test_an_answer_and_a_claim_of_the_same_seat_do_not_both_win(postgres: Postgres) -> None:
+    async def script(engine: Engine) -> Counter[bool]:
+        other = Store(again(postgres))
+        won: Counter[bool] = Counter()
+        for i in range(20):
+            await decide(engine, f"t{i}")
+            lease = await claim(engine, "ann", lease_s=LAPSED)
+            now = engine.clock.now() + 1000
+            answered: Any
+            taken: Any
+            answered, taken = await asyncio.gather(
+                complete(engine, lease, rewards={"human": 1.0}, cost=0.5),
+                asyncio.to_thread(take, other, engine.held[KEY].id, "bo", now),
+                return_exceptions=True,
+            )
+            if taken is None:
+                assert answered["finished"]
+            else:
+                assert isinstance(answered, Problem)
+                assert (answered.status, taken["epoch"]) == (409, 2)
+                assert (await complete(engine, taken, rewards={"human": 1.0}, cost=0.5))["finished"]
+            won[taken is None] += 1
+            [row] = other.seats(engine.held[KEY].id, f"t{i}")
+            assert row.state == "done"
+        await asyncio.to_thread(other.close)
+        assert engine.held[KEY].policy.accounts["cost"].posted == 20 * 500_000
+        return won
+
+    assert sum(play(postgres, script, spec=RICH).values()) == 20
+
+
+def test_a_task_that_is_closed_is_not_claimed(postgres: Postgres) -> None:
+    async def script(engine: Engine) -> None:
+        other = Store(again(postgres))
+        policy = engine.held[KEY].id
+        for i in range(20):
+            await decide(engine, f"t{i}")
+            ends = call(engine, Expire(f"t{i}")) if i % 2 else observe(engine, f"t{i}", cost=0.25)
+            await asyncio.gather(ends, asyncio.to_thread(take, other, policy, "bo", engine.clock.now()))
+            [row] = other.seats(policy, f"t{i}")
+            assert row.state == "closed"
+        assert await asyncio.to_thread(take, other, policy, "cy", engine.clock.now() + 10**9) is None
+        await asyncio.to_thread(other.close)
+
+    play(postgres, script, spec=RICH)

@@ -1,0 +1,275 @@
+"""One process owns a policy; another takes it over when that is gone, and what the first still writes is refused."""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import msgspec
+import pytest
+
+from deferkit.errors import DeferkitError
+from deferkit.serve import engine as engine_module
+from deferkit.serve import owner
+from deferkit.serve.database import Database
+from deferkit.serve.engine import Elsewhere, Engine, EngineSettings
+from deferkit.serve.postgres import Postgres
+from deferkit.serve.problems import Fenced, Problem, StoreFailed
+from deferkit.serve.recover import roll_on
+from deferkit.serve.rows import PolicyRow
+from deferkit.serve.spec import PolicySpec
+from deferkit.serve.sqlite import Sqlite
+from deferkit.serve.store import Store
+from deferkit.serve.work import Needs
+from tests.serve.keeping import add, seat, write
+from tests.serve.playing import KEY, SPEC, again, claim, decide, observe
+
+LASTING = EngineSettings(owner_lease_s=600, tick_s=0.05)
+PAUSED = EngineSettings(owner_lease_s=0.2, tick_s=3600, address="old:1")  # it never renews its lease
+WAKING = EngineSettings(owner_lease_s=600, tick_s=0.05, address="new:2")
+
+
+@asynccontextmanager
+async def running(database: Database, number: int, settings: EngineSettings = LASTING) -> AsyncIterator[Engine]:
+    """An engine as another process would have it."""
+    engine = Engine(Store(again(database)), settings, number=number)
+    await engine.start()
+    try:
+        yield engine
+    finally:
+        await engine.stop()
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    """Wait for something that comes by itself."""
+    end = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < end, "it did not happen"
+        await asyncio.sleep(0.01)
+
+
+def row_of(engine: Engine) -> PolicyRow:
+    row = engine.store.policy(*KEY)
+    assert row is not None
+    return row
+
+
+def named(name: str) -> PolicySpec:
+    return msgspec.structs.replace(SPEC, name=name)
+
+
+def whole(engine: Engine) -> bool:
+    """Whether the policy in memory is what its log says."""
+    return roll_on(engine.store, row_of(engine), None) == engine.held[KEY].policy
+
+
+def test_who_does_not_own_a_policy_says_who_does(postgres: Postgres) -> None:
+    async def script() -> None:
+        settings = LASTING._replace(address="first:1")
+        async with running(postgres, 0, settings) as first, running(postgres, 1) as second:
+            await first.create(KEY[0], SPEC)
+            with pytest.raises(Elsewhere) as caught:
+                await decide(second, "t")
+            assert (caught.value.address, second.held) == ("first:1", {})
+            assert (await decide(first, "t"))["route"] == "human"
+            with pytest.raises(Problem, match="no policy 'q'"):
+                await second.holding(("default", "q"))
+
+    asyncio.run(script())
+
+
+def test_a_policy_that_is_given_up_is_taken_without_a_call(postgres: Postgres) -> None:
+    async def script() -> None:
+        async with running(postgres, 1) as second:
+            async with running(postgres, 0) as first:
+                await first.create(KEY[0], SPEC)
+                one = await decide(first, "one")
+                assert second.held == {}
+            await until(lambda: KEY in second.held)
+            assert (await decide(second, "two"))["id"] == one["id"] + 1
+            assert await decide(second, "one") == one
+            assert whole(second)
+
+    asyncio.run(script())
+
+
+def test_a_paused_owner_is_fenced(postgres: Postgres) -> None:
+    async def script() -> None:
+        async with running(postgres, 0, PAUSED) as old:
+            await old.create(KEY[0], SPEC)
+            await decide(old, "one")
+            async with running(postgres, 1, WAKING) as new:
+                await until(lambda: KEY in new.held)  # the lease has lapsed
+                assert (row_of(new).epoch, row_of(new).address) == (2, "new:2")
+                two = await decide(new, "two")
+                # it wakes up, and knows of nothing
+                calls = [decide(old, "three"), decide(old, "two"), observe(old, "one", cost=0.5)]
+                for each in await asyncio.gather(*calls, return_exceptions=True):
+                    assert isinstance(each, Problem)
+                    assert (each.status, each.retry_after) == (503, 1.0)
+                assert old.held == {}
+                with pytest.raises(Elsewhere) as caught:
+                    await decide(old, "three")
+                assert caught.value.address == "new:2"
+                assert await decide(new, "two") == two
+                assert [line.task for line in new.store.log(row_of(new).id)] == [None, "one", "two"]
+                assert (await observe(new, "one", cost=0.25))["booked"] == 0.25
+                assert whole(new)
+
+    asyncio.run(script())
+
+
+def test_an_owner_that_renews_finds_out_that_it_is_none(postgres: Postgres) -> None:
+    async def script() -> None:
+        async with running(postgres, 0, PAUSED) as old, running(postgres, 1, WAKING) as new:
+            await old.create(KEY[0], SPEC)
+            await until(lambda: KEY in new.held)
+            await old._renew()
+            assert old.held == {}
+
+    asyncio.run(script())
+
+
+def test_a_takeover_in_the_middle_of_a_group_waits_for_nobody(postgres: Postgres) -> None:
+    postgres.prepare()
+    old, new = Store(postgres), Store(again(postgres))
+    held = add(old, expires=100)
+    write(old, held, fill=lambda work: work.put_seats([seat(held, "t", state="claimed", reviewer="ann")]))
+    row = new.policies()[0]
+    work = old.begin([Needs(held.id, ("t",), seats=True)])  # the seat is locked
+    assert new.acquire(row, "b", None, 500, 600, dead=None) == 2
+    work.changed[held.id] = held
+    with pytest.raises(Fenced):
+        old.commit(work, "a", 700)
+    old.rollback()
+    for store in (old, new):
+        store.close()
+
+
+def test_what_is_being_written_is_not_taken(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    short = "SET lock_timeout = '20s'; SET idle_in_transaction_session_timeout = '500ms'"
+    monkeypatch.setattr("deferkit.serve.postgres.SETTINGS", short)
+    postgres.prepare()
+    old, new = Store(postgres), Store(again(postgres))
+    held = add(old, expires=100)
+    old.begin([])
+    old.writer.run("renew", policy=held.id, owner="a", epoch=1, expires=150)  # and there it stops
+    row = new.policies()[0]
+    assert new.acquire(row, "b", None, 500, 600, dead=None) is None
+    end = time.monotonic() + 60
+    while new.acquire(row, "b", None, 500, 600, dead=None) is None:  # until the server ends the transaction
+        assert time.monotonic() < end
+    with pytest.raises(StoreFailed):
+        old.writer.commit()
+    old.rollback()
+    assert old.renew({held.id: 1}, "a", 900) == {held.id}  # on a new connection
+    for store in (old, new):
+        store.close()
+
+
+def test_each_policy_has_one_owner_when_many_start_at_once(postgres: Postgres) -> None:
+    async def script() -> None:
+        async with running(postgres, 9) as maker:
+            for i in range(6):
+                await maker.create("default", named(f"p{i}"))
+        engines = [Engine(Store(again(postgres)), LASTING, number=i) for i in range(3)]
+        await asyncio.gather(*(engine.start() for engine in engines))
+        try:
+            await until(lambda: sum(len(engine.held) for engine in engines) == 6)
+            owners = {row.name: row.owner for row in engines[0].store.policies()}
+            for engine in engines:
+                assert all(owners[name] == engine.owner for _, name in engine.held)
+        finally:
+            await asyncio.gather(*(engine.stop() for engine in engines))
+
+    asyncio.run(script())
+
+
+def test_many_make_policies_at_once(postgres: Postgres) -> None:
+    async def script() -> None:
+        async with running(postgres, 0) as first, running(postgres, 1) as second:
+            calls = [each.create("default", named(name)) for name in "abcdabcd" for each in (first, second)]
+            assert {reply.status for reply in await asyncio.gather(*calls)} == {201}
+            rows = first.store.policies()
+            assert sorted(row.name for row in rows) == ["a", "b", "c", "d"]
+            assert len(first.held) + len(second.held) == 4
+
+    asyncio.run(script())
+
+
+def test_a_policy_that_could_not_be_read_is_tried_again(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def script() -> None:
+        async with running(postgres, 0) as first:
+            await first.create(KEY[0], SPEC)
+        async with running(postgres, 1, LASTING._replace(tick_s=3600)) as second:
+            second.held.clear()  # as if it had just started, and nobody had told it
+            with monkeypatch.context() as patch:
+                patch.setattr(engine_module, "recover", fails)
+                with pytest.raises(Problem, match="gone for now"):
+                    await decide(second, "t")
+            assert (await decide(second, "t"))["task"] == "t"
+            assert whole(second)
+
+    asyncio.run(script())
+
+
+def fails(*_: object) -> None:
+    raise StoreFailed("gone for now")
+
+
+@contextmanager
+def process(database: Database) -> Iterator["subprocess.Popen[str]"]:
+    """Another process that owns the policy, a real one."""
+    place = database.path if isinstance(database, Sqlite) else database.conninfo  # type: ignore[attr-defined]
+    command = [sys.executable, "-m", "tests.serve.owning", type(database).__name__, place]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as started:
+        try:
+            assert started.stdout is not None
+            assert started.stdout.readline() == "ready\n"
+            yield started
+        finally:
+            started.kill()
+
+
+def test_a_living_process_keeps_a_policy_and_a_dead_one_loses_it_at_once(database: Database) -> None:
+    async def script(other: "subprocess.Popen[str]") -> None:
+        if database.shared:
+            async with running(database, 0) as engine:
+                with pytest.raises(Elsewhere) as caught:
+                    await decide(engine, "second")
+                assert caught.value.address == "there:1"
+        else:
+            refused = Engine(Store(again(database)))
+            with pytest.raises(DeferkitError, match="'p' is owned by another process .* Stop that one, or wait 15 s"):
+                await refused.start()
+            await refused.stop()
+        before = Store(database).policies()[0]
+        other.kill()
+        other.wait()
+        assert before.expires > database.now()  # its lease is not over
+        async with running(database, 0) as engine:
+            assert engine.held[KEY].epoch == before.epoch + 1
+            again_first = await decide(engine, "first")
+            assert (await decide(engine, "second"))["id"] == again_first["id"] + 1
+            assert (await claim(engine))["task"] in {"first", "second"}
+            assert whole(engine)
+
+    with process(database) as other:
+        asyncio.run(script(other))
+
+
+def test_nothing_is_known_of_a_process_elsewhere() -> None:
+    host, began, inside, _, start, number = owner.identity().split("/")
+    gone = f"{host}/{began}/{inside}/{2**22 + 1}/{start}/{number}"
+    assert (owner.is_dead(gone), owner.is_dead(gone, shared=True)) == (True, True)
+    for elsewhere in (f"{host}/00000000/{inside}/1/1/0", f"{host}/{began}/1/1/1/0"):  # another boot, another container
+        assert (owner.is_dead(elsewhere), owner.is_dead(elsewhere, shared=True)) == (True, False)
+    for odd in ("", "a", f"x{host}/{began}/{inside}/1/1/0", owner.identity(), owner.identity(7)):
+        assert not owner.is_dead(odd)
+    reused = f"{host}/{began}/{inside}/{os.getpid()}/1/0"
+    assert owner.is_dead(reused, shared=True)
+    assert host == socket.gethostname()

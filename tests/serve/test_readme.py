@@ -1,0 +1,93 @@
+"""The commands and the code on our pages that need a service run as they are written, against a real one."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.serve.started import PATIENCE_S, Started, deferkit
+
+ROOT = Path(__file__).parent.parent.parent
+README = (ROOT / "README.md").read_text()
+SECTION = README[README.index("\n## The decision service\n") : README.index("\n## Commands\n")]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+ADDRESS = "http://127.0.0.1:8080"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+    with Started(tmp_path_factory.mktemp("readme") / "deferkit.db") as started:
+        yield started
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+
+
+def documents(text: str) -> list[Any]:
+    """Return the JSON documents that a text consists of."""
+    found, at = [], 0
+    while at < len(text):
+        value, end = json.JSONDecoder().raw_decode(text, at)
+        found.append(value)
+        at = len(text) - len(text[end:].lstrip())
+    return found
+
+
+def test_the_commands_run(service: Started, tmp_path: Path) -> None:
+    commands = [block for block in blocks(SECTION, "sh") if "curl" in block]
+    assert len(commands) >= 1
+    for block in commands:
+        assert ADDRESS in block
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block.replace(ADDRESS, service.url)],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        replies = documents(done.stdout)
+        assert len(replies) == len(re.findall(r"^curl", block, flags=re.MULTILINE))
+        assert not [reply for reply in replies if "code" in reply]
+    with service.client("claims") as client:
+        summary = client.summary()
+        task = client.read("claim-17")
+    assert (summary.spent, summary.reserved, summary.outcomes) == (4.5, 0.0, 2)
+    assert (task["final"], task["answer"]) == ("human", "refuse")
+
+
+def test_the_code_that_needs_a_service_runs(service: Started, tmp_path: Path) -> None:
+    found = [block for page in PAGES for block in blocks(page.read_text(), "python") if "Client(" in block]
+    assert any(block in SECTION for block in found)
+    for block in found:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", block.replace(ADDRESS, service.url)],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == ""
+    with service.client("reviews") as client:
+        assert client.summary().decisions == 1
+
+
+def test_the_key_command_prints_a_key_once(tmp_path: Path) -> None:
+    [words] = re.findall(r"`deferkit (keys create [^`]*)`", SECTION)
+    store = tmp_path / "deferkit.db"
+    made = deferkit(*words.split(), "--store", str(store), cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    key = made.stdout.strip()
+    assert re.fullmatch(r"dk_[0-9a-f]+_\S+", key)
+    listed = deferkit("keys", "list", "--store", str(store), cwd=tmp_path)
+    assert "acme" in listed.stdout
+    assert key not in listed.stdout
