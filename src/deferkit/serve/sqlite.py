@@ -213,6 +213,7 @@ class Sqlite:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+        self._local = threading.local()
         while self._open:
             self._open.pop().close()
         self._local = threading.local()
