@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from deferkit.serve.clock import Clock
-from deferkit.serve.database import Database
 from deferkit.serve.engine import Engine, EngineSettings
 from deferkit.serve.money import MICRO
 from deferkit.serve.policy import Policy
 from deferkit.serve.problems import Problem
 from deferkit.serve.recover import roll_on
 from deferkit.serve.spec import PolicySpec
-from deferkit.serve.store import Store
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.store import Store
 from tests.serve.playing import KEY, SPEC
 
 

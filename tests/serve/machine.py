@@ -29,11 +29,11 @@ from deferkit.serve.commands.decide import Decide
 from deferkit.serve.commands.expire import Expire
 from deferkit.serve.commands.outcome import Correct, Observe
 from deferkit.serve.commands.review import Claim, Complete, Effort, Extend, Release
-from deferkit.serve.database import Database
 from deferkit.serve.engine import EngineSettings
 from deferkit.serve.money import MICRO
 from deferkit.serve.problems import Problem
 from deferkit.serve.spec import BudgetSpec, PolicySpec
+from deferkit.serve.storage.database import Database
 from deferkit.serve.work import Command, Reply
 from tests.serve.brittle import brittle
 from tests.serve.checking import HandClock, abandon, check_booked, check_in_step, replayed, started

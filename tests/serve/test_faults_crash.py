@@ -10,11 +10,11 @@ import pytest
 from deferkit.serve import owner
 from deferkit.serve.commands.bodies import BatchBody, TaskBody
 from deferkit.serve.commands.decide import Decide, DecideMany
-from deferkit.serve.database import Database
 from deferkit.serve.engine import Engine
 from deferkit.serve.policy import Policy
 from deferkit.serve.problems import Problem, StoreFailed
 from deferkit.serve.spec import learner_of
+from deferkit.serve.storage.database import Database
 from tests.serve.brittle import brittle
 from tests.serve.checking import abandon, check_booked, check_in_step, problem_of, replayed, started
 from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from deferkit.serve import owner, sqlite
+from deferkit.serve import owner
 from deferkit.serve.commands.review import Claim
 from deferkit.serve.engine import Engine, EngineSettings
 from deferkit.serve.recover import recover
-from deferkit.serve.sqlite import Sqlite
-from deferkit.serve.store import Store
+from deferkit.serve.storage import sqlite
+from deferkit.serve.storage.sqlite import Sqlite
+from deferkit.serve.storage.store import Store
 from deferkit.serve.work import Reply
 from tests.serve.checking import check_booked, problem_of, replayed, started
 from tests.serve.disk import Disk, Op

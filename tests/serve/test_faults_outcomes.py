@@ -12,9 +12,9 @@ from deferkit.serve.commands.bodies import CorrectionBody, EffortBody, OutcomeBo
 from deferkit.serve.commands.expire import Expire
 from deferkit.serve.commands.outcome import Correct, Observe
 from deferkit.serve.commands.review import Effort
-from deferkit.serve.database import Database
 from deferkit.serve.engine import Engine
 from deferkit.serve.spec import BudgetSpec
+from deferkit.serve.storage.database import Database
 from tests.serve.checking import HandClock, check_booked, check_in_step, problem_of, replayed
 from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play
 

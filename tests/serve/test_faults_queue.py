@@ -12,10 +12,10 @@ from deferkit.serve.commands.bodies import ClaimBody, EffortBody, ExtendBody, Le
 from deferkit.serve.commands.decide import Decide
 from deferkit.serve.commands.expire import Expire
 from deferkit.serve.commands.review import Claim, Effort, Extend, Release
-from deferkit.serve.database import Database
 from deferkit.serve.engine import Engine, EngineSettings
 from deferkit.serve.money import LARGEST_AMOUNT
-from deferkit.serve.rows import DecisionRow
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.rows import DecisionRow
 from tests.serve.checking import HandClock, check_booked, check_in_step, problem_of, replayed
 from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play
 

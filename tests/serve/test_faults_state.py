@@ -14,12 +14,12 @@ import pytest
 
 from deferkit.errors import DeferkitError, UnreadableState
 from deferkit.serve import recover
-from deferkit.serve.database import Database
 from deferkit.serve.engine import Engine, EngineSettings
 from deferkit.serve.policy import Policy, Snapshot
 from deferkit.serve.recover import DamagedLog
-from deferkit.serve.sqlite import Sqlite
-from deferkit.serve.store import Store
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.sqlite import Sqlite
+from deferkit.serve.storage.store import Store
 from tests.serve.checking import replayed
 from tests.serve.life import Life
 from tests.serve.playing import KEY, SPEC, claim, complete, decide, play

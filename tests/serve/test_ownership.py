@@ -15,15 +15,15 @@ import pytest
 from deferkit.errors import DeferkitError
 from deferkit.serve import custody as custody_module
 from deferkit.serve import owner
-from deferkit.serve.database import Database
 from deferkit.serve.engine import Elsewhere, Engine, EngineSettings
-from deferkit.serve.postgres import Postgres
 from deferkit.serve.problems import Fenced, Problem, StoreFailed
 from deferkit.serve.recover import roll_on
-from deferkit.serve.rows import PolicyRow
 from deferkit.serve.spec import PolicySpec
-from deferkit.serve.sqlite import Sqlite
-from deferkit.serve.store import Store
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.postgres import Postgres
+from deferkit.serve.storage.rows import PolicyRow
+from deferkit.serve.storage.sqlite import Sqlite
+from deferkit.serve.storage.store import Store
 from deferkit.serve.work import Needs
 from tests.serve.keeping import add, seat, write
 from tests.serve.playing import KEY, SPEC, again, claim, decide, observe
@@ -152,7 +152,7 @@ def test_a_takeover_in_the_middle_of_a_group_waits_for_nobody(postgres: Postgres
 
 def test_what_is_being_written_is_not_taken(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
     short = "SET lock_timeout = '20s'; SET idle_in_transaction_session_timeout = '500ms'"
-    monkeypatch.setattr("deferkit.serve.postgres.SETTINGS", short)
+    monkeypatch.setattr("deferkit.serve.storage.postgres.SETTINGS", short)
     postgres.prepare()
     old, new = Store(postgres), Store(again(postgres))
     held = add(old, expires=100)

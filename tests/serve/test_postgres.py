@@ -14,11 +14,11 @@ import pytest
 
 from deferkit.errors import DeferkitError
 from deferkit.serve.engine import Engine, EngineSettings
-from deferkit.serve.postgres import Postgres, PostgresConnection
 from deferkit.serve.problems import Problem, StoreFailed, Unconfirmed
 from deferkit.serve.recover import roll_on
 from deferkit.serve.spec import BudgetSpec
-from deferkit.serve.store import Store
+from deferkit.serve.storage.postgres import Postgres, PostgresConnection
+from deferkit.serve.storage.store import Store
 from tests.serve.conftest import insist
 from tests.serve.keeping import add
 from tests.serve.playing import KEY, SPEC, again, claim, complete, decide, observe, play

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deferkit.serve.database import Database
 from deferkit.serve.engine import Engine, EngineSettings
 from deferkit.serve.fair_queue import FairQueue
 from deferkit.serve.problems import Problem
+from deferkit.serve.storage.database import Database
 from deferkit.serve.work import Held, Needs, Reply, Work
 from tests.serve.checking import problem_of, started
 from tests.serve.playing import KEY, SPEC, decide, play

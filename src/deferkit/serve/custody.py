@@ -13,8 +13,8 @@ from deferkit.serve.logs import logger
 from deferkit.serve.money import MICRO
 from deferkit.serve.problems import StoreBroken, StoreFailed, unavailable
 from deferkit.serve.recover import recover
-from deferkit.serve.rows import PolicyRow
-from deferkit.serve.store import Store
+from deferkit.serve.storage.rows import PolicyRow
+from deferkit.serve.storage.store import Store
 from deferkit.serve.work import Held, Work
 
 Result = TypeVar("Result")

@@ -30,9 +30,9 @@ from deferkit.serve.problems import (
     unavailable,
     unknown,
 )
-from deferkit.serve.rows import LogRow
 from deferkit.serve.spec import PolicySpec
-from deferkit.serve.store import Store
+from deferkit.serve.storage.rows import LogRow
+from deferkit.serve.storage.store import Store
 from deferkit.serve.work import Command, Held, Question, Reply, Work
 
 OVERDUE_AT_ONCE = 100

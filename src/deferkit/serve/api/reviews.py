@@ -24,8 +24,8 @@ from deferkit.serve.commands.review import (
     releasing,
 )
 from deferkit.serve.problems import unknown
-from deferkit.serve.rows import PolicyRow
 from deferkit.serve.spec import PolicySpec
+from deferkit.serve.storage.rows import PolicyRow
 from deferkit.serve.work import Question
 
 Kind = TypeVar("Kind")

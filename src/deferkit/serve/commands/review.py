@@ -7,11 +7,11 @@ import msgspec
 from deferkit.serve import records
 from deferkit.serve.commands.bodies import ClaimBody, CompleteBody, EffortBody, ExtendBody, LeaseBody, digest
 from deferkit.serve.commands.outcome import book, check_rewards, cost_of, repeated
-from deferkit.serve.database import Connection
 from deferkit.serve.money import MICRO, Micros, from_micros
 from deferkit.serve.problems import conflict, invalid, unknown
-from deferkit.serve.rows import CLAIMED, DONE, DecisionRow, RequestRow, SeatRow
-from deferkit.serve.store_rows import seat_row
+from deferkit.serve.storage.database import Connection
+from deferkit.serve.storage.rows import CLAIMED, DONE, DecisionRow, RequestRow, SeatRow
+from deferkit.serve.storage.store_rows import seat_row
 from deferkit.serve.work import Held, Needs, Question, Reply, Work
 
 
