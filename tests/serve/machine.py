@@ -27,8 +27,9 @@ from deferkit.serve.commands.bodies import (
 from deferkit.serve.commands.budget import ChangeBudget
 from deferkit.serve.commands.decide import Decide
 from deferkit.serve.commands.expire import Expire
+from deferkit.serve.commands.lease import Claim, Extend, Release
 from deferkit.serve.commands.outcome import Correct, Observe
-from deferkit.serve.commands.review import Claim, Complete, Effort, Extend, Release
+from deferkit.serve.commands.review import Complete, Effort
 from deferkit.serve.engine import EngineSettings
 from deferkit.serve.money import MICRO
 from deferkit.serve.problems import Problem

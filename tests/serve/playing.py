@@ -8,8 +8,9 @@ import msgspec
 
 from deferkit.serve.commands.bodies import ClaimBody, CompleteBody, OutcomeBody, TaskBody
 from deferkit.serve.commands.decide import Decide
+from deferkit.serve.commands.lease import Claim
 from deferkit.serve.commands.outcome import Observe
-from deferkit.serve.commands.review import Claim, Complete
+from deferkit.serve.commands.review import Complete
 from deferkit.serve.engine import Engine, EngineSettings
 from deferkit.serve.spec import BudgetSpec, PolicySpec
 from deferkit.serve.storage.database import Database

@@ -11,7 +11,7 @@ import pytest
 
 from deferkit.serve.commands.bodies import ClaimBody, ExtendBody, LeaseBody
 from deferkit.serve.commands.expire import Expire
-from deferkit.serve.commands.review import claiming, extending, releasing
+from deferkit.serve.commands.lease import claiming, extending, releasing
 from deferkit.serve.engine import Engine
 from deferkit.serve.problems import Problem, StoreFailed
 from deferkit.serve.spec import BudgetSpec

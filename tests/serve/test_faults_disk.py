@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from deferkit.serve import owner
-from deferkit.serve.commands.review import Claim
+from deferkit.serve.commands.lease import Claim
 from deferkit.serve.engine import Engine, EngineSettings
 from deferkit.serve.recover import recover
 from deferkit.serve.storage import sqlite

@@ -11,7 +11,8 @@ from deferkit.serve.account import Account
 from deferkit.serve.commands.bodies import ClaimBody, EffortBody, ExtendBody, LeaseBody, TaskBody
 from deferkit.serve.commands.decide import Decide
 from deferkit.serve.commands.expire import Expire
-from deferkit.serve.commands.review import Claim, Effort, Extend, Release
+from deferkit.serve.commands.lease import Claim, Extend, Release
+from deferkit.serve.commands.review import Effort
 from deferkit.serve.engine import Engine, EngineSettings
 from deferkit.serve.money import LARGEST_AMOUNT
 from deferkit.serve.storage.database import Database
