@@ -1,4 +1,4 @@
-"""Leases of seats in the review queue: claimed, extended, given back. Only the queue is touched: any process may ask."""
+"""Leases of seats in the review queue: claimed, extended, given back. Any process may ask for them."""
 
 from typing import Any
 
