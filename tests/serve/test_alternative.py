@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from deferkit.serve.account import Account
-from deferkit.serve.alternative import Alternative
-from deferkit.serve.beliefs import Belief, Beliefs, Feedback
+from deferkit.serve.counterfactual.alternative import Alternative
+from deferkit.serve.counterfactual.beliefs import Belief, Beliefs, Feedback
+from deferkit.serve.counterfactual.scenario import scenario_of
 from deferkit.serve.records import BudgetChanged, Decided
-from deferkit.serve.scenario import scenario_of
 from deferkit.serve.spec import BudgetSpec, PolicySpec
 from tests.serve.living import World, live, spec_of
 from tests.serve.test_estimate import decided

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 from deferkit.serve import chain
-from deferkit.serve.database import Database
 from deferkit.serve.engine import Engine
 from deferkit.serve.replay import NAMED
-from deferkit.serve.rows import DecisionRow
-from deferkit.serve.store import Store
-from deferkit.serve.store_rows import decision_values
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.rows import DecisionRow
+from deferkit.serve.storage.store import Store
+from deferkit.serve.storage.store_rows import decision_values
 from tests.serve.playing import decide, observe, play
 from tests.serve.test_replay import OFTEN, again, eventful
 

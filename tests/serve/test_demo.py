@@ -18,8 +18,8 @@ from deferkit.cli.demo.scene import Scene
 from deferkit.cli.demo.view import View, next_steps
 from deferkit.client import PolicySummary
 from deferkit.serve.replay import replay
-from deferkit.serve.sqlite import Sqlite
-from deferkit.serve.store import Store
+from deferkit.serve.storage.sqlite import Sqlite
+from deferkit.serve.storage.store import Store
 from deferkit.types import MODEL, Amount, Decision
 from tests.serve.started import PATIENCE_S, SCRIPT, deferkit, left_over
 

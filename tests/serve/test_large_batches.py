@@ -7,7 +7,7 @@ import msgspec
 from deferkit.serve.commands.bodies import BatchBody, TaskBody
 from deferkit.serve.commands.decide import DecideMany
 from deferkit.serve.engine import Engine
-from deferkit.serve.sqlite import Sqlite
+from deferkit.serve.storage.sqlite import Sqlite
 from tests.serve.playing import KEY, decide, play
 
 BATCH = 1000

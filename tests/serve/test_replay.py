@@ -11,11 +11,11 @@ from deferkit.serve.commands.budget import ChangeBudget, ChangePolicy
 from deferkit.serve.commands.expire import Expire
 from deferkit.serve.commands.outcome import Correct
 from deferkit.serve.commands.review import Effort
-from deferkit.serve.database import Database
 from deferkit.serve.engine import Engine, EngineSettings
 from deferkit.serve.replay import Report, replay
 from deferkit.serve.spec import PolicyChange
-from deferkit.serve.store import Store
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.store import Store
 from tests.serve.playing import call, claim, complete, decide, observe, play
 
 OFTEN = EngineSettings(snapshot_every=8)

@@ -14,8 +14,8 @@ import pytest
 from deferkit.cli import main
 from deferkit.serve.engine import Engine
 from deferkit.serve.spec import BudgetSpec, PolicySpec
-from deferkit.serve.sqlite import Sqlite
-from deferkit.serve.stores import database_of
+from deferkit.serve.storage.sqlite import Sqlite
+from deferkit.serve.storage.stores import database_of
 from tests.serve.playing import decide, observe, play
 
 Ran = tuple[int, str, str]  # exit code, standard output, standard error

@@ -9,17 +9,17 @@ import pytest
 
 from deferkit import Budget, Deferrer
 from deferkit.serve import records
-from deferkit.serve.alternative import Alternative
-from deferkit.serve.beliefs import Belief, feedback_of
-from deferkit.serve.chances import chances
-from deferkit.serve.database import Database
-from deferkit.serve.past import Past
+from deferkit.serve.counterfactual.alternative import Alternative
+from deferkit.serve.counterfactual.beliefs import Belief, feedback_of
+from deferkit.serve.counterfactual.chances import chances
+from deferkit.serve.counterfactual.past import Past
+from deferkit.serve.counterfactual.scenario import scenario_of
+from deferkit.serve.counterfactual.what_if import WhatIf, what_if
 from deferkit.serve.policy import Policy
 from deferkit.serve.replay import read_again, replay
-from deferkit.serve.scenario import scenario_of
 from deferkit.serve.spec import BudgetSpec, FeatureSpec, PolicySpec, learner_of
-from deferkit.serve.store import Store
-from deferkit.serve.what_if import WhatIf, what_if
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.store import Store
 from tests.serve.living import Life, World, live, spec_of
 from tests.serve.playing import play
 from tests.serve.test_replay import eventful

@@ -19,7 +19,7 @@ from deferkit.serve.engine import Engine, EngineSettings
 from deferkit.serve.logs import logger
 from deferkit.serve.problems import Problem, StoreFailed, invalid, unavailable
 from deferkit.serve.settings import Settings
-from deferkit.serve.store import Store
+from deferkit.serve.storage.store import Store
 from deferkit.serve.traffic import Traffic
 
 AnyRequest = Request[Any, Any, Any]
