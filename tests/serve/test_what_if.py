@@ -157,15 +157,11 @@ def test_nothing_is_said_of_rewards_that_nobody_knows() -> None:
     found = asked_of(life, "2x")
     assert [row.reward for row in found.rows] == [None, None]
     assert found.remarks == ["No reward of model and human is known, so that nothing can be said of rewards."]
-    empty = what_if(life.log[:1], Policy(spec_of(60, 0.5)), past_of(life.log[:1]), [])
-    assert (empty.decisions, empty.remarks) == (0, ["The log has no decisions."])
-
-
-def past_of(log: Sequence[records.AnyRecord]) -> Past:
     past = Past()
-    for record in log:
-        past.see(record)
-    return past
+    past.see(life.log[0])
+    empty = asked_of(Life(life.log[:1], Policy(spec_of(60, 0.5)), past, 0.0), "2x")
+    assert (empty.decisions, empty.remarks) == (0, ["The log has no decisions."])
+    assert [row.reward for row in empty.rows] == [None, None]
 
 
 def test_several_experts_and_named_features() -> None:

@@ -93,7 +93,7 @@ class Known:
             variance = self.variance(self.chances) + self.coins(self.chances)
             return Value(self.sum(self.chances) / n, math.sqrt(variance / n**2 + doubt))
         weight, misfit, believed = self._own()
-        return Value(float((believed + weight * misfit).mean()), math.sqrt(self._unsure()) / n)
+        return Value(float((believed + weight * misfit).sum() / n), math.sqrt(self._unsure()) / n)
 
     def _own(self) -> tuple[Floats, Floats, Floats]:
         """Return weight, misfit and belief of the choices that were made [n]."""
@@ -153,7 +153,7 @@ class Known:
 
     def _explored(self, more: Floats) -> int | None:
         rare = (more > MARKED) & (self.weight > RARE)
-        return int((rare & self.known).sum()) if rare.any(axis=1).mean() > NOTEWORTHY else None
+        return int((rare & self.known).sum()) if rare.any(axis=1).sum() > NOTEWORTHY * len(rare) else None
 
 
 class Doubt:
