@@ -35,7 +35,7 @@ def test_case_22_in_any_order_of_events_money_and_queue_are_what_a_plain_model_s
     run_state_machine_as_test(
         lambda: ServiceMachine(database, now),  # type: ignore[arg-type]
         settings=settings(
-            max_examples=(8 if database.shared else 50) * SOAK,
+            max_examples=(10 if database.shared else 80) * SOAK,
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),
