@@ -17,6 +17,11 @@ run: $(VENV)/warm
 test: $(VENV)/warm $(VENV)/browser lint
 	if command -v chromium >/dev/null; then $(BIN)/pytest -n 2; else $(BIN)/pytest -n 2 -m "not browser"; fi
 
+# services that are killed, paused, stopped and left without room, again and again, and a million decisions: half an hour
+soak: $(VENV)/warm
+	DEFERKIT_SOAK=20 $(BIN)/pytest -s -q --durations=0 tests/serve/processes tests/serve/test_stateful.py tests/serve/api/test_openapi.py
+	$(BIN)/python benchmarks/serve_memory.py
+
 lint: $(VENV)/installed
 	$(BIN)/ruff format --check src tests checks benchmarks
 	$(BIN)/ruff check src tests checks benchmarks
@@ -46,10 +51,6 @@ bench: $(VENV)/warm $(VENV)/peers
 bench-serve: $(VENV)/warm
 	command -v wrk >/dev/null || { $(APT) wrk; }
 	$(BIN)/python benchmarks/serve.py
-
-# the faults of the service, many times over: about half an hour
-soak: $(VENV)/warm
-	DEFERKIT_SOAK=20 $(BIN)/pytest -q -s tests/serve
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) || { $(APT) python3-venv && $(PYTHON) -m venv --clear $(VENV); }

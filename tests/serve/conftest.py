@@ -14,9 +14,9 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from deferkit.serve.database import Database
-from deferkit.serve.postgres import Postgres
-from deferkit.serve.sqlite import Sqlite
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.postgres import Postgres
+from deferkit.serve.storage.sqlite import Sqlite
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it warns where XDG_RUNTIME_DIR is not set

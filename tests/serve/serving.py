@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from deferkit.serve.keys import SCOPES, new_key
 from deferkit.serve.server import Server
 from deferkit.serve.settings import Settings
-from deferkit.serve.store import Store
-from deferkit.serve.stores import database_of
+from deferkit.serve.storage.store import Store
+from deferkit.serve.storage.stores import database_of
 
 COMMAND = [sys.executable, "-c", "from deferkit.cli import main; main()"]
 POLICY: dict[str, Any] = {

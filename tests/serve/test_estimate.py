@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from deferkit.serve.account import Account
-from deferkit.serve.beliefs import feedback_of
-from deferkit.serve.estimate import Doubt, Known
-from deferkit.serve.past import Facts, Past
+from deferkit.serve.counterfactual.beliefs import feedback_of
+from deferkit.serve.counterfactual.estimate import Doubt, Known
+from deferkit.serve.counterfactual.past import Facts, Past
+from deferkit.serve.counterfactual.scenario import scenario_of
 from deferkit.serve.records import Corrected, Created, Decided, Expired, Observed
-from deferkit.serve.scenario import scenario_of
 from deferkit.serve.spec import BudgetSpec, PolicySpec
 from deferkit.types import Coefficients
 

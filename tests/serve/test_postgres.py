@@ -14,11 +14,11 @@ import pytest
 
 from deferkit.errors import DeferkitError
 from deferkit.serve.engine import Engine, EngineSettings
-from deferkit.serve.postgres import Postgres, PostgresConnection
 from deferkit.serve.problems import Problem, StoreFailed, Unconfirmed
 from deferkit.serve.recover import roll_on
 from deferkit.serve.spec import BudgetSpec
-from deferkit.serve.store import Store
+from deferkit.serve.storage.postgres import Postgres, PostgresConnection
+from deferkit.serve.storage.store import Store
 from tests.serve.conftest import insist
 from tests.serve.keeping import add
 from tests.serve.playing import KEY, SPEC, again, claim, complete, decide, observe, play
@@ -139,7 +139,7 @@ def test_a_server_that_is_away_is_said_to_be(postgres: Postgres, monkeypatch: py
             with pytest.raises(Problem, match="^Nothing was written: The server has gone. Try again.$"):
                 await decide(engine, "two")
         for _ in range(2):  # what was in memory cannot be rebuilt now
-            with pytest.raises(Problem, match="connection") as caught:
+            with pytest.raises(Problem, match="being recovered") as caught:
                 await decide(engine, "two")
             assert caught.value.status == 503
         engine.store.writer.conninfo = postgres.conninfo  # type: ignore[attr-defined]
@@ -177,7 +177,7 @@ def test_a_commit_that_is_still_on_its_way_is_waited_for(postgres: Postgres) -> 
     async def script(engine: Engine) -> None:
         await decide(engine, "one")
         held = engine.held[KEY]
-        engine._dirty.add(KEY)  # as after a commit that was not confirmed
+        engine.custody._dirty.add(KEY)  # as after a commit that was not confirmed
         with psycopg.connect(postgres.conninfo) as late:
             late.execute("UPDATE policies SET parked = 7 WHERE id = %s", [held.id])
             mending = asyncio.create_task(decide(engine, "two"))

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from deferkit.serve import owner
-from deferkit.serve.database import Database
-from deferkit.serve.sqlite import Sqlite
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.sqlite import Sqlite
 from tests.serve.machine import ServiceMachine
 
 SOAK = int(os.environ.get("DEFERKIT_SOAK", "1"))

@@ -14,18 +14,18 @@ from deferkit.cli.serve import Store
 from deferkit.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from deferkit import serve
+    from deferkit.serve.storage.store import Store as KeyStore
 
 keys = typer.Typer(help="Keys of tenants: create, list, revoke.", no_args_is_help=True)
 app.add_typer(keys, name="keys")
 
 
-def opened(store: str | None) -> "serve.store.Store":
+def opened(store: str | None) -> "KeyStore":
     """Return the store that keys are kept in."""
     needs_serve()
     from deferkit.serve.settings import Settings  # noqa: PLC0415
-    from deferkit.serve.store import Store as KeyStore  # noqa: PLC0415
-    from deferkit.serve.stores import database_of  # noqa: PLC0415
+    from deferkit.serve.storage.store import Store as KeyStore  # noqa: PLC0415
+    from deferkit.serve.storage.stores import database_of  # noqa: PLC0415
 
     database = database_of(Settings.read(os.environ, store=store).store)
     database.prepare()

@@ -39,7 +39,7 @@ def serve(
     needs_serve()
     from deferkit.serve.server import serve as run  # noqa: PLC0415
     from deferkit.serve.settings import Settings  # noqa: PLC0415
-    from deferkit.serve.stores import shown  # noqa: PLC0415
+    from deferkit.serve.storage.stores import shown  # noqa: PLC0415
 
     settings = Settings.read(os.environ, **{each.name: given[each.name] for each in fields(Settings)})
 

@@ -13,8 +13,8 @@ from deferkit.serve.api.app import application
 from deferkit.serve.connection import LimitedConnection
 from deferkit.serve.logs import log_to_stderr, logger
 from deferkit.serve.settings import Settings
-from deferkit.serve.store import Store
-from deferkit.serve.stores import database_of, shown
+from deferkit.serve.storage.store import Store
+from deferkit.serve.storage.stores import database_of, shown
 
 # on every response, also those that uvicorn gives by itself: a reply is what it says it is, and nobody's to keep
 HEADERS = [("x-content-type-options", "nosniff"), ("cache-control", "no-store")]
@@ -62,8 +62,11 @@ class Server(uvicorn.Server):
         """Start, then say so."""
         await super().startup(sockets)
         # What is there by now stays: the collector of cycles need not look at compilers and libraries again and again.
+        # Requests leave no cycles behind, so that young objects need not be looked at after every few of them.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(50_000, 20, 20)
+
         if self.started:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             self._listening(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")

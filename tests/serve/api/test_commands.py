@@ -14,8 +14,8 @@ from deferkit.cli import main
 from deferkit.serve import server
 from deferkit.serve.keys import parts_of
 from deferkit.serve.settings import Settings
-from deferkit.serve.sqlite import Sqlite
-from deferkit.serve.store import Store
+from deferkit.serve.storage.sqlite import Sqlite
+from deferkit.serve.storage.store import Store
 from tests.serve.serving import POLICY, Client, command, process, running, until
 
 

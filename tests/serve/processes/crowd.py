@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tests.serve.processes.service import PATIENCE_S, Service
+from tests.serve.processes.service import PATIENCE_S, Service, eventually
 
 PATH = "/v1/policies/p"
 TOTAL, TOP_UP = 20, 2
@@ -137,6 +137,16 @@ class Crowd:
         """Raise if anyone got a reply that is wrong."""
         if self._wrong:
             raise self._wrong[0]
+
+    def go_on(self, more: int) -> None:
+        """Wait until this many more calls are acknowledged."""
+        enough = self.count + more
+
+        def reached() -> bool:
+            self.check()
+            return self.count >= enough
+
+        eventually(f"{more} calls are acknowledged", reached)
 
     @property
     def count(self) -> int:

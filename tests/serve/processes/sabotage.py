@@ -8,7 +8,7 @@ from typing import Any
 import apsw
 import psycopg
 
-from deferkit.serve.postgres import Postgres
+from deferkit.serve.storage.postgres import Postgres
 
 
 def clock(seconds: float) -> None:
@@ -16,7 +16,7 @@ def clock(seconds: float) -> None:
     right, right_ns, server = time.time, time.time_ns, Postgres.now
     time.time = lambda: right() + seconds
     time.time_ns = lambda: right_ns() + int(seconds * 1e9)
-    Postgres.now = lambda database: server(database) + int(seconds * 1e6)  # type: ignore[method-assign]
+    Postgres.now = lambda database: server(database) + int(seconds * 1e6)  # type: ignore[assignment,method-assign]
 
 
 def death(statement: int) -> None:

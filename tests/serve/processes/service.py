@@ -116,6 +116,10 @@ class Service:
         """Whether it takes decisions now; raise if it has ended instead."""
         if (code := self.wait(0)) is not None:
             raise AssertionError(f"It ended with {code}: {self.said()}")
+        return self.answers()
+
+    def answers(self) -> bool:
+        """Whether it says that it takes decisions."""
         try:
             return self.get("/readyz", timeout_s=5).status == 200
         except (OSError, http.client.HTTPException):

@@ -6,8 +6,8 @@ import socket
 import time
 from collections.abc import Callable
 
-from deferkit.serve.database import Database
-from deferkit.serve.store import Store
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.store import Store
 from tests.serve.processes.audit import KEY, audit, check_last_snapshot, check_log
 from tests.serve.processes.crowd import PATH, SPEC, Crowd
 from tests.serve.processes.service import Service, eventually
@@ -20,13 +20,14 @@ def task(number: int) -> dict[str, object]:
     return {"task": f"t{number}", "context": [number % 3, number % 5, 1]}
 
 
-def leave(service: Service, body: dict[str, object], *, whole: bool) -> None:
-    """Send a task, or the half of it, and hang up without waiting for the reply."""
+def leave(service: Service, body: dict[str, object], *, whole: bool, after_s: float = 0.0) -> None:
+    """Send a task, or the half of it, and hang up without reading the reply."""
     data = json.dumps(body).encode()
-    head = f"POST {PATH}/decisions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    head = f"POST {PATH}/decisions HTTP/1.1\r\nhost: {service.host}\r\ncontent-type: application/json\r\n"
     with socket.create_connection((service.host, service.port), timeout=60) as connection:
         connection.sendall(head.encode() + b"content-length: %d\r\n\r\n" % len(data))
         connection.sendall(data if whole else data[: len(data) // 2])
+        time.sleep(after_s)
 
 
 def test_case_9_a_client_that_leaves_has_its_decision_once(
@@ -36,11 +37,15 @@ def test_case_9_a_client_that_leaves_has_its_decision_once(
     service.start()
     assert service.ready().post("/v1/policies", **SPEC).status == 201
     for number in range(20):
-        leave(service, task(number), whole=True)
+        leave(service, task(number), whole=True, after_s=number % 5 / 100)
         leave(service, task(100 + number), whole=False)
-    eventually("all are decided", lambda: service.get(f"{PATH}/summary").plain["decisions"] == 20)
+    eventually("some are decided", lambda: service.get(f"{PATH}/summary").plain["decisions"] >= 5)
+    seen = [service.get(f"{PATH}/decisions?task=t{number}") for number in range(20)]
     first = [service.post(f"{PATH}/decisions", **task(number)) for number in range(20)]
     assert {each.status for each in first} == {201}
+    stood = [(then.plain["decision"], now.plain) for then, now in zip(seen, first, strict=True) if then.status == 200]
+    assert len(stood) >= 5
+    assert all(then == now for then, now in stood)
     service.kill()
     service.start()
     service.ready()
@@ -74,12 +79,14 @@ def test_case_9_the_random_stream_goes_on_after_restarts(service_on: ServiceOn, 
 
 
 def test_case_10_sigterm_drains_and_loses_nothing(service_on: ServiceOn, store_url: str, reading: Reading) -> None:
-    service = service_on(store_url, stop_s=5)
+    service = service_on(store_url, stop_s=2)
     service.start(alone=True)  # all of it, as a user starts it
     assert service.ready().post("/v1/policies", **SPEC).status == 201
     with Crowd(service) as crowd, socket.create_connection((service.host, service.port), timeout=60) as idle:
-        idle.sendall(b"POST /v1/policies HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n{")  # and never the rest
-        eventually("calls are acknowledged", lambda: crowd.check() or crowd.count > 100)
+        idle.sendall(
+            b"POST /v1/policies HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 10\r\n\r\n{"
+        )  # and never the rest
+        crowd.go_on(100)
         began = time.monotonic()
         service.signal(signal.SIGTERM)
         assert service.wait() == 0, service.said()
@@ -88,7 +95,7 @@ def test_case_10_sigterm_drains_and_loses_nothing(service_on: ServiceOn, store_u
         assert set(crowd.decisions) <= set(decided(reading(store_url)))
         service.start()
     print(f"stopped within {took:.1f} s, {crowd.count} acknowledged")
-    assert took < 5 + 30  # its time, and a machine that is busy
+    assert took < 2 + 30  # its time, and a machine that is busy
     assert service.stop() == 0
     audit(reading(store_url), crowd)
 

@@ -4,8 +4,8 @@ import resource
 from collections.abc import Callable
 from pathlib import Path
 
-from deferkit.serve.database import Database
-from deferkit.serve.store import Store
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.store import Store
 from tests.serve.processes.audit import KEY, check_log, check_state
 from tests.serve.processes.crowd import PATH, SPEC
 from tests.serve.processes.service import Service, eventually
@@ -23,6 +23,11 @@ def let_files_grow_to(service: Service, size: int) -> None:
 
 def decide(service: Service, number: int) -> int:
     return service.post(f"{PATH}/decisions", task=f"t{number}", context=[1, 0, number % 7]).status
+
+
+def again(service: Service, number: int) -> None:
+    """Wait until a decision is taken."""
+    eventually("decisions are taken again", lambda: decide(service, number) == 201)
 
 
 def test_case_6_a_full_disk_refuses_decisions_and_recovers(
@@ -53,7 +58,7 @@ def test_case_6_a_full_disk_refuses_decisions_and_recovers(
         after = service.get(f"{PATH}/summary").plain
         assert after["budget"] == summary.plain["budget"]
         let_files_grow_to(service, resource.RLIM_INFINITY)
-        eventually("decisions are taken again", lambda number=done: decide(service, number) == 201)
+        again(service, done)
         assert service.get("/readyz").status == 200
         done += 1
     assert service.stop() == 0

@@ -5,11 +5,11 @@ import signal
 import time
 from collections.abc import Callable
 
-from deferkit.serve.database import Database
+from deferkit.serve.storage.database import Database
 from tests.serve.processes.audit import audit, check_last_snapshot
 from tests.serve.processes.crowd import SPEC, Crowd
 from tests.serve.processes.mortal import Mortal, url_of
-from tests.serve.processes.service import Service, eventually
+from tests.serve.processes.service import Service
 
 ServiceOn = Callable[..., Service]
 Reading = Callable[[str], Database]
@@ -17,14 +17,13 @@ Reading = Callable[[str], Database]
 
 def under_load(service: Service, crowd: Crowd, rng: random.Random) -> None:
     """Kill it while it answers."""
-    before = crowd.count
-    eventually("calls are acknowledged", lambda: crowd.check() or crowd.count > before + 20)
+    crowd.go_on(20)
     time.sleep(rng.uniform(0, 0.5))
     service.kill()
     service.start()
 
 
-def while_starting(service: Service, _: Crowd, rng: random.Random) -> None:
+def while_starting(service: Service, crowd: Crowd, rng: random.Random) -> None:  # noqa: ARG001
     """Kill it before it is there, again and again."""
     service.kill()
     for _ in range(3):
@@ -88,8 +87,7 @@ def test_case_1_a_server_that_is_killed_loses_and_doubles_nothing(
     rounds = 12 if soak else 2
     with Crowd(service) as crowd:
         for number in range(rounds):
-            before = crowd.count
-            eventually("calls are acknowledged", lambda b=before: crowd.check() or crowd.count > b + 50)
+            crowd.go_on(50)
             if number % 2:
                 mortal.kill()
             else:

@@ -5,8 +5,8 @@ import signal
 import time
 from collections.abc import Callable
 
-from deferkit.serve.database import Database
-from deferkit.serve.store import Store
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.store import Store
 from tests.serve.processes.audit import KEY, audit
 from tests.serve.processes.crowd import PATH, SPEC, Crowd
 from tests.serve.processes.mortal import url_of
@@ -53,6 +53,16 @@ def owner(store: Store, services: tuple[Service, ...]) -> Service | None:
     return next((each for each in services if each.address == row.address), None)
 
 
+def pause_the_owner(store: Store, services: tuple[Service, ...]) -> Service:
+    """Pause the service that owns the policy until another one does; return it."""
+    eventually("somebody owns the policy", lambda: owner(store, services) is not None)
+    paused = owner(store, services)
+    assert paused is not None
+    paused.signal(signal.SIGSTOP)
+    eventually("the other one takes over", lambda: owner(store, services) is not paused)
+    return paused
+
+
 def test_case_5_calls_are_passed_on_to_the_owner(service_on: ServiceOn, postgres_store: str, reading: Reading) -> None:
     one, two = services = pair(service_on, postgres_store)
     assert one.post("/v1/policies", **SPEC).status == 201
@@ -63,7 +73,7 @@ def test_case_5_calls_are_passed_on_to_the_owner(service_on: ServiceOn, postgres
     assert (other.status, other.plain["code"]) == (409, "conflict")
     assert two.get(f"{PATH}/summary").plain["decisions"] == 1
     with Crowd(one, two) as crowd:
-        eventually("calls are acknowledged", lambda: crowd.check() or crowd.count > 100)
+        crowd.go_on(100)
     assert owner(Store(reading(postgres_store)), services) is one
     assert one.stop() == 0  # it gives up what it owns, and the other one goes on at once
     assert two.post(f"{PATH}/decisions", **TASK) == first
@@ -81,15 +91,9 @@ def test_case_5_a_paused_owner_is_fenced(
     rounds = 20 if soak else 2
     with Crowd(*services, timeout_s=3) as crowd:
         for _ in range(rounds):
-            before = crowd.count
-            eventually("calls are acknowledged", lambda b=before: crowd.check() or crowd.count > b + 50)
-            eventually("somebody owns the policy", lambda: owner(store, services) is not None)
-            paused = owner(store, services)
-            assert paused is not None
-            paused.signal(signal.SIGSTOP)
-            eventually("the other one takes over", lambda p=paused: owner(store, services) is not p)
-            before = crowd.count
-            eventually("and takes calls", lambda b=before: crowd.check() or crowd.count > b + 20)
+            crowd.go_on(50)
+            paused = pause_the_owner(store, services)
+            crowd.go_on(20)
             paused.signal(signal.SIGCONT)
             time.sleep(rng.uniform(0, 0.5))
     asked = crowd.ask_again(100)

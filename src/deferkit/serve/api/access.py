@@ -11,9 +11,9 @@ from litestar import Request, Response
 from deferkit.serve.api.headers import header, is_this_machine
 from deferkit.serve.keys import SCOPES, Caller, key_fits, parts_of
 from deferkit.serve.problems import Problem, invalid, unknown
-from deferkit.serve.rows import KeyRow
 from deferkit.serve.spec import NAME_PATTERN
-from deferkit.serve.store import Store
+from deferkit.serve.storage.rows import KeyRow
+from deferkit.serve.storage.store import Store
 
 FRESH_S = 1.0  # a revoked key is refused after this long at the latest
 NEW_S = 0.05  # and a new one is known; what is not a key at all does not keep the database busier than this

@@ -12,6 +12,7 @@ from litestar.types import ASGIApp
 from deferkit.serve.api import operation, policies, reviews, tasks
 from deferkit.serve.api.access import Access, admit
 from deferkit.serve.api.document import document
+from deferkit.serve.api.express import express
 from deferkit.serve.api.limits import limited
 from deferkit.serve.api.service import ProblemReply, problem_response
 from deferkit.serve.api.strict import StrictRequest
@@ -19,7 +20,7 @@ from deferkit.serve.engine import Engine, EngineSettings
 from deferkit.serve.logs import logger
 from deferkit.serve.problems import Problem, StoreFailed, invalid, unavailable
 from deferkit.serve.settings import Settings
-from deferkit.serve.store import Store
+from deferkit.serve.storage.store import Store
 from deferkit.serve.traffic import Traffic
 
 AnyRequest = Request[Any, Any, Any]
@@ -108,4 +109,4 @@ def application(settings: Settings, store: Store, *, failed: Callable[[Exception
         openapi_config=None,  # `document` makes a better one
         logging_config=None,
     )
-    return limited(app, max_body=settings.max_body, traffic=traffic)
+    return limited(express(app), max_body=settings.max_body, traffic=traffic)

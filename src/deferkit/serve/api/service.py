@@ -99,9 +99,9 @@ async def done(request: AnyRequest, name: str, command: Command, kind: type[Body
     return answered(reply, kind)
 
 
-def problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response[ProblemReply]:
-    """Return the response of a problem."""
-    headers = dict(headers or {})
+def problem_parts(problem: Problem) -> tuple[dict[str, str], bytes]:
+    """Return the headers and the body that tell of a problem."""
+    headers = {}
     if problem.retry_after is not None:
         headers["Retry-After"] = str(max(1, math.ceil(problem.retry_after)))
     if problem.status == 401:
@@ -109,5 +109,11 @@ def problem_response(problem: Problem, headers: Mapping[str, str] | None = None)
     detail = str(problem)
     if len(detail) > LONGEST_DETAIL:  # it may quote what was sent
         detail = detail[:LONGEST_DETAIL] + "…"
-    body = ProblemReply(status=problem.status, code=problem.code, detail=detail)
-    return Response(content=body, status_code=problem.status, media_type=JSON, headers=headers)
+    return headers, msgspec.json.encode(ProblemReply(status=problem.status, code=problem.code, detail=detail))
+
+
+def problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response[ProblemReply]:
+    """Return the response of a problem."""
+    own, body = problem_parts(problem)
+    response = Response(content=body, status_code=problem.status, media_type=JSON, headers={**(headers or {}), **own})
+    return cast("Response[ProblemReply]", response)

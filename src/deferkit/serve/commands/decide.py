@@ -12,7 +12,7 @@ from deferkit.serve.commands.bodies import BatchBody, OutcomeBody, TaskBody, dig
 from deferkit.serve.commands.outcome import book, cost_of
 from deferkit.serve.money import MICRO, Micros, to_micro
 from deferkit.serve.problems import Problem, conflict, exhausted, invalid
-from deferkit.serve.rows import MODEL, OPEN, WAITING, DecisionRow, SeatRow
+from deferkit.serve.storage.rows import MODEL, OPEN, WAITING, DecisionRow, SeatRow
 from deferkit.serve.work import Held, Needs, Reply, Work
 from deferkit.types import Amount, Decision
 

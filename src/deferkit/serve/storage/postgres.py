@@ -10,9 +10,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.numeric import Int8BinaryDumper
 
 from deferkit.errors import DeferkitError
-from deferkit.serve import queries
-from deferkit.serve.database import Call, Row
 from deferkit.serve.problems import StoreFailed, Unconfirmed
+from deferkit.serve.storage import queries
+from deferkit.serve.storage.database import Call, Row
 
 Result = TypeVar("Result")
 Session = psycopg.Connection[Row]
@@ -66,7 +66,7 @@ class PostgresConnection:
         self.within = False  # a transaction
 
     def _connect(self) -> Session:
-        session: Session = psycopg.connect(self.conninfo, autocommit=True)
+        session = self.session = psycopg.connect(self.conninfo, autocommit=True)
         session.adapters.register_dumper(int, Int8BinaryDumper)  # one type for all: statements are prepared once
         session.execute(SETTINGS)
         if not self.writes:
@@ -79,9 +79,7 @@ class PostgresConnection:
         if fresh and self.within:
             raise StoreFailed(LOST)
         try:
-            if self.session is None:
-                self.session = self._connect()
-            return action(self.session)
+            return action(self.session or self._connect())
         except psycopg.Error as error:
             self.close()
             if fresh or self.within or not isinstance(error, psycopg.OperationalError):
@@ -114,18 +112,19 @@ class PostgresConnection:
 
     def write_all(self, rows: Mapping[str, Sequence[Row]]) -> None:
         """Run named queries for each of their rows of values, all in one round trip."""
+        some = [(self.queries[name].sql, values) for name, values in rows.items() if values]
 
         def send(session: Session) -> None:
             with session.pipeline():
-                for name, values in rows.items():
-                    sql = self.queries[name].sql
-                    if values and "unnest(" in sql:
+                for sql, values in some:
+                    if "unnest(" in sql:  # it takes columns
                         session.execute(sql, [list(column) for column in zip(*values, strict=True)])
-                    elif values:
+                    else:
                         session.cursor().executemany(sql, values)
             rearm(session)
 
-        self._do(send)
+        if some:
+            self._do(send)
 
     def lock(self, what: str) -> None:
         """Wait until no other transaction has locked the same."""
