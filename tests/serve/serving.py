@@ -96,20 +96,28 @@ class Running(NamedTuple):
         return key
 
     @contextmanager
-    def held_up(self) -> Iterator[threading.Event]:
-        """Let nothing be committed until the event, or the end."""
-        go, begin = threading.Event(), self.store.begin
+    def held_up(self) -> Iterator["Gate"]:
+        """Let nothing be committed until the gate is opened, or the end."""
+        gate, begin = Gate(threading.Event(), threading.Event()), self.store.begin
 
         def later(needs: Any) -> Any:
-            go.wait(TIMEOUT_S)
+            gate.reached.set()
+            gate.open.wait(TIMEOUT_S)
             return begin(needs)
 
         self.store.begin = later  # type: ignore[method-assign]
         try:
-            yield go
+            yield gate
         finally:
             self.store.begin = begin  # type: ignore[method-assign]
-            go.set()
+            gate.open.set()
+
+
+class Gate(NamedTuple):
+    """Where the writer waits."""
+
+    reached: threading.Event
+    open: threading.Event
 
 
 @contextmanager

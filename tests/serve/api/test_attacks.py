@@ -10,7 +10,7 @@ import pytest
 from deferkit.serve.api import access
 from deferkit.serve.commands import decide
 from deferkit.serve.problems import StoreFailed
-from tests.serve.serving import POLICY, Client, Running, running
+from tests.serve.serving import POLICY, Client, Running, running, until
 
 EXPERTS = [f"expert{n}" for n in range(32)]
 RESOURCES = {f"r{n}": {"total": 1, "horizon": 10, "max_cost": 1} for n in range(8)}
@@ -80,6 +80,17 @@ def test_a_tenant_has_so_many_policies_and_no_more(tenants: Running) -> None:
     assert b.post("/v1/policies", POLICY | {"name": "p3"}).status == 201
 
 
+def number_of(client: Client, name: str) -> float:
+    """Return a metric that has no labels."""
+    text = client.get("/metrics").body.decode()
+    return float(next(line for line in text.splitlines() if line.startswith(f"{name} ")).split()[1])
+
+
+def waiting(client: Client) -> float:
+    """Return how many calls wait for the writer."""
+    return number_of(client, "deferkit_queue_length")
+
+
 def test_a_command_that_fails_fails_alone(tenants: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     propose = decide.propose
 
@@ -92,11 +103,14 @@ def test_a_command_that_fails_fails_alone(tenants: Running, monkeypatch: pytest.
     a, b = [[tenants.client(name) for _ in range(3)] for name in "ab"]
     for client in (a[0], b[0]):
         assert client.post("/v1/policies", POLICY).status == 201
-    with tenants.held_up() as go, ThreadPoolExecutor(6) as pool:
-        tasks = ["poison", "a1", "a2", "b0", "b1", "b2"]
+    tasks = ["poison", "a1", "a2", "b0", "b1", "b2"]
+    with tenants.held_up() as gate, ThreadPoolExecutor(7) as pool:
+        pool.submit(tenants.client("a").decide, "first", force="model")  # the others gather behind it
+        assert gate.reached.wait(60)
         calls = [pool.submit(client.decide, task, force="model") for client, task in zip(a + b, tasks, strict=True)]
-        go.wait(0.5)  # so that they share a group
-        go.set()
+        watch = tenants.client("a")
+        until(lambda: waiting(watch) == 6)
+        gate.open.set()
         answers = [call.result() for call in calls]
     assert answers[0].json == {"status": 500, "code": "internal", "detail": "The call failed: ZeroDivisionError."}
     assert {answer.status for answer in answers[1:3]} <= {201, 503}
@@ -106,9 +120,26 @@ def test_a_command_that_fails_fails_alone(tenants: Running, monkeypatch: pytest.
         201,
         201,
     ]
-    assert a[0].get("/v1/policies/p/summary").json["decisions"] == 2
+    assert a[0].get("/v1/policies/p/summary").json["decisions"] == 3
     assert b[0].get("/v1/policies/p/summary").json["decisions"] == 3
     assert a[0].get("/readyz").status == 200
+
+
+def test_batches_share_groups_by_their_tasks(tmp_path: Path) -> None:
+    with running(tmp_path, group_limit=100) as service:
+        client, watch = service.client(), service.client()
+        client.post("/v1/policies", POLICY)
+        before = number_of(watch, "deferkit_commits_total")
+        with service.held_up() as gate, ThreadPoolExecutor(7) as pool:
+            pool.submit(client.decide, "first", force="model")
+            assert gate.reached.wait(60)
+            for n in range(6):
+                tasks = [{"task": f"{n} {i}", "context": [1, i], "force": "model"} for i in range(50)]
+                pool.submit(service.client().post, "/v1/policies/p/decisions/batch", {"tasks": tasks})
+            until(lambda: waiting(watch) == 6)
+            gate.open.set()
+        assert number_of(watch, "deferkit_commits_total") == before + 1 + 3
+        assert client.get("/v1/policies/p/summary").json["decisions"] == 301
 
 
 def test_what_the_learner_cannot_expect_is_refused(client: Client) -> None:

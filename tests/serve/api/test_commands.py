@@ -13,6 +13,7 @@ import pytest
 from deferkit.cli import main
 from deferkit.serve import server
 from deferkit.serve.keys import parts_of
+from deferkit.serve.settings import Settings
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
 from tests.serve.serving import POLICY, Client, command, process, running, until
@@ -114,6 +115,18 @@ def test_a_service_that_others_can_reach_does_not_start_when_all_keys_are_revoke
     code, _, error = said("serve", "--host", "0.0.0.0")
     assert code == 2
     assert "there are no keys" in error
+
+
+def test_a_service_whose_keys_are_all_revoked_is_not_open(said: Runner, tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    store.database.prepare()
+    assert server.check_access(Settings(), store) is True
+    number, _ = parts_of(said("keys", "create").out.strip()) or ("", "")
+    assert server.check_access(Settings(), store) is False
+    assert server.check_access(Settings(host="0.0.0.0"), store) is False
+    store.revoke_key(number, 1)
+    assert server.check_access(Settings(), store) is False
+    store.close()
 
 
 def test_a_password_in_a_url_is_not_printed(said: Runner) -> None:

@@ -1,10 +1,14 @@
 """The short way to decide and the ordinary one give the same answers."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.serve.serving import Client
+from deferkit.serve.api import access
+from deferkit.serve.engine import Engine
+from deferkit.serve.problems import StoreFailed
+from tests.serve.serving import POLICY, Client, Running, running
 
 PATH = "/v1/policies/p/decisions"
 ORDINARY = {"content-type": "application/json; charset=utf-8"}  # the short way is for those who say nothing more
@@ -58,3 +62,47 @@ def test_both_ways_are_counted_as_one_route(client: Client) -> None:
     for n, way in enumerate(({}, ORDINARY)):
         assert client.post(PATH, {"task": f"counted {n}", "context": [1.0, 2.0]}, headers=way).status == 201
     assert count() == before + 2
+
+
+def test_a_database_that_cannot_be_read_is_said_alike(
+    service: Running, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise StoreFailed("SQLite: s3cret.")
+
+    monkeypatch.setattr(access, "FRESH_S", -1.0)
+    monkeypatch.setattr(service.store, "keys", fail)
+    for way in ({}, ORDINARY):
+        answer = client.post(PATH, {"task": "unread", "context": [1.0, 2.0]}, headers=way)
+        assert (answer.status, answer.json["code"], answer.headers["retry-after"]) == (503, "unavailable", "1")
+
+
+def test_a_fault_of_ours_is_said_alike(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: Any) -> None:
+        raise ZeroDivisionError("s3cret")
+
+    monkeypatch.setattr(Engine, "submit", fail)
+    for way in ({}, ORDINARY):
+        answer = client.post(PATH, {"task": "fault", "context": [1.0, 2.0]}, headers=way)
+        assert answer.json == {"status": 500, "code": "internal", "detail": "The call failed: ZeroDivisionError."}
+
+
+def test_a_key_is_good_for_the_same_either_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "FRESH_S", -1.0)
+    with running(tmp_path, tenants=True, rate=1000) as service:
+        client, reader = service.client("acme"), service.client("acme", "review")
+        assert client.post("/v1/policies", POLICY).status == 201
+        for way in ({}, ORDINARY):
+            body = {"task": f"t{len(way)}", "context": [1.0, 2.0]}
+            assert service.client().post(PATH, body, headers=way).status == 401
+            assert reader.post(PATH, body, headers=way).status == 403
+            assert service.client("other").post(PATH, body, headers=way).status == 404
+            assert client.post(PATH, body, headers=way).status == 201
+
+
+@pytest.mark.parametrize("way", [{}, ORDINARY], ids=["short", "ordinary"])
+def test_calls_are_counted_once(tmp_path: Path, way: dict[str, str]) -> None:
+    with running(tmp_path, rate=0.001) as service:  # one call, and no other in the next minutes
+        client = service.client()
+        statuses = [client.post(PATH, {"task": "t", "context": [1.0]}, headers=way).status for _ in range(2)]
+        assert statuses == [404, 429]

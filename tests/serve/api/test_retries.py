@@ -94,10 +94,10 @@ def test_case_10_a_full_queue_says_when_to_try_again(tmp_path: Path) -> None:
     with running(tmp_path, queue_limit=4, tenant_share=1, group_limit=2) as service:
         client = service.client()
         client.post("/v1/policies", POLICY)
-        with service.held_up() as go, ThreadPoolExecutor(20) as pool:
+        with service.held_up() as gate, ThreadPoolExecutor(20) as pool:
             calls = [pool.submit(service.client().decide, f"t{n}", force="model") for n in range(20)]
             until(lambda: sum(call.done() for call in calls) >= 20 - most)
-            go.set()
+            gate.open.set()
             answers = [call.result() for call in calls]
         refused = [answer for answer in answers if answer.status != 201]
         assert 20 - most <= len(refused) < 20

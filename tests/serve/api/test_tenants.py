@@ -63,12 +63,12 @@ def test_case_34_one_tenant_does_not_fill_the_queue_for_another(tmp_path: Path) 
         for client in (a[0], b[0]):
             assert client.post("/v1/policies", POLICY).status == 201
         watch = service.client("a")
-        with service.held_up() as go, ThreadPoolExecutor(30) as pool:
+        with service.held_up() as gate, ThreadPoolExecutor(30) as pool:
             greedy = [pool.submit(client.decide, f"t{n}", force="model") for n, client in enumerate(a)]
             until(lambda: sum(call.done() for call in greedy) >= 14)  # 5 wait, 1 is being committed
             modest = [pool.submit(client.decide, f"t{n}", force="model") for n, client in enumerate(b)]
             until(lambda: b"deferkit_queue_length 9.0" in watch.get("/metrics").body)
-            go.set()
+            gate.open.set()
             assert {call.result().status for call in modest} == {201}
             assert {call.result().status for call in greedy} == {201, 503}
 

@@ -20,7 +20,7 @@ from deferkit.serve.commands.bodies import TaskBody
 from deferkit.serve.commands.decide import Decide
 from deferkit.serve.custody import Key
 from deferkit.serve.engine import Elsewhere, Engine
-from deferkit.serve.problems import Problem
+from deferkit.serve.problems import Problem, StoreFailed
 from deferkit.serve.spec import NAME_PATTERN
 from deferkit.serve.work import Reply
 
@@ -69,6 +69,9 @@ def express(app: Litestar) -> ASGIApp:
             scope["path_template"] = TEMPLATE
             await refuse(send, problem)
             return
+        except Exception:  # to decide again is to ask again: the ordinary way says what is wrong
+            await app(scope, again, send)
+            return
         scope["path_template"] = TEMPLATE
         await answer(send, reply)
 
@@ -86,8 +89,9 @@ async def ordered(app: Litestar, scope: HTTPScope, name: str, first: Any) -> Ord
             return None
         body = decode(first["body"], TaskBody)
         access.count(caller.tenant)
-    except Problem:
+    except (Problem, StoreFailed):
         return None
+    scope["caller"] = caller  # type: ignore[typeddict-unknown-key]
     return Order((caller.tenant, name), Decide(body))
 
 
