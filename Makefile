@@ -8,7 +8,7 @@ APT = [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq
 export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
 
-.PHONY: run test soak lint reproduce real rivals bench clean
+.PHONY: run test lint reproduce real rivals bench bench-serve soak clean
 
 # the paper's experiments and ours with few trials, in under a minute; the report is results/report.html
 run: $(VENV)/warm
@@ -19,7 +19,7 @@ test: $(VENV)/warm $(VENV)/browser lint
 
 # services that are killed, paused, stopped and left without room, again and again, and a million decisions: half an hour
 soak: $(VENV)/warm
-	DEFERKIT_SOAK=1 $(BIN)/pytest -s -q --durations=0 tests/serve/processes
+	DEFERKIT_SOAK=20 $(BIN)/pytest -s -q --durations=0 tests/serve/processes tests/serve/test_stateful.py tests/serve/api/test_openapi.py
 	$(BIN)/python benchmarks/serve_memory.py
 
 lint: $(VENV)/installed
@@ -46,6 +46,11 @@ bench: $(VENV)/warm $(VENV)/peers
 	$(BIN)/python benchmarks/bulk.py
 	$(BIN)/python benchmarks/single.py
 	$(BIN)/python benchmarks/embeddings.py
+
+# the decision service over HTTP, beside an empty endpoint, the disk, one commit for each call, PostgreSQL
+bench-serve: $(VENV)/warm
+	command -v wrk >/dev/null || { $(APT) wrk; }
+	$(BIN)/python benchmarks/serve.py
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) || { $(APT) python3-venv && $(PYTHON) -m venv --clear $(VENV); }

@@ -32,8 +32,8 @@ from deferkit.serve.commands.decide import DecideMany
 from deferkit.serve.commands.outcome import Observe
 from deferkit.serve.engine import Engine, EngineSettings
 from deferkit.serve.spec import BudgetSpec, PolicySpec
-from deferkit.serve.sqlite import Sqlite
-from deferkit.serve.store import Store
+from deferkit.serve.storage.sqlite import Sqlite
+from deferkit.serve.storage.store import Store
 
 DECISIONS, BATCH, AT_ONCE, N_FEATURES = 1_000_000, 1000, 4, 20
 STOPS = (0.05, 0.2, 0.6, 1.0)  # parts of the way at which memory is measured

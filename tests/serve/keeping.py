@@ -7,8 +7,8 @@ import msgspec
 
 from deferkit.serve import records
 from deferkit.serve.policy import Policy
-from deferkit.serve.rows import DecisionRow, LogRow, SeatRow
-from deferkit.serve.store import Store
+from deferkit.serve.storage.rows import DecisionRow, LogRow, SeatRow
+from deferkit.serve.storage.store import Store
 from deferkit.serve.work import Held, Needs, Work
 from tests.serve.playing import SPEC
 

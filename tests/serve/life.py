@@ -18,8 +18,9 @@ from deferkit.serve.commands.bodies import (
 from deferkit.serve.commands.budget import ChangeBudget
 from deferkit.serve.commands.decide import Decide
 from deferkit.serve.commands.expire import Expire
+from deferkit.serve.commands.lease import Claim, Release
 from deferkit.serve.commands.outcome import Correct, Observe
-from deferkit.serve.commands.review import Claim, Complete, Effort, Release
+from deferkit.serve.commands.review import Complete, Effort
 from deferkit.serve.engine import Engine
 from deferkit.serve.problems import Problem
 from deferkit.serve.spec import FeatureSpec, PolicySpec

@@ -10,7 +10,7 @@ from deferkit.serve import records
 from deferkit.serve.commands.bodies import TaskBody
 from deferkit.serve.commands.decide import Decide
 from deferkit.serve.commands.outcome import book, cost_of
-from deferkit.serve.past import Past
+from deferkit.serve.counterfactual.past import Past
 from deferkit.serve.policy import Policy
 from deferkit.serve.spec import BudgetSpec, PolicySpec
 from deferkit.serve.work import Held, Work

@@ -27,13 +27,14 @@ from deferkit.serve.commands.bodies import (
 from deferkit.serve.commands.budget import ChangeBudget
 from deferkit.serve.commands.decide import Decide
 from deferkit.serve.commands.expire import Expire
+from deferkit.serve.commands.lease import Claim, Extend, Release
 from deferkit.serve.commands.outcome import Correct, Observe
-from deferkit.serve.commands.review import Claim, Complete, Effort, Extend, Release
-from deferkit.serve.database import Database
+from deferkit.serve.commands.review import Complete, Effort
 from deferkit.serve.engine import EngineSettings
 from deferkit.serve.money import MICRO
 from deferkit.serve.problems import Problem
 from deferkit.serve.spec import BudgetSpec, PolicySpec
+from deferkit.serve.storage.database import Database
 from deferkit.serve.work import Command, Reply
 from tests.serve.brittle import brittle
 from tests.serve.checking import HandClock, abandon, check_booked, check_in_step, replayed, started
@@ -84,7 +85,7 @@ class ServiceMachine(RuleBasedStateMachine):
         self.engine = self.runner.run(
             started(self.database, spec=spec, settings=EngineSettings(tick_s=1e9, snapshot_every=15))
         )
-        self.clock = self.engine.clock = HandClock(self.engine)
+        self.clock = self.engine.custody.clock = HandClock(self.engine)
 
     def submit(self, command: Command) -> Reply | Problem:
         try:
@@ -216,10 +217,14 @@ class ServiceMachine(RuleBasedStateMachine):
             assert self.do(Complete(msgspec.structs.replace(body, answer="another"))).status == 409
 
     @precondition(lambda self: self.leases)
-    @rule(place=places, cost=sixtyfourths)
-    def effort(self, place: int, cost: float) -> None:
+    @rule(place=places, cost=sixtyfourths, again=st.booleans())
+    def effort(self, place: int, cost: float, again: bool) -> None:
         lease, named = self.lease(place)
-        self.agree(Effort(EffortBody(**named, cost=cost)), lambda: self.model.effort(lease, int(cost * MICRO)))
+        body = EffortBody(**named, cost=cost)
+        reply = self.agree(Effort(body), lambda: self.model.effort(lease, int(cost * MICRO)))
+        if again and reply.status == 200:
+            assert self.do(Effort(body)) == reply
+            assert self.do(Effort(msgspec.structs.replace(body, cost=1.75))).status == 409
 
     @precondition(lambda self: self.leases)
     @rule(place=places)

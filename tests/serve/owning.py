@@ -4,9 +4,9 @@ import asyncio
 import sys
 
 from deferkit.serve.engine import Engine, EngineSettings
-from deferkit.serve.postgres import Postgres
-from deferkit.serve.sqlite import Sqlite
-from deferkit.serve.store import Store
+from deferkit.serve.storage.postgres import Postgres
+from deferkit.serve.storage.sqlite import Sqlite
+from deferkit.serve.storage.store import Store
 from tests.serve.playing import KEY, SPEC, decide
 
 

@@ -8,14 +8,15 @@ import msgspec
 
 from deferkit.serve.commands.bodies import ClaimBody, CompleteBody, OutcomeBody, TaskBody
 from deferkit.serve.commands.decide import Decide
+from deferkit.serve.commands.lease import Claim
 from deferkit.serve.commands.outcome import Observe
-from deferkit.serve.commands.review import Claim, Complete
-from deferkit.serve.database import Database
+from deferkit.serve.commands.review import Complete
 from deferkit.serve.engine import Engine, EngineSettings
-from deferkit.serve.postgres import Postgres
 from deferkit.serve.spec import BudgetSpec, PolicySpec
-from deferkit.serve.sqlite import Sqlite
-from deferkit.serve.store import Store
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.postgres import Postgres
+from deferkit.serve.storage.sqlite import Sqlite
+from deferkit.serve.storage.store import Store
 from deferkit.serve.work import Command
 
 Result = TypeVar("Result")

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from deferkit.serve.keys import SCOPES, new_key
 from deferkit.serve.server import Server
 from deferkit.serve.settings import Settings
-from deferkit.serve.sqlite import Sqlite
-from deferkit.serve.store import Store
+from deferkit.serve.storage.store import Store
+from deferkit.serve.storage.stores import database_of
 
 COMMAND = [sys.executable, "-c", "from deferkit.cli import main; main()"]
 POLICY: dict[str, Any] = {
@@ -115,8 +115,9 @@ class Running(NamedTuple):
 @contextmanager
 def running(folder: Path, *, tenants: bool = False, **given: Any) -> Iterator[Running]:
     """Run a service in a thread; with tenants, there is a key from the start."""
-    settings = Settings(store=str(folder / "deferkit.db"), port=0, **given)
-    database = Sqlite(settings.store)
+    values: dict[str, Any] = {"store": str(folder / "deferkit.db"), "port": 0}
+    settings = Settings(**values | given)
+    database = database_of(settings.store)
     database.prepare()
     store = Store(database)
     if tenants:

@@ -11,13 +11,13 @@ import pytest
 
 from deferkit.serve.commands.bodies import ClaimBody, ExtendBody, LeaseBody
 from deferkit.serve.commands.expire import Expire
-from deferkit.serve.commands.review import claiming, extending, releasing
-from deferkit.serve.database import Database
+from deferkit.serve.commands.lease import claiming, extending, releasing
 from deferkit.serve.engine import Engine
-from deferkit.serve.postgres import Postgres
 from deferkit.serve.problems import Problem, StoreFailed
 from deferkit.serve.spec import BudgetSpec
-from deferkit.serve.store import Store
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.postgres import Postgres
+from deferkit.serve.storage.store import Store
 from deferkit.serve.work import Question
 from tests.serve.keeping import add, seat, write
 from tests.serve.playing import KEY, SPEC, again, call, claim, complete, decide, observe, play
@@ -118,7 +118,7 @@ def test_a_seat_that_is_locked_is_passed_over_and_not_waited_for(postgres: Postg
 def test_who_waits_for_a_lock_too_long_is_told_to_try_again(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deferkit.serve.postgres.SETTINGS", "SET lock_timeout = '50ms'")
+    monkeypatch.setattr("deferkit.serve.storage.postgres.SETTINGS", "SET lock_timeout = '50ms'")
     postgres.prepare()
     owner, other = Store(postgres), Store(again(postgres))
     held = add(owner)

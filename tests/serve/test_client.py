@@ -23,8 +23,8 @@ from deferkit import (
     UnknownDecision,
 )
 from deferkit.serve.keys import new_key
-from deferkit.serve.sqlite import Sqlite
-from deferkit.serve.store import Store
+from deferkit.serve.storage.sqlite import Sqlite
+from deferkit.serve.storage.store import Store
 from deferkit.types import Amount
 from tests.conftest import draw_tasks
 from tests.serve.started import Started

@@ -5,16 +5,16 @@ from collections.abc import Callable
 from typing import Any
 
 from deferkit.serve import chain
-from deferkit.serve.database import Database
 from deferkit.serve.engine import Engine
 from deferkit.serve.replay import NAMED
-from deferkit.serve.rows import DecisionRow
-from deferkit.serve.store import Store
-from deferkit.serve.store_rows import decision_values
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.rows import DecisionRow
+from deferkit.serve.storage.store import Store
+from deferkit.serve.storage.store_rows import decision_values
 from tests.serve.playing import decide, observe, play
 from tests.serve.test_replay import OFTEN, again, eventful
 
-ROWS = 34  # of the log of `eventful`
+ROWS = 37  # of the log of `eventful`
 WAS_CHANGED = "Row {} of the log of policy 'p' was changed: its hash does not fit."
 OTHER_COLUMN = "Row {} of the log of policy 'p' was changed: its kind or its task is not what its body says."
 IS_MISSING = "Row {} of the log of policy 'p' is missing"
@@ -202,7 +202,7 @@ def test_a_log_that_fits_but_cannot_have_happened(database: Database) -> None:
         fits = chain.link(bytes(damage.log[-2].hash), last.seq, last.at, body)
         damage.line(last.seq, kind="decided", task="asked-0", body=body, hash=fits)
 
-    wrong = f"Row {ROWS - 1} of the log of policy 'p' cannot have happened: The next decision is 14. Got decision 0."
+    wrong = f"Row {ROWS - 1} of the log of policy 'p' cannot have happened: The next decision is 15. Got decision 0."
     assert damaged(database, impossible) == [wrong]
 
 

@@ -18,8 +18,8 @@ from deferkit.cli.demo.scene import Scene
 from deferkit.cli.demo.view import View, next_steps
 from deferkit.client import PolicySummary
 from deferkit.serve.replay import replay
-from deferkit.serve.sqlite import Sqlite
-from deferkit.serve.store import Store
+from deferkit.serve.storage.sqlite import Sqlite
+from deferkit.serve.storage.store import Store
 from deferkit.types import MODEL, Amount, Decision
 from tests.serve.started import PATIENCE_S, SCRIPT, deferkit, left_over
 
@@ -70,7 +70,7 @@ def test_however_a_demo_ends_it_leaves_no_process(tmp_path: Path) -> None:
     try:
         for demo, number in zip(demos, ends, strict=True):
             assert demo.stdout is not None
-            while "tasks, " not in (line := demo.stdout.readline()) or " 0 s:" in line:
+            while not re.match(r" *[1-9][0-9]* s: ", line := demo.stdout.readline()):  # it is well under way
                 assert line, demo.stderr and demo.stderr.read()
             demo.send_signal(number)
         said, wrong = demos[0].communicate(timeout=PATIENCE_S)

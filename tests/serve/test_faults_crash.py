@@ -10,11 +10,11 @@ import pytest
 from deferkit.serve import owner
 from deferkit.serve.commands.bodies import BatchBody, TaskBody
 from deferkit.serve.commands.decide import Decide, DecideMany
-from deferkit.serve.database import Database
 from deferkit.serve.engine import Engine
 from deferkit.serve.policy import Policy
 from deferkit.serve.problems import Problem, StoreFailed
 from deferkit.serve.spec import learner_of
+from deferkit.serve.storage.database import Database
 from tests.serve.brittle import brittle
 from tests.serve.checking import abandon, check_booked, check_in_step, problem_of, replayed, started
 from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play
@@ -184,7 +184,7 @@ def test_case_9_after_a_restart_the_random_stream_goes_on(database: Database, mo
 def test_case_9_who_hangs_up_has_decided_all_the_same(database: Database) -> None:
     async def script(engine: Engine) -> None:
         body = TaskBody(task="a", context=[1.0, 0.5], force="human")
-        async with engine._busy:
+        async with engine.custody.busy:
             waiting = asyncio.create_task(engine.submit(KEY, Decide(body)))
             while not engine._at_work:
                 await asyncio.sleep(0)

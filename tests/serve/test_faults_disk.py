@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from deferkit.serve import owner, sqlite
-from deferkit.serve.commands.review import Claim
+from deferkit.serve import owner
+from deferkit.serve.commands.lease import Claim
 from deferkit.serve.engine import Engine, EngineSettings
 from deferkit.serve.recover import recover
-from deferkit.serve.sqlite import Sqlite
-from deferkit.serve.store import Store
+from deferkit.serve.storage import sqlite
+from deferkit.serve.storage.sqlite import Sqlite
+from deferkit.serve.storage.store import Store
 from deferkit.serve.work import Reply
 from tests.serve.checking import check_booked, problem_of, replayed, started
 from tests.serve.disk import Disk, Op
@@ -56,7 +57,7 @@ def test_case_6_a_full_disk_is_503_until_there_is_space_again(disk: Disk, tmp_pa
         assert row is not None
         assert row.cost == {"cost": 500_000}
         assert replayed(engine.store).to_bytes() == before
-        await engine._snapshot(engine.held[KEY])  # fails, and that is all
+        await engine.custody.snapshot(engine.held[KEY])  # fails, and that is all
         disk.full = ()
         assert (await decide(engine, "u0"))["id"] == 6
         assert engine.failing is None
@@ -111,7 +112,7 @@ async def keeps_a_snapshot(engine: Engine, disk: Disk) -> None:
 
 async def renews(engine: Engine, disk: Disk) -> None:
     disk.unconfirmed = (WAL,)
-    engine._renew_at = 0
+    engine.custody._renew_at = 0
     await until_given_up(engine)
 
 

@@ -11,11 +11,11 @@ from deferkit.serve.account import Account
 from deferkit.serve.commands.bodies import BudgetBody
 from deferkit.serve.commands.budget import ChangeBudget
 from deferkit.serve.commands.expire import Expire
-from deferkit.serve.database import Database
 from deferkit.serve.engine import Engine
 from deferkit.serve.money import LARGEST_AMOUNT
 from deferkit.serve.problems import Problem
 from deferkit.serve.spec import BudgetSpec
+from deferkit.serve.storage.database import Database
 from tests.serve.checking import check_booked, check_in_step, problem_of, replayed
 from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play
 

@@ -12,9 +12,9 @@ from deferkit.serve.commands.bodies import CorrectionBody, EffortBody, OutcomeBo
 from deferkit.serve.commands.expire import Expire
 from deferkit.serve.commands.outcome import Correct, Observe
 from deferkit.serve.commands.review import Effort
-from deferkit.serve.database import Database
 from deferkit.serve.engine import Engine
 from deferkit.serve.spec import BudgetSpec
+from deferkit.serve.storage.database import Database
 from tests.serve.checking import HandClock, check_booked, check_in_step, problem_of, replayed
 from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play
 
@@ -157,7 +157,7 @@ def test_case_14_after_the_learning_window_a_cost_is_booked_and_not_learned(data
     spec = msgspec.structs.replace(SPEC, learning_window_s=60.0)
 
     async def script(engine: Engine) -> None:
-        clock = engine.clock = HandClock(engine)
+        clock = engine.custody.clock = HandClock(engine)
         await decide(engine, "a")
         await decide(engine, "b")
         clock.advance(60)

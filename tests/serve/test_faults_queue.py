@@ -11,11 +11,12 @@ from deferkit.serve.account import Account
 from deferkit.serve.commands.bodies import ClaimBody, EffortBody, ExtendBody, LeaseBody, TaskBody
 from deferkit.serve.commands.decide import Decide
 from deferkit.serve.commands.expire import Expire
-from deferkit.serve.commands.review import Claim, Effort, Extend, Release
-from deferkit.serve.database import Database
+from deferkit.serve.commands.lease import Claim, Extend, Release
+from deferkit.serve.commands.review import Effort
 from deferkit.serve.engine import Engine, EngineSettings
 from deferkit.serve.money import LARGEST_AMOUNT
-from deferkit.serve.rows import DecisionRow
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.rows import DecisionRow
 from tests.serve.checking import HandClock, check_booked, check_in_step, problem_of, replayed
 from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play
 
@@ -53,7 +54,7 @@ async def effort(engine: Engine, claimed: Any, cost: float) -> Any:
 
 def test_case_19_a_lease_that_has_lapsed_is_offered_again_and_the_old_epoch_is_refused(database: Database) -> None:
     async def script(engine: Engine) -> None:
-        clock = engine.clock = HandClock(engine)
+        clock = engine.custody.clock = HandClock(engine)
         await decide(engine, "a")
         old = await claim(engine, "ann")
         assert (await problem_of(effort(engine, old, 0.1))).status == 409  # it is not over: complete it
@@ -80,7 +81,7 @@ def test_case_19_a_lease_that_has_lapsed_is_offered_again_and_the_old_epoch_is_r
 
 def test_case_19_whoever_is_slow_but_not_overtaken_may_still_answer(database: Database) -> None:
     async def script(engine: Engine) -> None:
-        clock = engine.clock = HandClock(engine)
+        clock = engine.custody.clock = HandClock(engine)
         await decide(engine, "a")
         lease = await claim(engine, "ann")
         clock.advance(200)
@@ -141,7 +142,7 @@ def test_case_20_completion_and_expiry_in_one_commit_exclude_each_other(
 def test_case_20_a_reaper_that_died_is_succeeded_by_the_next(database: Database) -> None:
     async def dies(engine: Engine) -> int:
         engine._tasks[1].cancel()
-        clock = engine.clock = HandClock(engine)
+        clock = engine.custody.clock = HandClock(engine)
         await decide(engine, "a")
         clock.advance(601)
         await decide(engine, "later", force="model")  # so that time is known to have passed
@@ -158,7 +159,7 @@ def test_case_20_a_reaper_that_died_is_succeeded_by_the_next(database: Database)
 
 def test_case_20_a_reaper_survives_what_nobody_foresaw(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     async def script(engine: Engine) -> None:
-        clock = engine.clock = HandClock(engine)
+        clock = engine.custody.clock = HandClock(engine)
         await decide(engine, "a")
         clock.advance(601)
         overdue = engine.store.overdue
@@ -213,7 +214,7 @@ def test_case_21_two_tabs_of_one_reviewer_do_not_make_two_reviewers(database: Da
 
 def test_case_21_when_the_deadline_has_passed_the_model_answers(database: Database) -> None:
     async def script(engine: Engine) -> None:
-        clock = engine.clock = HandClock(engine)
+        clock = engine.custody.clock = HandClock(engine)
         await decide(engine, "a", model_answer="ham")
         await decide(engine, "b")
         lease = await claim(engine)
@@ -234,7 +235,7 @@ def test_case_21_when_the_deadline_has_passed_the_model_answers(database: Databa
 
 def test_case_21_where_tasks_wait_the_deadline_changes_nothing(database: Database) -> None:
     async def script(engine: Engine) -> None:
-        clock = engine.clock = HandClock(engine)
+        clock = engine.custody.clock = HandClock(engine)
         await decide(engine, "a")
         clock.advance(10_000)
         await engine._reap()
@@ -245,7 +246,7 @@ def test_case_21_where_tasks_wait_the_deadline_changes_nothing(database: Databas
 
 def test_case_21_what_some_of_several_reviewers_have_answered_counts(database: Database) -> None:
     async def script(engine: Engine) -> None:
-        clock = engine.clock = HandClock(engine)
+        clock = engine.custody.clock = HandClock(engine)
         await decide(engine, "a", reviewers=3)
         for reviewer, answer in (("ann", "spam"), ("bo", "ham")):
             await complete(engine, await claim(engine, reviewer), answer=answer, rewards={"human": 1.0}, cost=0.5)

@@ -14,12 +14,12 @@ import pytest
 
 from deferkit.errors import DeferkitError, UnreadableState
 from deferkit.serve import recover
-from deferkit.serve.database import Database
 from deferkit.serve.engine import Engine, EngineSettings
 from deferkit.serve.policy import Policy, Snapshot
 from deferkit.serve.recover import DamagedLog
-from deferkit.serve.sqlite import Sqlite
-from deferkit.serve.store import Store
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.sqlite import Sqlite
+from deferkit.serve.storage.store import Store
 from tests.serve.checking import replayed
 from tests.serve.life import Life
 from tests.serve.playing import KEY, SPEC, claim, complete, decide, play
@@ -49,7 +49,7 @@ def change(database: Database, sql: str) -> None:
 
 def put(database: Database, name: str, **values: Any) -> None:
     connection = database.writer()
-    connection.run(name, **values)
+    connection.write_all({name: [tuple(values.values())]})
     connection.close()
 
 

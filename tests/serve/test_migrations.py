@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from deferkit.errors import DeferkitError
-from deferkit.serve import queries
-from deferkit.serve.database import Database
-from deferkit.serve.postgres import Postgres
 from deferkit.serve.problems import StoreFailed
-from deferkit.serve.rows import KeyRow
-from deferkit.serve.sqlite import Sqlite
-from deferkit.serve.store import Store
+from deferkit.serve.storage import queries
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.postgres import Postgres
+from deferkit.serve.storage.rows import KeyRow
+from deferkit.serve.storage.sqlite import Sqlite
+from deferkit.serve.storage.store import Store
 from tests.serve.keeping import add, decision, seat, write
 from tests.serve.playing import again
 
@@ -137,8 +137,8 @@ def test_a_step_that_fails_leaves_the_version_before_it(
 
 KILLED = """
 import os, signal, sys
-from deferkit.serve.postgres import Postgres, PostgresConnection
-from deferkit.serve.sqlite import Sqlite, SqliteConnection
+from deferkit.serve.storage.postgres import Postgres, PostgresConnection
+from deferkit.serve.storage.sqlite import Sqlite, SqliteConnection
 kind, place = sys.argv[1:]
 made, connection = (Sqlite, SqliteConnection) if kind == "Sqlite" else (Postgres, PostgresConnection)
 commit, commits = connection.commit, []

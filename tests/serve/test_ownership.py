@@ -13,17 +13,17 @@ import msgspec
 import pytest
 
 from deferkit.errors import DeferkitError
-from deferkit.serve import engine as engine_module
+from deferkit.serve import custody as custody_module
 from deferkit.serve import owner
-from deferkit.serve.database import Database
 from deferkit.serve.engine import Elsewhere, Engine, EngineSettings
-from deferkit.serve.postgres import Postgres
 from deferkit.serve.problems import Fenced, Problem, StoreFailed
 from deferkit.serve.recover import roll_on
-from deferkit.serve.rows import PolicyRow
 from deferkit.serve.spec import PolicySpec
-from deferkit.serve.sqlite import Sqlite
-from deferkit.serve.store import Store
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.postgres import Postgres
+from deferkit.serve.storage.rows import PolicyRow
+from deferkit.serve.storage.sqlite import Sqlite
+from deferkit.serve.storage.store import Store
 from deferkit.serve.work import Needs
 from tests.serve.keeping import add, seat, write
 from tests.serve.playing import KEY, SPEC, again, claim, decide, observe
@@ -128,7 +128,7 @@ def test_an_owner_that_renews_finds_out_that_it_is_none(postgres: Postgres) -> N
         async with running(postgres, 0, PAUSED) as old, running(postgres, 1, WAKING) as new:
             await old.create(KEY[0], SPEC)
             await until(lambda: KEY in new.held)
-            await old._renew()
+            await old.custody.renew_if_due()
             assert old.held == {}
 
     asyncio.run(script())
@@ -152,7 +152,7 @@ def test_a_takeover_in_the_middle_of_a_group_waits_for_nobody(postgres: Postgres
 
 def test_what_is_being_written_is_not_taken(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
     short = "SET lock_timeout = '20s'; SET idle_in_transaction_session_timeout = '500ms'"
-    monkeypatch.setattr("deferkit.serve.postgres.SETTINGS", short)
+    monkeypatch.setattr("deferkit.serve.storage.postgres.SETTINGS", short)
     postgres.prepare()
     old, new = Store(postgres), Store(again(postgres))
     held = add(old, expires=100)
@@ -182,7 +182,7 @@ def test_each_policy_has_one_owner_when_many_start_at_once(postgres: Postgres) -
             await until(lambda: sum(len(engine.held) for engine in engines) == 6)
             owners = {row.name: row.owner for row in engines[0].store.policies()}
             for engine in engines:
-                assert all(owners[name] == engine.owner for _, name in engine.held)
+                assert all(owners[name] == engine.custody.owner for _, name in engine.held)
         finally:
             await asyncio.gather(*(engine.stop() for engine in engines))
 
@@ -208,7 +208,7 @@ def test_a_policy_that_could_not_be_read_is_tried_again(postgres: Postgres, monk
         async with running(postgres, 1, LASTING._replace(tick_s=3600)) as second:
             second.held.clear()  # as if it had just started, and nobody had told it
             with monkeypatch.context() as patch:
-                patch.setattr(engine_module, "recover", fails)
+                patch.setattr(custody_module, "recover", fails)
                 with pytest.raises(Problem, match="gone for now"):
                     await decide(second, "t")
             assert (await decide(second, "t"))["task"] == "t"

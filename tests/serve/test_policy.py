@@ -13,11 +13,11 @@ from deferkit.serve.commands.decide import DecideMany
 from deferkit.serve.commands.expire import Expire
 from deferkit.serve.commands.outcome import Correct
 from deferkit.serve.commands.review import Effort
-from deferkit.serve.database import Database
 from deferkit.serve.engine import Engine
 from deferkit.serve.money import MICRO
 from deferkit.serve.policy import Policy
 from deferkit.serve.spec import BudgetSpec, FeatureSpec, PolicyChange, PolicySpec
+from deferkit.serve.storage.database import Database
 from tests.serve.checking import check_booked, check_in_step, replayed
 from tests.serve.life import Life
 from tests.serve.playing import KEY, SPEC, call, claim, decide, observe, play

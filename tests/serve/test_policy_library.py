@@ -12,10 +12,10 @@ import pytest
 from deferkit import Budget, Decision, Deferrer, Encoder, HorizonWarning
 from deferkit.serve.commands.bodies import BatchBody, TaskBody
 from deferkit.serve.commands.decide import DecideMany
-from deferkit.serve.database import Database
 from deferkit.serve.engine import Engine
 from deferkit.serve.records import without_infinity
 from deferkit.serve.spec import BudgetSpec, FeatureSpec, PolicySpec
+from deferkit.serve.storage.database import Database
 from tests.conftest import draw_tasks
 from tests.serve.checking import check_in_step, replayed
 from tests.serve.playing import KEY, call, decide, observe, play

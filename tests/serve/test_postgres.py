@@ -14,11 +14,12 @@ import pytest
 
 from deferkit.errors import DeferkitError
 from deferkit.serve.engine import Engine, EngineSettings
-from deferkit.serve.postgres import Postgres, PostgresConnection
 from deferkit.serve.problems import Problem, StoreFailed, Unconfirmed
 from deferkit.serve.recover import roll_on
 from deferkit.serve.spec import BudgetSpec
-from deferkit.serve.store import Store
+from deferkit.serve.storage.postgres import Postgres, PostgresConnection
+from deferkit.serve.storage.store import Store
+from tests.serve.conftest import insist
 from tests.serve.keeping import add
 from tests.serve.playing import KEY, SPEC, again, claim, complete, decide, observe, play
 
@@ -109,7 +110,7 @@ def test_calls_go_on_when_the_server_has_restarted(postgres: Postgres, server: A
         postmaster = server.get_postmaster_info().process
         postmaster.send_signal(signal.SIGQUIT)  # nothing is put in order
         postmaster.wait(60)
-        server.ensure_postgres_running()
+        insist(server.ensure_postgres_running)
 
     async def script(engine: Engine) -> None:
         first = [await decide(engine, f"a{i}") for i in range(5)]
@@ -138,7 +139,7 @@ def test_a_server_that_is_away_is_said_to_be(postgres: Postgres, monkeypatch: py
             with pytest.raises(Problem, match="^Nothing was written: The server has gone. Try again.$"):
                 await decide(engine, "two")
         for _ in range(2):  # what was in memory cannot be rebuilt now
-            with pytest.raises(Problem, match="connection") as caught:
+            with pytest.raises(Problem, match="being recovered") as caught:
                 await decide(engine, "two")
             assert caught.value.status == 503
         engine.store.writer.conninfo = postgres.conninfo  # type: ignore[attr-defined]
@@ -176,7 +177,7 @@ def test_a_commit_that_is_still_on_its_way_is_waited_for(postgres: Postgres) -> 
     async def script(engine: Engine) -> None:
         await decide(engine, "one")
         held = engine.held[KEY]
-        engine._dirty.add(KEY)  # as after a commit that was not confirmed
+        engine.custody._dirty.add(KEY)  # as after a commit that was not confirmed
         with psycopg.connect(postgres.conninfo) as late:
             late.execute("UPDATE policies SET parked = 7 WHERE id = %s", [held.id])
             mending = asyncio.create_task(decide(engine, "two"))
@@ -221,6 +222,14 @@ def test_a_server_that_could_lose_what_it_confirmed_is_refused(
     ):
         postgres.prepare()
     postgres.prepare()
+
+
+def test_a_database_that_has_not_all_characters_is_refused(postgres_server: str) -> None:
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+        with pytest.raises(DeferkitError, match="server_encoding = LATIN1, and could not keep every text"):
+            Postgres(psycopg.conninfo.make_conninfo(postgres_server, dbname="latin")).prepare()
+        connection.execute("DROP DATABASE latin")
 
 
 def test_a_commit_waits_for_the_disk_whatever_the_server_is_set_to(postgres: Postgres, postgres_server: str) -> None:

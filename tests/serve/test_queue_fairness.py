@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deferkit.serve.database import Database
 from deferkit.serve.engine import Engine, EngineSettings
 from deferkit.serve.fair_queue import FairQueue
 from deferkit.serve.problems import Problem
+from deferkit.serve.storage.database import Database
 from deferkit.serve.work import Held, Needs, Reply, Work
 from tests.serve.checking import problem_of, started
 from tests.serve.playing import KEY, SPEC, decide, play
@@ -35,6 +35,18 @@ def test_the_next_group_goes_on_with_whom_the_last_one_did_not_reach() -> None:
             queue.put(tenant, f"{tenant}{i}")
     groups = [asyncio.run(queue.take(2)) for _ in range(5)]
     assert groups == [["a0", "b0"], ["c0", "a1"], ["b1", "c1"], ["a2", "b2"], ["c2"]]
+
+
+def test_the_whole_queue_is_bounded_and_so_is_each_part_of_it() -> None:
+    queue: FairQueue[int] = FairQueue(limit=5, share=0.5)
+    for tenant in "aabb":
+        queue.put(tenant, 0)
+    with pytest.raises(Problem, match="Too much is waiting: 2 of your calls"):
+        queue.put("a", 0)
+    queue.put("c", 0)
+    with pytest.raises(Problem, match="Too much is waiting: 0 of your calls"):
+        queue.put("d", 0)
+    assert FairQueue[int](limit=1, share=0.1).share == 1
 
 
 @given(st.lists(st.one_of(st.sampled_from("abc"), st.integers(1, 4)), max_size=60))
@@ -90,13 +102,14 @@ def test_many_callers_share_few_commits(database: Database) -> None:
 
 def test_case_10_a_full_queue_is_told_at_once_and_forgets_nobody(database: Database) -> None:
     async def script(engine: Engine) -> None:
-        async with engine._busy:
+        async with engine.custody.busy:
             first = asyncio.create_task(decide(engine, "first"))
             while not engine._at_work:  # the writer has taken it, and waits
                 await asyncio.sleep(0)
             waiting = [asyncio.create_task(decide(engine, f"t{i}")) for i in range(4)]
             await asyncio.sleep(0)
-            problem = await problem_of(decide(engine, "too many"))
+            async with asyncio.timeout(30):
+                problem = await problem_of(decide(engine, "too many"))
             assert (problem.status, problem.code, problem.retry_after) == (503, "unavailable", 1.0)
         replies = await asyncio.gather(first, *waiting)
         assert [reply["id"] for reply in replies] == [0, 1, 2, 3, 4]
@@ -111,13 +124,14 @@ def test_case_34_one_tenant_leaves_room_and_turns_to_the_others(database: Databa
 
     async def script(engine: Engine) -> None:
         await engine.create("other", SPEC)
-        async with engine._busy:
+        async with engine.custody.busy:
             calls = [asyncio.create_task(engine.submit(KEY, Slow("first", ran)))]
             while not engine._at_work:
                 await asyncio.sleep(0)
             calls += [asyncio.create_task(engine.submit(KEY, Slow(f"big {i}", ran))) for i in range(5)]
             await asyncio.sleep(0)
-            assert (await problem_of(engine.submit(KEY, Slow("big 5", ran)))).status == 503  # half is its share
+            async with asyncio.timeout(30):
+                assert (await problem_of(engine.submit(KEY, Slow("big 5", ran)))).status == 503  # half is its share
             calls += [asyncio.create_task(engine.submit(other, Slow(f"small {i}", ran))) for i in range(2)]
             await asyncio.sleep(0)
         await asyncio.gather(*calls)
@@ -157,14 +171,14 @@ def test_case_10_a_group_in_hand_is_answered_before_the_end(
 
     async def script() -> Any:
         engine = await started(database)
-        await engine._busy.acquire()
-        monkeypatch.setattr(engine._busy, "locked", lambda: False)  # as it is in the moment of handing over
+        await engine.custody.busy.acquire()
+        monkeypatch.setattr(engine.custody.busy, "locked", lambda: False)  # as it is in the moment of handing over
         call = asyncio.create_task(decide(engine, "a"))
         while not engine._at_work:
             await asyncio.sleep(0)
         stopping = asyncio.create_task(engine.stop())
         await asyncio.sleep(0.05)
-        engine._busy.release()
+        engine.custody.busy.release()
         async with asyncio.timeout(60):
             reply = await call
             await stopping

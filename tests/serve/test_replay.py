@@ -11,11 +11,11 @@ from deferkit.serve.commands.budget import ChangeBudget, ChangePolicy
 from deferkit.serve.commands.expire import Expire
 from deferkit.serve.commands.outcome import Correct
 from deferkit.serve.commands.review import Effort
-from deferkit.serve.database import Database
 from deferkit.serve.engine import Engine, EngineSettings
 from deferkit.serve.replay import Report, replay
 from deferkit.serve.spec import PolicyChange
-from deferkit.serve.store import Store
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.store import Store
 from tests.serve.playing import call, claim, complete, decide, observe, play
 
 OFTEN = EngineSettings(snapshot_every=8)
@@ -34,6 +34,9 @@ async def eventful(engine: Engine) -> None:
     await observe(engine, "asked-1", cost=1.5)  # more than was held
     await call(engine, Correct(CorrectionBody(id="c", task="asked-0", rewards={"human": 0.5}, cost=0.5)))
     await call(engine, Expire("asked-2"))
+    await decide(engine, "kept")
+    await observe(engine, "kept", rewards={"human": 0.5})
+    await call(engine, Expire("kept"))  # the answer is there, only its cost never came
     await call(engine, ChangeBudget(BudgetBody(id="b", add=5)))
     await observe(engine, "asked-2", cost=0.75)  # late, but paid
     taken = await claim(engine)
@@ -113,6 +116,26 @@ def test_a_service_may_be_running(database: Database) -> None:
     reports = play(database, busy, settings=EngineSettings(snapshot_every=50))
     assert [report.faults for report in reports] == [[]] * 5
     assert reports[0].rows < reports[-1].rows
+
+
+def test_a_policy_and_its_budgets_are_of_one_moment(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def between(engine: Engine) -> list[str]:
+        await decide(engine, "a")
+        loop = asyncio.get_running_loop()
+        store = Store(database)
+        plain, asked = store.budgets, iter("bcd")
+
+        def later(policy: int) -> Any:
+            if task := next(asked, None):
+                asyncio.run_coroutine_threadsafe(decide(engine, task), loop).result(30)
+            return plain(policy)
+
+        monkeypatch.setattr(store, "budgets", later)
+        report = await asyncio.to_thread(replay, store, "default", "p")
+        assert report.rows == 5
+        return report.faults
+
+    assert play(database, between) == []
 
 
 def test_what_looks_wrong_is_looked_at_again(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:

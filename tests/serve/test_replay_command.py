@@ -1,12 +1,10 @@
 """`deferkit replay`, as a user runs it."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import apsw
@@ -16,8 +14,8 @@ import pytest
 from deferkit.cli import main
 from deferkit.serve.engine import Engine
 from deferkit.serve.spec import BudgetSpec, PolicySpec
-from deferkit.serve.sqlite import Sqlite
-from deferkit.serve.stores import database_of
+from deferkit.serve.storage.sqlite import Sqlite
+from deferkit.serve.storage.stores import database_of
 from tests.serve.playing import decide, observe, play
 
 Ran = tuple[int, str, str]  # exit code, standard output, standard error
@@ -178,18 +176,27 @@ def test_postgres_by_its_url(run: Run, postgres_server: str) -> None:
     gone = "postgresql://ann:secret@127.0.0.1:1/work"
     code, _, err = run("replay", "p", "--store", gone)
     assert code == 2
-    assert "postgresql://…@127.0.0.1:1/work is no store of deferkit" in err
+    assert "postgresql://127.0.0.1:1/work is no store of deferkit" in err
     assert "secret" not in err
 
 
-def test_without_the_service_installed_other_commands_work(path: str) -> None:
-    script = "import sys; sys.modules['apsw'] = None; from deferkit.cli import main; main()"
+WITHOUT_APSW = """
+import sys
+sys.modules["apsw"] = None
+from deferkit.cli import main
+for words in (["--version"], ["replay", "p"]):
+    sys.argv = ["deferkit", *words]
+    try:
+        main()
+    except SystemExit as left:
+        print("left with", left.code)
+"""
 
-    def deferkit(*words: str) -> Any:
-        command = [sys.executable, "-c", script, *words]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=os.environ)
 
-    done = deferkit("replay", "p", "--store", path)
-    assert (done.returncode, done.stdout) == (2, "")
+def test_without_the_service_installed_other_commands_work() -> None:
+    command = [sys.executable, "-c", WITHOUT_APSW]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    first, *rest = done.stdout.splitlines()
+    assert first.startswith("deferkit ")
+    assert rest == ["left with 0", "left with 2"]
     assert done.stderr == "error: The service needs apsw: pip install 'deferkit[serve]'.\n"
-    assert deferkit("--version").stdout.startswith("deferkit ")

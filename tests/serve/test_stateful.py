@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from deferkit.serve import owner
-from deferkit.serve.database import Database
-from deferkit.serve.sqlite import Sqlite
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.sqlite import Sqlite
 from tests.serve.machine import ServiceMachine
 
 SOAK = int(os.environ.get("DEFERKIT_SOAK", "1"))
@@ -35,7 +35,7 @@ def test_case_22_in_any_order_of_events_money_and_queue_are_what_a_plain_model_s
     run_state_machine_as_test(
         lambda: ServiceMachine(database, now),  # type: ignore[arg-type]
         settings=settings(
-            max_examples=(15 if database.shared else 50) * SOAK,
+            max_examples=(8 if database.shared else 50) * SOAK,
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),

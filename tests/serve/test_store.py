@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from deferkit.serve import records
-from deferkit.serve.database import Connection, Database
 from deferkit.serve.problems import Fenced, StoreFailed
-from deferkit.serve.rows import ClaimRow, KeyRow, ParkedRow, PolicyRow, RequestRow
-from deferkit.serve.store import Store
-from deferkit.serve.store_rows import decision_values, seat_values
+from deferkit.serve.storage.database import Connection, Database
+from deferkit.serve.storage.rows import ClaimRow, KeyRow, ParkedRow, PolicyRow, RequestRow
+from deferkit.serve.storage.store import Store
+from deferkit.serve.storage.store_rows import decision_values, seat_values
 from deferkit.serve.work import Held, Needs, Work
 from tests.serve.keeping import NAME, add, decision, seat, write
 
@@ -281,7 +281,7 @@ def test_a_question_that_fails_leaves_nothing(store: Store) -> None:
 
 
 def test_a_page_of_the_log_and_of_what_is_overdue(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deferkit.serve.store.PAGE", 3)
+    monkeypatch.setattr("deferkit.serve.storage.store.PAGE", 3)
     held = add(store)
 
     def fill(work: Work) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from deferkit.cli.app import app, aside, console
 from deferkit.cli.extras import needs_serve
@@ -13,18 +14,18 @@ from deferkit.cli.serve import Store
 from deferkit.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from deferkit import serve
+    from deferkit.serve.storage.store import Store as KeyStore
 
 keys = typer.Typer(help="Keys of tenants: create, list, revoke.", no_args_is_help=True)
 app.add_typer(keys, name="keys")
 
 
-def opened(store: str | None) -> "serve.store.Store":
+def opened(store: str | None) -> "KeyStore":
     """Return the store that keys are kept in."""
     needs_serve()
     from deferkit.serve.settings import Settings  # noqa: PLC0415
-    from deferkit.serve.store import Store as KeyStore  # noqa: PLC0415
-    from deferkit.serve.stores import database_of  # noqa: PLC0415
+    from deferkit.serve.storage.store import Store as KeyStore  # noqa: PLC0415
+    from deferkit.serve.storage.stores import database_of  # noqa: PLC0415
 
     database = database_of(Settings.read(os.environ, store=store).store)
     database.prepare()
@@ -44,11 +45,15 @@ def create(
 
     if not tenant.isprintable() or not 1 <= len(tenant) <= 64:
         raise InvalidArgument(f"The tenant is a name of 1 to 64 characters. Got {tenant!r}.")
+    if not name.isprintable() or len(name) > 64:
+        raise InvalidArgument(f"The name of a key has at most 64 characters. Got {name!r}.")
     key, row = new_key(tenant, [each.strip() for each in scopes.split(",") if each.strip()], name)
     kept.add_key(row)
     kept.close()
-    console.print(key, highlight=False, soft_wrap=True)
-    aside.print(f"Key {row.id} of tenant {tenant}, for {row.scopes}. It is not shown again.", highlight=False)
+    console.print(key, markup=False, highlight=False, soft_wrap=True)
+    aside.print(
+        f"Key {row.id} of tenant {tenant}, for {row.scopes}. It is not shown again.", markup=False, highlight=False
+    )
 
 
 @keys.command("list")
@@ -58,7 +63,8 @@ def list_keys(store: Store = None) -> None:
     table = Table("key", "tenant", "scopes", "name", "created", "revoked")
     for row in kept.keys():  # noqa: SIM118  keys of tenants, not of a dict
         revoked = "" if row.revoked is None else when(row.revoked)
-        table.add_row(row.id, row.tenant, row.scopes, row.name, when(row.created), revoked)
+        texts = (row.id, row.tenant, row.scopes, row.name, when(row.created), revoked)
+        table.add_row(*map(Text, texts))  # a name may have brackets in it
     kept.close()
     console.print(table)
 

@@ -14,11 +14,11 @@ from deferkit.cli.serve import Store
 from deferkit.cli.what_if import show_what_if, what_if_data
 
 if TYPE_CHECKING:
-    from deferkit.serve.past import Past
+    from deferkit.serve.counterfactual.past import Past
+    from deferkit.serve.counterfactual.what_if import WhatIf
     from deferkit.serve.policy import Policy
     from deferkit.serve.replay import Report
-    from deferkit.serve.store import Store as LogStore
-    from deferkit.serve.what_if import WhatIf
+    from deferkit.serve.storage.store import Store as LogStore
 
 BROKEN = 1
 
@@ -43,12 +43,12 @@ def replay(
     or decisions are not what it says. With --budget, a fresh policy with that budget goes through the log as well.
     """
     needs_serve()
-    from deferkit.serve.past import Past  # noqa: PLC0415
+    from deferkit.serve.counterfactual.past import Past  # noqa: PLC0415
+    from deferkit.serve.counterfactual.scenario import scenario_of  # noqa: PLC0415
     from deferkit.serve.replay import find  # noqa: PLC0415
     from deferkit.serve.replay import replay as rebuild  # noqa: PLC0415
-    from deferkit.serve.scenario import scenario_of  # noqa: PLC0415
     from deferkit.serve.settings import Settings  # noqa: PLC0415
-    from deferkit.serve.stores import store_to_read  # noqa: PLC0415
+    from deferkit.serve.storage.stores import store_to_read  # noqa: PLC0415
 
     kept = store_to_read(Settings.read(os.environ, store=store).store)
     past = Past()
@@ -86,9 +86,9 @@ def replay(
 
 def others(kept: "LogStore", report: "Report", policy: "Policy", past: "Past", budgets: list[str]) -> "WhatIf":
     """Go through the log with other budgets."""
+    from deferkit.serve.counterfactual.scenario import scenario_of  # noqa: PLC0415
+    from deferkit.serve.counterfactual.what_if import what_if  # noqa: PLC0415
     from deferkit.serve.replay import read_again  # noqa: PLC0415
-    from deferkit.serve.scenario import scenario_of  # noqa: PLC0415
-    from deferkit.serve.what_if import what_if  # noqa: PLC0415
 
     scenarios = [scenario_of(text, policy.accounts) for text in dict.fromkeys(budgets)]
     with bar() as progress:

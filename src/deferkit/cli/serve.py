@@ -22,8 +22,9 @@ def serve(
     address: Annotated[str | None, typer.Option(help="Where other processes reach this one")] = None,
     queue_limit: Annotated[int | None, typer.Option(help="Calls that may wait [default: 1024]")] = None,
     tenant_share: Annotated[float | None, typer.Option(help="Part of it for one tenant [default: 0.5]")] = None,
-    group_limit: Annotated[int | None, typer.Option(help="Calls that share a commit [default: 256]")] = None,
+    group_limit: Annotated[int | None, typer.Option(help="Tasks that share a commit [default: 256]")] = None,
     rate: Annotated[float | None, typer.Option(help="Calls a second for each tenant [default: no limit]")] = None,
+    max_policies: Annotated[int | None, typer.Option(help="Policies of a tenant [default: 100]")] = None,
     max_body: Annotated[int | None, typer.Option(help="Bytes of a request [default: 1,000,000]")] = None,
     body_timeout_s: Annotated[float | None, typer.Option(help="Seconds for it to arrive [default: 10]")] = None,
     owner_lease_s: Annotated[
@@ -38,7 +39,7 @@ def serve(
     needs_serve()
     from deferkit.serve.server import serve as run  # noqa: PLC0415
     from deferkit.serve.settings import Settings  # noqa: PLC0415
-    from deferkit.serve.stores import shown  # noqa: PLC0415
+    from deferkit.serve.storage.stores import shown  # noqa: PLC0415
 
     settings = Settings.read(os.environ, **{each.name: given[each.name] for each in fields(Settings)})
 

@@ -7,8 +7,8 @@ from deferkit.cli.app import console
 from deferkit.cli.tables import plain_table, short
 
 if TYPE_CHECKING:
-    from deferkit.serve.estimate import Value
-    from deferkit.serve.what_if import Row, WhatIf
+    from deferkit.serve.counterfactual.estimate import Value
+    from deferkit.serve.counterfactual.what_if import Row, WhatIf
 
 
 def show_what_if(found: "WhatIf") -> None:

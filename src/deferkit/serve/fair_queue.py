@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from deferkit.serve.problems import unavailable
@@ -40,14 +41,15 @@ class FairQueue(Generic[Item]):
         self.length += 1
         self._some.set()
 
-    async def take(self, most: int) -> list[Item]:
-        """Return what waits, at most this much, as soon as there is something; each tenant's in order."""
+    async def take(self, most: int, size: Callable[[Item], int] = lambda _: 1) -> list[Item]:
+        """Return what waits, as soon as there is something, until it is this much; each tenant's in order."""
         await self._some.wait()
         taken: list[Item] = []
-        while self.waiting and len(taken) < most:
+        while self.waiting and most > 0:
             tenant = next(iter(self.waiting))
             mine = self.waiting.pop(tenant)
             taken.append(mine.popleft())
+            most -= size(taken[-1])
             if mine:
                 self.waiting[tenant] = mine  # behind all others, whenever the next group is taken
         self.length -= len(taken)

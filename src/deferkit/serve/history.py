@@ -12,9 +12,9 @@ from deferkit.errors import DeferkitError
 from deferkit.serve import records
 from deferkit.serve.commands.decide import reply_of
 from deferkit.serve.commands.outcome import COST, agreed
-from deferkit.serve.rows import MODEL, OPEN, POSTED, VOID, DecisionRow, LogRow
-from deferkit.serve.store import Store
-from deferkit.serve.store_rows import decision_row
+from deferkit.serve.storage.rows import MODEL, OPEN, POSTED, VOID, DecisionRow, LogRow
+from deferkit.serve.storage.store import Store
+from deferkit.serve.storage.store_rows import decision_row
 
 PAGE = 1000
 TRIES = 100

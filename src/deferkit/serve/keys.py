@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from deferkit.errors import InvalidArgument
 from deferkit.serve.money import MICRO
-from deferkit.serve.rows import KeyRow
+from deferkit.serve.storage.rows import KeyRow
 
 SCOPES = ("decide", "observe", "review", "admin")
 PREFIX = "dk"

@@ -5,8 +5,8 @@ import msgspec
 from deferkit.errors import DeferkitError
 from deferkit.serve import chain, records
 from deferkit.serve.policy import Policy
-from deferkit.serve.rows import LogRow, PolicyRow
-from deferkit.serve.store import Store
+from deferkit.serve.storage.rows import LogRow, PolicyRow
+from deferkit.serve.storage.store import Store
 
 
 class DamagedLog(DeferkitError):

@@ -18,9 +18,9 @@ from deferkit.serve.history import check_decisions
 from deferkit.serve.policy import Policy
 from deferkit.serve.records import AnyRecord
 from deferkit.serve.recover import DamagedLog, after, following, nth
-from deferkit.serve.rows import PolicyRow
 from deferkit.serve.spec import PolicySpec
-from deferkit.serve.store import Store
+from deferkit.serve.storage.rows import PolicyRow
+from deferkit.serve.storage.store import Store
 
 TRIES = 1000
 LISTED = 20  # policies that are listed where one was not found

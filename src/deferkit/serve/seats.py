@@ -1,6 +1,6 @@
 """The places of reviewers at a task."""
 
-from deferkit.serve.rows import CLAIMED, CLOSED, WAITING, DecisionRow
+from deferkit.serve.storage.rows import CLAIMED, CLOSED, WAITING, DecisionRow
 from deferkit.serve.work import Work
 
 

@@ -10,11 +10,11 @@ import uvicorn
 
 from deferkit.errors import DeferkitError
 from deferkit.serve.api.app import application
-from deferkit.serve.connection import LimitedConnection
 from deferkit.serve.logs import log_to_stderr, logger
 from deferkit.serve.settings import Settings
-from deferkit.serve.store import Store
-from deferkit.serve.stores import database_of, shown
+from deferkit.serve.storage.connection import LimitedConnection
+from deferkit.serve.storage.store import Store
+from deferkit.serve.storage.stores import database_of, shown
 
 # on every response, also those that uvicorn gives by itself: a reply is what it says it is, and nobody's to keep
 HEADERS = [("x-content-type-options", "nosniff"), ("cache-control", "no-store")]

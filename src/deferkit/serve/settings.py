@@ -15,6 +15,11 @@ def setting(default: Any, what: str, *, least: float | None = None, most: float 
     return field(default=default, metadata={"what": what, "least": least, "most": most})
 
 
+def wrong(name: str, what: str, value: Any) -> InvalidArgument:
+    """Return the error of a setting that cannot be."""
+    return InvalidArgument(f"The setting '{name}' must be {what}. Got {value!r} instead.")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """How a service runs. Each setting is an option of `deferkit serve` and a variable `DEFERKIT_…`.
@@ -27,27 +32,31 @@ class Settings:
     host: str = setting("127.0.0.1", "the address to listen on; keys are needed unless it is a loopback address")
     port: int = setting(8080, "the port to listen on; 0 takes a free one", least=0, most=65535)
     address: str = setting("", "where other processes reach this one (http://…), on a shared database")
-    queue_limit: int = setting(1024, "calls that may wait; more get 503", least=1)
+    queue_limit: int = setting(1024, "calls that may wait; more get 503", least=1, most=1_000_000)
     tenant_share: float = setting(0.5, "the part of that queue that one tenant may fill", least=0.001, most=1)
-    group_limit: int = setting(256, "calls that share one commit", least=1)
-    rate: float = setting(0.0, "calls a second for each tenant; 0 sets no limit", least=0)
-    max_body: int = setting(1_000_000, "bytes that a request may have; more get 413", least=1000)
-    body_timeout_s: float = setting(10.0, "seconds for a request to arrive; slower ones get 408", least=0.01)
-    owner_lease_s: float = setting(15.0, "seconds after which a silent process loses its policies", least=0.1)
-    snapshot_every: int = setting(20_000, "records of a log between two snapshots", least=1)
-    stop_s: float = setting(20.0, "seconds that calls in flight get when the service stops", least=0)
+    group_limit: int = setting(256, "tasks that share one commit", least=1, most=100_000)
+    rate: float = setting(0.0, "calls a second for each tenant; 0 sets no limit", least=0, most=1_000_000)
+    max_policies: int = setting(100, "policies that a tenant may have; more get 409", least=1, most=100_000)
+    max_body: int = setting(1_000_000, "bytes that a request may have; more get 413", least=1000, most=100_000_000)
+    body_timeout_s: float = setting(10.0, "seconds for a request to arrive; slower ones get 408", least=0.01, most=3600)
+    owner_lease_s: float = setting(
+        15.0, "seconds after which a silent process loses its policies", least=0.1, most=86_400
+    )
+    snapshot_every: int = setting(20_000, "records of a log between two snapshots", least=1, most=1_000_000_000)
+    stop_s: float = setting(20.0, "seconds that calls in flight get when the service stops", least=0, most=3600)
     log_level: str = setting("info", "debug, info, warning or error")
 
     def __post_init__(self) -> None:
         for each in fields(self):
             value, least, most = getattr(self, each.name), each.metadata["least"], each.metadata["most"]
-            if (least is not None and not value >= least) or (most is not None and not value <= most):
-                bounds = f"at least {least:g}" + ("" if most is None else f" and at most {most:g}")
-                raise InvalidArgument(f"The setting '{each.name}' must be {bounds}. Got {value!r} instead.")
+            if least is not None and not least <= value <= most:
+                raise wrong(each.name, f"from {least:,} to {most:,}", value)
+        if not self.store:
+            raise wrong("store", "a file or a postgresql:// URL", self.store)
+        if self.address and not self.address.startswith("http://"):
+            raise wrong("address", "a URL that begins with http://", self.address)
         if self.log_level not in ("debug", "info", "warning", "error"):
-            raise InvalidArgument(
-                f"The setting 'log_level' must be debug, info, warning or error. Got {self.log_level!r} instead."
-            )
+            raise wrong("log_level", "debug, info, warning or error", self.log_level)
 
     @classmethod
     def read(cls, environment: Mapping[str, str], **given: Any) -> "Settings":

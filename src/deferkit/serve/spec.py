@@ -9,7 +9,7 @@ from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.encode import Encoder
 from deferkit.learn.exploration import Exploration
 from deferkit.serve.money import LARGEST_AMOUNT, to_micro
-from deferkit.types import MODEL, Budget
+from deferkit.types import LARGEST, MODEL, Budget
 
 # in Python $ alone would let a newline through at the end
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}(?!\n)$"
@@ -24,8 +24,11 @@ TaskId = Annotated[
         description="your own id of a task: 1 to 128 characters, none of them control characters",
     ),
 ]
+FeatureName = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+Finite = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 Seats = Annotated[int, msgspec.Meta(ge=1, le=16)]
+MOST_NUMBERS = 50_000_000  # that one policy may keep in memory: 400 MB
 
 
 class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,8 +47,14 @@ class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class FeatureSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Named features. A category has its levels, or how many of them to take as they come."""
 
-    numbers: list[Annotated[str, msgspec.Meta(min_length=1, max_length=128)]] = []
-    categories: dict[str, list[str] | Annotated[int, msgspec.Meta(ge=1, le=1000)]] = {}
+    numbers: Annotated[list[FeatureName], msgspec.Meta(max_length=1000)] = []
+    categories: Annotated[
+        dict[
+            FeatureName,
+            Annotated[list[str], msgspec.Meta(max_length=1000)] | Annotated[int, msgspec.Meta(ge=1, le=1000)],
+        ],
+        msgspec.Meta(max_length=1000),
+    ] = {}
 
 
 class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=False):
@@ -63,7 +72,7 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     exploration: Annotated[float, msgspec.Meta(ge=0, le=1e6, description="width of intervals, in noise")] = 0.3
     explore_floor: Annotated[float, msgspec.Meta(ge=0, le=1, description="share decided at random, logged")] = 0.0
     warm_up: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] | None = None
-    reward_range: tuple[float, float] = (0.0, 1.0)
+    reward_range: tuple[Finite, Finite] = (0.0, 1.0)
     memory: Annotated[int, msgspec.Meta(ge=1000, le=1_000_000, description="decisions that can be learned from")] = (
         10_000
     )
@@ -103,6 +112,20 @@ class PolicyChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return msgspec.structs.replace(spec, **{k: v for k, v in given.items() if v is not msgspec.UNSET})
 
 
+def check_size(spec: PolicySpec, d: int) -> None:
+    """Raise if a policy of d features would take more memory than one may: anyone with a key can ask for one.
+
+    A learner keeps two d×d matrices for each reward and each cost, and the contexts that it remembers.
+    """
+    models = len(spec.deciders) + len(spec.experts) * len(spec.budget)
+    numbers = 2 * d * d * models + d * spec.memory
+    if numbers > MOST_NUMBERS:
+        raise InvalidArgument(
+            f"With {d:,} features, {len(spec.experts)} experts and {len(spec.budget)} resources the policy would keep"
+            f" {numbers:,} numbers; the most is {MOST_NUMBERS:,}. Take fewer of them, or a shorter memory."
+        )
+
+
 def learner_of(spec: PolicySpec) -> Deferrer:
     """Return the learner of a policy that has seen nothing yet; raise if the policy makes no sense.
 
@@ -131,12 +154,12 @@ def learner_of(spec: PolicySpec) -> Deferrer:
             horizon=None if unlimited else each.horizon,
             max_cost=each.max_cost,
         )
-    named = isinstance(spec.features, FeatureSpec)
+    given = spec.features
+    encoder = Encoder(numbers=given.numbers, categories=given.categories) if isinstance(given, FeatureSpec) else None
+    check_size(spec, encoder.n_features if encoder is not None else given)  # type: ignore[arg-type]
     return Deferrer(
-        n_features=None if named else spec.features,  # type: ignore[arg-type]
-        encoder=Encoder(numbers=spec.features.numbers, categories=spec.features.categories)  # type: ignore[union-attr]
-        if named
-        else None,
+        n_features=None if encoder is not None else given,  # type: ignore[arg-type]
+        encoder=encoder,
         budget=budgets,
         experts=spec.experts,
         link=spec.link,

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
-from deferkit.serve.database import Connection
 from deferkit.serve.policy import Policy
 from deferkit.serve.records import AnyRecord
-from deferkit.serve.rows import ClaimRow, DecisionRow, LogRow, ParkedRow, RequestRow, SeatRow
+from deferkit.serve.storage.database import Connection
+from deferkit.serve.storage.rows import ClaimRow, DecisionRow, LogRow, ParkedRow, RequestRow, SeatRow
 
 
 class Reply(NamedTuple):

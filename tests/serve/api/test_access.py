@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,14 @@ def test_case_33_a_revoked_key_is_refused_within_a_moment(tmp_path: Path) -> Non
         number, _ = keys.parts_of(client.headers["authorization"].removeprefix("Bearer ")) or ("", "")
         service.store.revoke_key(number, 1)
         until(lambda: client.get("/v1/policies").status == 401, seconds=10)
+
+
+def test_a_new_key_is_known_at_once(tmp_path: Path) -> None:
+    with running(tmp_path, tenants=True) as service:
+        first = service.client("acme")
+        assert first.get("/v1/policies").status == 200  # the keys are known now, and not read again for a second
+        time.sleep(2 * access.NEW_S)
+        assert service.client("acme").get("/v1/policies").status == 200
 
 
 def test_case_33_keys_are_kept_as_hashes(service: Running) -> None:

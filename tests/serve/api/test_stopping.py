@@ -19,6 +19,7 @@ CALLS = 20
 def locked(folder: Path) -> Iterator[apsw.Connection]:
     """Hold the database, so that nothing can be committed."""
     other = apsw.Connection(str(folder / "deferkit.db"))
+    other.set_busy_timeout(5000)
     other.execute("BEGIN IMMEDIATE")
     yield other
     if other.in_transaction:

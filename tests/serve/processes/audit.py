@@ -7,11 +7,11 @@ import msgspec
 from deferkit.serve import records
 from deferkit.serve.commands.bodies import TaskBody
 from deferkit.serve.commands.decide import propose
-from deferkit.serve.database import Database
 from deferkit.serve.policy import Policy
 from deferkit.serve.recover import after, following, recover, roll_on, snapshot_at
-from deferkit.serve.rows import OPEN, PolicyRow
-from deferkit.serve.store import Store
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.rows import OPEN, PolicyRow
+from deferkit.serve.storage.store import Store
 from deferkit.serve.work import Held
 from tests.serve.processes.crowd import TOTAL, Crowd
 

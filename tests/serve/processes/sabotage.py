@@ -8,7 +8,7 @@ from typing import Any
 import apsw
 import psycopg
 
-from deferkit.serve.postgres import Postgres
+from deferkit.serve.storage.postgres import Postgres
 
 
 def clock(seconds: float) -> None:

@@ -6,8 +6,8 @@ import socket
 import time
 from collections.abc import Callable
 
-from deferkit.serve.database import Database
-from deferkit.serve.store import Store
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.store import Store
 from tests.serve.processes.audit import KEY, audit, check_last_snapshot, check_log
 from tests.serve.processes.crowd import PATH, SPEC, Crowd
 from tests.serve.processes.service import Service, eventually

@@ -4,8 +4,8 @@ import resource
 from collections.abc import Callable
 from pathlib import Path
 
-from deferkit.serve.database import Database
-from deferkit.serve.store import Store
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.store import Store
 from tests.serve.processes.audit import KEY, check_log, check_state
 from tests.serve.processes.crowd import PATH, SPEC
 from tests.serve.processes.service import Service, eventually

@@ -5,7 +5,7 @@ import signal
 import time
 from collections.abc import Callable
 
-from deferkit.serve.database import Database
+from deferkit.serve.storage.database import Database
 from tests.serve.processes.audit import audit, check_last_snapshot
 from tests.serve.processes.crowd import SPEC, Crowd
 from tests.serve.processes.mortal import Mortal, url_of

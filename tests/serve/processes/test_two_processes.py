@@ -5,8 +5,8 @@ import signal
 import time
 from collections.abc import Callable
 
-from deferkit.serve.database import Database
-from deferkit.serve.store import Store
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.store import Store
 from tests.serve.processes.audit import KEY, audit
 from tests.serve.processes.crowd import PATH, SPEC, Crowd
 from tests.serve.processes.mortal import url_of

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from deferkit.serve import queries
-from deferkit.serve.database import Database
-from deferkit.serve.sqlite import Sqlite
+from deferkit.serve.storage import queries
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.sqlite import Sqlite
 from tests.serve.processes.crowd import SPEC
 from tests.serve.processes.service import Service, eventually
 from tests.serve.test_migrations import migrate, schema, select, version

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from deferkit.serve.database import Database
-from deferkit.serve.store import Store
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.store import Store
 from tests.serve.processes.audit import KEY
 from tests.serve.processes.crowd import PATH, SPEC
 from tests.serve.processes.service import Answer, Service, eventually

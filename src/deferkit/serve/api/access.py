@@ -11,11 +11,12 @@ from litestar import Request, Response
 from deferkit.serve.api.headers import header, is_this_machine
 from deferkit.serve.keys import SCOPES, Caller, key_fits, parts_of
 from deferkit.serve.problems import Problem, invalid, unknown
-from deferkit.serve.rows import KeyRow
 from deferkit.serve.spec import NAME_PATTERN
-from deferkit.serve.store import Store
+from deferkit.serve.storage.rows import KeyRow
+from deferkit.serve.storage.store import Store
 
 FRESH_S = 1.0  # a revoked key is refused after this long at the latest
+NEW_S = 0.05  # and a new one is known; what is not a key at all does not keep the database busier than this
 EVERYONE = Caller("default", frozenset(SCOPES))
 
 
@@ -31,11 +32,11 @@ class Access:
         self._reading = asyncio.Lock()
         self._allowance: dict[str, tuple[float, float]] = {}  # tenant: calls left, since when
 
-    async def keys(self) -> dict[str, KeyRow]:
-        """Return the keys, as they were a moment ago."""
-        if self._keys is None or time.monotonic() - self._read_at > FRESH_S:
+    async def keys(self, age_s: float) -> dict[str, KeyRow]:
+        """Return the keys, as they were this long ago at most."""
+        if self._keys is None or time.monotonic() - self._read_at > age_s:
             async with self._reading:
-                if self._keys is None or time.monotonic() - self._read_at > FRESH_S:
+                if self._keys is None or time.monotonic() - self._read_at > age_s:
                     rows = await asyncio.to_thread(self.store.keys)
                     self._keys = {row.id: row for row in rows}
                     self._read_at = time.monotonic()
@@ -47,7 +48,7 @@ class Access:
         While everyone may call, only those do who know this machine as such: a page that a browser got from elsewhere
         can give its own name our address, but then sends that name.
         """
-        keys = await self.keys()
+        keys = await self.keys(FRESH_S)
         if not keys and self.open_without_keys:
             if not is_this_machine(host):
                 raise Problem(403, "forbidden", "Without keys the service answers to localhost only. Make a key.")
@@ -56,6 +57,8 @@ class Access:
         key = key.strip()
         parts = parts_of(key) if scheme.lower() == "bearer" else None
         row = keys.get(parts[0]) if parts is not None else None
+        if row is None and parts is not None:
+            row = (await self.keys(NEW_S)).get(parts[0])
         if row is None or not key_fits(key, row) or row.revoked is not None:
             raise Problem(401, "unauthorized", "A valid key is needed: Authorization: Bearer dk_…")
         return Caller(row.tenant, frozenset(row.scopes.split()))

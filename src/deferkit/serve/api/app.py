@@ -19,7 +19,7 @@ from deferkit.serve.engine import Engine, EngineSettings
 from deferkit.serve.logs import logger
 from deferkit.serve.problems import Problem, StoreFailed, invalid, unavailable
 from deferkit.serve.settings import Settings
-from deferkit.serve.store import Store
+from deferkit.serve.storage.store import Store
 from deferkit.serve.traffic import Traffic
 
 AnyRequest = Request[Any, Any, Any]
@@ -86,7 +86,7 @@ def application(settings: Settings, store: Store, *, failed: Callable[[Exception
             failed(error)
             raise
         app.state.access = Access(store, open_without_keys=settings.loopback, rate=settings.rate)
-        app.state.engine, app.state.traffic = engine, traffic
+        app.state.engine, app.state.traffic, app.state.settings = engine, traffic, settings
         app.state.document = msgspec.json.encode(document(ROUTES))
         try:
             yield

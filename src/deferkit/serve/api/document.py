@@ -1,6 +1,7 @@
 """The OpenAPI document: made of the routes themselves and of the very types that read and write bodies."""
 
 import inspect
+import re
 from collections.abc import Iterable
 from typing import Any, get_args
 
@@ -42,6 +43,7 @@ def document(handlers: Iterable[HTTPRouteHandler]) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": schemas,
+            "responses": {f"Problem{status}": problem(status) for status in PROBLEMS},
             "securitySchemes": {
                 "key": {
                     "type": "http",
@@ -59,7 +61,7 @@ def operation(handler: HTTPRouteHandler) -> dict[str, Any]:
     text = inspect.getdoc(handler.fn) or ""
     found: dict[str, Any] = {
         "operationId": handler.fn.__name__,
-        "summary": text.partition("\n")[0],
+        "summary": re.split(r"[.:;]\s|\.$", text)[0],
         "description": text + scopes_of(route),
         "tags": [route.tag],
         "security": [{"key": []}] if route.scopes else [],
@@ -122,6 +124,11 @@ def response(kind: Any, what: str) -> dict[str, Any]:
     return {"description": what, "content": {"text/plain" if kind is str else "application/json": {"schema": schema}}}
 
 
+def problem(status: int) -> dict[str, Any]:
+    """Return what is said of a problem."""
+    return response(ProblemReply, PROBLEMS[status]) | ({"headers": HEADERS[status]} if status in HEADERS else {})
+
+
 def responses_of(handler: HTTPRouteHandler) -> dict[str, Any]:
     """Return all that a route may answer."""
     route, kind = route_of(handler), reply_of(handler)
@@ -129,9 +136,7 @@ def responses_of(handler: HTTPRouteHandler) -> dict[str, Any]:
     for status, each in {handler.status_code: kind, **route.also}.items():
         found[status] = response(each, (inspect.getdoc(each) if is_struct(each) else None) or "Done.")
     for status in problems_of(handler):
-        found[status] = response(ProblemReply, PROBLEMS[status])
-        if status in HEADERS:
-            found[status]["headers"] = HEADERS[status]
+        found[status] = {"$ref": f"#/components/responses/Problem{status}"}
     return {str(status): found[status] for status in sorted(found)}
 
 

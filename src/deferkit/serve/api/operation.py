@@ -46,7 +46,7 @@ async def metrics(request: AnyRequest) -> Response[str]:
 
 @get("/v1/openapi.json", opt=about("operation"))
 async def openapi(request: AnyRequest) -> Response[dict[str, Any]]:
-    """Return this document."""
+    """Return the description of all routes, as an OpenAPI document."""
     return answered(Reply(200, request.app.state.document), dict[str, Any])
 
 

@@ -23,7 +23,7 @@ from deferkit.serve.commands.bodies import BudgetBody
 from deferkit.serve.commands.budget import BudgetReply, ChangeBudget, ChangePolicy
 from deferkit.serve.engine import Elsewhere
 from deferkit.serve.keys import SCOPES
-from deferkit.serve.problems import unknown
+from deferkit.serve.problems import Problem, unknown
 from deferkit.serve.spec import NAME_PATTERN, PolicyChange, PolicySpec
 from deferkit.serve.summary import PolicySummary, summary_of
 
@@ -46,7 +46,12 @@ class PolicyPage(msgspec.Struct, frozen=True, kw_only=True):
 @post("/v1/policies", opt=about("policies", "admin", problems=(409,), example=NEW_POLICY))
 async def create_policy(request: AnyRequest, data: JSONBody[PolicySpec]) -> Response[PolicySpec]:
     """Make a policy. The same one again changes nothing; another one of the same name is a conflict."""
-    return answered(await engine_of(request).create(caller_of(request).tenant, data), PolicySpec)
+    engine, tenant, most = engine_of(request), caller_of(request).tenant, request.app.state.settings.max_policies
+    if (tenant, data.name) not in engine.held:
+        names = {row.name for row in await asyncio.to_thread(engine.store.policies_of, tenant, "", most)}
+        if len(names) >= most and data.name not in names:
+            raise Problem(409, "too_many", f"There are {most} policies, and no more may be made.")
+    return answered(await engine.create(tenant, data), PolicySpec)
 
 
 @get("/v1/policies", opt=about("policies", *SCOPES))

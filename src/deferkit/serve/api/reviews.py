@@ -9,23 +9,11 @@ from litestar.params import JSONBody
 
 from deferkit.serve.api.service import AnyRequest, PolicyName, about, answered, caller_of, done, engine_of
 from deferkit.serve.commands.bodies import ClaimBody, CompleteBody, EffortBody, ExtendBody, LeaseBody
-from deferkit.serve.commands.review import (
-    Claim,
-    ClaimReply,
-    Complete,
-    CompleteReply,
-    Effort,
-    EffortReply,
-    Extend,
-    LeaseReply,
-    Release,
-    claiming,
-    extending,
-    releasing,
-)
+from deferkit.serve.commands.lease import Claim, ClaimReply, Extend, LeaseReply, Release, claiming, extending, releasing
+from deferkit.serve.commands.review import Complete, CompleteReply, Effort, EffortReply
 from deferkit.serve.problems import unknown
-from deferkit.serve.rows import PolicyRow
 from deferkit.serve.spec import PolicySpec
+from deferkit.serve.storage.rows import PolicyRow
 from deferkit.serve.work import Question
 
 Kind = TypeVar("Kind")

@@ -16,8 +16,8 @@ from deferkit.serve.commands.outcome import Correct, CorrectionReply, Observe, O
 from deferkit.serve.keys import SCOPES
 from deferkit.serve.money import MICRO, from_micros
 from deferkit.serve.problems import unknown
-from deferkit.serve.rows import LogRow
 from deferkit.serve.spec import TaskId
+from deferkit.serve.storage.rows import LogRow
 
 MOST_HISTORY = 1000
 TASK = {"task": "mail-1", "context": [0.2, 0.7, 1.0], "payload": {"subject": "You have won"}, "model_answer": "spam"}

@@ -6,9 +6,8 @@ from typing import Annotated, Any
 import msgspec
 
 from deferkit.serve.money import LARGEST_AMOUNT
-from deferkit.serve.spec import NO_CONTROL, Name, Seats, Seconds, TaskId
+from deferkit.serve.spec import NO_CONTROL, Finite, Name, Seats, Seconds, TaskId
 
-Finite = Annotated[float, msgspec.Meta(ge=-1e50, le=1e50)]
 Cost = Annotated[float, msgspec.Meta(ge=0, le=LARGEST_AMOUNT)]
 CostByResource = dict[str, Cost]
 Rewards = Annotated[dict[str, Finite], msgspec.Meta(max_length=64, description="by decider")]

@@ -8,8 +8,8 @@ from deferkit.serve.commands.bodies import BudgetBody, digest
 from deferkit.serve.commands.outcome import repeated
 from deferkit.serve.money import MICRO, to_micro
 from deferkit.serve.problems import exhausted, invalid
-from deferkit.serve.rows import RequestRow
 from deferkit.serve.spec import PolicyChange
+from deferkit.serve.storage.rows import RequestRow
 from deferkit.serve.work import Held, Needs, Reply, Work
 from deferkit.types import is_number
 

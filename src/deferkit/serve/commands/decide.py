@@ -12,7 +12,7 @@ from deferkit.serve.commands.bodies import BatchBody, OutcomeBody, TaskBody, dig
 from deferkit.serve.commands.outcome import book, cost_of
 from deferkit.serve.money import MICRO, Micros, to_micro
 from deferkit.serve.problems import Problem, conflict, exhausted, invalid
-from deferkit.serve.rows import MODEL, OPEN, WAITING, DecisionRow, SeatRow
+from deferkit.serve.storage.rows import MODEL, OPEN, WAITING, DecisionRow, SeatRow
 from deferkit.serve.work import Held, Needs, Reply, Work
 from deferkit.types import Amount, Decision
 
@@ -71,7 +71,7 @@ class DecideMany:
 
     def __init__(self, body: BatchBody) -> None:
         self.bodies = [(each, digest(each)) for each in body.tasks]
-        self.weight = len(self.bodies)
+        self.size = len(self.bodies)
 
     def needs(self, held: Held) -> Needs:
         """Return what must be read first."""
@@ -109,7 +109,10 @@ def decide(held: Held, work: Work, now: int, body: TaskBody, number: bytes) -> b
         **decision._replace(budget_left=records.without_infinity(decision.budget_left))._asdict(),  # type: ignore[arg-type]
     )
     reply = reply_of(record)
-    work.record(held, record, now, body.task)
+    try:
+        work.record(held, record, now, body.task)
+    except DeferkitError as error:  # nothing was changed
+        raise invalid("The context is too large: what the learner expects of it is not a number any more.") from error
     work.put_decision(
         DecisionRow(
             policy=held.id,

@@ -5,8 +5,8 @@ import msgspec
 from deferkit.serve import records
 from deferkit.serve.commands.review import finish
 from deferkit.serve.problems import conflict, unknown
-from deferkit.serve.rows import DONE, MODEL, OPEN, VOID
 from deferkit.serve.seats import close
+from deferkit.serve.storage.rows import DONE, MODEL, OPEN, VOID
 from deferkit.serve.work import Held, Needs, Reply, Work
 
 

@@ -10,7 +10,8 @@ from deferkit.serve import records
 from deferkit.serve.commands.bodies import CorrectionBody, OutcomeBody, digest
 from deferkit.serve.money import MICRO, Micros, to_micros
 from deferkit.serve.problems import conflict, invalid, unavailable, unknown
-from deferkit.serve.rows import (
+from deferkit.serve.seats import close
+from deferkit.serve.storage.rows import (
     MODEL,
     OPEN,
     POSTED,
@@ -19,7 +20,6 @@ from deferkit.serve.rows import (
     ParkedRow,
     RequestRow,
 )
-from deferkit.serve.seats import close
 from deferkit.serve.work import Held, Needs, Reply, Work
 from deferkit.types import Amount, is_number
 

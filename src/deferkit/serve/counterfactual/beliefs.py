@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.serve import records
+from deferkit.serve.counterfactual.past import Facts, Past
 from deferkit.serve.money import MICRO, Micros
-from deferkit.serve.past import Facts, Past
 from deferkit.serve.policy import Policy
 
 Floats = NDArray[np.float64]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.serve import records
-from deferkit.serve.chances import chances
+from deferkit.serve.counterfactual.chances import chances
 from deferkit.serve.money import MICRO
 from deferkit.serve.spec import PolicySpec
 

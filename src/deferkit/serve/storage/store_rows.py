@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from deferkit.serve.rows import ClaimRow, DecisionRow, SeatRow
+from deferkit.serve.storage.rows import ClaimRow, DecisionRow, SeatRow
 
 to_json = msgspec.json.Encoder().encode
 

@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.serve import records
-from deferkit.serve.alternative import Alternative
-from deferkit.serve.beliefs import Beliefs, feedback_of
-from deferkit.serve.course import Course, pieces
-from deferkit.serve.estimate import NOTEWORTHY, Doubt, Known, Value
+from deferkit.serve.counterfactual.alternative import Alternative
+from deferkit.serve.counterfactual.beliefs import Beliefs, feedback_of
+from deferkit.serve.counterfactual.course import Course, pieces
+from deferkit.serve.counterfactual.estimate import NOTEWORTHY, Doubt, Known, Value
+from deferkit.serve.counterfactual.past import Past
+from deferkit.serve.counterfactual.scenario import Scenario
 from deferkit.serve.money import MICRO
-from deferkit.serve.past import Past
 from deferkit.serve.policy import Policy
-from deferkit.serve.scenario import Scenario
 from deferkit.types import Amount
 
 Floats = NDArray[np.float64]

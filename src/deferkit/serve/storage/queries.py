@@ -24,7 +24,7 @@ def read(dialect: str, mark: str, among: str) -> dict[str, Query]:
     >>> read("sqlite", "?", "IN ({})")["drop_parked"]
     Query(sql='DELETE FROM parked WHERE policy = ? AND task = ?', names=('policy', 'task'))
     """
-    text = resources.files("deferkit.serve").joinpath("sql/queries.sql").read_text()
+    text = resources.files("deferkit.serve.storage").joinpath("sql/queries.sql").read_text()
     _, *parts = HEAD.split(text)
     found: dict[str, Query] = {}
     for name, only, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
@@ -40,5 +40,5 @@ def read(dialect: str, mark: str, among: str) -> dict[str, Query]:
 
 def migrations() -> list[str]:
     """Return the numbered files that make the schema, in order."""
-    folder = resources.files("deferkit.serve").joinpath("sql/schema")
+    folder = resources.files("deferkit.serve.storage").joinpath("sql/schema")
     return [each.read_text() for each in sorted(folder.iterdir(), key=lambda f: f.name) if each.name.endswith(".sql")]

@@ -11,10 +11,10 @@ import apsw
 import msgspec
 
 from deferkit.errors import DeferkitError
-from deferkit.serve import queries
-from deferkit.serve.database import Call, Row
 from deferkit.serve.logs import logger
 from deferkit.serve.problems import StoreBroken, StoreFailed
+from deferkit.serve.storage import queries
+from deferkit.serve.storage.database import Call, Row
 
 OLDEST = (3, 51, 3)  # before it a reset of the write-ahead log could corrupt the file
 NOT_SYNCED = {apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC}
@@ -213,6 +213,7 @@ class Sqlite:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+        self._local = threading.local()
         while self._open:
             self._open.pop().close()
-        self._local = threading.local()  # a thread that comes again gets a new one
+        self._local = threading.local()

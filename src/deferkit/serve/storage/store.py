@@ -8,10 +8,10 @@ import msgspec
 
 from deferkit.serve import chain
 from deferkit.serve.account import Account
-from deferkit.serve.database import Connection, Database, Row
 from deferkit.serve.policy import Policy
 from deferkit.serve.problems import Fenced
-from deferkit.serve.rows import (
+from deferkit.serve.storage.database import Connection, Database, Row
+from deferkit.serve.storage.rows import (
     ClaimRow,
     DecisionRow,
     KeyRow,
@@ -21,7 +21,15 @@ from deferkit.serve.rows import (
     RequestRow,
     SeatRow,
 )
-from deferkit.serve.store_rows import claim_row, decision_row, decision_values, seat_row, seat_values, text_of, to_json
+from deferkit.serve.storage.store_rows import (
+    claim_row,
+    decision_row,
+    decision_values,
+    seat_row,
+    seat_values,
+    text_of,
+    to_json,
+)
 from deferkit.serve.work import Needs, Work
 
 Result = TypeVar("Result")

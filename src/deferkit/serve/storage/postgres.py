@@ -10,20 +10,22 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.numeric import Int8BinaryDumper
 
 from deferkit.errors import DeferkitError
-from deferkit.serve import queries
-from deferkit.serve.database import Call, Row
 from deferkit.serve.problems import StoreFailed, Unconfirmed
+from deferkit.serve.storage import queries
+from deferkit.serve.storage.database import Call, Row
 
 Result = TypeVar("Result")
 Session = psycopg.Connection[Row]
 
-# a server that has gone is noticed within half a minute, also when it does not say so
+# a server that has gone is noticed within half a minute, also when it does not say so; of several, the one that writes
 DEFAULTS: dict[str, Any] = {
     "connect_timeout": 5,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
+    "target_session_attrs": "primary",
+    "client_encoding": "utf8",
     "fallback_application_name": "deferkit",
 }
 # a commit returns when it is on the disk. Nobody waits long for a lock: the caller is told to try again. A process that
@@ -39,10 +41,12 @@ SETTINGS = """
 UNHURRIED = """
     SELECT set_config(name, '0', true) FROM pg_settings WHERE name IN ('lock_timeout', 'transaction_timeout')
 """
-DURABLE = {
-    "fsync": ("on",),
-    "full_page_writes": ("on",),
-    "synchronous_commit": ("on", "remote_apply"),
+# what the server must be set to, and why
+NEEDED = {
+    "fsync": (("on",), "could lose what it has confirmed"),
+    "full_page_writes": (("on",), "could lose what it has confirmed"),
+    "synchronous_commit": (("on", "remote_apply"), "could lose what it has confirmed"),
+    "server_encoding": (("UTF8",), "could not keep every text"),
 }
 MIGRATING = "deferkit migrates"
 LOST = "PostgreSQL: the connection was lost in a transaction."
@@ -62,7 +66,7 @@ class PostgresConnection:
         self.within = False  # a transaction
 
     def _connect(self) -> Session:
-        session: Session = psycopg.connect(self.conninfo, autocommit=True)
+        session = self.session = psycopg.connect(self.conninfo, autocommit=True)
         session.adapters.register_dumper(int, Int8BinaryDumper)  # one type for all: statements are prepared once
         session.execute(SETTINGS)
         if not self.writes:
@@ -75,9 +79,7 @@ class PostgresConnection:
         if fresh and self.within:
             raise StoreFailed(LOST)
         try:
-            if self.session is None:
-                self.session = self._connect()
-            return action(self.session)
+            return action(self.session or self._connect())
         except psycopg.Error as error:
             self.close()
             if fresh or self.within or not isinstance(error, psycopg.OperationalError):
@@ -110,18 +112,19 @@ class PostgresConnection:
 
     def write_all(self, rows: Mapping[str, Sequence[Row]]) -> None:
         """Run named queries for each of their rows of values, all in one round trip."""
+        some = [(self.queries[name].sql, values) for name, values in rows.items() if values]
 
         def send(session: Session) -> None:
             with session.pipeline():
-                for name, values in rows.items():
-                    sql = self.queries[name].sql
-                    if values and "unnest(" in sql:
+                for sql, values in some:
+                    if "unnest(" in sql:  # it takes columns
                         session.execute(sql, [list(column) for column in zip(*values, strict=True)])
-                    elif values:
+                    else:
                         session.cursor().executemany(sql, values)
             rearm(session)
 
-        self._do(send)
+        if some:
+            self._do(send)
 
     def lock(self, what: str) -> None:
         """Wait until no other transaction has locked the same."""
@@ -199,9 +202,9 @@ class Postgres:
         self._open: dict[threading.Thread, PostgresConnection] = {}
 
     def prepare(self) -> None:
-        """Check that a commit is on the disk, and bring the schema up to date, one numbered step at a time."""
+        """Check the server's settings, and bring the schema up to date, one numbered step at a time."""
         with closing(self.writer()) as connection:
-            check_durability(connection)
+            check_settings(connection)
             while self._migrate(connection):
                 pass
 
@@ -246,7 +249,8 @@ class Postgres:
         thread = threading.current_thread()
         if thread not in self._open:
             for each in [each for each in list(self._open) if not each.is_alive()]:
-                self._open.pop(each).close()
+                if (left := self._open.pop(each, None)) is not None:
+                    left.close()
             self._open[thread] = PostgresConnection(self.conninfo, writes=False)
         return self._open[thread]
 
@@ -264,11 +268,11 @@ class Postgres:
             self._open.popitem()[1].close()
 
 
-def check_durability(connection: PostgresConnection) -> None:
-    """Raise if the server may lose what it has confirmed."""
-    for name, good in DURABLE.items():
+def check_settings(connection: PostgresConnection) -> None:
+    """Raise if the server may lose what it has confirmed, or cannot take what it is given."""
+    for name, (good, otherwise) in NEEDED.items():
         [(value,)] = connection.execute(f"SELECT current_setting('{name}')")
         if value not in good:
             raise DeferkitError(
-                f"The server runs with {name} = {value}, and could lose what it has confirmed: {name} = on is needed."
+                f"The database server runs with {name} = {value}, and {otherwise}: {name} = {good[0]} is needed."
             )

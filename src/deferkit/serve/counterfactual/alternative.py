@@ -11,14 +11,14 @@ import msgspec
 import numpy as np
 
 from deferkit.serve import records
-from deferkit.serve.beliefs import Belief, Feedback
-from deferkit.serve.chances import chances
 from deferkit.serve.commands.bodies import TaskBody
 from deferkit.serve.commands.decide import propose
+from deferkit.serve.counterfactual.beliefs import Belief, Feedback
+from deferkit.serve.counterfactual.chances import chances
+from deferkit.serve.counterfactual.scenario import Scenario
 from deferkit.serve.money import Micros
 from deferkit.serve.policy import Policy
 from deferkit.serve.problems import Problem
-from deferkit.serve.scenario import Scenario
 from deferkit.serve.spec import PolicySpec
 from deferkit.serve.work import Held
 from deferkit.types import MODEL

@@ -4,11 +4,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from deferkit.errors import DeferkitError, InvalidArgument
-from deferkit.serve import queries
-from deferkit.serve.database import Database
 from deferkit.serve.problems import StoreFailed
-from deferkit.serve.sqlite import Sqlite
-from deferkit.serve.store import Store
+from deferkit.serve.storage import queries
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.sqlite import Sqlite
+from deferkit.serve.storage.store import Store
 
 URLS = ("postgresql://", "postgres://")
 
@@ -20,7 +20,7 @@ def database_of(store: str) -> Database:
     False
     """
     if store.startswith(URLS):
-        from deferkit.serve.postgres import Postgres  # noqa: PLC0415  psycopg is wanted by those who use it
+        from deferkit.serve.storage.postgres import Postgres  # noqa: PLC0415  psycopg is wanted by those who use it
 
         return Postgres(store)
     return Sqlite(store)

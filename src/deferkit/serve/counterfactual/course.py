@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.serve import records
-from deferkit.serve.alternative import Alternative
-from deferkit.serve.beliefs import Belief, Beliefs
-from deferkit.serve.estimate import Doubt, Known
+from deferkit.serve.counterfactual.alternative import Alternative
+from deferkit.serve.counterfactual.beliefs import Belief, Beliefs
+from deferkit.serve.counterfactual.estimate import Doubt, Known
 
 Floats = NDArray[np.float64]
 PAGE = 1000  # decisions of a piece

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.serve.past import Facts, known_rewards
+from deferkit.serve.counterfactual.past import Facts, known_rewards
 from deferkit.types import Coefficients
 
 Floats = NDArray[np.float64]

@@ -1,0 +1,209 @@
+"""The policies that a process owns: found, brought into memory, kept, lost, rebuilt, put away."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from deferkit.errors import DeferkitError
+from deferkit.serve import owner
+from deferkit.serve.clock import Clock
+from deferkit.serve.logs import logger
+from deferkit.serve.money import MICRO
+from deferkit.serve.problems import StoreBroken, StoreFailed, unavailable
+from deferkit.serve.recover import recover
+from deferkit.serve.storage.rows import PolicyRow
+from deferkit.serve.storage.store import Store
+from deferkit.serve.work import Held, Work
+
+Result = TypeVar("Result")
+Key = tuple[str, str]  # tenant, name of the policy
+
+
+def stop_at_once(error: Exception) -> None:
+    """Leave without another word to the disk: what it did not confirm must not be built upon."""
+    logger.critical("the disk did not confirm a write; the process stops", extra={"error": str(error)})
+    os._exit(74)
+
+
+class Custody:
+    """What this process owns, and its one hand to the store.
+
+    Whoever changes a policy or writes holds `busy`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        lease_s: float,
+        address: str | None,
+        broken: Callable[[Exception], None],
+        number: int,
+    ) -> None:
+        self.store = store
+        self.owner = owner.identity(number)
+        self.address = address
+        self.held: dict[Key, Held] = {}
+        self.clock = Clock(0)
+        self.busy = asyncio.Lock()
+        self.over = False  # the disk did not confirm a write: nothing more goes to it
+        self.failing: str | None = None  # why the last commit failed
+        self._lease = int(lease_s * MICRO)
+        self._dirty: set[Key] = set()  # in memory ahead of their logs
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer")
+        self._broken = broken
+        self._renew_at = 0
+
+    # --- the store ------------------------------------------------------------------------------------------------
+
+    async def in_thread(self, function: Callable[..., Result], *given: Any, **named: Any) -> Result:
+        """Do something in the thread that writes."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: function(*given, **named))
+
+    async def read(self, function: Callable[..., Result], *given: Any) -> Result:
+        """Read something from the store; if it fails, say that it may work later."""
+        try:
+            return await asyncio.to_thread(function, *given)
+        except StoreFailed as error:
+            raise unavailable(str(error)) from error
+
+    async def stored(self, function: Callable[..., Result], *given: Any, **named: Any) -> Result:
+        """Do something with the store; if it fails, say that it may work later."""
+        try:
+            return await self.in_thread(function, *given, **named)
+        except StoreFailed as error:
+            raise unavailable(str(error)) from error
+        except StoreBroken as error:
+            self.give_up(error)
+            raise unavailable(str(error)) from error
+
+    def give_up(self, error: StoreBroken) -> None:
+        """Write nothing more: what the disk did not confirm may be lost, and what is built upon it with it."""
+        self.over = True
+        self.failing = str(error)
+        self._broken(error)
+
+    # --- owning ---------------------------------------------------------------------------------------------------
+
+    def expiry(self) -> int:
+        """Return until when what is owned now is owned, if nothing more is heard of this process."""
+        return self.clock.now() + self._lease
+
+    async def open(self) -> None:
+        """Bring the database up to date, and own what nobody owns."""
+        await self.in_thread(self.store.database.prepare)
+        last = await self.in_thread(self.store.last_time)
+        self.clock = Clock(max(last + 1, await self.in_thread(self.store.database.now)))
+        for row in await self.in_thread(self.store.policies):
+            if not await self.adopt(row) and not self.store.database.shared:
+                raise DeferkitError(
+                    f"Policy {row.name!r} is owned by another process ({row.owner}). Stop that one, or wait"
+                    f" {self._lease / MICRO:g} seconds if it was stopped just now."
+                )
+
+    async def adopt(self, row: PolicyRow) -> bool:
+        """Own a policy if nobody else does, and bring it into memory."""
+        key = (row.tenant, row.name)
+        gone = row.owner is not None and owner.is_dead(row.owner, shared=self.store.database.shared)
+        dead = row.owner if gone else None
+        if row.owner not in (None, dead, self.owner) and row.expires >= self.clock.now():
+            return False  # without a word to the writer: it has better things to do than to ask on behalf of others
+        async with self.busy:
+            if key in self.held:
+                return True
+            now = self.clock.now()
+            epoch = await self.stored(self.store.acquire, row, self.owner, self.address, now, self.expiry(), dead=dead)
+            if epoch is None:
+                return False
+            fresh = await self.read(self.store.policy, *key)
+            if fresh is None:
+                return False
+            policy = await self.stored(recover, self.store, fresh)
+            [last] = await self.read(self.store.log_page, row.id, policy.seq - 1, 1)
+            self.clock.reach(last.at)  # the owner before may have been ahead of this process
+            self.held[key] = Held(row.id, row.tenant, policy, epoch, fresh.parked)
+            logger.info("owns a policy", extra={"policy": row.id, "epoch": epoch, "records": policy.seq})
+            return True
+
+    async def adopt_orphans(self) -> None:
+        """Own policies whose owner has fallen silent, where several processes serve."""
+        if self.store.database.shared:
+            for row in await asyncio.to_thread(self.store.policies):
+                if (row.tenant, row.name) not in self.held and row.expires < self.clock.now():
+                    await self.adopt(row)
+
+    async def renew_if_due(self) -> None:
+        """Own what is owned for longer."""
+        now = self.clock.now()
+        if now < self._renew_at:
+            return
+        async with self.busy:
+            epochs = {held.id: held.epoch for held in self.held.values()}
+            for number in await self.in_thread(self.store.renew, epochs, self.owner, self.expiry()):
+                self.lose(number)
+        self._renew_at = now + self._lease // 3
+
+    def lose(self, number: int) -> None:
+        """Let go of a policy that is another's by now."""
+        for key in [key for key, held in self.held.items() if held.id == number]:
+            held = self.held.pop(key)
+            self._dirty.discard(key)
+            logger.warning("lost a policy to another process", extra={"policy": held.id, "epoch": held.epoch})
+
+    async def put_away(self) -> None:
+        """Keep snapshots, give up what is owned, and close the store."""
+        for key, held in list(self.held.items()):
+            if self.over:
+                break
+            try:
+                if key not in self._dirty:
+                    await self.snapshot(held)
+                await self.in_thread(self.store.disown, held.id, self.owner, held.epoch)
+            except StoreBroken as error:
+                self.give_up(error)
+            except DeferkitError as error:
+                logger.warning("a policy could not be put away", extra={"policy": held.id, "error": str(error)})
+        await self.in_thread(self.store.close)
+        self._thread.shutdown()
+
+    # --- memory ---------------------------------------------------------------------------------------------------
+
+    def able(self, key: Key) -> bool:
+        """Whether a policy is here, and as its log has it."""
+        return key in self.held and key not in self._dirty
+
+    def spoil(self, work: Work) -> None:
+        """Remember which policies in memory are ahead of their logs."""
+        self._dirty.update(key for key, held in self.held.items() if held.id in work.changed)
+
+    async def mend(self) -> None:
+        """Rebuild what a failed group has spoiled."""
+        for key in list(self._dirty):
+            held = self.held[key]
+            try:
+                if self.store.database.shared:
+                    # a commit that was not confirmed may still be on its way; to renew is to wait for it
+                    await self.in_thread(self.store.renew, {held.id: held.epoch}, self.owner, self.expiry())
+                row = await asyncio.to_thread(self.store.policy, *key)
+                if row is None or row.epoch != held.epoch or row.owner != self.owner:
+                    self.lose(held.id)
+                    continue
+                policy = await self.in_thread(recover, self.store, row)
+            except DeferkitError as error:  # the others can go on
+                logger.error("a policy could not be rebuilt", extra={"policy": held.id, "error": str(error)})
+                continue
+            held.policy = policy
+            held.parked = row.parked
+            held.snapshot_at = policy.seq
+            self._dirty.discard(key)
+
+    async def snapshot(self, held: Held) -> None:
+        """Keep a snapshot. Nothing is lost if that fails: the log has it all."""
+        held.snapshot_at = held.policy.seq
+        try:
+            data = await self.in_thread(held.policy.to_bytes)
+            await self.in_thread(self.store.add_snapshot, held.id, held.policy.seq, data)
+        except StoreFailed as error:
+            logger.warning("a snapshot failed", extra={"policy": held.id, "error": str(error)})

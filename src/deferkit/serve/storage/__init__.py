@@ -1,0 +1,1 @@
+"""Where everything is kept: one protocol, SQLite and PostgreSQL, one set of SQL for both."""

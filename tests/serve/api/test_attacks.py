@@ -1,0 +1,134 @@
+"""What one tenant asks for, however much or strange, does not take the service from the others."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deferkit.serve.api import access
+from deferkit.serve.commands import decide
+from deferkit.serve.problems import StoreFailed
+from tests.serve.serving import POLICY, Client, Running, running
+
+EXPERTS = [f"expert{n}" for n in range(32)]
+RESOURCES = {f"r{n}": {"total": 1, "horizon": 10, "max_cost": 1} for n in range(8)}
+
+
+@pytest.fixture
+def tenants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    monkeypatch.setattr(access, "FRESH_S", -1.0)
+    with running(tmp_path, tenants=True, max_policies=3) as service:
+        yield service
+
+
+TOO_LARGE: dict[str, Any] = {
+    "features": {"features": 2001},
+    "features, experts and resources": {"features": 2000, "experts": EXPERTS, "budget": RESOURCES},
+    "a memory": {"features": 2000, "memory": 1_000_000},
+    "levels": {"features": {"categories": {f"c{n}": 1000 for n in range(100)}}},
+    "numbers": {"features": {"numbers": [f"n{n}" for n in range(1001)]}},
+    "levels of a category": {"features": {"categories": {"c": [str(n) for n in range(1001)]}}},
+}
+
+
+@pytest.mark.parametrize("change", TOO_LARGE.values(), ids=TOO_LARGE)
+def test_a_policy_that_would_take_all_memory_is_refused(client: Client, change: Any) -> None:
+    answer = client.post("/v1/policies", POLICY | {"name": "large"} | change)
+    assert (answer.status, answer.json["code"]) == (422, "invalid")
+
+
+NO_POLICY: dict[str, Any] = {
+    "an embedding": {"embedding": {"kind": "neural"}},
+    "a total without a horizon": {"budget": {"cost": {"total": 1, "max_cost": 1}}},
+    "a total without a cap": {"budget": {"cost": {"total": 1, "horizon": 1}}},
+    "no resource": {"budget": {}},
+    "a total that is too fine": {"budget": {"cost": {"total": 1e-7, "horizon": 1, "max_cost": 1}}},
+    "an expert twice": {"experts": ["ann", "ann"]},
+    "an expert named model": {"experts": ["model"]},
+    "no features": {"features": {}},
+    "a feature twice": {"features": {"numbers": ["a"], "categories": {"a": 2}}},
+    "a range upside down": {"reward_range": [1, 0]},
+    "a range of nothing": {"reward_range": [0, 0]},
+    "a range without end": {"reward_range": [0, 1e308]},
+    "a name with a newline": {"name": "p\n"},
+    "a name with a slash": {"name": "a/b"},
+    "a name of dots": {"name": ".."},
+}
+
+
+@pytest.mark.parametrize("change", NO_POLICY.values(), ids=NO_POLICY)
+def test_a_policy_that_makes_no_sense_is_refused(client: Client, change: Any) -> None:
+    answer = client.post("/v1/policies", POLICY | {"name": "other"} | change)
+    assert (answer.status, answer.json["code"]) == (422, "invalid")
+
+
+def test_embeddings_are_refused_in_so_many_words(client: Client) -> None:
+    answer = client.post("/v1/policies", POLICY | {"name": "deep", "embedding": {"kind": "neural", "hidden": 8}})
+    assert answer.status == 422
+    assert answer.json["detail"].startswith("The service has no embeddings yet: leave 'embedding' out.")
+
+
+def test_a_tenant_has_so_many_policies_and_no_more(tenants: Running) -> None:
+    a, b = tenants.client("a"), tenants.client("b")
+    assert [a.post("/v1/policies", POLICY | {"name": f"p{n}"}).status for n in range(3)] == [201] * 3
+    answer = a.post("/v1/policies", POLICY | {"name": "p3"})
+    assert (answer.status, answer.json["code"]) == (409, "too_many")
+    assert a.post("/v1/policies", POLICY | {"name": "p0"}).status == 201  # the same again
+    assert a.post("/v1/policies", POLICY | {"name": "p0", "seed": 1}).json["code"] == "conflict"
+    assert b.post("/v1/policies", POLICY | {"name": "p3"}).status == 201
+
+
+def test_a_command_that_fails_fails_alone(tenants: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    propose = decide.propose
+
+    def failing(held: Any, body: Any) -> Any:
+        if body.task == "poison":
+            raise ZeroDivisionError("s3cret")
+        return propose(held, body)
+
+    monkeypatch.setattr(decide, "propose", failing)
+    a, b = [[tenants.client(name) for _ in range(3)] for name in "ab"]
+    for client in (a[0], b[0]):
+        assert client.post("/v1/policies", POLICY).status == 201
+    with tenants.held_up() as go, ThreadPoolExecutor(6) as pool:
+        tasks = ["poison", "a1", "a2", "b0", "b1", "b2"]
+        calls = [pool.submit(client.decide, task, force="model") for client, task in zip(a + b, tasks, strict=True)]
+        go.wait(0.5)  # so that they share a group
+        go.set()
+        answers = [call.result() for call in calls]
+    assert answers[0].json == {"status": 500, "code": "internal", "detail": "The call failed: ZeroDivisionError."}
+    assert {answer.status for answer in answers[1:3]} <= {201, 503}
+    assert {answer.status for answer in answers[3:]} == {201}
+    assert [client.decide(task, force="model").status for client, task in zip(a, tasks, strict=False)] == [
+        500,
+        201,
+        201,
+    ]
+    assert a[0].get("/v1/policies/p/summary").json["decisions"] == 2
+    assert b[0].get("/v1/policies/p/summary").json["decisions"] == 3
+    assert a[0].get("/readyz").status == 200
+
+
+def test_what_the_learner_cannot_expect_is_refused(client: Client) -> None:
+    policy = POLICY | {"name": "endless", "budget": {"cost": {}}, "pacing": "adaptive"}
+    assert client.post("/v1/policies", policy).status == 201
+    statuses = set()
+    for n in range(30):
+        answer = client.decide(f"t{n}", "endless", context=[1e50 if n % 2 else 1.0, 1e-50], force=None)
+        statuses.add(answer.status)
+        client.post("/v1/policies/endless/outcomes", {"task": f"t{n}", "rewards": {"model": 0.5}, "cost": 9007199254})
+    assert statuses <= {201, 422}
+
+
+def test_when_the_database_cannot_be_read_callers_are_told_to_come_again(
+    service: Running, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise StoreFailed("SQLite: s3cret.")
+
+    monkeypatch.setattr(service.store, "policy", fail)
+    answer = client.get("/v1/policies/p")
+    assert (answer.status, answer.json["code"], answer.headers["retry-after"]) == (503, "unavailable", "1")
+    assert "s3cret" not in answer.json["detail"]

@@ -1,0 +1,146 @@
+"""`deferkit serve` and `deferkit keys` on the command line: what is wrong is said in one line."""
+
+import re
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from deferkit.cli import main
+from deferkit.serve import server
+from deferkit.serve.keys import parts_of
+from deferkit.serve.storage.sqlite import Sqlite
+from deferkit.serve.storage.store import Store
+from tests.serve.serving import POLICY, Client, command, process, running, until
+
+
+class Said(NamedTuple):
+    code: int
+    out: str
+    error: str
+
+
+Runner = Callable[..., Said]
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Iterator[Runner]:
+    """Runs the command line in this process, on a store of its own."""
+    monkeypatch.setenv("DEFERKIT_STORE", str(tmp_path / "deferkit.db"))
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(server, "log_to_stderr", lambda _: None)  # the log of this process stays as it is
+    before = signal.getsignal(signal.SIGTERM)
+
+    def run(*arguments: str) -> Said:
+        monkeypatch.setattr(sys, "argv", ["deferkit", *arguments])
+        with pytest.raises(SystemExit) as left:
+            main()
+        code = left.value.code
+        return Said(code if isinstance(code, int) else 0, *capfd.readouterr())
+
+    yield run
+    signal.signal(signal.SIGTERM, before)
+
+
+def store_of(path: Path) -> Store:
+    return Store(Sqlite(str(path / "deferkit.db")))
+
+
+def test_a_key_is_made_listed_and_revoked(said: Runner, tmp_path: Path) -> None:
+    made = said("keys", "create", "--tenant", "[/acme]", "--scopes", "decide, admin", "--name", "a [bold] one")
+    key = made.out.removesuffix("\n")
+    number, secret = parts_of(key) or ("", "")
+    assert made == (0, f"{key}\n", f"Key {number} of tenant [/acme], for decide admin. It is not shown again.\n")
+    listed = said("keys", "list").out
+    for text in (number, "[/acme]", "decide admin", "a [bold] one"):
+        assert text in listed
+    assert secret not in listed
+    with running(tmp_path) as service:
+        client = service.client(key=key)
+        assert client.post("/v1/policies", POLICY).status == 201
+        assert client.post("/v1/policies/p/outcomes", {"task": "t"}).status == 403
+        assert said("keys", "revoke", number).out == f"Key {number} is revoked.\n"
+        until(lambda: client.get("/v1/policies").status == 401, seconds=10)
+    assert said("keys", "revoke", number).code == 2
+
+
+WRONG = {
+    "an unknown scope": (["create", "--scopes", "decide,fly"], "Scopes are decide, observe, review, admin. Got fly."),
+    "no scope": (["create", "--scopes", " , "], "Scopes are decide, observe, review, admin. Got none."),
+    "no tenant": (["create", "--tenant", ""], "The tenant is a name of 1 to 64 characters. Got ''."),
+    "a tenant with a newline": (["create", "--tenant", "a\nb"], "The tenant is a name of 1 to 64 characters."),
+    "a name with a bell": (["create", "--name", "\a"], "The name of a key has at most 64 characters."),
+    "an unknown key": (["revoke", "nope"], "There is no key 'nope' to revoke; `deferkit keys list` shows"),
+    "a key itself": (["revoke", "dk_1_2"], "There is no key 'dk_1_2' to revoke"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "sentence"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_with_a_key_is_said_in_one_line(
+    said: Runner, tmp_path: Path, arguments: list[str], sentence: str
+) -> None:
+    code, out, error = said("keys", *arguments)
+    assert (code, out) == (2, "")
+    assert error.startswith(f"error: {sentence}")
+    assert error.count("\n") == 1
+    assert store_of(tmp_path).keys() == []
+
+
+REFUSED = {
+    "0.0.0.0 without keys": (["--host", "0.0.0.0"], "0.0.0.0 can be reached from elsewhere, and there are no keys."),
+    ":: without keys": (["--host", "::"], ":: can be reached from elsewhere, and there are no keys."),
+    "a port too high": (["--port", "70000"], "The setting 'port' must be from 0 to 65,535. Got 70000 instead."),
+    "a loud log": (["--log-level", "loud"], "The setting 'log_level' must be debug, info, warning or error."),
+    "a folder that is not there": (["--store", "/nowhere/at/all.db"], "There is no folder /nowhere/at to put"),
+    "a folder in the place of a file": (["--store", "/tmp"], "/tmp cannot be opened"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "sentence"), REFUSED.values(), ids=REFUSED)
+def test_what_is_wrong_with_a_service_is_said_in_one_line(said: Runner, arguments: list[str], sentence: str) -> None:
+    code, out, error = said("serve", *arguments)
+    assert (code, out) == (2, "")
+    assert error.startswith(f"error: {sentence}")
+    assert error.count("\n") == 1
+
+
+def test_a_service_that_others_can_reach_does_not_start_when_all_keys_are_revoked(said: Runner) -> None:
+    key = said("keys", "create").out.strip()
+    assert said("keys", "revoke", (parts_of(key) or ("", ""))[0]).code == 0
+    code, _, error = said("serve", "--host", "0.0.0.0")
+    assert code == 2
+    assert "there are no keys" in error
+
+
+def test_a_password_in_a_url_is_not_printed(said: Runner) -> None:
+    url = "postgresql://ann:s3cret@127.0.0.1:1/none?connect_timeout=1"
+    code, out, error = said("serve", "--store", url)
+    assert code == 2
+    assert error.startswith("error: ")
+    assert "s3cret" not in out + error
+
+
+def test_a_port_that_is_taken_is_said_and_nothing_is_left_owned(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = command("serve", "--port", str(port), "--store", str(tmp_path / "deferkit.db"))
+    assert done.returncode == 2
+    assert re.search(rf"^error: 127\.0\.0\.1:{port} cannot be listened on", done.stderr, flags=re.MULTILINE)
+    with running(tmp_path) as service:
+        assert service.client().post("/v1/policies", POLICY).status == 201
+
+
+def test_a_service_on_a_file_that_is_served_says_so(tmp_path: Path) -> None:
+    with process(tmp_path) as served:
+        client = Client(served.url)
+        client.post("/v1/policies", POLICY)
+        done = command("serve", "--port", "0", "--store", str(tmp_path / "deferkit.db"))
+        assert done.returncode == 2
+        assert "by another process" in done.stderr.splitlines()[-1]
+        assert client.decide("t").status == 201
+        client.connection.close()
+        assert served.stop() == 0

@@ -1,0 +1,103 @@
+"""Two processes on one PostgreSQL: a call is answered alike, whichever of them gets it."""
+
+import socket
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from deferkit.serve.api.access import NEW_S
+from tests.serve.serving import POLICY, Client, Running, process, running
+
+
+class Pair(NamedTuple):
+    owner: Client
+    other: Client
+    service: Running  # the other's
+
+
+@pytest.fixture(scope="module")
+def pair(postgres_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """A process that owns the policy `p`, and one that does not, in a thread."""
+    folder, schema = tmp_path_factory.mktemp("pair"), f"test_{uuid4().hex}"
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {schema}")  # type: ignore[arg-type, unused-ignore]
+    store = f"{postgres_server}{'&' if '?' in postgres_server else '?'}options=-csearch_path%3D{schema}"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    given = ("--store", store, "--port", port, "--address", f"http://127.0.0.1:{port}")
+    with process(folder, *given) as served, running(folder, store=store) as service:
+        key = service.key("acme")
+        owner = Client(served.url, key)
+        service.clients.append(owner)
+        assert owner.post("/v1/policies", POLICY).status == 201
+        yield Pair(owner, service.client(key=key), service)
+
+
+def test_a_decision_is_the_same_wherever_it_is_asked_for(pair: Pair) -> None:
+    first = pair.other.decide("t", payload="é")
+    assert first.status == 201
+    assert first.headers["content-type"] == "application/json"
+    assert pair.owner.decide("t", payload="é").body == first.body
+    assert pair.other.get("/v1/policies/p/decisions?task=t").json["decision"] == first.json
+    assert pair.other.get("/v1/policies/p/summary").json["decisions"] == 1
+
+
+def test_a_problem_is_the_same_wherever_it_is_met(pair: Pair) -> None:
+    pair.owner.decide("u")
+    for body in ({"context": [0, 0]}, {"context": [1]}, {"force": "nobody"}):
+        here, there = (client.decide("u", **body) for client in (pair.other, pair.owner))
+        assert here.status in (409, 422)
+        assert (here.status, here.body) == (there.status, there.body)
+
+
+def test_reviews_are_claimed_and_answered_wherever(pair: Pair) -> None:
+    pair.owner.decide("v")
+    claimed = pair.other.post("/v1/policies/p/reviews/claim", {"reviewer": "ann"}).json
+    lease = {name: claimed[name] for name in ("task", "seat", "epoch")}
+    assert pair.other.post("/v1/policies/p/reviews/extend", lease | {"lease_s": 60}).status == 200
+    assert pair.owner.post("/v1/policies/p/reviews/extend", lease | {"epoch": 9}).status == 409
+    assert pair.other.post("/v1/policies/p/reviews/extend", lease | {"epoch": 9}).status == 409
+    assert pair.other.post("/v1/policies/p/reviews/release", lease | {"task": "nope"}).status == 404
+    done = pair.other.post("/v1/policies/p/reviews/complete", lease | {"rewards": {"human": 1.0}, "cost": 0.5})
+    assert (done.status, done.json["booked"]) == (200, 0.5)
+
+
+def test_a_key_is_good_for_the_same_wherever(pair: Pair) -> None:
+    reader = pair.service.client("acme", "review")
+    stranger = pair.service.client("other")
+    time.sleep(2 * NEW_S)
+    assert reader.decide("w").status == 403
+    assert stranger.decide("w").status == 404
+    assert pair.service.client(key="dk_1_2").decide("w").status == 401
+
+
+def test_a_call_is_passed_on_once(pair: Pair) -> None:
+    answer = pair.other.get("/v1/policies/p/summary", headers={"x-deferkit-passed-on": "1"})
+    assert (answer.status, answer.json["code"], answer.headers["retry-after"]) == (503, "unavailable", "1")
+    assert pair.owner.get("/v1/policies/p/summary", headers={"x-deferkit-passed-on": "1"}).status == 200
+
+
+@pytest.mark.parametrize("name", ["%00", "p%00", "p%0A", "%ff", "%ed%a0%80", "%F0%9F%92%A9", "..%2f"])
+def test_what_is_not_a_name_is_not_there_on_postgresql_either(pair: Pair, name: str) -> None:
+    assert pair.other.get(f"/v1/policies/{name}").status == 404
+    assert pair.other.decide("x", name).status == 404
+    assert pair.other.get(f"/v1/policies?after={name}").status == 422
+    assert pair.other.get(f"/v1/policies/p/decisions?task=%00{name}").status == 422
+
+
+def test_tasks_and_pages_are_the_same_on_postgresql(pair: Pair) -> None:
+    for task in ("ü 日本 🙂", "'; DROP TABLE decisions; --", "\\x00", "%s %(x)s", "x" * 128):
+        assert pair.other.decide(task, force="model").json["task"] == task
+    for name in ("c", "a", "B", "b-1", "b.2", "b_3", "b1"):
+        assert pair.owner.post("/v1/policies", POLICY | {"name": name}).status == 201
+    names: list[str] = []
+    after = ""
+    while after is not None:
+        page = pair.other.get(f"/v1/policies?limit=2&after={after}").json
+        names += [policy["name"] for policy in page["policies"]]
+        after = page["next"]
+    assert sorted(names) == sorted(["c", "a", "B", "b-1", "b.2", "b_3", "b1", "p"])
