@@ -83,9 +83,7 @@ def test_case_10_sigterm_drains_and_loses_nothing(service_on: ServiceOn, store_u
     service.start(alone=True)  # all of it, as a user starts it
     assert service.ready().post("/v1/policies", **SPEC).status == 201
     with Crowd(service) as crowd, socket.create_connection((service.host, service.port), timeout=60) as idle:
-        idle.sendall(
-            b"POST /v1/policies HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 10\r\n\r\n{"
-        )  # and never the rest
+        idle.sendall(b"POST /v1/policies HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 9\r\n\r\n{")  # never the rest
         crowd.go_on(100)
         began = time.monotonic()
         service.signal(signal.SIGTERM)
