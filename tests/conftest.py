@@ -196,9 +196,12 @@ def picture_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Return Chromium; where it can be neither found nor installed, make leaves out the tests that are marked so."""
+    """Return Chromium; where it can be neither found nor installed, make leaves out the tests that are marked so.
+
+    Not for the whole session: as long as it is there an event loop runs, and nobody else can run one.
+    """
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     assert path is not None, "chromium is not installed: make test installs it when run as root"
     with sync_playwright() as playwright:
