@@ -17,6 +17,7 @@ from deferkit.serve.storage import queries
 from deferkit.serve.storage.database import Call, Row
 
 OLDEST = (3, 51, 3)  # before it a reset of the write-ahead log could corrupt the file
+BUSY_S = 5  # how long a connection waits for others
 NOT_SYNCED = {apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC}
 PAGES_BETWEEN_CHECKPOINTS = 4000
 
@@ -45,17 +46,31 @@ class SqliteConnection:
             self.connection = apsw.Connection(path, flags=flags, vfs=vfs)
         except apsw.Error as error:
             raise StoreFailed(f"{path} cannot be opened: {error}.") from error
-        self.connection.set_busy_timeout(5000)
+        self.connection.set_busy_timeout(BUSY_S * 1000)
         self._pages = 0  # of the write-ahead log
         if writes:
             # no exclusive lock: others may read; FULL: a commit returns when it is on the disk
-            self.execute("PRAGMA journal_mode = WAL")
+            self._write_ahead()
             self.execute(f"PRAGMA synchronous = {synchronous}")
             self.execute("PRAGMA foreign_keys = ON")
             # checkpoints are made by hand: SQLite keeps to itself what goes wrong in its own
             self.execute("PRAGMA wal_autocheckpoint = 0")
             self.connection.set_wal_hook(self._grown)
         self.execute("PRAGMA cache_size = -65536")
+
+    def _write_ahead(self) -> None:
+        """Switch to the write-ahead log. SQLite does not wait by itself where several processes make a file at once."""
+        deadline = time.monotonic() + BUSY_S
+        while True:
+            try:
+                self.connection.execute("PRAGMA journal_mode = WAL").fetchall()
+                return
+            except apsw.BusyError as error:
+                if time.monotonic() > deadline:
+                    raise failure(error) from error
+                time.sleep(0.01)
+            except apsw.Error as error:
+                raise failure(error) from error
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         """Run a statement; say in the words of the store what went wrong."""
