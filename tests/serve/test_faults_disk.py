@@ -116,6 +116,21 @@ async def renews(engine: Engine, disk: Disk) -> None:
     await until_given_up(engine)
 
 
+async def others_wait(engine: Engine, disk: Disk) -> None:
+    """Of what is in line for the disk when it fails, nothing gets there."""
+    asked: list[None] = []
+
+    def write() -> None:
+        asked.append(None)
+        epochs = {held.id: held.epoch for held in engine.held.values()}
+        engine.store.renew(epochs, engine.custody.owner, engine.custody.expiry())
+
+    disk.unconfirmed = (WAL,)
+    ended = await asyncio.gather(*(engine.custody.in_thread(write) for _ in range(5)), return_exceptions=True)
+    assert [type(error).__name__ for error in ended] == ["StoreBroken"] * 5
+    assert len(asked) == 1
+
+
 async def checkpoints(engine: Engine, disk: Disk) -> None:
     disk.unconfirmed = (FILE,)
     for i in range(60):
@@ -134,7 +149,7 @@ async def stops(engine: Engine, disk: Disk) -> None:
         await engine.stop()
 
 
-@pytest.mark.parametrize("fails", [commits, creates, keeps_a_snapshot, renews, checkpoints, stops])
+@pytest.mark.parametrize("fails", [commits, creates, keeps_a_snapshot, renews, others_wait, checkpoints, stops])
 def test_case_6_after_a_failed_fsync_nothing_more_is_written(
     fails: Callable[[Engine, Disk], Any], disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

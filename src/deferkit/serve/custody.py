@@ -48,7 +48,7 @@ class Custody:
         self.held: dict[Key, Held] = {}
         self.clock = Clock(0)
         self.busy = asyncio.Lock()
-        self.over = False  # the disk did not confirm a write: nothing more goes to it
+        self.over: StoreBroken | None = None  # the disk did not confirm a write: nothing more goes to it
         self.failing: str | None = None  # why the last commit failed
         self._lease = int(lease_s * MICRO)
         self._dirty: set[Key] = set()  # in memory ahead of their logs
@@ -59,8 +59,18 @@ class Custody:
     # --- the store ------------------------------------------------------------------------------------------------
 
     async def in_thread(self, function: Callable[..., Result], *given: Any, **named: Any) -> Result:
-        """Do something in the thread that writes."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: function(*given, **named))
+        """Do something in the thread that writes, if the disk has confirmed all that was written before."""
+
+        def do() -> Result:
+            if self.over is not None:
+                raise self.over
+            try:
+                return function(*given, **named)
+            except StoreBroken as error:  # known here, before what waits for this thread gets its turn
+                self._give_up(error)
+                raise
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, do)
 
     async def read(self, function: Callable[..., Result], *given: Any) -> Result:
         """Read something from the store; if it fails, say that it may work later."""
@@ -73,15 +83,12 @@ class Custody:
         """Do something with the store; if it fails, say that it may work later."""
         try:
             return await self.in_thread(function, *given, **named)
-        except StoreFailed as error:
-            raise unavailable(str(error)) from error
-        except StoreBroken as error:
-            self.give_up(error)
+        except (StoreFailed, StoreBroken) as error:
             raise unavailable(str(error)) from error
 
-    def give_up(self, error: StoreBroken) -> None:
+    def _give_up(self, error: StoreBroken) -> None:
         """Write nothing more: what the disk did not confirm may be lost, and what is built upon it with it."""
-        self.over = True
+        self.over = error
         self.failing = str(error)
         self._broken(error)
 
@@ -155,17 +162,15 @@ class Custody:
     async def put_away(self) -> None:
         """Keep snapshots, give up what is owned, and close the store."""
         for key, held in list(self.held.items()):
-            if self.over:
-                break
             try:
                 if key not in self._dirty:
                     await self.snapshot(held)
                 await self.in_thread(self.store.disown, held.id, self.owner, held.epoch)
-            except StoreBroken as error:
-                self.give_up(error)
+            except StoreBroken:
+                break
             except DeferkitError as error:
                 logger.warning("a policy could not be put away", extra={"policy": held.id, "error": str(error)})
-        await self.in_thread(self.store.close)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self.store.close)
         self._thread.shutdown()
 
     # --- memory ---------------------------------------------------------------------------------------------------

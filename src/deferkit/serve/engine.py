@@ -214,8 +214,6 @@ class Engine:
                 await self.custody.renew_if_due()
                 await self._reap()
                 await self.custody.adopt_orphans()
-            except StoreBroken as error:
-                self.custody.give_up(error)
             except (DeferkitError, OSError) as error:
                 logger.warning("a tick failed", extra={"error": str(error)})
             except Exception:  # whatever it was, the next deadline must not wait for ever
@@ -249,7 +247,6 @@ class Engine:
         try:
             await self._do(group)
         except StoreBroken as error:
-            self.custody.give_up(error)
             self._refuse(group, unavailable(str(error)))
         except Failed as failed:
             logger.error("a command failed", exc_info=failed.error)
