@@ -50,6 +50,7 @@ bench: $(VENV)/warm $(VENV)/peers
 # the decision service over HTTP, beside an empty endpoint, the disk, one commit for each call, PostgreSQL
 bench-serve: $(VENV)/warm
 	command -v wrk >/dev/null || { $(APT) wrk; }
+	command -v gcc >/dev/null || { $(APT) gcc libc6-dev; }
 	$(BIN)/python benchmarks/serve.py
 
 $(BIN)/python:

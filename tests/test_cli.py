@@ -9,19 +9,10 @@ import sys
 import time
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from deferkit.study.trial import FIGURES
-
-SCRIPT = "from deferkit.cli import main; main()"
-
-
-def deferkit(*words: str, cwd: Path | None = None, timeout: int = 300) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", SCRIPT, *words], capture_output=True, text=True, timeout=timeout, check=False, cwd=cwd
-    )
-
+from tests.command_line import SCRIPT, Runner, deferkit
 
 SMALL = ("run", "synthetic", "--trials", "2", "--horizon", "3000")
 
@@ -52,14 +43,14 @@ def test_run_as_json() -> None:
     assert 90 < default["spent_pct"] <= 100
 
 
-def test_other_worlds_by_option() -> None:
+def test_other_worlds_by_option(said: Runner) -> None:
     words = ("--regime", "dominant", "--experts", "2", "--resources", "2", "--features", "30", "--scaled", "--json")
-    done = deferkit(*SMALL, "--budget", "0.05T", *words)
-    assert done.returncode == 0, done.stderr
-    rows = {row["policy"]: row for row in json.loads(done.stdout)}
+    done = said(*SMALL, "--budget", "0.05T", *words)
+    assert done.code == 0, done.error
+    rows = {row["policy"]: row for row in json.loads(done.out)}
     assert rows["default"]["gain"] > rows["arbitrary-human"]["gain"]
-    done = deferkit(*SMALL, "--budget", "0.05T", "--link", "logistic", "--policy", "default", "--json")
-    assert json.loads(done.stdout)[0]["gain"] > 50
+    done = said(*SMALL, "--budget", "0.05T", "--link", "logistic", "--policy", "default", "--json")
+    assert json.loads(done.out)[0]["gain"] > 50
 
 
 @pytest.mark.parametrize(
@@ -86,10 +77,18 @@ def test_other_worlds_by_option() -> None:
         (["reproduce", "exp3"], "There is no experiment 'exp3'. There is: exp1, exp2, horizon, small-budget"),
     ],
 )
-def test_a_mistake_gives_one_line(words: list[str], message: str) -> None:
-    done = deferkit(*words)
+def test_a_mistake_gives_one_line(words: list[str], message: str, said: Runner) -> None:
+    done = said(*words)
+    assert done.code == 2
+    assert message in " ".join(done.error.split())
+    assert done.error.count("\n") == 1
+
+
+def test_a_mistake_in_a_process_of_its_own() -> None:
+    done = deferkit("run", "moon")
     assert done.returncode == 2
-    assert message in " ".join(done.stderr.split())
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: There is no world 'moon'. There is: synthetic, knapsack")
     assert "Traceback" not in done.stderr
 
 
@@ -97,11 +96,11 @@ def test_a_mistake_gives_one_line(words: list[str], message: str) -> None:
     ("budget", "remark"),
     [("0", "asks nobody"), ("1000000", "does not bind"), ("inf", "has no end"), ("120%", "not bind")],
 )
-def test_an_odd_budget_is_remarked_on(budget: str, remark: str) -> None:
-    done = deferkit("run", "synthetic", "--trials", "1", "--horizon", "2000", "--budget", budget, "--json")
-    assert done.returncode == 0, done.stderr
-    assert remark in " ".join(done.stderr.split())
-    rows = {row["policy"]: row for row in json.loads(done.stdout)}
+def test_an_odd_budget_is_remarked_on(budget: str, remark: str, said: Runner) -> None:
+    done = said("run", "synthetic", "--trials", "1", "--horizon", "2000", "--budget", budget, "--json")
+    assert done.code == 0, done.error
+    assert remark in " ".join(done.error.split())
+    rows = {row["policy"]: row for row in json.loads(done.out)}
     assert rows["default"]["gain"] is None if budget == "0" else rows["default"]["gain"] > 90
 
 
@@ -147,59 +146,6 @@ def test_a_terminal_without_plus_minus_and_one_with_colours(tmp_path: Path) -> N
         assert done.returncode == 0, done.stderr
         if more:
             assert json.loads(done.stdout)
-
-
-def running_reproduction(out: Path) -> subprocess.Popen[str]:
-    """Start an experiment in two processes, and wait until some of its streams are done."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, "reproduce", "horizon", "--quick", "--workers", "2", "--out", str(out)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and len(list(out.glob("trials/*.parquet"))) < 2:
-        time.sleep(0.05)
-    return process
-
-
-def test_ctrl_c_with_workers_saves_what_is_done_and_leaves_nobody_behind(tmp_path: Path) -> None:
-    process = running_reproduction(tmp_path)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
-    assert "the same command goes on" in " ".join(err.split())
-    assert "Traceback" not in err
-    assert nobody_left(process.pid)
-    kept = len(list(tmp_path.glob("trials/*.parquet")))
-    assert kept >= 2
-    again = deferkit("reproduce", "horizon", "--quick", "--out", str(tmp_path))
-    assert again.returncode == 0, again.stderr
-    assert "are there already" in again.stderr
-    whole = deferkit("reproduce", "horizon", "--quick", "--out", str(tmp_path / "whole"))
-    assert whole.returncode == 0
-    one, two = (pl.read_parquet(p / "horizon.parquet").drop("us_per_step") for p in (tmp_path, tmp_path / "whole"))
-    assert one.equals(two)
-
-
-def test_sigterm_leaves_nobody_behind(tmp_path: Path) -> None:
-    process = running_reproduction(tmp_path)
-    process.terminate()
-    process.communicate(timeout=60)
-    assert process.returncode == 143
-    assert nobody_left(process.pid)
-
-
-def nobody_left(group: int) -> bool:
-    """Whether all processes of a group are gone, within a few seconds."""
-    for _ in range(100):
-        try:
-            os.killpg(group, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.1)
-    return False
 
 
 def test_version_and_help() -> None:

@@ -1,7 +1,12 @@
 """`deferkit reproduce --quick` as a user runs it, and its report in a real browser without a network."""
 
+import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import polars as pl
@@ -10,18 +15,16 @@ from playwright.sync_api import Browser
 
 from deferkit.study.experiments import APART, EXPERIMENTS
 from tests.browsing import opened
-from tests.test_cli import deferkit
+from tests.command_line import SCRIPT, deferkit
 
 NAMES = [name for name in EXPERIMENTS if name not in APART]
-
-pytestmark = pytest.mark.xdist_group("report")  # made once
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Everything that the quick version writes, and what it prints."""
     folder = tmp_path_factory.mktemp("reproduced")
-    done = deferkit("reproduce", "--quick", cwd=folder, timeout=600)
+    done = deferkit("reproduce", "--quick", cwd=folder, timeout_s=600)
     assert done.returncode == 0, done.stderr
     return folder / "results", done.stdout
 
@@ -56,6 +59,59 @@ def test_a_second_run_has_nothing_to_do_and_says_so(made: tuple[Path, str], tmp_
     assert done.returncode == 0, done.stderr
     assert f"{len(before)} trials, {len(before)} of them are there already" in " ".join(done.stderr.split())
     assert pl.read_parquet(tmp_path / "noise.parquet").equals(before)
+
+
+def running_reproduction(out: Path) -> subprocess.Popen[str]:
+    """Start an experiment in two processes, and wait until some of its streams are done."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, "reproduce", "horizon", "--quick", "--workers", "2", "--out", str(out)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and len(list(out.glob("trials/*.parquet"))) < 2:
+        time.sleep(0.05)
+    return process
+
+
+def test_ctrl_c_with_workers_saves_what_is_done_and_leaves_nobody_behind(
+    made: tuple[Path, str], tmp_path: Path
+) -> None:
+    process = running_reproduction(tmp_path)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "the same command goes on" in " ".join(err.split())
+    assert "Traceback" not in err
+    assert nobody_left(process.pid)
+    kept = len(list(tmp_path.glob("trials/*.parquet")))
+    assert kept >= 2
+    again = deferkit("reproduce", "horizon", "--quick", "--out", str(tmp_path))
+    assert again.returncode == 0, again.stderr
+    assert "are there already" in again.stderr
+    one, two = (pl.read_parquet(p / "horizon.parquet").drop("us_per_step") for p in (tmp_path, made[0]))
+    assert one.equals(two)
+
+
+def test_sigterm_leaves_nobody_behind(tmp_path: Path) -> None:
+    process = running_reproduction(tmp_path)
+    process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert nobody_left(process.pid)
+
+
+def nobody_left(group: int) -> bool:
+    """Whether all processes of a group are gone, within a few seconds."""
+    for _ in range(100):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.1)
+    return False
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from deferkit.study.policies import LEARNERS, POLICIES, check_hindsight, needs_h
 from deferkit.study.spec import Spec
 from deferkit.study.trial import run_together
 from deferkit.worlds import make_world
+from tests.command_line import Runner, deferkit
 from tests.tables import HEAD, many, written
-from tests.test_cli import deferkit
 
 
 def outcomes(path: str, budget: str, *policies: str, **given: Any) -> dict[str, dict[str, Any]]:
@@ -119,7 +119,7 @@ def test_run_on_a_table_where_nobody_was_asked(tmp_path: Path) -> None:
     assert "missing in 100 of 300 rows" in done.stderr
 
 
-def test_options_of_another_world_are_refused_by_their_names(tmp_path: Path) -> None:
+def test_options_of_another_world_are_refused_by_their_names(tmp_path: Path, said: Runner) -> None:
     path = many(tmp_path, 20)
     for words, message in (
         (["run", path, "--features", "3"], "has no option --features. It has: --context, --model-reward"),
@@ -128,9 +128,9 @@ def test_options_of_another_world_are_refused_by_their_names(tmp_path: Path) -> 
         (["run", path, "--data", "/nowhere"], "There is no directory /nowhere"),
         (["run", "tasks.csv"], "There is no file tasks.csv"),
     ):
-        done = deferkit(*words)
-        assert done.returncode == 2
-        assert message in " ".join(done.stderr.split())
-        assert "Traceback" not in done.stderr
-    done = deferkit("run", path, "--trials", "1", "--budget", "0.01")
-    assert "is less than one task can cost" in " ".join(done.stdout.split())
+        done = said(*words)
+        assert done.code == 2
+        assert message in " ".join(done.error.split())
+        assert done.error.count("\n") == 1
+    done = said("run", path, "--trials", "1", "--budget", "0.01")
+    assert "is less than one task can cost" in " ".join(done.out.split())

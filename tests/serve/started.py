@@ -1,6 +1,5 @@
 """`deferkit serve` in a process of its own, as a user starts it."""
 
-import os
 import re
 import signal
 import subprocess
@@ -10,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 
 from deferkit import Client
+from tests.command_line import SCRIPT
 
-SCRIPT = "from deferkit.cli import main; main()"
 PATIENCE_S = 120  # a machine may be busy
 
 
@@ -55,19 +54,6 @@ class Started:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.end(signal.SIGKILL)
-
-
-def deferkit(*words: str, cwd: Path, timeout_s: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
-    return subprocess.run(
-        [sys.executable, "-c", SCRIPT, *words],
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-        cwd=cwd,
-        env={**os.environ, "COLUMNS": "80"},
-    )
 
 
 def left_over(word: str) -> list[str]:

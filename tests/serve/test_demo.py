@@ -21,7 +21,8 @@ from deferkit.serve.replay import replay
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
 from deferkit.types import MODEL, Amount, Decision
-from tests.serve.started import PATIENCE_S, SCRIPT, deferkit, left_over
+from tests.command_line import SCRIPT, deferkit
+from tests.serve.started import PATIENCE_S, left_over
 
 MONEY = re.compile(r"([\d,.]+) posted \+ ([\d,.]+) reserved \+ ([\d,.]+) free = ([\d,.]+) minutes")
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.serve.started import PATIENCE_S, Started, deferkit
+from tests.command_line import deferkit
+from tests.serve.started import PATIENCE_S, Started
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text()

@@ -1,50 +1,26 @@
 """`deferkit serve` and `deferkit keys` on the command line: what is wrong is said in one line."""
 
 import re
-import signal
 import socket
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from deferkit.cli import main
 from deferkit.serve import server
 from deferkit.serve.keys import parts_of
 from deferkit.serve.settings import Settings
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
+from tests.command_line import Runner
 from tests.serve.serving import POLICY, Client, command, process, running, until
 
 
-class Said(NamedTuple):
-    code: int
-    out: str
-    error: str
-
-
-Runner = Callable[..., Said]
-
-
 @pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Iterator[Runner]:
-    """Runs the command line in this process, on a store of its own."""
+def said(said: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Runner:
+    """Runs commands in this process, on a store of their own."""
     monkeypatch.setenv("DEFERKIT_STORE", str(tmp_path / "deferkit.db"))
-    monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(server, "log_to_stderr", lambda _: None)  # the log of this process stays as it is
-    before = signal.getsignal(signal.SIGTERM)
-
-    def run(*arguments: str) -> Said:
-        monkeypatch.setattr(sys, "argv", ["deferkit", *arguments])
-        with pytest.raises(SystemExit) as left:
-            main()
-        code = left.value.code
-        return Said(code if isinstance(code, int) else 0, *capfd.readouterr())
-
-    yield run
-    signal.signal(signal.SIGTERM, before)
+    return said
 
 
 def store_of(path: Path) -> Store:
