@@ -18,6 +18,7 @@ from deferkit import (
     UnknownDecision,
 )
 from deferkit.learn.arrays import OWED
+from deferkit.types import REASONS
 from tests.conftest import draw_tasks, rewards_of, step_through
 
 
@@ -30,15 +31,51 @@ X = [0.6, 0.8]
 
 
 def test_a_burst_without_feedback_cannot_overspend() -> None:
-    deferrer = learner(budget=Budget(10, horizon=200, max_cost=3), warm_up=100)
+    deferrer = learner(budget=Budget(10, horizon=200, max_cost=3), warm_up=101)
+    deferrer.observe(deferrer.decide(X, force="human").id, cost=0)
     decisions = deferrer.decide_many([X] * 100)
     asked = [decision for decision in decisions if decision.route == "human"]
     assert len(asked) == 3
     assert deferrer.summary().reserved == 9
-    assert {decision.reason for decision in decisions[asked[-1].id + 1 :]} == {"budget"}
+    assert {decision.reason for decision in decisions[asked[-1].id :]} == {"budget"}
     deferrer.observe(asked[0].id, cost=0.5)
     assert deferrer.summary().left == 3.5
     assert deferrer.decide(X, force="human").reserved == 3
+
+
+@pytest.mark.parametrize(("cap", "most"), [(0.1, 5), (0.2, 2), (3, 1), (5, 1), (None, 5)])
+def test_before_a_cost_is_known_little_is_held(cap: float | None, most: int) -> None:
+    """A twentieth of the budget; where one task may cost more, one task."""
+    deferrer = learner(budget=Budget(10, horizon=1000, max_cost=cap), warm_up=500)
+    decisions = deferrer.decide_many([X] * 200)
+    asked = [decision for decision in decisions if decision.route == "human"]
+    assert len(asked) == most
+    after = decisions[asked[-1].id + 1 :]
+    assert {decision.reason for decision in after} == {"unsettled"}
+    assert {(decision.route, decision.propensity) for decision in after} == {("model", 1.0)}
+    assert after[0].explain().endswith("no cost is known yet and enough is held for tasks that wait for one.")
+    deferrer.expire(asked[0].id)
+    [again] = [decision for decision in deferrer.decide_many([X] * 100) if decision.route == "human"]
+    assert deferrer.decide(X, force="human").route == "human"
+    deferrer.observe(again.id, cost=0.01)
+    assert {decision.reason for decision in deferrer.decide_many([X] * 100)} <= {"warm-up", "budget"}
+
+
+def test_several_experts_wait_for_the_first_cost_of_any() -> None:
+    deferrer = learner(experts=["ann", "bo"], budget=Budget(10, horizon=1000, max_cost=0.5), warm_up=500)
+    decisions = deferrer.decide_many([X] * 100)
+    [first] = [decision for decision in decisions if decision.route != "model"]
+    assert decisions[-1].reason == "unsettled"
+    assert deferrer.decide(X, available=[]).reason == "unavailable"
+    deferrer.observe(first.id, cost=0.2)
+    assert {decision.route for decision in deferrer.decide_many([X] * 30)} == {"model", "ann", "bo"}
+
+
+def test_what_is_asked_one_at_a_time_is_never_unsettled() -> None:
+    tasks = draw_tasks(300, 3, seed=1)
+    deferrer = Deferrer(n_features=3, budget=Budget(5, horizon=300, max_cost=1))
+    run = deferrer.run(tasks.contexts, rewards_of(deferrer, tasks), tasks.costs)
+    assert REASONS.index("unsettled") not in run.reasons
 
 
 def test_the_price_paces_on_what_is_reserved_too() -> None:

@@ -18,7 +18,7 @@ LARGEST = 1e50
 """What a number of a context, a reward or a cost may be at most; the square of its square is still a number."""
 
 MODEL = "model"
-REASONS = ("warm-up", "worth it", "not worth it", "budget", "forced", "explored", "unavailable")
+REASONS = ("warm-up", "worth it", "not worth it", "budget", "forced", "explored", "unavailable", "unsettled")
 """Why a decision went where it went."""
 
 
@@ -151,6 +151,7 @@ def explain(decision: Decision) -> str:
         "forced": f"{head}, because the caller said so.",
         "explored": f"{head}, drawn {chance} so that other policies can be evaluated.",
         "unavailable": f"{head}, because no expert is available.",
+        "unsettled": f"{head}, because no cost is known yet and enough is held for tasks that wait for one.",
     }[decision.reason]
 
 

@@ -46,8 +46,10 @@ NO_BUDGET = 3
 FORCED = 4
 EXPLORED = 5
 UNAVAILABLE = 6
+UNSETTLED = 7
 
 FIRST_SHARE = 0.01  # of the budget: held for a decision before any cost was ever seen
+BLIND_SHARE = 0.05  # of the budget: held for all decisions together until then, unless one alone needs more
 
 
 @inlined
@@ -181,6 +183,21 @@ def affordable(f: Floats, z: Ints, expert: int) -> bool:
 
 
 @inlined
+def blind(f: Floats, z: Ints, expert: int) -> bool:
+    """Whether to ask an expert would be to hold much of a budget before anything was heard of what is asked already.
+
+    Without this, a stream that is faster than its first outcome would reserve all there is, knowing nothing.
+    """
+    at = places(z)
+    for r in range(z[N_RESOURCES]):
+        held = f[at.reserved + r]
+        if f[at.cost_n + r] == 0.0 and held > 0.0:
+            if held + f[at.hold + expert * z[N_RESOURCES] + r] > BLIND_SHARE * f[at.total + r]:
+                return True
+    return False
+
+
+@inlined
 def expected_cost(f: Floats, z: Ints, expert: int, resource: int) -> float:
     """Return the cost that is known, or the estimate of it."""
     at = places(z)
@@ -237,7 +254,7 @@ def pick(f: Floats, z: Ints, available: int, place: int) -> int:
     """Return the decider at this place among the model and the experts that can be asked."""
     if place > 0:
         for k in range(z[N_EXPERTS]):
-            if (available >> k) & 1 == 1 and affordable(f, z, k):
+            if (available >> k) & 1 == 1 and affordable(f, z, k) and not blind(f, z, k):
                 place -= 1
                 if place == 0:
                     return k + 1
@@ -256,21 +273,24 @@ def propose(f: Floats, z: Ints, available: int, force: int) -> tuple[int, int, f
     if force >= 0:
         return force, FORCED, 1.0
 
-    on_duty = 0
+    excuse = UNAVAILABLE
     choices = 1
     best = 0
     best_value = worth(f, z, 0)
     for k in range(z[N_EXPERTS]):
         if (available >> k) & 1 == 1:
-            on_duty += 1
-            if affordable(f, z, k):
+            if not affordable(f, z, k):
+                excuse = UNSETTLED if excuse == UNSETTLED else NO_BUDGET
+            elif blind(f, z, k):
+                excuse = UNSETTLED
+            else:
                 choices += 1
                 value = worth(f, z, k + 1)
                 if value > best_value:
                     best_value = value
                     best = k + 1
     if choices == 1:
-        return 0, NO_BUDGET if on_duty > 0 else UNAVAILABLE, 1.0
+        return 0, excuse, 1.0
 
     decision = z[NEXT_ID]
     if decision < z[WARM_UP]:

@@ -15,7 +15,6 @@ CALLERS, TELLERS = 4, 2
 LATE = (0.01, 0.08)  # of the time in which tasks come: then the model's reward becomes known
 BUSY = 0.5  # the part of the time that reviewers are to be at work
 LONGEST_REVIEW_S = 1.0  # of a task of mean cost
-SLOW_START = 0.7  # tasks so far grow as time to the power of 1 / 0.7
 IDLE_S = 0.1
 CALL_S = 15.0  # for a call, with all its tries
 WINDOW_S = 3.0  # for a rate
@@ -91,13 +90,13 @@ class Crew:
             self._stop.set()
 
     def _call(self) -> None:
-        """Bring tasks: slowly at first, because nothing is known before the first outcomes are in."""
+        """Bring tasks, evenly."""
         while not self._stop.is_set():
             with self._turn:
                 place = next(self._next, None)
             if place is None:
                 return
-            at = self.began + self._seconds * (place / self.scene.n_tasks) ** SLOW_START
+            at = self.began + self._seconds * place / self.scene.n_tasks
             if self._stop.wait(max(0.0, at - time.monotonic())):
                 return
             decision = self.client.decide(
