@@ -12,6 +12,7 @@ from deferkit.learn.embed.embedding import Embedding
 from deferkit.learn.embed.gradient import GradientEmbedding
 from deferkit.learn.embed.neural import NeuralEmbedding
 from deferkit.learn.embed.trees import TreeEmbedding
+from deferkit.learn.rehearsal import rehearse
 from deferkit.types import Budget
 
 
@@ -25,22 +26,10 @@ def warm() -> None:
     """Compile everything, so that later processes start from the cache."""
     begin = time.perf_counter()
     with console.status("compiling, up to two minutes on a new machine …"):
-        for link in ("identity", "logistic"):
-            deferrer = Deferrer(n_features=2, budget=Budget(5, horizon=100, max_cost=1), link=link)
-            x = [0.6, 0.8]
-            deferrer.score([x])
-            decision = deferrer.decide(x, force="human")
-            deferrer.observe(decision.id, {"human": 1.0}, 0.5)
-            deferrer.correct(decision.id, {"human": 0.0})
-            deferrer.decide(x)
-            deferrer.expire(deferrer.decide(x, force="human").id)
-            deferrer.coefficients()
-            many = np.tile(np.array(x), (40, 1))
-            deferrer.warm_start(many, {"model": np.ones(40), "human": np.zeros(40)}, cost=np.full(40, 0.1))
-            deferrer.run(many, {"model": np.ones(40), "human": np.zeros(40)}, np.full(40, 0.1))
+        rehearse()
         embeddings: list[Embedding] = [NeuralEmbedding(every=2), GradientEmbedding(every=2), *trees()]
         for embedding in embeddings:
             learner = Deferrer(n_features=2, budget=Budget(5, horizon=100, max_cost=1), embedding=embedding)
-            learner.run(many, {"model": np.ones(40), "human": np.zeros(40)}, np.full(40, 0.1))
+            learner.run(np.ones((40, 2)), {"model": np.ones(40), "human": np.zeros(40)}, np.full(40, 0.1))
     where = f"machine code in {CACHE}" if CACHE else "no cache directory can be written: each process compiles anew"
     console.print(f"compiled in {time.perf_counter() - begin:.1f} s, {where}")

@@ -191,9 +191,9 @@ def blind(f: Floats, z: Ints, expert: int) -> bool:
     at = places(z)
     for r in range(z[N_RESOURCES]):
         held = f[at.reserved + r]
-        if f[at.cost_n + r] == 0.0 and held > 0.0:
-            if held + f[at.hold + expert * z[N_RESOURCES] + r] > BLIND_SHARE * f[at.total + r]:
-                return True
+        all_held = held + f[at.hold + expert * z[N_RESOURCES] + r]
+        if f[at.cost_n + r] == 0.0 and held > 0.0 and all_held > BLIND_SHARE * f[at.total + r]:
+            return True
     return False
 
 

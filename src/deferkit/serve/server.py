@@ -9,6 +9,8 @@ from types import FrameType
 import uvicorn
 
 from deferkit.errors import DeferkitError
+from deferkit.learn.compiled import CACHE
+from deferkit.learn.rehearsal import rehearse
 from deferkit.serve.api.app import application
 from deferkit.serve.connection import LimitedConnection
 from deferkit.serve.logs import log_to_stderr, logger
@@ -102,6 +104,9 @@ def serve(settings: Settings, listening: Callable[[str, bool], None]) -> int:
         logger.info("listening", extra={"url": url, "open": is_open})
         listening(url, is_open)
 
+    # now, not in the first call: on a machine where nothing is compiled yet this takes a minute or two
+    logger.info("gets ready", extra={"machine_code": str(CACHE)})
+    rehearse()
     server = Server(settings, store, say)
     try:
         server.run()

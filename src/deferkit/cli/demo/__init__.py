@@ -46,7 +46,7 @@ def demo(
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="deferkit-demo-")))
         service = stack.enter_context(ServiceProcess(store or str(folder / "demo.db"), folder / "service.log"))
-        with console.status("starting the service …"):
+        with console.status("starting the service; on a new machine it compiles first, up to two minutes …"):
             url = service.wait()
         client = stack.enter_context(new_policy(url, key))
         client.create(**scene.settings())
