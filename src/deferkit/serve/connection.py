@@ -1,11 +1,13 @@
 """A connection with the limits that uvicorn does not set: a client holds neither memory nor a place for long."""
 
+import re
 from typing import Any
 
 import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 LARGEST_HEAD = 65_536  # bytes of a request line and its headers
+UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
 CHUNKING = 6  # a body of chunks of one byte each is six times as long as what it carries
 
 
@@ -33,6 +35,8 @@ class LimitedConnection(HttpToolsProtocol):
         if self.since is None and (self.cycle is None or self.cycle.response_complete):
             self.since = self.loop.time()
         self.size += len(data)
+        if not self.in_body and UPGRADE.search(data):
+            data = without_upgrade(data)
         super().data_received(data)
         if self.size > LARGEST_HEAD and (not self.in_body or self.size > LARGEST_HEAD + CHUNKING * self.max_body):
             self.refuse(431, "too_large", f"The head of a request has at most {LARGEST_HEAD:,} bytes.")
@@ -65,7 +69,9 @@ class LimitedConnection(HttpToolsProtocol):
         self.refuse(400, "not_http", msg)
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Answer an upgrade as the request that it is, without a word in the log: anyone can send many."""
+        """Answer an upgrade that was not seen in time, and close; without a word in the log: anyone can send many."""
+        if self.cycle is not None:
+            self.cycle.keep_alive = False
 
     def refuse(self, status: int, code: str, detail: str) -> None:
         """Close, with an answer unless there is one on its way."""
@@ -78,3 +84,12 @@ class LimitedConnection(HttpToolsProtocol):
             end = b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
             self.transport.write(STATUS_LINE[status] + lines + end + body)
         self.transport.close()
+
+
+def without_upgrade(data: bytes) -> bytes:
+    """Return the beginning of a request without the wish to speak another protocol, which may be ignored.
+
+    Some clients ask for HTTP/2 in their first request. The parser would take its body for that other protocol.
+    """
+    head, end, body = data.partition(b"\r\n\r\n")
+    return UPGRADE.sub(b"\r\nignored:", head) + end + body

@@ -192,12 +192,27 @@ def test_what_is_not_http_is_refused(bare: socket.socket, sent: bytes) -> None:
     assert refusal(rest_of(bare)) == (400, "not_http")
 
 
-def test_an_upgrade_is_not_taken_up(bare: socket.socket) -> None:
-    bare.sendall(
-        b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
-        b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
-    )
+@pytest.mark.parametrize("protocol", [b"websocket", b"h2c"])
+def test_an_upgrade_is_not_taken_up(bare: socket.socket, protocol: bytes) -> None:
+    """The request is answered as it is, with its body, and so is the next one."""
+    wish = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: " + protocol + b"\r\nHTTP2-Settings: AAEAAEAA\r\n"
+    body = json.dumps({"task": f"up to {protocol.decode()}", "context": [1, 1], "payload": "\r\nupgrade: x"}).encode()
+    bare.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n" + wish + b"\r\n")
     assert bare.recv(65536).startswith(b"HTTP/1.1 200")
+    for at_once in (True, False):
+        head = HEAD + wish + b"content-length: %d\r\n\r\n" % len(body)
+        bare.sendall(head + body if at_once else head)
+        if not at_once:
+            time.sleep(0.05)
+            bare.sendall(body)
+        assert b"HTTP/1.1 201" in bare.recv(65536)
+
+
+def test_an_upgrade_that_comes_in_pieces_ends_the_connection(bare: socket.socket) -> None:
+    bare.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupg")
+    time.sleep(0.1)
+    bare.sendall(b"rade: h2c\r\n\r\n")
+    assert rest_of(bare).startswith(b"HTTP/1.1 200")
 
 
 def test_requests_one_behind_the_other_are_answered_in_order(bare: socket.socket) -> None:
