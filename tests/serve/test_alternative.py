@@ -1,6 +1,7 @@
 """A policy with another budget on its way through a log: what it is told, and when."""
 
 import numpy as np
+import msgspec
 import pytest
 
 from deferkit.serve.account import Account
@@ -39,14 +40,18 @@ def test_other_choices_hear_what_is_believed_of_them() -> None:
 
 
 def test_it_takes_as_long_as_it_usually_does() -> None:
-    other = gone_through(Feedback({"model": 0, "human": 5}, BOTH, {"model": 0.0, "human": 0.0}))
-    last = Alternative(SPEC, SAME, Feedback({"model": 0, "human": 99}, BOTH, {"model": 0.0, "human": 0.0}))
+    ample = msgspec.structs.replace(SPEC, budget={"cost": BudgetSpec(total=900, horizon=90, max_cost=1)})
+    soon, last = (
+        Alternative(ample, SAME, Feedback({"model": 0, "human": after}, BOTH, {"model": 0.0, "human": 0.0}))
+        for after in (5, 99)
+    )
     routes = []
     for i in range(20):
         before = last.policy.learner.summary().routes["human"]
-        last.decide(decided(i, "model", 0.5), BELIEF)
+        for other in (soon, last):
+            other.decide(decided(i, "model", 0.5), BELIEF)
         routes.append(last.policy.learner.summary().routes["human"] - before)
-    assert other.policy.learner.summary().pending == sum(routes[-6:])
+    assert soon.policy.learner.summary().pending == sum(routes[-6:])
     assert last.policy.learner.summary().pending == sum(routes)
 
 

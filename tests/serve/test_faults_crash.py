@@ -13,13 +13,14 @@ from deferkit.serve.commands.decide import Decide, DecideMany
 from deferkit.serve.engine import Engine
 from deferkit.serve.policy import Policy
 from deferkit.serve.problems import Problem, StoreFailed
-from deferkit.serve.spec import learner_of
+from deferkit.serve.spec import BudgetSpec, learner_of
 from deferkit.serve.storage.database import Database
 from tests.serve.brittle import brittle
 from tests.serve.checking import abandon, check_booked, check_in_step, problem_of, replayed, started
 from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play
 
-RANDOM = msgspec.structs.replace(SPEC, warm_up=10, explore_floor=0.5, seed=4)
+AMPLE = BudgetSpec(total=1000, horizon=1000, max_cost=1)
+RANDOM = msgspec.structs.replace(SPEC, budget={"cost": AMPLE}, warm_up=10, explore_floor=0.5, seed=4)
 
 
 def state(engine: Engine, key: tuple[str, str] = KEY) -> bytes:

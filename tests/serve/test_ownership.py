@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -15,9 +16,12 @@ import pytest
 from deferkit.errors import DeferkitError
 from deferkit.serve import custody as custody_module
 from deferkit.serve import owner
+from deferkit.serve.commands.bodies import TaskBody
+from deferkit.serve.commands.decide import Decide
 from deferkit.serve.engine import Elsewhere, Engine, EngineSettings
+from deferkit.serve.policy import Policy
 from deferkit.serve.problems import Fenced, Problem, StoreFailed
-from deferkit.serve.recover import roll_on
+from deferkit.serve.recover import recover, roll_on
 from deferkit.serve.spec import PolicySpec
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.postgres import Postgres
@@ -213,6 +217,40 @@ def test_a_policy_that_could_not_be_read_is_tried_again(postgres: Postgres, monk
                     await decide(second, "t")
             assert (await decide(second, "t"))["task"] == "t"
             assert whole(second)
+
+    asyncio.run(script())
+
+
+def test_while_a_policy_is_brought_into_memory_the_others_go_on(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, told = threading.Event(), threading.Event()
+
+    def slowly(store: Store, row: PolicyRow) -> Policy:
+        begun.set()
+        assert told.wait(60)
+        return recover(store, row)
+
+    async def script() -> None:
+        async with running(database, 0, LASTING._replace(tick_s=3600)) as engine:
+            await engine.create(KEY[0], SPEC)
+            await engine.create(KEY[0], named("other"))
+            await decide(engine, "first")
+            held = engine.held.pop(KEY)  # as if another had owned it and given it up
+            monkeypatch.setattr(custody_module, "recover", slowly)
+            calls = [asyncio.create_task(decide(engine, f"t{i}")) for i in range(3)]
+            await asyncio.to_thread(begun.wait, 60)
+            reply = await engine.submit((KEY[0], "other"), Decide(TaskBody(task="x", context=[1.0, 0.5])))
+            assert reply.status == 201
+            before = row_of(engine)
+            engine.custody._renew_at = 0
+            await engine.custody.renew_if_due()
+            assert row_of(engine).expires > before.expires  # it is renewed as if it were here
+            assert not any(call.done() for call in calls)
+            told.set()
+            assert sorted([(await call)["id"] for call in calls]) == [1, 2, 3]
+            assert engine.held[KEY].epoch == held.epoch + 1  # once for all of them
+            assert whole(engine)
 
     asyncio.run(script())
 

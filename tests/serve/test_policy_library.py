@@ -155,13 +155,16 @@ def test_a_batch_is_its_tasks_one_after_the_other(database: Database) -> None:
     spec = spec_of("explored")
     contexts, _, _ = outcomes(spec)
     library = library_of(spec)
-    wanted = [reply_of(f"t{i}", decision) for i, decision in enumerate(library.decide_many(contexts))]
+    library.observe(library.decide(contexts[0], force="human").id, cost=0.0)
+    wanted = [reply_of(f"t{i}", decision) for i, decision in enumerate(library.decide_many(contexts[1:]))]
 
     async def script(engine: Engine) -> None:
-        tasks = [TaskBody(task=f"t{i}", context=context) for i, context in enumerate(contexts)]
+        await decide(engine, "one with a cost", context=contexts[0])
+        await observe(engine, "one with a cost", cost=0)
+        tasks = [TaskBody(task=f"t{i}", context=context) for i, context in enumerate(contexts[1:])]
         reply = await call(engine, DecideMany(BatchBody(tasks=tasks)))
         assert [each["decision"] for each in reply["results"]] == wanted
         assert engine.held[KEY].policy.learner == library
 
     play(database, script, spec=spec)
-    assert math.isclose(sum(each["reserved"] for each in wanted), 9.0)  # nothing came back: all is held in the end
+    assert math.isclose(sum(each["reserved"] for each in wanted), 9.0)  # nothing else came back: all is held in the end

@@ -46,11 +46,13 @@ class Custody:
         self.owner = owner.identity(number)
         self.address = address
         self.held: dict[Key, Held] = {}
+        self.coming: dict[int, int] = {}  # epochs of policies that are owned, and not yet in memory
         self.clock = Clock(0)
         self.busy = asyncio.Lock()
         self.over: StoreBroken | None = None  # the disk did not confirm a write: nothing more goes to it
         self.failing: str | None = None  # why the last commit failed
         self._lease = int(lease_s * MICRO)
+        self._turns: dict[Key, asyncio.Lock] = {}
         self._dirty: set[Key] = set()  # in memory ahead of their logs
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer")
         self._broken = broken
@@ -117,22 +119,33 @@ class Custody:
         dead = row.owner if gone else None
         if row.owner not in (None, dead, self.owner) and row.expires >= self.clock.now():
             return False  # without a word to the writer: it has better things to do than to ask on behalf of others
-        async with self.busy:
+        async with self._turns.setdefault(key, asyncio.Lock()):
             if key in self.held:
                 return True
-            now = self.clock.now()
-            epoch = await self.stored(self.store.acquire, row, self.owner, self.address, now, self.expiry(), dead=dead)
+            async with self.busy:
+                now = self.clock.now()
+                epoch = await self.stored(
+                    self.store.acquire, row, self.owner, self.address, now, self.expiry(), dead=dead
+                )
             if epoch is None:
                 return False
-            fresh = await self.read(self.store.policy, *key)
-            if fresh is None:
-                return False
-            policy = await self.stored(recover, self.store, fresh)
-            [last] = await self.read(self.store.log_page, row.id, policy.seq - 1, 1)
-            self.clock.reach(last.at)  # the owner before may have been ahead of this process
-            self.held[key] = Held(row.id, row.tenant, policy, epoch, fresh.parked)
-            logger.info("owns a policy", extra={"policy": row.id, "epoch": epoch, "records": policy.seq})
-            return True
+            self.coming[row.id] = epoch
+            try:
+                return await self._bring(key, epoch)
+            finally:
+                del self.coming[row.id]
+
+    async def _bring(self, key: Key, epoch: int) -> bool:
+        """Bring a policy into memory, while the others go on."""
+        row = await self.read(self.store.policy, *key)
+        if row is None:
+            return False
+        policy = await self.read(recover, self.store, row)
+        [last] = await self.read(self.store.log_page, row.id, policy.seq - 1, 1)
+        self.clock.reach(last.at)  # the owner before may have been ahead of this process
+        self.held[key] = Held(row.id, row.tenant, policy, epoch, row.parked)
+        logger.info("owns a policy", extra={"policy": row.id, "epoch": epoch, "records": policy.seq})
+        return True
 
     async def adopt_orphans(self) -> None:
         """Own policies whose owner has fallen silent, where several processes serve."""
@@ -147,7 +160,7 @@ class Custody:
         if now < self._renew_at:
             return
         async with self.busy:
-            epochs = {held.id: held.epoch for held in self.held.values()}
+            epochs = self.coming | {held.id: held.epoch for held in self.held.values()}
             for number in await self.in_thread(self.store.renew, epochs, self.owner, self.expiry()):
                 self.lose(number)
         self._renew_at = now + self._lease // 3

@@ -140,7 +140,7 @@ class Engine:
             self._stopping.set()
             # not cancelled: what it reads in another thread would go on, beyond the end of the store
             await asyncio.wait([self._tasks[1]])
-            while self.queue.length or self._at_work or self.custody.busy.locked():
+            while self.queue.length or self._at_work or self.custody.busy.locked() or self.custody.coming:
                 await asyncio.sleep(0.005)
             self._tasks[0].cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)

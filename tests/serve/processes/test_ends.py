@@ -64,9 +64,10 @@ def test_case_9_a_client_that_leaves_has_its_decision_once(
 
 def test_case_9_the_random_stream_goes_on_after_restarts(service_on: ServiceOn, sqlite_path: str) -> None:
     restarted, steady = service_on(sqlite_path), service_on(sqlite_path + "2")
+    ample = SPEC | {"budget": {"cost": {"total": 1000, "horizon": 1000, "max_cost": 1}}}
     for each in (restarted, steady):
         each.start()
-        assert each.ready().post("/v1/policies", **SPEC).status == 201
+        assert each.ready().post("/v1/policies", **ample).status == 201
     replies = []
     for number in range(24):
         if number % 4 == 3:
