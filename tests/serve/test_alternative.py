@@ -1,7 +1,7 @@
 """A policy with another budget on its way through a log: what it is told, and when."""
 
-import numpy as np
 import msgspec
+import numpy as np
 import pytest
 
 from deferkit.serve.account import Account
