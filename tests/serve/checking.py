@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from deferkit.serve.account import Account
 from deferkit.serve.clock import Clock
 from deferkit.serve.engine import Engine, EngineSettings
 from deferkit.serve.money import MICRO
@@ -55,6 +56,18 @@ def check_booked(engine: Engine) -> None:
         assert account.posted + account.suspense == booked[name]
         assert account.reserved == reserved[name]
     assert {row[0]: tuple(row[1:]) for row in reader.run("budgets", policy=held.id)} == held.policy.accounts
+
+
+def account(engine: Engine) -> Account:
+    """Return the account of the policy, checked against all that it must agree with."""
+    check_in_step(engine.held[KEY].policy)
+    check_booked(engine)
+    return engine.held[KEY].policy.accounts["cost"]
+
+
+def records(engine: Engine) -> int:
+    """Return how long the log of the policy is."""
+    return engine.held[KEY].policy.seq
 
 
 def replayed(store: Store, key: tuple[str, str] = KEY) -> Policy:

@@ -24,6 +24,11 @@ KEY = ("default", "p")
 SPEC = PolicySpec(name="p", features=2, budget={"cost": BudgetSpec(total=10, horizon=1000, max_cost=1)}, warm_up=0)
 
 
+def small(total: float, max_cost: float = 1) -> PolicySpec:
+    """Return the policy with another budget."""
+    return msgspec.structs.replace(SPEC, budget={"cost": BudgetSpec(total=total, horizon=1000, max_cost=max_cost)})
+
+
 def play(
     database: Database,
     script: Callable[[Engine], Awaitable[Result]],

@@ -4,7 +4,6 @@ import asyncio
 import math
 from typing import Any
 
-import msgspec
 import pytest
 
 from deferkit.serve.account import Account
@@ -14,26 +13,11 @@ from deferkit.serve.commands.expire import Expire
 from deferkit.serve.engine import Engine
 from deferkit.serve.money import LARGEST_AMOUNT
 from deferkit.serve.problems import Problem
-from deferkit.serve.spec import BudgetSpec
 from deferkit.serve.storage.database import Database
-from tests.serve.checking import check_booked, check_in_step, problem_of, replayed
-from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play
+from tests.serve.checking import account, problem_of, records, replayed
+from tests.serve.playing import KEY, call, claim, complete, decide, observe, play, small
 
 M = 1_000_000
-
-
-def account(engine: Engine) -> Account:
-    check_in_step(engine.held[KEY].policy)
-    check_booked(engine)
-    return engine.held[KEY].policy.accounts["cost"]
-
-
-def small(total: float, max_cost: float = 1) -> Any:
-    return msgspec.structs.replace(SPEC, budget={"cost": BudgetSpec(total=total, horizon=1000, max_cost=max_cost)})
-
-
-def records(engine: Engine) -> int:
-    return engine.held[KEY].policy.seq
 
 
 @pytest.mark.parametrize("cost", [-0.1, math.nan, math.inf, 1e-7, LARGEST_AMOUNT * 2, True, "1", {"euros": 1.0}])

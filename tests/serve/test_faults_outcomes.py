@@ -1,7 +1,6 @@
 """Outcomes, case by case: early, twice, contradicting, unknown, late."""
 
 import asyncio
-from typing import Any
 
 import msgspec
 import pytest
@@ -13,26 +12,11 @@ from deferkit.serve.commands.expire import Expire
 from deferkit.serve.commands.outcome import Correct, Observe
 from deferkit.serve.commands.review import Effort
 from deferkit.serve.engine import Engine
-from deferkit.serve.spec import BudgetSpec
 from deferkit.serve.storage.database import Database
-from tests.serve.checking import HandClock, check_booked, check_in_step, problem_of, replayed
+from tests.serve.checking import HandClock, account, problem_of, records, replayed
 from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play
 
 M = 1_000_000
-
-
-def account(engine: Engine) -> Account:
-    check_in_step(engine.held[KEY].policy)
-    check_booked(engine)
-    return engine.held[KEY].policy.accounts["cost"]
-
-
-def small(total: float, max_cost: float = 1) -> Any:
-    return msgspec.structs.replace(SPEC, budget={"cost": BudgetSpec(total=total, horizon=1000, max_cost=max_cost)})
-
-
-def records(engine: Engine) -> int:
-    return engine.held[KEY].policy.seq
 
 
 def test_case_11_an_outcome_before_its_decision_is_parked_and_applied_once(database: Database) -> None:

@@ -17,18 +17,12 @@ from deferkit.serve.engine import Engine, EngineSettings
 from deferkit.serve.money import LARGEST_AMOUNT
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.rows import DecisionRow
-from tests.serve.checking import HandClock, check_booked, check_in_step, problem_of, replayed
+from tests.serve.checking import HandClock, account, problem_of, replayed
 from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play
 
 M = 1_000_000
 LEASE = msgspec.structs.replace(SPEC, lease_s=300.0)
 DEADLINE = msgspec.structs.replace(SPEC, deadline_s=600.0)
-
-
-def account(engine: Engine) -> Account:
-    check_in_step(engine.held[KEY].policy)
-    check_booked(engine)
-    return engine.held[KEY].policy.accounts["cost"]
 
 
 def row_of(engine: Engine, task: str) -> DecisionRow:

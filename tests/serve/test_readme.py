@@ -40,20 +40,18 @@ def documents(text: str) -> list[Any]:
     return found
 
 
+def ended(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=PATIENCE_S, check=False)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
 def test_the_commands_run(service: Started, tmp_path: Path) -> None:
     commands = [block for block in blocks(SECTION, "sh") if "curl" in block]
     assert len(commands) >= 1
     for block in commands:
         assert ADDRESS in block
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", block.replace(ADDRESS, service.url)],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+        done = ended(["bash", "-euo", "pipefail", "-c", block.replace(ADDRESS, service.url)], tmp_path)
         replies = documents(done.stdout)
         assert len(replies) == len(re.findall(r"^curl", block, flags=re.MULTILINE))
         assert not [reply for reply in replies if "code" in reply]
@@ -68,15 +66,7 @@ def test_the_code_that_needs_a_service_runs(service: Started, tmp_path: Path) ->
     found = [block for page in PAGES for block in blocks(page.read_text(), "python") if "Client(" in block]
     assert any(block in SECTION for block in found)
     for block in found:
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", block.replace(ADDRESS, service.url)],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+        done = ended([sys.executable, "-W", "error", "-c", block.replace(ADDRESS, service.url)], tmp_path)
         assert done.stderr == ""
     with service.client("reviews") as client:
         assert client.summary().decisions == 1
