@@ -114,8 +114,9 @@ async def started(
 
 async def abandon(engine: Engine) -> None:
     """Let an engine die: no snapshot, nothing given up, nobody told."""
-    for task in engine._tasks:
+    tasks = [*engine._ticking, *filter(None, [engine._writing])]
+    for task in tasks:
         task.cancel()
-    await asyncio.gather(*engine._tasks, return_exceptions=True)
+    await asyncio.gather(*tasks, return_exceptions=True)
     await engine.custody.in_thread(engine.store.close)
     engine.custody._thread.shutdown()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -10,11 +10,12 @@ import pytest
 from deferkit.serve import owner
 from deferkit.serve.commands.bodies import BatchBody, TaskBody
 from deferkit.serve.commands.decide import Decide, DecideMany
-from deferkit.serve.engine import Engine
+from deferkit.serve.engine import Engine, EngineSettings
 from deferkit.serve.policy import Policy
 from deferkit.serve.problems import Problem, StoreFailed
 from deferkit.serve.spec import BudgetSpec, learner_of
 from deferkit.serve.storage.database import Database
+from deferkit.serve.work import Work
 from tests.serve.brittle import brittle
 from tests.serve.checking import abandon, check_booked, check_in_step, problem_of, replayed, started
 from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play
@@ -128,6 +129,30 @@ def test_case_8_wherever_a_commit_fails_memory_is_as_it_was_and_everyone_is_told
         assert (held.parked, held.policy.accounts["cost"].posted) == (0, 2_750_000)
         check_in_step(held.policy)
         check_booked(engine)
+
+    play(database, script, settings=EngineSettings(tick_s=3600))
+
+
+def test_case_8_what_cannot_be_written_fails_alone(database: Database) -> None:
+    """One of a group is more than the database can take: nobody thought of that."""
+
+    async def script(engine: Engine) -> None:
+        await engine.create("other", SPEC)
+        commit = engine.store.commit
+
+        def picky(work: Work, *given: Any) -> None:
+            if any(task == "huge" for _, task in work.changed_decisions):
+                raise OverflowError("s3cret")
+            commit(work, *given)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(engine.store, "commit", picky)
+            body = TaskBody(task="t", context=[1.0, 1.0], force="human")
+            calls = [decide(engine, "huge"), decide(engine, "a"), engine.submit(("other", "p"), Decide(body))]
+            huge, mine, others = cast("list[Any]", await asyncio.gather(*calls, return_exceptions=True))
+        assert (huge.status, str(huge)) == (500, "The call failed: OverflowError.")
+        assert (mine["id"], others.status) == (0, 201)
+        assert engine.held[KEY].policy == replayed(engine.store)
 
     play(database, script)
 

@@ -135,7 +135,8 @@ def test_case_20_completion_and_expiry_in_one_commit_exclude_each_other(
 
 def test_case_20_a_reaper_that_died_is_succeeded_by_the_next(database: Database) -> None:
     async def dies(engine: Engine) -> int:
-        engine._tasks[1].cancel()
+        for task in engine._ticking:
+            task.cancel()
         clock = engine.custody.clock = HandClock(engine)
         await decide(engine, "a")
         clock.advance(601)

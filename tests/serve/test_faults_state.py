@@ -13,14 +13,14 @@ import msgspec
 import pytest
 
 from deferkit.errors import DeferkitError, UnreadableState
-from deferkit.serve import recover
+from deferkit.serve import owner, recover
 from deferkit.serve.engine import Engine, EngineSettings
 from deferkit.serve.policy import Policy, Snapshot
 from deferkit.serve.recover import DamagedLog
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
-from tests.serve.checking import replayed
+from tests.serve.checking import abandon, replayed, started
 from tests.serve.life import Life
 from tests.serve.playing import KEY, SPEC, claim, complete, decide, play
 
@@ -68,6 +68,20 @@ async def start_and_stop(database: Database) -> None:
 
 def snapshots(database: Database) -> list[tuple[int, bytes, bytes]]:
     return [(seq, bytes(sha256), bytes(data)) for seq, sha256, data in database.reader().run("snapshots", policy=1)]
+
+
+def test_who_is_killed_again_and_again_has_snapshots_all_the_same(database: Database) -> None:
+    async def lives(number: int) -> list[int]:
+        engine = await started(database, spec=SPEC if number == 0 else None, settings=SETTINGS)
+        for i in range(6):
+            await decide(engine, f"{number}-{i}", force="model")
+        found = engine.store.snapshot_places(engine.held[KEY].id)
+        await abandon(engine)
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, "is_dead", lambda *_, **__: True)
+        assert [len(asyncio.run(lives(number))) for number in range(6)] == [0, 1, 1, 2, 3, 3]
 
 
 @pytest.mark.parametrize("hours", [-1, 1])

@@ -255,6 +255,51 @@ def test_while_a_policy_is_brought_into_memory_the_others_go_on(
     asyncio.run(script())
 
 
+def test_processes_with_slow_logs_do_not_take_them_from_each_other(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To read a log takes longer than a lease lasts: the lease is renewed meanwhile."""
+    leases = LASTING._replace(owner_lease_s=1.0)
+
+    def slowly(store: Store, row: PolicyRow) -> Policy:
+        time.sleep(2.5)
+        return recover(store, row)
+
+    async def script() -> None:
+        async with running(postgres, 0) as maker:
+            for name in ("a", "b"):
+                await maker.create(KEY[0], named(name))
+        monkeypatch.setattr(custody_module, "recover", slowly)
+        async with running(postgres, 1, leases) as first, running(postgres, 2, leases) as second:
+            await asyncio.sleep(1.5)
+            assert {name for _, name in first.held} | {name for _, name in second.held} == {"a", "b"}
+            assert [row.epoch for row in first.store.policies()] == [2, 2]
+
+    asyncio.run(script())
+
+
+def test_a_log_that_is_ahead_takes_no_other_policy_with_it(database: Database) -> None:
+    hour = 3_600_000_000
+
+    async def script() -> None:
+        async with running(database, 0, LASTING._replace(tick_s=3600)) as engine:
+            await engine.create(KEY[0], SPEC)
+            await engine.create(KEY[0], named("other"))
+            now = engine.clock.now
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(engine.clock, "now", lambda: now() + hour)  # as the owner before had it
+                await decide(engine, "first")
+            del engine.held[KEY]
+            await decide(engine, "second")
+            held, other = engine.held[KEY], engine.held[KEY[0], "other"]
+            assert 0 < held.ahead <= hour
+            assert other.time(engine.clock.now()) == pytest.approx(now(), abs=hour / 4)
+            times = [line.at for line in engine.store.log(held.id)]
+            assert times == sorted(times)
+
+    asyncio.run(script())
+
+
 def fails(*_: object) -> None:
     raise StoreFailed("gone for now")
 

@@ -17,16 +17,6 @@ class Clock:
         self._start = start
         self._began = time.monotonic_ns()
 
-    def reach(self, at: int) -> None:
-        """Go on from a time, if that is ahead.
-
-        >>> clock = Clock(5_000_000)
-        >>> clock.reach(9_000_000)
-        >>> 9_000_000 <= clock.now() < 10_000_000
-        True
-        """
-        self._start += max(0, at - self.now())
-
     def now(self) -> int:
         """Return the time in microseconds."""
         return self._start + (time.monotonic_ns() - self._began) // MICROSECONDS

@@ -101,10 +101,13 @@ class Custody:
         return self.clock.now() + self._lease
 
     async def open(self) -> None:
-        """Bring the database up to date, and own what nobody owns."""
+        """Bring the database up to date, and begin to count the time."""
         await self.in_thread(self.store.database.prepare)
         last = await self.in_thread(self.store.last_time)
         self.clock = Clock(max(last + 1, await self.in_thread(self.store.database.now)))
+
+    async def adopt_all(self) -> None:
+        """Own what nobody owns; raise if there is something else, where that cannot be."""
         for row in await self.in_thread(self.store.policies):
             if not await self.adopt(row) and not self.store.database.shared:
                 raise DeferkitError(
@@ -142,8 +145,10 @@ class Custody:
             return False
         policy = await self.read(recover, self.store, row)
         [last] = await self.read(self.store.log_page, row.id, policy.seq - 1, 1)
-        self.clock.reach(last.at)  # the owner before may have been ahead of this process
-        self.held[key] = Held(row.id, row.tenant, policy, epoch, row.parked)
+        held = Held(row.id, row.tenant, policy, epoch, row.parked)
+        held.snapshot_at = max(await self.read(self.store.snapshot_places, row.id), default=0)
+        held.ahead = max(0, last.at - self.clock.now())
+        self.held[key] = held
         logger.info("owns a policy", extra={"policy": row.id, "epoch": epoch, "records": policy.seq})
         return True
 
@@ -163,6 +168,7 @@ class Custody:
             epochs = self.coming | {held.id: held.epoch for held in self.held.values()}
             for number in await self.in_thread(self.store.renew, epochs, self.owner, self.expiry()):
                 self.lose(number)
+            self.failing = None  # the database takes what it is given
         self._renew_at = now + self._lease // 3
 
     def lose(self, number: int) -> None:
@@ -214,7 +220,6 @@ class Custody:
                 continue
             held.policy = policy
             held.parked = row.parked
-            held.snapshot_at = policy.seq
             self._dirty.discard(key)
 
     async def snapshot(self, held: Held) -> None:

@@ -6,7 +6,7 @@ happens at every start, and all callers are told to try again.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 import msgspec
@@ -106,7 +106,8 @@ class Engine:
         self.queue: FairQueue[Job] = FairQueue(limit=self.settings.queue_limit, share=self.settings.tenant_share)
         self._serving = False
         self._at_work = False  # a group was taken and is not answered yet
-        self._tasks: list[asyncio.Task[None]] = []
+        self._writing: asyncio.Task[None] | None = None
+        self._ticking: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
 
     @property
@@ -129,21 +130,30 @@ class Engine:
     async def start(self) -> None:
         """Bring the database up to date, own what nobody owns, and begin to write."""
         await self.custody.open()
-        self._tasks = [asyncio.create_task(self._write()), asyncio.create_task(self._tick())]
+        # what is owned stays so while other policies are read, however long that takes
+        self._ticking = [asyncio.create_task(self._regularly(self.custody.renew_if_due))]
+        try:
+            await self.custody.adopt_all()
+        except BaseException:
+            self._stopping.set()
+            await asyncio.gather(*self._ticking)
+            raise
+        self._writing = asyncio.create_task(self._write())
+        self._ticking += [asyncio.create_task(self._regularly(job)) for job in (self._reap, self.custody.adopt_orphans)]
         self._serving = True
         logger.info("ready", extra={"policies": len(self.held), "owner": self.custody.owner})
 
     async def stop(self) -> None:
         """Finish what waits, keep snapshots, give up what is owned."""
         self._serving = False
-        if self._tasks:
-            self._stopping.set()
-            # not cancelled: what it reads in another thread would go on, beyond the end of the store
-            await asyncio.wait([self._tasks[1]])
+        self._stopping.set()
+        # not cancelled: what they read in other threads would go on, beyond the end of the store
+        await asyncio.gather(*self._ticking, return_exceptions=True)
+        if self._writing is not None:
             while self.queue.length or self._at_work or self.custody.busy.locked() or self.custody.coming:
                 await asyncio.sleep(0.005)
-            self._tasks[0].cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            self._writing.cancel()
+            await asyncio.gather(self._writing, return_exceptions=True)
         await self.custody.put_away()
         logger.info("stopped")
 
@@ -202,8 +212,8 @@ class Engine:
 
     # --- time -----------------------------------------------------------------------------------------------------
 
-    async def _tick(self) -> None:
-        """Do what time brings: leases, deadlines, policies that nobody owns."""
+    async def _regularly(self, job: Callable[[], Awaitable[None]]) -> None:
+        """Do what time brings, again and again."""
         while not self.custody.over:
             try:
                 await asyncio.wait_for(self._stopping.wait(), self.settings.tick_s)
@@ -211,9 +221,7 @@ class Engine:
             except TimeoutError:
                 pass
             try:
-                await self.custody.renew_if_due()
-                await self._reap()
-                await self.custody.adopt_orphans()
+                await job()
             except (DeferkitError, OSError) as error:
                 logger.warning("a tick failed", extra={"error": str(error)})
             except Exception:  # whatever it was, the next deadline must not wait for ever
@@ -221,9 +229,9 @@ class Engine:
 
     async def _reap(self) -> None:
         """Give up waiting where the deadline has passed."""
-        now = self.clock.now()
         for key, held in list(self.held.items()):
             if held.policy.spec.after_deadline == "model":
+                now = held.time(self.clock.now())
                 tasks = await asyncio.to_thread(self.store.overdue, held.id, now, OVERDUE_AT_ONCE)
                 calls = [self.submit(key, Expire(task, "its deadline has passed")) for task in tasks]
                 for result in await asyncio.gather(*calls, return_exceptions=True):
@@ -256,7 +264,11 @@ class Engine:
             return [job for job in group if job.key != key]
         except Exception as error:
             logger.exception("a group failed")
-            self._refuse(group, Problem(500, "internal", f"The call failed: {type(error).__name__}."))
+            if len(group) == 1:
+                self._refuse(group, Problem(500, "internal", f"The call failed: {type(error).__name__}."))
+            else:  # one of them is to blame, and the others are not to suffer for it
+                for job in group:
+                    await self._try([job])
         return []
 
     async def _do(self, group: list[Job]) -> None:
@@ -282,7 +294,7 @@ class Engine:
             now = self.clock.now()
             for job, each in zip(jobs, held, strict=True):
                 try:
-                    results.append(job.command.run(each, work, now))
+                    results.append(job.command.run(each, work, each.time(now)))
                 except Problem as problem:
                     results.append(problem)
                 except Exception as error:
@@ -326,7 +338,8 @@ class Engine:
 
     async def _fail(self, jobs: list[Job], work: Work | None, error: Exception) -> None:
         """Undo a group that could not be committed."""
-        self.custody.failing = str(error)
+        if not isinstance(error, Fenced):
+            self.custody.failing = str(error)
         logger.error("a commit failed", extra={"error": str(error), "commands": len(jobs)})
         if work is not None:
             self.custody.spoil(work)

@@ -60,7 +60,7 @@ class ServiceMetrics(Collector):
         for (tenant, name), held in list(engine.held.items()):
             if tenant != self.tenant:
                 continue
-            summary = summary_of(held, engine.store.queue(held.id), engine.clock.now())
+            summary = summary_of(held, engine.store.queue(held.id), held.time(engine.clock.now()))
             for resource, account in held.policy.accounts.items():
                 for part in names:
                     value = getattr(account, part)

@@ -86,7 +86,7 @@ def replay(
     row, budgets = find(store, tenant, name)
     started(row.seq)
     faults: list[str] = []
-    places = [seq for (seq,) in store.database.reader().run("snapshot_places", policy=row.id) if seq <= row.seq]
+    places = [seq for seq in store.snapshot_places(row.id) if seq <= row.seq]
     policy: Policy | None = None
     try:
         for line in store.log(row.id):

@@ -50,6 +50,11 @@ class Held:
         self.epoch = epoch
         self.parked = parked
         self.snapshot_at = policy.seq  # where the last snapshot was taken
+        self.ahead = 0  # microseconds: an owner before may have had another clock
+
+    def time(self, now: int) -> int:
+        """Return the time of the policy, which never goes back."""
+        return now + self.ahead
 
 
 class Question:

@@ -87,7 +87,7 @@ async def read_summary(request: AnyRequest, name: PolicyName) -> Response[Policy
     except Elsewhere as elsewhere:
         return answered(await forward(request, elsewhere.address), PolicySummary)
     queue = await asyncio.to_thread(engine.store.queue, held.id)
-    return sent(summary_of(held, queue, engine.clock.now()), PolicySummary)
+    return sent(summary_of(held, queue, held.time(engine.clock.now())), PolicySummary)
 
 
 @post(

@@ -308,6 +308,10 @@ class Store:
             if hashlib.sha256(data).digest() == bytes(sha256):
                 yield seq, bytes(data)
 
+    def snapshot_places(self, policy: int) -> list[int]:
+        """Return where in the log there are snapshots."""
+        return [seq for (seq,) in self.database.reader().run("snapshot_places", policy=policy)]
+
     def last_time(self) -> int:
         """Return the latest time that any log has."""
         return int(self.database.reader().run("last_time")[0][0] or 0)
