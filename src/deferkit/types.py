@@ -144,7 +144,7 @@ def explain(decision: Decision) -> str:
     priced = f"with a price of {show(decision.price)} for a unit of budget"
     chance = f"with probability {decision.propensity:.3g}"
     return {
-        "warm-up": f"{head}, drawn {chance} in the warm-up.",
+        "warm-up": f"{head}, drawn {chance} so that everyone is known.",
         "worth it": f"{head}, which is worth it: {compared}, {priced}.",
         "not worth it": f"{head}, because an expert is not worth it: {compared}, {priced}.",
         "budget": f"{head}, because the {show(decision.budget_left)} left of the budget is not enough to ask.",

@@ -261,6 +261,21 @@ def pick(f: Floats, z: Ints, available: int, place: int) -> int:
     return 0
 
 
+@inlined
+def stranger(f: Floats, z: Ints, available: int) -> int:
+    """Return an expert who can be asked and of whom nothing is known, because the coins of the warm-up fell so; or 0.
+
+    Optimism does not see to it: where it is measured in noise, there is none to be seen in nothing.
+    """
+    at = places(z)
+    if z[WARM_UP] > 0:
+        for k in range(z[N_EXPERTS]):
+            new = z[at.n_routed + k + 1] == 0 and z[at.n_observed + k + 1] == 0
+            if new and (available >> k) & 1 == 1 and affordable(f, z, k) and not blind(f, z, k):
+                return k + 1
+    return 0
+
+
 @compiled
 def propose(f: Floats, z: Ints, available: int, force: int) -> tuple[int, int, float]:
     """Return route, reason and propensity for the task in `At.x`; the scores and the price stay in the scratch."""
@@ -296,9 +311,13 @@ def propose(f: Floats, z: Ints, available: int, force: int) -> tuple[int, int, f
     if decision < z[WARM_UP]:
         place = int(uniform(z[KEY], decision, 0) * choices)
         return pick(f, z, available, place), WARM, 1.0 / choices
+    reason = WORTH_IT if best > 0 else NOT_WORTH_IT
+    likely = chance(f, z, best)
+    new = stranger(f, z, available)
+    if new > 0:
+        best, reason, likely = new, WARM, 1.0
     floor = f[FLOOR]
     if floor > 0.0 and uniform(z[KEY], decision, 0) < floor:
         route = pick(f, z, available, int(uniform(z[KEY], decision, 1) * choices))
-        likely = chance(f, z, best)
         return route, EXPLORED, floor / choices + (1.0 - floor) * (likely if route == best else 1.0 - likely)
-    return best, WORTH_IT if best > 0 else NOT_WORTH_IT, (1.0 - floor) * chance(f, z, best) + floor / choices
+    return best, reason, (1.0 - floor) * likely + floor / choices
