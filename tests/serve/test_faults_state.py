@@ -13,14 +13,17 @@ import msgspec
 import pytest
 
 from deferkit.errors import DeferkitError, UnreadableState
-from deferkit.serve import owner, recover
+from deferkit.serve import custody, owner, recover
+from deferkit.serve.commands.bodies import TaskBody
+from deferkit.serve.commands.decide import Decide
 from deferkit.serve.engine import Engine, EngineSettings
 from deferkit.serve.policy import Policy, Snapshot
 from deferkit.serve.recover import DamagedLog
 from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.rows import PolicyRow
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
-from tests.serve.checking import abandon, replayed, started
+from tests.serve.checking import abandon, problem_of, replayed, started
 from tests.serve.life import Life
 from tests.serve.playing import KEY, SPEC, claim, complete, decide, play
 
@@ -202,8 +205,33 @@ def test_case_30_a_row_of_the_log_that_was_edited_or_deleted_is_named(seq: int, 
     wanted = f"Row {number} of the log of policy 'p' is missing|does not begin" if seq >= 0 else f"after {number} rows"
     with pytest.raises(DamagedLog, match=wanted):
         recover.recover(store, row)
-    with pytest.raises(DamagedLog, match=wanted):
-        asyncio.run(start_and_stop(database))
+
+
+def test_case_30_a_damaged_policy_is_not_served_and_the_others_are(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live(database, 40)
+    change(database, "DELETE FROM snapshots")
+    change(database, "UPDATE log SET at = at + 1 WHERE seq = 7")
+    reads: list[PolicyRow] = []
+
+    def counted(store: Store, row: PolicyRow) -> Policy:
+        reads.append(row)
+        return recover.recover(store, row)
+
+    async def script(engine: Engine) -> None:
+        await engine.create("other", SPEC)
+        for _ in range(3):
+            problem = await problem_of(decide(engine, "a"))
+            assert (problem.status, problem.code) == (500, "damaged")
+            assert "Row 7 of the log of policy 'p' was changed" in str(problem)
+        body = TaskBody(task="a", context=[1.0, 0.5])
+        assert (await engine.submit(("other", "p"), Decide(body))).status == 201
+        await engine.custody.adopt_orphans()
+        assert len(reads) == 1  # not with every call
+
+    monkeypatch.setattr(custody, "recover", counted)
+    play(database, script, spec=None)
 
 
 def test_case_30_an_account_that_was_edited_is_noticed(database: Database) -> None:

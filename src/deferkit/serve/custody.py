@@ -11,8 +11,8 @@ from deferkit.serve import owner
 from deferkit.serve.clock import Clock
 from deferkit.serve.logs import logger
 from deferkit.serve.money import MICRO
-from deferkit.serve.problems import StoreBroken, StoreFailed, unavailable
-from deferkit.serve.recover import recover
+from deferkit.serve.problems import Damaged, StoreBroken, StoreFailed, unavailable
+from deferkit.serve.recover import DamagedLog, recover
 from deferkit.serve.storage.rows import PolicyRow
 from deferkit.serve.storage.store import Store
 from deferkit.serve.work import Held, Work
@@ -52,6 +52,7 @@ class Custody:
         self.over: StoreBroken | None = None  # the disk did not confirm a write: nothing more goes to it
         self.failing: str | None = None  # why the last commit failed
         self._lease = int(lease_s * MICRO)
+        self.damaged: dict[Key, str] = {}  # whose logs are not what was written, and how
         self._turns: dict[Key, asyncio.Lock] = {}
         self._dirty: set[Key] = set()  # in memory ahead of their logs
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer")
@@ -109,15 +110,25 @@ class Custody:
     async def adopt_all(self) -> None:
         """Own what nobody owns; raise if there is something else, where that cannot be."""
         for row in await self.in_thread(self.store.policies):
-            if not await self.adopt(row) and not self.store.database.shared:
+            if not await self._adopt_or_say_why(row) and not self.store.database.shared:
                 raise DeferkitError(
                     f"Policy {row.name!r} is owned by another process ({row.owner}). Stop that one, or wait"
                     f" {self._lease / MICRO:g} seconds if it was stopped just now."
                 )
 
+    async def _adopt_or_say_why(self, row: PolicyRow) -> bool:
+        """Own a policy as `adopt` does; say so if it is damaged, and go on with the others."""
+        try:
+            return await self.adopt(row)
+        except Damaged as damaged:
+            logger.error("a policy is damaged and not served", extra={"policy": row.id, "error": str(damaged)})
+            return True
+
     async def adopt(self, row: PolicyRow) -> bool:
         """Own a policy if nobody else does, and bring it into memory."""
         key = (row.tenant, row.name)
+        if key in self.damaged:
+            raise Damaged(self.damaged[key])
         gone = row.owner is not None and owner.is_dead(row.owner, shared=self.store.database.shared)
         dead = row.owner if gone else None
         if row.owner not in (None, dead, self.owner) and row.expires >= self.clock.now():
@@ -143,7 +154,11 @@ class Custody:
         row = await self.read(self.store.policy, *key)
         if row is None:
             return False
-        policy = await self.read(recover, self.store, row)
+        try:
+            policy = await self.read(recover, self.store, row)
+        except DamagedLog as error:
+            self.damaged[key] = str(error)  # until the next start: it is not read again with every call
+            raise Damaged(str(error)) from error
         [last] = await self.read(self.store.log_page, row.id, policy.seq - 1, 1)
         held = Held(row.id, row.tenant, policy, epoch, row.parked)
         held.snapshot_at = max(await self.read(self.store.snapshot_places, row.id), default=0)
@@ -156,8 +171,9 @@ class Custody:
         """Own policies whose owner has fallen silent, where several processes serve."""
         if self.store.database.shared:
             for row in await asyncio.to_thread(self.store.policies):
-                if (row.tenant, row.name) not in self.held and row.expires < self.clock.now():
-                    await self.adopt(row)
+                known = self.held.keys() | self.damaged.keys()
+                if (row.tenant, row.name) not in known and row.expires < self.clock.now():
+                    await self._adopt_or_say_why(row)
 
     async def renew_if_due(self) -> None:
         """Own what is owned for longer."""

@@ -43,6 +43,13 @@ def unavailable(detail: str, *, retry_after: float = 1.0) -> Problem:
     return Problem(503, "unavailable", detail, retry_after=retry_after)
 
 
+class Damaged(Problem):
+    """The log of a policy is not what was written: it is not served until somebody has looked at it."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__(500, "damaged", f"The policy is damaged and not served. {how}")
+
+
 class StoreFailed(DeferkitError):
     """The store could not write; nothing was changed, and it may work again later."""
 
