@@ -182,10 +182,20 @@ class Engine:
             if number is not None:
                 self.held[tenant, spec.name] = Held(number, tenant, policy, 1, 0)
                 return Reply(201, msgspec.json.encode(policy.spec))
-        row_there = await self.custody.read(self.store.policy, tenant, spec.name)
-        if row_there is None or msgspec.json.decode(row_there.spec, type=PolicySpec) != policy.spec:
-            raise conflict(f"There is another policy {spec.name!r}.")
+        await self._check_same(tenant, policy.spec)
         return Reply(201, msgspec.json.encode(policy.spec))
+
+    async def _check_same(self, tenant: str, spec: PolicySpec) -> None:
+        """Raise if the policy of this name was made with other settings, whatever was changed since."""
+        there = await self.custody.read(self.store.policy, tenant, spec.name)
+        if there is None:
+            raise conflict(f"There is another policy {spec.name!r}.")
+        [first] = await self.custody.read(self.store.log_page, there.id, 0, 1)
+        made = records.decode(bytes(first.body))
+        if not isinstance(made, records.Created) or made.spec != spec:
+            before = getattr(made, "spec", None)
+            others = [name for name in spec.__struct_fields__ if getattr(before, name, None) != getattr(spec, name)]
+            raise conflict(f"There is another policy {spec.name!r}, made with other settings: {', '.join(others)}.")
 
     async def submit(self, key: Key, command: Command) -> Reply:
         """Have a command done; return its reply when that is on the disk."""

@@ -164,8 +164,14 @@ def test_a_policy_is_changed_where_it_may_be(checked: Checked) -> None:
 
 def test_a_policy_may_be_made_again_but_not_another_of_its_name(checked: Checked) -> None:
     assert checked.post("/v1/policies", POLICY).json == checked.get("/v1/policies/p").json
-    answer = checked.post("/v1/policies", POLICY | {"features": 3})
+    first = checked.post("/v1/policies", POLICY)
+    assert checked.call("PATCH", "/v1/policies/p", {"reviewers": 2}).status == 200
+    again = checked.post("/v1/policies", POLICY)  # as a script does that makes what is missing
+    assert (again.status, again.body) == (201, first.body)
+    assert checked.get("/v1/policies/p").json["reviewers"] == 2
+    answer = checked.post("/v1/policies", POLICY | {"features": 3, "seed": 5})
     assert (answer.status, answer.json["code"]) == (409, "conflict")
+    assert answer.json["detail"] == "There is another policy 'p', made with other settings: features, seed."
 
 
 def test_a_summary_adds_up(checked: Checked) -> None:

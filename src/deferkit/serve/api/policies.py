@@ -65,7 +65,7 @@ async def list_policies(request: AnyRequest, after: After = "", limit: Limit = 1
 
 @get("/v1/policies/{name:str}", opt=about("policies", *SCOPES))
 async def read_policy(request: AnyRequest, name: PolicyName) -> Response[PolicySpec]:
-    """Read a policy."""
+    """Read the settings of a policy. What has become of its budget is in its summary."""
     row = await asyncio.to_thread(engine_of(request).store.policy, caller_of(request).tenant, name)
     if row is None:
         raise unknown("policy", name)
