@@ -17,6 +17,7 @@ from deferkit.serve.storage.store import Store
 
 FRESH_S = 1.0  # a revoked key is refused after this long at the latest
 NEW_S = 0.05  # and a new one is known; what is not a key at all does not keep the database busier than this
+clock = time.monotonic
 EVERYONE = Caller("default", frozenset(SCOPES))
 
 
@@ -67,7 +68,7 @@ class Access:
         """Take a call off the tenant's allowance; raise if there is none left."""
         if not self.rate:
             return
-        now = time.monotonic()
+        now = clock()
         most = max(1.0, self.rate)
         left, since = self._allowance.get(tenant, (most, now))
         left = min(most, left + (now - since) * self.rate)
