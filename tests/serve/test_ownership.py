@@ -155,8 +155,8 @@ def test_a_takeover_in_the_middle_of_a_group_waits_for_nobody(postgres: Postgres
 
 
 def test_what_is_being_written_is_not_taken(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
-    short = "SET lock_timeout = '20s'; SET idle_in_transaction_session_timeout = '500ms'"
-    monkeypatch.setattr("deferkit.serve.storage.postgres.SETTINGS", short)
+    patient = "SET lock_timeout = '20s'; SET idle_in_transaction_session_timeout = '600s'"
+    monkeypatch.setattr("deferkit.serve.storage.postgres.SETTINGS", patient)
     postgres.prepare()
     old, new = Store(postgres), Store(again(postgres))
     held = add(old, expires=100)
@@ -164,6 +164,7 @@ def test_what_is_being_written_is_not_taken(postgres: Postgres, monkeypatch: pyt
     old.writer.run("renew", policy=held.id, owner="a", epoch=1, expires=150)  # and there it stops
     row = new.policies()[0]
     assert new.acquire(row, "b", None, 500, 600, dead=None) is None
+    old.writer.execute("SET LOCAL idle_in_transaction_session_timeout = '100ms'")  # now it may end
     end = time.monotonic() + 60
     while new.acquire(row, "b", None, 500, 600, dead=None) is None:  # until the server ends the transaction
         assert time.monotonic() < end
