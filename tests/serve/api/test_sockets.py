@@ -173,6 +173,24 @@ def test_the_body_of_a_request_that_is_answered_does_not_hold_a_connection(slow:
     trickle(slow, b"x")
 
 
+@pytest.mark.parametrize("half", [b"GET /heal", HEAD, HEAD + b"content-length: 100\r\n\r\n{"])
+@pytest.mark.parametrize("requests", [1, 2])
+def test_half_a_request_that_comes_along_with_a_whole_one_is_slow_too(
+    slow: socket.socket, half: bytes, requests: int
+) -> None:
+    slow.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n" * requests + half)
+    answers = rest_of(slow)
+    assert answers.count(b"HTTP/1.1 200") == requests
+    assert refusal(answers[answers.index(b"HTTP/1.1 408") :]) == (408, "too_slow")
+
+
+def test_half_a_request_that_comes_along_with_the_end_of_a_body_is_slow_too(slow: socket.socket) -> None:
+    slow.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\n")
+    assert slow.recv(65536).startswith(b"HTTP/1.1 200")
+    slow.sendall(b"0123456789GET /heal")
+    assert refusal(rest_of(slow)) == (408, "too_slow")
+
+
 def test_an_endless_head_is_refused(bare: socket.socket) -> None:
     assert push(bare, b"GET /healthz HTTP/1.1\r\n" + b"x-long: " + b"x" * 65536, 100_000_000) < 20_000_000
 
