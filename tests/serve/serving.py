@@ -164,7 +164,16 @@ class Process:
         self.log_path = folder / f"log{time.monotonic_ns()}"
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
-                [*COMMAND[:-1], f"{first}; {COMMAND[-1]}", "serve", "--port", "0", "--store", str(folder / "deferkit.db"), *options],
+                [
+                    *COMMAND[:-1],
+                    f"{first}; {COMMAND[-1]}",
+                    "serve",
+                    "--port",
+                    "0",
+                    "--store",
+                    str(folder / "deferkit.db"),
+                    *options,
+                ],
                 stdout=log,
                 stderr=log,
                 env={**os.environ, **(environment or {})},
