@@ -27,6 +27,7 @@ from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
 from deferkit.types import Amount
 from tests.conftest import draw_tasks
+from tests.serve.serving import until
 from tests.serve.started import Started
 
 BUDGET = Budget(10, horizon=100, max_cost=1)
@@ -232,14 +233,13 @@ def test_reviews(client: Client) -> None:
     first = client.reviews.claim("ann", experts=["bo"], lease_s=0.001)
     assert first is not None
     assert (first.payload, first.model_answer, first.expert) == ([0, 1, 2], {"pay": True}, "bo")
-    second = client.reviews.claim("cy", lease_s=60)  # the first lease is over
-    assert second is not None
+    second = until(lambda: client.reviews.claim("cy", lease_s=600))  # the first lease is over
     assert (second.task, second.epoch) == ("t", 2)
     with pytest.raises(ConflictingObservation, match="another reviewer"):
         client.reviews.complete(first, "pay", cost=0.5)
     client.reviews.release(first)
     client.reviews.effort(first, 0.25)
-    assert client.reviews.extend(second, lease_s=600).lease_until > second.lease_until
+    assert client.reviews.extend(second, lease_s=6000).lease_until > second.lease_until
     client.reviews.release(second)
     third = client.reviews.claim("cy")
     assert third is not None

@@ -154,6 +154,8 @@ def test_the_past_is_what_the_log_says_in_the_end() -> None:
         ("minutes=1,500.5", {"minutes": 1_500_500_000, "euros": 3_000_000}),
         ("minutes=2x,euros=0", {"minutes": 20_000_000, "euros": 0}),
         ("euros=inf", {"minutes": 10_000_000, "euros": None}),
+        ("inf", {"minutes": None, "euros": None}),
+        ("0", {"minutes": 0, "euros": 0}),
     ],
 )
 def test_budgets_as_people_write_them(text: str, totals: dict[str, int | None]) -> None:

@@ -24,7 +24,7 @@ from deferkit.serve.problems import Fenced, Problem, StoreFailed
 from deferkit.serve.recover import recover, roll_on
 from deferkit.serve.spec import PolicySpec
 from deferkit.serve.storage.database import Database
-from deferkit.serve.storage.postgres import Postgres
+from deferkit.serve.storage.postgres import Postgres, PostgresConnection
 from deferkit.serve.storage.rows import PolicyRow
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
@@ -155,8 +155,8 @@ def test_a_takeover_in_the_middle_of_a_group_waits_for_nobody(postgres: Postgres
 
 
 def test_what_is_being_written_is_not_taken(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
-    short = "SET lock_timeout = '20s'; SET idle_in_transaction_session_timeout = '500ms'"
-    monkeypatch.setattr("deferkit.serve.storage.postgres.SETTINGS", short)
+    patient = "SET lock_timeout = '20s'; SET idle_in_transaction_session_timeout = '600s'"
+    monkeypatch.setattr("deferkit.serve.storage.postgres.SETTINGS", patient)
     postgres.prepare()
     old, new = Store(postgres), Store(again(postgres))
     held = add(old, expires=100)
@@ -164,6 +164,8 @@ def test_what_is_being_written_is_not_taken(postgres: Postgres, monkeypatch: pyt
     old.writer.run("renew", policy=held.id, owner="a", epoch=1, expires=150)  # and there it stops
     row = new.policies()[0]
     assert new.acquire(row, "b", None, 500, 600, dead=None) is None
+    assert isinstance(old.writer, PostgresConnection)
+    old.writer.execute("SET LOCAL idle_in_transaction_session_timeout = '100ms'")  # now it may end
     end = time.monotonic() + 60
     while new.acquire(row, "b", None, 500, 600, dead=None) is None:  # until the server ends the transaction
         assert time.monotonic() < end

@@ -26,6 +26,8 @@ from tests.serve.playing import KEY, SPEC, again, claim, complete, decide, obser
 RICH = msgspec.structs.replace(SPEC, budget={"cost": BudgetSpec(total=1000, horizon=1000, max_cost=1)})
 CALM = EngineSettings(tick_s=3600)  # nothing happens but what a test does
 
+WAITS_FOR_US = "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+
 
 def cut(url: str, postgres: Postgres) -> int:
     """End all connections to the database, as an administrator or a network may; return how many there were."""
@@ -181,8 +183,9 @@ def test_a_commit_that_is_still_on_its_way_is_waited_for(postgres: Postgres) -> 
         with psycopg.connect(postgres.conninfo) as late:
             late.execute("UPDATE policies SET parked = 7 WHERE id = %s", [held.id])
             mending = asyncio.create_task(decide(engine, "two"))
-            await asyncio.sleep(0.3)
-            assert not mending.done()
+            while not late.execute(WAITS_FOR_US).fetchall():
+                assert not mending.done()
+                await asyncio.sleep(0.01)
             late.commit()
         await mending
         assert held.parked == 7  # it was read when that commit had ended

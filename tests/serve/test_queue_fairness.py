@@ -177,7 +177,9 @@ def test_case_10_a_group_in_hand_is_answered_before_the_end(
         while not engine._at_work:
             await asyncio.sleep(0)
         stopping = asyncio.create_task(engine.stop())
-        await asyncio.sleep(0.05)
+        await asyncio.wait([engine._tasks[1]])
+        for _ in range(100):
+            await asyncio.sleep(0)  # by now it has looked whether anything is left to do
         engine.custody.busy.release()
         async with asyncio.timeout(60):
             reply = await call

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from deferkit import Budget
 from tests.command_line import deferkit
 from tests.serve.started import PATIENCE_S, Started
 
@@ -72,13 +73,21 @@ def test_the_code_that_needs_a_service_runs(service: Started, tmp_path: Path) ->
         assert client.summary().decisions == 1
 
 
-def test_the_key_command_prints_a_key_once(tmp_path: Path) -> None:
+def test_the_key_command_prints_a_key_once_that_is_good_for_the_rest(tmp_path: Path) -> None:
     [words] = re.findall(r"`deferkit (keys create [^`]*)`", SECTION)
     store = tmp_path / "deferkit.db"
-    made = deferkit(*words.split(), "--store", str(store), cwd=tmp_path)
-    assert made.returncode == 0, made.stderr
-    key = made.stdout.strip()
-    assert re.fullmatch(r"dk_[0-9a-f]+_\S+", key)
+    with Started(store) as service:
+        with service.client("claims") as client:
+            client.create(features=1, budget=Budget(100, horizon=1000, max_cost=1))
+        made = deferkit(*words.split(), "--store", str(store), cwd=tmp_path)
+        assert made.returncode == 0, made.stderr
+        key = made.stdout.strip()
+        assert re.fullmatch(r"dk_[0-9a-f]+_\S+", key)
+        with service.client("claims", key=key) as client:  # it was made without a key
+            decision = client.decide([1.0], force="model")
+            client.observe(decision.id, {"model": 1.0})
+            assert client.reviews.claim("ann") is None
+            assert client.summary().decisions == 1
     listed = deferkit("keys", "list", "--store", str(store), cwd=tmp_path)
-    assert "acme" in listed.stdout
+    assert "default" in listed.stdout
     assert key not in listed.stdout

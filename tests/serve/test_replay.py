@@ -107,8 +107,12 @@ def test_a_service_may_be_running(database: Database) -> None:
                 i += 1
 
         writers = [asyncio.create_task(traffic(name)) for name in "abc"]
-        await asyncio.sleep(0.2)
-        reports = [await asyncio.to_thread(again, database) for _ in range(5)]
+        reports = []
+        for _ in range(5):
+            before = engine.commands
+            while engine.commands < before + 10:
+                await asyncio.sleep(0.01)
+            reports.append(await asyncio.to_thread(again, database))
         done.set()
         await asyncio.gather(*writers)
         return reports

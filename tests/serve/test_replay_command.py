@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import apsw
+import msgspec
 import psycopg
 import pytest
 
@@ -103,6 +104,30 @@ def test_other_budgets(run: Run, path: str) -> None:
     assert "from logged propensities (explore floor 20 %)" in out
     assert max(len(line) for line in out.splitlines()) <= 80
     assert "…" not in out
+
+
+async def tasks_of_two_costs(engine: Engine) -> None:
+    for i in range(40):
+        made = await decide(engine, f"t{i}", force=None, context=[1.0, (i % 5) / 5])
+        known = {"cost": {"minutes": 0.25, "euros": 1234.5}} if made["route"] == "human" else {}
+        await observe(engine, f"t{i}", rewards={made["route"]: 0.5}, **known)
+
+
+def test_other_budgets_of_several_resources(run: Run, tmp_path: Path) -> None:
+    where = str(tmp_path / "deferkit.db")
+    budget = {
+        "minutes": BudgetSpec(total=4, horizon=40, max_cost=1),
+        "euros": BudgetSpec(total=123_456, horizon=40, max_cost=2000),
+    }
+    play(Sqlite(where), tasks_of_two_costs, spec=msgspec.structs.replace(EXPLORING, budget=budget))
+    words = [word for text in ("1x", "inf", "0", "minutes=2x,euros=5") for word in ("--budget", text)]
+    code, out, err = run("replay", "p", "--store", where, *words)
+    assert (code, err) == (0, "")
+    assert "…" not in out
+    for text in ("4 minutes", "123,456 euros", "(1x)", "inf minutes", "inf euros", "0 minutes", "(minutes=2x,euros=5)"):
+        assert text in out
+    assert len([line for line in out.splitlines() if "±" in line and "standard" not in line]) == 5
+    assert max(len(line) for line in out.splitlines() if "posted" not in line) < 100
 
 
 def test_a_log_that_was_changed(run: Run, path: str) -> None:

@@ -20,16 +20,19 @@ keys = typer.Typer(help="Keys of tenants: create, list, revoke.", no_args_is_hel
 app.add_typer(keys, name="keys")
 
 
-def opened(store: str | None) -> "KeyStore":
-    """Return the store that keys are kept in."""
+FIRST = (
+    "It is the first key: from now on every call needs one. A policy belongs to a tenant; those that were made without"
+    " a key belong to the tenant default."
+)
+
+
+def opened(store: str | None, *, make: bool = False) -> "KeyStore":
+    """Return the store that keys are kept in; only who makes a key may make a store."""
     needs_serve()
     from deferkit.serve.settings import Settings  # noqa: PLC0415
-    from deferkit.serve.storage.store import Store as KeyStore  # noqa: PLC0415
-    from deferkit.serve.storage.stores import database_of  # noqa: PLC0415
+    from deferkit.serve.storage.stores import store_of_keys, store_to_read  # noqa: PLC0415
 
-    database = database_of(Settings.read(os.environ, store=store).store)
-    database.prepare()
-    return KeyStore(database)
+    return (store_of_keys if make else store_to_read)(Settings.read(os.environ, store=store).store)
 
 
 @keys.command()
@@ -40,7 +43,7 @@ def create(
     store: Store = None,
 ) -> None:
     """Make a key and print it. It is shown this once: only its hash is kept."""
-    kept = opened(store)
+    needs_serve()
     from deferkit.serve.keys import new_key  # noqa: PLC0415
 
     if not tenant.isprintable() or not 1 <= len(tenant) <= 64:
@@ -48,12 +51,16 @@ def create(
     if not name.isprintable() or len(name) > 64:
         raise InvalidArgument(f"The name of a key has at most 64 characters. Got {name!r}.")
     key, row = new_key(tenant, [each.strip() for each in scopes.split(",") if each.strip()], name)
+    kept = opened(store, make=True)
+    first = not kept.keys()
     kept.add_key(row)
     kept.close()
     console.print(key, markup=False, highlight=False, soft_wrap=True)
     aside.print(
         f"Key {row.id} of tenant {tenant}, for {row.scopes}. It is not shown again.", markup=False, highlight=False
     )
+    if first:
+        aside.print(FIRST, style="yellow", soft_wrap=True)
 
 
 @keys.command("list")

@@ -37,10 +37,11 @@ def replay(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables")] = False,
 ) -> None:
-    """Rebuild a policy from its log, and compare with all that the database says of it.
+    """Rebuild a policy from its log, and compare with what the database says of it.
 
-    Nothing is written; a service may be running. The exit code is 1 if the log was changed, or if budgets, snapshots
-    or decisions are not what it says. With --budget, a fresh policy with that budget goes through the log as well.
+    Nothing is written; a service may be running. The exit code is 1 if the log was changed, or if budgets, settings,
+    snapshots or decisions are not what it says. With --budget, a fresh policy with that budget goes
+    through the log as well.
     """
     needs_serve()
     from deferkit.serve.counterfactual.past import Past  # noqa: PLC0415

@@ -6,10 +6,13 @@ from typing import Any
 
 import polars as pl
 from rich.box import SIMPLE_HEAD
+from rich.console import Console
 from rich.table import Table
 
+from deferkit.cli.app import console
 from deferkit.study.trial import FIGURES
 
+WIDEST = 1000
 SMALL = 100  # a sum of rewards below this is shown with decimals
 
 
@@ -21,6 +24,12 @@ def plain_table(title: str, texts: Sequence[str], numbers: Sequence[str]) -> Tab
     for name in numbers:
         table.add_column(name, justify="right", no_wrap=True)
     return table
+
+
+def show_whole(table: Table) -> None:
+    """Print a table with all its numbers, also where a line is too short for them."""
+    natural = console.measure(table, options=console.options.update(width=WIDEST)).maximum
+    (console if natural <= console.width else Console(width=natural)).print(table)
 
 
 def summaries(frame: pl.DataFrame, policies: Sequence[str]) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from deferkit.cli.app import console
-from deferkit.cli.tables import plain_table, short
+from deferkit.cli.tables import plain_table, short, show_whole
 
 if TYPE_CHECKING:
     from deferkit.serve.counterfactual.estimate import Value
@@ -25,7 +25,7 @@ def show_what_if(found: "WhatIf") -> None:
             "" if row is found.rows[0] else value(row.difference, sign="+"),
         )
     console.print()
-    console.print(table)
+    show_whole(table)
     console.print(f"reward – {found.basis}", highlight=False, markup=False)
     console.print("± standard error; price: the last one; difference: from what was done", highlight=False)
     for said in found.remarks:
@@ -36,20 +36,21 @@ def name_of(row: "Row") -> str:
     """Return a budget as it was asked for, and what that is."""
     totals = {name: float("inf") if total is None else total for name, total in row.totals.items()}
     shown = amount(totals)
-    return shown if row.budget == shown else f"{shown} ({row.budget})"
+    between = "\n" if len(totals) > 1 else " "
+    return shown if row.budget == shown else f"{shown}{between}({row.budget})"
 
 
 def amount(given: float | Mapping[str, float]) -> str:
-    """Return an amount that fits a column.
+    r"""Return an amount that fits a column: a line for each resource, if there are several.
 
     >>> amount(12.346), amount({"minutes": 3.0, "euros": float("inf")})
-    ('12.35', '3 minutes, inf euros')
+    ('12.35', '3 minutes\ninf euros')
     """
     if not isinstance(given, Mapping):
         return f"{given:,.4g}" if abs(given) < 1000 else short(given, 0)
     if len(given) == 1:
         return amount(next(iter(given.values())))
-    return ", ".join(f"{amount(each)} {name}" for name, each in given.items())
+    return "\n".join(f"{amount(each)} {name}" for name, each in given.items())
 
 
 def value(given: "Value | None", sign: str = "") -> str:

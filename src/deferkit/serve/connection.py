@@ -20,6 +20,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     max_body = 1_000_000  # the class that is made for a server has its own
     since: float | None = None
+    begun = False  # a request is here in part
     in_body = False
     size = 0  # bytes since the last part of a request was complete
     unread = 0  # bytes of replies that wait for the client
@@ -32,14 +33,33 @@ class LimitedConnection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Begin to wait for the rest of a request, if this is the first of it."""
-        if self.since is None and (self.cycle is None or self.cycle.response_complete):
-            self.since = self.loop.time()
+        self._wait_from_here(self._idle())
         self.size += len(data)
         if not self.in_body and UPGRADE.search(data):
             data = without_upgrade(data)
         super().data_received(data)
+        self._wait_from_here(self.begun and self._idle())
         if self.size > LARGEST_HEAD and (not self.in_body or self.size > LARGEST_HEAD + CHUNKING * self.max_body):
             self.refuse(431, "too_large", f"The head of a request has at most {LARGEST_HEAD:,} bytes.")
+
+    def _idle(self) -> bool:
+        """Return whether there is nothing to answer."""
+        return self.cycle is None or bool(self.cycle.response_complete)
+
+    def _wait_from_here(self, waits: bool) -> None:
+        if waits and self.since is None:
+            self.since = self.loop.time()
+
+    def on_message_begin(self) -> None:
+        """Remember that there is a request, if only the first of it."""
+        super().on_message_begin()
+        self.begun = True
+
+    def on_response_complete(self) -> None:
+        """Begin to wait for the rest of a request whose first part came along with the one that is answered now."""
+        last = not self.pipeline
+        super().on_response_complete()
+        self._wait_from_here(self.begun and (last or (self.in_body and not self.pipeline)))
 
     def on_headers_complete(self) -> None:
         """Count from here what belongs to the body."""
@@ -51,7 +71,7 @@ class LimitedConnection(HttpToolsProtocol):
         """Wait no longer."""
         super().on_message_complete()
         self.since = None
-        self.in_body = False
+        self.begun = self.in_body = False
         self.size = 0
 
     def end_if_slow(self, now: float, slow_s: float) -> None:

@@ -1,10 +1,12 @@
 """A process that serves: uvicorn around the application, with limits and an orderly end."""
 
 import asyncio
+import errno
 import gc
 import socket
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
@@ -91,14 +93,50 @@ def check_access(settings: Settings, store: Store) -> bool:
     return not store.keys()
 
 
+def warn_without_address(settings: Settings) -> None:
+    """Say what does not work on a shared database if other processes cannot reach this one."""
+    if not settings.address:
+        logger.warning(
+            "without --address, other processes on this database answer 503 to calls for the policies of this one"
+        )
+
+
+def check_address(host: str, port: int) -> None:
+    """Raise if an address cannot be listened on."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError):
+        raise DeferkitError(f"There is no address {host!r} to listen on.") from None
+    errors = [error for family, _, _, _, address in found if (error := bind_error(family, address)) is not None]
+    taken = [error for error in errors if error.errno in (errno.EADDRINUSE, errno.EACCES)]
+    if taken or len(errors) == len(found):
+        raise DeferkitError(f"{host}:{port} cannot be listened on: {(taken or errors)[0].strerror}.")
+
+
+def bind_error(family: int, address: Any) -> OSError | None:
+    """Return why a socket cannot be bound to an address."""
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            probe.bind(address)
+    except OSError as error:
+        return error
+    return None
+
+
 def serve(settings: Settings, listening: Callable[[str, bool], None]) -> int:
     """Serve until told to stop; return the exit code. `listening` is called with the URL, and whether it is open."""
     log_to_stderr(settings.log_level)
     database = database_of(settings.store)
+    check_address(settings.host, settings.port)  # nothing is made where nothing can be served
     database.occupy()  # first: nothing is brought up to date under a process that serves
     database.prepare()
     store = Store(database)
     is_open = check_access(settings, store)
+    if database.shared:
+        warn_without_address(settings)
 
     def say(url: str) -> None:
         logger.info("listening", extra={"url": url, "open": is_open})
@@ -111,6 +149,6 @@ def serve(settings: Settings, listening: Callable[[str, bool], None]) -> int:
     try:
         server.run()
     except SystemExit as error:
-        reason = server.failure or f"{settings.host}:{settings.port} cannot be listened on; the log says why."
+        reason = server.failure or f"{settings.host}:{settings.port} cannot be listened on."
         raise DeferkitError(str(reason)) from error
     return 0

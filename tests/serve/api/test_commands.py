@@ -1,11 +1,12 @@
 """`deferkit serve` and `deferkit keys` on the command line: what is wrong is said in one line."""
 
-import re
 import socket
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from deferkit.cli.keys import FIRST
 from deferkit.serve import server
 from deferkit.serve.keys import parts_of
 from deferkit.serve.settings import Settings
@@ -31,7 +32,9 @@ def test_a_key_is_made_listed_and_revoked(said: Runner, tmp_path: Path) -> None:
     made = said("keys", "create", "--tenant", "[/acme]", "--scopes", "decide, admin", "--name", "a [bold] one")
     key = made.out.removesuffix("\n")
     number, secret = parts_of(key) or ("", "")
-    assert made == (0, f"{key}\n", f"Key {number} of tenant [/acme], for decide admin. It is not shown again.\n")
+    told = f"Key {number} of tenant [/acme], for decide admin. It is not shown again.\n"
+    assert made == (0, f"{key}\n", f"{told}{FIRST}\n")
+    assert "first" not in said("keys", "create").error
     listed = said("keys", "list").out
     for text in (number, "[/acme]", "decide admin", "a [bold] one"):
         assert text in listed
@@ -60,6 +63,7 @@ WRONG = {
 def test_what_is_wrong_with_a_key_is_said_in_one_line(
     said: Runner, tmp_path: Path, arguments: list[str], sentence: str
 ) -> None:
+    Sqlite(str(tmp_path / "deferkit.db")).prepare()
     code, out, error = said("keys", *arguments)
     assert (code, out) == (2, "")
     assert error.startswith(f"error: {sentence}")
@@ -67,13 +71,62 @@ def test_what_is_wrong_with_a_key_is_said_in_one_line(
     assert store_of(tmp_path).keys() == []
 
 
+@pytest.mark.parametrize(
+    "arguments", [("list",), ("revoke", "1"), ("create", "--scopes", "fly"), ("create", "--tenant", "")]
+)
+def test_a_mistake_makes_no_file(said: Runner, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    assert said("keys", *arguments).code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def old_file(path: Path) -> Sqlite:
+    """Return a store as an older deferkit has left it."""
+    database = Sqlite(str(path / "deferkit.db"))
+    database.prepare()
+    with closing(database.writer()) as writer:
+        writer.execute("PRAGMA user_version = 1")
+    return database
+
+
+@pytest.mark.parametrize("arguments", [("list",), ("revoke", "1"), ("create",)])
+def test_no_file_is_brought_up_to_date_under_a_process_that_serves(
+    said: Runner, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    database = old_file(tmp_path)
+    database.occupy()
+    assert said("keys", *arguments).code == 2
+    with closing(database.writer()) as writer:
+        assert writer.execute("PRAGMA user_version") == [(1,)]
+    database.close()
+
+
+def test_a_key_may_be_made_before_and_while_a_service_runs(said: Runner, tmp_path: Path) -> None:
+    assert said("keys", "create").code == 0
+    database = Sqlite(str(tmp_path / "deferkit.db"))
+    database.occupy()
+    assert said("keys", "create").code == 0
+    assert said("keys", "list").out.count("default") == 2
+    database.close()
+
+
 REFUSED = {
-    "0.0.0.0 without keys": (["--host", "0.0.0.0"], "0.0.0.0 can be reached from elsewhere, and there are no keys."),
-    ":: without keys": (["--host", "::"], ":: can be reached from elsewhere, and there are no keys."),
+    "0.0.0.0 without keys": (
+        ["--host", "0.0.0.0", "--port", "0"],
+        "0.0.0.0 can be reached from elsewhere, and there are no keys.",
+    ),
+    ":: without keys": (["--host", "::", "--port", "0"], ":: can be reached from elsewhere, and there are no keys."),
     "a port too high": (["--port", "70000"], "The setting 'port' must be from 0 to 65,535. Got 70000 instead."),
     "a loud log": (["--log-level", "loud"], "The setting 'log_level' must be debug, info, warning or error."),
-    "a folder that is not there": (["--store", "/nowhere/at/all.db"], "There is no folder /nowhere/at to put"),
-    "a folder in the place of a file": (["--store", "/tmp"], "/tmp cannot be opened"),
+    "a folder that is not there": (
+        ["--port", "0", "--store", "/nowhere/at/all.db"],
+        "There is no folder /nowhere/at to put",
+    ),
+    "a folder in the place of a file": (["--port", "0", "--store", "/tmp"], "/tmp cannot be opened"),
+    "a host that is nowhere": (["--host", "nohost.invalid"], "There is no address 'nohost.invalid' to listen on."),
+    "another database": (
+        ["--store", "mysql://a:b@x"],
+        "A store is a file or a postgresql:// URL. Got mysql:// instead.",
+    ),
 }
 
 
@@ -88,7 +141,7 @@ def test_what_is_wrong_with_a_service_is_said_in_one_line(said: Runner, argument
 def test_a_service_that_others_can_reach_does_not_start_when_all_keys_are_revoked(said: Runner) -> None:
     key = said("keys", "create").out.strip()
     assert said("keys", "revoke", (parts_of(key) or ("", ""))[0]).code == 0
-    code, _, error = said("serve", "--host", "0.0.0.0")
+    code, _, error = said("serve", "--host", "0.0.0.0", "--port", "0")
     assert code == 2
     assert "there are no keys" in error
 
@@ -107,7 +160,7 @@ def test_a_service_whose_keys_are_all_revoked_is_not_open(said: Runner, tmp_path
 
 def test_a_password_in_a_url_is_not_printed(said: Runner) -> None:
     url = "postgresql://ann:s3cret@127.0.0.1:1/none?connect_timeout=1"
-    code, out, error = said("serve", "--store", url)
+    code, out, error = said("serve", "--port", "0", "--store", url)
     assert code == 2
     assert error.startswith("error: ")
     assert "s3cret" not in out + error
@@ -118,7 +171,8 @@ def test_a_port_that_is_taken_is_said_and_nothing_is_left_owned(tmp_path: Path) 
         port = taken.getsockname()[1]
         done = command("serve", "--port", str(port), "--store", str(tmp_path / "deferkit.db"))
     assert done.returncode == 2
-    assert re.search(rf"^error: 127\.0\.0\.1:{port} cannot be listened on", done.stderr, flags=re.MULTILINE)
+    assert done.stderr == f"error: 127.0.0.1:{port} cannot be listened on: Address already in use.\n"
+    assert list(tmp_path.iterdir()) == []
     with running(tmp_path) as service:
         assert service.client().post("/v1/policies", POLICY).status == 201
 
@@ -133,3 +187,16 @@ def test_a_service_on_a_file_that_is_served_says_so(tmp_path: Path) -> None:
         assert client.decide("t").status == 201
         client.connection.close()
         assert served.stop() == 0
+
+
+@pytest.mark.parametrize(("address", "warnings"), [("", 1), ("http://here:1", 0)])
+def test_a_shared_database_wants_an_address(
+    address: str, warnings: int, said: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warned: list[str] = []
+    monkeypatch.setattr("deferkit.serve.server.logger.warning", warned.append)
+    monkeypatch.setattr(Sqlite, "shared", True)
+    monkeypatch.setattr(server.Server, "run", lambda _: None)
+    monkeypatch.setattr(server, "rehearse", lambda: None)
+    assert said("serve", "--port", "0", "--address", address).code == 0
+    assert len(warned) == warnings

@@ -5,6 +5,7 @@ import os
 import re
 from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,10 +13,12 @@ from deferkit.cli.serve import serve
 from deferkit.errors import InvalidArgument
 from deferkit.serve.api.app import ROUTES
 from deferkit.serve.api.document import document
+from deferkit.serve.money import LARGEST_AMOUNT
 from deferkit.serve.settings import PREFIX, Settings
 from tests.serve.serving import Client, process
 
 PAGE = Path(__file__).parents[3] / "docs" / "service.md"
+GUIDE = PAGE.with_name("service-guide.md")
 NAMES = [each.name for each in fields(Settings)]
 
 
@@ -37,8 +40,20 @@ def routes_table() -> list[str]:
             said = each["description"].partition("\n\nNeeds a key with the scope ")
             scopes = said[2].rstrip(".").replace("admin or decide or observe or review", "any") or "–"
             text = " ".join(said[0].split())
-            rows.append(f"| `{method.upper()} {path}` | {scopes.replace(' or ', ', ')} | {text} |")
+            rows.append(f"| `{method.upper()} {path}` | {scopes.replace(' or ', ', ')} | {text}{query_of(each)} |")
     return rows
+
+
+def query_of(route: dict[str, Any]) -> str:
+    """Return the query parameters of a route as the page must have them."""
+    found = []
+    for each in route.get("parameters", []):
+        if each["in"] == "query":
+            schema = each["schema"]
+            unless = f", {schema['default']} unless given" if schema.get("default") not in (None, "") else ""
+            most = f", up to {schema['maximum']:,}" if schema.get("maximum", 2**53) < 2**53 - 1 else ""
+            found.append(f"`{each['name']}` ({schema['description']}{unless}{most})")
+    return f" Query: {', '.join(found)}." if found else ""
 
 
 @pytest.mark.parametrize("table", [settings_table, routes_table], ids=["settings", "routes"])
@@ -49,6 +64,10 @@ def test_the_page_has_every_setting_and_every_route(table: object) -> None:
     start = lines.index(rows[0])
     found = lines[start : next(i for i in range(start, len(lines) + 1) if i == len(lines) or not lines[i])]
     assert found == rows, "the page must have:\n" + "\n".join(rows)
+
+
+def test_the_guide_has_the_largest_amount() -> None:
+    assert f"an amount is at most {LARGEST_AMOUNT:,} with 6 decimals" in GUIDE.read_text()
 
 
 def test_every_setting_is_an_option_with_its_default_in_the_help() -> None:

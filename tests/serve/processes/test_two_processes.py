@@ -55,10 +55,15 @@ def owner(store: Store, services: tuple[Service, ...]) -> Service | None:
 
 def pause_the_owner(store: Store, services: tuple[Service, ...]) -> Service:
     """Pause the service that owns the policy until another one does; return it."""
-    eventually("somebody owns the policy", lambda: owner(store, services) is not None)
-    paused = owner(store, services)
-    assert paused is not None
-    paused.signal(signal.SIGSTOP)
+    while True:
+        eventually("somebody owns the policy", lambda: owner(store, services) is not None)
+        paused = owner(store, services)
+        if paused is None:
+            continue
+        paused.signal(signal.SIGSTOP)
+        if owner(store, services) is paused:
+            break
+        paused.signal(signal.SIGCONT)  # it had lost the policy before it was paused
     eventually("the other one takes over", lambda: owner(store, services) is not paused)
     return paused
 

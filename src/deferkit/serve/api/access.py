@@ -3,6 +3,7 @@
 import asyncio
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from deferkit.serve.storage.store import Store
 
 FRESH_S = 1.0  # a revoked key is refused after this long at the latest
 NEW_S = 0.05  # and a new one is known; what is not a key at all does not keep the database busier than this
+clock = time.monotonic
 EVERYONE = Caller("default", frozenset(SCOPES))
 
 
@@ -30,6 +32,8 @@ class Access:
         self._keys: dict[str, KeyRow] | None = None
         self._read_at = 0.0
         self._reading = asyncio.Lock()
+        # a thread of its own: every call waits for this, and none is to wait behind those who read long logs
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="keys")
         self._allowance: dict[str, tuple[float, float]] = {}  # tenant: calls left, since when
 
     async def keys(self, age_s: float) -> dict[str, KeyRow]:
@@ -37,10 +41,15 @@ class Access:
         if self._keys is None or time.monotonic() - self._read_at > age_s:
             async with self._reading:
                 if self._keys is None or time.monotonic() - self._read_at > age_s:
-                    rows = await asyncio.to_thread(self.store.keys)
+                    loop = asyncio.get_running_loop()
+                    rows = await loop.run_in_executor(self._thread, self.store.keys)
                     self._keys = {row.id: row for row in rows}
                     self._read_at = time.monotonic()
         return self._keys
+
+    def close(self) -> None:
+        """Look no more."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def caller(self, authorization: bytes, host: bytes) -> Caller:
         """Return who calls; raise if that is nobody.
@@ -67,7 +76,7 @@ class Access:
         """Take a call off the tenant's allowance; raise if there is none left."""
         if not self.rate:
             return
-        now = time.monotonic()
+        now = clock()
         most = max(1.0, self.rate)
         left, since = self._allowance.get(tenant, (most, now))
         left = min(most, left + (now - since) * self.rate)

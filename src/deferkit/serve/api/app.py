@@ -13,6 +13,7 @@ from deferkit.serve.api import operation, policies, reviews, tasks
 from deferkit.serve.api.access import Access, admit
 from deferkit.serve.api.document import document
 from deferkit.serve.api.express import express
+from deferkit.serve.api.forward import Messenger
 from deferkit.serve.api.limits import limited
 from deferkit.serve.api.service import ProblemReply, problem_response
 from deferkit.serve.api.strict import StrictRequest
@@ -86,12 +87,15 @@ def application(settings: Settings, store: Store, *, failed: Callable[[Exception
         except Exception as error:
             failed(error)
             raise
-        app.state.access = Access(store, open_without_keys=settings.loopback, rate=settings.rate)
+        access = app.state.access = Access(store, open_without_keys=settings.loopback, rate=settings.rate)
+        messenger = app.state.messenger = Messenger()
         app.state.engine, app.state.traffic, app.state.settings = engine, traffic, settings
         app.state.document = msgspec.json.encode(document(ROUTES))
         try:
             yield
         finally:
+            messenger.close()
+            access.close()
             await engine.stop()
 
     app = Litestar(

@@ -2,8 +2,10 @@
 
 import asyncio
 import http.client
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,9 +18,8 @@ from deferkit.serve.work import Reply
 
 PASSED_ON = b"x-deferkit-passed-on"
 TIMEOUT_S = 10.0
-# threads of their own: while an owner does not answer, others must still be able to read, and to take over from it
-_callers = ThreadPoolExecutor(max_workers=64, thread_name_prefix="passes-on")
-_connections = threading.local()
+THREADS = 64
+MOST = 256  # calls that are passed on or wait for it; more get 503
 
 
 async def forward(request: Request[Any, Any, Any], address: str | None) -> Reply:
@@ -31,29 +32,70 @@ async def forward(request: Request[Any, Any, Any], address: str | None) -> Reply
     path = request.scope["raw_path"].decode("ascii")  # no call that is passed on has a query
     body = await request.body()
     patience = min(TIMEOUT_S, request.app.state.engine.settings.owner_lease_s)  # by then it is another's
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(_callers, call, address, request.method, path, body, headers, patience)
+    messenger: Messenger = request.app.state.messenger
+    return await messenger.ask(address, request.method, path, body, headers, patience)
 
 
-def call(address: str, method: str, path: str, body: bytes, headers: dict[str, str], timeout_s: float) -> Reply:
-    """Return what a process answers. A connection that has gone stale is opened again, once."""
-    kept: dict[str, http.client.HTTPConnection] = _connections.__dict__.setdefault("kept", {})
-    fresh = address not in kept
-    if fresh:
-        parts = urlsplit(address)
-        kept[address] = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_s)
-    try:
-        kept[address].request(method, path, body, headers)
-        response = kept[address].getresponse()
-        answer = response.read()
-    except (OSError, http.client.HTTPException) as error:
-        kept.pop(address).close()
-        if not fresh and not isinstance(error, TimeoutError):
-            return call(address, method, path, body, headers, timeout_s)
-        raise unavailable(f"The process that owns the policy does not answer ({type(error).__name__}).") from error
-    if response.status >= 400:
-        raise problem_of(response.status, answer, response.headers.get("Retry-After"))
-    return Reply(response.status, answer)
+class Messenger:
+    """Asks other processes.
+
+    It has threads of its own: while an owner does not answer, others must still be able to read, and to take over from
+    it.
+    """
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="passes-on")
+        self._local = threading.local()
+        self._connections: set[http.client.HTTPConnection] = set()
+        self._asked = 0
+        self._closed = False
+
+    async def ask(
+        self, address: str, method: str, path: str, body: bytes, headers: dict[str, str], timeout_s: float
+    ) -> Reply:
+        """Return what a process answers; raise if too many calls wait for that already."""
+        if self._asked >= MOST:
+            raise unavailable("Too many calls wait for the process that owns the policy.")
+        self._asked += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(
+                self._threads, self._call, address, method, path, body, headers, timeout_s
+            )
+        finally:
+            self._asked -= 1
+
+    def close(self) -> None:
+        """Ask no more, and wait for no answer: nobody is there to get it."""
+        self._closed = True
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for each in list(self._connections):
+            with suppress(OSError, AttributeError):  # there is no socket, or it was closed in this moment
+                each.sock.shutdown(socket.SHUT_RDWR)
+
+    def _call(
+        self, address: str, method: str, path: str, body: bytes, headers: dict[str, str], timeout_s: float
+    ) -> Reply:
+        """Return what a process answers. A connection that has gone stale is opened again, once."""
+        kept: dict[str, http.client.HTTPConnection] = self._local.__dict__.setdefault("kept", {})
+        fresh = address not in kept
+        if fresh:
+            parts = urlsplit(address)
+            kept[address] = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_s)
+            self._connections.add(kept[address])
+        try:
+            kept[address].request(method, path, body, headers)
+            response = kept[address].getresponse()
+            answer = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            lost = kept.pop(address)
+            self._connections.discard(lost)
+            lost.close()
+            if not fresh and not isinstance(error, TimeoutError) and not self._closed:
+                return self._call(address, method, path, body, headers, timeout_s)
+            raise unavailable(f"The process that owns the policy does not answer ({type(error).__name__}).") from error
+        if response.status >= 400:
+            raise problem_of(response.status, answer, response.headers.get("Retry-After"))
+        return Reply(response.status, answer)
 
 
 def problem_of(status: int, answer: bytes, retry: str | None) -> Problem:

@@ -67,8 +67,8 @@ resource: minutes=500,euros=2x. Got 'lots'.
     given: set[str] = set()
     for part in re.split(r",(?=[^0-9])", text):  # a comma before a digit groups thousands
         name, equals, value = (each.strip() for each in part.rpartition("="))
-        absolute = value == "inf" or not value.endswith(("x", "%"))
-        if not equals and absolute and len(accounts) > 1:
+        same_for_all = value.endswith(("x", "%")) or value == "inf" or not value.strip("0.")
+        if not equals and not same_for_all and len(accounts) > 1:
             raise InvalidArgument(f"A budget is given by resource, as in {next(iter(accounts))}=500. Got {text!r}.")
         names = [name] if equals else list(accounts)
         if names[0] not in accounts:

@@ -1,9 +1,10 @@
 """SQLite: one file, one process that writes it."""
 
+import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,8 @@ class SqliteConnection:
     def __init__(self, path: str, *, writes: bool, synchronous: str, vfs: str | None) -> None:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE if writes else apsw.SQLITE_OPEN_READONLY
         self.queries = queries.read("sqlite", "?", "IN (SELECT value FROM json_each({}))")
+        if writes and vfs is None:
+            make_private(path)
         try:
             self.connection = apsw.Connection(path, flags=flags, vfs=vfs)
         except apsw.Error as error:
@@ -132,6 +135,15 @@ class SqliteConnection:
         self.connection.close()
 
 
+def make_private(path: str) -> None:
+    """Make a file that only its owner may read, unless it is there; what goes wrong SQLite will say.
+
+    One that is there is not opened: to close it would end the locks that this process has on it.
+    """
+    with suppress(OSError, ValueError):
+        os.close(os.open(os.path.realpath(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+
+
 def as_json(value: Any) -> Any:
     """Return a list of values as SQLite takes it; anything else as it is."""
     return msgspec.json.encode(value).decode() if isinstance(value, list) else value
@@ -192,8 +204,10 @@ class Sqlite:
     def occupy(self) -> None:
         """Make sure that this is the only process that serves from the file; the lock ends with the process."""
         self._check()
+        path = f"{os.path.realpath(self.path)}-served"  # one file has one lock, whatever it is called
+        make_private(path)
         try:
-            self._lock = apsw.Connection(f"{self.path}-served")
+            self._lock = apsw.Connection(path)
             self._lock.execute("BEGIN EXCLUSIVE")
         except apsw.BusyError:
             raise DeferkitError(

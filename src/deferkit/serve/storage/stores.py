@@ -1,5 +1,6 @@
 """From what a user calls a store to a database."""
 
+import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,6 +12,7 @@ from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
 
 URLS = ("postgresql://", "postgres://")
+URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
 def database_of(store: str) -> Database:
@@ -23,6 +25,9 @@ def database_of(store: str) -> Database:
         from deferkit.serve.storage.postgres import Postgres  # noqa: PLC0415  psycopg is wanted by those who use it
 
         return Postgres(store)
+    if URL.match(store):
+        # without the rest of it, where passwords are
+        raise InvalidArgument(f"A store is a file or a postgresql:// URL. Got {store.partition(':')[0]}:// instead.")
     return Sqlite(store)
 
 
@@ -41,6 +46,25 @@ def store_to_read(store: str) -> Store:
     except StoreFailed as error:
         raise DeferkitError(f"{shown(store)} is no store of deferkit, or cannot be read. {error}") from error
     return Store(database)
+
+
+def store_of_keys(store: str) -> Store:
+    """Return a store to put a key in; it is made or brought up to date, unless a process serves from its file."""
+    database = database_of(store)
+    if isinstance(database, Sqlite) and not is_current(database):
+        database.occupy()
+    database.prepare()
+    return Store(database)
+
+
+def is_current(database: Sqlite) -> bool:
+    """Return whether a file is there, of the version that this deferkit has."""
+    if not Path(database.path).is_file():
+        return False
+    try:
+        return database.reader().execute("PRAGMA user_version") == [(len(queries.migrations()),)]
+    except StoreFailed:
+        return False
 
 
 def check_file(database: Sqlite) -> None:
