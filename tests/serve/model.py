@@ -47,6 +47,12 @@ class Refused(Exception):
         self.status = status
 
 
+def averages(seats: list[Seat]) -> dict[str, float]:
+    """Return the rewards that reviewers have reported, averaged."""
+    given = {who: [s.rewards[who] for s in seats if who in s.rewards] for who in ("model", "human")}
+    return {who: sum(values) / len(values) for who, values in given.items() if values}
+
+
 class Model:
     """The money and the queue of one policy."""
 
@@ -100,22 +106,29 @@ class Model:
         self.parked[name] = (known | rewards, cost if before is None else before)
         return 202
 
-    def book(self, name: str, rewards: dict[str, float], cost: int | None, final: str | None = None) -> None:
-        """Something became known of a task."""
+    def book(self, name: str, rewards: dict[str, float], cost: int | None, ends: bool = False) -> None:
+        """Something became known of a task; what ends it settles what its reviewers have reported by then."""
         task = self.tasks[name]
+        done = [seat for seat in task.seats if seat.state == "done"]
         if any(task.rewards.get(who, value) != value for who, value in rewards.items()):
             raise Refused(409)
-        if None not in (task.cost, cost) and task.cost != cost:
+        own = sum(seat.cost or 0 for seat in done)
+        if None not in (task.cost, cost) and task.cost not in (cost, own + (cost or 0)):
             raise Refused(409)
-        fresh = cost is not None and task.cost is None and not (task.route == "model" and cost == 0)
-        if fresh:
+        if task.cost is not None or (task.route == "model" and cost == 0):
+            cost = None
+        named = task.route in rewards and task.route not in task.rewards
+        ends = ends or (task.final is None and (cost is not None or named))
+        task.rewards |= rewards
+        if ends:
+            task.rewards = averages(done) | task.rewards
+            costs = [each for each in [cost, *(seat.cost for seat in done)] if each is not None]
+            cost = sum(costs) if costs else None
+            task.final = task.route
+            self.close(task)
+        if cost is not None:
             task.cost = cost
             task.state = task.state if task.state == "model" else "posted"
-        named = task.route in rewards and task.route not in task.rewards
-        task.rewards |= rewards
-        if final is not None or (task.final is None and (fresh or named)):
-            task.final = final or task.route
-            self.close(task)
 
     def close(self, task: Task) -> None:
         """Nobody is asked any more."""
@@ -142,7 +155,7 @@ class Model:
         if task.state != "open":
             raise Refused(409)
         if any(seat.cost is not None for seat in task.seats if seat.state == "done"):
-            self.finish(name)
+            self.book(name, {}, None, ends=True)
             return
         task.state = "void"
         task.final = task.final or "model"
@@ -196,23 +209,11 @@ class Model:
         task = self.tasks[lease[0]]
         if task.deadline < now:
             raise Refused(409)
-        before = (seat.state, seat.rewards, seat.cost)
+        if any(task.rewards.get(who, value) != value for who, value in rewards.items()):
+            raise Refused(409)
         seat.state, seat.rewards, seat.cost = "done", rewards, cost
         if all(each.state == "done" for each in task.seats):
-            try:
-                self.finish(lease[0])
-            except Refused:
-                seat.state, seat.rewards, seat.cost = before
-                raise
-
-    def finish(self, name: str) -> None:
-        """What the reviewers have answered settles a task: rewards are averaged, costs added up."""
-        task = self.tasks[name]
-        done = [seat for seat in task.seats if seat.state == "done"]
-        given = {who: [s.rewards[who] for s in done if who in s.rewards] for who in ("model", "human")}
-        rewards = {who: sum(values) / len(values) for who, values in given.items() if values}
-        costs = [seat.cost for seat in done if seat.cost is not None]
-        self.book(name, rewards, sum(costs) if costs else None, final=task.route)
+            self.book(lease[0], {}, None, ends=True)
 
     def effort(self, lease: Lease, cost: int) -> None:
         """Work that came to nothing is paid, once."""

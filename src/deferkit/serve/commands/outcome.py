@@ -10,7 +10,7 @@ from deferkit.serve import records
 from deferkit.serve.commands.bodies import CorrectionBody, OutcomeBody, digest
 from deferkit.serve.money import MICRO, Micros, to_micros
 from deferkit.serve.problems import conflict, invalid, unavailable, unknown
-from deferkit.serve.seats import close
+from deferkit.serve.seats import added, answered, close, reported
 from deferkit.serve.storage.rows import (
     MODEL,
     OPEN,
@@ -92,30 +92,31 @@ def book(
     row: DecisionRow,
     rewards: Mapping[str, float],
     micros: Micros | None,
-    reviewers: list[str] | None = None,
-    answers: list[Any] | None = None,
-    final: str | None = None,
+    *,
+    ends: bool = False,
 ) -> OutcomeReply:
-    """Book what is new of a decision, and learn from it; raise if it contradicts what is known."""
+    """Book what is new of a decision, and learn from it; raise if it contradicts what is known.
+
+    What ends a task settles what its reviewers have reported by then: their costs come on top of a cost that is given.
+    """
     policy = held.policy
     check_rewards(held, rewards)
-    new = {}
-    for name, value in rewards.items():
-        if name not in row.rewards:
-            new[name] = float(value)
-        elif row.rewards[name] != value:
-            raise conflict(
-                f"The reward of {name} for task {row.task!r} was observed as {row.rewards[name]}. Got {value}:"
-                " a correction is a call of its own."
-            )
+    check_known(row, rewards)
+    new = {name: float(value) for name, value in rewards.items() if name not in row.rewards}
+    done = answered(work, row)
     if micros is not None and row.cost is not None:
-        if micros != row.cost:
+        if not is_booked(micros, row.cost, added(*(seat.cost for seat in done))):
             raise conflict(f"Another cost was booked for task {row.task!r}: a correction is a call of its own.")
         micros = None
     if row.route == MODEL and micros is not None and not any(micros.values()):
         micros = None  # the model costs nothing
-    if not new and micros is None and final is None:
+    if not new and micros is None and not ends:
         return OutcomeReply(task=row.task, changed=False, learned=False)
+    ended = ends or (row.final is None and (micros is not None or row.route in new))
+    unknown_yet = [name for name in policy.spec.deciders if name not in row.rewards and name not in new]
+    review = reported(done if ended else [], unknown_yet)
+    new |= review.rewards
+    micros = added(micros, review.cost)
     late = too_late(held, row, now)
     released = row.held if row.state == OPEN and micros is not None else None
     told = None
@@ -130,22 +131,20 @@ def book(
         told=told,
         released=released,
         late=late,
-        reviewers=reviewers or [],
-        answers=answers or [],
+        reviewers=review.reviewers,
+        answers=review.answers,
     )
     work.record(held, record, now, row.task)
     known = [] if late is not None else [*new, *([] if told is None else [COST])]
-    state = POSTED if micros is not None and row.state in (OPEN, VOID) else row.state
-    ended = final is not None or (row.final is None and (micros is not None or row.route in new))
     row = row._replace(
         rewards=row.rewards | new,
         cost=row.cost if micros is None else micros,
-        state=state,
+        state=POSTED if micros is not None and row.state in (OPEN, VOID) else row.state,
         told=" ".join([*row.told.split(), *known]),
-        final=(final or row.route) if ended else row.final,
+        final=row.route if ended else row.final,
     )
-    if answers:
-        row = row._replace(answer=msgspec.json.encode(agreed(answers)).decode())
+    if review.answers:
+        row = row._replace(answer=msgspec.json.encode(agreed(review.answers)).decode())
     work.put_decision(row)
     if ended:
         close(work, row)
@@ -157,6 +156,25 @@ def book(
         late=late,
         booked=next(iter(booked.values())) if booked is not None and len(booked) == 1 else booked,
     )
+
+
+def check_known(row: DecisionRow, rewards: Mapping[str, float]) -> None:
+    """Raise if a reward is another one than what was observed."""
+    for name, value in rewards.items():
+        if row.rewards.get(name, value) != value:
+            raise conflict(
+                f"The reward of {name} for task {row.task!r} was observed as {row.rewards[name]}. Got {value}:"
+                " a correction is a call of its own."
+            )
+
+
+def is_booked(cost: Micros, booked: Micros, of_reviewers: Micros | None) -> bool:
+    """Whether a cost is the one that was booked, with or without what reviewers have reported themselves.
+
+    >>> is_booked({"cost": 3}, {"cost": 8}, {"cost": 5}), is_booked({"cost": 5}, {"cost": 8}, None)
+    (True, False)
+    """
+    return booked in (cost, added(cost, of_reviewers))
 
 
 def agreed(answers: list[Any]) -> Any:
