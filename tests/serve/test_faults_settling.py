@@ -7,6 +7,7 @@ import pytest
 
 from deferkit.serve.account import Account
 from deferkit.serve.commands.bodies import EffortBody
+from deferkit.serve.commands.expire import Expire
 from deferkit.serve.commands.review import Effort
 from deferkit.serve.engine import Engine
 from deferkit.serve.records import Answered, decode
@@ -71,3 +72,51 @@ def test_the_log_knows_what_each_reviewer_has_reported(database: Database) -> No
     old = decode(b'{"kind":"answered","task":"a","id":0,"seat":0,"reviewer":"ann"}')
     assert isinstance(old, Answered)
     assert (old.rewards, old.cost) == ({}, None)
+
+
+def test_a_reviewer_who_contradicts_what_was_observed_is_refused_and_the_task_ends_all_the_same(
+    database: Database,
+) -> None:
+    async def script(engine: Engine) -> None:
+        await decide(engine, "a")
+        await observe(engine, "a", rewards={"model": 1.0})
+        ann, bo = await claim(engine, "ann"), await claim(engine, "bo")
+        wrong = await problem_of(complete(engine, ann, rewards={"model": 0.0, "human": 1.0}, cost=0.5))
+        assert wrong.status == 409
+        for lease in (ann, bo):
+            await complete(engine, lease, rewards={"model": 1.0, "human": 1.0}, cost=0.5)
+        assert row_of(engine, "a").rewards == {"model": 1.0, "human": 1.0}
+        assert account(engine) == Account(10 * M, 0, 1 * M, 0)
+        check_replay(engine)
+
+    play(database, script, spec=PAIRS)
+
+
+@pytest.mark.parametrize("by_time", [True, False])
+def test_what_was_observed_after_an_answer_stands_against_it(by_time: bool, database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        await decide(engine, "a")
+        await complete(engine, await claim(engine, "ann"), rewards={"model": 0.0, "human": 1.0}, cost=0.5)
+        await observe(engine, "a", rewards={"model": 1.0})
+        if by_time:
+            assert (await call(engine, Expire("a")))["final"] == "human"
+        else:
+            assert (await complete(engine, await claim(engine, "bo"), rewards={"human": 0.5}, cost=0.25))["finished"]
+        row = row_of(engine, "a")
+        assert (row.state, row.rewards) == ("posted", {"model": 1.0, "human": 1.0 if by_time else 0.75})
+        assert account(engine) == Account(10 * M, 0, 500_000 if by_time else 750_000, 0)
+        check_replay(engine)
+
+    play(database, script, spec=PAIRS)
+
+
+def test_the_average_of_equal_rewards_is_what_they_are(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        await decide(engine, "a", reviewers=3)
+        for reviewer in ("ann", "bo", "cy"):
+            lease = await claim(engine, reviewer)
+            assert (await complete(engine, lease, rewards={"human": 0.1}, cost=0.125))["task"] == "a"
+        assert row_of(engine, "a").rewards == {"human": 0.1}
+        check_replay(engine)
+
+    play(database, script, spec=msgspec.structs.replace(SPEC, reward_range=(0.0, 0.1)))

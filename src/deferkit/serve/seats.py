@@ -30,13 +30,22 @@ def reported(seats: list[SeatRow], deciders: Iterable[str]) -> Reported:
     for name in deciders:
         given = [seat.rewards[name] for seat in seats if name in seat.rewards]
         if given:
-            rewards[name] = sum(given) / len(given)
+            rewards[name] = average(given)
     return Reported(
         rewards=rewards,
         cost=added(*(seat.cost for seat in seats)),
         reviewers=[seat.reviewer or "" for seat in seats],
         answers=[msgspec.json.decode(seat.answer) for seat in seats if seat.answer is not None],
     )
+
+
+def average(values: list[float]) -> float:
+    """Return the mean of values, which is none that is beyond all of them.
+
+    >>> sum([0.1] * 3) / 3, average([0.1] * 3)
+    (0.10000000000000002, 0.1)
+    """
+    return min(max(sum(values) / len(values), min(values)), max(values))
 
 
 def added(*costs: Micros | None) -> Micros | None:
