@@ -274,10 +274,7 @@ class ServiceMachine(RuleBasedStateMachine):
     def reap(self) -> None:
         self.runner.run(self.engine._reap())
         for name in self.model.overdue(self.clock.at):
-            try:
-                self.model.expire(name)
-            except Refused:
-                continue
+            self.model.expire(name)
 
     @rule(dies=st.booleans())
     def restart(self, dies: bool) -> None:

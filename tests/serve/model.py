@@ -154,17 +154,17 @@ class Model:
             return
         if task.state != "open":
             raise Refused(409)
-        if any(seat.cost is not None for seat in task.seats if seat.state == "done"):
+        if task.final is None and any(seat.state == "done" for seat in task.seats):
             self.book(name, {}, None, ends=True)
+        if task.state == "posted":
             return
         task.state = "void"
         task.final = task.final or "model"
         self.close(task)
 
     def overdue(self, now: int) -> list[str]:
-        """Return the tasks whose deadline has passed while somebody was still to answer."""
-        waits = ("waiting", "claimed")
-        return [n for n, t in self.tasks.items() if t.deadline < now and any(seat.state in waits for seat in t.seats)]
+        """Return the tasks that hold budget beyond their deadline."""
+        return [name for name, task in self.tasks.items() if task.deadline < now and task.state == "open"]
 
     def claimable(self, reviewer: str, now: int) -> set[tuple[str, int]]:
         """Return the seats that are worth most of those that the reviewer may have."""

@@ -108,7 +108,8 @@ def test_case_20_a_completion_stands_against_a_reaper_that_read_before_it(
         await decide(engine, "a")
         lease = await claim(engine)
         await complete(engine, lease, answer="spam", rewards={"human": 1.0}, cost=0.5)
-        monkeypatch.setattr(engine.store, "overdue", lambda *_: ["a", "gone"])
+        pages = [[(1, "a"), (1, "gone")], []]
+        monkeypatch.setattr(engine.store, "overdue", lambda *_: pages.pop(0))
         await engine._reap()
         row = row_of(engine, "a")
         assert (row.state, row.final, row.answer) == ("posted", "human", '"spam"')
@@ -159,7 +160,7 @@ def test_case_20_a_reaper_survives_what_nobody_foresaw(database: Database, monke
         overdue = engine.store.overdue
         failures: list[Any] = []
 
-        def fails_twice(*given: Any) -> list[str]:
+        def fails_twice(*given: Any) -> list[tuple[int, str]]:
             if len(failures) < 2:
                 failures.append(given)
                 raise RuntimeError("nobody foresaw this")

@@ -10,11 +10,13 @@ from deferkit.serve.commands.bodies import EffortBody
 from deferkit.serve.commands.expire import Expire
 from deferkit.serve.commands.review import Effort
 from deferkit.serve.engine import Engine
+from deferkit.serve.problems import conflict
 from deferkit.serve.records import Answered, decode
 from deferkit.serve.replay import replay
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.rows import DecisionRow
-from tests.serve.checking import account, problem_of, replayed
+from deferkit.serve.work import Held, Reply, Work
+from tests.serve.checking import HandClock, account, problem_of, replayed
 from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play
 
 M = 1_000_000
@@ -120,3 +122,70 @@ def test_the_average_of_equal_rewards_is_what_they_are(database: Database) -> No
         check_replay(engine)
 
     play(database, script, spec=msgspec.structs.replace(SPEC, reward_range=(0.0, 0.1)))
+
+
+def test_at_the_deadline_an_answer_without_a_cost_counts(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        clock = engine.custody.clock = HandClock(engine)
+        await decide(engine, "a")
+        await complete(engine, await claim(engine, "ann"), answer="spam", rewards={"human": 0.5})
+        clock.advance(601)
+        await engine._reap()
+        row = row_of(engine, "a")
+        assert (row.state, row.final, row.answer, row.rewards) == ("void", "human", '"spam"', {"human": 0.5})
+        assert account(engine) == Account(10 * M, 0, 0, 0)
+        assert (await call(engine, Expire("a")))["final"] == "human"
+        await observe(engine, "a", cost=0.25)
+        assert account(engine) == Account(10 * M, 0, 250_000, 0)
+        check_replay(engine)
+
+    play(database, script, spec=msgspec.structs.replace(PAIRS, deadline_s=600.0))
+
+
+def test_nothing_is_reserved_beyond_the_deadline_where_nobody_is_still_to_answer(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        clock = engine.custody.clock = HandClock(engine)
+        await decide(engine, "done", reviewers=1)
+        await complete(engine, await claim(engine, "ann"), answer="spam")
+        await decide(engine, "closed", reviewers=1)
+        lease = await claim(engine, "bo")
+        await observe(engine, "closed", rewards={"human": 1.0})
+        await call(engine, Effort(EffortBody(task="closed", epoch=lease["epoch"], cost=0.25)))
+        clock.advance(600)
+        await engine._reap()
+        assert account(engine) == Account(10 * M, 2 * M, 250_000, 0)
+        clock.advance(0.000_001)
+        await engine._reap()
+        assert account(engine) == Account(10 * M, 0, 250_000, 0)
+        for task in ("done", "closed"):
+            assert (row_of(engine, task).state, row_of(engine, task).final) == ("void", "human")
+        check_replay(engine)
+
+    play(database, script, spec=msgspec.structs.replace(SPEC, deadline_s=600.0))
+
+
+def test_tasks_that_cannot_be_expired_do_not_hold_up_the_others(
+    database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("deferkit.serve.engine.OVERDUE_AT_ONCE", 2)
+    expire = Expire.run
+
+    def stuck(self: Expire, held: Held, work: Work, now: int) -> Reply:
+        if self.task.startswith("stuck"):
+            raise conflict("It is stuck.")
+        return expire(self, held, work, now)
+
+    monkeypatch.setattr(Expire, "run", stuck)
+
+    async def script(engine: Engine) -> None:
+        clock = engine.custody.clock = HandClock(engine)
+        for task in ("stuck1", "stuck2", "stuck3", "b", "a"):
+            await decide(engine, task)
+            clock.advance(1)
+        clock.advance(598.5)  # a has time left
+        await engine._reap()
+        assert [row_of(engine, task).state for task in ("stuck3", "b", "a")] == ["open", "void", "open"]
+
+    with caplog.at_level("WARNING", logger="deferkit"):
+        play(database, script, spec=msgspec.structs.replace(SPEC, deadline_s=600.0))
+    assert "tasks were not expired" in caplog.text

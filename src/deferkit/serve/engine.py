@@ -36,6 +36,7 @@ from deferkit.serve.storage.store import Store
 from deferkit.serve.work import Command, Held, Question, Reply, Work
 
 OVERDUE_AT_ONCE = 100
+BEFORE_ALL = (-1, "")  # a deadline and a task
 
 
 class EngineSettings(NamedTuple):
@@ -224,12 +225,26 @@ class Engine:
         now = self.clock.now()
         for key, held in list(self.held.items()):
             if held.policy.spec.after_deadline == "model":
-                tasks = await asyncio.to_thread(self.store.overdue, held.id, now, OVERDUE_AT_ONCE)
-                calls = [self.submit(key, Expire(task, "its deadline has passed")) for task in tasks]
-                for result in await asyncio.gather(*calls, return_exceptions=True):
-                    # a problem is no matter: it was answered in the meantime, or there is no room now
-                    if isinstance(result, BaseException) and not isinstance(result, Problem):
-                        raise result
+                after = BEFORE_ALL
+                while page := await asyncio.to_thread(self.store.overdue, held.id, now, after, OVERDUE_AT_ONCE):
+                    if not await self._expire(key, [task for _, task in page]):
+                        break
+                    after = page[-1]
+
+    async def _expire(self, key: Key, tasks: list[str]) -> bool:
+        """Expire tasks; one that cannot be does not hold up the others. False: there is no room for them now."""
+        calls = [self.submit(key, Expire(task, "its deadline has passed")) for task in tasks]
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        problems = [result for result in results if isinstance(result, Problem)]
+        for result in results:
+            if isinstance(result, BaseException) and not isinstance(result, Problem):
+                raise result
+        if problems:
+            logger.warning(
+                "tasks were not expired",
+                extra={"policy": key[1], "tasks": len(problems), "error": str(problems[0])},
+            )
+        return all(problem.status != 503 for problem in problems)
 
     # --- writing --------------------------------------------------------------------------------------------------
 

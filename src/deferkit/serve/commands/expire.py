@@ -38,9 +38,12 @@ class Expire:
         if row.state != OPEN:
             what = "its cost is booked" if row.route != MODEL else "the model decided it"
             raise conflict(f"Nothing is reserved for task {self.task!r}: {what}.")
-        if any(seat.cost is not None for seat in answered(work, row)):
+        done = answered(work, row)
+        if any(row.final is None or seat.cost is not None for seat in done):
             book(held, work, now, row, {}, None, ends=True)
-            return self._reply(row.route)
+            row = work.decisions[held.id, self.task] or row
+            if row.state != OPEN:
+                return self._reply(row.route)
         work.record(
             held,
             records.Expired(task=row.task, id=row.id, why=self.why, released=row.held or {}),

@@ -166,9 +166,12 @@ ON CONFLICT (policy, task, seat) DO UPDATE SET
     answer = excluded.answer, rewards = excluded.rewards, cost = excluded.cost;
 
 -- name: overdue
--- Tasks whose deadline has passed.
-SELECT DISTINCT task FROM seats
-WHERE policy = :policy AND deadline < :now AND state IN ('waiting', 'claimed') LIMIT :limit;
+-- A page of the tasks that hold budget beyond their deadline, the oldest first. All seats of a task have one deadline.
+SELECT seats.deadline, decisions.task FROM decisions
+JOIN seats ON seats.policy = decisions.policy AND seats.task = decisions.task AND seats.seat = 0
+WHERE decisions.policy = :policy AND decisions.state = 'open' AND seats.deadline < :now
+    AND (seats.deadline, decisions.task) > (:deadline, :task)
+ORDER BY seats.deadline, decisions.task LIMIT :limit;
 
 -- name: find_seat
 -- The seat that is worth most, among those that wait or whose lease is over; nobody sits twice at one task.
