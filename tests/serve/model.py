@@ -96,6 +96,8 @@ class Model:
     def observe(self, name: str, rewards: dict[str, float], cost: int | None) -> int:
         """Return the status that an outcome gets."""
         if name in self.tasks:
+            if self.tasks[name].route == "model" and self.tasks[name].cost is None and cost:
+                raise Refused(422)
             self.book(name, rewards, cost)
             return 200
         known, before = self.parked.get(name, ({}, None))

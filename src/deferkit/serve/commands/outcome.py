@@ -54,7 +54,10 @@ class Observe:
         row = work.decisions[held.id, body.task]
         if row is None:
             return self._park(held, work, now)
-        return Reply(200, msgspec.json.encode(book(held, work, now, row, body.rewards, cost_of(held, body.cost))))
+        micros = cost_of(held, body.cost)
+        if row.route == MODEL and row.cost is None and micros is not None and any(micros.values()):
+            raise invalid(f"The model decided task {body.task!r}: there is no cost to book.")
+        return Reply(200, msgspec.json.encode(book(held, work, now, row, body.rewards, micros)))
 
     def _park(self, held: Held, work: Work, now: int) -> Reply:
         body = self.body
