@@ -6,7 +6,8 @@ import msgspec
 
 from deferkit.serve.commands.bodies import ClaimBody, ExtendBody, LeaseBody
 from deferkit.serve.money import MICRO
-from deferkit.serve.problems import Problem, conflict, unknown
+from deferkit.serve.problems import Problem, conflict, invalid, unknown
+from deferkit.serve.spec import PolicySpec
 from deferkit.serve.storage.database import Connection
 from deferkit.serve.storage.rows import SeatRow
 from deferkit.serve.storage.store_rows import seat_row
@@ -55,9 +56,17 @@ class Claim:
     def run(self, held: Held, work: Work, now: int) -> Question:
         """Ask the database, after all that came before was written."""
         spec = held.policy.spec
+        check_experts(self.body, spec)
         question = claiming(held.id, self.body, spec.lease_s, late=spec.after_deadline == "wait", now=now)
         work.questions.append(question)
         return question
+
+
+def check_experts(body: ClaimBody, spec: PolicySpec) -> None:
+    """Raise if a reviewer stands for an expert that the policy does not have."""
+    for name in body.experts or ():
+        if name not in spec.experts:
+            raise invalid(f"There is no expert {name!r}. There is {', '.join(spec.experts)}.")
 
 
 def claiming(policy: int, body: ClaimBody, lease_s: float, *, late: bool, now: int) -> Question:
@@ -65,20 +74,16 @@ def claiming(policy: int, body: ClaimBody, lease_s: float, *, late: bool, now: i
 
     def ask(connection: Connection) -> Reply:
         connection.lock(f"{policy} {body.reviewer}")  # or two claims at once could get two seats at one task
-        wanted: list[str | None] = [None] if body.experts is None else [*body.experts]
-        for expert in wanted:
-            found = connection.run(
-                "find_seat",
-                policy=policy,
-                now=now,
-                any_expert=int(expert is None),
-                expert=expert or "",
-                reviewer=body.reviewer,
-                late=int(late),
-            )
-            if found:
-                break
-        else:
+        found = connection.run(
+            "find_seat",
+            policy=policy,
+            now=now,
+            any_expert=int(body.experts is None),
+            experts=[""] if body.experts is None else body.experts,
+            reviewer=body.reviewer,
+            late=int(late),
+        )
+        if not found:
             return Reply(204, b"")
         task, seat = found[0]
         until = now + int((body.lease_s or lease_s) * MICRO)

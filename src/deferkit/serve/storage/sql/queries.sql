@@ -177,7 +177,7 @@ ORDER BY seats.deadline, decisions.task LIMIT :limit;
 -- The seat that is worth most, among those that wait or whose lease is over; nobody sits twice at one task.
 SELECT task, seat FROM seats
 WHERE policy = :policy AND state IN ('waiting', 'claimed') AND (state = 'waiting' OR lease_until < :now)
-    AND (:any_expert = 1 OR expert = :expert) AND (deadline IS NULL OR deadline >= :now OR :late = 1)
+    AND (:any_expert = 1 OR expert IN (:experts)) AND (deadline IS NULL OR deadline >= :now OR :late = 1)
     AND NOT EXISTS (
         SELECT 1 FROM seats AS other
         WHERE other.policy = seats.policy AND other.task = seats.task AND other.seat <> seats.seat
@@ -189,7 +189,7 @@ ORDER BY priority DESC, created LIMIT 1;
 -- The same; a seat that another worker is about to claim is passed over.
 SELECT task, seat FROM seats
 WHERE policy = :policy AND state IN ('waiting', 'claimed') AND (state = 'waiting' OR lease_until < :now)
-    AND (:any_expert = 1 OR expert = :expert) AND (deadline IS NULL OR deadline >= :now OR :late = 1)
+    AND (:any_expert = 1 OR expert IN (:experts)) AND (deadline IS NULL OR deadline >= :now OR :late = 1)
     AND NOT EXISTS (
         SELECT 1 FROM seats AS other
         WHERE other.policy = seats.policy AND other.task = seats.task AND other.seat <> seats.seat
