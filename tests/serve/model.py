@@ -95,6 +95,8 @@ class Model:
 
     def observe(self, name: str, rewards: dict[str, float], cost: int | None) -> int:
         """Return the status that an outcome gets."""
+        if not rewards and cost is None:
+            raise Refused(422)
         if name in self.tasks:
             if self.tasks[name].route == "model" and self.tasks[name].cost is None and cost:
                 raise Refused(422)

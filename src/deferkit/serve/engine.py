@@ -15,9 +15,11 @@ from deferkit.errors import DeferkitError
 from deferkit.serve import records
 from deferkit.serve.clock import Clock
 from deferkit.serve.commands.expire import Expire
+from deferkit.serve.commands.outcome import PARKED_S, Forget, is_full
 from deferkit.serve.custody import Custody, Key, stop_at_once
 from deferkit.serve.fair_queue import FairQueue
 from deferkit.serve.logs import logger
+from deferkit.serve.money import MICRO
 from deferkit.serve.policy import Policy
 from deferkit.serve.problems import (
     Fenced,
@@ -36,6 +38,7 @@ from deferkit.serve.storage.store import Store
 from deferkit.serve.work import Command, Held, Question, Reply, Work
 
 OVERDUE_AT_ONCE = 100
+FORGOTTEN_AT_ONCE = 1000
 BEFORE_ALL = (-1, "")  # a deadline and a task
 
 
@@ -215,6 +218,7 @@ class Engine:
                 await self.custody.renew_if_due()
                 await self._reap()
                 await self.custody.adopt_orphans()
+                await self._make_room()
             except (DeferkitError, OSError) as error:
                 logger.warning("a tick failed", extra={"error": str(error)})
             except Exception:  # whatever it was, the next deadline must not wait for ever
@@ -245,6 +249,17 @@ class Engine:
                 extra={"policy": key[1], "tasks": len(problems), "error": str(problems[0])},
             )
         return all(problem.status != 503 for problem in problems)
+
+    async def _make_room(self) -> None:
+        """Let go of the oldest outcomes whose decisions never came, where no more can be parked."""
+        before = self.clock.now() - PARKED_S * MICRO
+        for key, held in list(self.held.items()):
+            if is_full(held):
+                tasks = await asyncio.to_thread(self.store.old_parked, held.id, before, FORGOTTEN_AT_ONCE)
+                if tasks:
+                    forgotten = int((await self.submit(key, Forget(tasks))).body)
+                    held.forgotten += forgotten
+                    logger.warning("parked outcomes were dropped", extra={"policy": key[1], "outcomes": forgotten})
 
     # --- writing --------------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from deferkit.types import Amount, is_number
 
 COST = "$cost"
 MOST_PARKED = 10_000
+PARKED_S = 86_400  # how long an outcome may wait for its decision where others need the room
 
 
 class OutcomeReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,40 +53,67 @@ class Observe:
         """Book it and learn from it; park it if its decision is yet to come."""
         body = self.body
         row = work.decisions[held.id, body.task]
+        if row is None and not body.park:
+            raise unknown("task", body.task)
+        if not body.rewards and body.cost is None:
+            raise invalid("An outcome needs rewards or a cost.")
+        micros = cost_of(held, body.cost)
         if row is None:
             return self._park(held, work, now)
-        micros = cost_of(held, body.cost)
         if row.route == MODEL and row.cost is None and micros is not None and any(micros.values()):
             raise invalid(f"The model decided task {body.task!r}: there is no cost to book.")
         return Reply(200, msgspec.json.encode(book(held, work, now, row, body.rewards, micros)))
 
     def _park(self, held: Held, work: Work, now: int) -> Reply:
         body = self.body
-        if not body.park:
-            raise unknown("task", body.task)
         check_rewards(held, body.rewards)
-        cost_of(held, body.cost)
         before = work.parked[held.id, body.task]
-        rewards, cost = body.rewards, body.cost
-        if before is not None:
-            first = msgspec.json.decode(before.body, type=OutcomeBody)
-            rewards, cost = first.rewards | body.rewards, body.cost if first.cost is None else first.cost
-            if any(rewards[name] != value for name, value in first.rewards.items()) or cost not in (
-                None,
-                first.cost,
-                body.cost,
-            ):
-                raise conflict(f"Another outcome of task {body.task!r} waits for its decision.")
-            if body.cost is not None and first.cost not in (None, body.cost):
-                raise conflict(f"Another cost of task {body.task!r} waits for its decision.")
-        elif held.parked >= MOST_PARKED:
+        first = None if before is None else msgspec.json.decode(before.body, type=OutcomeBody)
+        if first is None and is_full(held):
             raise unavailable(
                 f"{MOST_PARKED:,} outcomes wait for their decisions; there is no room for another.", retry_after=60
             )
-        kept = msgspec.structs.replace(body, rewards=rewards, cost=cost)
-        work.park(held, ParkedRow(held.id, body.task, msgspec.json.encode(kept), now))
-        reply = OutcomeReply(task=body.task, changed=True, learned=False, parked=True)
+        kept = body if first is None else together(held, first, body)
+        if kept != first:
+            work.park(held, ParkedRow(held.id, body.task, msgspec.json.encode(kept), now))
+        reply = OutcomeReply(task=body.task, changed=kept != first, learned=False, parked=True)
         return Reply(202, msgspec.json.encode(reply))
+
+
+def is_full(held: Held) -> bool:
+    """Whether no more outcomes can be parked."""
+    return held.parked >= MOST_PARKED
+
+
+def together(held: Held, first: OutcomeBody, more: OutcomeBody) -> OutcomeBody:
+    """Return an outcome that waits with more of it; raise if they contradict each other."""
+    rewards = first.rewards | more.rewards
+    if any(rewards[name] != value for name, value in first.rewards.items()):
+        raise conflict(f"Another outcome of task {more.task!r} waits for its decision.")
+    if first.cost is None:
+        return msgspec.structs.replace(first, rewards=rewards, cost=more.cost)
+    if more.cost is not None and cost_of(held, more.cost) != cost_of(held, first.cost):
+        raise conflict(f"Another cost of task {more.task!r} waits for its decision.")
+    return msgspec.structs.replace(first, rewards=rewards)
+
+
+class Forget:
+    """Let go of outcomes that have waited too long for their decisions."""
+
+    def __init__(self, tasks: list[str]) -> None:
+        self.tasks = tuple(tasks)
+
+    def needs(self, held: Held) -> Needs:
+        """Return what must be read first."""
+        return Needs(held.id, self.tasks, parked=True)
+
+    def run(self, held: Held, work: Work, now: int) -> Reply:
+        """Drop those that are still there, and as old; reply how many."""
+        parked = [work.parked[held.id, task] for task in self.tasks]
+        old = [row for row in parked if row is not None and row.at < now - PARKED_S * MICRO]
+        for row in old:
+            work.unpark(held, row.task)
+        return Reply(200, msgspec.json.encode(len(old)))
 
 
 def book(

@@ -283,6 +283,11 @@ class Store:
         deadline, task = after
         return self.database.reader().run("overdue", policy=policy, now=now, deadline=deadline, task=task, limit=limit)
 
+    def old_parked(self, policy: int, before: int, limit: int) -> list[str]:
+        """Return the tasks of outcomes that were parked before a time, the oldest first."""
+        rows = self.database.reader().run("old_parked", policy=policy, before=before, limit=limit)
+        return [task for (task,) in rows]
+
     def queue(self, policy: int) -> tuple[int, int, int | None]:
         """Return how many seats wait, how many are claimed, and since when the oldest is there."""
         return self.database.reader().run("queue", policy=policy)[0]

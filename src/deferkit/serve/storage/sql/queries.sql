@@ -117,6 +117,10 @@ ON CONFLICT (policy, task) DO UPDATE SET
 -- name: parked
 SELECT policy, task, body, at FROM parked WHERE policy = :policy AND task IN (:keys);
 
+-- name: old_parked
+-- Outcomes that have waited longest for their decisions.
+SELECT task FROM parked WHERE policy = :policy AND at < :before ORDER BY at, task LIMIT :limit;
+
 -- name: put_parked
 INSERT INTO parked (policy, task, body, at) VALUES (:policy, :task, :body, :at)
 ON CONFLICT (policy, task) DO UPDATE SET body = excluded.body, at = excluded.at;
