@@ -73,6 +73,27 @@ def test_case_19_a_lease_that_has_lapsed_is_offered_again_and_the_old_epoch_is_r
     play(database, script, spec=LEASE)
 
 
+def test_case_19_a_refusal_says_what_has_become_of_the_claim(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        clock = engine.custody.clock = HandClock(engine)
+        await decide(engine, "a")
+        old = await claim(engine, "ann")
+        for epoch in (0, 2):
+            refusal = await problem_of(complete(engine, {**old, "epoch": epoch}, cost=0.5))
+            assert (refusal.status, str(refusal)) == (409, f"There was no claim of epoch {epoch} on task 'a'.")
+        assert str(await problem_of(effort(engine, old, 0.1))).endswith("is not over: complete it.")
+        clock.advance(301)
+        new = await claim(engine, "bo")
+        assert "has gone to another reviewer" in str(await problem_of(complete(engine, old, cost=0.5)))
+        await complete(engine, new, cost=0.5)
+        assert str(await problem_of(complete(engine, new, cost=0.25))).endswith("with another body.")
+        assert "was completed" in str(await problem_of(effort(engine, new, 0.1)))
+        late = await engine.submit(KEY, Extend(ExtendBody(**lease_of(new))))
+        assert msgspec.json.decode(late.body)["detail"] == "Epoch 2 of task 'a' is over: it was completed."
+
+    play(database, script, spec=LEASE)
+
+
 def test_case_19_whoever_is_slow_but_not_overtaken_may_still_answer(database: Database) -> None:
     async def script(engine: Engine) -> None:
         clock = engine.custody.clock = HandClock(engine)

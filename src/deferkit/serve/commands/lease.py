@@ -9,7 +9,7 @@ from deferkit.serve.money import MICRO
 from deferkit.serve.problems import Problem, conflict, invalid, unknown
 from deferkit.serve.spec import PolicySpec
 from deferkit.serve.storage.database import Connection
-from deferkit.serve.storage.rows import SeatRow
+from deferkit.serve.storage.rows import DONE, SeatRow
 from deferkit.serve.storage.store_rows import seat_row
 from deferkit.serve.work import Held, Needs, Question, Reply, Work
 
@@ -196,6 +196,10 @@ def refused(connection: Connection, policy: int, body: LeaseBody) -> Reply:
 
 def not_held(body: LeaseBody, seat: SeatRow) -> Problem:
     """Return the problem that a seat is not held by this claim."""
+    if not 0 < body.epoch <= seat.epoch:
+        return conflict(f"There was no claim of epoch {body.epoch} on task {body.task!r}.")
+    if seat.epoch == body.epoch and seat.state == DONE:
+        return conflict(f"Epoch {body.epoch} of task {body.task!r} is over: it was completed.")
     state = "has gone to another reviewer" if seat.epoch != body.epoch else f"is {seat.state}"
     return conflict(
         f"Epoch {body.epoch} of task {body.task!r} is over: it {state}."

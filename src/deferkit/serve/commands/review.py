@@ -120,8 +120,10 @@ class Effort:
         if row is None or not found:
             raise unknown("claim on task", body.task)
         seat = work.seats[held.id, body.task][body.seat]
-        if seat.epoch == body.epoch and seat.state in (CLAIMED, DONE):
+        if seat.epoch == body.epoch and seat.state == CLAIMED:
             raise conflict(f"Epoch {body.epoch} of task {body.task!r} is not over: complete it.")
+        if seat.epoch == body.epoch and seat.state == DONE:
+            raise conflict(f"Epoch {body.epoch} of task {body.task!r} was completed: its cost is that of the answer.")
         micros = cost_of(held, body.cost)
         if micros is None:
             raise invalid("An effort needs a cost.")
