@@ -60,13 +60,13 @@ class Life:
         self.leases: list[dict[str, Any]] = []
 
     async def step(self, engine: Engine) -> Said:
-        """Do the next thing; what contradicts what is known is refused, and that is all right."""
+        """Do the next thing; what contradicts what is known is refused, and so is a cost of the model."""
         weights = np.array(list(DOINGS.values())) / sum(DOINGS.values())
         command: Command = getattr(self, "_" + str(self.rng.choice(list(DOINGS), p=weights)))()
         try:
             reply = await engine.submit(KEY, command)
         except Problem as problem:
-            if problem.status not in (404, 409):
+            if problem.status not in (404, 409) and not (problem.status == 422 and isinstance(command, Observe)):
                 raise
             return Said(command, problem)
         if isinstance(command, Claim) and reply.status == 200:

@@ -272,12 +272,9 @@ class ServiceMachine(RuleBasedStateMachine):
 
     @rule()
     def reap(self) -> None:
-        self.runner.run(self.engine._reap())
+        self.runner.run(self.engine.chores.reap())
         for name in self.model.overdue(self.clock.at):
-            try:
-                self.model.expire(name)
-            except Refused:
-                continue
+            self.model.expire(name)
 
     @rule(dies=st.booleans())
     def restart(self, dies: bool) -> None:

@@ -47,6 +47,12 @@ class Refused(Exception):
         self.status = status
 
 
+def averages(seats: list[Seat]) -> dict[str, float]:
+    """Return the rewards that reviewers have reported, averaged."""
+    given = {who: [s.rewards[who] for s in seats if who in s.rewards] for who in ("model", "human")}
+    return {who: sum(values) / len(values) for who, values in given.items() if values}
+
+
 class Model:
     """The money and the queue of one policy."""
 
@@ -89,7 +95,11 @@ class Model:
 
     def observe(self, name: str, rewards: dict[str, float], cost: int | None) -> int:
         """Return the status that an outcome gets."""
+        if not rewards and cost is None:
+            raise Refused(422)
         if name in self.tasks:
+            if self.tasks[name].route == "model" and self.tasks[name].cost is None and cost:
+                raise Refused(422)
             self.book(name, rewards, cost)
             return 200
         known, before = self.parked.get(name, ({}, None))
@@ -100,22 +110,29 @@ class Model:
         self.parked[name] = (known | rewards, cost if before is None else before)
         return 202
 
-    def book(self, name: str, rewards: dict[str, float], cost: int | None, final: str | None = None) -> None:
-        """Something became known of a task."""
+    def book(self, name: str, rewards: dict[str, float], cost: int | None, ends: bool = False) -> None:
+        """Something became known of a task; what ends it settles what its reviewers have reported by then."""
         task = self.tasks[name]
+        done = [seat for seat in task.seats if seat.state == "done"]
         if any(task.rewards.get(who, value) != value for who, value in rewards.items()):
             raise Refused(409)
-        if None not in (task.cost, cost) and task.cost != cost:
+        own = sum(seat.cost or 0 for seat in done)
+        if None not in (task.cost, cost) and task.cost not in (cost, own + (cost or 0)):
             raise Refused(409)
-        fresh = cost is not None and task.cost is None and not (task.route == "model" and cost == 0)
-        if fresh:
+        if task.cost is not None or (task.route == "model" and cost == 0):
+            cost = None
+        named = task.route in rewards and task.route not in task.rewards
+        ends = ends or (task.final is None and (cost is not None or named))
+        task.rewards |= rewards
+        if ends:
+            task.rewards = averages(done) | task.rewards
+            costs = [each for each in [cost, *(seat.cost for seat in done)] if each is not None]
+            cost = sum(costs) if costs else None
+            task.final = task.route
+            self.close(task)
+        if cost is not None:
             task.cost = cost
             task.state = task.state if task.state == "model" else "posted"
-        named = task.route in rewards and task.route not in task.rewards
-        task.rewards |= rewards
-        if final is not None or (task.final is None and (fresh or named)):
-            task.final = final or task.route
-            self.close(task)
 
     def close(self, task: Task) -> None:
         """Nobody is asked any more."""
@@ -141,17 +158,17 @@ class Model:
             return
         if task.state != "open":
             raise Refused(409)
-        if any(seat.cost is not None for seat in task.seats if seat.state == "done"):
-            self.finish(name)
+        if task.final is None and any(seat.state == "done" for seat in task.seats):
+            self.book(name, {}, None, ends=True)
+        if task.state == "posted":
             return
         task.state = "void"
         task.final = task.final or "model"
         self.close(task)
 
     def overdue(self, now: int) -> list[str]:
-        """Return the tasks whose deadline has passed while somebody was still to answer."""
-        waits = ("waiting", "claimed")
-        return [n for n, t in self.tasks.items() if t.deadline < now and any(seat.state in waits for seat in t.seats)]
+        """Return the tasks that hold budget beyond their deadline."""
+        return [name for name, task in self.tasks.items() if task.deadline < now and task.state == "open"]
 
     def claimable(self, reviewer: str, now: int) -> set[tuple[str, int]]:
         """Return the seats that are worth most of those that the reviewer may have."""
@@ -196,23 +213,11 @@ class Model:
         task = self.tasks[lease[0]]
         if task.deadline < now:
             raise Refused(409)
-        before = (seat.state, seat.rewards, seat.cost)
+        if any(task.rewards.get(who, value) != value for who, value in rewards.items()):
+            raise Refused(409)
         seat.state, seat.rewards, seat.cost = "done", rewards, cost
         if all(each.state == "done" for each in task.seats):
-            try:
-                self.finish(lease[0])
-            except Refused:
-                seat.state, seat.rewards, seat.cost = before
-                raise
-
-    def finish(self, name: str) -> None:
-        """What the reviewers have answered settles a task: rewards are averaged, costs added up."""
-        task = self.tasks[name]
-        done = [seat for seat in task.seats if seat.state == "done"]
-        given = {who: [s.rewards[who] for s in done if who in s.rewards] for who in ("model", "human")}
-        rewards = {who: sum(values) / len(values) for who, values in given.items() if values}
-        costs = [seat.cost for seat in done if seat.cost is not None]
-        self.book(name, rewards, sum(costs) if costs else None, final=task.route)
+            self.book(lease[0], {}, None, ends=True)
 
     def effort(self, lease: Lease, cost: int) -> None:
         """Work that came to nothing is paid, once."""

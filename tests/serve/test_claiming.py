@@ -19,6 +19,7 @@ from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.postgres import Postgres
 from deferkit.serve.storage.store import Store
 from deferkit.serve.work import Question
+from tests.serve.checking import problem_of
 from tests.serve.keeping import add, seat, write
 from tests.serve.playing import KEY, SPEC, again, call, claim, complete, decide, observe, play
 
@@ -200,3 +201,28 @@ def test_a_task_that_is_closed_is_not_claimed(postgres: Postgres) -> None:
         await asyncio.to_thread(other.close)
 
     play(postgres, script, spec=RICH)
+
+
+def test_who_stands_for_several_experts_gets_what_is_worth_most_of_all_of_theirs(database: Database) -> None:
+    database.prepare()
+    store = Store(database)
+    held = add(store)
+    worth = {"clerk": 1.0, "human": 2.0, "lawyer": 3.0}
+    for expert, priority in worth.items():
+        one = seat(held, expert, expert=expert, priority=priority)
+        write(store, held, fill=lambda work, one=one: work.put_seats([one]))  # type: ignore[misc]
+    assert take(store, held.id, "ann", experts=["clerk", "human"])["task"] == "human"
+    assert take(store, held.id, "ann", experts=["clerk", "human"])["task"] == "clerk"
+    assert take(store, held.id, "ann", experts=["clerk", "human"]) is None
+    assert take(store, held.id, "ann")["task"] == "lawyer"
+    store.close()
+
+
+def test_a_claim_for_an_expert_that_there_is_not_is_refused(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        await decide(engine, "a")
+        problem = await problem_of(claim(engine, "ann", experts=["human", "humann"]))
+        assert (problem.status, str(problem)) == (422, "There is no expert 'humann'. There is human.")
+        assert (await claim(engine, "ann", experts=["human"]))["task"] == "a"
+
+    play(database, script)

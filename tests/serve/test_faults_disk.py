@@ -166,7 +166,7 @@ def test_case_6_after_a_failed_fsync_nothing_more_is_written(
         written = len(disk.ops)
         for call in (decide(engine, "y"), claim(engine), engine.submit(("other", "p"), Claim(None))):  # type: ignore[arg-type]
             assert (await problem_of(call)).status == 503
-        await asyncio.wait_for(asyncio.shield(engine._tasks[1]), 60)  # there are no more ticks
+        await asyncio.wait(engine._ticking, timeout=60)  # there are no more ticks
         assert len(disk.ops) == written
         assert len(errors) == 1
         if fails is stops:

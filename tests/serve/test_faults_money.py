@@ -125,6 +125,22 @@ def test_case_17_a_late_answer_after_a_void_goes_to_suspense_if_nothing_is_free(
     play(database, script, spec=small(1))
 
 
+def test_case_17_the_model_costs_nothing(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        await decide(engine, "m", force="model")
+        wrong = await problem_of(observe(engine, "m", rewards={"model": 1.0}, cost=0.5))
+        assert (wrong.status, str(wrong)) == (422, "The model decided task 'm': there is no cost to book.")
+        assert (await observe(engine, "m", rewards={"model": 1.0}, cost=0.0))["booked"] is None
+        await observe(engine, "early", cost=0.5)  # it was taken before anybody knew who would decide
+        await decide(engine, "early", force="model")
+        assert account(engine) == Account(10 * M, 0, 500_000, 0)
+        assert (await observe(engine, "early", cost=0.5))["changed"] is False
+        assert (await problem_of(observe(engine, "early", cost=0.25))).status == 409
+        assert replayed(engine.store) == engine.held[KEY].policy
+
+    play(database, script)
+
+
 def test_case_18_a_top_up_happens_once_and_a_cut_leaves_what_is_used(database: Database) -> None:
     async def script(engine: Engine) -> None:
         up = ChangeBudget(BudgetBody(id="up", add=5.0))

@@ -63,6 +63,49 @@ def test_case_11_what_is_parked_is_bounded(database: Database, monkeypatch: pyte
     play(database, script)
 
 
+def test_case_11_what_waits_too_long_makes_room(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outcome, "MOST_PARKED", 3)
+
+    async def script(engine: Engine) -> None:
+        clock = engine.custody.clock = HandClock(engine)
+        for task in ("misspelt", "mistaken"):
+            await observe(engine, task, cost=0.4)
+        clock.advance(86_400)
+        await engine.chores.make_room()
+        assert engine.held[KEY].parked == 2
+        await observe(engine, "new", cost=0.4)
+        assert (await problem_of(observe(engine, "newer", cost=0.4))).status == 503
+        await engine.chores.make_room()
+        assert engine.held[KEY].parked == 3  # none is older than a day
+        clock.advance(0.000_001)
+        await engine.chores.make_room()
+        assert (engine.held[KEY].parked, engine.held[KEY].forgotten) == (1, 2)
+        await observe(engine, "newer", cost=0.4)
+        for task in ("misspelt", "new"):
+            await decide(engine, task)
+        assert account(engine) == Account(10 * M, 1 * M, 400_000, 0)
+        assert engine.held[KEY].parked == 1
+
+    play(database, script)
+
+
+def test_case_11_what_waits_already_is_the_same_however_it_is_said(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        assert (await observe(engine, "a", cost=0.5))["changed"] is True
+        for cost in (0.5, {"cost": 0.5}):
+            reply = await observe(engine, "a", cost=cost)
+            assert (reply["changed"], reply["parked"]) == (False, True)
+        assert (await observe(engine, "a", rewards={"model": 1.0}))["changed"] is True
+        assert (await observe(engine, "a", rewards={"model": 1.0}, cost=0.5))["changed"] is False
+        await decide(engine, "b")
+        for task in "ab":
+            assert (await problem_of(observe(engine, task))).status == 422  # there is nothing in it
+        await decide(engine, "a")
+        assert account(engine) == Account(10 * M, 1 * M, 500_000, 0)
+
+    play(database, script)
+
+
 def test_case_11_the_first_to_be_parked_does_not_disturb_who_is_decided_beside_it(database: Database) -> None:
     async def script(engine: Engine) -> None:
         await asyncio.gather(observe(engine, "a", cost=0.4), decide(engine, "b"), decide(engine, "a"))

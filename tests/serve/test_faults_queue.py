@@ -73,6 +73,27 @@ def test_case_19_a_lease_that_has_lapsed_is_offered_again_and_the_old_epoch_is_r
     play(database, script, spec=LEASE)
 
 
+def test_case_19_a_refusal_says_what_has_become_of_the_claim(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        clock = engine.custody.clock = HandClock(engine)
+        await decide(engine, "a")
+        old = await claim(engine, "ann")
+        for epoch in (0, 2):
+            refusal = await problem_of(complete(engine, {**old, "epoch": epoch}, cost=0.5))
+            assert (refusal.status, str(refusal)) == (409, f"There was no claim of epoch {epoch} on task 'a'.")
+        assert str(await problem_of(effort(engine, old, 0.1))).endswith("is not over: complete it.")
+        clock.advance(301)
+        new = await claim(engine, "bo")
+        assert "has gone to another reviewer" in str(await problem_of(complete(engine, old, cost=0.5)))
+        await complete(engine, new, cost=0.5)
+        assert str(await problem_of(complete(engine, new, cost=0.25))).endswith("with another body.")
+        assert "was completed" in str(await problem_of(effort(engine, new, 0.1)))
+        late = await engine.submit(KEY, Extend(ExtendBody(**lease_of(new))))
+        assert msgspec.json.decode(late.body)["detail"] == "Epoch 2 of task 'a' is over: it was completed."
+
+    play(database, script, spec=LEASE)
+
+
 def test_case_19_whoever_is_slow_but_not_overtaken_may_still_answer(database: Database) -> None:
     async def script(engine: Engine) -> None:
         clock = engine.custody.clock = HandClock(engine)
@@ -108,8 +129,9 @@ def test_case_20_a_completion_stands_against_a_reaper_that_read_before_it(
         await decide(engine, "a")
         lease = await claim(engine)
         await complete(engine, lease, answer="spam", rewards={"human": 1.0}, cost=0.5)
-        monkeypatch.setattr(engine.store, "overdue", lambda *_: ["a", "gone"])
-        await engine._reap()
+        pages = [[(1, "a"), (1, "gone")], []]
+        monkeypatch.setattr(engine.store, "overdue", lambda *_: pages.pop(0))
+        await engine.chores.reap()
         row = row_of(engine, "a")
         assert (row.state, row.final, row.answer) == ("posted", "human", '"spam"')
         assert account(engine) == Account(10 * M, 0, 500_000, 0)
@@ -160,7 +182,7 @@ def test_case_20_a_reaper_survives_what_nobody_foresaw(database: Database, monke
         overdue = engine.store.overdue
         failures: list[Any] = []
 
-        def fails_twice(*given: Any) -> list[str]:
+        def fails_twice(*given: Any) -> list[tuple[int, str]]:
             if len(failures) < 2:
                 failures.append(given)
                 raise RuntimeError("nobody foresaw this")
@@ -216,7 +238,7 @@ def test_case_21_when_the_deadline_has_passed_the_model_answers(database: Databa
         clock.advance(600.000_001)
         assert (await problem_of(complete(engine, lease, cost=0.5))).status == 409  # the reaper was not here yet
         assert await claim(engine, "bo") is None
-        await engine._reap()
+        await engine.chores.reap()
         for task in "ab":
             row = row_of(engine, task)
             assert (row.state, row.final, row.cost) == ("void", "model", None)
@@ -233,7 +255,7 @@ def test_case_21_where_tasks_wait_the_deadline_changes_nothing(database: Databas
         clock = engine.custody.clock = HandClock(engine)
         await decide(engine, "a")
         clock.advance(10_000)
-        await engine._reap()
+        await engine.chores.reap()
         assert (await complete(engine, await claim(engine), cost=0.5))["finished"] is True
 
     play(database, script, spec=msgspec.structs.replace(DEADLINE, after_deadline="wait"))
@@ -247,7 +269,7 @@ def test_case_21_what_some_of_several_reviewers_have_answered_counts(database: D
             await complete(engine, await claim(engine, reviewer), answer=answer, rewards={"human": 1.0}, cost=0.5)
         late = await claim(engine, "cy")
         clock.advance(601)
-        await engine._reap()
+        await engine.chores.reap()
         row = row_of(engine, "a")
         assert (row.state, row.final, row.answer, row.cost) == ("posted", "human", '"spam"', {"cost": 1 * M})
         assert (await problem_of(complete(engine, late, cost=0.5))).status == 409

@@ -20,7 +20,7 @@ from tests.serve.keeping import add, decision, seat, write
 from tests.serve.playing import again
 
 STEPS = queries.migrations()
-TABLES = ["policies", "seats", "keys"]  # of each step, one that it makes
+TABLES = ["policies", "seats", "keys"]  # of each of the first steps, one that it makes
 
 
 def select(database: Database, sql: str) -> list[tuple[Any, ...]]:
@@ -76,7 +76,7 @@ def test_from_nothing_to_the_newest_and_again(database: Database) -> None:
     before = schema(database)
     database.prepare()
     assert (version(database), schema(database)) == (len(STEPS), before)
-    assert len(STEPS) == len(TABLES)
+    assert len(STEPS) >= len(TABLES)
 
 
 def test_step_by_step_is_the_same_as_at_once(
@@ -166,9 +166,9 @@ def test_a_process_that_is_killed_in_a_step_leaves_the_version_before_it(databas
 
 def test_a_newer_database_is_refused(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     migrate(database, monkeypatch, [*STEPS, "CREATE TABLE more (a BIGINT);"])
-    with pytest.raises(DeferkitError, match="is of version 4, this deferkit knows 3: use a newer deferkit"):
+    with pytest.raises(DeferkitError, match="is of version 5, this deferkit knows 4: use a newer deferkit"):
         database.prepare()
-    assert version(database) == 4
+    assert version(database) == 5
 
 
 def test_several_processes_may_start_at_once(database: Database) -> None:

@@ -177,7 +177,7 @@ def test_case_10_a_group_in_hand_is_answered_before_the_end(
         while not engine._at_work:
             await asyncio.sleep(0)
         stopping = asyncio.create_task(engine.stop())
-        await asyncio.wait([engine._tasks[1]])
+        await asyncio.wait(engine._ticking)
         for _ in range(100):
             await asyncio.sleep(0)  # by now it has looked whether anything is left to do
         engine.custody.busy.release()

@@ -287,10 +287,13 @@ def test_a_page_of_the_log_and_of_what_is_overdue(store: Store, monkeypatch: pyt
     def fill(work: Work) -> None:
         for i in range(7):
             work.record(held, records.Changed(spec=held.policy.spec), 20 + i, f"t{i}")
-            work.put_seats([seat(held, f"t{i}", deadline=i), seat(held, f"t{i}", 1, deadline=i)])
+            work.put_decision(decision(held, f"t{i}", state="void" if i == 1 else "open"))
+            work.put_seats([seat(held, f"t{i}", deadline=i % 3), seat(held, f"t{i}", 1, deadline=i % 3)])
 
     write(store, held, fill=fill)
     assert [line.seq for line in store.log(held.id, 2)] == [2, 3, 4, 5, 6, 7]
-    assert sorted(store.overdue(held.id, 3, 10)) == ["t0", "t1", "t2"]
-    assert len(store.overdue(held.id, 3, 2)) == 2
+    overdue = [(0, "t0"), (0, "t3"), (0, "t6"), (1, "t4")]
+    assert store.overdue(held.id, 2, (-1, ""), 10) == overdue
+    assert store.overdue(held.id, 2, (0, "t3"), 1) == overdue[2:3]
+    assert store.overdue(held.id, 2, (0, "t6"), 2) == overdue[3:]
     assert store.last_time() == 26

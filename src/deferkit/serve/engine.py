@@ -13,8 +13,8 @@ import msgspec
 
 from deferkit.errors import DeferkitError
 from deferkit.serve import records
+from deferkit.serve.chores import Chores
 from deferkit.serve.clock import Clock
-from deferkit.serve.commands.expire import Expire
 from deferkit.serve.custody import Custody, Key, stop_at_once
 from deferkit.serve.fair_queue import FairQueue
 from deferkit.serve.logs import logger
@@ -34,8 +34,6 @@ from deferkit.serve.spec import PolicySpec
 from deferkit.serve.storage.rows import LogRow
 from deferkit.serve.storage.store import Store
 from deferkit.serve.work import Command, Held, Question, Reply, Work
-
-OVERDUE_AT_ONCE = 100
 
 
 class EngineSettings(NamedTuple):
@@ -100,6 +98,7 @@ class Engine:
             broken=broken,
             number=number,
         )
+        self.chores = Chores(self.custody, self.submit)
         self.held = self.custody.held
         self.groups = 0
         self.commands = 0
@@ -139,7 +138,8 @@ class Engine:
             await asyncio.gather(*self._ticking)
             raise
         self._writing = asyncio.create_task(self._write())
-        self._ticking += [asyncio.create_task(self._regularly(job)) for job in (self._reap, self.custody.adopt_orphans)]
+        jobs = (self.chores.reap, self.chores.make_room, self.custody.adopt_orphans)
+        self._ticking += [asyncio.create_task(self._regularly(job)) for job in jobs]
         self._serving = True
         logger.info("ready", extra={"policies": len(self.held), "owner": self.custody.owner})
 
@@ -236,18 +236,6 @@ class Engine:
                 logger.warning("a tick failed", extra={"error": str(error)})
             except Exception:  # whatever it was, the next deadline must not wait for ever
                 logger.exception("a tick failed")
-
-    async def _reap(self) -> None:
-        """Give up waiting where the deadline has passed."""
-        for key, held in list(self.held.items()):
-            if held.policy.spec.after_deadline == "model":
-                now = held.time(self.clock.now())
-                tasks = await asyncio.to_thread(self.store.overdue, held.id, now, OVERDUE_AT_ONCE)
-                calls = [self.submit(key, Expire(task, "its deadline has passed")) for task in tasks]
-                for result in await asyncio.gather(*calls, return_exceptions=True):
-                    # a problem is no matter: it was answered in the meantime, or there is no room now
-                    if isinstance(result, BaseException) and not isinstance(result, Problem):
-                        raise result
 
     # --- writing --------------------------------------------------------------------------------------------------
 

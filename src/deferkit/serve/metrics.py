@@ -55,6 +55,7 @@ class ServiceMetrics(Collector):
         late = CounterMetricFamily("deferkit_late_outcomes", "Outcomes booked, not learned", labels=["policy"])
         gain = GaugeMetricFamily("deferkit_expected_gain", "Expected reward above the model's", labels=["policy"])
         parked = GaugeMetricFamily("deferkit_parked", "Outcomes that wait for a decision", labels=["policy"])
+        forgotten = CounterMetricFamily("deferkit_parked_dropped", "Outcomes that waited too long", labels=["policy"])
         queue = GaugeMetricFamily("deferkit_review_queue", "Seats for reviewers", labels=["policy", "state"])
         age = GaugeMetricFamily("deferkit_review_oldest_seconds", "Age of the oldest review", labels=["policy"])
         for (tenant, name), held in list(engine.held.items()):
@@ -73,10 +74,11 @@ class ServiceMetrics(Collector):
             late.add_metric([name], summary.late)
             gain.add_metric([name], summary.expected_gain)
             parked.add_metric([name], summary.parked)
+            forgotten.add_metric([name], held.forgotten)
             queue.add_metric([name, "waiting"], summary.queue.waiting)
             queue.add_metric([name, "claimed"], summary.queue.claimed)
             age.add_metric([name], summary.queue.oldest_s or 0.0)
-        yield from (budget, price, decisions, outcomes, late, gain, parked, queue, age)
+        yield from (budget, price, decisions, outcomes, late, gain, parked, forgotten, queue, age)
 
 
 def metrics_of(engine: Engine, traffic: Traffic, tenant: str) -> str:

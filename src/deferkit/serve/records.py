@@ -104,13 +104,15 @@ class Observed(Record, frozen=True, kw_only=True, tag="observed"):
 
 
 class Answered(Record, frozen=True, kw_only=True, tag="answered"):
-    """One of several reviewers of a task has answered; what it cost is booked when all have."""
+    """One of several reviewers of a task has answered; what it reports is booked when all have, or the task ends."""
 
     task: str
     id: int
     seat: int
     reviewer: str
     answer: Any = None
+    rewards: dict[str, float] = {}
+    cost: Micros | None = None
 
 
 class Corrected(Record, frozen=True, kw_only=True, tag="corrected"):

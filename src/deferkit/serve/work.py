@@ -49,6 +49,7 @@ class Held:
         self.policy = policy
         self.epoch = epoch
         self.parked = parked
+        self.forgotten = 0  # parked outcomes that this process has let go of
         self.snapshot_at = policy.seq  # where the last snapshot was taken
         self.ahead = 0  # microseconds: an owner before may have had another clock
 

@@ -9,7 +9,17 @@ from litestar.params import JSONBody
 
 from deferkit.serve.api.service import AnyRequest, PolicyName, about, answered, caller_of, done, engine_of
 from deferkit.serve.commands.bodies import ClaimBody, CompleteBody, EffortBody, ExtendBody, LeaseBody
-from deferkit.serve.commands.lease import Claim, ClaimReply, Extend, LeaseReply, Release, claiming, extending, releasing
+from deferkit.serve.commands.lease import (
+    Claim,
+    ClaimReply,
+    Extend,
+    LeaseReply,
+    Release,
+    check_experts,
+    claiming,
+    extending,
+    releasing,
+)
 from deferkit.serve.commands.review import Complete, CompleteReply, Effort, EffortReply
 from deferkit.serve.problems import unknown
 from deferkit.serve.spec import PolicySpec
@@ -49,6 +59,7 @@ async def claim(request: AnyRequest, name: PolicyName, data: JSONBody[ClaimBody]
     if not directly(request, name):
         return await done(request, name, Claim(data), ClaimReply)
     row, spec = await policy_of(request, name)
+    check_experts(data, spec)
     now, late = engine_of(request).clock.now(), spec.after_deadline == "wait"
     return await asked(request, claiming(row.id, data, spec.lease_s, late=late, now=now), ClaimReply)
 

@@ -3,10 +3,10 @@
 import msgspec
 
 from deferkit.serve import records
-from deferkit.serve.commands.review import finish
+from deferkit.serve.commands.outcome import book
 from deferkit.serve.problems import conflict, unknown
-from deferkit.serve.seats import close
-from deferkit.serve.storage.rows import DONE, MODEL, OPEN, VOID
+from deferkit.serve.seats import answered, close
+from deferkit.serve.storage.rows import MODEL, OPEN, VOID
 from deferkit.serve.work import Held, Needs, Reply, Work
 
 
@@ -38,11 +38,12 @@ class Expire:
         if row.state != OPEN:
             what = "its cost is booked" if row.route != MODEL else "the model decided it"
             raise conflict(f"Nothing is reserved for task {self.task!r}: {what}.")
-        seats = work.seats[held.id, self.task]
-        answered = [seat for seat in seats if seat.state == DONE]
-        if any(seat.cost is not None for seat in answered):
-            finish(held, work, now, row, answered)
-            return self._reply(row.route)
+        done = answered(work, row)
+        if any(row.final is None or seat.cost is not None for seat in done):
+            book(held, work, now, row, {}, None, ends=True)
+            row = work.decisions[held.id, self.task] or row
+            if row.state != OPEN:
+                return self._reply(row.route)
         work.record(
             held,
             records.Expired(task=row.task, id=row.id, why=self.why, released=row.held or {}),

@@ -6,9 +6,10 @@ import msgspec
 
 from deferkit.serve.commands.bodies import ClaimBody, ExtendBody, LeaseBody
 from deferkit.serve.money import MICRO
-from deferkit.serve.problems import Problem, conflict, unknown
+from deferkit.serve.problems import Problem, conflict, invalid, unknown
+from deferkit.serve.spec import PolicySpec
 from deferkit.serve.storage.database import Connection
-from deferkit.serve.storage.rows import SeatRow
+from deferkit.serve.storage.rows import DONE, SeatRow
 from deferkit.serve.storage.store_rows import seat_row
 from deferkit.serve.work import Held, Needs, Question, Reply, Work
 
@@ -55,9 +56,17 @@ class Claim:
     def run(self, held: Held, work: Work, now: int) -> Question:
         """Ask the database, after all that came before was written."""
         spec = held.policy.spec
+        check_experts(self.body, spec)
         question = claiming(held.id, self.body, spec.lease_s, late=spec.after_deadline == "wait", now=now)
         work.questions.append(question)
         return question
+
+
+def check_experts(body: ClaimBody, spec: PolicySpec) -> None:
+    """Raise if a reviewer stands for an expert that the policy does not have."""
+    for name in body.experts or ():
+        if name not in spec.experts:
+            raise invalid(f"There is no expert {name!r}. There is {', '.join(spec.experts)}.")
 
 
 def claiming(policy: int, body: ClaimBody, lease_s: float, *, late: bool, now: int) -> Question:
@@ -65,20 +74,16 @@ def claiming(policy: int, body: ClaimBody, lease_s: float, *, late: bool, now: i
 
     def ask(connection: Connection) -> Reply:
         connection.lock(f"{policy} {body.reviewer}")  # or two claims at once could get two seats at one task
-        wanted: list[str | None] = [None] if body.experts is None else [*body.experts]
-        for expert in wanted:
-            found = connection.run(
-                "find_seat",
-                policy=policy,
-                now=now,
-                any_expert=int(expert is None),
-                expert=expert or "",
-                reviewer=body.reviewer,
-                late=int(late),
-            )
-            if found:
-                break
-        else:
+        found = connection.run(
+            "find_seat",
+            policy=policy,
+            now=now,
+            any_expert=int(body.experts is None),
+            experts=[""] if body.experts is None else body.experts,
+            reviewer=body.reviewer,
+            late=int(late),
+        )
+        if not found:
             return Reply(204, b"")
         task, seat = found[0]
         until = now + int((body.lease_s or lease_s) * MICRO)
@@ -191,6 +196,10 @@ def refused(connection: Connection, policy: int, body: LeaseBody) -> Reply:
 
 def not_held(body: LeaseBody, seat: SeatRow) -> Problem:
     """Return the problem that a seat is not held by this claim."""
+    if not 0 < body.epoch <= seat.epoch:
+        return conflict(f"There was no claim of epoch {body.epoch} on task {body.task!r}.")
+    if seat.epoch == body.epoch and seat.state == DONE:
+        return conflict(f"Epoch {body.epoch} of task {body.task!r} is over: it was completed.")
     state = "has gone to another reviewer" if seat.epoch != body.epoch else f"is {seat.state}"
     return conflict(
         f"Epoch {body.epoch} of task {body.task!r} is over: it {state}."

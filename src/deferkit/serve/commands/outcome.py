@@ -10,7 +10,7 @@ from deferkit.serve import records
 from deferkit.serve.commands.bodies import CorrectionBody, OutcomeBody, digest
 from deferkit.serve.money import MICRO, Micros, to_micros
 from deferkit.serve.problems import conflict, invalid, unavailable, unknown
-from deferkit.serve.seats import close
+from deferkit.serve.seats import added, answered, close, reported
 from deferkit.serve.storage.rows import (
     MODEL,
     OPEN,
@@ -25,6 +25,7 @@ from deferkit.types import Amount, is_number
 
 COST = "$cost"
 MOST_PARKED = 10_000
+PARKED_S = 86_400  # how long an outcome may wait for its decision where others need the room
 
 
 class OutcomeReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,37 +53,67 @@ class Observe:
         """Book it and learn from it; park it if its decision is yet to come."""
         body = self.body
         row = work.decisions[held.id, body.task]
+        if row is None and not body.park:
+            raise unknown("task", body.task)
+        if not body.rewards and body.cost is None:
+            raise invalid("An outcome needs rewards or a cost.")
+        micros = cost_of(held, body.cost)
         if row is None:
             return self._park(held, work, now)
-        return Reply(200, msgspec.json.encode(book(held, work, now, row, body.rewards, cost_of(held, body.cost))))
+        if row.route == MODEL and row.cost is None and micros is not None and any(micros.values()):
+            raise invalid(f"The model decided task {body.task!r}: there is no cost to book.")
+        return Reply(200, msgspec.json.encode(book(held, work, now, row, body.rewards, micros)))
 
     def _park(self, held: Held, work: Work, now: int) -> Reply:
         body = self.body
-        if not body.park:
-            raise unknown("task", body.task)
         check_rewards(held, body.rewards)
-        cost_of(held, body.cost)
         before = work.parked[held.id, body.task]
-        rewards, cost = body.rewards, body.cost
-        if before is not None:
-            first = msgspec.json.decode(before.body, type=OutcomeBody)
-            rewards, cost = first.rewards | body.rewards, body.cost if first.cost is None else first.cost
-            if any(rewards[name] != value for name, value in first.rewards.items()) or cost not in (
-                None,
-                first.cost,
-                body.cost,
-            ):
-                raise conflict(f"Another outcome of task {body.task!r} waits for its decision.")
-            if body.cost is not None and first.cost not in (None, body.cost):
-                raise conflict(f"Another cost of task {body.task!r} waits for its decision.")
-        elif held.parked >= MOST_PARKED:
+        first = None if before is None else msgspec.json.decode(before.body, type=OutcomeBody)
+        if first is None and is_full(held):
             raise unavailable(
                 f"{MOST_PARKED:,} outcomes wait for their decisions; there is no room for another.", retry_after=60
             )
-        kept = msgspec.structs.replace(body, rewards=rewards, cost=cost)
-        work.park(held, ParkedRow(held.id, body.task, msgspec.json.encode(kept), now))
-        reply = OutcomeReply(task=body.task, changed=True, learned=False, parked=True)
+        kept = body if first is None else together(held, first, body)
+        if kept != first:
+            work.park(held, ParkedRow(held.id, body.task, msgspec.json.encode(kept), now))
+        reply = OutcomeReply(task=body.task, changed=kept != first, learned=False, parked=True)
         return Reply(202, msgspec.json.encode(reply))
+
+
+def is_full(held: Held) -> bool:
+    """Whether no more outcomes can be parked."""
+    return held.parked >= MOST_PARKED
+
+
+def together(held: Held, first: OutcomeBody, more: OutcomeBody) -> OutcomeBody:
+    """Return an outcome that waits with more of it; raise if they contradict each other."""
+    rewards = first.rewards | more.rewards
+    if any(rewards[name] != value for name, value in first.rewards.items()):
+        raise conflict(f"Another outcome of task {more.task!r} waits for its decision.")
+    if first.cost is None:
+        return msgspec.structs.replace(first, rewards=rewards, cost=more.cost)
+    if more.cost is not None and cost_of(held, more.cost) != cost_of(held, first.cost):
+        raise conflict(f"Another cost of task {more.task!r} waits for its decision.")
+    return msgspec.structs.replace(first, rewards=rewards)
+
+
+class Forget:
+    """Let go of outcomes that have waited too long for their decisions."""
+
+    def __init__(self, tasks: list[str]) -> None:
+        self.tasks = tuple(tasks)
+
+    def needs(self, held: Held) -> Needs:
+        """Return what must be read first."""
+        return Needs(held.id, self.tasks, parked=True)
+
+    def run(self, held: Held, work: Work, now: int) -> Reply:
+        """Drop those that are still there, and as old; reply how many."""
+        parked = [work.parked[held.id, task] for task in self.tasks]
+        old = [row for row in parked if row is not None and row.at < now - PARKED_S * MICRO]
+        for row in old:
+            work.unpark(held, row.task)
+        return Reply(200, msgspec.json.encode(len(old)))
 
 
 def book(
@@ -92,30 +123,31 @@ def book(
     row: DecisionRow,
     rewards: Mapping[str, float],
     micros: Micros | None,
-    reviewers: list[str] | None = None,
-    answers: list[Any] | None = None,
-    final: str | None = None,
+    *,
+    ends: bool = False,
 ) -> OutcomeReply:
-    """Book what is new of a decision, and learn from it; raise if it contradicts what is known."""
+    """Book what is new of a decision, and learn from it; raise if it contradicts what is known.
+
+    What ends a task settles what its reviewers have reported by then: their costs come on top of a cost that is given.
+    """
     policy = held.policy
     check_rewards(held, rewards)
-    new = {}
-    for name, value in rewards.items():
-        if name not in row.rewards:
-            new[name] = float(value)
-        elif row.rewards[name] != value:
-            raise conflict(
-                f"The reward of {name} for task {row.task!r} was observed as {row.rewards[name]}. Got {value}:"
-                " a correction is a call of its own."
-            )
+    check_known(row, rewards)
+    new = {name: float(value) for name, value in rewards.items() if name not in row.rewards}
+    done = answered(work, row)
     if micros is not None and row.cost is not None:
-        if micros != row.cost:
+        if not is_booked(micros, row.cost, added(*(seat.cost for seat in done))):
             raise conflict(f"Another cost was booked for task {row.task!r}: a correction is a call of its own.")
         micros = None
     if row.route == MODEL and micros is not None and not any(micros.values()):
         micros = None  # the model costs nothing
-    if not new and micros is None and final is None:
+    if not new and micros is None and not ends:
         return OutcomeReply(task=row.task, changed=False, learned=False)
+    ended = ends or (row.final is None and (micros is not None or row.route in new))
+    unknown_yet = [name for name in policy.spec.deciders if name not in row.rewards and name not in new]
+    review = reported(done if ended else [], unknown_yet)
+    new |= review.rewards
+    micros = added(micros, review.cost)
     late = too_late(held, row, now)
     released = row.held if row.state == OPEN and micros is not None else None
     told = None
@@ -130,22 +162,20 @@ def book(
         told=told,
         released=released,
         late=late,
-        reviewers=reviewers or [],
-        answers=answers or [],
+        reviewers=review.reviewers,
+        answers=review.answers,
     )
     work.record(held, record, now, row.task)
     known = [] if late is not None else [*new, *([] if told is None else [COST])]
-    state = POSTED if micros is not None and row.state in (OPEN, VOID) else row.state
-    ended = final is not None or (row.final is None and (micros is not None or row.route in new))
     row = row._replace(
         rewards=row.rewards | new,
         cost=row.cost if micros is None else micros,
-        state=state,
+        state=POSTED if micros is not None and row.state in (OPEN, VOID) else row.state,
         told=" ".join([*row.told.split(), *known]),
-        final=(final or row.route) if ended else row.final,
+        final=row.route if ended else row.final,
     )
-    if answers:
-        row = row._replace(answer=msgspec.json.encode(agreed(answers)).decode())
+    if review.answers:
+        row = row._replace(answer=msgspec.json.encode(agreed(review.answers)).decode())
     work.put_decision(row)
     if ended:
         close(work, row)
@@ -157,6 +187,25 @@ def book(
         late=late,
         booked=next(iter(booked.values())) if booked is not None and len(booked) == 1 else booked,
     )
+
+
+def check_known(row: DecisionRow, rewards: Mapping[str, float]) -> None:
+    """Raise if a reward is another one than what was observed."""
+    for name, value in rewards.items():
+        if row.rewards.get(name, value) != value:
+            raise conflict(
+                f"The reward of {name} for task {row.task!r} was observed as {row.rewards[name]}. Got {value}:"
+                " a correction is a call of its own."
+            )
+
+
+def is_booked(cost: Micros, booked: Micros, of_reviewers: Micros | None) -> bool:
+    """Whether a cost is the one that was booked, with or without what reviewers have reported themselves.
+
+    >>> is_booked({"cost": 3}, {"cost": 8}, {"cost": 5}), is_booked({"cost": 5}, {"cost": 8}, None)
+    (True, False)
+    """
+    return booked in (cost, added(cost, of_reviewers))
 
 
 def agreed(answers: list[Any]) -> Any:

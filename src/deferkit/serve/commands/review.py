@@ -7,8 +7,8 @@ import msgspec
 from deferkit.serve import records
 from deferkit.serve.commands.bodies import CompleteBody, EffortBody, digest
 from deferkit.serve.commands.lease import not_held
-from deferkit.serve.commands.outcome import book, check_rewards, cost_of, repeated
-from deferkit.serve.money import Micros, from_micros
+from deferkit.serve.commands.outcome import book, check_known, check_rewards, cost_of, repeated
+from deferkit.serve.money import from_micros
 from deferkit.serve.problems import conflict, invalid, unknown
 from deferkit.serve.storage.rows import CLAIMED, DONE, DecisionRow, RequestRow, SeatRow
 from deferkit.serve.work import Held, Needs, Reply, Work
@@ -64,61 +64,41 @@ class Complete:
         if seat.deadline is not None and seat.deadline < now and held.policy.spec.after_deadline == "model":
             raise conflict(f"The deadline of task {body.task!r} has passed: the model's answer is used.")
         check_rewards(held, body.rewards)
+        check_known(row, body.rewards)
         micros = cost_of(held, body.cost)
-        seat = seat._replace(state=DONE, answer=_text(body.answer), rewards=dict(body.rewards), cost=micros)
+        rewards = {name: float(value) for name, value in body.rewards.items()}
+        seat = seat._replace(state=DONE, answer=_text(body.answer), rewards=rewards, cost=micros)
         after = [*seats[: body.seat], seat, *seats[body.seat + 1 :]]
-        answered = [each for each in after if each.state == DONE]
-        if len(answered) == len(after):
-            outcome = finish(held, work, now, row, answered)
-            work.put_seats(after)
+        work.put_seats(after)
+        finished = all(each.state == DONE for each in after)
+        learned, booked = False, None
+        if finished:
+            outcome = book(held, work, now, row, {}, None, ends=True)
             learned, booked = outcome.learned, outcome.booked
         else:
-            record = records.Answered(
-                task=row.task, id=row.id, seat=seat.seat, reviewer=seat.reviewer or "", answer=body.answer
-            )
-            work.record(held, record, now, row.task)
-            work.put_seats(after)
-            learned, booked = False, None
+            work.record(held, record_of(row, seat, body), now, row.task)
         reply = msgspec.json.encode(
-            CompleteReply(
-                task=body.task,
-                seat=body.seat,
-                finished=len(answered) == len(after),
-                learned=learned,
-                booked=booked,
-            )
+            CompleteReply(task=body.task, seat=body.seat, finished=finished, learned=learned, booked=booked)
         )
         work.answer(RequestRow(held.id, self.request, self.digest, reply))
         return Reply(200, reply)
 
 
+def record_of(row: DecisionRow, seat: SeatRow, body: CompleteBody) -> records.Answered:
+    """Return the record of an answer that others are still to come to."""
+    return records.Answered(
+        task=row.task,
+        id=row.id,
+        seat=seat.seat,
+        reviewer=seat.reviewer or "",
+        answer=body.answer,
+        rewards=seat.rewards,
+        cost=seat.cost,
+    )
+
+
 def _text(value: Any) -> str | None:
     return None if value is None else msgspec.json.encode(value).decode()
-
-
-def finish(held: Held, work: Work, now: int, row: DecisionRow, seats: list[SeatRow]) -> Any:
-    """Settle a task with the answers of its reviewers: rewards are averaged, costs added up."""
-    rewards = {}
-    for name in held.policy.spec.deciders:
-        given = [seat.rewards[name] for seat in seats if name in seat.rewards]
-        if given:
-            rewards[name] = sum(given) / len(given)
-    costs = [seat.cost for seat in seats if seat.cost is not None]
-    total: Micros | None = None
-    if costs:
-        total = {name: sum(cost[name] for cost in costs) for name in held.policy.spec.resources}
-    answers = [msgspec.json.decode(seat.answer) for seat in seats if seat.answer is not None]
-    return book(
-        held,
-        work,
-        now,
-        row,
-        rewards,
-        total,
-        reviewers=[seat.reviewer or "" for seat in seats],
-        answers=answers,
-        final=row.route,
-    )
 
 
 class Effort:
@@ -140,8 +120,10 @@ class Effort:
         if row is None or not found:
             raise unknown("claim on task", body.task)
         seat = work.seats[held.id, body.task][body.seat]
-        if seat.epoch == body.epoch and seat.state in (CLAIMED, DONE):
+        if seat.epoch == body.epoch and seat.state == CLAIMED:
             raise conflict(f"Epoch {body.epoch} of task {body.task!r} is not over: complete it.")
+        if seat.epoch == body.epoch and seat.state == DONE:
+            raise conflict(f"Epoch {body.epoch} of task {body.task!r} was completed: its cost is that of the answer.")
         micros = cost_of(held, body.cost)
         if micros is None:
             raise invalid("An effort needs a cost.")

@@ -278,9 +278,15 @@ class Store:
         """Return who has held the seats of a task."""
         return [claim_row(row) for row in self.database.reader().run("claims", policy=policy, keys=[task])]
 
-    def overdue(self, policy: int, now: int, limit: int) -> list[str]:
-        """Return tasks whose deadline has passed."""
-        return [task for (task,) in self.database.reader().run("overdue", policy=policy, now=now, limit=limit)]
+    def overdue(self, policy: int, now: int, after: tuple[int, str], limit: int) -> list[tuple[int, str]]:
+        """Return a page of the tasks that hold budget beyond their deadline, each with it, the oldest first."""
+        deadline, task = after
+        return self.database.reader().run("overdue", policy=policy, now=now, deadline=deadline, task=task, limit=limit)
+
+    def old_parked(self, policy: int, before: int, limit: int) -> list[str]:
+        """Return the tasks of outcomes that were parked before a time, the oldest first."""
+        rows = self.database.reader().run("old_parked", policy=policy, before=before, limit=limit)
+        return [task for (task,) in rows]
 
     def queue(self, policy: int) -> tuple[int, int, int | None]:
         """Return how many seats wait, how many are claimed, and since when the oldest is there."""

@@ -117,6 +117,10 @@ ON CONFLICT (policy, task) DO UPDATE SET
 -- name: parked
 SELECT policy, task, body, at FROM parked WHERE policy = :policy AND task IN (:keys);
 
+-- name: old_parked
+-- Outcomes that have waited longest for their decisions.
+SELECT task FROM parked WHERE policy = :policy AND at < :before ORDER BY at, task LIMIT :limit;
+
 -- name: put_parked
 INSERT INTO parked (policy, task, body, at) VALUES (:policy, :task, :body, :at)
 ON CONFLICT (policy, task) DO UPDATE SET body = excluded.body, at = excluded.at;
@@ -166,15 +170,18 @@ ON CONFLICT (policy, task, seat) DO UPDATE SET
     answer = excluded.answer, rewards = excluded.rewards, cost = excluded.cost;
 
 -- name: overdue
--- Tasks whose deadline has passed.
-SELECT DISTINCT task FROM seats
-WHERE policy = :policy AND deadline < :now AND state IN ('waiting', 'claimed') LIMIT :limit;
+-- A page of the tasks that hold budget beyond their deadline, the oldest first. All seats of a task have one deadline.
+SELECT seats.deadline, decisions.task FROM decisions
+JOIN seats ON seats.policy = decisions.policy AND seats.task = decisions.task AND seats.seat = 0
+WHERE decisions.policy = :policy AND decisions.state = 'open' AND seats.deadline < :now
+    AND (seats.deadline, decisions.task) > (:deadline, :task)
+ORDER BY seats.deadline, decisions.task LIMIT :limit;
 
 -- name: find_seat
 -- The seat that is worth most, among those that wait or whose lease is over; nobody sits twice at one task.
 SELECT task, seat FROM seats
 WHERE policy = :policy AND state IN ('waiting', 'claimed') AND (state = 'waiting' OR lease_until < :now)
-    AND (:any_expert = 1 OR expert = :expert) AND (deadline IS NULL OR deadline >= :now OR :late = 1)
+    AND (:any_expert = 1 OR expert IN (:experts)) AND (deadline IS NULL OR deadline >= :now OR :late = 1)
     AND NOT EXISTS (
         SELECT 1 FROM seats AS other
         WHERE other.policy = seats.policy AND other.task = seats.task AND other.seat <> seats.seat
@@ -186,7 +193,7 @@ ORDER BY priority DESC, created LIMIT 1;
 -- The same; a seat that another worker is about to claim is passed over.
 SELECT task, seat FROM seats
 WHERE policy = :policy AND state IN ('waiting', 'claimed') AND (state = 'waiting' OR lease_until < :now)
-    AND (:any_expert = 1 OR expert = :expert) AND (deadline IS NULL OR deadline >= :now OR :late = 1)
+    AND (:any_expert = 1 OR expert IN (:experts)) AND (deadline IS NULL OR deadline >= :now OR :late = 1)
     AND NOT EXISTS (
         SELECT 1 FROM seats AS other
         WHERE other.policy = seats.policy AND other.task = seats.task AND other.seat <> seats.seat
