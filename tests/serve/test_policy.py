@@ -89,7 +89,7 @@ def test_the_lives_meet_everything(database: Database) -> None:
     seen: set[str] = set()
 
     async def script(engine: Engine) -> None:
-        life = Life(7, SPECS["plain"])
+        life = Life(17, SPECS["plain"])
         for _ in range(300):
             await life.step(engine)
             if policy_of(engine).frozen:
@@ -162,7 +162,8 @@ def test_decisions_that_are_forgotten_are_booked_and_not_learned(database: Datab
         await decide(engine, "held")
         await decide(engine, "settled")
         await observe(engine, "settled", cost=0.5)
-        await decide(engine, "model's", force="model")
+        await decide(engine, "given up")
+        await call(engine, Expire("given up"))
         batch = [TaskBody(task=f"t{i}", context=[1.0, 0.0], force="model") for i in range(1000)]
         await call(engine, DecideMany(BatchBody(tasks=batch)))
         await call(engine, DecideMany(BatchBody(tasks=[TaskBody(task=f"u{i}", context=[0.0, 1.0]) for i in range(50)])))
@@ -170,7 +171,7 @@ def test_decisions_that_are_forgotten_are_booked_and_not_learned(database: Datab
         assert [learner.remembers(i) for i in range(3)] == [True, False, False]  # what holds budget is kept
         late = await observe(engine, "settled", rewards={"human": 1.0})
         assert (late["learned"], late["late"]) == (False, "the learner remembers the decision no longer")
-        late = await observe(engine, "model's", rewards={"model": 1.0}, cost=0.25)
+        late = await observe(engine, "given up", rewards={"model": 1.0}, cost=0.25)
         assert (late["learned"], late["booked"]) == (False, 0.25)
         reply = await call(engine, Correct(CorrectionBody(id="1", task="settled", cost=0.75)))
         assert reply["learned"] is False
