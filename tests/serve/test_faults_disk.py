@@ -125,8 +125,9 @@ async def others_wait(engine: Engine, disk: Disk) -> None:
         epochs = {held.id: held.epoch for held in engine.held.values()}
         engine.store.renew(epochs, engine.custody.owner, engine.custody.expiry())
 
-    disk.unconfirmed = (WAL,)
-    ended = await asyncio.gather(*(engine.custody.in_thread(write) for _ in range(5)), return_exceptions=True)
+    async with engine.custody.busy:  # so that no renewal is among them
+        disk.unconfirmed = (WAL,)
+        ended = await asyncio.gather(*(engine.custody.in_thread(write) for _ in range(5)), return_exceptions=True)
     assert [type(error).__name__ for error in ended] == ["StoreBroken"] * 5
     assert len(asked) == 1
 
