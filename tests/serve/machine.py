@@ -147,7 +147,11 @@ class ServiceMachine(RuleBasedStateMachine):
         assert reply.status == 201
         told = msgspec.json.decode(reply.body)
         assert not force or (told["route"], told["reason"]) == ("human", "forced")
-        assert (told["reason"] == "budget") == (not fits and not force)
+        # nothing is asked of a budget of nothing, whatever it would cost
+        broke = (not fits or self.model.total == 0) and not force
+        assert not broke or told["route"] == "model"
+        assert not broke or told["reason"] == "budget" or held == 0  # what is free may be not worth it either
+        assert broke or told["reason"] != "budget"
         assert 0 < told["propensity"] <= 1
         worth = told["estimates"]["human"] - told["estimates"]["model"]
         self.model.decide(name, told["route"], held, seats, worth, self.clock.at)
