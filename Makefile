@@ -17,7 +17,7 @@ run: $(VENV)/warm
 test: $(VENV)/warm $(VENV)/browser lint
 	if command -v chromium >/dev/null; then $(BIN)/pytest -n 2; else $(BIN)/pytest -n 2 -m "not browser"; fi
 
-# services that are killed, paused, stopped and left without room, again and again, and a million decisions: half an hour
+# services that are killed, paused, stopped and left without room, again and again, and a million decisions: three quarters of an hour
 soak: $(VENV)/warm
 	DEFERKIT_SOAK=20 $(BIN)/pytest -s -q --durations=0 tests/serve/processes tests/serve/test_stateful.py tests/serve/api/test_openapi.py
 	$(BIN)/python benchmarks/serve_memory.py
