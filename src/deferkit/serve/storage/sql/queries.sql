@@ -9,10 +9,6 @@ SELECT id, tenant, name, spec, seq, head, created, owner, address, epoch, expire
 SELECT id, tenant, name, spec, seq, head, created, owner, address, epoch, expires, parked
 FROM policies WHERE tenant = :tenant AND name = :name;
 
--- name: policy_by_id
-SELECT id, tenant, name, spec, seq, head, created, owner, address, epoch, expires, parked
-FROM policies WHERE id = :policy;
-
 -- name: policies_of
 SELECT id, tenant, name, spec, seq, head, created, owner, address, epoch, expires, parked
 FROM policies WHERE tenant = :tenant AND name > :after ORDER BY name LIMIT :limit;
