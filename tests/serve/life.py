@@ -66,7 +66,7 @@ class Life:
         try:
             reply = await engine.submit(KEY, command)
         except Problem as problem:
-            if problem.status not in (404, 409) and not (problem.status == 422 and isinstance(command, Observe)):
+            if problem.status not in (404, 409) and "there is no cost to book" not in str(problem):
                 raise
             return Said(command, problem)
         if isinstance(command, Claim) and reply.status == 200:

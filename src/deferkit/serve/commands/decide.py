@@ -13,6 +13,7 @@ from deferkit.serve.commands.outcome import book, cost_of
 from deferkit.serve.money import MICRO, Micros, to_micro
 from deferkit.serve.problems import Problem, conflict, exhausted, invalid
 from deferkit.serve.storage.rows import MODEL, OPEN, WAITING, DecisionRow, SeatRow
+from deferkit.serve.storage.store_rows import text_of
 from deferkit.serve.work import Held, Needs, Reply, Work
 from deferkit.types import Amount, Decision
 
@@ -217,11 +218,6 @@ def reply_of(record: records.Decided) -> bytes:
     """Return the reply that a decision gets."""
     fields = {name: getattr(record, name) for name in DecisionReply.__struct_fields__}
     return msgspec.json.encode(DecisionReply(**fields))
-
-
-def text_of(value: Any) -> str | None:
-    """Return plain data as JSON; None as None."""
-    return None if value is None else msgspec.json.encode(value).decode()
 
 
 def outcome_that_came_first(held: Held, work: Work, now: int, task: str) -> None:

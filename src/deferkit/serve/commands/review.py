@@ -1,7 +1,5 @@
 """Answers of reviewers. Whoever holds the latest epoch of a seat may answer, nobody else."""
 
-from typing import Any
-
 import msgspec
 
 from deferkit.serve import records
@@ -11,6 +9,7 @@ from deferkit.serve.commands.outcome import book, check_known, check_rewards, co
 from deferkit.serve.money import from_micros
 from deferkit.serve.problems import conflict, invalid, unknown
 from deferkit.serve.storage.rows import CLAIMED, DONE, DecisionRow, RequestRow, SeatRow
+from deferkit.serve.storage.store_rows import text_of
 from deferkit.serve.work import Held, Needs, Reply, Work
 
 
@@ -67,7 +66,7 @@ class Complete:
         check_known(row, body.rewards)
         micros = cost_of(held, body.cost)
         rewards = {name: float(value) for name, value in body.rewards.items()}
-        seat = seat._replace(state=DONE, answer=_text(body.answer), rewards=rewards, cost=micros)
+        seat = seat._replace(state=DONE, answer=text_of(body.answer), rewards=rewards, cost=micros)
         after = [*seats[: body.seat], seat, *seats[body.seat + 1 :]]
         work.put_seats(after)
         finished = all(each.state == DONE for each in after)
@@ -95,10 +94,6 @@ def record_of(row: DecisionRow, seat: SeatRow, body: CompleteBody) -> records.An
         rewards=seat.rewards,
         cost=seat.cost,
     )
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else msgspec.json.encode(value).decode()
 
 
 class Effort:
