@@ -36,6 +36,16 @@ class MissingData(InvalidArgument):
     """
 
 
+class MissingExtra(InvalidArgument, ImportError):
+    """A library is not installed; the message says which extra of deferkit brings it.
+
+    >>> from deferkit.errors import MissingExtra
+    >>> raise MissingExtra("A TreeEmbedding needs lightgbm: pip install 'deferkit[trees]'.")
+    Traceback (most recent call last):
+    deferkit.errors.MissingExtra: A TreeEmbedding needs lightgbm: pip install 'deferkit[trees]'.
+    """
+
+
 class UnknownDecision(DeferkitError, KeyError):
     """No decision has this id.
 
