@@ -151,5 +151,5 @@ def test_a_terminal_without_plus_minus_and_one_with_colours(tmp_path: Path) -> N
 def test_version_and_help() -> None:
     assert deferkit("--version").stdout.startswith("deferkit 0.")
     shown = deferkit("--help").stdout
-    for command in ("run", "reproduce", "warm"):
+    for command in ("run", "reproduce"):
         assert command in shown

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import deferkit
-from deferkit.cli import app
+from deferkit.cli.commands import app
 from deferkit.client import Reviews
 
 ROOT = Path(__file__).parent.parent

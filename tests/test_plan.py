@@ -16,7 +16,7 @@ from playwright.sync_api import Browser
 from sklearn.isotonic import IsotonicRegression
 from typer.testing import CliRunner, Result
 
-from deferkit.cli import app
+from deferkit.cli.commands import app
 from deferkit.errors import InvalidArgument
 from deferkit.study import plan_trials as trials_module
 from deferkit.study.allowance import Allowance

@@ -1,6 +1,8 @@
 """Online decision deferral under budget constraints: who decides, the model or an expert?"""
 
-from deferkit.client.client import Client
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from deferkit.errors import (
     AlreadySettled,
     AssumptionWarning,
@@ -16,15 +18,40 @@ from deferkit.errors import (
     UnreadableState,
 )
 from deferkit.events import BudgetChanged, Corrected, Decided, Event, Expired, Observed, WarmStarted
-from deferkit.learn.deferrer import Deferrer
-from deferkit.learn.embed.gradient import GradientEmbedding
-from deferkit.learn.embed.neural import NeuralEmbedding
-from deferkit.learn.embed.trees import TreeEmbedding
-from deferkit.learn.encode import Encoder
-from deferkit.learn.exploration import Exploration
-from deferkit.learn.pacing import Pacing
 from deferkit.types import Budget, Coefficients, Decision, Run, Scores, Summary
 from deferkit.version import __version__
+
+if TYPE_CHECKING:
+    from deferkit.client.client import Client
+    from deferkit.learn.deferrer import Deferrer
+    from deferkit.learn.embed.gradient import GradientEmbedding
+    from deferkit.learn.embed.neural import NeuralEmbedding
+    from deferkit.learn.embed.trees import TreeEmbedding
+    from deferkit.learn.encode import Encoder
+    from deferkit.learn.exploration import Exploration
+    from deferkit.learn.pacing import Pacing
+else:
+    # Imported when they are asked for, so that a client loads no numpy.
+    _LAZY = {
+        "Client": "deferkit.client.client",
+        "Deferrer": "deferkit.learn.deferrer",
+        "GradientEmbedding": "deferkit.learn.embed.gradient",
+        "NeuralEmbedding": "deferkit.learn.embed.neural",
+        "TreeEmbedding": "deferkit.learn.embed.trees",
+        "Encoder": "deferkit.learn.encode",
+        "Exploration": "deferkit.learn.exploration",
+        "Pacing": "deferkit.learn.pacing",
+    }
+
+    def __getattr__(name):
+        if name not in _LAZY:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_LAZY[name]), name)
+        return value
+
+    def __dir__():
+        return sorted({*globals(), *_LAZY})
+
 
 __all__ = [
     "AlreadySettled",

@@ -1,15 +1,17 @@
 """The words of the library: what goes in and what comes out."""
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import NamedTuple, TypeAlias, cast
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 from deferkit.errors import expected
+
+if TYPE_CHECKING:  # a client works without numpy
+    import numpy as np
+    from numpy.typing import NDArray
 
 Amount: TypeAlias = float | Mapping[str, float]
 """A number when there is one resource, else a number for each resource by name."""
@@ -67,7 +69,7 @@ def is_number(value: object) -> bool:
     >>> is_number(1), is_number(0.5), is_number(True), is_number("1")
     (True, True, False, False)
     """
-    if not isinstance(value, Real) or isinstance(value, bool | np.bool_):
+    if not isinstance(value, Real) or isinstance(value, bool):  # numpy's truth values are not Real
         return False
     try:
         float(value)
@@ -87,7 +89,8 @@ def is_whole(value: object, least: int) -> bool:
 
 def plain(value: object) -> object:
     """Return a number of numpy's as one of Python's, so that it can be written as JSON; anything else as it is."""
-    return value.item() if isinstance(value, np.generic) else value
+    generic = getattr(sys.modules.get("numpy"), "generic", ())  # nothing is one where numpy was never imported
+    return value.item() if isinstance(value, generic) else value
 
 
 class Decision(NamedTuple):
@@ -178,11 +181,11 @@ class Scores(NamedTuple):
     (['model', 'model'], 0.0)
     """
 
-    routes: NDArray[np.str_]  # [n] who would decide if this context came next
-    estimates: dict[str, NDArray[np.float64]]  # [n] expected reward of each decider
-    widths: dict[str, NDArray[np.float64]]  # [n] what optimism adds to it
-    costs: dict[str, NDArray[np.float64]]  # [n, R] expected cost of each expert
-    cost_widths: dict[str, NDArray[np.float64]]  # [n, R]
+    routes: "NDArray[np.str_]"  # [n] who would decide if this context came next
+    estimates: "dict[str, NDArray[np.float64]]"  # [n] expected reward of each decider
+    widths: "dict[str, NDArray[np.float64]]"  # [n] what optimism adds to it
+    costs: "dict[str, NDArray[np.float64]]"  # [n, R] expected cost of each expert
+    cost_widths: "dict[str, NDArray[np.float64]]"  # [n, R]
     price: Amount
 
 
@@ -197,8 +200,8 @@ class Coefficients(NamedTuple):
     Coefficients(theta=array([0.6]), inverse=array([[0.66666667]]))
     """
 
-    theta: NDArray[np.float64]  # [d]
-    inverse: NDArray[np.float64]  # [d, d] M⁻¹: a width is a factor times √(xᵀM⁻¹x)
+    theta: "NDArray[np.float64]"  # [d]
+    inverse: "NDArray[np.float64]"  # [d, d] M⁻¹: a width is a factor times √(xᵀM⁻¹x)
 
 
 class Run(NamedTuple):
@@ -211,12 +214,12 @@ class Run(NamedTuple):
     (0.75, 0.0, [[0.0], [0.0]])
     """
 
-    routes: NDArray[np.int64]  # [n] 0 for the model, 1 for the first expert, …
-    reasons: NDArray[np.int64]  # [n] places in REASONS
-    propensities: NDArray[np.float64]  # [n]
-    prices: NDArray[np.float64]  # [n, R] at each decision
-    rewards: NDArray[np.float64]  # [n] of the chosen decider
-    costs: NDArray[np.float64]  # [n, R] of the chosen decider
+    routes: "NDArray[np.int64]"  # [n] 0 for the model, 1 for the first expert, …
+    reasons: "NDArray[np.int64]"  # [n] places in REASONS
+    propensities: "NDArray[np.float64]"  # [n]
+    prices: "NDArray[np.float64]"  # [n, R] at each decision
+    rewards: "NDArray[np.float64]"  # [n] of the chosen decider
+    costs: "NDArray[np.float64]"  # [n, R] of the chosen decider
     deciders: tuple[str, ...]
 
     @property
@@ -227,7 +230,7 @@ class Run(NamedTuple):
     @property
     def deferral_rate(self) -> float:
         """The share of tasks that an expert decided."""
-        return float(np.mean(self.routes > 0)) if self.routes.size else 0.0
+        return float((self.routes > 0).mean()) if self.routes.size else 0.0
 
 
 class Summary(NamedTuple):

@@ -1,15 +1,16 @@
-"""The command line."""
+"""The command line; all but `main` needs typer and rich."""
 
 import io
 import signal
 import sys
 from types import FrameType
 
-from deferkit.cli import demo, keys, plan, replay, reproduce, run, serve, warm
-from deferkit.cli.app import INTERRUPTED, app, aside
-from deferkit.errors import DeferkitError
+from deferkit.errors import DeferkitError, MissingExtra
+from deferkit.extras import needs
 
-__all__ = ["app", "demo", "keys", "main", "plan", "replay", "reproduce", "run", "serve", "warm"]
+__all__ = ["main"]
+
+MISTAKE, INTERRUPTED = 2, 130  # exit codes
 
 
 def main() -> None:
@@ -19,6 +20,13 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # a terminal that has no ± shall still show the numbers
     signal.signal(signal.SIGTERM, terminated)
     try:
+        needs("cli")
+    except MissingExtra as error:
+        print("error:", error, file=sys.stderr)
+        sys.exit(MISTAKE)
+    try:
+        from deferkit.cli.commands import app  # noqa: PLC0415 - needs the extra
+
         app()
     except (DeferkitError, OSError) as error:
         fail(str(error))
@@ -30,9 +38,11 @@ def main() -> None:
 
 def fail(sentence: str) -> None:
     """Say what is wrong in one line, and leave."""
+    from deferkit.cli.app import aside  # noqa: PLC0415 - needs the extra
+
     aside.print("error:", style="red", end=" ")
     aside.print(sentence, markup=False, highlight=False, soft_wrap=True)
-    sys.exit(2)
+    sys.exit(MISTAKE)
 
 
 def terminated(number: int, _: FrameType | None) -> None:

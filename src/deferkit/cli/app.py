@@ -16,8 +16,6 @@ app = typer.Typer(
 console = Console()
 aside = Console(stderr=True)  # for what is not the answer: progress, remarks, errors
 
-INTERRUPTED = 130
-
 
 @app.callback(invoke_without_command=True)
 def version(

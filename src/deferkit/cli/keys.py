@@ -9,7 +9,6 @@ from rich.table import Table
 from rich.text import Text
 
 from deferkit.cli.app import app, aside, console
-from deferkit.cli.extras import needs_serve
 from deferkit.cli.serve import Store
 from deferkit.errors import InvalidArgument
 
@@ -28,7 +27,6 @@ FIRST = (
 
 def opened(store: str | None, *, make: bool = False) -> "KeyStore":
     """Return the store that keys are kept in; only who makes a key may make a store."""
-    needs_serve()
     from deferkit.serve.settings import Settings  # noqa: PLC0415
     from deferkit.serve.storage.stores import store_of_keys, store_to_read  # noqa: PLC0415
 
@@ -43,7 +41,6 @@ def create(
     store: Store = None,
 ) -> None:
     """Make a key and print it. It is shown this once: only its hash is kept."""
-    needs_serve()
     from deferkit.serve.keys import new_key  # noqa: PLC0415
 
     if not tenant.isprintable() or not 1 <= len(tenant) <= 64:

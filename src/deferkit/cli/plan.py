@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from deferkit.cli import options
-from deferkit.cli.app import INTERRUPTED, app, aside, console
+from deferkit.cli import INTERRUPTED, options
+from deferkit.cli.app import app, aside, console
 from deferkit.cli.progress import bar
 from deferkit.cli.tables import plain_table
 from deferkit.errors import InvalidArgument
-from deferkit.learn.loop import FEEDBACKS
+from deferkit.learn.core import FEEDBACKS
 from deferkit.study.allowance import asking_always
 from deferkit.study.engines import make_engine
 from deferkit.study.plan import Plan, plan_of

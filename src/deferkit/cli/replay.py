@@ -8,7 +8,6 @@ import typer
 from rich.table import Table
 
 from deferkit.cli.app import app, aside, console
-from deferkit.cli.extras import needs_serve
 from deferkit.cli.progress import bar
 from deferkit.cli.serve import Store
 from deferkit.cli.what_if import show_what_if, what_if_data
@@ -43,7 +42,6 @@ def replay(
     snapshots or decisions are not what it says. With --budget, a fresh policy with that budget goes
     through the log as well.
     """
-    needs_serve()
     from deferkit.serve.counterfactual.past import Past  # noqa: PLC0415
     from deferkit.serve.counterfactual.scenario import scenario_of  # noqa: PLC0415
     from deferkit.serve.replay import find  # noqa: PLC0415

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from deferkit.cli.app import INTERRUPTED, app, aside, console
+from deferkit.cli import INTERRUPTED
+from deferkit.cli.app import app, aside, console
 from deferkit.cli.progress import bar
 from deferkit.cli.tables import plain_table
 from deferkit.study.engines import ENGINES, make_engine

@@ -7,12 +7,12 @@ from typing import Annotated
 import polars as pl
 import typer
 
-from deferkit.cli import options
-from deferkit.cli.app import INTERRUPTED, app, aside, console
+from deferkit.cli import INTERRUPTED, options
+from deferkit.cli.app import app, aside, console
 from deferkit.cli.comparison import Comparison
+from deferkit.cli.outcomes import outcome_table, summaries
 from deferkit.cli.progress import bar
-from deferkit.cli.tables import outcome_table, summaries
-from deferkit.learn.loop import FEEDBACKS
+from deferkit.learn.core import FEEDBACKS
 from deferkit.study.engines import ENGINES, make_engine
 from deferkit.study.policies import POLICIES
 from deferkit.study.runner import missing, run_study, table

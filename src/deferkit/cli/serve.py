@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from deferkit.cli.app import app, console
-from deferkit.cli.extras import needs_serve
 
 Store = Annotated[
     str | None, typer.Option(help="A file (SQLite) or a postgresql:// URL [default: $DEFERKIT_STORE or deferkit.db]")
@@ -36,7 +35,6 @@ def serve(
 ) -> None:
     """Start the decision service. Every option is also a variable, as DEFERKIT_PORT is for --port."""
     given = dict(locals())
-    needs_serve()
     from deferkit.serve.server import serve as run  # noqa: PLC0415
     from deferkit.serve.settings import Settings  # noqa: PLC0415
     from deferkit.serve.storage.stores import shown  # noqa: PLC0415

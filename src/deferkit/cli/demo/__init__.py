@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 from rich.live import Live
 
-from deferkit.cli.app import INTERRUPTED, app, console
+from deferkit.cli import INTERRUPTED
+from deferkit.cli.app import app, console
 from deferkit.cli.demo.crew import CALL_S, Crew
 from deferkit.cli.demo.process import ServiceProcess
 from deferkit.cli.demo.scene import HUMAN, WORLDS, Scene
 from deferkit.cli.demo.view import View, next_steps
-from deferkit.cli.extras import needs_serve
 from deferkit.client.client import Client
 from deferkit.errors import ServiceError
 from deferkit.types import MODEL
@@ -41,7 +41,6 @@ def demo(
     key: Annotated[str | None, typer.Option(help="For a store that has keys", envvar="DEFERKIT_KEY")] = None,
 ) -> None:
     """Watch the decision service at work for less than a minute: tasks, reviewers, late outcomes, a budget."""
-    needs_serve()
     scene = Scene(world, tasks=tasks, budget=budget, seed=seed)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="deferkit-demo-")))

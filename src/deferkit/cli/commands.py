@@ -1,0 +1,46 @@
+"""All commands. The module of a command adds it to the application when it is imported."""
+
+from importlib import import_module
+
+from rich.markup import escape
+
+from deferkit.cli.app import app
+from deferkit.errors import MissingExtra
+from deferkit.extras import needs
+
+__all__ = ["app"]
+
+COMMANDS = {
+    "demo": ("serve", "study"),
+    "keys": ("serve",),
+    "plan": ("study",),
+    "replay": ("serve",),
+    "reproduce": ("study",),
+    "run": ("study",),
+    "serve": ("serve",),
+}
+"""Commands, which are modules here, and what each needs: parts in `deferkit.extras`."""
+
+
+def add_unavailable(name: str, error: MissingExtra) -> None:
+    """Add a command that raises `error`, whatever its arguments are."""
+
+    def unavailable() -> None:
+        raise error
+
+    app.command(
+        name,
+        help=escape(str(error)),
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+        add_help_option=False,
+    )(unavailable)
+
+
+for command, parts in COMMANDS.items():
+    try:
+        for part in parts:
+            needs(part)
+    except MissingExtra as missing:
+        add_unavailable(command, missing)
+    else:
+        import_module(f"deferkit.cli.{command}")
