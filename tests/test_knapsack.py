@@ -13,13 +13,14 @@ from deferkit import InvalidArgument
 from deferkit.study.spec import Spec
 from deferkit.study.trial import run_together
 from deferkit.worlds import knapsack, make_world
+from deferkit.worlds._knapsacks import pack
 from deferkit.worlds.knapsack import Knapsack
 from deferkit.worlds.knapsack_calibration import between, calibration
 from deferkit.worlds.knapsack_features import features
 from deferkit.worlds.knapsack_file import read_people
 from deferkit.worlds.knapsack_instances import Instances
 from deferkit.worlds.knapsack_people import People, reward
-from deferkit.worlds.knapsack_simulator import draw_instances, pack, simulate
+from deferkit.worlds.knapsack_simulator import draw_instances, simulate
 from deferkit.worlds.running import Follower
 
 
@@ -84,8 +85,7 @@ def test_what_a_person_packs_by_hand() -> None:
     weights, values = np.array([[4, 2, 3]] * 3), np.array([[9, 3, 4]] * 3)
     order = np.array([[2, 0, 1]] * 3)
     tries = np.array([[[2, 0], [1, 0], [0, 1]]] * 3)
-    chosen = np.zeros(3, dtype=np.int64)
-    pack(weights, values, np.array([5, 6, 6]), order, tries, np.array([6, 6, 2]), np.zeros(3, bool), chosen)
+    chosen = pack(weights, values, np.array([5, 6, 6]), order, tries, np.array([6, 6, 2]))
     np.testing.assert_array_equal(chosen, [7, 12, 4])
 
 

@@ -5,6 +5,10 @@ from inspect import signature
 from typing import Any, Protocol
 
 from deferkit.errors import InvalidArgument
+from deferkit.extras import needs
+
+needs("study")  # before the worlds import it
+
 from deferkit.worlds.columns import closest
 from deferkit.worlds.imagenet16h import ImageNet16H
 from deferkit.worlds.knapsack import Knapsack

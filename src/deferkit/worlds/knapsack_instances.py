@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.learn.compiled import compiled
+from deferkit.worlds import _knapsacks
 
 Ints = NDArray[np.int64]
 
@@ -32,9 +32,7 @@ class Instances(NamedTuple):
         """
         # More room than all items need is not used, so the table need not have it either.
         room = np.minimum(self.capacities, self.weights.sum(axis=1))
-        best = np.zeros(self.n, dtype=np.int64)
-        fill(self.weights, self.values, room, np.zeros(int(room.max(initial=0)) + 1, dtype=np.int64), best)
-        return best
+        return _knapsacks.optimum(whole(self.weights), whole(self.values), whole(np.maximum(room, 0)))
 
     def ratio_max(self, most: int = MOST_CHOSEN) -> Ints:
         """Return what RatioMax4 finds: at most four items, by value/weight, of those that still fit (Algorithm 3).
@@ -45,10 +43,7 @@ class Instances(NamedTuple):
         >>> Instances(np.array([[5, 4, 3]]), np.array([[50, 39, 30]]), np.array([8])).ratio_max()
         array([80])
         """
-        found = np.zeros(self.n, dtype=np.int64)
-        taken = np.zeros(self.weights.shape[1], dtype=np.bool_)
-        ratio_greedy(self.weights, self.values, self.capacities, most, taken, found)
-        return found
+        return _knapsacks.greedy(whole(self.weights), whole(self.values), whole(self.capacities), most)
 
     def by_ratio(self) -> "Instances":
         """Return the same knapsacks with items from the best value/weight to the worst.
@@ -72,40 +67,6 @@ class Instances(NamedTuple):
         return Instances(self.weights[which], self.values[which], self.capacities[which])
 
 
-@compiled
-def fill(weights: Ints, values: Ints, capacities: Ints, table: Ints, best: Ints) -> None:
-    """Write the optimum of each knapsack: table[c] is the best value within c of the items so far."""
-    for i in range(weights.shape[0]):
-        capacity = capacities[i]
-        table[: capacity + 1] = 0
-        for item in range(weights.shape[1]):
-            weight = weights[i, item]
-            value = values[i, item]
-            for c in range(capacity, weight - 1, -1):  # downwards, so that an item is taken once at most
-                table[c] = max(table[c], table[c - weight] + value)
-        best[i] = table[capacity]
-
-
-@compiled
-def ratio_greedy(
-    weights: Ints, values: Ints, capacities: Ints, most: int, taken: NDArray[np.bool_], found: Ints
-) -> None:
-    """Write the value of the greedy choice in each knapsack."""
-    for i in range(weights.shape[0]):
-        room = capacities[i]
-        taken[:] = False
-        for _ in range(most):
-            best = -1
-            for item in range(weights.shape[1]):
-                # v/w > v'/w' in whole numbers, so that equal ratios are equal
-                if (
-                    not taken[item]
-                    and weights[i, item] <= room
-                    and (best < 0 or values[i, item] * weights[i, best] > values[i, best] * weights[i, item])
-                ):
-                    best = item
-            if best < 0:
-                break
-            taken[best] = True
-            room -= weights[i, best]
-            found[i] += values[i, best]
+def whole(numbers: Ints) -> Ints:
+    """Return whole numbers as the extension module takes them."""
+    return np.ascontiguousarray(numbers, dtype=np.int64)

@@ -10,10 +10,9 @@ import functools
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deferkit.learn.compiled import compiled
-from deferkit.worlds.knapsack_instances import Instances, Ints
+from deferkit.worlds._knapsacks import pack
+from deferkit.worlds.knapsack_instances import Instances
 from deferkit.worlds.knapsack_people import LIMIT_S, Floats, People
 
 PEOPLE, TASKS, ITEMS = 396, 10, 18
@@ -58,8 +57,7 @@ def simulate(seed: int = DATA_SEED) -> People:
     seconds = np.minimum((ITEMS + planned) * step_s, LIMIT_S)
 
     tries = trying.integers(0, ITEMS, (len(person), MOST_EXCHANGES, 2))
-    chosen = np.zeros(len(person), dtype=np.int64)
-    pack(instances.weights, instances.values, instances.capacities, order, tries, steps, np.zeros(ITEMS, bool), chosen)
+    chosen = pack(instances.weights, instances.values, instances.capacities, order, tries, steps)
     return People(person, instances, chosen / instances.optimum(), seconds, True)
 
 
@@ -88,40 +86,3 @@ def difficulty(instances: Instances) -> tuple[Floats, Floats]:
     size = np.log(instances.weights.mean(axis=1))
     tight = np.log(instances.weights.mean(axis=1) / instances.capacities)
     return (size - size.mean()) / size.std(), (tight - tight.mean()) / tight.std()
-
-
-@compiled
-def pack(
-    weights: Ints,
-    values: Ints,
-    capacities: Ints,
-    order: Ints,  # [n, items] as the person ranks them
-    tries: Ints,  # [n, most, 2] the item to take out, if it is in, and the one to put in, if it is not
-    steps: Ints,  # [n] that there is time for
-    packed: NDArray[np.bool_],
-    chosen: Ints,
-) -> None:
-    """Write the value of what each person packs."""
-    items = weights.shape[1]
-    for i in range(weights.shape[0]):
-        packed[:] = False
-        room = capacities[i]
-        value = 0
-        for step in range(steps[i]):
-            if step < items:
-                out, into = -1, order[i, step]
-            else:
-                out, into = tries[i, step - items, 0], tries[i, step - items, 1]
-                if not packed[out]:
-                    out = -1
-            if packed[into]:
-                continue
-            more_room = weights[i, out] if out >= 0 else 0
-            less_value = values[i, out] if out >= 0 else 0
-            if weights[i, into] <= room + more_room and values[i, into] > less_value:
-                if out >= 0:
-                    packed[out] = False
-                packed[into] = True
-                room += more_room - weights[i, into]
-                value += values[i, into] - less_value
-        chosen[i] = value

@@ -3,9 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.learn.embed.past import Floats
-from deferkit.learn.embed.training import Singles, adam, beside, bias_and_relu, through_relu
-from deferkit.learn.forward import hidden_rows
+from deferkit.learn.embed._passes import adam, beside, bias_and_relu, hidden_rows, through_relu
+from deferkit.learn.embed.past import Floats, Singles
 
 
 class Parameters:
@@ -77,7 +76,7 @@ class Dense:
 
     def rows(self, x: Floats, skip: bool, out: Floats) -> None:
         """Write the views of contexts, each row by itself."""
-        hidden_rows(x, self.weights, self.biases, int(skip), out)
+        hidden_rows(np.ascontiguousarray(x), self.weights, self.biases, skip, out)
 
     def view(self, x: Floats, view: int, skip: bool) -> Floats:
         """Return one network's view of many contexts."""
@@ -86,7 +85,7 @@ class Dense:
             product += self.biases[view]
             return np.maximum(product, 0.0, out=product)
         out = np.empty((len(x), product.shape[1] + x.shape[1]))
-        beside(product, self.biases[view], x, out)
+        beside(product, self.biases[view], np.ascontiguousarray(x), out)
         return out
 
     def state(self) -> dict[str, NDArray[np.float64]]:

@@ -2,19 +2,15 @@
 
 from typing import Any
 
+import lightgbm
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.errors import InvalidArgument
+from deferkit.learn.embed._passes import tree_rows
 from deferkit.learn.embed.embedding import Shape
 from deferkit.learn.embed.past import Floats, Ints, Past
 from deferkit.learn.embed.trees import TreeEmbedding
-from deferkit.learn.forward import tree_rows
-
-try:
-    import lightgbm
-except ImportError as error:
-    raise InvalidArgument("A TreeEmbedding needs LightGBM: pip install 'deferkit[trees]'.") from error
+from deferkit.learn.links import link_named
 
 LEAF = -1
 INTS = ("feature", "left", "right", "root", "column", "fold")
@@ -80,7 +76,7 @@ class Forest:
             rows, y = past.labelled(target)
             if len(y) < 2 * self.settings.folds * self.settings.least_in_leaf or y.min() == y.max():
                 continue  # nothing to split yet: the column stays 0
-            binary = self.shape.link == "logistic" and target < self.shape.n_deciders
+            binary = link_named(self.shape.link).is_probability and target < self.shape.n_deciders
             unit = 1.0 if target < self.shape.n_deciders else float(y.mean())
             shown = [folds[rows] != fold for fold in range(self.settings.folds)]
             if any(y[seen].min() == y[seen].max() for seen in shown if seen.any()) or not all(map(np.any, shown)):

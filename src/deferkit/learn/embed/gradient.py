@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.errors import expected
+from deferkit.extras import needs
+from deferkit.learn.embed._passes import gradient_rows
 from deferkit.learn.embed.embedding import Embedder, Shape
 from deferkit.learn.embed.networks import Networks
 from deferkit.learn.embed.neural import NeuralEmbedding, Schedule, as_schedule, next_in
 from deferkit.learn.embed.past import Floats, Ints, Past
-from deferkit.learn.forward import gradient_rows
 from deferkit.types import is_number, is_whole, plain
 
 COEFFICIENTS = np.array([1.0, 0.0])
@@ -80,6 +81,7 @@ class GradientEmbedding:
 
     def make(self, shape: Shape) -> Embedder:
         """Return the networks, untrained."""
+        needs("networks")
         return Gradients(self, shape)
 
     def to_dict(self) -> dict[str, Any]:
@@ -116,7 +118,7 @@ class Gradients:
         """Write prediction and width of every network."""
         z = self.curvature
         gradient_rows(
-            x,
+            np.ascontiguousarray(x),
             self.weights,
             self.biases,
             self.heads,
@@ -126,7 +128,7 @@ class Gradients:
             z["bias"],
             z["head"],
             z["offset"],
-            np.zeros((len(x), self.weights.shape[2])),
+            np.empty(self.weights.shape[2]),
             out,
         )
 

@@ -4,17 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from deferkit.errors import InvalidArgument
-from deferkit.learn.embed.past import Floats
+from deferkit.learn.embed.past import Floats, Singles
 from deferkit.learn.embed.threads import OneThread
-from deferkit.learn.embed.training import Singles
-
-try:
-    import torch
-except ImportError as error:
-    raise InvalidArgument("A module of your own needs torch: pip install 'deferkit[neural]'.") from error
 
 REMEMBERED = ("exp_avg", "exp_avg_sq", "step")  # by Adam, of each parameter
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from deferkit.learn.embed.dense import Dense, Parameters
 from deferkit.learn.embed.embedding import Shape
 from deferkit.learn.embed.neural import NeuralEmbedding
-from deferkit.learn.embed.past import Floats, Ints, Past
-from deferkit.learn.embed.training import Singles
+from deferkit.learn.embed.past import Floats, Ints, Past, Singles
+from deferkit.learn.links import link_named
 
 LARGEST_TRAINED = 1e15  # of a reward or a cost, so that its square is still a number of single precision
 
@@ -44,7 +44,7 @@ class Networks:
         reach = 1.0 / np.sqrt(hidden)
         for name, values in self.heads.values.items():
             values[:] = rng.uniform(-reach, reach, values.shape) * (self.mask if name == "weights" else 1.0)
-        self.likelihood = shape.link == "logistic"
+        self.likelihood = link_named(shape.link).is_probability
         self.squashed = not self.likelihood and shape.reward_range[0] >= 0 and shape.reward_range[1] <= 1
 
     def transform(self, x: Floats, out: Floats) -> None:

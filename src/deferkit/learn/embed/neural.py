@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 from deferkit.errors import expected
+from deferkit.extras import needs
 from deferkit.learn.embed.embedding import Embedder, Shape
 from deferkit.types import is_number, is_whole, plain
 
@@ -18,7 +19,7 @@ class NeuralEmbedding:
     """The hidden layer of small networks that predict rewards and costs, retrained on a schedule.
 
     After each retraining the views of all past contexts are computed anew and the linear systems on top are rebuilt.
-    Only a `module` of your own needs torch (`pip install 'deferkit[neural]'`).
+    It needs `pip install 'deferkit[networks]'`; a `module` of your own needs torch, `pip install 'deferkit[neural]'`.
 
     >>> NeuralEmbedding(every=[(0, 20), (4_000, 100)]).next_at(seen=5_000)
     5100
@@ -81,6 +82,7 @@ class NeuralEmbedding:
 
     def make(self, shape: Shape) -> Embedder:
         """Return the networks, untrained."""
+        needs("networks" if self.module is None else "torch")
         from deferkit.learn.embed.networks import Networks  # noqa: PLC0415 - they know their settings
 
         return Networks(self, shape)

@@ -11,21 +11,19 @@ P_old and b_old are what is left of tasks that are no longer kept, as the views 
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
+from deferkit.learn.core import fit, mean_and_weight
+from deferkit.learn.core.layout import N_LANES, whole_lanes
 from deferkit.learn.embed.embedding import Embedder, Shape
 from deferkit.learn.embed.past import Floats, Ints, Past
-from deferkit.learn.glm import LEAST_WEIGHT
 from deferkit.learn.ledger import Ledger
+from deferkit.learn.links import Link, link_named
 
-NEWTON_STEPS = 25
 CLOSE = 1e-5  # a squared Newton decrement, for each sample, whose step leaves nothing to do
-HALVINGS = 30
 LEAST_RAISE = 1e-14  # of the diagonal
-BLOCK = 1_024  # samples that fit the cache
 STATE = (
     *("theta", "precision", "inverse", "moment", "rounding"),
-    *("n_stashed", "drifted", "n_absorbed", "n_observed", "misfit"),
+    *("n_stashed", "drifted", "n_absorbed", "n_observed", "squared_error"),
 )
 
 
@@ -44,77 +42,64 @@ class Old(NamedTuple):
         return cls(*(np.zeros(shape) for shape in shapes))
 
 
-def mean_and_slope(logistic: bool, eta: Floats) -> tuple[Floats, Floats]:
-    """Return μ(η) and μ'(η)."""
-    if not logistic:
-        return eta, np.ones_like(eta)
-    mean = 0.5 * (1.0 + np.tanh(0.5 * eta))
-    return mean, np.maximum(mean * (1.0 - mean), LEAST_WEIGHT)
-
-
-def normal_equations(z: Floats, y: Floats, theta: Floats, logistic: bool) -> tuple[Floats, Floats]:
+def normal_equations(z: Floats, y: Floats, theta: Floats, link: Link) -> tuple[Floats, Floats]:
     """Return Σ W·zzᵀ and Σ W·z·(working response) at these coefficients."""
-    if not logistic:
+    if link.exact_updates:
         return z.T @ z, z.T @ y
-    precision, right = np.zeros((len(theta), len(theta))), np.zeros(len(theta))
-    for start in range(0, len(y), BLOCK):
-        part = z[start : start + BLOCK]
-        mean, weight = mean_and_slope(True, part @ theta)
-        scaled = part * np.sqrt(weight)[:, None]
-        precision += scaled.T @ scaled
-        right += (y[start : start + BLOCK] - mean) @ part
-    return precision, precision @ theta + right
+    mean, weight = mean_and_weight(link.code, z @ theta)
+    scaled = z * np.sqrt(weight)[:, None]
+    precision = scaled.T @ scaled
+    return precision, precision @ theta + (y - mean) @ z
 
 
-def scaled_errors(z: Floats, y: Floats, theta: Floats, logistic: bool) -> float:
+def scaled_errors(z: Floats, y: Floats, theta: Floats, link: Link) -> float:
     """Return the sum of squared errors, each over the variance that the link gives it."""
-    mean, slope = mean_and_slope(logistic, z @ theta)
-    return float(((y - mean) ** 2 / slope).sum())
-
-
-def log_posterior(z: Floats, y: Floats, theta: Floats, prior: Floats, moment: Floats) -> float:
-    """Return the penalised log-likelihood of a logistic model."""
-    eta = z @ theta
-    return float(y @ eta - np.logaddexp(0.0, eta).sum() - 0.5 * theta @ prior @ theta + moment @ theta)
+    mean, weight = mean_and_weight(link.code, z @ theta)
+    return float(((y - mean) ** 2 / weight).sum())
 
 
 def solve(
-    z: Floats, y: Floats, theta: Floats, prior: Floats, moment: Floats, logistic: bool
+    z: Floats, y: Floats, theta: Floats, prior: Floats, moment: Floats, link: Link
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Return coefficients, precision, its inverse and the moment of one estimate, starting from these coefficients.
 
     >>> z, y = np.array([[1.0], [2.0]]), np.array([1.0, 3.0])
-    >>> theta, precision, *_ = solve(z, y, np.zeros(1), np.eye(1), np.zeros(1), logistic=False)
+    >>> theta, precision, *_ = solve(z, y, np.zeros(1), np.eye(1), np.zeros(1), link_named("identity"))
     >>> theta, precision
     (array([1.16666667]), array([[6.]]))
     """
-    best = -np.inf
-    for iteration in range(NEWTON_STEPS):
-        more, right = normal_equations(z, y, theta, logistic)
-        precision, right = prior + more, moment + right
-        factor = cholesky(precision)
-        step = dpotrs(factor, right, lower=1)[0] - theta
-        if not logistic or step @ precision @ step < CLOSE * max(len(y), 1):
-            theta = theta + step  # Newton's steps get smaller by squares: the next one would be of its square
-            break
-        if iteration == 0:
-            best, nothing = log_posterior(z, y, theta, prior, moment), -len(y) * np.log(2.0)
-            if not best >= nothing:  # the last coefficients are worse than none
-                theta, best = np.zeros_like(theta), nothing
-                continue
-        value = log_posterior(z, y, theta + step, prior, moment)
-        for _ in range(HALVINGS):
-            if value >= best:
-                break
-            step = 0.5 * step
-            value = log_posterior(z, y, theta + step, prior, moment)
-        theta, best = theta + step, value
+    if not link.exact_updates:
+        return solve_by_newton(z, y, theta, prior, moment, link)
+    from scipy.linalg.lapack import dpotri, dpotrs  # noqa: PLC0415 - an extra
+
+    more, right = normal_equations(z, y, theta, link)
+    precision, right = prior + more, moment + right
+    factor = cholesky(precision)
+    # the difference to the last coefficients is solved for, which loses fewer digits
+    found = theta + (dpotrs(factor, right, lower=1)[0] - theta)
     inverse = np.tril(dpotri(factor, lower=1)[0])
-    return theta, precision, inverse + np.tril(inverse, -1).T, right
+    return found, precision, inverse + np.tril(inverse, -1).T, right
+
+
+def solve_by_newton(
+    z: Floats, y: Floats, theta: Floats, prior: Floats, moment: Floats, link: Link
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Do the same for a link that needs iterations."""
+    n, d = z.shape
+    w = whole_lanes(d)
+    samples, precision = np.zeros((n, w + N_LANES)), np.zeros((w, w))
+    samples[:, :d], samples[:, w], precision[:d, :d] = z, y, prior
+    right, found = np.zeros(w), np.zeros(w)
+    right[:d], found[:d] = moment, theta
+    information, inverse = fit(link.code, d, samples, precision, right, found, CLOSE)
+    information, inverse, found = information[:d, :d], inverse[:d, :d], found[:d]
+    return found, information, inverse, information @ found
 
 
 def cholesky(precision: Floats) -> Floats:
     """Return the lower Cholesky factor; where the ridge drowns beside a huge context, the diagonal is raised first."""
+    from scipy.linalg.lapack import dpotrf  # noqa: PLC0415 - an extra
+
     raised = LEAST_RAISE
     factor, failed = dpotrf(precision, lower=1)
     while failed:
@@ -144,8 +129,8 @@ class Systems:
         self._ridge = ridge * np.eye(width)
         self.old = Old.nothing(shape.n_targets, width)
 
-    def _logistic(self, target: int) -> bool:
-        return self._shape.link == "logistic" and target < self._shape.n_deciders
+    def _link(self, target: int) -> Link:
+        return link_named(self._shape.link if target < self._shape.n_deciders else "identity")
 
     def retire(self, embedder: Embedder, past: Past, n: int, discount: float) -> None:
         """Keep what the first n tasks taught, as they are seen now, with all that is older weighing less."""
@@ -156,7 +141,7 @@ class Systems:
             y, rows = y[rows < n], rows[rows < n]
             theta = self._ledger.view("theta")[target]
             z = embedder.embed(past, rows, self._views[target])
-            more, right = normal_equations(z, y, theta, self._logistic(target))
+            more, right = normal_equations(z, y, theta, self._link(target))
             self.old.precision[target] += more
             self.old.moment[target] += right
             self.old.squares[target] += y @ y
@@ -171,41 +156,41 @@ class Systems:
             z = embedder.embed(past, rows, self._views[target])
             given = embedder.system(target)
             fits.append(self._fit(state, target, z, y) if given is None else self._take(target, given, z, y))
-        for target, fit in enumerate(fits):
-            for name, value in (("theta", fit.theta), ("inverse", fit.inverse)):
+        for target, found in enumerate(fits):
+            for name, value in (("theta", found.theta), ("inverse", found.inverse)):
                 state[name][target] = value
-            if fit.precision is not None:
-                state["precision"][target], state["moment"][target] = fit.precision, fit.moment
+            if found.precision is not None:
+                state["precision"][target], state["moment"][target] = found.precision, found.moment
             for name in ("rounding", "n_stashed", "drifted"):
                 state[name][target] = 0
             for name in ("n_absorbed", "n_observed"):
-                state[name][target] = round(fit.n)
-            state["misfit"][target] = fit.misfit
+                state[name][target] = round(found.n)
+            state["squared_error"][target] = found.misfit
         self._share([None if fit.precision is None else rows for fit, (rows, _) in zip(fits, labels, strict=True)])
 
     def _fit(self, state: dict[str, Any], target: int, z: Floats, y: Floats) -> Fit:
-        logistic, n = self._logistic(target), len(y) + self.old.n[target]
+        link, n = self._link(target), len(y) + self.old.n[target]
         prior, moment = self._ridge + self.old.precision[target], self.old.moment[target]
-        theta, precision, inverse, right = solve(z, y, state["theta"][target].copy(), prior, moment, logistic)
-        if not logistic:
+        theta, precision, inverse, right = solve(z, y, state["theta"][target].copy(), prior, moment, link)
+        if link.exact_updates:
             # the penalised sum of squares is Σy² − θᵀΣzy
             misfit = max(0.0, float(y @ y) + self.old.squares[target] - float(theta @ right))
         elif state["n_observed"][target]:
             # errors of predictions that were made before, for as many samples as there are now
-            misfit = state["misfit"][target] * n / state["n_observed"][target]
+            misfit = state["squared_error"][target] * n / state["n_observed"][target]
         else:
-            misfit = scaled_errors(z, y, theta, logistic)
+            misfit = scaled_errors(z, y, theta, link)
         return Fit(theta, precision, inverse, right, n, misfit)
 
     def _take(self, target: int, given: tuple[Floats, Floats], z: Floats, y: Floats) -> Fit:
         """Take a system as it is given, and see how well it does."""
         theta, inverse = given
-        return Fit(theta, None, inverse, None, len(y), scaled_errors(z, y, theta, self._logistic(target)))
+        return Fit(theta, None, inverse, None, len(y), scaled_errors(z, y, theta, self._link(target)))
 
     def learn(self, target: int, z: Floats, y: float) -> None:
         """Learn a sample of a task that is no longer kept, as the view of its time saw it."""
         theta = self._ledger.view("theta")[target]
-        more, right = normal_equations(z[None], np.array([y]), theta, self._logistic(target))
+        more, right = normal_equations(z[None], np.array([y]), theta, self._link(target))
         self.old.precision[target] += more
         self.old.moment[target] += right
         self.old.squares[target] += y * y
@@ -218,12 +203,12 @@ class Systems:
 
     def _share(self, rows: list[Ints | None]) -> None:
         """Let the costs of an expert share the design of its rewards where both have the same view and samples."""
-        shape, follows, views = self._shape, self._ledger.view("follows"), self._views
+        shape, follows, views = self._shape, self._ledger.view("shares_design"), self._views
         for expert in range(shape.n_experts):
             first, own = shape.n_deciders + expert * shape.n_resources, rows[expert + 1]
             costs = range(first, first + shape.n_resources)
             alike = all(views[cost] == views[expert + 1] and same(own, rows[cost]) for cost in costs)
-            follows[expert] = shape.link == "identity" and alike and not self.old.n.any()
+            follows[expert] = link_named(shape.link).exact_updates and alike and not self.old.n.any()
 
 
 def same(one: Ints | None, other: Ints | None) -> bool:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from threadpoolctl import ThreadpoolController
-
 
 class OneThread:
     """Sets a library to one thread for as long as anybody is inside; the first one in sets it, the last one out resets.
@@ -40,6 +38,8 @@ class OneThread:
 @functools.cache
 def controller() -> Any:
     """Return the hold on the libraries that are loaded, which takes milliseconds to get."""
+    from threadpoolctl import ThreadpoolController  # noqa: PLC0415 - an extra
+
     return ThreadpoolController()
 
 

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from deferkit.errors import expected
+from deferkit.extras import needs
 from deferkit.learn.embed.embedding import Embedder, Shape
 from deferkit.learn.embed.neural import check_memory
 from deferkit.types import is_number, is_whole, plain
@@ -68,6 +69,7 @@ class TreeEmbedding:
 
     def make(self, shape: Shape) -> Embedder:
         """Return the trees, of which there are none yet."""
+        needs("trees")
         from deferkit.learn.embed.forest import Forest  # noqa: PLC0415 - LightGBM is an extra
 
         return Forest(self, shape)

@@ -1,0 +1,32 @@
+from deferkit.learn.embed.past import Floats, Ints, Singles
+
+def hidden_rows(x: Floats, weights: Floats, biases: Floats, skip: bool, out: Floats) -> None: ...
+def gradient_rows(
+    x: Floats,
+    weights: Floats,
+    biases: Floats,
+    heads: Floats,
+    offsets: Floats,
+    squashed: Ints,
+    first_curvature: Floats,
+    bias_curvature: Floats,
+    head_curvature: Floats,
+    offset_curvature: Floats,
+    hidden: Floats,
+    out: Floats,
+) -> None: ...
+def tree_rows(
+    x: Floats,
+    feature: Ints,
+    threshold: Floats,
+    left: Ints,
+    right: Ints,
+    value: Floats,
+    root: Ints,
+    column: Ints,
+    out: Floats,
+) -> None: ...
+def bias_and_relu(units: Singles, bias: Singles) -> None: ...
+def beside(product: Floats, bias: Floats, x: Floats, out: Floats) -> None: ...
+def through_relu(slope: Singles, units: Singles, bias_slope: Singles) -> None: ...
+def adam(weights: Singles, slope: Singles, mean: Singles, square: Singles, rate: float, step: int) -> None: ...

@@ -1,0 +1,191 @@
+"""Loops over the numbers of learned representations: each a single pass that numpy has no one function for.
+
+A row's result does not depend on the rows next to it. A library's matrix product sums in another order for one row
+than for a thousand, so that a decision in the bulk loop would differ in the last bit from the same decision alone.
+All sums here run in the order of the indices.
+
+Arrays are C-contiguous and have the dtypes of `_passes.pyi`; anything else raises ValueError. Shapes are not checked.
+"""
+
+from libc.math cimport exp, sqrt, sqrtf
+from libc.stdint cimport int64_t
+
+
+cdef inline void hidden_layer(
+    const double *x, const double *weights, const double *biases, Py_ssize_t features, Py_ssize_t units, double *out
+) noexcept nogil:
+    """Write max(0, xᵀW + b) of one row and one network; W is [features, units]. NaN becomes 0."""
+    cdef Py_ssize_t i, j
+    for j in range(units):
+        out[j] = biases[j]
+    for i in range(features):
+        if x[i] != 0.0:
+            for j in range(units):
+                out[j] += x[i] * weights[i * units + j]
+    for j in range(units):
+        out[j] = out[j] if out[j] > 0.0 else 0.0
+
+
+def hidden_rows(
+    const double[:, ::1] x,
+    const double[:, :, ::1] weights,
+    const double[:, ::1] biases,
+    bint skip,
+    double[:, ::1] out,
+):
+    """Write, for each row and network, the hidden layer max(0, xᵀW + b), followed by the context itself if `skip`.
+
+    `weights` are [networks, features, units], `biases` [networks, units].
+    """
+    cdef Py_ssize_t networks = weights.shape[0], features = weights.shape[1], units = weights.shape[2]
+    cdef Py_ssize_t width = units + features if skip else units
+    cdef Py_ssize_t row, network, i, first
+    with nogil:
+        for row in range(x.shape[0]):
+            for network in range(networks):
+                first = network * width
+                hidden_layer(
+                    &x[row, 0], &weights[network, 0, 0], &biases[network, 0], features, units, &out[row, first]
+                )
+                if skip:
+                    for i in range(features):
+                        out[row, first + units + i] = x[row, i]
+
+
+def gradient_rows(
+    const double[:, ::1] x,
+    const double[:, :, ::1] weights,
+    const double[:, ::1] biases,
+    const double[:, ::1] heads,
+    const double[::1] offsets,
+    const int64_t[::1] squashed,
+    const double[:, :, ::1] first_curvature,
+    const double[:, ::1] bias_curvature,
+    const double[:, ::1] head_curvature,
+    const double[::1] offset_curvature,
+    double[::1] hidden,
+    double[:, ::1] out,
+):
+    """Write, for each row and network, its prediction f and the width √(gᵀZ⁻¹g), with g the gradient of f.
+
+    f is the head on the hidden layer, behind a sigmoid where `squashed` is 1. Z is diagonal: one curvature for each
+    weight and bias of the hidden layer, each weight of the head, and the head's offset. A unit that is off has no
+    gradient. `hidden` is scratch for the units of one row.
+    """
+    cdef Py_ssize_t networks = weights.shape[0], features = weights.shape[1], units = weights.shape[2]
+    cdef Py_ssize_t row, network, i, j
+    cdef double value, spread, unit, inner, slope
+    with nogil:
+        for row in range(x.shape[0]):
+            for network in range(networks):
+                hidden_layer(&x[row, 0], &weights[network, 0, 0], &biases[network, 0], features, units, &hidden[0])
+                value = offsets[network]
+                spread = 1.0 / offset_curvature[network]
+                for j in range(units):
+                    unit = hidden[j]
+                    if unit > 0.0:
+                        value += heads[network, j] * unit
+                        inner = 1.0 / bias_curvature[network, j]
+                        for i in range(features):
+                            inner += x[row, i] * x[row, i] / first_curvature[network, i, j]
+                        spread += heads[network, j] * heads[network, j] * inner + unit * unit / head_curvature[network, j]
+                slope = 1.0
+                if squashed[network] == 1:
+                    value = 1.0 / (1.0 + exp(-value))
+                    slope = value * (1.0 - value)
+                out[row, 2 * network] = value
+                out[row, 2 * network + 1] = slope * sqrt(spread)
+
+
+def tree_rows(
+    const double[:, ::1] x,
+    const int64_t[::1] feature,
+    const double[::1] threshold,
+    const int64_t[::1] left,
+    const int64_t[::1] right,
+    const double[::1] value,
+    const int64_t[::1] root,
+    const int64_t[::1] column,
+    double[:, ::1] out,
+):
+    """Add the leaf value of every tree to its column of each row.
+
+    Nodes of all trees are numbered through; a leaf has a negative feature. A value at most the threshold goes left,
+    anything else, NaN too, right.
+    """
+    cdef Py_ssize_t row, tree
+    cdef int64_t node
+    with nogil:
+        for row in range(x.shape[0]):
+            for tree in range(root.shape[0]):
+                node = root[tree]
+                while feature[node] >= 0:
+                    node = left[node] if x[row, feature[node]] <= threshold[node] else right[node]
+                out[row, column[tree]] += value[node]
+
+
+def bias_and_relu(float[:, ::1] units, const float[::1] bias):
+    """Set units to max(0, units + bias), in place. NaN becomes 0."""
+    cdef Py_ssize_t i, j
+    cdef float unit
+    with nogil:
+        for i in range(units.shape[0]):
+            for j in range(units.shape[1]):
+                unit = units[i, j] + bias[j]
+                units[i, j] = unit if unit > 0 else 0
+
+
+def beside(const double[:, ::1] product, const double[::1] bias, const double[:, ::1] x, double[:, ::1] out):
+    """Write max(0, product + bias) of each row, followed by its context x. NaN becomes 0."""
+    cdef Py_ssize_t units = product.shape[1]
+    cdef Py_ssize_t i, j
+    cdef double unit
+    with nogil:
+        for i in range(product.shape[0]):
+            for j in range(units):
+                unit = product[i, j] + bias[j]
+                out[i, j] = unit if unit > 0.0 else 0.0
+            for j in range(x.shape[1]):
+                out[i, units + j] = x[i, j]
+
+
+def through_relu(float[:, ::1] slope, const float[:, ::1] units, float[::1] bias_slope):
+    """Set the slope to 0, in place, where a unit is off; write its sum over the batch to `bias_slope`."""
+    cdef Py_ssize_t i, j
+    with nogil:
+        for j in range(units.shape[1]):
+            bias_slope[j] = 0
+        for i in range(units.shape[0]):
+            for j in range(units.shape[1]):
+                slope[i, j] = slope[i, j] if units[i, j] > 0 else 0
+                bias_slope[j] += slope[i, j]
+
+
+cdef double power(double base, int64_t exponent) noexcept nogil:
+    """Return base^exponent by repeated squaring: unlike `pow` it has the same bits with every C library."""
+    cdef double result = 1.0
+    while exponent > 0:
+        if exponent & 1:
+            result *= base
+        base *= base
+        exponent >>= 1
+    return result
+
+
+def adam(float[::1] weights, const float[::1] slope, float[::1] mean, float[::1] square, double rate, int64_t step):
+    """Take one step of Adam (Kingma & Ba 2015, Algorithm 1), in place.
+
+    mean ← β₁·mean + (1−β₁)·slope,  square ← β₂·square + (1−β₂)·slope²,
+    weights ← weights − rate/(1−β₁ᵗ) · mean / (√square/√(1−β₂ᵗ) + ε),  with t the `step`, from 1 on.
+    """
+    # All of this is single precision, except for the two factors of the step.
+    cdef float keep_mean = 0.9, keep_square = 0.999, epsilon = 1e-8
+    cdef float add_mean = 1 - keep_mean, add_square = 1 - keep_square
+    cdef float factor = rate / (1.0 - power(0.9, step))
+    cdef float grown = 1.0 / sqrt(1.0 - power(0.999, step))
+    cdef Py_ssize_t i
+    with nogil:
+        for i in range(weights.shape[0]):
+            mean[i] = keep_mean * mean[i] + add_mean * slope[i]
+            square[i] = keep_square * square[i] + add_square * slope[i] * slope[i]
+            weights[i] -= factor * mean[i] / (sqrtf(square[i]) * grown + epsilon)
