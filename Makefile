@@ -8,56 +8,97 @@ APT = [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq
 export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
 
-.PHONY: run test lint reproduce real rivals bench bench-serve soak clean
+.PHONY: run test lint sanitize test-arm64 wheel reproduce real rivals bench bench-serve soak clean
 
 # the paper's experiments and ours with few trials, in under a minute; the report is results/report.html
-run: $(VENV)/warm
+run: $(VENV)/study
 	$(BIN)/deferkit reproduce --quick
 
-test: $(VENV)/warm $(VENV)/browser lint
+test: $(VENV)/built $(VENV)/browser lint
 	if command -v chromium >/dev/null; then $(BIN)/pytest -n 2; else $(BIN)/pytest -n 2 -m "not browser"; fi
 
 # services that are killed, paused, stopped and left without room, again and again, and a million decisions: three quarters of an hour
-soak: $(VENV)/warm
+soak: $(VENV)/built
 	DEFERKIT_SOAK=20 $(BIN)/pytest -s -q --durations=0 tests/serve/processes tests/serve/test_stateful.py tests/serve/api/test_openapi.py
 	$(BIN)/python benchmarks/serve_memory.py
 
-lint: $(VENV)/installed
-	$(BIN)/ruff format --check src tests checks benchmarks
-	$(BIN)/ruff check src tests checks benchmarks
+lint: $(VENV)/built
+	$(BIN)/ruff format --check src tests checks benchmarks setup.py
+	$(BIN)/ruff check src tests checks benchmarks setup.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The compiled code under the sanitizers for addresses and undefined behaviour, in a build of its own: five minutes.
+# Leaks are not looked for: Python and its libraries keep much until a process ends, which all would be reported.
+# Python's own allocator is off, so that each object has borders that are watched. libstdc++ comes early, so that the
+# sanitizer finds how C++ libraries throw.
+SANITIZERS := -fsanitize=address,undefined,float-cast-overflow
+SANITIZED := $(addprefix tests/test_,contract.py golden.py inputs.py encode.py passes.py estimates.py decisions.py)
+sanitize: $(VENV)/built
+	DEFERKIT_CFLAGS="-O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all $(SANITIZERS)" DEFERKIT_LDFLAGS="$(SANITIZERS)" \
+		$(BIN)/python setup.py --quiet build --build-base build/sanitize --build-lib build/sanitize/lib
+	PYTHONPATH=build/sanitize/lib PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+		LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so) $$(gcc -print-file-name=libstdc++.so)" \
+		$(BIN)/python -m pytest -q -p no:cacheprovider -p tests.exact_arrays $(SANITIZED)
+
+# the kernels for arm64, then the whole core in Debian's Python for arm64, under emulation: the same bits as here
+test-arm64: $(VENV)/built
+	{ command -v aarch64-linux-gnu-gcc && command -v qemu-aarch64-static; } >/dev/null || { $(APT) gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static; } \
+		|| { echo "needs a compiler for arm64 and an emulator (Debian: gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static)" >&2; exit 1; }
+	$(BIN)/pytest -q tests/test_kernels.py -k arm64
+	checks/arm64.sh $(CURDIR)/$(BIN)/python
+
+# a wheel, tried in an empty environment without a compiler
+wheel: $(VENV)/built
+	rm -rf dist build/lib* build/bdist*
+	$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	$(BIN)/python checks/try_wheel.py dist/*.whl
+
 # the same at full size: a few minutes
-reproduce: $(VENV)/warm
+reproduce: $(VENV)/study
 	$(BIN)/deferkit reproduce
 
 # the paper's experiments with people, under an hour; two of them need data that others published (docs/data.md)
-real: $(VENV)/warm
+real: $(VENV)/built
 	@[ -z "$$DEFERKIT_DATA" ] || $(BIN)/pytest -q checks
 	@[ -n "$$DEFERKIT_DATA" ] || echo "DEFERKIT_DATA is not set: without imagenet16h and mvh (docs/data.md says how to get the data)"
 	$(BIN)/deferkit reproduce knapsack-reward knapsack-regret knapsack-bandit $${DEFERKIT_DATA:+imagenet16h mvh} --out results/real
 
 # other libraries beside ours; they are slow
-rivals: $(VENV)/warm
+rivals: $(VENV)/built
 	$(BIN)/deferkit reproduce rivals --out results/rivals
 
-bench: $(VENV)/warm $(VENV)/peers
+bench: $(VENV)/built $(VENV)/peers
 	$(BIN)/python benchmarks/bulk.py
 	$(BIN)/python benchmarks/single.py
 	$(BIN)/python benchmarks/embeddings.py
+	$(BIN)/python benchmarks/versions.py
 
 # the decision service over HTTP, beside an empty endpoint, the disk, one commit for each call, PostgreSQL
-bench-serve: $(VENV)/warm
+bench-serve: $(VENV)/built
 	command -v wrk >/dev/null || { $(APT) wrk; }
 	command -v gcc >/dev/null || { $(APT) gcc libc6-dev; }
 	$(BIN)/python benchmarks/serve.py
+
+# what extension modules are compiled from
+SOURCES := $(shell find src -name '*.pyx' -o -name '*.pxd' -not -name state.pxd -o -name '*.h') src/deferkit/learn/core/layout.py setup.py
+
+# a C compiler and the headers of Python, for the extension modules
+COMPILER = { command -v gcc >/dev/null && $(PYTHON) -c 'import pathlib, sysconfig; (pathlib.Path(sysconfig.get_path("include")) / "Python.h").stat()' 2>/dev/null; } \
+	|| { $(APT) gcc libc6-dev python3-dev; } || { echo "deferkit is compiled: install gcc and the headers of Python (Debian: gcc libc6-dev python3-dev)" >&2; exit 1; }
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) || { $(APT) python3-venv && $(PYTHON) -m venv --clear $(VENV); }
 
 $(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/python
+	@$(COMPILER)
 	$(PIP) -e '.[dev]'
+	touch $@
+
+# the studies alone need no more than this
+$(VENV)/study: pyproject.toml constraints.txt $(SOURCES) | $(BIN)/python
+	@$(COMPILER)
+	$(PIP) -e '.[study]'
 	touch $@
 
 $(VENV)/peers: $(VENV)/installed
@@ -69,10 +110,11 @@ $(VENV)/peers: $(VENV)/installed
 $(VENV)/browser: | $(VENV)/installed
 	{ command -v chromium >/dev/null || { $(APT) chromium; }; } && touch $@ || echo "no chromium: the page is not tested"
 
-# Compiling the steps takes one to two minutes, once: later processes load the machine code from the cache.
-$(VENV)/warm: $(VENV)/installed $(wildcard src/deferkit/learn/*.py src/deferkit/learn/embed/training.py)
-	$(BIN)/deferkit warm
+# extension modules, anew after a change of their sources; the first time they come with the installation
+$(VENV)/built: $(VENV)/installed $(SOURCES)
+	$(BIN)/python setup.py --quiet build_ext --inplace
 	touch $@
 
 clean:
-	rm -rf $(VENV) results .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src -name '*.so' -delete
+	rm -rf $(VENV) build dist results .mypy_cache .ruff_cache .pytest_cache .hypothesis

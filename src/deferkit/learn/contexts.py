@@ -1,4 +1,4 @@
-"""What a user hands in as a task, turned into the vector that the compiled steps read."""
+"""What a user hands in as a task, turned into the vector that the compiled core reads."""
 
 from typing import Any
 
@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from deferkit.errors import InvalidArgument, expected
 from deferkit.learn import inputs
+from deferkit.learn.core import Core
 from deferkit.learn.encode import Encoder
-from deferkit.learn.loop import first_bad
 from deferkit.learn.representation import Representation
 from deferkit.types import LARGEST
 
@@ -24,39 +24,63 @@ class Contexts:
     While the encoder's scales are not settled, the rows that it has seen are kept, so that they can be encoded again.
     """
 
-    def __init__(self, n_features: int, encoder: Encoder | None, representation: Representation | None) -> None:
+    def __init__(
+        self, core: Core, n_features: int, encoder: Encoder | None, representation: Representation | None
+    ) -> None:
         self.encoder = None if encoder is None else Encoder.from_dict(encoder.to_dict())
         self.representation = representation
         self.unsettled: list[dict[str, Any]] = []
+        self._core = core
         self._given: Floats = np.zeros((1, n_features))
         self._row = self._given[0]
-        self._shape = self._row.shape
-        self._latest: list[float] | None = None  # what `load_finite` has returned last, where `x` depends on it alone
-        self.x = self._given if representation is None else representation.transform(self._given)
-        """What the compiled steps read: one row."""
+        self._latest: list[float] | None = None  # what `load_event` has returned last, where it lies in `_row`
+        self._views = self._given if representation is None else representation.transform(self._given)
 
-    def load(self, context: Any) -> Any:
-        """Write a context to `x`; return it as an event keeps it. Whether it is finite is not checked."""
+    def load(self, context: Any) -> None:
+        """Hand a context to the compiled core, or raise. Vectors that need no conversion are tried there first."""
+        if not (self.encoder.encode_row(context, self._row) if self.encoder is not None else False):
+            self._convert(context)
+        self._hand_over()
+
+    def load_event(self, context: Any) -> Any:
+        """Do the same, and return the context as an event keeps it: never the caller's own array."""
+        if context is not self._latest or self._row.tolist() != context:
+            kept = self._convert(context)
+            self._hand_over()
+            if self.encoder is not None:
+                return kept
+            self._latest = self._row.tolist()
+            return self._latest
+        self._hand_over()  # it was proposed just now and is to be applied: the numbers lie there already
+        return context
+
+    def _convert(self, context: Any) -> Any:
+        """Write a context to `_row`; return it as an encoder checked it."""
         if self.encoder is not None:
             clean = self.encoder.check(context)
-            self._row[:] = self.encoder.encode(clean)
-            self._represent()
+            self.encoder.encode_row(clean, self._row)
             return clean
         if type(context) is not np.ndarray:
             context = inputs.as_context(context, len(self._row))
-        if context.shape != self._shape or context.dtype.kind not in "fiu":
+        if context.shape != self._row.shape or context.dtype.kind not in "fiu":
             raise inputs.wrong_context(context, len(self._row))
         self._row[:] = context
-        if self.representation is not None:
-            self._represent()
         return context
 
-    def _represent(self) -> None:
-        """Write the views of the context, if there is a representation."""
+    def _hand_over(self) -> None:
         if self.representation is not None:
             if not np.abs(self._given).max() <= LARGEST_EMBEDDED:  # a hidden layer might hide it
-                raise self.not_finite()
-            self.representation.embedder.transform(self._given, self.x)
+                raise self._not_finite()
+            self.representation.embedder.transform(self._given, self._views)
+        if not self._core.load(self._views[0]):
+            raise self._not_finite()
+
+    def _not_finite(self) -> InvalidArgument:
+        """Return the error for the context in `_row`."""
+        largest = LARGEST if self.representation is None else LARGEST_EMBEDDED
+        place = int(np.argmin(np.abs(self._row) <= largest))
+        what = f"finite numbers up to {largest:g} (element {place})"
+        return expected("context", "Deferrer", what, float(self._row[place]))
 
     def decided(self) -> None:
         """Let the representation know that the context that was loaded last was decided."""
@@ -65,28 +89,8 @@ class Contexts:
             self.representation.look_if_due()
 
     def represent(self, matrix: Floats) -> Floats:
-        """Return what the compiled steps read for vectors of contexts."""
+        """Return what the compiled core reads for vectors of contexts."""
         return matrix if self.representation is None else self.representation.transform(matrix)
-
-    def load_finite(self, context: Any) -> Any:
-        """Do the same, and check that all numbers are finite. What is returned is not the caller's own array."""
-        if context is self._latest and self._row.tolist() == context:
-            return context  # proposed just now, and to be applied: it lies there already
-        kept = self.load(context)
-        if first_bad(self._given) >= 0:
-            raise self.not_finite()
-        if self.encoder is not None:
-            return kept
-        kept = self._row.tolist()
-        self._latest = kept if self.representation is None else None
-        return kept
-
-    def not_finite(self) -> InvalidArgument:
-        """Return the error for the context in `x`."""
-        largest = LARGEST if self.representation is None else LARGEST_EMBEDDED
-        place = int(np.argmin(np.abs(self._row) <= largest))
-        what = f"finite numbers up to {largest:g} (element {place})"
-        return expected("context", "Deferrer", what, float(self._row[place]))
 
     def rows(self, contexts: Any) -> list[dict[str, Any]] | None:
         """Return several contexts as checked rows of named features; None for a learner without an encoder."""
@@ -109,6 +113,6 @@ class Contexts:
         """Return the vectors of checked rows, with the scales of now."""
         matrix = np.zeros((len(rows), len(self._row)))
         if self.encoder is not None:
-            for i, row in enumerate(rows):
-                matrix[i] = self.encoder.encode(row)
+            for row, x in zip(rows, matrix, strict=True):
+                self.encoder.encode_row(row, x)
         return matrix

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.errors import InvalidArgument, expected
+from deferkit.learn._encoding import RowEncoder
 from deferkit.types import LARGEST, is_number, is_whole
 
 CLIP = 3.0  # standard deviations at which a number is cut
@@ -93,6 +94,18 @@ def as_texts(values: Sequence[Any] | NDArray[Any]) -> list[str | None]:
     return [value if type(value) is str else None if is_missing(value) else str(value) for value in values]
 
 
+def first_places(levels: Sequence[str]) -> dict[str, int]:
+    """Return the place of each level; of one that is given twice, the first.
+
+    >>> first_places(["de", "fr", "de"])
+    {'de': 0, 'fr': 1}
+    """
+    places: dict[str, int] = {}
+    for place, level in enumerate(levels):
+        places.setdefault(level, place)
+    return places
+
+
 class Encoder:
     """Turns named features into a vector of fixed length within the unit ball.
 
@@ -137,6 +150,7 @@ class Encoder:
             else:
                 raise expected(f"categories[{name!r}]", "Encoder", "a list of levels or their number", levels)
         self.intercept = bool(intercept)
+        self._rows: RowEncoder | None = None  # made when the first row is encoded with the scales of now
         self.scales = {name: Scale() for name in self.numbers}
         if not self.numbers and not self.room:
             raise expected("numbers", "Encoder", "given, or categories", [])
@@ -188,6 +202,7 @@ class Encoder:
 
     def see(self, row: Mapping[str, Any]) -> None:
         """Take a row into the running scales and levels."""
+        self._rows = None
         for name, value in self.check(row).items():
             if isinstance(value, float):
                 self.scales[name] = self.scales[name].seen(value)
@@ -198,33 +213,28 @@ class Encoder:
 
     def encode(self, row: Mapping[str, Any]) -> NDArray[np.float64]:
         """Return the vector of a row, with the scales and levels of now."""
-        clean = self.check(row)
         x = np.zeros(self.n_features)
-        at = 0
-        if self.intercept:
-            x[0] = 1.0
-            at = 1
-        for name in self.numbers:
-            value = clean[name]
-            if isinstance(value, float):
-                scale = self.scales[name]
-                x[at] = min(1.0, max(-1.0, (value - scale.mean) / (CLIP * scale.std)))
-            else:
-                x[at + 1] = 1.0
-            at += 2
-        for name, room in self.room.items():
-            level = clean[name]
-            if level is None:
-                x[at + room + 1] = 1.0
-            elif level in self.levels[name]:
-                x[at + self.levels[name].index(str(level))] = 1.0
-            else:
-                x[at + room] = 1.0
-            at += room + 2
-        return x / math.sqrt(self.intercept + len(self.numbers) + len(self.room))
+        self.encode_row(self.check(row), x)
+        return x
+
+    def encode_row(self, row: Any, x: NDArray[np.float64]) -> bool:
+        """Write the vector of a plain row, or of a checked one, to x; return whether the row was plain."""
+        if self._rows is None:
+            levels = {name: first_places(known) for name, known in self.levels.items()}
+            self._rows = RowEncoder(
+                self.numbers,
+                [self.scales[name].mean for name in self.numbers],
+                [CLIP * self.scales[name].std for name in self.numbers],
+                levels,
+                list(self.room.values()),
+                math.sqrt(self.intercept + len(self.numbers) + len(self.room)),
+                self.intercept,
+            )
+        return type(row) is dict and self._rows.encode(row, x)
 
     def see_columns(self, columns: Mapping[str, Sequence[Any] | NDArray[Any]]) -> None:
         """Take many rows into the scales and levels at once, a column for each feature; as `see`, but for rounding."""
+        self._rows = None
         numbers, texts, _ = self._checked(columns)
         for name, values in numbers.items():
             self.scales[name] = self.scales[name].seen_all(values[~np.isnan(values)])
@@ -262,8 +272,7 @@ class Encoder:
         every = np.arange(n)
         for name, cells in texts.items():
             room = self.room[name]
-            places: dict[str | None, int] = {level: i for i, level in reversed([*enumerate(self.levels[name])])}
-            places[None] = room + 1
+            places: dict[str | None, int] = dict(first_places(self.levels[name])) | {None: room + 1}
             x[every, at + np.fromiter((places.get(text, room) for text in cells), np.int64, n)] = 1.0 / size
             at += room + 2
         return x

@@ -1,78 +1,112 @@
-"""The arrays of a learner with Python around them: where a decision lies, what is known of it, growing room."""
+"""The state of a learner: its arrays, the compiled core that works on them, and the decisions that it remembers."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.errors import AlreadySettled, UnknownDecision
-from deferkit.learn import arrays
-from deferkit.learn.account import OPEN
-from deferkit.learn.arrays import (
-    CAPACITY,
-    COST_LINK,
-    MEMORY,
-    MEND,
-    N_EXPERTS,
-    NEXT_ID,
-    OVERFLOW,
-    REFIT,
-    REFIT_LIMIT,
-    REWARD_LINK,
-    STRIDE,
-    Floats,
-    Ints,
-)
-from deferkit.learn.glm import REFIT_ALWAYS, REFIT_NEVER, mend
-from deferkit.learn.lanes import N_LANES
-from deferkit.learn.links import IDENTITY
+from deferkit.learn.core import CONSTANTS, LINKS, REFITS, Core, layout
 from deferkit.types import is_number
 
-FIRST_CAPACITY = 256
-ROWS = ("context", "held", "reward", "cost", "route", "status")
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+CACHE_LINE = 64  # bytes: a store across two cache lines takes twice as long
+FIRST_CAPACITY = 256  # samples for exact refits that there is room for at first
+OPEN: int = CONSTANTS["open"]
+IDENTITY = LINKS.index("identity")
+ROWS = ("context", "held", "reward", "cost", "route", "status")  # arrays with a row for each remembered decision
+DERIVED = ("slot", "capacity", "repair_due")  # counters that are not saved
+SCALARS = {
+    scalar.name: (struct, place) for struct, table in layout.STRUCTS.items() for place, scalar in enumerate(table)
+}
+
+
+class Head(NamedTuple):
+    """What the arrays are made for: the scalars of a new learner by name, and whose rewards and costs these are."""
+
+    scalars: dict[str, float]
+    experts: tuple[str, ...]
+    resources: tuple[str, ...]
+    reward_bounds: tuple[float, float]
+    cost_bounds: list[tuple[float, float]]
+
+
+def aligned(shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
+    """Return zeros that start at a cache line."""
+    n = layout.size_of(shape)
+    raw: NDArray[Any] = np.zeros(n + CACHE_LINE // 8, dtype=dtype)
+    start = -raw.ctypes.data % CACHE_LINE // 8
+    return raw[start : start + n].reshape(shape)
 
 
 class Ledger:
-    """The state of a learner: its buffers, and the decisions that it remembers.
+    """All that decides, as arrays by name (`layout.py` declares them), and where each decision lies.
 
     The last `memory` decisions lie in a ring. An older one that still holds budget is moved behind the ring, so that
     nothing that is owed is ever forgotten; the room there grows as needed.
     """
 
-    def __init__(self, head: Ints) -> None:
-        self.floats, self.ints = arrays.allocate(head)
+    def __init__(self, head: Head) -> None:
+        self.arrays: dict[str, NDArray[Any]] = {}
+        for struct, table in layout.STRUCTS.items():
+            kind = np.float64 if struct == "Parameters" else np.int64
+            self.arrays[struct] = np.array([head.scalars[scalar.name] for scalar in table], dtype=kind)
+        kinds = {array.name: np.float64 if array.kind == "double" else np.int64 for array in layout.ARRAYS}
+        for name, shape in self._shapes().items():
+            self.arrays[name] = aligned(shape, kinds[name])
+        self.arrays["known_cost"][:] = np.nan
+        self.core = Core(self.arrays, head.experts, head.resources, head.reward_bounds, head.cost_bounds)
+        self.core.initialise()
         self.samples: Floats = np.zeros(0)
-        self.overflow: dict[int, int] = {}  # decision → its place behind the ring
-        self._free: list[int] = []  # places behind the ring
-        self._look()
+        self.overflow: dict[int, int] = {}  # decision → its row behind the ring
+        self._free: list[int] = []  # rows behind the ring
+        self.memory = self.get("memory")
+        self.refits = self.get("refit") != REFITS.index("never") and not (
+            self.get("reward_link") == self.get("cost_link") == IDENTITY
+        )
+        self._make_views()
 
-    def _look(self) -> None:
-        """Make the views that are used at every call."""
-        self.reward: NDArray[Any] = self.view("reward")
-        self.cost: NDArray[Any] = self.view("cost")
-        self.route: NDArray[Any] = self.view("route")
-        self.status: NDArray[Any] = self.view("status")
-        self.new_reward: NDArray[Any] = self.view("new_reward")
-        self.new_cost: NDArray[Any] = self.view("new_cost")
-        self.next_solve: NDArray[Any] = self.view("next_solve")
-        self.known: NDArray[Any] = self.view("known")
-        self.known[:] = np.nan
-        self.memory = int(self.ints[MEMORY])
-        exact = self.ints[REWARD_LINK] == IDENTITY and self.ints[COST_LINK] == IDENTITY
-        self.refits = bool(not exact and self.ints[REFIT] != REFIT_NEVER)
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        sizes = zip((scalar.name for scalar in layout.SIZES), self.arrays["Sizes"].tolist(), strict=True)
+        return layout.shapes(dict(sizes))
+
+    def _make_views(self) -> None:
+        features = slice(0, self.get("n_features"))
+        self._views = {
+            array.name: self.arrays[array.name][
+                tuple(features if letter == "d" else slice(None) for letter in array.shape.split())
+            ]
+            for array in layout.ARRAYS
+        }
+        self.reward, self.cost = self._views["reward"], self._views["cost"]
+        self.route, self.status = self._views["route"], self._views["status"]
+        self.dual = self._views["dual"]
+        self.price = self.dual[: self.get("n_resources")]
 
     def view(self, name: str) -> NDArray[Any]:
-        """Return the array of this name; it shares memory with the state."""
-        return arrays.view(self.floats, self.ints, name)
+        """Return the array of this name, without filling; it shares memory with the state."""
+        return self._views[name]
+
+    def get(self, name: str) -> int:
+        """Return a size, an option or a counter."""
+        struct, place = SCALARS[name]
+        return self.arrays[struct].item(place)
+
+    def set(self, name: str, value: int) -> None:
+        """Set a counter."""
+        struct, place = SCALARS[name]
+        self.arrays[struct][place] = value
 
     @property
     def next_id(self) -> int:
         """The id of the next decision."""
-        return self.ints.item(NEXT_ID)
+        return self.core.next_id
 
     def slot(self, decision: object) -> int:
-        """Return where a decision lies, or raise."""
-        following = self.ints.item(NEXT_ID)
+        """Return the row of a decision, or raise."""
+        following = self.core.next_id
         if type(decision) is int and max(0, following - self.memory) <= decision < following:
             return decision % self.memory
         if not is_number(decision) or not 0 <= decision < following or decision % 1:  # type: ignore[operator]
@@ -88,15 +122,10 @@ class Ledger:
             " and those that hold budget are remembered."
         )
 
-    def in_the_way(self) -> bool:
-        """Whether the next decision would take the place of one that holds budget."""
-        first = self.ints.item(NEXT_ID) - self.memory
-        return first >= 0 and self.status.item(first % self.memory) == OPEN
-
     def make_room(self, n: int) -> None:
-        """Move decisions that hold budget out of the way of the next n, which take their place in the ring."""
-        first = self.ints.item(NEXT_ID) - self.memory
-        if n == 1 and not self.in_the_way():
+        """Move decisions that hold budget out of the way of the next n, which take their rows in the ring."""
+        first = self.core.next_id - self.memory
+        if n == 1 and (first < 0 or self.status.item(first % self.memory) != OPEN):
             return
         decisions = np.arange(max(first, 0), max(first + n, 0))
         for decision in decisions[self.status[decisions % self.memory] == OPEN].tolist():
@@ -105,100 +134,100 @@ class Ledger:
 
     def _move(self, decision: int, slot: int) -> None:
         if not self._free:
-            self._grow()
-        place = self._free.pop()
+            self.grow_overflow(max(16, 2 * self.get("overflow")))
+        row = self._free.pop()
         for name in ROWS:
-            rows = self.view(name)
-            rows[place] = rows[slot]
-        self.overflow[decision] = place
+            self.arrays[name][row] = self.arrays[name][slot]
+        self.overflow[decision] = row
 
-    def _grow(self) -> None:
-        """Double the room behind the ring."""
-        head = self.ints[: arrays.HEAD].copy()
-        head[OVERFLOW] = max(16, 2 * head[OVERFLOW])
-        before = {name: self.view(name).copy() for name in arrays.NAMES}
-        settings = self.floats[: arrays.N_SETTING].copy()
-        self.floats, self.ints = arrays.allocate(head)
-        self.floats[: arrays.N_SETTING] = settings
-        for name, array in before.items():
-            self.view(name)[tuple(slice(0, n) for n in array.shape)] = array
-        self._look()
+    def grow_overflow(self, n: int) -> None:
+        """Make room for this many decisions behind the ring."""
+        self.set("overflow", n)
+        shapes = self._shapes()
+        for name in ROWS:
+            before = self.arrays[name]
+            self.arrays[name] = aligned(shapes[name], before.dtype.type)
+            self.arrays[name][: len(before)] = before
+        self.core.bind(self.arrays)
+        self._make_views()
         self._find_free()
 
     def _find_free(self) -> None:
-        """List the free places behind the ring, the first one last, so that it is taken first."""
+        """List the free rows behind the ring, the first one last, so that it is taken first."""
         taken = set(self.overflow.values())
-        room = range(self.memory, self.memory + int(self.ints[OVERFLOW]))
-        self._free = [place for place in reversed(room) if place not in taken]
+        room = range(self.memory, self.memory + self.get("overflow"))
+        self._free = [row for row in reversed(room) if row not in taken]
 
     def forget_if_done(self, decision: int, slot: int) -> None:
-        """Give back the room of a decision behind the ring that no longer holds budget."""
+        """Give back the row of a decision behind the ring that no longer holds budget."""
         if slot >= self.memory and self.status[slot] != OPEN:
             del self.overflow[decision]
             self._find_free()
 
+    def _refitted(self) -> slice:
+        """Return the targets whose samples are stored: those with a link that is refitted."""
+        deciders, targets = self.get("n_experts") + 1, self.get("n_targets")
+        return slice(
+            0 if self.get("reward_link") != IDENTITY else deciders,
+            targets if self.get("cost_link") != IDENTITY else deciders,
+        )
+
     def room_for_samples(self, n: int) -> None:
-        """Make room for n more samples of each estimate whose link is refitted."""
-        ints = self.ints
+        """Make room for n more samples of each target whose link is refitted; free it after the last refit."""
         if not self.refits:
             return
-        rewards, costs = ints[REWARD_LINK] != IDENTITY, ints[COST_LINK] != IDENTITY
-        deciders = int(ints[N_EXPERTS]) + 1
-        first = 0 if rewards else deciders
-        last = len(self.view("n_observed")) if costs else deciders
-        most = int(self.view("n_observed")[first:last].max())
-        if ints[REFIT] != REFIT_ALWAYS and self.view("n_observed")[first:last].min() >= ints[REFIT_LIMIT]:
-            self.samples = np.zeros(0)  # the last refit is done
-            ints[CAPACITY] = 0
+        counts = self.view("n_observed")[self._refitted()]
+        limit, before = self.get("refit_limit"), self.get("capacity")
+        if counts.min() >= limit:
+            self._store_samples(np.zeros((len(counts), 0, 0)))
             return
-        need = min(most + n, int(ints[REFIT_LIMIT]))
-        before = int(ints[CAPACITY])
+        need = min(int(counts.max()) + n, limit)
         if need > before:
-            capacity = max(FIRST_CAPACITY, need, min(2 * before, int(ints[REFIT_LIMIT])))
-            stride = int(ints[STRIDE]) + N_LANES
-            samples = arrays.aligned((last - first) * capacity * stride)
-            grown = samples.reshape(last - first, capacity, stride)
-            grown[:, :before] = self.samples.reshape(last - first, before, stride)
-            self.samples = samples
-            ints[CAPACITY] = capacity
+            capacity = max(FIRST_CAPACITY, need, min(2 * before, limit))
+            stride = self.get("stride") + layout.N_LANES
+            grown = aligned((len(counts), capacity, stride), np.float64)
+            grown[:, :before] = self.samples.reshape(len(counts), before, stride)
+            self._store_samples(grown)
+
+    def _store_samples(self, samples: Floats) -> None:
+        """Take a store of samples [targets, capacity, stride + lanes]."""
+        self.samples = samples.reshape(-1)
+        self.set("capacity", samples.shape[1])
+        self.core.bind_samples(self.samples)
 
     def left(self) -> Floats:
         """Return the budgets that are neither spent nor reserved."""
         with np.errstate(invalid="ignore"):
             return np.maximum(self.view("total") - self.view("spent") - self.view("reserved"), 0.0)
 
-    def mend_if_due(self) -> None:
-        """Refactor and refit what the last step said is due."""
-        if self.ints.item(MEND):
-            mend(self.floats, self.ints, self.samples)
+    def counters(self) -> dict[str, int]:
+        """Return the counters that are saved, by name."""
+        return {each.name: self.get(each.name) for each in layout.COUNTERS if each.name not in DERIVED}
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return all arrays that decide, for saving and for comparing; spare room for samples is left out."""
-        ints = self.ints.copy()
-        capacity = int(ints[CAPACITY])
-        samples = self.samples
-        if capacity:
-            stride = int(ints[STRIDE]) + N_LANES
-            first = 0 if ints[REWARD_LINK] != IDENTITY else int(ints[N_EXPERTS]) + 1
-            rows = self.samples.reshape(-1, capacity, stride)
-            used = int(self.view("n_observed")[first : first + len(rows)].max())
-            ints[CAPACITY] = min(used, capacity)
-            samples = rows[:, : int(ints[CAPACITY])].reshape(-1)
-        return {
-            "floats": self.floats[: arrays.state_length(self.ints)],
-            "ints": ints,
-            "samples": samples,
-            "overflow": np.array(sorted(self.overflow.items()), dtype=np.int64).reshape(-1, 2),
-        }
+        arrays = {array.name: self.view(array.name) for array in layout.STATE}
+        if self.refits:
+            counts = self.view("n_observed")[self._refitted()]
+            d, stride = self.get("n_features"), self.get("stride")
+            stored = self.samples.reshape(len(counts), self.get("capacity"), stride + layout.N_LANES)
+            kept = stored[:, : int(counts.max())]
+            arrays["samples"] = np.concatenate([kept[..., :d], kept[..., stride : stride + 1]], axis=2)
+        overflow = np.array(sorted(self.overflow.items()), dtype=np.int64).reshape(-1, 2)
+        return arrays | {"overflow": overflow}
 
-    @classmethod
-    def from_state(cls, saved: dict[str, NDArray[Any]]) -> "Ledger":
-        """Return the ledger that `state` was asked for."""
-        ledger = cls(saved["ints"][: arrays.HEAD].astype(np.int64))
-        ledger.floats[: len(saved["floats"])] = saved["floats"]
-        ledger.ints[:] = saved["ints"]
-        ledger.samples = arrays.aligned(len(saved["samples"]))
-        ledger.samples[:] = saved["samples"]
-        ledger.overflow = {int(decision): int(place) for decision, place in saved["overflow"]}
-        ledger._find_free()
-        return ledger
+    def restore(self, counters: dict[str, int], saved: dict[str, NDArray[Any]]) -> None:
+        """Restore what `counters` and `state` returned."""
+        self.grow_overflow(len(saved["route"]) - self.memory)
+        for array in layout.STATE:
+            self.view(array.name)[...] = saved[array.name]
+        for name in self.counters():
+            self.set(name, counters[name])
+        self.set("slot", self.next_id % self.memory)
+        if self.refits and saved["samples"].size:
+            kept, stride = saved["samples"], self.get("stride")
+            samples = aligned((*kept.shape[:2], stride + layout.N_LANES), np.float64)
+            samples[..., : kept.shape[2] - 1], samples[..., stride] = kept[..., :-1], kept[..., -1]
+            self._store_samples(samples)
+        self.overflow = {int(decision): int(row) for decision, row in saved["overflow"]}
+        self._find_free()

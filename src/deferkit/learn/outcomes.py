@@ -7,15 +7,13 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.errors import BudgetExhausted, ConflictingObservation, InvalidArgument, expected
+from deferkit.errors import ConflictingObservation, InvalidArgument, expected
 from deferkit.learn import inputs
-from deferkit.learn.arrays import ENCODING
-from deferkit.learn.ledger import Ledger
-from deferkit.learn.loop import absorb_many, correct_one, observe_one
+from deferkit.learn.ledger import OPEN, Ledger
 from deferkit.learn.records import Records
 from deferkit.learn.representation import Representation
 from deferkit.learn.settings import Settings
-from deferkit.types import LARGEST, Amount, Decision, is_number, plain, show
+from deferkit.types import LARGEST, Amount, is_number, plain, show
 
 Floats = NDArray[np.float64]
 
@@ -36,32 +34,40 @@ class Outcomes:
         self._no_reward = [math.nan] * len(settings.deciders)
         self._no_cost = [math.nan] * len(settings.budget)
 
+    def observe(self, decision: int, rewards: Mapping[str, float] | None, cost: Amount | None) -> None:
+        """Take in what has become known of a decision, or raise."""
+        self.take_in(decision, *self.examine(decision, rewards, cost))
+
+    def observe_many(self, decisions: Any, rewards: Any, cost: Any) -> None:
+        """Take in several observations, or raise and take in none."""
+        for each in self._examine_many(decisions, rewards, cost):
+            self.take_in(*each)
+
     def examine(
         self, decision: int, rewards: Mapping[str, float] | None, cost: Amount | None
     ) -> tuple[int, list[float] | None, list[float] | None]:
-        """Return where a decision lies, and the rewards and costs that are new, None if none is."""
+        """Return the row of a decision, and the rewards and costs that are new, None if none is."""
         ledger = self.ledger
         slot = ledger.slot(decision)
         new_reward = new_cost = None
-        if type(rewards) is not dict and rewards is not None and not isinstance(rewards, Mapping):
+        if rewards is not None and not isinstance(rewards, Mapping):
             raise expected("rewards", "decision", "given by decider", rewards)
-        if rewards:
-            for name, value in rewards.items():
-                place = self._check_reward(name, value)
-                known = ledger.reward.item(slot, place)
-                if known != known:  # NaN: not known yet
-                    if new_reward is None:
-                        new_reward = self._no_reward.copy()
-                    new_reward[place] = value
-                elif known != value:
-                    raise ConflictingObservation(
-                        f"The reward of {name} for decision {decision} was observed as {known}. Got {value}."
-                    )
+        for name, value in (rewards or {}).items():
+            place = self._check_reward(name, value)
+            known = ledger.reward.item(slot, place)
+            if math.isnan(known):
+                if new_reward is None:
+                    new_reward = self._no_reward.copy()
+                new_reward[place] = value
+            elif known != value:
+                raise ConflictingObservation(
+                    f"The reward of {name} for decision {decision} was observed as {known}. Got {value}."
+                )
         if cost is not None:
             numbers = self._check_cost(decision, slot, cost)
             if ledger.route.item(slot) > 0:
                 booked = ledger.cost[slot].tolist()
-                if booked[0] != booked[0]:
+                if math.isnan(booked[0]):
                     new_cost = numbers
                 elif booked != numbers:
                     first = show(self.records.amount(booked))
@@ -70,7 +76,7 @@ class Outcomes:
                     )
         return slot, new_reward, new_cost
 
-    def examine_many(
+    def _examine_many(
         self, decisions: Any, rewards: Any, cost: Any
     ) -> list[tuple[int, int, list[float] | None, list[float] | None]]:
         """Return what is new in several observations; raise if one of them is wrong."""
@@ -101,42 +107,30 @@ class Outcomes:
         """Book and learn what `examine` found to be new."""
         if reward is None and cost is None:
             return
-        ledger = self.ledger
+        ledger, number = self.ledger, int(decision)
+        new_reward, new_cost = reward or self._no_reward, cost or self._no_cost
         ledger.room_for_samples(1)
         if self.representation is not None:
-            self.representation.refresh(int(decision), slot)
-        # one by one: numpy takes twice as long to copy a short list
-        for place, value in enumerate(self._no_reward if reward is None else reward):
-            ledger.new_reward[place] = value
-        for place, value in enumerate(self._no_cost if cost is None else cost):
-            ledger.new_cost[place] = value
-        observe_one(ledger.floats, ledger.ints, ledger.samples, int(decision), slot)
-        ledger.mend_if_due()
+            self.representation.refresh(number, slot)
+        ledger.core.observe(number, slot, new_reward, new_cost)
         if self.representation is not None:
-            self.representation.observed(int(decision), slot)
+            self.representation.observed(number, slot, new_reward, new_cost)
             self.representation.retrain_if_due()
             self.representation.look_if_due()
-        if slot >= ledger.memory:
+        ledger.forget_if_done(number, slot)
+
+    def expire(self, decision: int) -> None:
+        """Release the reservation of a decision, if it holds one."""
+        ledger = self.ledger
+        slot = ledger.slot(decision)
+        if ledger.status[slot] == OPEN:
+            ledger.core.expire(slot)
             ledger.forget_if_done(int(decision), slot)
 
-    def absorb(self, matrix: Floats, whose: NDArray[np.int64], rewards: Floats, costs: Floats) -> None:
+    def learn(self, matrix: Floats, whose: NDArray[np.int64], rewards: Floats, costs: Floats) -> None:
         """Learn from tasks that need no booking; `whose` says which expert cost that, 0 for nobody."""
-        ledger = self.ledger
-        ledger.room_for_samples(len(matrix))
-        done = 0
-        while done < len(matrix):
-            done = absorb_many(ledger.floats, ledger.ints, ledger.samples, matrix, whose, rewards, costs, done)
-            ledger.mend_if_due()
-
-    def history(self, rewards: Any, cost: Any, n: int) -> tuple[Floats, Floats]:
-        """Return rewards and costs of labelled tasks of the past, checked; NaN where one is not known."""
-        settings = self.settings
-        values = inputs.as_rewards(rewards, settings.deciders, n, self.reward_bounds, missing=True)
-        if cost is None:
-            return values, np.full((n, len(settings.budget)), np.nan)
-        costs = inputs.as_costs(cost, ("cost",), settings.resources, n)[:, 0]
-        self.check_costs(costs, missing=True)
-        return values, costs
+        self.ledger.room_for_samples(len(matrix))
+        self.ledger.core.learn_many(matrix, whose, rewards, costs)
 
     def check_costs(self, costs: Floats, *, missing: bool) -> None:
         """Raise if a cost of the array, whose last axis is the resource, is out of bounds."""
@@ -167,40 +161,27 @@ class Outcomes:
             known[place] = new
             self._learn_correction(slot, place, old, new)
         if costs is not None:
-            first = len(self.settings.deciders) + (int(ledger.route[slot]) - 1) * len(costs)
+            expert = int(ledger.route[slot]) - 1
             for r, (old, new) in enumerate(zip(ledger.cost[slot].tolist(), costs, strict=True)):
-                self._learn_correction(slot, first + r, old, new)
+                target = ledger.core.cost_target(expert, r)
+                self._learn_correction(slot, target, old, new)
                 self._rebook(r, new - old)
                 ledger.cost[slot, r] = new
                 ledger.view("cost_sum")[r] += new - old
-                largest = ledger.view("largest")
+                largest = ledger.view("largest_cost")
                 largest[r] = max(np.nanmax(ledger.cost[:, r]) if largest[r] == old else largest[r], new)
-                changes.append((first + r, old, new))
+                changes.append((target, old, new))
         if self.representation is not None:
             self.representation.corrected(int(decision), slot, changes)
 
-    def check_free(self, decision: Decision) -> None:
-        """Raise if what a decision reserves is not free."""
-        held = np.array(inputs.as_amount("reserved", decision.reserved, self.settings.resources))
-        left = self.ledger.left()
-        if (held > left).any() or (self.ledger.view("total") <= 0).any():
-            raise BudgetExhausted(
-                f"Asking {decision.route} needs {show(decision.reserved)} of budget;"
-                f" {show(self.records.amount(left.tolist()))} is free."
-            )
-
     def _check_reward(self, name: str, value: object) -> int:
         """Return the place of a decider, or raise if it or its reward is not possible."""
-        place = self._places.get(name, -1)
+        place = self._places.get(name, -1) if isinstance(name, str) else -1
         if place < 0:
             inputs.place_of(name, self.settings.deciders, "decider")
-        low, high = self.reward_bounds
-        if type(value) is float and low <= value <= high and -LARGEST <= value <= LARGEST:
-            return place
-        if not is_number(value) or not max(low, -LARGEST) <= cast("float", value) <= min(high, LARGEST):
-            raise expected(
-                f"reward of {name}", "decision", f"between {max(low, -LARGEST):g} and {min(high, LARGEST):g}", value
-            )
+        low, high = max(self.reward_bounds[0], -LARGEST), min(self.reward_bounds[1], LARGEST)
+        if not is_number(value) or not low <= cast("float", value) <= high:
+            raise expected(f"reward of {name}", "decision", f"between {low:g} and {high:g}", value)
         return place
 
     def _check_cost(self, decision: int, slot: int, cost: Amount) -> list[float]:
@@ -213,9 +194,8 @@ class Outcomes:
         return numbers
 
     def _learn_correction(self, slot: int, target: int, old: float, new: float) -> None:
-        ledger = self.ledger
-        if not ledger.ints[ENCODING] and old != new:
-            correct_one(ledger.floats, ledger.ints, ledger.samples, slot, target, old, new)
+        if not self.ledger.get("unsettled") and old != new:
+            self.ledger.core.correct(slot, target, old, new)
 
     def _rebook(self, resource: int, more: float) -> None:
         """Book the difference that a corrected cost makes; an overrun is the last to come and the first to go."""

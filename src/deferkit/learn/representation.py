@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.learn.arrays import ENCODING, N_SEEN, RETRAIN_AT
 from deferkit.learn.embed.past import Floats, Past
 from deferkit.learn.embed.systems import Old, Systems
 from deferkit.learn.embed.threads import one_thread
@@ -33,7 +32,8 @@ class Representation:
         self.width = self.embedding.width(shape)
         self.systems = Systems(ledger, shape, self.views, self.width, ridge=settings.ridge_used)
         self._ledger = ledger
-        self._window = settings.pacing.window if settings.pacing.kind == "resolve" else 0
+        self._window = settings.pacing.window
+        self._pacing = settings.pacing.strategy
         # the latest contexts are looked at again for the price, so that at least those are kept
         memory = self.embedding.memory
         self._limit = None if memory is None else max(memory, min(self._window, ledger.memory))
@@ -50,8 +50,7 @@ class Representation:
 
     def room(self) -> int:
         """Return how many observations may come before the next retraining."""
-        ints = self._ledger.ints
-        return max(1, ints.item(RETRAIN_AT) - ints.item(N_SEEN))
+        return max(1, self._ledger.get("retrain_at") - self._ledger.get("n_seen"))
 
     def refresh(self, decision: int, slot: int) -> None:
         """See to it that the ledger has today's views of a decision, before something is learned from it."""
@@ -67,16 +66,15 @@ class Representation:
         slots = np.arange(first, first + n) % ledger.memory
         self.past.label(first, ledger.reward[slots], ledger.cost[slots], ledger.route[slots])
 
-    def observed(self, decision: int, slot: int) -> None:
-        """Take over what the ledger has just come to know of a decision, wherever it lies."""
+    def observed(self, decision: int, slot: int, rewards: list[float], costs: list[float]) -> None:
+        """Take over what has just become known of a decision, wherever it lies; NaN: nothing."""
         ledger = self._ledger
         if self.past.row(decision) >= 0:
             rows = slice(slot, slot + 1)
             self.past.label(decision, ledger.reward[rows], ledger.cost[rows], ledger.route[rows])
             return
-        deciders = len(ledger.new_reward)
-        first = deciders + (int(ledger.route[slot]) - 1) * len(ledger.new_cost)
-        news = [*enumerate(ledger.new_reward.tolist()), *enumerate(ledger.new_cost.tolist(), start=first)]
+        first = len(rewards) + (int(ledger.route[slot]) - 1) * len(costs)
+        news = [*enumerate(rewards), *enumerate(costs, start=first)]
         for target, value in news:
             if not math.isnan(value):
                 self.systems.learn(target, ledger.view("context")[slot, self.views[target]], value)
@@ -93,8 +91,8 @@ class Representation:
 
     def retrain_if_due(self) -> None:
         """Retrain if enough was observed, but not while the encoder's scales are unsettled."""
-        ints = self._ledger.ints
-        if ints.item(N_SEEN) >= ints.item(RETRAIN_AT) and not ints[ENCODING]:
+        ledger = self._ledger
+        if ledger.get("n_seen") >= ledger.get("retrain_at") and not ledger.get("unsettled"):
             self.retrain()
 
     def retrain(self, epochs: int = 1) -> None:
@@ -105,7 +103,7 @@ class Representation:
                 self._retire(max(0, past.n - self._limit), self.embedding.discount)
             self.embedder.retrain(past, epochs)
             self.systems.rebuild(self.embedder, past)
-        ledger.ints[RETRAIN_AT] = self.embedding.next_at(ledger.ints.item(N_SEEN))
+        ledger.set("retrain_at", self.embedding.next_at(ledger.get("n_seen")))
         self._fresh_from, self._looked = ledger.next_id, self._window == 0
         self.look_if_due()
 
@@ -131,14 +129,18 @@ class Representation:
         if self._limit is not None:
             steps = min(steps, 2 * self._limit - self.past.n)
         if not self._looked:
-            steps = min(steps, math.ceil(self._ledger.next_solve.item()) - self._ledger.next_id - 1)
+            steps = min(steps, math.ceil(self._next_look()) - self._ledger.next_id - 1)
         return max(1, steps)
 
     def look_if_due(self) -> None:
         """Give the latest contexts the views of now, if the price is solved for them within the next decision."""
-        if not self._looked and self._ledger.next_solve.item() <= self._ledger.next_id + 1:
+        if not self._looked and self._next_look() <= self._ledger.next_id + 1:
             with one_thread():
                 self._look_again()
+
+    def _next_look(self) -> float:
+        """Return the number of the decision that next solves the price over past contexts."""
+        return self._pacing.next_look(self._ledger.dual, len(self._ledger.price))
 
     def _look_again(self) -> None:
         ledger = self._ledger
@@ -162,7 +164,7 @@ class Representation:
         """Learn from labelled tasks of the past."""
         self.past.append_labelled(x, rewards, costs, whose)
         known = rewards[~np.isnan(rewards)]
-        self._ledger.view("power")[:] += known @ known, len(known)
+        self._ledger.view("reward_power")[:] += known @ known, len(known)
         self.retrain(WARM_EPOCHS)
 
     def state(self) -> dict[str, NDArray[Any]]:
@@ -172,7 +174,7 @@ class Representation:
         return arrays | {"fresh_from": np.array([self._fresh_from, self._looked])}
 
     def restore(self, saved: dict[str, NDArray[Any]]) -> None:
-        """Be what `state` was asked for."""
+        """Restore what `state` returned."""
 
         def part(prefix: str) -> dict[str, NDArray[Any]]:
             return {name[len(prefix) + 1 :]: a for name, a in saved.items() if name.startswith(f"{prefix} ")}

@@ -8,19 +8,18 @@ from typing import Any
 import numpy as np
 
 from deferkit.errors import expected
-from deferkit.learn import arrays
-from deferkit.learn.arrays import Floats, Ints
+from deferkit.learn.core import REFITS
+from deferkit.learn.core.layout import COUNTERS, whole_lanes
 from deferkit.learn.embed import EMBEDDINGS, embedding_from
 from deferkit.learn.embed.embedding import Embedding, Shape
 from deferkit.learn.exploration import Exploration
-from deferkit.learn.glm import FIRST_REFIT, REFITS
-from deferkit.learn.ledger import Ledger
+from deferkit.learn.ledger import Head, Ledger
 from deferkit.learn.links import link_named
-from deferkit.learn.loop import start
-from deferkit.learn.pacing import CODES, LEAST_BUDGET, Pacing
+from deferkit.learn.pacing import Budgets, Pacing
 from deferkit.types import MODEL, Budget, is_number, is_whole, plain
 
 MOST_EXPERTS = 32
+FIRST_REFIT = 16  # samples
 FOREVER = 1 << 62
 
 
@@ -71,15 +70,16 @@ class Settings:
             raise expected("ridge", "Deferrer", "None or a finite number above 0", self.ridge)
         if not is_number(self.explore_floor) or not 0 <= self.explore_floor <= 1:
             raise expected("explore_floor", "Deferrer", "a number from 0 to 1", self.explore_floor)
-        link_named(self.link), link_named(self.cost_link, "cost_link")
+        link_named(self.link), link_named(self.cost_link, "cost_link")  # raise if there is no such link
         pair = self.reward_range
         if not (isinstance(pair, Sequence) and len(pair) == 2 and all(map(is_number, pair)) and pair[0] < pair[1]):
             raise expected("reward_range", "Deferrer", "(low, high) with low < high", pair)
         if self.reward_bounds[0] >= self.reward_bounds[1]:
             raise expected("reward_range", "Deferrer", f"within what the {self.link} link can be fitted to", pair)
-        if self.memory < self.pacing.window and self.pacing.kind == "resolve":
+        if self.memory < self.pacing.window:
             raise expected("memory", "Deferrer", f"at least the pacing's window of {self.pacing.window}", self.memory)
-        linear = self.link == self.cost_link == "identity"
+        reward_link, cost_link = link_named(self.link), link_named(self.cost_link)
+        linear = reward_link.exact_updates and cost_link.exact_updates
         if self.exploration.sampled and not (linear and len(self.experts) == 1):
             raise expected(
                 "exploration", "Deferrer", "optimistic unless there is one expert and no link", "sampled=True"
@@ -87,9 +87,9 @@ class Settings:
         if self.embedding is not None and not isinstance(self.embedding, EMBEDDINGS):
             names = " or ".join(f"a {kind.__name__}" for kind in EMBEDDINGS)
             raise expected("embedding", "Deferrer", f"None, {names}", self.embedding)
-        if self.embedding is not None and self.cost_link != "identity":
+        if self.embedding is not None and not cost_link.exact_updates:
             raise expected("cost_link", "Deferrer", "'identity' with an embedding", self.cost_link)
-        if not self.weighted and self.refit != "always" and self.link != "identity":
+        if not self.weighted and self.refit != "always" and not reward_link.exact_updates:
             raise expected("refit", "Deferrer", "'always' where samples are not weighted", self.refit)
 
     @classmethod
@@ -168,81 +168,91 @@ class Settings:
         links = (link_named(self.link), link_named(self.cost_link))
         return max(link.ridge for link in links) if self.ridge is None else self.ridge
 
-    def head(self) -> Ints:
-        """Return the head of the int buffer."""
-        head = np.zeros(arrays.HEAD, dtype=np.int64)
+    @property
+    def budgets(self) -> Budgets:
+        """Totals and horizons, as a pacing reads them."""
+        given = list(self.budget.values())
+        horizons = [math.inf if budget.horizon is None else budget.horizon for budget in given]
+        return Budgets(np.array([float(budget.total) for budget in given]), np.array(horizons, dtype=np.float64))
+
+    def _sizes(self) -> dict[str, int]:
         width = int(self.n_features) if self.embedding is None else self.embedding.width(self.shape)
-        head[arrays.N_FEATURES] = width
-        head[arrays.STRIDE] = arrays.whole_lanes(width)
-        head[arrays.N_VIEWS] = max(self.views) + 1
-        head[arrays.RETRAIN_AT] = FOREVER if self.embedding is None else self.embedding.next_at(0)
-        head[arrays.FROZEN] = self.embedding is not None and self.embedding.frozen
-        head[arrays.N_EXPERTS] = len(self.experts)
-        head[arrays.N_RESOURCES] = len(self.budget)
-        head[arrays.MEMORY] = self.memory
-        head[arrays.WINDOW] = arrays.whole_lanes(self.pacing.window if self.pacing.kind == "resolve" else 0)
-        head[arrays.REWARD_LINK] = link_named(self.link).code
-        head[arrays.COST_LINK] = link_named(self.cost_link).code
-        head[arrays.PACING] = CODES[self.pacing.kind]
-        head[arrays.EVERY] = self.pacing.every
-        # a representation refits by itself, when it has changed
-        head[arrays.REFIT] = REFITS[self.refit if self.embedding is None else "never"]
-        head[arrays.REFIT_LIMIT] = FOREVER if self.refit == "always" else self.refit_limit
-        head[arrays.PRINTED_COSTS] = self.printed_costs
-        head[arrays.FISHER] = self.weighted
-        head[arrays.WARM_UP] = self.warm_up_steps
-        head[arrays.SAMPLED] = self.exploration.sampled
-        head[arrays.KEY] = np.random.SeedSequence(int(self.seed)).generate_state(1, np.uint64).view(np.int64)[0]
-        return head
+        resources, strategy = len(self.budget), self.pacing.strategy
+        return {
+            "n_features": width,
+            "stride": whole_lanes(width),
+            "n_experts": len(self.experts),
+            "n_resources": resources,
+            "n_targets": self.shape.n_targets,
+            "n_views": max(self.views) + 1,
+            "memory": self.memory,
+            "overflow": 0,
+            "window": whole_lanes(self.pacing.window),
+            "n_dual": resources + strategy.memory_size(resources),
+            "n_pacing": len(strategy.constants(self.pacing.parameters, self.budgets)),
+        }
+
+    def _options(self) -> dict[str, int]:
+        return {
+            "reward_link": link_named(self.link).code,
+            "cost_link": link_named(self.cost_link).code,
+            "pacing": self.pacing.strategy.code,
+            # a representation refits by itself, when it has changed
+            "refit": REFITS.index(self.refit if self.embedding is None else "never"),
+            "refit_limit": FOREVER if self.refit == "always" else self.refit_limit,
+            "printed_costs": self.printed_costs,
+            "fisher": self.weighted,
+            "sampled": self.exploration.sampled,
+            "frozen": self.embedding is not None and self.embedding.frozen,
+            "key": int(np.random.SeedSequence(int(self.seed)).generate_state(1, np.uint64).view(np.int64)[0]),
+        }
+
+    def _parameters(self) -> dict[str, float]:
+        exploration = self.exploration
+        return {
+            "ridge": self.ridge_used,
+            "scale": exploration.scale,
+            "noise": math.nan if exploration.noise is None else exploration.noise,
+            "delta": math.nan if exploration.delta is None else exploration.delta,
+            "kappa": exploration.kappa,
+            "floor": self.explore_floor,
+            "prior": exploration.prior,
+        }
 
     def ledger(self) -> Ledger:
         """Return the state of a learner that has seen nothing."""
-        head = self.head()
-        ledger = Ledger(head)
-        self._write_settings(ledger.floats)
-        budgets = list(self.budget.values())
-        total = ledger.view("total")
-        total[:] = [budget.total for budget in budgets]
-        horizon = ledger.view("horizon")
-        horizon[:] = [math.inf if budget.horizon is None else budget.horizon for budget in budgets]
-        ledger.view("max_cost")[:] = [math.nan if b.max_cost is None else b.max_cost for b in budgets]
-        ledger.view("sees")[:] = np.array(self.views) * head[arrays.STRIDE]
-        exact = link_named(self.link).exact_updates and link_named(self.cost_link).exact_updates
-        for expert in range(len(self.experts)):
-            first = 1 + len(self.experts) + expert * len(budgets)
-            alike = {self.views[expert + 1], *self.views[first : first + len(budgets)]}
-            ledger.view("follows")[expert] = exact and len(alike) == 1 and not head[arrays.FROZEN]
+        counters = {counter.name: 0 for counter in COUNTERS} | {
+            "warm_up": self.warm_up_steps,
+            "retrain_at": FOREVER if self.embedding is None else self.embedding.next_at(0),
+        }
+        scalars = {**self._sizes(), **self._options(), **counters, **self._parameters()}
+        ledger = Ledger(Head(scalars, self.experts, self.resources, self.reward_bounds, self.cost_bounds))
+        budgets = self.budgets
+        ledger.view("total")[:], ledger.view("horizon")[:] = budgets
+        caps = [math.nan if each.max_cost is None else each.max_cost for each in self.budget.values()]
+        ledger.view("max_cost")[:] = caps
+        ledger.view("view")[:] = self.views
+        ledger.view("shares_design")[:] = [self._shares_design(expert) for expert in range(len(self.experts))]
         ledger.view("next_refit")[:] = 1 if self.refit == "always" else FIRST_REFIT
-        ledger.view("next_solve")[:] = self.warm_up_steps
-        if self.pacing.kind in ("paper", "gradient"):
-            epsilon = np.sqrt(2.0 / horizon)
-            ledger.view("log_up")[:] = np.log1p(epsilon)
-            ledger.view("log_down")[:] = np.log1p(-np.minimum(epsilon, 0.999))
-            bounded = (total > LEAST_BUDGET) & np.isfinite(total)
-            # γ = ½ at the start; α = ½ as printed, though α = 1 is what goes with γ = ½
-            share = 0.5 if len(budgets) == 1 else 1.0 / (1.0 + len(budgets))
-            ledger.view("price")[bounded] = share * horizon[bounded] / total[bounded]
-            ledger.view("log_weight")[:] = math.log(0.5) if self.pacing.kind == "paper" else 0.0
-        start(ledger.floats, ledger.ints)
+        strategy = self.pacing.strategy
+        ledger.view("pacing_constant")[:] = strategy.constants(self.pacing.parameters, budgets)
+        strategy.start(ledger.dual, budgets, self.warm_up_steps)
         return ledger
 
-    def _write_settings(self, floats: Floats) -> None:
-        floats[arrays.RIDGE] = self.ridge_used
-        floats[arrays.SCALE] = self.exploration.scale
-        floats[arrays.NOISE] = math.nan if self.exploration.noise is None else self.exploration.noise
-        floats[arrays.DELTA] = math.nan if self.exploration.delta is None else self.exploration.delta
-        floats[arrays.KAPPA] = self.exploration.kappa
-        floats[arrays.FLOOR] = self.explore_floor
-        floats[arrays.STEP] = self.pacing.step
-        floats[arrays.PRIOR] = self.exploration.prior
-        floats[arrays.DISCOUNT] = 1.0
+    def _shares_design(self, expert: int) -> bool:
+        """Whether costs of an expert can share the design of its reward: exact updates of the same view."""
+        exact = link_named(self.link).exact_updates and link_named(self.cost_link).exact_updates
+        first = len(self.deciders) + expert * len(self.budget)
+        views = {self.views[expert + 1], *self.views[first : first + len(self.budget)]}
+        frozen = self.embedding is not None and self.embedding.frozen
+        return exact and len(views) == 1 and not frozen
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain data."""
         given = {each.name: getattr(self, each.name) for each in fields(self)}
         embedding = None if self.embedding is None else self.embedding.to_dict()
         budgets = {name: asdict(each) for name, each in self.budget.items()}
-        plain = {"pacing": asdict(self.pacing), "exploration": asdict(self.exploration), "budget": budgets}
+        plain = {"pacing": self.pacing.to_dict(), "exploration": asdict(self.exploration), "budget": budgets}
         return given | plain | {"embedding": embedding}
 
     @classmethod
@@ -253,7 +263,7 @@ class Settings:
                 **plain,
                 "experts": tuple(plain["experts"]),
                 "reward_range": tuple(plain["reward_range"]),
-                "pacing": Pacing(**plain["pacing"]),
+                "pacing": Pacing.from_dict(plain["pacing"]),
                 "exploration": Exploration(**plain["exploration"]),
                 "embedding": None if plain["embedding"] is None else embedding_from(plain["embedding"]),
                 "budget": {

@@ -1,7 +1,7 @@
 r"""The file that a learner is saved to: a line of JSON and the bytes of the arrays. Never pickle.
 
     deferkit-state\n
-    {"version": 1, "sha256": …, "arrays": {name: [dtype, shape, bytes]}, "settings": {…}}\n
+    {"version": 2, "sha256": …, "arrays": {name: [dtype, shape, bytes]}, "settings": {…}}\n
     array bytes, zlib-compressed, in the order of the header
 
 The checksum covers the header (without itself) and the arrays as they are in the file.
@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.errors import UnreadableState
+from deferkit.learn import state_v1
 
 MAGIC = b"deferkit-state\n"
-VERSION = 1
+VERSION = 2
 DTYPES = {"<f8", "<i8"}
 LONGEST_HEADER = 1 << 26
 
@@ -60,9 +61,9 @@ def unpack(data: bytes, source: str) -> tuple[dict[str, Any], dict[str, NDArray[
         settings = header["settings"]
     except (ValueError, KeyError, TypeError) as error:
         raise UnreadableState(f"{source} has a damaged header ({error}).") from error
-    if version != VERSION:
+    if version not in (1, VERSION):
         raise UnreadableState(
-            f"{source} is of version {version!r}, this deferkit reads version {VERSION}."
+            f"{source} is of version {version!r}, this deferkit reads versions up to {VERSION}."
             " Use the deferkit that saved it."
         )
     body = data[end + 1 :]
@@ -80,6 +81,11 @@ def unpack(data: bytes, source: str) -> tuple[dict[str, Any], dict[str, NDArray[
             raise UnreadableState(f"{source} has an array {name!r} of the wrong length.")
         arrays[name] = np.frombuffer(raw, dtype=dtype).reshape(shape)
         at += length
+    if version == 1:
+        try:
+            return state_v1.convert(settings, arrays)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise UnreadableState(f"{source} does not hold a learner ({error}).") from error
     return settings, arrays
 
 

@@ -1,14 +1,17 @@
 """A whole stream of tasks through the compiled loop, in chunks between which the ledger makes room."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.learn.ledger import Ledger
-from deferkit.learn.loop import FEEDBACKS, run_many
-from deferkit.learn.representation import Representation
-from deferkit.types import Run
+from deferkit.errors import expected
+from deferkit.learn import inputs
+from deferkit.learn.core import FEEDBACKS, revealed
+from deferkit.learn.decisions import Decisions
+from deferkit.learn.parts import Parts
+from deferkit.types import REASONS, Run
 
 Floats = NDArray[np.float64]
 
@@ -28,48 +31,98 @@ def blank_run(n: int, resources: int, deciders: tuple[str, ...]) -> Run:
     )
 
 
-def run_through(
-    ledger: Ledger,
-    representation: Representation | None,
-    matrix: Floats,
-    rewards: Floats,
-    costs: Floats,
-    feedback: str,
-    run: Run,
-    done: int,
-    progress: Callable[[int], None] | None,
-) -> None:
-    """Decide and observe the tasks from `done` on, and write what they came to into `run`."""
-    while done < len(matrix):
-        before = done
-        end = min(len(matrix), done + min(CHUNK, ledger.memory))
+class Stream:
+    """Decides a stream of tasks whose outcomes are known beforehand, and observes each one at once."""
+
+    def __init__(self, parts: Parts, decisions: Decisions) -> None:
+        self._settings = parts.settings
+        self._ledger = parts.ledger
+        self._contexts = parts.contexts
+        self._outcomes = parts.outcomes
+        self._representation = parts.representation
+        self._decisions = decisions
+
+    def run(self, contexts: Any, rewards: Any, cost: Any, feedback: str, progress: Callable[[int], None] | None) -> Run:
+        """Return what a stream comes to."""
+        settings = self._settings
+        if not isinstance(feedback, str) or feedback not in FEEDBACKS:
+            raise expected("feedback", "call of run", "one of " + ", ".join(map(repr, FEEDBACKS)), feedback)
+        rows = self._contexts.rows(contexts)
+        matrix = self._contexts.matrix(contexts) if rows is None else self._contexts.encode(rows)
+        n = len(matrix)
+        values = inputs.as_rewards(rewards, settings.deciders, n, settings.reward_bounds, missing=False)
+        costs = inputs.as_costs(cost, settings.experts, settings.resources, n)
+        self._outcomes.check_costs(costs, missing=False)
+        run = blank_run(n, len(settings.budget), settings.deciders)
+        done = 0
+        while done < n:
+            before = done
+            if rows is not None and self._ledger.get("unsettled"):
+                done = self._run_unsettled(rows, matrix, values, costs, feedback, run, done)
+            else:
+                done = self._run_chunk(matrix, values, costs, feedback, run, done)
+            if progress is not None:
+                progress(done - before)
+        if self._ledger.next_id > self._decisions.horizon:
+            self._decisions.tell_horizon()
+        return run
+
+    def _run_chunk(self, matrix: Floats, rewards: Floats, costs: Floats, feedback: str, run: Run, first: int) -> int:
+        """Decide and observe the tasks from `first` on, as many as fit; return how far it came."""
+        ledger, representation = self._ledger, self._representation
+        end = min(len(matrix), first + min(CHUNK, ledger.memory))
         if representation is not None:  # views hold until the next retraining, and no further
             representation.make_room()
-            end = min(end, done + representation.room(), done + representation.free_steps())
-        ledger.make_room(end - done)
-        ledger.room_for_samples(end - done)
-        contexts = matrix[done:end] if representation is None else representation.transform(matrix[done:end])
-        first = ledger.next_id
-        done += run_many(
-            ledger.floats,
-            ledger.ints,
-            ledger.samples,
-            contexts,
-            rewards[done:end],
-            costs[done:end],
-            FEEDBACKS[feedback],
-            run.routes[done:end],
-            run.reasons[done:end],
-            run.propensities[done:end],
-            run.prices[done:end],
-            run.rewards[done:end],
-            run.costs[done:end],
-        )
-        ledger.mend_if_due()
+            end = min(end, first + representation.room(), first + representation.free_steps())
+        decision = ledger.next_id
+        done = first + self._run_compiled(matrix[first:end], rewards, costs, feedback, run, first)
         if representation is not None:
-            representation.enter(matrix[before:done])
-            representation.record(first, done - before)
+            representation.enter(matrix[first:done])
+            representation.record(decision, done - first)
             representation.retrain_if_due()
             representation.look_if_due()
-        if progress is not None:
-            progress(done - before)
+        return done
+
+    def _run_unsettled(
+        self,
+        rows: list[dict[str, Any]],
+        matrix: Floats,
+        rewards: Floats,
+        costs: Floats,
+        feedback: str,
+        run: Run,
+        first: int,
+    ) -> int:
+        """Do one task, whose context teaches the encoder its scales; encode the rest once they are settled."""
+        event = self._decisions.propose(rows[first])
+        self._decisions.apply(event)
+        decision, route = event.decision, self._settings.deciders.index(event.decision.route)
+        seen = {self._settings.deciders[each]: float(rewards[first, each]) for each in revealed(feedback, route)}
+        paid = costs[first, route - 1].tolist() if route else None
+        self._outcomes.observe(decision.id, seen, None if paid is None else self._outcomes.records.amount(paid))
+        run.routes[first], run.reasons[first] = route, REASONS.index(decision.reason)
+        run.propensities[first], run.rewards[first] = decision.propensity, rewards[first, route]
+        run.costs[first] = paid if route else 0.0
+        run.prices[first] = inputs.as_amount("price", decision.price, self._settings.resources)
+        if not self._ledger.get("unsettled"):
+            matrix[first + 1 :] = self._contexts.encode(rows[first + 1 :])
+        return first + 1
+
+    def _run_compiled(
+        self, contexts: Floats, rewards: Floats, costs: Floats, feedback: str, run: Run, first: int
+    ) -> int:
+        end = first + len(contexts)
+        self._ledger.make_room(len(contexts))
+        self._ledger.room_for_samples(len(contexts))
+        return self._ledger.core.run(
+            self._contexts.represent(contexts),
+            rewards[first:end],
+            costs[first:end],
+            FEEDBACKS.index(feedback),
+            run.routes[first:end],
+            run.reasons[first:end],
+            run.propensities[first:end],
+            run.prices[first:end],
+            run.rewards[first:end],
+            run.costs[first:end],
+        )

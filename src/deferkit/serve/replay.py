@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from deferkit.errors import DeferkitError, InvalidArgument
+from deferkit.errors import DeferkitError, InvalidArgument, UnreadableState
 from deferkit.serve import records
 from deferkit.serve.account import Account
 from deferkit.serve.history import check_decisions
@@ -168,6 +168,14 @@ def check_snapshot(store: Store, row: PolicyRow, policy: Policy) -> list[str]:
     sha256, data = map(bytes, found[0])
     if hashlib.sha256(data).digest() != sha256:
         return [f"The snapshot of policy {row.name!r} after {policy.seq:,} rows is damaged: its checksum does not fit."]
-    if data != policy.to_bytes():
+    if not holds(data, policy):
         return [f"The snapshot of policy {row.name!r} after {policy.seq:,} rows is not what its log says."]
     return []
+
+
+def holds(data: bytes, policy: Policy) -> bool:
+    """Whether a snapshot holds this policy, perhaps in the format of an older version."""
+    try:
+        return data == policy.to_bytes() or Policy.from_bytes(data) == policy
+    except UnreadableState:
+        return False

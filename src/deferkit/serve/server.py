@@ -11,8 +11,6 @@ from typing import Any
 import uvicorn
 
 from deferkit.errors import DeferkitError
-from deferkit.learn.compiled import CACHE
-from deferkit.learn.rehearsal import rehearse
 from deferkit.serve.api.app import application
 from deferkit.serve.connection import LimitedConnection
 from deferkit.serve.logs import log_to_stderr, logger
@@ -142,9 +140,6 @@ def serve(settings: Settings, listening: Callable[[str, bool], None]) -> int:
         logger.info("listening", extra={"url": url, "open": is_open})
         listening(url, is_open)
 
-    # now, not in the first call: on a machine where nothing is compiled yet this takes a minute or two
-    logger.info("gets ready", extra={"machine_code": str(CACHE)})
-    rehearse()
     server = Server(settings, store, say)
     try:
         server.run()

@@ -1,6 +1,6 @@
 """What a policy is made of: the body of the call that creates one, and what its log begins with."""
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -8,6 +8,8 @@ from deferkit.errors import InvalidArgument
 from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.encode import Encoder
 from deferkit.learn.exploration import Exploration
+from deferkit.learn.links import LINKS
+from deferkit.learn.pacing import PACINGS
 from deferkit.serve.money import LARGEST_AMOUNT, to_micro
 from deferkit.types import LARGEST, MODEL, Budget
 
@@ -28,6 +30,12 @@ FeatureName = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 Finite = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 Seats = Annotated[int, msgspec.Meta(ge=1, le=16)]
+if TYPE_CHECKING:
+    LinkName: TypeAlias = str
+    PacingName: TypeAlias = str
+else:  # the names of the registries
+    LinkName = Literal[tuple(LINKS)]
+    PacingName = Literal[tuple(PACINGS)]
 MOST_NUMBERS = 50_000_000  # that one policy may keep in memory: 400 MB
 
 
@@ -66,9 +74,9 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     experts: Annotated[list[Name], msgspec.Meta(min_length=1, max_length=32)] = msgspec.field(
         default_factory=lambda: ["human"]
     )
-    link: Literal["identity", "logistic"] = "identity"
-    cost_link: Literal["identity", "logistic"] = "identity"
-    pacing: Literal["resolve", "adaptive", "gradient", "paper"] = "resolve"
+    link: LinkName = "identity"
+    cost_link: LinkName = "identity"
+    pacing: PacingName = "resolve"
     exploration: Annotated[float, msgspec.Meta(ge=0, le=1e6, description="width of intervals, in noise")] = 0.3
     explore_floor: Annotated[float, msgspec.Meta(ge=0, le=1, description="share decided at random, logged")] = 0.0
     warm_up: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] | None = None

@@ -1,1 +1,5 @@
 """Measuring: the optimum, baselines, trials."""
+
+from deferkit.extras import needs
+
+needs("study")

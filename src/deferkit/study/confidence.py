@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
+from deferkit.learn.links import link_named
 from deferkit.worlds.stream import Floats, Stream
 
 FOLDS = 5
@@ -44,7 +45,9 @@ def confidence(stream: Stream) -> Floats:
     if stream.truth is not None:
         return np.asarray(stream.truth.rewards[:, 0])
     if not (_kept and _kept[0].contexts() is stream.contexts and _kept[0].rewards() is stream.rewards):
-        estimate = cross_validated(stream.contexts, stream.rewards[:, 0], logistic=stream.link == "logistic")
+        estimate = cross_validated(
+            stream.contexts, stream.rewards[:, 0], logistic=link_named(stream.link).is_probability
+        )
         _kept[:] = [Kept(weakref.ref(stream.contexts), weakref.ref(stream.rewards), estimate)]
     return _kept[0].estimate
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from deferkit.errors import InvalidArgument
 from deferkit.learn.deferrer import Deferrer
-from deferkit.study.policies import Course, load_machine_code
+from deferkit.learn.links import link_named
+from deferkit.study.policies import Course
 from deferkit.worlds.stream import Floats, Stream, Truth
 
 GROWTH = 1.1
@@ -51,12 +52,11 @@ def measure(learner: Deferrer, truth: Truth, probe: Floats) -> tuple[list[float]
 
 def run_and_measure(learner: Deferrer, stream: Stream, feedback: str) -> tuple[Course, dict[str, list[float]]]:
     """Run a learner with one resource over a linear stream, and look at its ellipsoids along the way."""
-    if stream.truth is None or stream.link != "identity":
+    if stream.truth is None or not link_named(stream.link).exact_updates:
         raise InvalidArgument("Coverage is for linear worlds whose truth is known.")
     rewards = {name: stream.rewards[:, i] for i, name in enumerate(learner.settings.deciders)}
     # the dearest context: its optimistic cost is not cut at 0, so that its width tells β
     probe = stream.contexts[int(stream.truth.costs[:, 0, 0].argmax())]
-    load_machine_code((learner.settings.link, learner.settings.cost_link))
     routes, prices = [], []
     path: dict[str, list[float]] = {"at": [], "distance_at": [], "factor_at": []}
     before, seconds = 0, 0.0

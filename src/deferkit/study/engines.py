@@ -12,6 +12,7 @@ from threading import current_thread, main_thread
 from typing import Any, Protocol, TypeVar
 
 from deferkit.errors import InvalidArgument, StudyFailed, expected
+from deferkit.extras import needs
 from deferkit.types import is_whole
 
 Unit = TypeVar("Unit")
@@ -82,10 +83,9 @@ class Ray:
     """A Ray cluster, or, without an address, Ray on this machine."""
 
     def __init__(self, address: str | None = None) -> None:
-        try:
-            import ray  # noqa: PLC0415 - an extra, and seconds to import
-        except ImportError as error:
-            raise InvalidArgument("The engine 'ray' needs the package: pip install 'deferkit[ray]'.") from error
+        needs("ray")
+        import ray  # noqa: PLC0415 - an extra, and seconds to import
+
         self._ray = ray
         self.address = address
 

@@ -174,7 +174,7 @@ def plan_html(
     said = "".join(f"<p>{escape(each)}</p>" for each in remarks)
     links = " · ".join(f'<a href="figures/plan.{kind}">{kind.upper()}</a>' for kind in ("png", "svg", "html"))
     n = len(plan.seeds)
-    versions = ", ".join(f"{name} {version(name)}" for name in ("deferkit", "numpy", "numba", "polars"))
+    versions = ", ".join(f"{name} {version(name)}" for name in ("deferkit", "numpy", "polars"))
     best = max(plan.learner.points, key=lambda point: point.gained)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">

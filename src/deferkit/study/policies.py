@@ -1,6 +1,5 @@
 """All policies by name, and how each of them is run over a stream."""
 
-import functools
 import math
 import time
 import warnings
@@ -12,11 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.errors import AssumptionWarning, InvalidArgument
+from deferkit.extras import needs
 from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.embed.gradient import GradientEmbedding
 from deferkit.learn.embed.neural import NeuralEmbedding
 from deferkit.learn.embed.trees import TreeEmbedding
 from deferkit.learn.exploration import Exploration
+from deferkit.learn.links import link_named
+from deferkit.learn.pacing import PACINGS
 from deferkit.study import baselines
 from deferkit.study.peers import PEERS, Setting, run_peer
 from deferkit.study.steps import run_by_steps
@@ -37,8 +39,7 @@ RULES = {
 }
 LEARNERS = {
     "default": "deferkit as it comes: optimism, and a price that is solved anew",
-    "adaptive": "the same with an adaptive step of the price",
-    "gradient": "the same with the exponentiated gradient of Agrawal & Devanur",
+    **{name: f"the same with {PACINGS[name].description}" for name in ("adaptive", "gradient")},
     "greedy": "the default without exploration",
     "thompson": "Thompson sampling with the default's price",
     "neural": "the default on the hidden layer of networks beside the context (NeuralLinear, NeuralLogistic)",
@@ -47,8 +48,7 @@ LEARNERS = {
     "neural-ts": "networks with the draws of NeuralTS, and the default's price",
     "paper": "Algorithm 1 exactly as printed",
 }
-NEEDS = {"tree": "lightgbm"}
-EXTRAS = {"lightgbm": "deferkit[trees]"}
+NEEDS = {"tree": "trees"}  # beside what every study needs: parts in `deferkit.extras`
 EMBEDDINGS: dict[str, type[Any]] = {
     "neural": NeuralEmbedding,
     "tree": TreeEmbedding,
@@ -71,8 +71,8 @@ def check_policy(name: str) -> None:
 def check_installed(names: Iterable[str]) -> None:
     """Raise, and say what to install, if one of these policies is another library's and that is not there."""
     for name in names:
-        if name in NEEDS and find_spec(NEEDS[name]) is None:
-            raise InvalidArgument(f"The policy {name!r} needs {NEEDS[name]}: pip install '{EXTRAS[NEEDS[name]]}'.")
+        if name in NEEDS:
+            needs(NEEDS[name], what=f"The policy {name!r}")
         if name in PEERS and find_spec(PEERS[name].import_name.partition(".")[0]) is None:
             raise InvalidArgument(f"The policy {name!r} needs another library: pip install {PEERS[name].install}.")
 
@@ -116,7 +116,7 @@ def range_of(stream: Stream) -> tuple[float, float]:
     """Return what rewards may be: within [0, 1] where all of a table's are, open where noise may carry them out."""
     known = stream.rewards[~np.isnan(stream.rewards)]
     within = stream.truth is None and len(known) > 0 and known.min() >= 0 and known.max() <= 1
-    return (0.0, 1.0) if stream.link == "logistic" or within else (-math.inf, math.inf)
+    return (0.0, 1.0) if within else link_named(stream.link).domain
 
 
 def make_learner(
@@ -155,23 +155,14 @@ def make_learner(
         told = {} if parameters is None else dict(parameters)
         given["embedding"] = EMBEDDINGS[name](**told.pop("embedding", {}))
         parameters = told
-    elif name not in ("default", "greedy", "thompson"):
+    elif name in PACINGS:
         given["pacing"] = name
     budget = each[0] if len(each) == 1 else {f"resource {i + 1}": b for i, b in enumerate(each)}
     return Deferrer(**({"budget": budget} | given | dict(parameters or {})))
 
 
-@functools.cache
-def load_machine_code(links: tuple[str, str]) -> None:
-    """Run a learner once in this process, so that loading its machine code does not count as time of a step."""
-    learner = Deferrer(n_features=1, link=links[0], cost_link=links[1])
-    learner.run([[1.0]], {"model": [0.0], "human": [0.0]}, [0.0])
-    learner.observe(learner.decide([1.0]).id, {"model": 0.0})
-
-
 def run_learner(learner: Deferrer, stream: Stream, feedback: str) -> Course:
     """Run a learner over a stream: in the compiled loop, or step by step where the contexts depend on the steps."""
-    load_machine_code((learner.settings.link, learner.settings.cost_link))
     begin = time.perf_counter()
     if stream.running is not None or not stream.complete:
         routes, prices = run_by_steps(learner, stream, feedback)

@@ -110,7 +110,7 @@ def report_html(
     if summary is not None:
         caption = "Gain %, full feedback, by regime and budget (mean over trials); human-only does not keep the budget"
         table = "<h2>The default, the paper's algorithm and all baselines</h2>" + html_table(summary, caption)
-    versions = ", ".join(f"{name} {version(name)}" for name in ("deferkit", "numpy", "numba", "polars"))
+    versions = ", ".join(f"{name} {version(name)}" for name in ("deferkit", "numpy", "polars"))
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>deferkit: {escape(subject)}</title><style>{STYLE}</style></head><body><main>

@@ -3,9 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from deferkit.learn.core import revealed
 from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.inputs import as_amount
-from deferkit.types import MODEL, Amount
+from deferkit.types import Amount
 from deferkit.worlds.running import Follower
 from deferkit.worlds.stream import Floats, Stream
 
@@ -37,12 +38,9 @@ def run_by_steps(learner: Deferrer, stream: Stream, feedback: str) -> tuple[NDAr
         route = places[decision.route]
         routes[task] = route
         prices[task] = as_amount("price", decision.price, resources)
-        seen = {decision.route: rewards[task][route]}
-        if feedback != "bandit":
-            seen[MODEL] = rewards[task][0]
+        seen = {deciders[each]: rewards[task][each] for each in revealed(feedback, route)}
         if route == 0:
-            if feedback != "reviewed":
-                learner.observe(decision.id, seen)
+            learner.observe(decision.id, seen)
             continue
         paid = costs[task][route - 1]
         cost: Amount = paid[0] if len(resources) == 1 else dict(zip(resources, paid, strict=True))

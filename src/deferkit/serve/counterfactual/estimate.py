@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from deferkit.learn.links import link_named
 from deferkit.serve.counterfactual.past import Facts, known_rewards
 from deferkit.types import Coefficients
 
@@ -171,7 +172,7 @@ class Doubt:
     def add(self, weights: Floats, vectors: Floats, believed: Floats) -> None:
         """Take in some tasks: the weight of each decider [n, K], contexts, beliefs."""
         for k in range(len(self.coefficients)):
-            slope = believed[:, k] * (1.0 - believed[:, k]) if self.link == "logistic" else 1.0
+            slope = believed[:, k] * (1.0 - believed[:, k]) if link_named(self.link).is_probability else 1.0
             self.gradients[k] += (weights[:, k] * slope) @ vectors
             self.squares[k] += (weights[:, k] ** 2).sum()
 
@@ -179,6 +180,6 @@ class Doubt:
         """Return the variance of the mean over n tasks; `noise` is that of a reward, by decider."""
         total = 0.0
         for k, each in enumerate(self.coefficients):
-            scale = 1.0 if self.link == "logistic" else float(noise[k])
+            scale = 1.0 if link_named(self.link).is_probability else float(noise[k])
             total += scale * float(self.gradients[k] @ each.inverse @ self.gradients[k]) + noise[k] * self.squares[k]
         return float(total / max(n, 1) ** 2)

@@ -5,6 +5,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from deferkit.errors import DeferkitError, InvalidArgument
+from deferkit.extras import needs
 from deferkit.serve.problems import StoreFailed
 from deferkit.serve.storage import queries
 from deferkit.serve.storage.database import Database
@@ -22,6 +23,7 @@ def database_of(store: str) -> Database:
     False
     """
     if store.startswith(URLS):
+        needs("postgres")
         from deferkit.serve.storage.postgres import Postgres  # noqa: PLC0415  psycopg is wanted by those who use it
 
         return Postgres(store)

@@ -1,0 +1,17 @@
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+class RowEncoder:
+    def __init__(
+        self,
+        numbers: tuple[str, ...],
+        centers: Sequence[float],
+        spreads: Sequence[float],
+        levels: dict[str, dict[str, int]],
+        rooms: Sequence[int],
+        size: float,
+        intercept: bool,
+    ) -> None: ...
+    def encode(self, row: dict[str, object], x: NDArray[np.float64]) -> bool: ...

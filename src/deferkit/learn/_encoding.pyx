@@ -1,0 +1,90 @@
+"""One row of named features to its vector, compiled: what `Encoder.encode` does for every task."""
+
+from cpython.dict cimport PyDict_GetItem
+from cpython.float cimport PyFloat_AsDouble, PyFloat_Check
+from cpython.long cimport PyLong_CheckExact
+from cpython.object cimport PyObject
+from libc.math cimport fabs, isnan
+
+import numpy as np
+
+from deferkit.types import LARGEST
+
+cdef double largest = LARGEST
+
+
+cdef class RowEncoder:
+    """Encodes rows with given scales and levels, which do not change any more.
+
+    Arguments:
+        numbers: names of the number features.
+        centers: what is subtracted from each number.
+        spreads: what the difference is divided by; the result is cut at ±1.
+        levels: for each category, by name: the element of each of its levels, counted from its first one.
+        rooms: how many levels each category has room for; then comes one element for any other level, and one for a
+            missing value.
+        size: what the whole vector is divided by.
+        intercept: whether the first element is always 1.
+    """
+
+    cdef tuple numbers, categories
+    cdef list levels
+    cdef double[::1] centers, spreads
+    cdef long long[::1] rooms
+    cdef double size
+    cdef bint intercept
+
+    def __init__(self, tuple numbers, centers, spreads, dict levels, rooms, double size, bint intercept):
+        self.numbers, self.categories, self.levels = numbers, tuple(levels), list(levels.values())
+        self.centers, self.spreads = np.array(centers, dtype=np.float64), np.array(spreads, dtype=np.float64)
+        self.rooms = np.array(rooms, dtype=np.int64)
+        self.size, self.intercept = size, intercept
+
+    def encode(self, dict row, double[::1] x):
+        """Write the vector of a row to x; return False, and leave x undefined, if the row is not plain.
+
+        A plain row has no unknown names, numbers that are floats, ints or None, and texts or None as levels.
+        """
+        cdef Py_ssize_t i, at = 0, found = 0
+        cdef PyObject *given
+        cdef PyObject *place
+        cdef double value
+        x[:] = 0.0
+        if self.intercept:
+            x[0] = 1.0 / self.size
+            at = 1
+        for i in range(len(self.numbers)):
+            given = PyDict_GetItem(row, self.numbers[i])
+            found += given != NULL
+            if given == NULL or <object>given is None:
+                x[at + 1] = 1.0 / self.size
+            elif PyFloat_Check(<object>given) or PyLong_CheckExact(<object>given):
+                value = PyFloat_AsDouble(<object>given) if PyFloat_Check(<object>given) else whole(<object>given)
+                if isnan(value):
+                    x[at + 1] = 1.0 / self.size
+                elif fabs(value) <= largest:
+                    x[at] = min(1.0, max(-1.0, (value - self.centers[i]) / self.spreads[i])) / self.size
+                else:
+                    return False
+            else:
+                return False
+            at += 2
+        for i in range(len(self.categories)):
+            given = PyDict_GetItem(row, self.categories[i])
+            found += given != NULL
+            if given == NULL or <object>given is None:
+                x[at + self.rooms[i] + 1] = 1.0 / self.size
+            elif type(<object>given) is str:
+                place = PyDict_GetItem(self.levels[i], <object>given)
+                x[at + (self.rooms[i] if place == NULL else <Py_ssize_t><object>place)] = 1.0 / self.size
+            else:
+                return False
+            at += self.rooms[i] + 2
+        return found == len(row)
+
+
+cdef inline double whole(object value) except? -1.0:
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf")

@@ -1,0 +1,79 @@
+"""A learner as bytes: everything that decides, and nothing else, so that two are equal if their bytes are."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from deferkit.errors import UnreadableState
+from deferkit.learn import state
+from deferkit.learn.embed import given_again
+from deferkit.learn.embed.embedding import Embedding
+from deferkit.learn.encode import Encoder
+from deferkit.learn.ledger import Ledger
+from deferkit.learn.parts import Parts
+from deferkit.learn.settings import Settings
+
+REPRESENTATION = "representation "  # what the names of its arrays begin with
+
+
+def to_bytes(parts: Parts) -> bytes:
+    """Return estimates, price, budget, pending decisions and random stream as the bytes of a state file."""
+    saved = {
+        "deferrer": parts.settings.to_dict(),
+        "counters": parts.ledger.counters(),
+        "encoder": None if parts.contexts.encoder is None else parts.contexts.encoder.to_dict(),
+        "rows": parts.contexts.unsettled,
+    }
+    arrays = parts.ledger.state()
+    if parts.representation is not None:
+        arrays |= {REPRESENTATION + name: array for name, array in parts.representation.state().items()}
+    return state.pack(saved, arrays)
+
+
+class Saved(NamedTuple):
+    """What was read from a state file."""
+
+    plain: dict[str, Any]
+    arrays: dict[str, NDArray[Any]]
+    source: str
+
+    @classmethod
+    def from_bytes(cls, data: bytes, source: str, embedding: Embedding | None) -> "Saved":
+        """Return what is in the bytes of a state file, or raise `UnreadableState`."""
+        plain, arrays = state.unpack(data, source)
+        if isinstance(plain, dict) and isinstance(plain.get("deferrer"), dict):
+            plain["deferrer"]["embedding"] = given_again(plain["deferrer"].get("embedding"), embedding, source)
+        return cls(plain, arrays, source)
+
+    @contextmanager
+    def damage_reported(self) -> Iterator[None]:
+        """Raise `UnreadableState` where something is missing, or is not what it should be."""
+        try:
+            yield
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise UnreadableState(f"{self.source} does not hold a learner ({error}).") from error
+
+    def settings(self) -> Settings:
+        """Return the settings of the learner."""
+        return Settings.from_dict(self.plain["deferrer"])
+
+    def ledger(self) -> Ledger:
+        """Return the ledger."""
+        ledger = self.settings().ledger()
+        ledger.restore(self.plain["counters"], self.arrays)
+        return ledger
+
+    def encoder(self) -> Encoder | None:
+        """Return the encoder, if there is one."""
+        return None if self.plain["encoder"] is None else Encoder.from_dict(self.plain["encoder"])
+
+    def restore(self, parts: Parts) -> None:
+        """Restore what is neither in the settings nor in the ledger."""
+        if parts.representation is not None:
+            start = len(REPRESENTATION)
+            kept = {name[start:]: array for name, array in self.arrays.items() if name.startswith(REPRESENTATION)}
+            parts.representation.restore(kept)
+        parts.contexts.unsettled = self.plain["rows"]
+        parts.ledger.set("unsettled", self.plain["counters"]["unsettled"])

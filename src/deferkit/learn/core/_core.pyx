@@ -1,0 +1,437 @@
+"""The compiled core of a learner: what Python calls, for one task or for a whole stream.
+
+Each entry consists of the steps in the .pxd files; there is no second version of any of them.
+"""
+
+cimport numpy as cnp
+from cpython.float cimport PyFloat_AsDouble, PyFloat_Check
+from cpython.long cimport PyLong_AsLongLong, PyLong_CheckExact
+from libc.math cimport NAN, fabs, isnan
+from libc.string cimport memcpy
+
+from deferkit.learn.core.accounting cimport (
+    EXPIRED, OPEN, SETTLED, commit, context_of, correct, expire, learn_outcome, observe)
+from deferkit.learn.core.budget cimport LEAST_BUDGET, left
+from deferkit.learn.core.choice cimport Proposal, propose
+from deferkit.learn.core.glm cimport cost_target, design_of, prepare
+from deferkit.learn.core.kernels cimport LANES, STASHED
+from deferkit.learn.core.links cimport cumulant, link_names, mean, slope
+from deferkit.learn.core.newton cimport LEAST_WEIGHT, Likelihood, Workspace, maximise
+from deferkit.learn.core.pacing cimport pacing_names
+from deferkit.learn.core.precision cimport CHECK_EVERY, DRIFT_ALLOWED, initialise
+from deferkit.learn.core.refit cimport is_refitted, refit_names, repair
+from deferkit.learn.core.state cimport Arrays, Counters, Int, Options, Parameters, Sizes, State, built_fields
+
+import numpy as np
+
+from deferkit.types import LARGEST, REASONS, Decision
+
+cnp.import_array()
+
+cdef extern from *:
+    """
+    #if defined(__x86_64__) && defined(__GNUC__)
+    /* virtual machines may hide any of these; what else x86-64-v3 has, compilers do not use unasked */
+    #define HAS_X86_64_V3 (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") \\
+                           && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2"))
+    #else
+    #define HAS_X86_64_V3 0
+    #endif
+    """
+    const int HAS_X86_64_V3
+
+FIELDS = built_fields()
+CONSTANTS = {
+    "lanes": LANES, "stash": STASHED, "open": OPEN, "settled": SETTLED, "expired": EXPIRED,
+    "least_budget": LEAST_BUDGET, "least_weight": LEAST_WEIGHT,
+    "drift_allowed": DRIFT_ALLOWED, "check_every": CHECK_EVERY,
+}
+LINKS = link_names()
+PACINGS = pacing_names()
+REFITS = refit_names()
+FEEDBACKS = ("full", "bandit", "reviewed")
+
+cdef enum:
+    FULL, BANDIT, REVIEWED
+
+cdef double largest = LARGEST
+
+
+def has_x86_64_v3():
+    """Whether this processor has AVX2, FMA and BMI2."""
+    return HAS_X86_64_V3 != 0
+
+
+def link_functions(Int link, double eta):
+    """Return μ(η), μ'(η) and A(η) of the link with this code."""
+    return mean(link, eta), slope(link, eta), cumulant(link, eta)
+
+
+def mean_and_weight(Int link, const double[::1] eta):
+    """Return μ(η) and the Fisher weight of many samples."""
+    cdef Int i
+    means, weights = np.empty(len(eta)), np.empty(len(eta))
+    cdef double[::1] m = means
+    cdef double[::1] w = weights
+    for i in range(eta.shape[0]):
+        m[i], w[i] = mean(link, eta[i]), max(slope(link, eta[i]), LEAST_WEIGHT)
+    return means, weights
+
+
+def fit(Int link, Int n_features, const double[:, ::1] samples, const double[:, ::1] precision,
+        const double[::1] moment, double[::1] theta, double tolerance):
+    """Maximise a penalised likelihood from θ on, which is moved; return the information and its inverse.
+
+    Samples are [n, w + lanes], each a vector of n_features numbers filled up to w, then its response; precision [w, w]
+    and moment [w] are those of the prior.
+    """
+    cdef Int w = theta.shape[0]
+    cdef Likelihood likelihood
+    cdef Workspace work
+    information, inverse, scratch = np.zeros((w, w)), np.zeros((w, w)), np.zeros((w + 3, w))
+    cdef double[:, ::1] p = information
+    cdef double[:, ::1] i = inverse
+    cdef double[:, ::1] room = scratch
+    likelihood.link, likelihood.n, likelihood.d, likelihood.w = link, samples.shape[0], n_features, w
+    likelihood.samples, likelihood.length = <const double *>NULL, samples.shape[1]
+    if samples.shape[0]:
+        likelihood.samples = &samples[0, 0]
+    likelihood.ridge, likelihood.precision, likelihood.moment = 0.0, &precision[0, 0], &moment[0]
+    work.factor, work.step, work.gradient, work.weighted_x = &room[3, 0], &room[0, 0], &room[1, 0], &room[2, 0]
+    with nogil:
+        maximise(&likelihood, &theta[0], &p[0, 0], &i[0, 0], &work, tolerance)
+    return information, inverse
+
+
+cdef inline bint usable(const double *row, Int n) noexcept nogil:
+    cdef Int i
+    for i in range(n):
+        if not fabs(row[i]) <= largest:
+            return False
+    return True
+
+
+cdef inline void take(State *s, const double *row) noexcept nogil:
+    """Copy a context, its views one behind the other, to where the steps look for it."""
+    cdef Int v, d = s.sizes.n_features
+    for v in range(s.sizes.n_views):
+        memcpy(s.at.x + v * s.sizes.stride, row + v * d, d * sizeof(double))
+
+
+cdef inline bint is_revealed(Int feedback, Int route, Int decider) noexcept nogil:
+    """Whether the reward of a decider becomes known: the feedback rule."""
+    if route == 0 and feedback == REVIEWED:
+        return False
+    return decider == route or (decider == 0 and feedback != BANDIT)
+
+
+def revealed(str feedback, Int route):
+    """Return the deciders whose rewards become known when this one was chosen; 0 is the model."""
+    cdef Int code = FEEDBACKS.index(feedback), decider
+    return [decider for decider in range(route + 1) if is_revealed(code, route, decider)]
+
+
+cdef inline bint is_plain_number(object value):
+    return PyFloat_Check(value) or PyLong_CheckExact(value)
+
+
+cdef class Core:
+    """The steps over the arrays of one learner.
+
+    Arguments:
+        arrays: every struct and array of `layout.py` by name; they are used in place.
+        experts: names of the experts.
+        resources: names of the resources.
+        reward_bounds: least and largest reward.
+        cost_bounds: least and largest cost, by resource.
+    """
+
+    cdef State s
+    cdef Proposal proposal
+    cdef dict arrays
+    cdef object samples
+    cdef tuple deciders, resources, reasons
+    cdef dict decider_numbers
+    cdef object decision_type
+    cdef double least_reward, largest_reward, largest_cost
+    cdef readonly Int everyone
+
+    def __init__(self, dict arrays, tuple experts, tuple resources, reward_bounds, cost_bounds):
+        self.deciders, self.resources, self.reasons = ("model", *experts), resources, REASONS
+        self.decider_numbers = {name: number for number, name in enumerate(self.deciders)}
+        self.decision_type = Decision
+        self.least_reward, self.largest_reward = max(reward_bounds[0], -LARGEST), min(reward_bounds[1], LARGEST)
+        self.largest_cost = min(cost_bounds[0][1], LARGEST)
+        self.everyone = (<Int>1 << len(experts)) - 1
+        self.bind(arrays)
+        self.bind_samples(np.zeros(0))
+
+    def bind(self, dict arrays):
+        """Use these arrays from now on."""
+        cdef void **pointers = <void **>&self.s.at
+        cdef Int i = 0
+        for field in FIELDS:
+            struct, _, rest = field.partition(".")
+            if struct == "State":
+                name, kind = rest.split()[:2]
+                array = arrays[name]
+                if array.dtype != (np.float64 if kind == "double" else np.int64) or not array.flags.carray:
+                    raise TypeError(f"The array {name!r} must be contiguous and of type {kind}.")
+                pointers[i] = cnp.PyArray_DATA(array)
+                i += 1
+        self.s.sizes = <Sizes *>cnp.PyArray_DATA(arrays["Sizes"])
+        self.s.options = <Options *>cnp.PyArray_DATA(arrays["Options"])
+        self.s.counters = <Counters *>cnp.PyArray_DATA(arrays["Counters"])
+        self.s.parameters = <Parameters *>cnp.PyArray_DATA(arrays["Parameters"])
+        self.arrays = arrays
+
+    def bind_samples(self, samples):
+        """Use this store of samples for exact refits from now on."""
+        self.samples = samples
+        self.s.samples = <double *>cnp.PyArray_DATA(samples)
+
+    @property
+    def next_id(self):
+        """The number of the next decision."""
+        return self.s.counters.next_id
+
+    def initialise(self):
+        """Set every design to the ridge."""
+        cdef Int design
+        for design in range(self.s.sizes.n_targets):
+            initialise(&self.s, design)
+
+    def design_of(self, Int target):
+        """Return the design that a target uses."""
+        return design_of(&self.s, target)
+
+    def cost_target(self, Int expert, Int resource):
+        """Return the target of an expert's cost of a resource."""
+        return cost_target(&self.s, expert, resource)
+
+    # ------------------------------------------------------------ decide
+
+    def load(self, context):
+        """Take a context, if it is a plain vector of usable numbers of the right length; else return False."""
+        cdef const double *row
+        if not (cnp.PyArray_CheckExact(context) and cnp.PyArray_NDIM(context) == 1
+                and cnp.PyArray_TYPE(context) == cnp.NPY_DOUBLE and cnp.PyArray_ISCARRAY_RO(context)
+                and cnp.PyArray_DIM(context, 0) == self.s.sizes.n_features * self.s.sizes.n_views):
+            return False
+        row = <const double *>cnp.PyArray_DATA(context)
+        if not usable(row, self.s.sizes.n_features * self.s.sizes.n_views):
+            return False
+        take(&self.s, row)
+        return True
+
+    def propose(self, Int available, Int force):
+        """Return the decision on the context that was loaded last, to be committed or not; change nothing."""
+        self.proposal = propose(&self.s, available, force)
+        return self.decision()
+
+    def commit(self):
+        """Commit the decision that was proposed last."""
+        commit(&self.s, self.proposal.route, self.proposal.reason)
+
+    def commit_decided(self, Int route, Int reason, list cost, list hold):
+        """Commit a decision on the context that was loaded last, with its expected cost and its reservation."""
+        cdef Int r
+        for r in range(self.s.sizes.n_resources):
+            self.s.at.proposed_cost[r] = cost[r]
+            self.s.at.proposed_hold[r] = hold[r]
+        commit(&self.s, route, reason)
+
+    def decide_many(self, const double[:, ::1] contexts):
+        """Propose and commit, one task after the other; return the decisions."""
+        cdef Int t
+        cdef list decisions = []
+        for t in range(contexts.shape[0]):
+            take(&self.s, &contexts[t, 0])
+            self.proposal = propose(&self.s, self.everyone, -1)
+            decisions.append(self.decision())
+            self.commit()
+        return decisions
+
+    def score_many(self, const double[:, ::1] contexts, Int[::1] routes, double[:, ::1] estimates,
+                   double[:, ::1] widths, double[::1] price):
+        """Write the route, estimates and widths of each context, as if it came next; change nothing."""
+        cdef Int t, target
+        with nogil:
+            for t in range(contexts.shape[0]):
+                take(&self.s, &contexts[t, 0])
+                routes[t] = propose(&self.s, self.everyone, -1).route
+                for target in range(self.s.sizes.n_targets):
+                    estimates[t, target] = self.s.at.estimate[target]
+                    widths[t, target] = self.width(target)
+                memcpy(&price[0], self.s.at.next_dual, self.s.sizes.n_resources * sizeof(double))
+
+    cdef inline double width(self, Int target) noexcept nogil:
+        """What optimism adds to an estimate or takes off it; under Thompson sampling a standard deviation."""
+        if self.s.options.sampled:
+            return self.s.at.width[target]
+        return fabs(self.s.at.optimistic[target] - self.s.at.estimate[target])
+
+    cdef inline object amount(self, const double *values):
+        """A number when there is one resource, else a number for each by name."""
+        cdef Int r
+        cdef dict amounts
+        if self.s.sizes.n_resources == 1:
+            return values[0]
+        amounts = {}
+        for r in range(self.s.sizes.n_resources):
+            amounts[self.resources[r]] = values[r]
+        return amounts
+
+    cdef object decision(self):
+        """The proposal as a `Decision`, with all that was known."""
+        cdef State *s = &self.s
+        cdef dict estimates = {}, widths = {}, costs = {}, cost_widths = {}
+        cdef Int r, decider, place, resources = s.sizes.n_resources
+        cdef double *free = s.at.new_cost  # not in use until the next observation
+        cdef double *values = s.at.told_cost
+        cdef double *value_widths = s.at.told_width
+        for decider in range(s.sizes.n_experts + 1):
+            name = self.deciders[decider]
+            estimates[name] = s.at.estimate[decider]
+            widths[name] = self.width(decider)
+            if decider > 0:
+                for r in range(resources):
+                    place = (decider - 1) * resources + r
+                    values[r] = s.at.known_cost[place]
+                    value_widths[r] = 0.0
+                    if isnan(values[r]):
+                        values[r] = s.at.estimate[cost_target(s, decider - 1, r)]
+                        value_widths[r] = self.width(cost_target(s, decider - 1, r))
+                costs[name] = self.amount(values)
+                cost_widths[name] = self.amount(value_widths)
+        for r in range(resources):
+            free[r] = left(s, r)
+        return tuple.__new__(self.decision_type, (
+            s.counters.next_id, self.deciders[self.proposal.route], self.reasons[self.proposal.reason],
+            self.proposal.propensity, self.amount(s.at.next_dual), self.amount(free), self.amount(s.at.proposed_hold),
+            self.amount(s.at.proposed_cost), estimates, widths, costs, cost_widths))
+
+    # ------------------------------------------------------------ observe
+
+    def observe_plain(self, decision, rewards, cost):
+        """Observe a decision of the ring if all that is given is plain, possible and new; else return False.
+
+        Nothing is changed then: the caller finds out what is wrong, or does it the long way.
+        """
+        cdef State *s = &self.s
+        cdef Int number, slot, decider, deciders = s.sizes.n_experts + 1, target
+        cdef double value
+        cdef bint new = False
+        if not PyLong_CheckExact(decision) or s.sizes.n_resources != 1:
+            return False
+        number = PyLong_AsLongLong(decision) if -1 < decision < s.counters.next_id else -1
+        if number < 0 or number < s.counters.next_id - s.sizes.memory:
+            return False
+        slot = number % s.sizes.memory
+        for decider in range(deciders):
+            s.at.new_reward[decider] = NAN
+        if rewards is not None:
+            if type(rewards) is not dict:
+                return False
+            for name, given in (<dict>rewards).items():
+                known = self.decider_numbers.get(name) if type(name) is str else None
+                if known is None or not is_plain_number(given):
+                    return False
+                decider = known
+                value = as_double(given)
+                if not (self.least_reward <= value <= self.largest_reward
+                        and isnan(s.at.reward[slot * deciders + decider])):
+                    return False
+                s.at.new_reward[decider] = value
+                new = True
+        s.at.new_cost[0] = NAN
+        if cost is not None:
+            if not is_plain_number(cost) or s.at.route[slot] == 0 or not isnan(s.at.cost[slot]):
+                return False
+            value = as_double(cost)
+            if not 0.0 <= value <= self.largest_cost:
+                return False
+            s.at.new_cost[0] = value
+            new = True
+        if not new:
+            return False
+        for target in range(s.sizes.n_targets):
+            if is_refitted(s, target) and s.at.n_observed[target] >= s.counters.capacity and (
+                    s.counters.capacity > 0 or s.at.n_observed[target] < s.options.refit_limit):
+                return False  # the store of samples must grow, or is no longer needed
+        prepare(s, context_of(s, slot))
+        observe(s, number, slot)
+        return True
+
+    def observe(self, Int decision, Int slot, list rewards, list cost):
+        """Book and learn what has become known of a decision; NaN: nothing has."""
+        cdef Int i
+        for i in range(self.s.sizes.n_experts + 1):
+            self.s.at.new_reward[i] = rewards[i]
+        for i in range(self.s.sizes.n_resources):
+            self.s.at.new_cost[i] = cost[i]
+        with nogil:
+            prepare(&self.s, context_of(&self.s, slot))
+            observe(&self.s, decision, slot)
+
+    def expire(self, Int slot):
+        """Release the reservation of a decision that will not hear back."""
+        expire(&self.s, slot)
+
+    def correct(self, Int slot, Int target, double old, double new):
+        """Learn that a sample was not `old` but `new`."""
+        correct(&self.s, slot, target, old, new)
+
+    def learn_many(self, const double[:, ::1] contexts, const Int[::1] whose, const double[:, ::1] rewards,
+                   const double[:, ::1] costs):
+        """Learn from tasks that need no booking; `whose` says which expert cost that, 0 for nobody."""
+        cdef State *s = &self.s
+        cdef Int t
+        with nogil:
+            for t in range(contexts.shape[0]):
+                take(s, &contexts[t, 0])
+                prepare(s, s.at.x)
+                learn_outcome(s, whose[t], s.at.x, &rewards[t, 0], &costs[t, 0])
+                if s.counters.repair_due:
+                    repair(s)
+
+    # ------------------------------------------------------------ the bulk loop
+
+    def run(self, const double[:, ::1] contexts, const double[:, ::1] rewards, const double[:, :, ::1] costs,
+            Int feedback, Int[::1] routes, Int[::1] reasons, double[::1] propensities, double[:, ::1] prices,
+            double[::1] earned, double[:, ::1] paid):
+        """Decide and at once observe a stream of tasks. Costs are [task, expert, resource].
+
+        Return how far it came: it stops where an embedding is to be retrained.
+        """
+        cdef State *s = &self.s
+        cdef Int t, r, slot, done = contexts.shape[0]
+        cdef Proposal p
+        with nogil:
+            for t in range(contexts.shape[0]):
+                take(s, &contexts[t, 0])
+                p = propose(s, self.everyone, -1)
+                routes[t], reasons[t], propensities[t], earned[t] = p.route, p.reason, p.propensity, rewards[t, p.route]
+                for r in range(s.sizes.n_resources):
+                    prices[t, r] = s.at.next_dual[r]
+                    paid[t, r] = costs[t, p.route - 1, r] if p.route > 0 else 0.0
+                    s.at.new_cost[r] = paid[t, r] if p.route > 0 else NAN
+                for r in range(s.sizes.n_experts + 1):
+                    s.at.new_reward[r] = rewards[t, r] if is_revealed(feedback, p.route, r) else NAN
+                slot = s.counters.slot
+                commit(s, p.route, p.reason)
+                observe(s, s.counters.next_id - 1, slot)
+                if s.counters.n_seen >= s.counters.retrain_at:
+                    done = t + 1
+                    break
+        return done
+
+
+cdef inline double as_double(object value) except? -1.0:
+    """A number as a double; a whole number that is too large for one becomes infinite, which no bound allows."""
+    if PyFloat_Check(value):
+        return PyFloat_AsDouble(value)
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf")

@@ -1,0 +1,158 @@
+"""What changes a learner: a decision is committed, its outcome observed, or it expires.
+
+The one-at-a-time calls and the bulk loop consist of the same steps. A step checks nothing that a caller can get wrong;
+that is done before, so that a step either happens or does not.
+"""
+
+from libc.math cimport NAN, isnan
+from libc.string cimport memcpy
+
+from deferkit.learn.core.budget cimport left
+from deferkit.learn.core.choice cimport FORCED, NO_BUDGET
+from deferkit.learn.core.glm cimport (
+    cost_target, design_of, learn_alone, learn_expert, link_of, prepare, split_cost_design, theta_of, view_of)
+from deferkit.learn.core.kernels cimport add_scaled, dot
+from deferkit.learn.core.links cimport IDENTITY
+from deferkit.learn.core.pacing cimport move_price
+from deferkit.learn.core.precision cimport product_of
+from deferkit.learn.core.refit cimport correct_sample, is_refitted, repair, store_sample
+from deferkit.learn.core.state cimport Int, State
+
+cdef extern from *:
+    """
+    #define ROUNDING 1e-12 /* of the total: less is no overrun, but what sums of decimals come to */
+    """
+    const double ROUNDING
+
+# What has become of a decision.
+cdef enum:
+    OPEN = 1  # an expert was asked; the cost is not known, so budget is held
+    SETTLED  # the cost is booked, or the model decided
+    EXPIRED  # the reservation was released without a cost
+
+cdef inline double *context_of(State *s, Int slot) noexcept nogil:
+    return s.at.context + slot * s.sizes.stride * s.sizes.n_views
+
+cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:
+    """Write down the decision on the task in `x`: reserve `proposed_hold`, move the price for `proposed_cost`."""
+    cdef Int r, decider, resources = s.sizes.n_resources, deciders = s.sizes.n_experts + 1, slot = s.counters.slot
+    if s.counters.price_due:
+        move_price(s, s.at.dual, s.at.owed)
+        s.counters.price_due = 0
+    s.counters.slot = slot + 1 if slot + 1 < s.sizes.memory else 0
+    s.counters.next_id += 1
+    s.at.n_routed[route] += 1
+    s.counters.n_forced += reason == FORCED
+    s.counters.n_no_budget += reason == NO_BUDGET
+    memcpy(context_of(s, slot), s.at.x, s.sizes.stride * s.sizes.n_views * sizeof(double))
+    s.at.route[slot] = route
+    s.at.status[slot] = OPEN if route > 0 else SETTLED
+    for decider in range(deciders):
+        s.at.reward[slot * deciders + decider] = NAN
+    for r in range(resources):
+        s.at.cost[slot * resources + r] = NAN if route > 0 else 0.0
+        s.at.held[slot * resources + r] = s.at.proposed_hold[r]
+        s.at.reserved[r] += s.at.proposed_hold[r]
+        s.at.owed[r] = s.at.proposed_cost[r]
+    if route > 0:
+        s.counters.price_due = 1
+    else:
+        move_price(s, s.at.dual, s.at.owed)
+
+cdef inline void release(State *s, Int slot) noexcept nogil:
+    """Give a reservation back."""
+    cdef Int r
+    cdef double *held = s.at.held + slot * s.sizes.n_resources
+    for r in range(s.sizes.n_resources):
+        s.at.reserved[r] = max(0.0, s.at.reserved[r] - held[r])
+        held[r] = 0.0
+
+cdef inline void expire(State *s, Int slot) noexcept nogil:
+    """Release the reservation of a decision that will not hear back."""
+    release(s, slot)
+    s.at.status[slot] = EXPIRED
+    s.counters.n_expired += 1
+
+cdef inline void book(State *s, Int slot, const double *cost) noexcept nogil:
+    """Release a reservation and book the true cost; what does not fit the budget is an overrun."""
+    cdef double c, room
+    cdef Int r
+    release(s, slot)
+    for r in range(s.sizes.n_resources):
+        c = cost[r]
+        room = left(s, r)
+        if c <= room:
+            s.at.spent[r] += c
+        else:
+            s.at.spent[r] += max(room, 0.0)
+            if c - max(room, 0.0) > ROUNDING * s.at.total[r]:
+                s.at.overrun[r] += c - max(room, 0.0)
+        s.at.cost[slot * s.sizes.n_resources + r] = c
+        s.at.largest_cost[r] = max(s.at.largest_cost[r], c)
+        s.at.cost_sum[r] += c
+        s.at.cost_n[r] += 1.0
+    s.at.status[slot] = SETTLED
+
+cdef inline void learn_target(State *s, Int target, const double *context, double y) noexcept nogil:
+    learn_alone(s, target, context, y)
+    if is_refitted(s, target):
+        store_sample(s, target, view_of(s, target, context), y)
+
+cdef inline void learn_outcome(State *s, Int route, const double *context, const double *reward,
+                               const double *cost) noexcept nogil:
+    """Learn what has newly become known of a task, NaN where nothing has. Needs `prepare`."""
+    cdef Int decider, r, shared = 0  # the expert whose reward and cost are learned at once
+    if route > 0 and not isnan(reward[route]) and not isnan(cost[0]) and s.at.shares_design[route - 1]:
+        learn_expert(s, route - 1, context, reward[route], cost)
+        shared = route
+    for decider in range(s.sizes.n_experts + 1):
+        if not isnan(reward[decider]) and (decider == 0 or decider != shared):
+            if decider > 0:
+                split_cost_design(s, decider - 1)
+            learn_target(s, decider, context, reward[decider])
+    if route > 0 and route != shared and not isnan(cost[0]):
+        split_cost_design(s, route - 1)
+        for r in range(s.sizes.n_resources):
+            learn_target(s, cost_target(s, route - 1, r), context, cost[r])
+
+cdef inline void observe(State *s, Int decision, Int slot) noexcept nogil:
+    """Book and learn `new_reward` and `new_cost` of a decision. Needs `prepare`."""
+    cdef Int decider, new = 0, deciders = s.sizes.n_experts + 1, route = s.at.route[slot]
+    for decider in range(deciders):
+        if not isnan(s.at.new_reward[decider]):
+            s.at.reward[slot * deciders + decider] = s.at.new_reward[decider]
+            new = 1
+    if not s.counters.unsettled:
+        learn_outcome(s, route, context_of(s, slot), s.at.new_reward, s.at.new_cost)
+    if route > 0 and not isnan(s.at.new_cost[0]):
+        book(s, slot, s.at.new_cost)
+        if s.counters.price_due and decision == s.counters.next_id - 1:
+            move_price(s, s.at.dual, s.at.new_cost)
+            s.counters.price_due = 0
+        new = 1
+    s.counters.n_seen += new
+    if s.counters.repair_due:
+        repair(s)
+
+cdef inline void correct(State *s, Int slot, Int target, double old, double new) noexcept nogil:
+    """Learn that a sample was not `old` but `new`: exact for the identity link, one Newton step for another."""
+    cdef Int w = s.sizes.stride
+    cdef const double *context = context_of(s, slot)
+    cdef const double *x = view_of(s, target, context)
+    cdef double *theta = theta_of(s, target)
+    cdef double *moment = s.at.moment + target * w
+    cdef double before, change = new * new - old * old
+    if target <= s.sizes.n_experts:
+        s.at.reward_power[0] = max(0.0, s.at.reward_power[0] + change)
+    if s.options.frozen:
+        return
+    prepare(s, context)
+    before = dot(moment, theta, w)
+    add_scaled(theta, new - old, product_of(s, design_of(s, target)), w)
+    add_scaled(moment, new - old, x, w)
+    if link_of(s, target) == IDENTITY:
+        # the penalised sum of squares is Σy² − θᵀΣxy
+        change -= dot(moment, theta, w) - before
+        s.at.squared_error[target] = max(0.0, s.at.squared_error[target] + change)
+    else:
+        correct_sample(s, target, x, old, new)

@@ -1,0 +1,225 @@
+"""Who decides a task: scores it, and proposes a route. It changes nothing but scratch.
+
+Like every compiled step it checks nothing that a caller can get wrong; that is done before.
+"""
+
+from libc.math cimport NAN, erfc, isfinite, isnan, log, sqrt
+from libc.string cimport memcpy
+
+from deferkit.learn.core.budget cimport left
+from deferkit.learn.core.glm cimport cost_target, link_of, prepare
+from deferkit.learn.core.links cimport IDENTITY, mean
+from deferkit.learn.core.pacing cimport move_price
+from deferkit.learn.core.random cimport gaussian, uniform
+from deferkit.learn.core.state cimport Int, State
+
+# Why a decision went where it went; the words are `deferkit.types.REASONS`.
+cdef enum:
+    WARM_UP, WORTH_IT, NOT_WORTH_IT, NO_BUDGET, FORCED, EXPLORED, UNAVAILABLE, UNSETTLED
+
+cdef extern from *:
+    """
+    #define FIRST_SHARE 0.01      /* of the budget: held for a decision before any cost was seen */
+    #define COLD_START_SHARE 0.05 /* of the budget: held for all decisions together until then */
+    """
+    const double FIRST_SHARE
+    const double COLD_START_SHARE
+
+cdef struct Proposal:
+    Int route  # 0: the model
+    Int reason
+    double propensity
+
+cdef inline double noise_of(State *s, Int target) noexcept nogil:
+    """The noise of a target, known or estimated from its prediction errors."""
+    if isnan(s.parameters.noise):
+        return sqrt(s.at.squared_error[target] / max(s.at.n_observed[target], <Int>1))
+    return s.parameters.noise
+
+cdef inline double prior_factor(State *s) noexcept nogil:
+    """What is added to the width of rewards: where nothing was seen the ridge makes an estimate 0, by ignorance."""
+    if s.parameters.prior <= 0.0 or s.options.reward_link != IDENTITY:
+        return 0.0
+    return s.parameters.prior * sqrt(s.parameters.ridge * s.at.reward_power[0] / max(s.at.reward_power[1], 1.0))
+
+cdef inline double growth(State *s) noexcept nogil:
+    """What the printed β(t) has beside the noise; 1 for a width that does not grow."""
+    cdef Int d = s.sizes.n_features, t = s.counters.next_id + 1
+    if isnan(s.parameters.delta):
+        return 1.0
+    return sqrt(2.0 * d * log((1.0 + 2.0 * t * d) / s.parameters.delta)) / s.parameters.kappa
+
+cdef inline void score(State *s) noexcept nogil:
+    """Write estimates, widths and optimistic values of all rewards and costs (Definition 4.2)."""
+    cdef Int target, link
+    cdef double eta, width, low, prior = prior_factor(s), grown = growth(s)
+    prepare(s, s.at.x)
+    for target in range(s.sizes.n_targets):
+        link = link_of(s, target)
+        eta = s.at.predictor[target]
+        width = s.parameters.scale * noise_of(s, target) * grown + (prior if target <= s.sizes.n_experts else 0.0)
+        width *= sqrt(s.at.spread[target])
+        s.at.estimate[target] = mean(link, eta)
+        s.at.width[target] = width
+        if s.options.sampled:
+            s.at.optimistic[target] = mean(link, eta + width * gaussian(s.options.key, s.counters.next_id, target))
+        elif target <= s.sizes.n_experts:
+            s.at.optimistic[target] = mean(link, eta + width)
+        else:
+            low = mean(link, eta - width)
+            s.at.optimistic[target] = low if s.options.printed_costs else max(0.0, low)
+
+cdef inline void size_holds(State *s) noexcept nogil:
+    """Write what would be reserved for each expert and resource."""
+    cdef Int k, r, place, resources = s.sizes.n_resources
+    cdef double hold
+    for r in range(resources):
+        hold = s.at.max_cost[r]
+        if isnan(hold):
+            hold = FIRST_SHARE * s.at.total[r]
+            if s.at.cost_n[r] > 0.0 or not isfinite(hold):
+                hold = s.at.largest_cost[r]
+        for k in range(s.sizes.n_experts):
+            place = k * resources + r
+            s.at.hold[place] = hold if isnan(s.at.known_cost[place]) else s.at.known_cost[place]
+
+cdef inline bint affordable(State *s, Int expert) noexcept nogil:
+    """Whether what would be reserved for an expert is still free."""
+    cdef Int r
+    for r in range(s.sizes.n_resources):
+        if s.at.hold[expert * s.sizes.n_resources + r] > left(s, r) or s.at.total[r] <= 0.0:
+            return False
+    return True
+
+cdef inline bint exceeds_cold_start_cap(State *s, Int expert) noexcept nogil:
+    """Whether asking would hold much of a budget before the first cost is known.
+
+    Without this, a stream that is faster than its first outcome would reserve all there is, knowing nothing.
+    """
+    cdef Int r
+    cdef double held
+    for r in range(s.sizes.n_resources):
+        held = s.at.reserved[r]
+        if (s.at.cost_n[r] == 0.0 and held > 0.0
+                and held + s.at.hold[expert * s.sizes.n_resources + r] > COLD_START_SHARE * s.at.total[r]):
+            return True
+    return False
+
+cdef inline bint can_be_asked(State *s, Int available, Int expert) noexcept nogil:
+    return (available >> expert) & 1 and affordable(s, expert) and not exceeds_cold_start_cap(s, expert)
+
+cdef inline double expected_cost(State *s, Int expert, Int resource) noexcept nogil:
+    """The cost that is known, or the estimate of it."""
+    cdef double known = s.at.known_cost[expert * s.sizes.n_resources + resource]
+    return max(0.0, s.at.estimate[cost_target(s, expert, resource)]) if isnan(known) else known
+
+cdef inline double worth(State *s, Int decider) noexcept nogil:
+    """The optimistic reward of a decider less the price of its optimistic cost."""
+    cdef double cost, value = s.at.optimistic[decider]
+    cdef Int r
+    for r in range(s.sizes.n_resources):
+        if decider > 0:
+            cost = s.at.known_cost[(decider - 1) * s.sizes.n_resources + r]
+            if isnan(cost):
+                cost = s.at.optimistic[cost_target(s, decider - 1, r)]
+            value -= s.at.next_dual[r] * cost
+        elif s.options.printed_costs:
+            # as printed, the model's cost has an optimistic estimate too: that of 0
+            value -= s.at.next_dual[r] * mean(s.options.cost_link, -s.at.width[0])
+    return value
+
+cdef inline double probability_best(State *s, Int best) noexcept nogil:
+    """How likely the best decider was to be the best: 1, unless values are drawn.
+
+    They are drawn with one expert and identity links only: then the difference of the two values is normal.
+    """
+    cdef double ahead, variance, asked, price
+    cdef Int r
+    if not s.options.sampled:
+        return 1.0
+    ahead = s.at.predictor[1] - s.at.predictor[0]
+    variance = s.at.width[0] * s.at.width[0] + s.at.width[1] * s.at.width[1]
+    for r in range(s.sizes.n_resources):
+        price = s.at.next_dual[r]
+        if isnan(s.at.known_cost[r]):
+            ahead -= price * s.at.predictor[2 + r]
+            variance += (price * s.at.width[2 + r]) * (price * s.at.width[2 + r])
+        else:
+            ahead -= price * s.at.known_cost[r]
+    if variance == 0.0:
+        return 1.0
+    asked = 0.5 * erfc(-ahead / sqrt(2.0 * variance))
+    return asked if best > 0 else 1.0 - asked
+
+cdef inline Int nth_choice(State *s, Int available, Int n) noexcept nogil:
+    """The n-th of the model and the experts that can be asked; the model is number 0."""
+    cdef Int k
+    for k in range(s.sizes.n_experts):
+        if n > 0 and can_be_asked(s, available, k):
+            n -= 1
+            if n == 0:
+                return k + 1
+    return 0
+
+cdef inline Int untried_expert(State *s, Int available) noexcept nogil:
+    """An expert who can be asked and of whom nothing is known, because the warm-up did not draw it; or 0.
+
+    Optimism does not see to it: where it is measured in noise, there is none to be seen in nothing.
+    """
+    cdef Int k
+    if s.counters.warm_up > 0:
+        for k in range(s.sizes.n_experts):
+            if s.at.n_routed[k + 1] == 0 and s.at.n_observed[k + 1] == 0 and can_be_asked(s, available, k):
+                return k + 1
+    return 0
+
+cdef inline Proposal choose(State *s, Int available, Int force) noexcept nogil:
+    """Choose between the deciders that can be asked, from the scores in the scratch."""
+    cdef Int excuse = UNAVAILABLE, choices = 1, best = 0, k, route, untried, reason
+    cdef Int decision = s.counters.next_id
+    cdef double value, likely, best_value, floor = s.parameters.floor
+    if force >= 0:
+        return Proposal(force, FORCED, 1.0)
+    best_value = worth(s, 0)
+    for k in range(s.sizes.n_experts):
+        if (available >> k) & 1:
+            if not affordable(s, k):
+                excuse = UNSETTLED if excuse == UNSETTLED else NO_BUDGET
+            elif exceeds_cold_start_cap(s, k):
+                excuse = UNSETTLED
+            else:
+                choices += 1
+                value = worth(s, k + 1)
+                if value > best_value:
+                    best_value = value
+                    best = k + 1
+    if choices == 1:
+        return Proposal(0, excuse, 1.0)
+    if decision < s.counters.warm_up:
+        route = nth_choice(s, available, <Int>(uniform(s.options.key, decision, 0) * choices))
+        return Proposal(route, WARM_UP, 1.0 / choices)
+    reason = WORTH_IT if best > 0 else NOT_WORTH_IT
+    likely = probability_best(s, best)
+    untried = untried_expert(s, available)
+    if untried > 0:
+        best, reason, likely = untried, WARM_UP, 1.0
+    if floor > 0.0 and uniform(s.options.key, decision, 0) < floor:
+        route = nth_choice(s, available, <Int>(uniform(s.options.key, decision, 1) * choices))
+        likely = likely if route == best else 1.0 - likely
+        return Proposal(route, EXPLORED, floor / choices + (1.0 - floor) * likely)
+    return Proposal(best, reason, (1.0 - floor) * likely + floor / choices)
+
+cdef inline Proposal propose(State *s, Int available, Int force) noexcept nogil:
+    """Propose who decides the task in `x`; what that costs and reserves stays in the scratch, for `commit`."""
+    cdef Int r
+    cdef Proposal p
+    score(s)
+    size_holds(s)
+    memcpy(s.at.next_dual, s.at.dual, s.sizes.n_dual * sizeof(double))
+    if s.counters.price_due:
+        move_price(s, s.at.next_dual, s.at.owed)
+    p = choose(s, available, force)
+    for r in range(s.sizes.n_resources):
+        s.at.proposed_cost[r] = expected_cost(s, p.route - 1, r) if p.route > 0 else 0.0
+        s.at.proposed_hold[r] = s.at.hold[(p.route - 1) * s.sizes.n_resources + r] if p.route > 0 else 0.0
+    return p

@@ -1,0 +1,25 @@
+"""How the price λ of each resource moves, once for each decision: the registry of the compiled core.
+
+Another pacing is a file like `adaptive.pxd`, a code here with its branch, and its strategy in `learn/pacing/`.
+"""
+
+from deferkit.learn.core cimport adaptive, exponentiated, resolve
+from deferkit.learn.core.state cimport Int, State
+
+cdef enum:
+    PAPER, GRADIENT, RESOLVE, ADAPTIVE
+
+cdef inline tuple pacing_names():
+    return ("paper", "gradient", "resolve", "adaptive")
+
+cdef inline void move_price(State *s, double *dual, const double *cost) noexcept nogil:
+    """Move the price for the latest decision, which cost (or is expected to cost) this much.
+
+    `dual` is the state itself, or a copy of it when a proposal only wants to know.
+    """
+    if s.options.pacing == RESOLVE:
+        resolve.step(s, dual)
+    elif s.options.pacing == ADAPTIVE:
+        adaptive.step(s, dual, cost)
+    else:
+        exponentiated.step(s, dual, cost, s.options.pacing == PAPER)

@@ -1,0 +1,104 @@
+"""Exact estimates for links other than the identity, from stored samples.
+
+Each time the sample has doubled (or after every sample, for research) the maximum of
+
+    Σ log-likelihood − ridge/2·‖θ‖²
+
+is computed from all stored samples, starting from the running estimate. `repair` also computes the inverses anew that
+have drifted. Both are rare: a step only requests them.
+"""
+
+from libc.string cimport memcpy
+
+from deferkit.learn.core.glm cimport design_of, link_of, theta_of
+from deferkit.learn.core.kernels cimport LANES
+from deferkit.learn.core.links cimport IDENTITY
+from deferkit.learn.core.newton cimport Likelihood, Workspace, maximise
+from deferkit.learn.core.precision cimport (
+    add_to_precision, forget_stash, initialise, inverse_of, precision_of, refactor, solve)
+from deferkit.learn.core.state cimport Int, State
+
+cdef enum:
+    REFIT_NEVER, REFIT_DOUBLING, REFIT_ALWAYS
+
+cdef extern from *:
+    """
+    #define REFIT_TOLERANCE 1e-20 /* of the squared Newton decrement, for each sample */
+    #define NO_REFIT ((int64_t)1 << 62)
+    """
+    const double REFIT_TOLERANCE
+    const Int NO_REFIT
+
+cdef inline tuple refit_names():
+    return ("never", "doubling", "always")
+
+cdef inline bint is_refitted(State *s, Int target) noexcept nogil:
+    return s.options.refit != REFIT_NEVER and link_of(s, target) != IDENTITY
+
+cdef inline double *sample_of(State *s, Int target, Int sample) noexcept nogil:
+    """A stored sample: its vector, then its response. Only refitted targets have room."""
+    cdef Int row = target if s.options.reward_link != IDENTITY else target - s.sizes.n_experts - 1
+    return s.samples + (row * s.counters.capacity + sample) * (s.sizes.stride + LANES)
+
+cdef inline void store_sample(State *s, Int target, const double *x, double y) noexcept nogil:
+    """Store the latest sample of a target for the refits to come, if there are any."""
+    cdef Int sample = s.at.n_observed[target] - 1
+    cdef double *stored
+    if sample < s.options.refit_limit:
+        stored = sample_of(s, target, sample)
+        memcpy(stored, x, s.sizes.stride * sizeof(double))
+        stored[s.sizes.stride] = y
+    if s.at.n_observed[target] >= s.at.next_refit[target]:
+        s.counters.repair_due = 1
+
+cdef inline void correct_sample(State *s, Int target, const double *x, double old, double new) noexcept nogil:
+    """Correct the latest stored sample that is this context with this response, if it is still stored."""
+    cdef Int i, sample, w = s.sizes.stride
+    cdef double *stored
+    cdef bint same
+    for sample in range(min(s.at.n_observed[target], s.counters.capacity) - 1, -1, -1):
+        stored = sample_of(s, target, sample)
+        same = stored[w] == old
+        for i in range(w):
+            same = same and stored[i] == x[i]
+        if same:
+            stored[w] = new
+            return
+
+cdef inline void refit(State *s, Int target) noexcept nogil:
+    """Maximise the penalised likelihood of the stored samples, and compute the design at the maximum."""
+    cdef Int sample, w = s.sizes.stride, n = s.at.n_observed[target]
+    cdef Workspace work
+    cdef Likelihood likelihood
+    likelihood.link, likelihood.n, likelihood.d, likelihood.w = link_of(s, target), n, s.sizes.n_features, w
+    likelihood.samples, likelihood.length = sample_of(s, target, 0), w + LANES
+    likelihood.ridge, likelihood.precision, likelihood.moment = s.parameters.ridge, NULL, NULL
+    work.factor, work.step, work.gradient, work.weighted_x = s.at.factor, s.at.work, s.at.work + w, s.at.weighted_x
+    maximise(&likelihood, theta_of(s, target), precision_of(s, target), inverse_of(s, target), &work, REFIT_TOLERANCE)
+    if not s.options.fisher:  # the paper's M is not weighted
+        initialise(s, target)
+        for sample in range(n):
+            add_to_precision(s, target, sample_of(s, target, sample))
+        refactor(s, target)
+    forget_stash(s, target)
+    if s.options.refit == REFIT_ALWAYS:
+        s.at.next_refit[target] = n + 1
+    else:
+        s.at.next_refit[target] = 2 * n if 2 * n <= s.options.refit_limit else NO_REFIT
+
+cdef inline void repair(State *s) noexcept nogil:
+    """Compute drifted inverses anew, and refit what is due."""
+    cdef Int design, target
+    s.counters.repair_due = 0
+    for design in range(s.sizes.n_targets):
+        if s.at.drifted[design]:
+            refactor(s, design)
+    for target in range(s.sizes.n_targets):
+        design = design_of(s, target)
+        if link_of(s, target) != IDENTITY:
+            if is_refitted(s, target) and s.at.n_observed[target] >= s.at.next_refit[target]:
+                refit(s, target)
+        elif s.at.drifted[design]:
+            solve(s, design, s.at.moment + target * s.sizes.stride, theta_of(s, target))
+    for design in range(s.sizes.n_targets):
+        s.at.drifted[design] = 0

@@ -1,0 +1,92 @@
+"""The pacing `resolve`: every so often, the least price at which the recent contexts would use what is left.
+
+Over a window of the latest contexts and at today's estimates, the price is set so that they use
+(budget left) / (tasks left) each: by bisection, with several resources one after the other. The dual is prices [R],
+then the number of the decision that brings the next solution; the constant is the most decisions between two.
+"""
+
+from deferkit.learn.core.budget cimport bounded, left
+from deferkit.learn.core.glm cimport predict
+from deferkit.learn.core.kernels cimport LANES, window_demand
+from deferkit.learn.core.links cimport mean
+from deferkit.learn.core.state cimport Int, State
+
+cdef extern from *:
+    """
+    #define SWEEPS 4             /* over the resources, where there are several */
+    #define PRICE_TOLERANCE 1e-3 /* relative */
+    """
+    const Int SWEEPS
+    const double PRICE_TOLERANCE
+
+cdef inline Int fill_window(State *s) noexcept nogil:
+    """Write what each expert would gain and cost on the latest contexts; return how many there are."""
+    cdef Int done = s.counters.next_id, window = s.sizes.window, memory = s.sizes.memory
+    cdef Int experts = s.sizes.n_experts, costs = experts * s.sizes.n_resources
+    cdef Int reward_link = s.options.reward_link, cost_link = s.options.cost_link
+    cdef Int n = min(done, min(window, memory)), slot = (done - n) % memory
+    cdef Int i, k, context = s.sizes.stride * s.sizes.n_views
+    cdef const double *past = s.at.context
+    cdef double *eta = s.at.window_predictor
+    cdef double *gain = s.at.window_gain
+    cdef double *cost = s.at.window_cost
+    cdef double model
+    for i in range(n):
+        predict(s, past + slot * context, eta)
+        slot = slot + 1 if slot + 1 < memory else 0
+        model = mean(reward_link, eta[0])
+        for k in range(experts):
+            gain[k * window + i] = mean(reward_link, eta[1 + k]) - model
+        for k in range(costs):
+            cost[k * window + i] = max(0.0, mean(cost_link, eta[1 + experts + k]))
+    for k in range(experts):
+        for i in range(n, min(n + LANES - 1, window)):
+            gain[k * window + i] = 0.0  # the last lanes are filled up with contexts that gain nothing
+    return n
+
+cdef inline double demand(State *s, const double *price, Int resource, Int n) noexcept nogil:
+    return window_demand(s.at.window_gain, s.at.window_cost, price, s.sizes.n_experts, s.sizes.n_resources, resource,
+                         s.sizes.window, n)
+
+cdef inline void solve_price(State *s, double *price, Int r, double goal, Int n) noexcept nogil:
+    """Set the least price of one resource, the others fixed, at which no more than the goal is used."""
+    cdef double start = price[r], low = 0.0, high, middle
+    price[r] = 0.0
+    if demand(s, price, r, n) <= goal:
+        return
+    high = 1.05 * start if start > 0.0 else 1.0
+    price[r] = high
+    while high < 1e12 and demand(s, price, r, n) > goal:
+        low = high
+        high *= 2.0
+        price[r] = high
+    if low == 0.0 and start > 0.0:
+        low = start * 0.95  # most of the time the price hardly moves
+        price[r] = low
+        if demand(s, price, r, n) <= goal:
+            high = low
+            low = 0.0
+    while high - low > PRICE_TOLERANCE * high and high > 1e-12:
+        middle = 0.5 * (low + high)
+        price[r] = middle
+        if demand(s, price, r, n) > goal:
+            low = middle
+        else:
+            high = middle
+    price[r] = high
+
+cdef inline void solve_prices(State *s, double *dual) noexcept nogil:
+    cdef Int n, r, sweep, resources = s.sizes.n_resources, done = s.counters.next_id
+    cdef double tasks
+    dual[resources] = done + min(max(done // 10, <Int>1), <Int>s.at.pacing_constant[0])
+    n = fill_window(s)
+    for sweep in range(1 if resources == 1 else SWEEPS):
+        for r in range(resources):
+            tasks = s.at.horizon[r] - done
+            if bounded(s, r) and tasks >= 1.0:
+                # after an overrun, less than nothing may be left by rounding: no price would reach that
+                solve_price(s, dual, r, max(0.0, left(s, r)) / tasks * n, n)
+
+cdef inline void step(State *s, double *dual) noexcept nogil:
+    if s.counters.next_id >= dual[s.sizes.n_resources]:
+        solve_prices(s, dual)

@@ -1,0 +1,80 @@
+"""The price λ of each resource, and how it moves: once for each decision.
+
+`PACINGS` is the one list of pacings: `Pacing`, the service and the studies read it. Another pacing is a strategy in a
+file of its own here, its compiled step in `learn/core/`, and an entry in both registries.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from deferkit.errors import expected
+from deferkit.learn.pacing.adaptive import Adaptive
+from deferkit.learn.pacing.exponentiated import Gradient, Paper
+from deferkit.learn.pacing.resolve import Resolve
+from deferkit.learn.pacing.strategy import Budgets, Strategy
+from deferkit.types import plain
+
+__all__ = ["PACINGS", "Budgets", "Pacing", "Strategy"]
+
+PACINGS: dict[str, Strategy] = {strategy.name: strategy for strategy in (Resolve(), Adaptive(), Gradient(), Paper())}
+
+
+class Pacing:
+    """How the price moves.
+
+    Arguments:
+        kind: "resolve" (default), "adaptive", "gradient" or "paper".
+        parameters: of "resolve": `every` (200), decisions between two prices once there are ten times as many, and
+            `window` (1,000), how many of the latest contexts the price is solved for; of "adaptive": `step` (0.3), in
+            units of reward for the mean cost.
+
+    Raises:
+        InvalidArgument: for an unknown kind, a parameter that the kind does not have, or a value out of range.
+
+    >>> Pacing(kind="resolve", every=50)
+    Pacing(kind='resolve', every=50, window=1000)
+    """
+
+    __slots__ = ("kind", "parameters")
+
+    kind: str
+    parameters: Mapping[str, float]
+
+    def __init__(self, *, kind: str = "resolve", **parameters: Any) -> None:
+        if not isinstance(kind, str) or kind not in PACINGS:
+            raise expected("pacing", "Deferrer", "one of " + ", ".join(map(repr, PACINGS)), kind)
+        given = {name: plain(value) for name, value in parameters.items()}
+        object.__setattr__(self, "kind", kind)
+        object.__setattr__(self, "parameters", PACINGS[kind].check(given))
+
+    @property
+    def strategy(self) -> Strategy:
+        """What this kind of pacing does."""
+        return PACINGS[self.kind]
+
+    @property
+    def window(self) -> int:
+        """How many of the latest contexts the pacing looks at."""
+        return self.strategy.window(self.parameters)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the pacing as plain data."""
+        return {"kind": self.kind, **self.parameters}
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> "Pacing":
+        """Return the pacing that `to_dict` was asked for; older files also hold parameters of other kinds."""
+        known = {parameter.name for parameter in PACINGS[saved["kind"]].parameters}
+        return cls(kind=saved["kind"], **{name: value for name, value in saved.items() if name in known})
+
+    def __repr__(self) -> str:
+        return f"Pacing({', '.join(f'{name}={value!r}' for name, value in self.to_dict().items())})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Pacing) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.to_dict().items()))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"A Pacing cannot be changed: make another one with {name}={value!r}.")
