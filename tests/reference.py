@@ -1,6 +1,11 @@
-"""Algorithm 1 as printed, in plain numpy, written from the paper and knowing nothing of the package."""
+"""Algorithm 1 as printed and the default learner, in plain numpy and knowing nothing of the package.
+
+The default learner, from the line that says so to the end, is printed in docs/reference.md.
+"""
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -72,3 +77,261 @@ def simplex_weights(costs: Floats, rates: Floats, horizon: int) -> Floats:
         weights = weights * np.where(g >= 0, (1 + epsilon) ** g, (1 - epsilon) ** -g)
         thetas.append(weights[:-1] / weights.sum())
     return np.array(thetas)
+
+
+# The default learner.
+
+RIDGE = {"identity": 0.01, "logistic": 0.1}
+SCALE = 0.3  # of optimism, in standard errors
+PRIOR = 1.0  # of optimism where nothing was seen, in root mean squares of a reward
+LEAST_WEIGHT = 1e-6  # of a sample in H
+FIRST_SHARE = 0.01  # of a budget: reserved for one task before any cost is known
+COLD_START_SHARE = 0.05  # of a budget: reserved for all tasks together before any cost is known
+
+
+class Estimate:
+    """One reward or one cost: E[y | x] = μ(xᵀθ), with the information H = ridge·I + Σ w·xxᵀ."""
+
+    def __init__(self, n_features: int, link: str, ridge: float) -> None:
+        self.link, self.ridge = link, ridge
+        self.theta = np.zeros(n_features)  # θ
+        self.information = ridge * np.eye(n_features)  # H
+        self.contexts: list[Floats] = []
+        self.responses: list[float] = []  # y
+        self.misfit = 0.0  # sum of squared errors, each over its variance
+
+    def mean(self, predictor: Floats) -> Floats:
+        """μ of a number or of an array."""
+        return predictor if self.link == "identity" else 1 / (1 + np.exp(-predictor))
+
+    def optimistic(self, x: Floats, sign: int, prior: float = 0.0) -> float:
+        """μ(xᵀθ ± width) with width = (scale·σ̂ + prior)·√(xᵀH⁻¹x)."""
+        noise = math.sqrt(self.misfit / max(len(self.responses), 1))  # σ̂
+        width = (SCALE * noise + prior) * math.sqrt(x @ np.linalg.solve(self.information, x))
+        return float(self.mean(x @ self.theta + sign * width))
+
+    def learn(self, x: Floats, y: float) -> None:
+        """Identity: ridge regression on all samples. Logistic: one Newton step for this sample."""
+        self.contexts.append(x)
+        self.responses.append(y)
+        if self.link == "identity":
+            X, ys = np.array(self.contexts), np.array(self.responses)
+            self.information += np.outer(x, x)
+            self.theta = np.linalg.solve(self.information, X.T @ ys)
+            self.misfit = np.sum((ys - X @ self.theta) ** 2) + self.ridge * np.sum(self.theta**2)
+        else:
+            mean = float(self.mean(x @ self.theta))
+            weight = max(mean * (1 - mean), LEAST_WEIGHT)  # w = μ'(xᵀθ)
+            direction = np.linalg.solve(self.information, x)  # H⁻¹x
+            variance = 1 + weight * float(x @ direction)
+            self.theta = self.theta + direction * (y - mean) / variance
+            self.misfit += (y - mean) ** 2 / (weight * variance)
+            self.information += weight * np.outer(x, x)
+
+    def refit(self) -> None:
+        """Logistic, at 16, 32, 64, …, 65,536 samples: maximise Σ log-likelihood − ridge/2·‖θ‖²."""
+        if self.link == "identity" or len(self.responses) not in [2**i for i in range(4, 17)]:
+            return
+        X, ys = np.array(self.contexts), np.array(self.responses)
+
+        def objective(theta: Floats) -> float:
+            likelihood = ys * (X @ theta) - np.logaddexp(0, X @ theta)
+            return float(np.sum(likelihood) - self.ridge / 2 * np.sum(theta**2))
+
+        self.theta = np.zeros(X.shape[1])
+        for _ in range(30):  # Newton's method; far fewer steps are needed
+            means = self.mean(X @ self.theta)
+            weights = np.maximum(means * (1 - means), LEAST_WEIGHT)
+            self.information = self.ridge * np.eye(X.shape[1]) + (X.T * weights) @ X
+            step = np.linalg.solve(self.information, X.T @ (ys - means) - self.ridge * self.theta)
+            while objective(self.theta + step) < objective(self.theta) - 1e-9:  # too far
+                step /= 2
+            self.theta = self.theta + step
+
+
+def least_price(gains: Floats, uses: Floats, prices: Floats, r: int, goal: float) -> float:
+    """The least price λ_r, the others fixed, at which tasks use at most the goal of resource r.
+
+    gains [n, K]: reward of each expert less that of the model. uses [n, K, R]: cost of each expert.
+    """
+    others = np.where(np.arange(len(prices)) == r, 0.0, prices)
+    values_if_free = gains - uses @ others
+
+    def demand(price: float) -> float:
+        values = values_if_free - price * uses[:, :, r]
+        used = uses[np.arange(len(uses)), values.argmax(axis=1), r]
+        return float(used[values.max(axis=1) > 0].sum())
+
+    if demand(0.0) <= goal:
+        return 0.0
+    start = float(prices[r])
+    low, high = 0.0, 1.05 * start if start > 0 else 1.0
+    while demand(high) > goal and high < 1e12:
+        low, high = high, 2 * high
+    if low == 0 < start:  # most of the time the price hardly moves
+        below = 0.95 * start
+        low, high = (below, high) if demand(below) > goal else (0.0, below)
+    while high - low > 1e-3 * high and high > 1e-12:
+        middle = (low + high) / 2
+        low, high = (middle, high) if demand(middle) > goal else (low, middle)
+    return high
+
+
+def uniform(seed: int, decision: int) -> float:
+    """A random number in [0, 1) for each decision: SplitMix64 on a counter."""
+    key = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
+    z = (key + (2 * decision + 1) * 0x9E3779B97F4A7C15) % 2**64
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
+    return ((z ^ (z >> 31)) >> 11) / 2**53
+
+
+class Limit(NamedTuple):
+    """The budget of one resource."""
+
+    budget: float  # B
+    horizon: float  # T
+    max_cost: float = math.nan  # of one task, if declared
+
+
+class Choice(NamedTuple):
+    """A decision."""
+
+    route: int  # 0 is the model, k is the k-th expert
+    reason: str
+    propensity: float
+    prices: tuple[float, ...]  # λ
+
+
+class Learner:
+    """The default learner for K experts and R resources, with contexts of d features."""
+
+    every = 200  # decisions between two prices, at most
+    window = 1_000  # recent contexts that the prices are solved for
+
+    def __init__(self, d: int, K: int, limits: list[Limit], links: list[str], seed: int) -> None:
+        ridge = max(RIDGE[link] for link in links)  # the first is for rewards, the second for costs
+        self.rewards = [Estimate(d, links[0], ridge) for _ in range(K + 1)]
+        self.costs = {k: [Estimate(d, links[1], ridge) for _ in limits] for k in range(1, K + 1)}
+        self.budgets = np.array([limit.budget for limit in limits], dtype=float)
+        self.horizons = np.array([limit.horizon for limit in limits], dtype=float)
+        self.max_costs = np.array([limit.max_cost for limit in limits], dtype=float)
+        self.warm_up, self.seed = d, seed
+        self.contexts: list[Floats] = []
+        self.routes: list[int] = []
+        self.prices = np.zeros(len(limits))  # λ
+        self.next_solve = self.warm_up  # solve the prices after this many decisions
+        self.price_waits = False  # for the cost of the latest decision
+        self.reserved: dict[int, Floats] = {}  # by decision, until its cost is known
+        self.spent = np.zeros(len(limits))
+        self.largest = np.zeros(len(limits))  # cost seen
+        self.n_costs = 0
+
+    def held(self) -> Floats:
+        """What is reserved for all decisions together."""
+        return sum(self.reserved.values(), np.zeros(len(self.budgets)))
+
+    def left(self) -> Floats:
+        """What is neither spent nor reserved."""
+        return self.budgets - self.spent - self.held()
+
+    def reservation(self) -> Floats:
+        """What one task may cost: as declared, else the largest cost seen, else a share of B."""
+        first = np.where(np.isfinite(self.budgets), FIRST_SHARE * self.budgets, 0.0)
+        seen = self.largest if self.n_costs > 0 else first
+        return np.where(np.isnan(self.max_costs), seen, self.max_costs)
+
+    def worth(self, decider: int, x: Floats) -> float:
+        """Optimistic reward − λ · optimistic cost, where the model costs nothing."""
+        estimate = self.rewards[decider]
+        seen = [y for each in self.rewards for y in each.responses]
+        rms = math.sqrt(sum(y * y for y in seen) / max(len(seen), 1))
+        prior = PRIOR * math.sqrt(estimate.ridge) * rms if estimate.link == "identity" else 0.0
+        reward = estimate.optimistic(x, +1, prior)
+        if decider == 0:
+            return reward
+        costs = [max(0.0, each.optimistic(x, -1)) for each in self.costs[decider]]
+        return reward - float(self.prices @ np.array(costs))
+
+    def choose(self, x: Floats, available: Sequence[int]) -> tuple[int, str, float]:
+        """Who decides, why, and with what probability."""
+        needed, held = self.reservation(), self.held()
+        over_cap = (held > 0) & (held + needed > COLD_START_SHARE * self.budgets)
+        choices = [0, *available]
+        if not available:
+            return 0, "unavailable", 1.0
+        if np.any(needed > self.left()) or np.any(self.budgets <= 0):
+            return 0, "budget", 1.0
+        if self.n_costs == 0 and np.any(over_cap):  # cold start: nothing is known of what was asked
+            return 0, "unsettled", 1.0
+        if len(self.routes) < self.warm_up:
+            drawn = int(uniform(self.seed, len(self.routes)) * len(choices))
+            return choices[drawn], "warm-up", 1 / len(choices)
+        for k in available:  # an untried expert is asked once
+            if k not in self.routes and not self.rewards[k].responses:
+                return k, "warm-up", 1.0
+        best = max(choices, key=lambda decider: self.worth(decider, x))  # ties go to the first
+        return best, "worth it" if best > 0 else "not worth it", 1.0
+
+    def decide(self, x: Floats, available: Sequence[int] | None = None) -> Choice:
+        """Choose who decides a task, and reserve what that may cost."""
+        if self.price_waits:  # the cost has not come before the next decision
+            self.move_prices()
+        choice = self.choose(x, list(self.costs) if available is None else available)
+        prices = tuple(self.prices.tolist())
+        self.contexts.append(x)
+        self.routes.append(choice[0])
+        if choice[0] > 0:
+            self.reserved[len(self.routes) - 1] = self.reservation()
+            self.price_waits = True
+        else:
+            self.move_prices()
+        return Choice(*choice, prices)
+
+    def observe(self, decision: int, rewards: Mapping[int, float], costs: Floats | None) -> None:
+        """Learn the rewards of deciders; learn and book the costs of the expert who was asked."""
+        samples = [(self.rewards[decider], y) for decider, y in rewards.items()]
+        if costs is not None:
+            samples += zip(self.costs[self.routes[decision]], costs.tolist(), strict=True)
+        for estimate, y in samples:
+            estimate.learn(self.contexts[decision], y)
+        if costs is not None:
+            del self.reserved[decision]
+            self.spent += np.minimum(costs, np.maximum(self.left(), 0))
+            self.largest = np.maximum(self.largest, costs)
+            self.n_costs += 1
+            if decision == len(self.routes) - 1:  # the price waits for this cost
+                self.move_prices()
+        for estimate, _ in samples:
+            estimate.refit()
+
+    def move_prices(self) -> None:
+        """Now and then: the prices at which recent tasks would use left / (tasks left) each."""
+        self.price_waits = False
+        done = len(self.routes)
+        if done < self.next_solve:
+            return
+        self.next_solve = done + min(max(done // 10, 1), self.every)
+        recent = np.array(self.contexts[-self.window :])
+        model, *experts = [each.mean(recent @ each.theta) for each in self.rewards]
+        gains = np.array(experts).T - model[:, None]
+        costs = [[each.mean(recent @ each.theta) for each in own] for own in self.costs.values()]
+        uses = np.maximum(0.0, np.array(costs).transpose(2, 0, 1))
+        for _ in range(4 if len(self.prices) > 1 else 1):  # sweeps over the resources
+            for r, tasks_left in enumerate(self.horizons - done):
+                if tasks_left >= 1 and 0 < self.budgets[r] < math.inf:
+                    goal = self.left()[r] / tasks_left * len(recent)
+                    self.prices[r] = least_price(gains, uses, self.prices, r, goal)
+
+
+def run(learner: Learner, tasks: Tasks, feedback: str) -> list[Choice]:
+    """Decide a stream of tasks and observe each one at once."""
+    choices = []
+    for t, x in enumerate(tasks.contexts):
+        choice = learner.decide(x)
+        route = choice.route
+        known = {"full": {0, route}, "bandit": {route}, "reviewed": {0, route} if route > 0 else {}}
+        rewards = {decider: float(tasks.rewards[t, decider]) for decider in known[feedback]}
+        learner.observe(t, rewards, tasks.costs[t, route - 1] if route > 0 else None)
+        choices.append(choice)
+    return choices
