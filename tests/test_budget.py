@@ -17,7 +17,6 @@ from deferkit import (
     Pacing,
     UnknownDecision,
 )
-from deferkit.learn.arrays import OWED
 from deferkit.types import REASONS
 from tests.conftest import draw_tasks, rewards_of, step_through
 
@@ -113,8 +112,8 @@ def test_a_cost_known_beforehand_is_what_is_reserved_and_weighed() -> None:
     deferrer.warm_start([X, X], {"model": [0.2, 0.2], "human": [0.9, 0.9]}, cost=[0.5, 0.5])
     cheap = deferrer.decide(X, cost=0.25)
     assert (cheap.route, cheap.reserved, cheap.expected_cost) == ("human", 0.25, 0.25)
-    deferrer._ledger.view("price")[0] = 1.0
-    deferrer._ledger.ints[OWED] = 0
+    deferrer._ledger.price[0] = 1.0
+    deferrer._ledger.set("price_due", 0)
     assert deferrer.propose(X, cost=0.1).decision.route == "human"
     assert deferrer.propose(X, cost=1.0).decision.route == "model"
 

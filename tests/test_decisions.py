@@ -69,7 +69,7 @@ def test_the_default_asks_when_it_is_worth_it_by_hand() -> None:
     )
     deferrer.warm_start([[1.0]], {"model": [0.2], "human": [0.9]}, cost=[0.5])
     for price, route in ((1.39, "human"), (1.41, "model")):
-        deferrer._ledger.view("price")[0] = price
+        deferrer._ledger.price[0] = price
         decision = deferrer.propose([1.0]).decision
         assert decision.route == route
         assert decision.estimates == pytest.approx({"model": 0.1, "human": 0.45})
@@ -215,3 +215,19 @@ def test_a_known_cost_is_what_the_decision_shows() -> None:
     assert decision.costs["bo"] == 0.125
     assert decision.cost_widths["bo"] == 0
     assert decision.costs["ann"] != 0.125
+
+
+@pytest.mark.parametrize("resources", [3, 40])
+def test_a_decision_tells_the_costs_of_many_resources(resources: int) -> None:
+    names = [f"r{i}" for i in range(resources)]
+    learner = Deferrer(n_features=2, budget=dict.fromkeys(names, Budget(100, horizon=100, max_cost=1)), ridge=1.0)
+    cost = {name: i / resources for i, name in enumerate(names)}
+    asked = learner.decide([1.0, 0.0], force="human")
+    learner.observe(asked.id, {"human": 1.0}, cost)
+    decision = learner.decide([1.0, 0.0])
+    # after one sample with ‖x‖ = 1 and ridge 1, an estimate is half of what was seen
+    assert decision.costs == {"human": pytest.approx({name: each / 2 for name, each in cost.items()})}
+    widths = decision.cost_widths["human"]
+    assert isinstance(widths, dict)
+    assert list(widths) == names
+    assert all(0 <= width < 1 for width in widths.values())

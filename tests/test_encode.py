@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deferkit import Budget, Deferrer, Encoder, InvalidArgument
-from deferkit.learn.learner import SETTLE_AFTER
+from deferkit.learn.decisions import SETTLE_AFTER
 from tests.conftest import Floats
 
 

@@ -11,8 +11,8 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from deferkit import Budget, Decision, Deferrer, Exploration
-from deferkit.learn.arrays import STASH
-from deferkit.learn.precision import CHECK_EVERY, DRIFT_ALLOWED
+from deferkit.learn.core import CONSTANTS
+from deferkit.learn.core.layout import STASH
 from tests.conftest import Floats, draw_tasks, rewards_of
 
 ANY = (-math.inf, math.inf)
@@ -96,21 +96,21 @@ def test_the_inverse_stays_accurate_over_a_million_steps(kind: str) -> None:
 
 
 def test_a_drifted_inverse_is_refactored() -> None:
-    n = STASH * CHECK_EVERY
+    n = STASH * CONSTANTS["check_every"]
     tasks = draw_tasks(n, 5)
     deferrer = Deferrer(n_features=5, budget=Budget(0, horizon=n))
     half = n // 2
     deferrer.run(
         tasks.contexts[:half], {k: v[:half] for k, v in rewards_of(deferrer, tasks).items()}, tasks.costs[:half]
     )
-    deferrer._ledger.view("inverse")[0] *= 1 + 1e4 * DRIFT_ALLOWED
+    deferrer._ledger.view("inverse")[0] *= 1 + 1e4 * CONSTANTS["drift_allowed"]
     rest = tasks._replace(contexts=tasks.contexts[half:], rewards=tasks.rewards[half:], costs=tasks.costs[half:])
     tasks = rest
     deferrer.run(tasks.contexts[:-1], {k: v[:-1] for k, v in rewards_of(deferrer, tasks).items()}, tasks.costs[:-1])
     error = np.abs(deferrer._ledger.view("inverse")[0] @ precision(deferrer, 0) - np.eye(5)).max()
     deferrer.observe(deferrer.decide(tasks.contexts[-1]).id, {"model": 0.5})
     mended = np.abs(deferrer._ledger.view("inverse")[0] @ precision(deferrer, 0) - np.eye(5)).max()
-    assert error > 10 * DRIFT_ALLOWED
+    assert error > 10 * CONSTANTS["drift_allowed"]
     assert mended < 1e-12
 
 
@@ -232,7 +232,7 @@ def test_a_correction_gives_the_estimates_of_the_corrected_sample() -> None:
     for target in (1, 2):
         np.testing.assert_allclose(theta(wrong, target), theta(right, target), rtol=1e-9, atol=1e-10)
     assert wrong.summary().noise == pytest.approx(right.summary().noise, rel=1e-6)
-    np.testing.assert_allclose(wrong._ledger.view("power"), right._ledger.view("power"))
+    np.testing.assert_allclose(wrong._ledger.view("reward_power"), right._ledger.view("reward_power"))
     assert wrong.summary().spent == pytest.approx(right.summary().spent)
 
 

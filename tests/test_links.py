@@ -5,7 +5,18 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from deferkit import InvalidArgument
-from deferkit.learn.links import IDENTITY, LINKS, LOGISTIC, link_named, mean, slope
+from deferkit.learn.core import link_functions
+from deferkit.learn.links import LINKS, link_named
+
+IDENTITY, LOGISTIC = LINKS["identity"].code, LINKS["logistic"].code
+
+
+def mean(link: int, eta: float) -> float:
+    return link_functions(link, eta)[0]
+
+
+def slope(link: int, eta: float) -> float:
+    return link_functions(link, eta)[1]
 
 
 @given(st.floats(-700, 700))

@@ -16,7 +16,7 @@ def forced_costs(pacing: str, costs: Floats, budgets: list[float], horizon: int,
     resources = costs.shape[1]
     names = [f"r{j}" for j in range(resources)]
     budget = {name: Budget(total, horizon=horizon) for name, total in zip(names, budgets, strict=True)}
-    deferrer = Deferrer(n_features=1, budget=budget, pacing=Pacing(kind=pacing, **more), warm_up=0)  # type: ignore[arg-type]
+    deferrer = Deferrer(n_features=1, budget=budget, pacing=Pacing(kind=pacing, **more), warm_up=0)
     prices = []
     for cost in costs:
         route = "human" if cost.any() else "model"
@@ -61,7 +61,7 @@ def test_resolve_finds_the_prices_of_the_linear_programme(experts: int, resource
     budget = {f"r{j}": Budget(rate * 2 * n, horizon=2 * n, max_cost=1) for j in range(resources)}
     deferrer = Deferrer(n_features=d, experts=names, budget=budget, pacing=Pacing(window=n), memory=n, warm_up=50)
     deferrer.run(tasks.contexts, rewards_of(deferrer, tasks), tasks.costs)
-    deferrer._ledger.view("next_solve")[0] = 0
+    deferrer._ledger.dual[-1] = 0
     deferrer.decide(tasks.contexts[0], force="model")  # lets the price move
     scores = deferrer.score(tasks.contexts)
     gain = np.stack([scores.estimates[name] - scores.estimates["model"] for name in names], axis=1)
@@ -146,11 +146,12 @@ def test_the_price_moves_with_the_expected_cost_when_the_true_one_is_late() -> N
     [
         (
             {"kind": "fast"},
-            "'pacing' of a Deferrer must be one of 'paper', 'gradient', 'resolve', 'adaptive'. Got 'fast'",
+            "'pacing' of a Deferrer must be one of 'resolve', 'adaptive', 'gradient', 'paper'. Got 'fast'",
         ),
         ({"every": 0}, "'every' of a Pacing must be a whole number of at least 1. Got 0"),
         ({"window": 1.5}, "'window' of a Pacing must be a whole number of at least 2. Got 1.5"),
-        ({"step": math.nan}, "'step' of a Pacing must be a number above 0. Got nan"),
+        ({"kind": "adaptive", "step": math.nan}, "'step' of a Pacing must be a number above 0. Got nan"),
+        ({"step": 0.3}, "'resolve' has no parameter 'step'. Its parameters are: 'every', 'window'."),
     ],
 )
 def test_bad_pacing(given: dict[str, object], message: str) -> None:

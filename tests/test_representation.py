@@ -73,7 +73,7 @@ def test_the_price_is_solved_for_the_views_of_now() -> None:
     step_through(learner, tasks._replace(contexts=tasks.contexts[:120]))
     representation: Any = learner._representation
     before = learner._ledger.view("context")[:120].copy()
-    learner._ledger.next_solve[0] = learner._ledger.next_id  # the next decision solves the price
+    learner._ledger.dual[-1] = learner._ledger.next_id  # the next decision solves the price
     representation.retrain()
     after = learner._ledger.view("context")[:120]
     assert not np.allclose(before, after, atol=1e-9)

@@ -52,7 +52,7 @@ class Reviews(RuleBasedStateMachine):
         self.totals = np.array(totals)
         self.given = {
             "budget": {name: Budget(t, horizon=60, max_cost=1.0) for name, t in zip(RESOURCES, totals, strict=True)},
-            "pacing": Pacing(kind=pacing, window=4, every=3),
+            "pacing": Pacing(kind=pacing, **({"window": 4, "every": 3} if pacing == "resolve" else {})),
             "memory": memory,
             "explore_floor": floor,
         }

@@ -15,6 +15,7 @@ from deferkit import (
     TreeEmbedding,
 )
 from deferkit.learn.embed.systems import solve
+from deferkit.learn.links import LINKS
 from tests.conftest import draw_tasks, make, rewards_of
 
 
@@ -26,7 +27,9 @@ def test_a_rebuilt_system_is_the_direct_solution(logistic: bool) -> None:
     start = 0.1 * rng.standard_normal(5)
     if logistic:
         y = (rng.random(300) < 1 / (1 + np.exp(-z @ [1.0, -2.0, 0.5, 0, 0]))).astype(float)
-    theta, precision, inverse, _ = solve(z, y, start, 0.5 * np.eye(5), np.zeros(5), logistic)
+    theta, precision, inverse, _ = solve(
+        z, y, start, 0.5 * np.eye(5), np.zeros(5), LINKS["logistic" if logistic else "identity"]
+    )
     if logistic:
         exact = LogisticRegression(C=2.0, fit_intercept=False, tol=1e-12, max_iter=10_000).fit(z, y).coef_[0]
         mean = 1 / (1 + np.exp(-z @ theta))
@@ -41,9 +44,11 @@ def test_a_start_that_is_far_off_does_no_harm() -> None:
     rng = np.random.default_rng(2)
     z = rng.standard_normal((200, 3))
     y = (rng.random(200) < 1 / (1 + np.exp(-z @ [2.0, 0, -1]))).astype(float)
-    exact = solve(z, y, np.zeros(3), np.eye(3), np.zeros(3), True)[0]
+    exact = solve(z, y, np.zeros(3), np.eye(3), np.zeros(3), LINKS["logistic"])[0]
     for start in ([100.0, -50, 3], [1e6, 0, 0], [-5.0, 5, 5]):
-        np.testing.assert_allclose(solve(z, y, np.array(start), np.eye(3), np.zeros(3), True)[0], exact, atol=1e-5)
+        np.testing.assert_allclose(
+            solve(z, y, np.array(start), np.eye(3), np.zeros(3), LINKS["logistic"])[0], exact, atol=1e-5
+        )
 
 
 @pytest.mark.parametrize("name", ["neural", "neural, logistic", "neural, two networks, no skip", "trees"])
@@ -58,7 +63,9 @@ def test_after_a_retraining_the_estimates_are_those_of_the_past(name: str) -> No
         z = representation.embedder.embed(past, rows, representation.views[target])
         ridge = representation.systems._ridge
         logistic = name == "neural, logistic" and target < 2
-        theta = solve(z, y, np.zeros(z.shape[1]), ridge, np.zeros(z.shape[1]), logistic)[0]
+        theta = solve(
+            z, y, np.zeros(z.shape[1]), ridge, np.zeros(z.shape[1]), LINKS["logistic" if logistic else "identity"]
+        )[0]
         np.testing.assert_allclose(belief.theta, theta, atol=2e-3 if logistic else 1e-7)
         assert learner._ledger.view("n_observed")[target] == len(y)
 

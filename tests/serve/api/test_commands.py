@@ -197,6 +197,5 @@ def test_a_shared_database_wants_an_address(
     monkeypatch.setattr("deferkit.serve.server.logger.warning", warned.append)
     monkeypatch.setattr(Sqlite, "shared", True)
     monkeypatch.setattr(server.Server, "run", lambda _: None)
-    monkeypatch.setattr(server, "rehearse", lambda: None)
     assert said("serve", "--port", "0", "--address", address).code == 0
     assert len(warned) == warnings

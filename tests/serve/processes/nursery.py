@@ -16,24 +16,12 @@ import time
 from typing import Any, NoReturn
 
 from deferkit import cli
-from deferkit.serve import records, server
-from deferkit.serve.policy import Policy
-from deferkit.serve.spec import BudgetSpec, PolicySpec
+from deferkit.serve import server
 from tests.serve.processes import sabotage
 
 assert server  # loaded here, once, for all
 DIE_WITH_PARENT = 1
 ALONE = "from deferkit.cli import main; main()"
-
-
-def warm() -> None:
-    """Load the compiled steps."""
-    spec = PolicySpec(name="p", features=3, budget={"cost": BudgetSpec(total=9, horizon=9, max_cost=1)}, warm_up=0)
-    policy = Policy(spec)
-    policy.append(records.Created(spec=spec), 0)
-    policy.learner.apply(policy.learner.propose([1.0, 0.0, 0.0], force="human"))
-    policy.learner.observe(0, {"human": 1.0}, cost=1.0)
-    Policy.from_bytes(policy.to_bytes())
 
 
 def fork(order: dict[str, Any]) -> int:
@@ -95,7 +83,6 @@ def main() -> None:
     """Take orders until there are no more."""
     alive: set[int] = set()
     try:
-        warm()
         gc.freeze()  # or a service would copy all of this memory when it first looks for cycles
         print(json.dumps("ready"), flush=True)
         for line in iter(sys.stdin.buffer.readline, b""):
