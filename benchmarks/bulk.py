@@ -3,7 +3,7 @@
 The C kernel keeps the inverses and the estimates and nothing else. `gradient` does what the kernel does, plus all
 that makes it a product; the other pacings do more. A round makes a learner and runs it over the whole stream: the
 checks of its inputs, and for C the allocation, are in the time. Afterwards: whether memory is flat in the number of
-tasks, and what the first call of a process costs.
+tasks. What the first call of a process costs is in versions.py.
 """
 
 import os
@@ -13,11 +13,10 @@ os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"  # befo
 import ctypes
 import multiprocessing
 import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,6 +38,7 @@ from measure import (
     make_learner,
     make_table,
     setting,
+    status_bytes,
 )
 from numpy.typing import NDArray
 from rich.console import Console
@@ -49,12 +49,6 @@ from deferkit import Deferrer, Exploration
 SCALE = 0.8  # of the widths, in units of the noise
 PACINGS = ("gradient", "adaptive", "resolve", "default")
 BLOCKS = 20  # that the run for memory is cut into
-FIRST_CALL = """
-from deferkit import Budget, Deferrer
-deferrer = Deferrer(n_features=2, budget=Budget(10, horizon=100, max_cost=1))
-decision = deferrer.decide([0.6, 0.8])
-deferrer.observe(decision.id, {decision.route: 0.5}, 0.4 if decision.route == "human" else None)
-"""
 
 
 class Size(NamedTuple):
@@ -103,6 +97,13 @@ class Kernel:
         return routes
 
 
+@lru_cache(maxsize=1)
+def draw_size(size: Size) -> Tasks:
+    """Return the stream of a size; the last one is kept."""
+    rng = np.random.default_rng(size.n_features)
+    return draw_tasks(size.n_features, size.n_tasks, rng, binary=size.link == "logistic")
+
+
 def learner_named(name: str, n_features: int, horizon: int, link: str) -> Deferrer:
     """Return a fresh learner: of this pacing and with the widths of the kernel, or the default one."""
     if name == "default":
@@ -117,6 +118,10 @@ def run_learner(learner: Deferrer, tasks: Tasks) -> NDArray[np.int64]:
     return learner.run(tasks.contexts, rewards, tasks.costs).routes
 
 
+def kernel_round(kernel: Kernel, tasks: Tasks) -> Round:
+    return lambda: clock(lambda: kernel.run(tasks), len(tasks))
+
+
 def learner_round(name: str, tasks: Tasks, link: str) -> Round:
     def work() -> NDArray[np.int64]:
         return run_learner(learner_named(name, tasks.n_features, len(tasks), link), tasks)
@@ -126,14 +131,13 @@ def learner_round(name: str, tasks: Tasks, link: str) -> Round:
 
 def time_size(size: Size, kernel: Kernel, n_rounds: int) -> tuple[Times, float]:
     """Return the times, and the share of tasks that the kernel and `gradient` route alike (NaN without a kernel)."""
-    binary = size.link == "logistic"
-    tasks = draw_tasks(size.n_features, size.n_tasks, np.random.default_rng(size.n_features), binary=binary)
+    tasks = draw_size(size)
     contenders = {name: learner_round(name, tasks, size.link) for name in PACINGS}
-    if binary:
+    if size.link != "identity":
         return interleave(contenders, n_rounds), float("nan")
     twin = learner_named("gradient", size.n_features, size.n_tasks, size.link)
     alike = float(np.mean(kernel.run(tasks) == run_learner(twin, tasks)))
-    return interleave({"C": lambda: clock(lambda: kernel.run(tasks), len(tasks)), **contenders}, n_rounds), alike
+    return interleave({"C": kernel_round(kernel, tasks), **contenders}, n_rounds), alike
 
 
 def add_size(table: Table, size: Size, times: Times, alike: float) -> None:
@@ -173,15 +177,14 @@ def peak_memory() -> int:
 
     Not `ru_maxrss`: a child inherits that of its parent.
     """
-    status = Path("/proc/self/status").read_text()
-    return 1024 * int(status.partition("VmHWM:")[2].split()[0])
+    return status_bytes(Path("/proc/self/status").read_text(), "VmHWM")
 
 
 def memory_by_half(link: str, n_tasks: int) -> list[Memory]:
     """Stream many tasks through one learner in blocks; to be called in a process of its own."""
     binary = link == "logistic"
     block = draw_tasks(20, n_tasks // BLOCKS, np.random.default_rng(0), binary=binary)
-    run_learner(learner_named("default", 20, len(block), link), block)  # loads the machine code
+    run_learner(learner_named("default", 20, len(block), link), block)  # so that the process holds what every run needs
     learner = learner_named("default", 20, n_tasks, link)
     halves = []
     for _ in range(2):
@@ -206,24 +209,6 @@ def report_memory(console: Console, n_tasks: int) -> None:
         console.print(f"  {link:8}  {'; '.join(parts)}")
 
 
-def wall_time(code: str, cache: str) -> float:
-    """Return the seconds that a new process takes for this code, with machine code kept in this folder."""
-    begin = time.perf_counter()
-    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "DEFERKIT_CACHE_DIR": cache})
-    return time.perf_counter() - begin
-
-
-def report_first_call(console: Console) -> None:
-    with tempfile.TemporaryDirectory() as cache:
-        cold = wall_time(FIRST_CALL, cache)
-        warm = wall_time(FIRST_CALL, cache)
-        imports = wall_time("import deferkit", cache)
-    console.print(
-        f"A process that decides and observes once: {cold:.1f} s with an empty cache, {warm:.2f} s with a warm one"
-        f" ({imports:.2f} s of it the import)."
-    )
-
-
 def main() -> None:
     effort = Effort.from_command_line(__doc__, n_rounds=5)
     console = make_console()
@@ -232,8 +217,6 @@ def main() -> None:
     console.print(f"Deferrer.run, full feedback, µs a step\n{setting(effort)};\nC: {Kernel.compiler()}")
     console.print(table)
     report_memory(console, LONGEST // effort.part)
-    if not effort.quick:
-        report_first_call(console)
 
 
 if __name__ == "__main__":

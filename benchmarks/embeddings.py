@@ -19,10 +19,9 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from deferkit import Budget, Deferrer, NeuralEmbedding, TreeEmbedding
 from deferkit.errors import MissingData
 from deferkit.learn.embed.neural import next_in
-from deferkit.study.policies import load_machine_code, make_learner, run_learner
+from deferkit.study.policies import make_learner, run_learner
 from deferkit.worlds import make_world
 from deferkit.worlds.stream import Stream
 
@@ -77,22 +76,12 @@ def crossed(n: int, d: int) -> Stream:
 
 def measured(name: str, stream: Stream, share: float, parameters: dict[str, Any]) -> tuple[float, np.ndarray[Any, Any]]:
     learner = make_learner(name, stream, [share * stream.n_tasks], seed=0, parameters=parameters)
-    load_machine_code((learner.settings.link, learner.settings.cost_link))
     found: list[Any] = []
     seconds = cpu_seconds(lambda: found.append(run_learner(learner, stream, "full")))
     return seconds, found[0].routes > 0
 
 
-def warm() -> None:
-    """Load the machine code of the representations."""
-    for embedding in (NeuralEmbedding(every=2), TreeEmbedding(first=2)):
-        learner = Deferrer(n_features=2, budget=Budget(9, horizon=99, max_cost=1), embedding=embedding)
-        for _ in range(4):
-            learner.observe(learner.decide([0.1, 0.2]).id, {"model": 0.5})
-
-
 def main() -> None:
-    warm()
     table = Table("stream", "tasks", "d", "learner", "CPU s", "eager torch s", "torch / ours", "goal s")
     knapsacks = make_world("knapsack", {}).draw(0)
     jobs: list[tuple[str, Stream, str, Any, float, float]] = [

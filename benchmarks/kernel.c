@@ -31,7 +31,9 @@ static void move(double *theta, const double *u, double step, int d) {
 double run(int d, long n, const double *contexts, const double *rewards, const double *costs, double budget,
            double max_cost, double ridge, double width, signed char *routes) {
     size_t square = (size_t)d * d;
-    double *m = calloc(2 * square + 5 * (size_t)d, sizeof(double));
+    size_t bytes = (2 * square + 5 * (size_t)d) * sizeof(double);
+    double *m = aligned_alloc(64, (bytes + 63) / 64 * 64); /* at a cache line: elsewhere d = 200 takes a quarter longer */
+    memset(m, 0, bytes);
     double *h = m + square, *tm = h + square, *th = tm + d, *tc = th + d, *um = tc + d, *uh = um + d;
     for (int i = 0; i < d; i++) m[(size_t)i * d + i] = h[(size_t)i * d + i] = 1.0 / ridge;
     double rate = budget / n, alpha = 1.0, gamma = 0.5, spent = 0.0, epsilon = sqrt(2.0 / n);

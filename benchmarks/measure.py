@@ -1,4 +1,4 @@
-"""What both benchmarks share: the stream of tasks, the learner, interleaved timing, the machine and the table."""
+"""What the benchmarks share: the stream of tasks, the learner, interleaved timing, the machine and the table."""
 
 import argparse
 import math
@@ -16,7 +16,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from deferkit import Budget, Deferrer, Exploration, __version__
+from deferkit import Budget, Deferrer, Encoder, Exploration, __version__
 
 BUDGET_SHARE = 0.16  # of the number of tasks
 MAX_COST = 3.0
@@ -27,7 +27,7 @@ PIPE_WIDTH = 130  # columns where the output is not a terminal
 
 Floats = NDArray[np.float64]
 Round = Callable[[], float]
-"""Does everything once, and returns the microseconds that a step took."""
+"""Does everything once, and returns what was measured: mostly the microseconds that a step took."""
 
 
 class Tasks(NamedTuple):
@@ -66,16 +66,20 @@ def draw_tasks(n_features: int, n_tasks: int, rng: np.random.Generator, *, binar
 
 
 def make_learner(
-    n_features: int,
+    features: int | Encoder,
     horizon: int,
     *,
     pacing: str = "resolve",
     exploration: Exploration | None = None,
     link: str = "identity",
 ) -> Deferrer:
-    """Return a learner that has seen nothing, for a stream of this many tasks; the default one unless told."""
+    """Return a learner that has seen nothing, for a stream of this many tasks; the default one unless told.
+
+    Its contexts are vectors of this length, or rows for this encoder.
+    """
     return Deferrer(
-        n_features=n_features,
+        n_features=features if isinstance(features, int) else None,
+        encoder=None if isinstance(features, int) else features,
         budget=Budget(BUDGET_SHARE * horizon, horizon=horizon, max_cost=MAX_COST),
         pacing=pacing,
         exploration=exploration,
@@ -86,14 +90,14 @@ def make_learner(
 
 
 def clock(work: Callable[[], object], n_steps: int) -> float:
-    """Return the microseconds that each of the steps took."""
-    begin = time.perf_counter()
+    """Return the microseconds of CPU time that each of the steps took: other programs do not count."""
+    begin = time.process_time()
     work()
-    return (time.perf_counter() - begin) / n_steps * 1e6
+    return (time.process_time() - begin) / n_steps * 1e6
 
 
 class Times(NamedTuple):
-    """The microseconds a step took in each round, by contender."""
+    """What each round measured, by contender."""
 
     rounds: Mapping[str, Sequence[float]]
 
@@ -112,13 +116,13 @@ class Times(NamedTuple):
         return f"{self.best(name) - self.best(base):.3f} ({median(each):.3f})"
 
 
-def interleave(contenders: Mapping[str, Round], n_rounds: int) -> Times:
-    """Time contenders in turn, round after round, so that what disturbs one disturbs all; one round goes uncounted."""
+def interleave(contenders: Mapping[str, Round], n_rounds: int, *, n_uncounted: int = 1) -> Times:
+    """Time contenders in turn, round after round, so that what disturbs one disturbs all; the first goes uncounted."""
     rounds: dict[str, list[float]] = {name: [] for name in contenders}
-    for number in range(n_rounds + 1):
+    for number in range(n_uncounted + n_rounds):
         for name, contender in contenders.items():
             took = contender()
-            if number > 0:
+            if number >= n_uncounted:
                 rounds[name].append(took)
     return Times(rounds)
 
@@ -135,11 +139,26 @@ class Effort(NamedTuple):
         return self.part > 1
 
     @classmethod
-    def from_command_line(cls, description: str | None, *, n_rounds: int) -> "Effort":
+    def from_arguments(cls, arguments: argparse.Namespace, *, n_rounds: int) -> "Effort":
         """Return an effort of this many rounds with all tasks, or with --quick a small one."""
-        parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-        parser.add_argument("--quick", action="store_true", help="a tenth of the tasks, 3 rounds: to see that it works")
-        return cls(n_rounds=3, part=10) if parser.parse_args().quick else cls(n_rounds)
+        return cls(n_rounds=3, part=10) if arguments.quick else cls(n_rounds)
+
+    @classmethod
+    def from_command_line(cls, description: str | None, *, n_rounds: int) -> "Effort":
+        """Return the effort that the command line asks for."""
+        return cls.from_arguments(make_parser(description).parse_args(), n_rounds=n_rounds)
+
+
+def make_parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser of the command line with the option --quick."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the tasks, 3 rounds: to see that it works")
+    return parser
+
+
+def status_bytes(status: str, field: str) -> int:
+    """Return a field of /proc/…/status in bytes: VmRSS is the memory held now, VmHWM the most that ever was."""
+    return 1024 * int(status.partition(f"{field}:")[2].split()[0])
 
 
 def make_console() -> Console:
@@ -160,7 +179,7 @@ def cpu_model() -> str:
 
 def setting(effort: Effort) -> str:
     """Return the machine, the versions and how often everything was repeated."""
-    versions = ", ".join(f"{name} {version(name)}" for name in ("numpy", "numba"))
+    versions = f"numpy {version('numpy')}"
     return (
         f"{cpu_model()}; Python {platform.python_version()}, deferkit {__version__}, {versions}; one thread;\n"
         f"best of {effort.n_rounds} interleaved rounds, in brackets the median over the rounds"

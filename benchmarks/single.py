@@ -12,10 +12,10 @@ os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"  # befo
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.metadata import version
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from measure import (
@@ -34,7 +34,11 @@ from measure import (
 )
 from rich.table import Table
 
+from deferkit import Deferrer, Encoder
+
 N_FEATURES = 20
+NUMBERS = ("amount", "age", "score")
+LEVELS = {"country": ("de", "es", "fr", "it"), "product": ("card", "credit", "insurance")}
 ARMS = (0, 1)
 ALPHA = 0.08  # width of the intervals of LinUCB
 WARM_UP = 200  # tasks before the clock starts
@@ -44,21 +48,36 @@ Step = Callable[[int], object]
 """Decides the task of this number and observes what came of it."""
 
 
+def deferkit_step(deferrer: Deferrer, contexts: Sequence[Any], tasks: Tasks) -> Step:
+    rewards, costs = tasks.rewards.tolist(), tasks.costs.tolist()
+
+    def step(i: int) -> None:
+        decision = deferrer.decide(contexts[i])
+        if decision.route == "model":
+            deferrer.observe(decision.id, {"model": rewards[i][0]})
+        else:
+            deferrer.observe(decision.id, {"human": rewards[i][1]}, costs[i])
+
+    return step
+
+
 def deferkit_of(pacing: str) -> Callable[[Tasks], Step]:
     def make(tasks: Tasks) -> Step:
-        deferrer = make_learner(N_FEATURES, len(tasks), pacing=pacing)
-        contexts, rewards, costs = list(tasks.contexts), tasks.rewards.tolist(), tasks.costs.tolist()
-
-        def step(i: int) -> None:
-            decision = deferrer.decide(contexts[i])
-            if decision.route == "model":
-                deferrer.observe(decision.id, {"model": rewards[i][0]})
-            else:
-                deferrer.observe(decision.id, {"human": rewards[i][1]}, costs[i])
-
-        return step
+        return deferkit_step(make_learner(N_FEATURES, len(tasks), pacing=pacing), list(tasks.contexts), tasks)
 
     return make
+
+
+def deferkit_encoder(tasks: Tasks) -> Step:
+    """Rows of five named columns: three numbers, and two categories that depend on the context too."""
+    encoder = Encoder(numbers=NUMBERS, categories=LEVELS)
+    largest = [np.argmax(tasks.contexts[:, : len(levels)], axis=1).tolist() for levels in LEVELS.values()]
+    rows = [
+        dict(zip(NUMBERS, numbers[-len(NUMBERS) :], strict=True))
+        | {name: levels[place] for (name, levels), place in zip(LEVELS.items(), places, strict=True)}
+        for numbers, *places in zip(tasks.contexts.tolist(), *largest, strict=True)
+    ]
+    return deferkit_step(make_learner(encoder, len(tasks)), rows, tasks)
 
 
 def plain_numpy(tasks: Tasks) -> Step:
@@ -152,9 +171,11 @@ class Contender(NamedTuple):
 
 
 BASE = "deferkit, default"
+ENCODED = "deferkit, encoder of 5 columns"
 CONTENDERS = (
     Contender(BASE, "deferkit", FAST, deferkit_of("resolve")),
     Contender("deferkit, gradient", "deferkit", FAST, deferkit_of("gradient")),
+    Contender(ENCODED, "deferkit", FAST, deferkit_encoder),
     Contender("plain numpy LinUCB", "numpy", FAST, plain_numpy),
     Contender("VW cb_explore", "vowpalwabbit", FAST, vowpal_wabbit),
     Contender("river LinUCBDisjoint", "river", SLOW, river),
@@ -175,6 +196,11 @@ def missing(package: str) -> str:
 def version_of(package: str) -> str:
     """Return the version of a package, of deferkit also where it is not installed but on the path."""
     return str(getattr(import_module(package), "__version__", None) or version(package))
+
+
+def draw_stream(n_steps: int) -> Tasks:
+    """Return the tasks before the clock starts, and this many on the clock."""
+    return draw_tasks(N_FEATURES, WARM_UP + n_steps, np.random.default_rng(N_FEATURES))
 
 
 def round_of(contender: Contender, tasks: Tasks, n_steps: int) -> Round:
@@ -206,7 +232,7 @@ def time_table(times: Times, effort: Effort) -> Table:
 def main() -> None:
     effort = Effort.from_command_line(__doc__, n_rounds=15)
     console = make_console()
-    tasks = draw_tasks(N_FEATURES, WARM_UP + FAST // effort.part, np.random.default_rng(N_FEATURES))
+    tasks = draw_stream(FAST // effort.part)
     reasons = {contender.name: missing(contender.package) for contender in CONTENDERS}
     there = {c.name: round_of(c, tasks, c.n_steps // effort.part) for c in CONTENDERS if not reasons[c.name]}
     with console.status("timing …"):
