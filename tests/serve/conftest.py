@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,12 +25,12 @@ with warnings.catch_warnings():
 
 
 def insist(start: Callable[[], None]) -> None:
-    """Start the server, which is given ten seconds at a time; a busy machine may need more."""
-    for _ in range(5):
+    """Start the server, which is given ten seconds at a time; a busy machine may need more, to recover or to start."""
+    for _ in range(20):
         try:
             return start()
-        except subprocess.TimeoutExpired:
-            continue
+        except (subprocess.TimeoutExpired, AssertionError):  # the second: it runs, and is not ready yet
+            time.sleep(1.0)
     return start()
 
 
