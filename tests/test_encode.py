@@ -245,3 +245,23 @@ def test_columns_are_encoded_exactly_as_rows_are() -> None:
         one.encode_columns({"a": [1.0], "b": [1.0, 2.0]})
     with pytest.raises(InvalidArgument, match="'c' that the encoder does not know"):
         one.encode_columns({"c": [1.0]})
+
+
+def test_a_vector_of_another_length_is_refused() -> None:
+    encoder = Encoder(numbers=["amount"], categories={"country": ["de", "fr"]})
+    row = {"amount": 1.0, "country": "de"}
+    assert encoder.encode_row(row, np.zeros(encoder.n_features))
+    for length in (0, encoder.n_features - 1, encoder.n_features + 1):
+        with pytest.raises(ValueError, match=f"has 7 elements. Got {length}"):
+            encoder.encode_row(row, np.zeros(length))
+    with pytest.raises(TypeError, match="must not be None"):
+        encoder.encode_row(row, None)  # type: ignore[arg-type]
+
+
+def test_more_levels_than_there_is_room_for_are_refused() -> None:
+    encoder = Encoder(numbers=["amount"], categories={"country": ["de", "fr"]})
+    encoder.levels["country"] += [str(i) for i in range(1_000)]  # past the end of the vector
+    with pytest.raises(ValueError, match="room for 2 levels"):
+        encoder.encode({"country": "999"})
+    with pytest.raises(ValueError, match="more levels than it has room for"):
+        Encoder.from_dict(encoder.to_dict())

@@ -33,14 +33,19 @@ cdef class RowEncoder:
     cdef long long[::1] rooms
     cdef double size
     cdef bint intercept
+    cdef Py_ssize_t length
 
     def __init__(self, tuple numbers, centers, spreads, dict levels, rooms, double size, bint intercept):
         self.numbers, self.categories, self.levels = numbers, tuple(levels), list(levels.values())
         self.centers, self.spreads = np.array(centers, dtype=np.float64), np.array(spreads, dtype=np.float64)
         self.rooms = np.array(rooms, dtype=np.int64)
         self.size, self.intercept = size, intercept
+        self.length = intercept + 2 * len(numbers) + sum(rooms) + 2 * len(levels)
+        for places, room in zip(self.levels, rooms, strict=True):
+            if not all(0 <= place < room for place in places.values()):
+                raise ValueError(f"A category has room for {room} levels. Got {len(places)} instead.")
 
-    def encode(self, dict row, double[::1] x):
+    def encode(self, dict row not None, double[::1] x not None):
         """Write the vector of a row to x; return False, and leave x undefined, if the row is not plain.
 
         A plain row has no unknown names, numbers that are floats, ints or None, and texts or None as levels.
@@ -49,6 +54,8 @@ cdef class RowEncoder:
         cdef PyObject *given
         cdef PyObject *place
         cdef double value
+        if x.shape[0] != self.length:
+            raise ValueError(f"The vector of a row has {self.length} elements. Got {x.shape[0]} instead.")
         x[:] = 0.0
         if self.intercept:
             x[0] = 1.0 / self.size

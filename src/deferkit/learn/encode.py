@@ -302,8 +302,20 @@ class Encoder:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "Encoder":
-        """Return the encoder that `to_dict` was asked for."""
+        """Return the encoder that `to_dict` returned these of; raise ValueError if none can have.
+
+        >>> Encoder.from_dict(Encoder(numbers=["age"]).to_dict()).names
+        ('intercept', 'age', 'age missing')
+        """
         encoder = cls(numbers=plain["numbers"], categories=plain["room"], intercept=plain["intercept"])
         encoder.levels = {name: list(levels) for name, levels in plain["levels"].items()}
         encoder.scales = {name: Scale(int(n), mean, sq) for name, (n, mean, sq) in plain["scales"].items()}
+        if list(encoder.levels) != list(encoder.room) or list(encoder.scales) != list(encoder.numbers):
+            raise ValueError("the levels or scales of an encoder are not those of its features")
+        if any(len(known) > encoder.room[name] for name, known in encoder.levels.items()):
+            raise ValueError("an encoder has more levels than it has room for")
+        if not all(type(level) is str for known in encoder.levels.values() for level in known):
+            raise ValueError("the levels of an encoder are not texts")
+        if not all(s.n >= 0 and math.isfinite(s.mean) and 0 <= s.squares < math.inf for s in encoder.scales.values()):
+            raise ValueError("a scale of an encoder is not finite")
         return encoder
