@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from deferkit.errors import UnreadableState
 from deferkit.learn import state
+from deferkit.learn.consistency import check_sizes
 from deferkit.learn.embed import given_again
 from deferkit.learn.embed.embedding import Embedding
 from deferkit.learn.encode import Encoder
@@ -52,7 +53,7 @@ class Saved(NamedTuple):
         """Raise `UnreadableState` where something is missing, or is not what it should be."""
         try:
             yield
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, MemoryError) as error:
             raise UnreadableState(f"{self.source} does not hold a learner ({error}).") from error
 
     def settings(self) -> Settings:
@@ -61,13 +62,20 @@ class Saved(NamedTuple):
 
     def ledger(self) -> Ledger:
         """Return the ledger."""
-        ledger = self.settings().ledger()
+        settings = self.settings()
+        check_sizes(self.arrays, settings.sizes())  # before as much room is made as the settings ask for
+        ledger = settings.ledger()
         ledger.restore(self.plain["counters"], self.arrays)
         return ledger
 
     def encoder(self) -> Encoder | None:
         """Return the encoder, if there is one."""
-        return None if self.plain["encoder"] is None else Encoder.from_dict(self.plain["encoder"])
+        if self.plain["encoder"] is None:
+            return None
+        encoder = Encoder.from_dict(self.plain["encoder"])
+        if encoder.n_features != self.plain["deferrer"]["n_features"]:
+            raise ValueError(f"its encoder makes {encoder.n_features} features")
+        return encoder
 
     def restore(self, parts: Parts) -> None:
         """Restore what is neither in the settings nor in the ledger."""
@@ -75,5 +83,8 @@ class Saved(NamedTuple):
             start = len(REPRESENTATION)
             kept = {name[start:]: array for name, array in self.arrays.items() if name.startswith(REPRESENTATION)}
             parts.representation.restore(kept)
-        parts.contexts.unsettled = self.plain["rows"]
-        parts.ledger.set("unsettled", self.plain["counters"]["unsettled"])
+        unsettled, rows, encoder = self.plain["counters"]["unsettled"], self.plain["rows"], parts.contexts.encoder
+        if len(rows) != (parts.ledger.next_id if unsettled else 0) or (unsettled and encoder is None):
+            raise ValueError(f"there are {len(rows)} rows to settle an encoder on")
+        parts.contexts.unsettled = [] if encoder is None else [encoder.check(row) for row in rows]
+        parts.ledger.set("unsettled", unsettled)

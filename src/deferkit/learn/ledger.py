@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.errors import AlreadySettled, UnknownDecision
+from deferkit.learn import consistency
 from deferkit.learn.core import CONSTANTS, LINKS, REFITS, Core, layout
 from deferkit.types import is_number
 
@@ -217,17 +218,28 @@ class Ledger:
         return arrays | {"overflow": overflow}
 
     def restore(self, counters: dict[str, int], saved: dict[str, NDArray[Any]]) -> None:
-        """Restore what `counters` and `state` returned."""
+        """Restore what `counters` and `state` of a ledger of these sizes returned; raise ValueError if it cannot be."""
+        consistency.check_counters(counters, list(self.counters()))
+        if self.get("retrain_at") == consistency.NEVER != counters["retrain_at"]:
+            raise ValueError("a retraining is due, but there is no embedding")
+        consistency.check_values(saved, self._views)
+        consistency.check_overflow(saved["overflow"], saved["status"], self.memory, counters["next_id"])
         self.grow_overflow(len(saved["route"]) - self.memory)
         for array in layout.STATE:
             self.view(array.name)[...] = saved[array.name]
         for name in self.counters():
             self.set(name, counters[name])
         self.set("slot", self.next_id % self.memory)
-        if self.refits and saved["samples"].size:
-            kept, stride = saved["samples"], self.get("stride")
+        if self.refits:
+            self._restore_samples(saved["samples"])
+        self.overflow = {int(decision): int(row) for decision, row in saved["overflow"]}
+        self._find_free()
+
+    def _restore_samples(self, kept: Floats) -> None:
+        counts, following = (self.view(name)[self._refitted()] for name in ("n_observed", "next_refit"))
+        consistency.check_samples(kept, counts, following, self.get("n_features"), self.get("refit_limit"))
+        if kept.size:
+            stride = self.get("stride")
             samples = aligned((*kept.shape[:2], stride + layout.N_LANES), np.float64)
             samples[..., : kept.shape[2] - 1], samples[..., stride] = kept[..., :-1], kept[..., -1]
             self._store_samples(samples)
-        self.overflow = {int(decision): int(row) for decision, row in saved["overflow"]}
-        self._find_free()

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deferkit.learn.consistency import check_shapes
 from deferkit.learn.embed.past import Floats, Past
 from deferkit.learn.embed.systems import Old, Systems
 from deferkit.learn.embed.threads import one_thread
@@ -181,5 +182,9 @@ class Representation:
 
         self.past.restore(part("past"))
         self.embedder.restore(part("embedder"))
-        self.systems.old = Old(**{name: array.copy() for name, array in part("old").items()})
+        old = part("old")
+        check_shapes(old, {name: array.shape for name, array in self.systems.old._asdict().items()})
+        self.systems.old = Old(**{name: array.copy() for name, array in old.items()})
         self._fresh_from, self._looked = int(saved["fresh_from"][0]), bool(saved["fresh_from"][1])
+        if self.past.decided != self._ledger.next_id or not 0 <= self._fresh_from <= self._ledger.next_id:
+            raise ValueError("the past of a representation is not that of the decisions")

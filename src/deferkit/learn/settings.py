@@ -175,7 +175,8 @@ class Settings:
         horizons = [math.inf if budget.horizon is None else budget.horizon for budget in given]
         return Budgets(np.array([float(budget.total) for budget in given]), np.array(horizons, dtype=np.float64))
 
-    def _sizes(self) -> dict[str, int]:
+    def sizes(self) -> dict[str, int]:
+        """Return the sizes of the arrays, by their names in `layout.py`."""
         width = int(self.n_features) if self.embedding is None else self.embedding.width(self.shape)
         resources, strategy = len(self.budget), self.pacing.strategy
         return {
@@ -225,7 +226,7 @@ class Settings:
             "warm_up": self.warm_up_steps,
             "retrain_at": FOREVER if self.embedding is None else self.embedding.next_at(0),
         }
-        scalars = {**self._sizes(), **self._options(), **counters, **self._parameters()}
+        scalars = {**self.sizes(), **self._options(), **counters, **self._parameters()}
         ledger = Ledger(Head(scalars, self.experts, self.resources, self.reward_bounds, self.cost_bounds))
         budgets = self.budgets
         ledger.view("total")[:], ledger.view("horizon")[:] = budgets

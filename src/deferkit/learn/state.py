@@ -59,7 +59,8 @@ def unpack(data: bytes, source: str) -> tuple[dict[str, Any], dict[str, NDArray[
         header = json.loads(data[len(MAGIC) : end])
         version, table, stated = header["version"], header["arrays"], header["sha256"]
         settings = header["settings"]
-    except (ValueError, KeyError, TypeError) as error:
+        lengths = [int(length) for _, _, length in table.values()]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UnreadableState(f"{source} has a damaged header ({error}).") from error
     if version not in (1, VERSION):
         raise UnreadableState(
@@ -67,26 +68,32 @@ def unpack(data: bytes, source: str) -> tuple[dict[str, Any], dict[str, NDArray[
             " Use the deferkit that saved it."
         )
     body = data[end + 1 :]
-    if len(body) < sum(length for _, _, length in table.values()):
+    if len(body) < sum(lengths):
         raise UnreadableState(f"{source} is cut off: bytes are missing at its end.")
     if checksum(header, body) != stated:
         raise UnreadableState(f"{source} is damaged: its checksum does not fit.")
+    try:
+        arrays = read_arrays(table, body)
+        return state_v1.convert(settings, arrays) if version == 1 else (settings, arrays)
+    except (LookupError, TypeError, ValueError, ArithmeticError, zlib.error) as error:
+        raise UnreadableState(f"{source} does not hold a learner ({error}).") from error
+
+
+def read_arrays(table: dict[str, Any], body: bytes) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a state file, or raise where the bytes are not what its header says."""
     arrays = {}
     at = 0
     for name, (dtype, shape, length) in table.items():
         if dtype not in DTYPES:
-            raise UnreadableState(f"{source} has an array {name!r} of unknown type {dtype!r}.")
-        raw = zlib.decompress(body[at : at + length])
-        if len(raw) != 8 * math.prod(shape):
-            raise UnreadableState(f"{source} has an array {name!r} of the wrong length.")
+            raise ValueError(f"the array {name!r} is of unknown type {dtype!r}")
+        size = 8 * math.prod(shape)
+        # no more than the header says: a few bytes can be made to unpack to all of the memory
+        raw = zlib.decompressobj().decompress(body[at : at + length], max(size, 0) + 1)
+        if len(raw) != size:
+            raise ValueError(f"the array {name!r} is of the wrong length")
         arrays[name] = np.frombuffer(raw, dtype=dtype).reshape(shape)
         at += length
-    if version == 1:
-        try:
-            return state_v1.convert(settings, arrays)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise UnreadableState(f"{source} does not hold a learner ({error}).") from error
-    return settings, arrays
+    return arrays
 
 
 def write(path: str | os.PathLike[str], data: bytes) -> None:

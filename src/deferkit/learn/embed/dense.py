@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from deferkit.learn.consistency import check_shapes
 from deferkit.learn.embed._passes import adam, beside, bias_and_relu, hidden_rows, through_relu
 from deferkit.learn.embed.past import Floats, Singles
 
@@ -30,8 +31,10 @@ class Parameters:
         return {name: v.astype(np.float64) for name, v in vectors.items()} | {"steps": np.array([float(self.steps)])}
 
     def restore(self, saved: dict[str, NDArray[np.float64]]) -> None:
-        """Be what `state` was asked for."""
-        self.vector[:], self._mean[:], self._square[:] = saved["values"], saved["mean"], saved["square"]
+        """Restore what `state` returned."""
+        for name, vector in (("values", self.vector), ("mean", self._mean), ("square", self._square)):
+            check_shapes(saved, {name: vector.shape})
+            vector[:] = saved[name]
         self.steps = int(saved["steps"][0])
 
 
@@ -93,6 +96,6 @@ class Dense:
         return self.parameters.state()
 
     def restore(self, saved: dict[str, NDArray[np.float64]]) -> None:
-        """Be what `state` was asked for."""
+        """Restore what `state` returned."""
         self.parameters.restore(saved)
         self.read()

@@ -59,7 +59,7 @@ class Embedder(Protocol):
         ...
 
     def restore(self, saved: dict[str, NDArray[np.float64]]) -> None:
-        """Be what `state` was asked for."""
+        """Restore what `state` returned."""
         ...
 
 

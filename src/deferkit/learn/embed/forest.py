@@ -6,6 +6,7 @@ import lightgbm
 import numpy as np
 from numpy.typing import NDArray
 
+from deferkit.learn.consistency import check_shapes
 from deferkit.learn.embed._passes import tree_rows
 from deferkit.learn.embed.embedding import Shape
 from deferkit.learn.embed.past import Floats, Ints, Past
@@ -137,10 +138,30 @@ class Forest:
         return self.arrays | {"past_columns": self.past_columns, "fitted": np.array([self.fitted])}
 
     def restore(self, saved: dict[str, NDArray[np.float64]]) -> None:
-        """Be what `state` was asked for."""
+        """Restore what `state` returned."""
+        self._check(saved)
         self.arrays = {name: saved[name].copy() for name in self.arrays}
         self.past_columns = saved["past_columns"].copy()
         self.fitted = int(saved["fitted"][0])
+
+    def _check(self, saved: dict[str, NDArray[Any]]) -> None:
+        """Raise ValueError unless every walk from a root stays within the nodes, and ends."""
+        nodes, trees = saved["feature"].shape, saved["root"].shape
+        shapes = {name: nodes if name in NODES else trees for name in self.arrays}
+        check_shapes(saved, shapes, {name: "i" if name in INTS else "f" for name in self.arrays})
+        check_shapes(saved, {"past_columns": (len(saved["past_columns"]), self.shape.n_targets)})
+        inner = np.flatnonzero(saved["feature"] >= 0)
+        ends = np.full(len(inner), len(saved["feature"]))
+        # children come after their parent, so that no walk goes round in a circle
+        for name, found, least, end in (
+            ("feature", saved["feature"], LEAF, self.shape.n_features),
+            ("left", saved["left"][inner], inner + 1, ends),
+            ("right", saved["right"][inner], inner + 1, ends),
+            ("root", saved["root"], 0, len(saved["feature"])),
+            ("column", saved["column"], 0, self.shape.n_targets),
+        ):
+            if len(nodes) != 1 or len(trees) != 1 or ((found < least) | (found >= end)).any():
+                raise ValueError(f"the trees have a {name} that is out of range")
 
 
 def from_text(text: str) -> dict[str, NDArray[Any]]:

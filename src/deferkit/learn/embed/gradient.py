@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from deferkit.errors import expected
 from deferkit.extras import needs
+from deferkit.learn.consistency import check_shapes
 from deferkit.learn.embed._passes import gradient_rows
 from deferkit.learn.embed.embedding import Embedder, Shape
 from deferkit.learn.embed.networks import Networks
@@ -169,8 +170,9 @@ class Gradients:
         return self.networks.state() | {f"curvature {name}": array for name, array in self.curvature.items()}
 
     def restore(self, saved: dict[str, NDArray[np.float64]]) -> None:
-        """Be what `state` was asked for."""
+        """Restore what `state` returned."""
         prefix = "curvature "
+        check_shapes(saved, {prefix + name: array.shape for name, array in self.curvature.items()})
         self.curvature = {name: saved[prefix + name].copy() for name in self.curvature}
         self.networks.restore({name: array for name, array in saved.items() if not name.startswith(prefix)})
         self._read()

@@ -111,7 +111,7 @@ class Modules:
         return arrays | {"batches": np.array([float(self._batches)])}
 
     def restore(self, saved: dict[str, NDArray[np.float64]]) -> None:
-        """Be what `state` was asked for."""
+        """Restore what `state` returned."""
         if self._adam is not None and any(name.startswith("adam ") for name in saved):
             for i, parameter in enumerate(self._parameters):
                 if f"adam {i}.step" in saved:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deferkit.learn.consistency import check_shapes
 from deferkit.learn.embed.dense import Dense, Parameters
 from deferkit.learn.embed.embedding import Shape
 from deferkit.learn.embed.neural import NeuralEmbedding
@@ -123,7 +124,8 @@ class Networks:
         return counts | heads | {f"body {name}": array for name, array in self.body.state().items()}
 
     def restore(self, saved: dict[str, NDArray[np.float64]]) -> None:
-        """Be what `state` was asked for."""
+        """Restore what `state` returned."""
+        check_shapes(saved, {"units": self.units.shape})
         self.trained, self.units = int(saved["trained"][0]), saved["units"].copy()
         for prefix, part in (("heads ", self.heads), ("body ", self.body)):
             part.restore({name[len(prefix) :]: a for name, a in saved.items() if name.startswith(prefix)})

@@ -3,6 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from deferkit.learn.consistency import check_shapes
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Singles = NDArray[np.float32]  # what networks are trained in
@@ -106,9 +108,11 @@ class Past:
         return {name: array[: self.n] for name, array in self._arrays.items()} | {"decided": np.array([self.decided])}
 
     def restore(self, saved: dict[str, NDArray[np.float64]]) -> None:
-        """Be what `state` was asked for."""
+        """Restore what `state` returned."""
+        n = len(saved["x"])
+        check_shapes(saved, {name: (n, array.shape[1]) for name, array in self._arrays.items()})
         self.n = 0
-        self._room(len(saved["x"]))
+        self._room(n)
         for name, array in self._arrays.items():
             array[: self.n] = saved[name]
         self.decided = int(saved["decided"][0])

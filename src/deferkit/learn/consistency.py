@@ -1,0 +1,108 @@
+"""Whether saved counters and arrays fit together: compiled steps check no bounds, so nothing else may reach them.
+
+A checksum finds accidents, not files that somebody wrote. Each function raises ValueError, which a reader of state
+files turns into `UnreadableState`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deferkit.learn.core import CONSTANTS, layout
+
+Arrays = Mapping[str, NDArray[Any]]
+Ints = NDArray[np.int64]
+
+OPEN: int = CONSTANTS["open"]
+LARGEST_COUNT = 1 << 53  # what whole numbers that users give are limited to as well
+NEVER = 1 << 62  # a retraining or a refit that will not come
+FLAGS = ("price_due", "horizon_told", "unsettled")
+INT_RANGES = {  # least and largest; those of `route` depend on the sizes
+    "n_routed": (0, LARGEST_COUNT),
+    "shares_design": (0, 1),
+    "n_observed": (0, LARGEST_COUNT),
+    "next_refit": (1, NEVER),
+    "n_stashed": (0, layout.STASH - 1),
+    "n_absorbed": (0, LARGEST_COUNT),
+    "drifted": (0, 1),
+    "status": (0, CONSTANTS["expired"]),
+}
+FINITE = ("spent", "reserved", "overrun", "largest_cost", "cost_sum", "cost_n", "held")
+NOT_NEGATIVE = ("total", "spent", "reserved", "overrun", "held")
+
+
+def check_counters(counters: Mapping[str, object], names: Sequence[str]) -> None:
+    """Raise unless every counter is a whole number within its range."""
+    for name in names:
+        largest = 1 if name in FLAGS else NEVER if name == "retrain_at" else LARGEST_COUNT
+        value = counters[name]
+        if type(value) is not int or not 0 <= value <= largest:
+            raise ValueError(f"the counter {name!r} is {value!r}")
+
+
+def check_shapes(found: Arrays, wanted: Mapping[str, tuple[int, ...]], kinds: Mapping[str, str] | None = None) -> None:
+    """Raise unless every array has its shape and kind: "f" for floats, which is the default, or "i"."""
+    for name, shape in wanted.items():
+        kind = "f" if kinds is None else kinds[name]
+        if found[name].shape != shape or found[name].dtype.kind != kind:
+            raise ValueError(f"the array {name!r} is {found[name].dtype} {list(found[name].shape)}, not {list(shape)}")
+
+
+def check_sizes(saved: Arrays, sizes: Mapping[str, int]) -> None:
+    """Raise unless the arrays of a learner have these sizes, and any number of rows behind the ring."""
+    overflow = len(saved["route"]) - sizes["memory"]
+    if overflow < 0:
+        raise ValueError(f"there are {len(saved['route'])} decisions, not {sizes['memory']}")
+    shapes = layout.shapes({**sizes, "stride": sizes["n_features"], "overflow": overflow})  # saved without filling
+    kinds = {array.name: "f" if array.kind == "double" else "i" for array in layout.STATE}
+    check_shapes(saved, {name: shapes[name] for name in kinds}, kinds)
+
+
+def check_values(saved: Arrays, fresh: Arrays) -> None:
+    """Raise unless arrays of the right sizes hold what can follow from those of a learner that has seen nothing."""
+    ranges = INT_RANGES | {"route": (0, len(fresh["n_routed"]) - 1)}
+    for name, (least, largest) in ranges.items():
+        if saved[name].size and not least <= saved[name].min() <= saved[name].max() <= largest:
+            raise ValueError(f"the array {name!r} is not within {least} and {largest}")
+    for name in ("view", "horizon", "max_cost"):  # these never change
+        if not np.array_equal(saved[name], fresh[name], equal_nan=name != "view"):
+            raise ValueError(f"the array {name!r} contradicts the settings")
+    if not np.allclose(saved["pacing_constant"], fresh["pacing_constant"], rtol=1e-9, atol=0.0):
+        raise ValueError("the array 'pacing_constant' contradicts the settings")
+    for name in FINITE:
+        if not np.isfinite(saved[name]).all():
+            raise ValueError(f"the array {name!r} is not finite")
+    for name in NOT_NEGATIVE:
+        if not (saved[name] >= 0.0).all():
+            raise ValueError(f"the array {name!r} is not at least 0")
+    if np.isnan(saved["dual"]).any() or (np.isinf(saved["total"]) != np.isinf(fresh["total"])).any():
+        raise ValueError("a price or a total is not a number that it can be")
+    if (saved["route"][saved["status"] == OPEN] == 0).any():
+        raise ValueError("a decision of the model holds budget")
+
+
+def check_overflow(overflow: NDArray[Any], status: Ints, memory: int, next_id: int) -> None:
+    """Raise unless older decisions that hold budget lie in rows of their own behind the ring."""
+    if overflow.dtype.kind != "i" or overflow.ndim != 2 or overflow.shape[1] != 2:
+        raise ValueError("the older decisions are not pairs of a decision and its row")
+    decisions, rows = overflow.T
+    for name, numbers, least, end in (("decision", decisions, 0, next_id), ("row", rows, memory, len(status))):
+        if len(np.unique(numbers)) < len(numbers) or ((numbers < least) | (numbers >= end)).any():
+            raise ValueError(f"a {name} of the older decisions is out of range, or there twice")
+    if not np.array_equal(np.flatnonzero(status[memory:] == OPEN) + memory, np.sort(rows)):
+        raise ValueError("the older decisions are not those that hold budget")
+
+
+def check_samples(samples: NDArray[Any], n_observed: Ints, next_refit: Ints, n_features: int, limit: int) -> None:
+    """Raise unless there are all samples that the exact refits to come will read."""
+    if (next_refit <= n_observed).any() or ((next_refit > limit) & (next_refit < LARGEST_COUNT)).any():
+        raise ValueError("a refit is overdue, or comes after the last sample that is stored")
+    needed = 0 if n_observed.min() >= limit else min(int(n_observed.max()), limit)
+    if samples.size == 0 and needed == 0:
+        return
+    if samples.dtype.kind != "f" or samples.ndim != 3 or samples.shape[::2] != (len(n_observed), n_features + 1):
+        raise ValueError(f"the samples for refits have the shape {list(samples.shape)}")
+    if samples.shape[1] < needed:
+        raise ValueError(f"there are {samples.shape[1]} samples for refits, not {needed}")

@@ -1,0 +1,284 @@
+"""State files with a valid checksum that no learner wrote: refused, whatever the compiled steps would do with them."""
+
+import json
+import zlib
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from deferkit import Budget, Deferrer, Encoder, Pacing, UnreadableState
+from deferkit.learn import state
+from deferkit.learn.embed.gradient import GradientEmbedding
+from deferkit.learn.embed.neural import NeuralEmbedding
+from deferkit.learn.embed.trees import TreeEmbedding
+from tests.conftest import draw_tasks
+
+Plain = dict[str, Any]
+Arrays = dict[str, NDArray[Any]]
+Change = Callable[[Plain, Arrays], object]
+
+LEARNERS: dict[str, dict[str, Any]] = {
+    "identity": {},
+    "logistic": {"link": "logistic"},
+    "neural": {"embedding": NeuralEmbedding(hidden=4, every=20)},
+    "gradient": {"embedding": GradientEmbedding(hidden=4, every=20)},
+    "trees": {"embedding": TreeEmbedding(least_in_leaf=2, first=30, trees=5)},
+}
+
+
+@cache
+def saved(kind: str) -> bytes:
+    """Return a learner that has decided 120 tasks, a third of which hold budget or have not heard back."""
+    budget = Budget(60, horizon=400, max_cost=1.0)
+    if kind == "encoder":
+        encoder = Encoder(numbers=["amount"], categories={"kind": 3})
+        named = Deferrer(encoder=encoder, budget=budget)
+        for t in range(30):
+            named.decide({"amount": float(t), "kind": "abcdef"[t % 6]})
+        return named.to_bytes()
+    deferrer = Deferrer(n_features=5, budget=budget, memory=40, pacing=Pacing(window=20), **LEARNERS[kind])
+    tasks = draw_tasks(120, 5, binary=True)
+    for t in range(120):
+        decision = deferrer.decide(tasks.contexts[t])
+        if t % 3:
+            asked = decision.route != "model"
+            rewards = {"model": float(tasks.rewards[t, 0]), decision.route: float(tasks.rewards[t, int(asked)])}
+            deferrer.observe(decision.id, rewards, 0.3 if asked else None)
+    return deferrer.to_bytes()
+
+
+def forged(kind: str, change: Change) -> bytes:
+    plain, arrays = state.unpack(saved(kind), "a state")
+    writable = {name: array.copy() for name, array in arrays.items()}
+    change(plain, writable)
+    return state.pack(plain, writable)
+
+
+def fill(name: str, value: float) -> Change:
+    return lambda _, arrays: arrays[name].fill(value)
+
+
+def replace(name: str, make: Callable[[NDArray[Any]], NDArray[Any]]) -> Change:
+    return lambda _, arrays: arrays.update({name: make(arrays[name])})
+
+
+def count(name: str, value: object) -> Change:
+    return lambda plain, _: plain["counters"].update({name: value})
+
+
+def setting(name: str, value: object) -> Change:
+    return lambda plain, _: plain["deferrer"].update({name: value})
+
+
+def encoding(**changed: Any) -> Change:
+    return lambda plain, _: plain["encoder"].update(changed)
+
+
+@pytest.mark.parametrize("kind", [*LEARNERS, "encoder"])
+def test_what_is_not_forged_is_read(kind: str) -> None:
+    again = forged(kind, lambda *_: None)
+    assert again == saved(kind)
+    assert Deferrer.from_bytes(again).to_bytes() == again
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("view", 10**6),
+        ("view", -1),
+        ("n_stashed", 16),
+        ("n_stashed", -1),
+        ("route", 2),
+        ("route", -1),
+        ("route", 0),  # the model holds no budget
+        ("status", 4),
+        ("shares_design", 2),
+        ("drifted", -1),
+        ("n_observed", -1),
+        ("n_absorbed", -1),
+        ("n_routed", -1),
+        ("next_refit", 0),
+        ("pacing_constant", np.nan),
+        ("pacing_constant", 1e300),
+        ("horizon", 0.0),
+        ("max_cost", np.nan),
+        ("dual", np.nan),
+        ("total", np.nan),
+        ("total", np.inf),
+        ("spent", np.nan),
+        ("reserved", -1.0),
+        ("held", np.inf),
+    ],
+)
+def test_a_value_that_no_step_writes_is_refused(name: str, value: float) -> None:
+    with pytest.raises(UnreadableState, match="does not hold a learner"):
+        Deferrer.from_bytes(forged("identity", fill(name, value)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        fill("n_observed", 10**12),
+        fill("n_observed", 70_000),
+        fill("next_refit", 1),
+        fill("next_refit", 70_000),
+        replace("samples", lambda _: np.zeros((0, 0, 0))),
+        replace("samples", lambda a: a[:, :2]),
+        replace("samples", lambda a: a[:1]),
+        replace("samples", lambda a: a[..., 1:]),
+    ],
+)
+def test_samples_that_a_refit_would_miss_are_refused(change: Change) -> None:
+    with pytest.raises(UnreadableState, match="does not hold a learner"):
+        Deferrer.from_bytes(forged("logistic", change))
+
+
+@pytest.mark.parametrize("name", ["next_id", "warm_up", "retrain_at", "n_seen", "price_due", "unsettled"])
+@pytest.mark.parametrize("value", [-1, 2**63 - 1, 2**64, 1.0, True, "7", None])
+def test_a_counter_out_of_range_is_refused(name: str, value: object) -> None:
+    with pytest.raises(UnreadableState, match="does not hold a learner"):
+        Deferrer.from_bytes(forged("identity", count(name, value)))
+
+
+@pytest.mark.parametrize("name", ["theta", "inverse", "stash", "dual", "context", "route", "reward", "n_stashed"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda a: a[:1],  # numpy would fill the rest with it
+        lambda a: a.reshape(-1)[0],
+        lambda a: a[:-1],
+        lambda a: np.concatenate([a, a]),
+        lambda a: np.ones(a.shape, dtype=np.float64 if a.dtype.kind == "i" else np.int64),
+    ],
+)
+def test_an_array_of_another_shape_or_type_is_refused(name: str, make: Callable[[NDArray[Any]], Any]) -> None:
+    with pytest.raises(UnreadableState, match="does not hold a learner"):
+        Deferrer.from_bytes(forged("identity", lambda _, arrays: arrays.update({name: np.asarray(make(arrays[name]))})))
+
+
+@pytest.mark.parametrize(
+    "pairs", [[[1, 10**6]], [[1, -(10**6)]], [[1, 3]], [[10**6, 40]], [[1, 40], [1, 41]], [[1, 40], [2, 40]], [1, 40]]
+)
+def test_an_older_decision_in_a_wrong_row_is_refused(pairs: Any) -> None:
+    with pytest.raises(UnreadableState, match="does not hold a learner"):
+        Deferrer.from_bytes(forged("identity", lambda _, arrays: arrays.update(overflow=np.array(pairs))))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        setting("memory", 2**50),
+        setting("memory", 10**6),
+        setting("n_features", 10**6),
+        setting("experts", ["a", "b"]),
+        setting("pacing", {"kind": "adaptive"}),
+        setting("link", "logistic"),
+        count("unsettled", 1),  # there is no encoder
+    ],
+)
+def test_settings_that_are_not_those_of_the_arrays_are_refused(change: Change) -> None:
+    with pytest.raises(UnreadableState, match="does not hold a learner"):
+        Deferrer.from_bytes(forged("identity", change))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        encoding(numbers=["amount", "age"], scales={"amount": [1, 0.0, 0.0], "age": [1, 0.0, 0.0]}),
+        encoding(levels={"kind": list("abcd")}),
+        encoding(levels={"kind": [1]}),
+        encoding(levels={}),
+        encoding(room={"kind": 10**6}),
+        encoding(scales={"amount": [1, float("nan"), 0.0]}),
+        encoding(scales={"amount": [1, 0.0, -1.0]}),
+        encoding(scales={"amount": [1, "x", 0.0]}),
+        encoding(scales={}),
+        lambda plain, _: plain.update(rows=[{"amount": 1.0}]),
+        lambda plain, _: plain.update(rows=None),
+        lambda plain, _: (plain["counters"].update(unsettled=1), plain.update(rows=[1] * 30)),
+    ],
+)
+def test_an_encoder_that_does_not_fit_is_refused(change: Change) -> None:
+    with pytest.raises(UnreadableState, match="does not hold a learner"):
+        Deferrer.from_bytes(forged("encoder", change))
+
+
+EMBEDDER = "representation embedder "
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("trees", fill(EMBEDDER + "feature", 5)),
+        ("trees", fill(EMBEDDER + "left", 10**6)),
+        ("trees", fill(EMBEDDER + "right", -1)),
+        ("trees", fill(EMBEDDER + "left", 0)),  # round in a circle
+        ("trees", fill(EMBEDDER + "root", -1)),
+        ("trees", fill(EMBEDDER + "column", 3)),
+        ("trees", replace(EMBEDDER + "value", lambda a: a[:1])),
+        ("trees", replace(EMBEDDER + "left", lambda a: a.astype(np.float64))),
+        ("trees", replace(EMBEDDER + "past_columns", lambda a: a[:, :1])),
+        ("gradient", replace(EMBEDDER + "curvature first", lambda a: a[:, :, :1])),
+        ("gradient", replace(EMBEDDER + "curvature offset", lambda a: a[:1])),
+        ("gradient", replace(EMBEDDER + "units", lambda a: a[:1])),
+        ("neural", replace(EMBEDDER + "body values", lambda a: a[:1])),
+        ("neural", replace(EMBEDDER + "body steps", lambda _: np.array([np.inf]))),
+        ("neural", replace("representation past rewards", lambda a: a[:1])),
+        ("neural", replace("representation past decided", lambda a: a - 1)),
+        ("neural", replace("representation old n", lambda a: a[:1])),
+        ("neural", replace("representation fresh_from", lambda _: np.array([10**12, 0]))),
+    ],
+)
+def test_a_representation_that_does_not_fit_is_refused(kind: str, change: Change) -> None:
+    with pytest.raises(UnreadableState, match="does not hold a learner"):
+        Deferrer.from_bytes(forged(kind, change))
+
+
+def with_header(change: Callable[[dict[str, Any]], object], body: Callable[[bytes], bytes] = bytes) -> bytes:
+    magic, line, rest = saved("identity").split(b"\n", 2)
+    header, rest = json.loads(line), body(rest)
+    change(header)
+    header["sha256"] = state.checksum(header, rest)
+    return b"\n".join([magic, json.dumps(header).encode(), rest])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda header: header.update(arrays=[1, 2]),
+        lambda header: header.update(arrays={"theta": 3}),
+        lambda header: header.update(arrays={"theta": ["<f8", [1], "x"]}),
+        lambda header: header["arrays"]["total"].__setitem__(1, [-1]),
+        lambda header: header["arrays"]["total"].__setitem__(1, "x"),
+        lambda header: header["arrays"]["total"].__setitem__(2, -5),
+        lambda header: header["arrays"]["total"].__setitem__(0, "<f4"),
+        lambda header: header.update(settings=[]),
+        lambda header: header.update(version=1),
+    ],
+)
+def test_a_header_that_makes_no_sense_is_refused(change: Callable[[dict[str, Any]], object]) -> None:
+    with pytest.raises(UnreadableState):
+        Deferrer.from_bytes(with_header(change))
+
+
+def test_bytes_that_cannot_be_decompressed_are_refused() -> None:
+    with pytest.raises(UnreadableState, match="incorrect header check"):
+        Deferrer.from_bytes(with_header(lambda _: None, lambda body: b"?" * len(body)))
+
+
+def test_bytes_that_unpack_to_more_than_the_header_says_are_refused() -> None:
+    bomb = zlib.compress(bytes(10**7))
+    data = with_header(
+        lambda header: header["arrays"].update({"total": ["<f8", [1], len(bomb)]}), lambda body: bomb + body
+    )
+    with pytest.raises(UnreadableState, match="'total' is of the wrong length"):
+        Deferrer.from_bytes(data)
+
+
+def test_a_header_nested_too_deeply_is_refused() -> None:
+    with pytest.raises(UnreadableState, match="damaged header"):
+        Deferrer.from_bytes(state.MAGIC + b"[" * 100_000 + b"\n")
