@@ -14,6 +14,7 @@ from deferkit import (
     InvalidArgument,
     NeuralEmbedding,
     Observed,
+    Pacing,
     TreeEmbedding,
 )
 from deferkit.learn.embed.past import Past
@@ -174,3 +175,17 @@ def test_a_context_that_is_not_finite_is_refused_even_if_a_hidden_layer_would_hi
         with pytest.raises(InvalidArgument, match="finite numbers"):
             learner.decide(bad)
     assert learner.summary().decisions == 0
+
+
+def test_all_contexts_that_the_price_is_solved_for_have_the_views_of_now() -> None:
+    """The compiled core fills a window up to whole lanes, here of 30 contexts to 32."""
+    tasks = draw_tasks(100, 4)
+    embedding = NeuralEmbedding(hidden=3, networks=1, every=100, learning_rate=0.1)
+    pacing = Pacing(window=30, every=1)
+    learner = Deferrer(n_features=4, budget=Budget(50, horizon=1_000, max_cost=1), embedding=embedding, pacing=pacing)
+    step_through(learner, tasks)  # the last observation retrains
+    representation, window = learner._representation, learner._ledger.get("window")
+    assert representation is not None
+    assert window == 32
+    views = representation.transform(tasks.contexts[-window:])
+    np.testing.assert_allclose(learner._ledger.view("context")[100 - window : 100, 0], views, rtol=0, atol=1e-12)

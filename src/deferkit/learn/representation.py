@@ -33,7 +33,7 @@ class Representation:
         self.width = self.embedding.width(shape)
         self.systems = Systems(ledger, shape, self.views, self.width, ridge=settings.ridge_used)
         self._ledger = ledger
-        self._window = settings.pacing.window
+        self._window = ledger.get("window")  # whole lanes of contexts: the price is solved for no fewer
         self._pacing = settings.pacing.strategy
         # the latest contexts are looked at again for the price, so that at least those are kept
         memory = self.embedding.memory
