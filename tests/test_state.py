@@ -1,14 +1,16 @@
 """The state file: whole, foreign, cut, flipped, newer."""
 
+import copy
 import json
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deferkit import Deferrer, UnreadableState
+from deferkit import Deferrer, Pacing, UnreadableState
 from deferkit.learn.state import MAGIC, VERSION
 from tests.conftest import make, step_through
 
@@ -84,3 +86,25 @@ def test_learners_differ_if_anything_that_decides_does() -> None:
     assert same == learner
     same.decide(tasks.contexts[0])
     assert same != learner
+
+
+class Named(Deferrer):
+    """A learner of a user's own class."""
+
+
+@pytest.mark.parametrize("name", ["logistic", "adaptive", "trees", "neural, two networks, no skip", "short memory"])
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
+def test_a_copy_is_a_learner_of_its_own(name: str, duplicate: Callable[[Deferrer], Deferrer]) -> None:
+    learner, tasks = make(name)
+    step_through(learner, tasks._replace(contexts=tasks.contexts[:60]))
+    other = duplicate(Named.from_bytes(learner.to_bytes()))
+    assert type(other) is Named
+    before = learner.to_bytes()
+    assert other == learner
+    step_through(other, tasks._replace(contexts=tasks.contexts[60:80]))
+    assert learner.to_bytes() == before
+
+
+@pytest.mark.parametrize("pacing", [Pacing(window=30), Pacing(kind="adaptive", step=0.1), Pacing(kind="paper")])
+def test_a_pacing_can_be_copied_and_pickled(pacing: Pacing) -> None:
+    assert copy.deepcopy(pacing) == pickle.loads(pickle.dumps(pacing)) == copy.copy(pacing) == pacing

@@ -52,7 +52,8 @@ class Deferrer:
     Raises:
         InvalidArgument: if an argument is of the wrong kind or out of range.
 
-    A `Deferrer` is not thread-safe: one thread at a time.
+    A `Deferrer` is not thread-safe: one thread at a time. A copy (`copy.copy`, `copy.deepcopy`, pickle) is a learner of
+    its own that goes on from here; attributes that a subclass adds are not copied.
 
     >>> from deferkit import Budget, Deferrer
     >>> deferrer = Deferrer(n_features=2, budget=Budget(10, horizon=100, max_cost=1), seed=4)
@@ -458,7 +459,7 @@ class Deferrer:
 
     @classmethod
     def from_bytes(cls, data: bytes, source: str = "The state", *, embedding: Embedding | None = None) -> Self:
-        """Return the learner that `to_bytes` was asked for."""
+        """Return the learner that `to_bytes` returned these bytes of, or raise `UnreadableState`."""
         saved = archive.Saved.from_bytes(data, source, embedding)
         with saved.damage_reported():
             deferrer = cls._of(saved.settings(), saved.ledger(), saved.encoder())
@@ -470,7 +471,15 @@ class Deferrer:
             return NotImplemented
         return self.to_bytes() == other.to_bytes()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # copied and pickled as its state file is read: two learners must not share arrays
+        return _from_bytes, (type(self), self.to_bytes(), self.settings.embedding)
+
 
 def _refuse(decision: object, rewards: object, cost: object) -> bool:
     del decision, rewards, cost
     return False
+
+
+def _from_bytes(kind: type[Deferrer], data: bytes, embedding: Embedding | None) -> Deferrer:
+    return kind.from_bytes(data, embedding=embedding)

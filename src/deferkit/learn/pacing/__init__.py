@@ -76,5 +76,8 @@ class Pacing:
     def __hash__(self) -> int:
         return hash(tuple(self.to_dict().items()))
 
+    def __reduce__(self) -> tuple[Any, ...]:  # by default a copy is written to, attribute by attribute
+        return Pacing.from_dict, (self.to_dict(),)
+
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"A Pacing cannot be changed: make another one with {name}={value!r}.")
