@@ -318,3 +318,17 @@ def test_both_cores_end_a_stream_in_the_same_state() -> None:
     assert baseline[0] == "deferkit.learn.core._core"
     assert fast[1:] == baseline[1:]
     assert len(set(fast)) == 6
+
+
+def test_a_build_from_another_layout_is_not_imported() -> None:
+    """Whichever build is taken: one of the two may be a leftover."""
+    change = "import importlib, sys; from deferkit.learn import core; sys.modules[core.Core.__module__].FIELDS = ('x',)"
+    for baseline in ("", "1"):
+        done = subprocess.run(
+            [sys.executable, "-c", f"{change}; importlib.reload(core)"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "DEFERKIT_BASELINE": baseline},
+        )
+        assert "was built from another layout.py" in done.stderr

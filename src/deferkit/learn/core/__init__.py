@@ -42,7 +42,9 @@ else:
     fast = _core.has_x86_64_v3() and not os.environ.get("DEFERKIT_BASELINE") and find_spec(FAST) is not None
     build = import_module(FAST) if fast else _core
     globals().update({name: getattr(build, name) for name in __all__})
-
-if tuple(layout.fields()) != _core.FIELDS:
-    different = sorted(set(layout.fields()) ^ set(_core.FIELDS)) or "their order"
-    raise ImportError(f"The compiled core was built from another layout.py; build it again. Different: {different}.")
+    if tuple(layout.fields()) != build.FIELDS:
+        different = sorted(set(layout.fields()) ^ set(build.FIELDS)) or "their order"
+        raise ImportError(
+            f"The compiled core {build.__name__} was built from another layout.py; build it again."
+            f" Different: {different}."
+        )
