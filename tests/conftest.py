@@ -25,7 +25,7 @@ __all__ = ["said"]
 
 Floats = NDArray[np.float64]
 
-# The first call of a compiled function loads or compiles it; no example is slow for any other reason.
+# Some examples train networks or start processes: how long one takes says nothing.
 hypothesis.settings.register_profile("deferkit", deadline=None)
 hypothesis.settings.load_profile("deferkit")
 

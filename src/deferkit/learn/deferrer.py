@@ -157,7 +157,18 @@ class Deferrer:
     ) -> Self:
         """Return Algorithm 1 exactly as printed, for comparison; κ = 1 for the logistic link too.
 
-        The cost has the same link unless `cost_link` says so; in the paper's logistic experiment it is linear.
+        Arguments:
+            n_features: the length of a context.
+            budget: one `Budget`.
+            experts: names of the experts; ("human",) by default.
+            link: of the rewards, "identity" (default) or "logistic".
+            cost_link: of the costs, that of the rewards by default; in the paper's logistic experiment it is linear.
+            noise: σ of β(t), the standard deviation of rewards and costs around their mean.
+            delta: δ of β(t).
+            kappa: κ of β(t).
+            warm_up: decisions that are taken at random first.
+            reward_range: what a reward may be; it is checked, never clipped.
+            seed: of the random decisions.
 
         >>> import warnings
         >>> with warnings.catch_warnings(record=True) as caught:
@@ -454,12 +465,21 @@ class Deferrer:
         """Return the learner that was saved; it goes on exactly where that one was.
 
         One that was made with a torch module of your own needs the same `embedding` again: code is not saved.
+
+        Raises:
+            UnreadableState: if the file cannot be read, or does not hold a learner, whole and consistent.
+            InvalidArgument: if it was made with another `embedding`, or with a torch module that is not given again.
         """
         return cls.from_bytes(state.read(path), str(path), embedding=embedding)
 
     @classmethod
     def from_bytes(cls, data: bytes, source: str = "The state", *, embedding: Embedding | None = None) -> Self:
-        """Return the learner that `to_bytes` returned these bytes of, or raise `UnreadableState`."""
+        """Return a learner from what `to_bytes` returned.
+
+        Raises:
+            UnreadableState: if these are not the bytes of a learner, whole and consistent.
+            InvalidArgument: if it was made with another `embedding`, or with a torch module that is not given again.
+        """
         saved = archive.Saved.from_bytes(data, source, embedding)
         with saved.damage_reported():
             deferrer = cls._of(saved.settings(), saved.ledger(), saved.encoder())

@@ -114,6 +114,14 @@ class Encoder:
     number is, and then the first ones seen in the warm-up are taken. Mean, std and levels settle in the learner's
     warm-up; from then on a vector means the same thing for ever.
 
+    Arguments:
+        numbers: names of the number features.
+        categories: for each category, by name: its levels, or how many there is room for.
+        intercept: whether the first element is constant; True by default.
+
+    Raises:
+        InvalidArgument: if there is no feature, if a name occurs twice, or if an argument is of the wrong kind.
+
     >>> encoder = Encoder(numbers=["amount"], categories={"country": ["de", "fr"]})
     >>> encoder.n_features
     7
@@ -302,7 +310,7 @@ class Encoder:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "Encoder":
-        """Return the encoder that `to_dict` returned these of; raise ValueError if none can have.
+        """Return an encoder from what `to_dict` returned; raise ValueError if no encoder can have.
 
         >>> Encoder.from_dict(Encoder(numbers=["age"]).to_dict()).names
         ('intercept', 'age', 'age missing')

@@ -24,6 +24,7 @@ class Exploration:
     """
 
     scale: float = 0.3
+    """How wide an interval is, in units of the noise; 0 for no optimism from it."""
     prior: float = 1.0
     """How large a reward may be where nothing was seen yet, in units of the root mean square of all rewards."""
     noise: float | None = None
@@ -31,6 +32,7 @@ class Exploration:
     delta: float | None = None
     """δ of Definition 4.2; None for a width that does not grow with t."""
     kappa: float = 1.0
+    """κ of Definition 4.2, by which the printed width is divided; used with `delta` only."""
     sampled: bool = False
     """Draw each value around its estimate, the width being one standard deviation, instead of taking its upper end."""
 

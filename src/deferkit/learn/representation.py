@@ -54,7 +54,7 @@ class Representation:
         return max(1, self._ledger.get("retrain_at") - self._ledger.get("n_seen"))
 
     def refresh(self, decision: int, slot: int) -> None:
-        """See to it that the ledger has today's views of a decision, before something is learned from it."""
+        """Update the views of a decision in the ledger, before something is learned from it."""
         if decision < self._fresh_from:
             row = self.past.row(decision)
             if row >= 0:  # what was let go of keeps the views of its time

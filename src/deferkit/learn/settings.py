@@ -258,7 +258,7 @@ class Settings:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "Settings":
-        """Return the settings that `to_dict` was asked for."""
+        """Return settings from what `to_dict` returned."""
         return cls(
             **{
                 **plain,

@@ -20,7 +20,7 @@ class Scalar(NamedTuple):
 
 
 class Array(NamedTuple):
-    """An array: its name, C type, shape in the letters of `letters`, and meaning."""
+    """An array: its name, C type, shape in the letters of `shapes`, and meaning."""
 
     name: str
     kind: str
@@ -37,7 +37,7 @@ SIZES = (
     Scalar("n_views", "V, vectors that a context consists of; 1 without an embedding"),
     Scalar("memory", "decisions that are remembered: the length of the ring"),
     Scalar("overflow", "rows behind the ring for older decisions that still hold budget"),
-    Scalar("window", "contexts that the pacing looks back at, filled up to whole lanes"),
+    Scalar("window", "contexts that the pacing looks back at: whole lanes, so up to three more than asked for"),
     Scalar("n_dual", "numbers that the pacing keeps: the prices first"),
     Scalar("n_pacing", "constants of the pacing"),
 )
@@ -189,11 +189,6 @@ def struct_source() -> str:
     lines += ["    Arrays at", "    double *samples  # of estimates that are refitted exactly, see refit.pxd", ""]
     names = ", ".join(repr(field) for field in fields())
     return "\n".join([*lines, f"cdef inline tuple built_fields():\n    return ({names},)", ""])
-
-
-def scalar_count(struct: str) -> int:
-    """Return how many numbers a struct has."""
-    return len(STRUCTS[struct])
 
 
 def size_of(shape: tuple[int, ...]) -> int:

@@ -14,7 +14,7 @@ EMBEDDINGS: tuple[type[Any], ...] = (NeuralEmbedding, TreeEmbedding, GradientEmb
 
 
 def embedding_from(plain: Mapping[str, Any]) -> Embedding:
-    """Return the settings of an embedding that `to_dict` was asked for.
+    """Return the settings of an embedding from what `to_dict` returned.
 
     >>> embedding_from({"kind": "neural", "hidden": 20}).hidden
     20

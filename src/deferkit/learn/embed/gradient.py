@@ -39,9 +39,13 @@ class GradientEmbedding:
     frozen: ClassVar[bool] = True
 
     hidden: int = 50
+    """Units of the hidden layer, for each network; there is one for each reward and each cost."""
     learning_rate: float = 5e-4
+    """Of Adam."""
     batch: int = 500
+    """Tasks in a mini-batch."""
     every: Schedule = ((0, 10), (4_000, 100))
+    """Observations between two retrainings, one epoch each: a number, or pairs (from how many on, every how many)."""
     ridge: float = 1.0
     """λ of Z."""
 

@@ -33,6 +33,7 @@ class NeuralEmbedding:
     networks: int = 3
     """3: one for each reward and each cost; 2: one for each decider, its cost included; 1: one for everything."""
     learning_rate: float = 5e-4
+    """Of Adam."""
     batch: int = 500
     """Tasks in a mini-batch; each network learns from those of them whose outcome it knows."""
     every: Schedule = ((0, 10), (4_000, 100))

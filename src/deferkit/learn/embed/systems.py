@@ -203,12 +203,12 @@ class Systems:
 
     def _share(self, rows: list[Ints | None]) -> None:
         """Let the costs of an expert share the design of its rewards where both have the same view and samples."""
-        shape, follows, views = self._shape, self._ledger.view("shares_design"), self._views
+        shape, shares_design, views = self._shape, self._ledger.view("shares_design"), self._views
         for expert in range(shape.n_experts):
             first, own = shape.n_deciders + expert * shape.n_resources, rows[expert + 1]
             costs = range(first, first + shape.n_resources)
             alike = all(views[cost] == views[expert + 1] and same(own, rows[cost]) for cost in costs)
-            follows[expert] = link_named(shape.link).exact_updates and alike and not self.old.n.any()
+            shares_design[expert] = link_named(shape.link).exact_updates and alike and not self.old.n.any()
 
 
 def same(one: Ints | None, other: Ints | None) -> bool:

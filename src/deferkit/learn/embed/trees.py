@@ -26,11 +26,13 @@ class TreeEmbedding:
     frozen: ClassVar[bool] = False
 
     folds: int = 3
+    """Parts of the past; the trees of a fold are fitted to the other parts."""
     trees: int = 60
     """Of each fold."""
     leaves: int = 15
     """Of each tree."""
     learning_rate: float = 0.1
+    """What each tree counts for."""
     least_in_leaf: int = 20
     """Tasks in a leaf."""
     first: int = 64

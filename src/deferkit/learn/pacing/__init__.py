@@ -25,8 +25,8 @@ class Pacing:
     Arguments:
         kind: "resolve" (default), "adaptive", "gradient" or "paper".
         parameters: of "resolve": `every` (200), decisions between two prices once there are ten times as many, and
-            `window` (1,000), how many of the latest contexts the price is solved for; of "adaptive": `step` (0.3), in
-            units of reward for the mean cost.
+            `window` (1,000), how many of the latest contexts the price is solved for, rounded up to a multiple of
+            four; of "adaptive": `step` (0.3), in units of reward for the mean cost.
 
     Raises:
         InvalidArgument: for an unknown kind, a parameter that the kind does not have, or a value out of range.
@@ -63,7 +63,7 @@ class Pacing:
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> "Pacing":
-        """Return the pacing that `to_dict` was asked for; older files also hold parameters of other kinds."""
+        """Return a pacing from what `to_dict` returned; older files also hold parameters of other kinds."""
         known = {parameter.name for parameter in PACINGS[saved["kind"]].parameters}
         return cls(kind=saved["kind"], **{name: value for name, value in saved.items() if name in known})
 
