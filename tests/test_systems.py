@@ -14,7 +14,7 @@ from deferkit import (
     Pacing,
     TreeEmbedding,
 )
-from deferkit.learn.embed.systems import solve
+from deferkit.learn.embed.systems import cholesky, solve
 from deferkit.learn.links import LINKS
 from tests.conftest import draw_tasks, make, rewards_of
 
@@ -98,3 +98,8 @@ def test_logistic_noise_does_not_grow_where_memory_is_bounded() -> None:
         learner.run(tasks.contexts[part], rewards, tasks.costs[part])
         noises.append(learner.summary().noise["model"])
     assert max(noises) < 1.5 * min(noises)
+
+
+def test_a_precision_that_is_not_finite_is_refused() -> None:
+    with pytest.raises(ValueError, match="not finite"):
+        cholesky(np.array([[1.0, np.inf], [np.inf, 1.0]]))

@@ -29,7 +29,7 @@ INT_RANGES = {  # least and largest; those of `route` depend on the sizes
     "drifted": (0, 1),
     "status": (0, CONSTANTS["expired"]),
 }
-FINITE = ("spent", "reserved", "overrun", "largest_cost", "cost_sum", "cost_n", "held")
+FINITE = ("spent", "reserved", "overrun", "largest_cost", "cost_sum", "cost_n", "held", "dual")
 NOT_NEGATIVE = ("total", "spent", "reserved", "overrun", "held")
 
 
@@ -48,6 +48,20 @@ def check_shapes(found: Arrays, wanted: Mapping[str, tuple[int, ...]], kinds: Ma
         kind = "f" if kinds is None else kinds[name]
         if found[name].shape != shape or found[name].dtype.kind != kind:
             raise ValueError(f"the array {name!r} is {found[name].dtype} {list(found[name].shape)}, not {list(shape)}")
+
+
+def check_finite(found: Arrays, names: Sequence[str], *, missing: bool = False) -> None:
+    """Raise if a number is infinite, or NaN where nothing may be missing."""
+    for name in names:
+        if not (np.isfinite(found[name]) | (missing & np.isnan(found[name]))).all():
+            raise ValueError(f"the array {name!r} is not finite")
+
+
+def count_of(array: NDArray[Any]) -> int:
+    """Return a count that is saved as an array of one number, or raise."""
+    if array.shape != (1,) or not 0 <= array[0] <= LARGEST_COUNT or array[0] % 1:
+        raise ValueError(f"a count is {array.tolist()}")
+    return int(array[0])
 
 
 def check_sizes(saved: Arrays, sizes: Mapping[str, int]) -> None:
@@ -71,14 +85,12 @@ def check_values(saved: Arrays, fresh: Arrays) -> None:
             raise ValueError(f"the array {name!r} contradicts the settings")
     if not np.allclose(saved["pacing_constant"], fresh["pacing_constant"], rtol=1e-9, atol=0.0):
         raise ValueError("the array 'pacing_constant' contradicts the settings")
-    for name in FINITE:
-        if not np.isfinite(saved[name]).all():
-            raise ValueError(f"the array {name!r} is not finite")
+    check_finite(saved, FINITE)
     for name in NOT_NEGATIVE:
         if not (saved[name] >= 0.0).all():
             raise ValueError(f"the array {name!r} is not at least 0")
-    if np.isnan(saved["dual"]).any() or (np.isinf(saved["total"]) != np.isinf(fresh["total"])).any():
-        raise ValueError("a price or a total is not a number that it can be")
+    if (np.isinf(saved["total"]) != np.isinf(fresh["total"])).any():
+        raise ValueError("a budget without end has one, or one with an end has none")
     if (saved["route"][saved["status"] == OPEN] == 0).any():
         raise ValueError("a decision of the model holds budget")
 

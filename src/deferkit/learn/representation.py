@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.learn.consistency import check_shapes
+from deferkit.learn.consistency import LARGEST_COUNT, check_finite, check_shapes
 from deferkit.learn.embed.past import Floats, Past
 from deferkit.learn.embed.systems import Old, Systems
 from deferkit.learn.embed.threads import one_thread
@@ -184,6 +184,9 @@ class Representation:
         self.embedder.restore(part("embedder"))
         old = part("old")
         check_shapes(old, {name: array.shape for name, array in self.systems.old._asdict().items()})
+        check_finite(old, list(old))
+        if not ((old["n"] >= 0) & (old["n"] <= LARGEST_COUNT)).all():
+            raise ValueError("the number of tasks that are no longer kept is out of range")
         self.systems.old = Old(**{name: array.copy() for name, array in old.items()})
         self._fresh_from, self._looked = int(saved["fresh_from"][0]), bool(saved["fresh_from"][1])
         if self.past.decided != self._ledger.next_id or not 0 <= self._fresh_from <= self._ledger.next_id:

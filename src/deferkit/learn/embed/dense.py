@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.learn.consistency import check_shapes
+from deferkit.learn.consistency import check_shapes, count_of
 from deferkit.learn.embed._passes import adam, beside, bias_and_relu, hidden_rows, through_relu
 from deferkit.learn.embed.past import Floats, Singles
 
@@ -35,7 +35,7 @@ class Parameters:
         for name, vector in (("values", self.vector), ("mean", self._mean), ("square", self._square)):
             check_shapes(saved, {name: vector.shape})
             vector[:] = saved[name]
-        self.steps = int(saved["steps"][0])
+        self.steps = count_of(saved["steps"])
 
 
 class Dense:

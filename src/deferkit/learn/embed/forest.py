@@ -6,7 +6,7 @@ import lightgbm
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.learn.consistency import check_shapes
+from deferkit.learn.consistency import check_shapes, count_of
 from deferkit.learn.embed._passes import tree_rows
 from deferkit.learn.embed.embedding import Shape
 from deferkit.learn.embed.past import Floats, Ints, Past
@@ -142,7 +142,7 @@ class Forest:
         self._check(saved)
         self.arrays = {name: saved[name].copy() for name in self.arrays}
         self.past_columns = saved["past_columns"].copy()
-        self.fitted = int(saved["fitted"][0])
+        self.fitted = count_of(saved["fitted"])
 
     def _check(self, saved: dict[str, NDArray[Any]]) -> None:
         """Raise ValueError unless every walk from a root stays within the nodes, and ends."""

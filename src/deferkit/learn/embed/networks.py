@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.learn.consistency import check_shapes
+from deferkit.learn.consistency import check_shapes, count_of
 from deferkit.learn.embed.dense import Dense, Parameters
 from deferkit.learn.embed.embedding import Shape
 from deferkit.learn.embed.neural import NeuralEmbedding
@@ -126,6 +126,6 @@ class Networks:
     def restore(self, saved: dict[str, NDArray[np.float64]]) -> None:
         """Restore what `state` returned."""
         check_shapes(saved, {"units": self.units.shape})
-        self.trained, self.units = int(saved["trained"][0]), saved["units"].copy()
+        self.trained, self.units = count_of(saved["trained"]), saved["units"].copy()
         for prefix, part in (("heads ", self.heads), ("body ", self.body)):
             part.restore({name[len(prefix) :]: a for name, a in saved.items() if name.startswith(prefix)})

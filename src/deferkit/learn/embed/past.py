@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.learn.consistency import check_shapes
+from deferkit.learn.consistency import check_finite, check_shapes, count_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -111,11 +111,13 @@ class Past:
         """Restore what `state` returned."""
         n = len(saved["x"])
         check_shapes(saved, {name: (n, array.shape[1]) for name, array in self._arrays.items()})
+        check_finite(saved, ("x", "whose", "before"))
+        check_finite(saved, ("rewards", "costs"), missing=True)
         self.n = 0
         self._room(n)
         for name, array in self._arrays.items():
             array[: self.n] = saved[name]
-        self.decided = int(saved["decided"][0])
+        self.decided = count_of(saved["decided"])
 
     def _room(self, n: int) -> slice:
         """Make room for n more rows, and return where they go."""

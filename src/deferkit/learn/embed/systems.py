@@ -102,6 +102,8 @@ def cholesky(precision: Floats) -> Floats:
 
     raised = LEAST_RAISE
     factor, failed = dpotrf(precision, lower=1)
+    if failed and not np.isfinite(precision).all():  # no diagonal would be large enough
+        raise ValueError("The precision of an estimate is not finite: its views or responses are too large.")
     while failed:
         factor, failed = dpotrf(precision + np.diag(raised * np.diag(precision)), lower=1)
         raised *= 10.0
