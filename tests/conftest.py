@@ -1,5 +1,6 @@
 """Streams and learners that many tests share."""
 
+import dataclasses
 import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -71,6 +72,12 @@ def draw_tasks(n: int, d: int, *, experts: int = 1, resources: int = 1, binary: 
 # Every way to make a learner that differs in what its steps do, with parameters off their defaults.
 SETTINGS: dict[str, dict[str, Any]] = {
     "resolve": {},
+    "intervals": {"exploration": Exploration(rule="interval")},
+    "intervals, logistic, two experts": {
+        "exploration": Exploration(rule="interval"),
+        "link": "logistic",
+        "experts": ["ann", "bo"],
+    },
     "resolve, small window": {"pacing": Pacing(kind="resolve", every=7, window=30), "ridge": 2.0},
     "adaptive": {"pacing": Pacing(kind="adaptive", step=0.05), "exploration": 1.5},
     "gradient": {"pacing": "gradient", "ridge": 0.01, "warm_up": 3},
@@ -135,9 +142,15 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def make(name: str, *, d: int = 6, horizon: int = 400, rate: float = 0.12) -> tuple[Deferrer, Tasks]:
-    """Return a learner of `SETTINGS` and tasks for it."""
+def make(
+    name: str, *, d: int = 6, horizon: int = 400, rate: float = 0.12, rule: str | None = None
+) -> tuple[Deferrer, Tasks]:
+    """Return a learner of `SETTINGS`, with another rule of exploration if one is given, and tasks for it."""
     given = dict(SETTINGS[name])
+    if rule is not None:
+        asked = given.get("exploration", Exploration())
+        asked = asked if isinstance(asked, Exploration) else Exploration(scale=asked)
+        given["exploration"] = dataclasses.replace(asked, rule=rule)
     resources = given.pop("resources", 1)
     capped = given.pop("capped", True)
     experts = len(given.get("experts", ["human"]))

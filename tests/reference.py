@@ -82,8 +82,9 @@ def simplex_weights(costs: Floats, rates: Floats, horizon: int) -> Floats:
 # The default learner.
 
 RIDGE = {"identity": 0.01, "logistic": 0.1}
-SCALE = 0.3  # of optimism, in standard errors
-PRIOR = 1.0  # of optimism where nothing was seen, in root mean squares of a reward
+SCALE = {"identity": 0.3, "logistic": 1.0}  # of a bonus, in standard errors
+PRIOR = 1.0  # of a bonus where nothing was seen, in root mean squares of a reward
+ASKS_A_FEATURE = 5  # that must be left for the whole bonus
 LEAST_WEIGHT = 1e-6  # of a sample in H
 FIRST_SHARE = 0.01  # of a budget: reserved for one task before any cost is known
 COLD_START_SHARE = 0.05  # of a budget: reserved for all tasks together before any cost is known
@@ -104,11 +105,20 @@ class Estimate:
         """μ of a number or of an array."""
         return predictor if self.link == "identity" else 1 / (1 + np.exp(-predictor))
 
-    def optimistic(self, x: Floats, sign: int, prior: float = 0.0) -> float:
-        """μ(xᵀθ ± width) with width = (scale·σ̂ + prior)·√(xᵀH⁻¹x)."""
+    def factor(self, prior: float) -> float:
+        """scale·σ̂ + prior: a width in units of √(xᵀH⁻¹x)."""
         noise = math.sqrt(self.misfit / max(len(self.responses), 1))  # σ̂
-        width = (SCALE * noise + prior) * math.sqrt(x @ np.linalg.solve(self.information, x))
-        return float(self.mean(x @ self.theta + sign * width))
+        return SCALE[self.link] * noise + prior
+
+    def spread(self, x: Floats) -> float:
+        """xᵀH⁻¹x."""
+        return float(x @ np.linalg.solve(self.information, x))
+
+    def index(self, X: Floats, widths: Floats, b: float) -> Floats:
+        """μ(xᵀθ) and b times the upper half of its interval, or the lower half where b < 0."""
+        middle = self.mean(X @ self.theta)
+        end = self.mean(X @ self.theta + (widths if b >= 0 else -widths))
+        return middle + abs(b) * (end - middle)
 
     def learn(self, x: Floats, y: float) -> None:
         """Identity: ridge regression on all samples. Logistic: one Newton step for this sample."""
@@ -216,15 +226,18 @@ class Learner:
         self.budgets = np.array([limit.budget for limit in limits], dtype=float)
         self.horizons = np.array([limit.horizon for limit in limits], dtype=float)
         self.max_costs = np.array([limit.max_cost for limit in limits], dtype=float)
-        self.warm_up, self.seed = d, seed
+        self.warm_up, self.seed = 1, seed
         self.contexts: list[Floats] = []
+        self.past_widths: list[list[float]] = []  # √(xᵀH⁻¹x·(samples + d)) of each reward
         self.routes: list[int] = []
+        self.model_seen = 0  # tasks that the model decided whose model reward became known
         self.prices = np.zeros(len(limits))  # λ
         self.next_solve = self.warm_up  # solve the prices after this many decisions
         self.price_waits = False  # for the cost of the latest decision
         self.reserved: dict[int, Floats] = {}  # by decision, until its cost is known
         self.spent = np.zeros(len(limits))
         self.largest = np.zeros(len(limits))  # cost seen
+        self.cost_sum = np.zeros(len(limits))
         self.n_costs = 0
 
     def held(self) -> Floats:
@@ -241,16 +254,40 @@ class Learner:
         seen = self.largest if self.n_costs > 0 else first
         return np.where(np.isnan(self.max_costs), seen, self.max_costs)
 
-    def worth(self, decider: int, x: Floats) -> float:
-        """Optimistic reward − λ · optimistic cost, where the model costs nothing."""
-        estimate = self.rewards[decider]
+    def untried(self, k: int) -> bool:
+        """Whether an expert was never asked, and nothing is known of it."""
+        return k not in self.routes and not self.rewards[k].responses
+
+    def learning_share(self) -> float:
+        """e: what is learned must pay within the asks that are left."""
+        d = len(self.rewards[0].theta)
+        bounded = (self.budgets > 0) & np.isfinite(self.budgets) & (self.cost_sum > 0)
+        if not bounded.any():
+            return 1.0
+        asks_left = np.maximum(self.left(), 0)[bounded] / (self.cost_sum[bounded] / self.n_costs)
+        return float(min(1.0, asks_left.min() / (ASKS_A_FEATURE * d)))
+
+    def model_bonus(self) -> float:
+        """b: 1 where the model's reward is seen when the model decides, towards −1 where not."""
+        return 2 * (self.model_seen + 1) / (self.routes.count(0) + 1) - 1
+
+    def prior(self) -> float:
+        """prior·√ridge·rms of all rewards, more where contexts are short; for identity rewards only."""
         seen = [y for each in self.rewards for y in each.responses]
         rms = math.sqrt(sum(y * y for y in seen) / max(len(seen), 1))
-        prior = PRIOR * math.sqrt(estimate.ridge) * rms if estimate.link == "identity" else 0.0
-        reward = estimate.optimistic(x, +1, prior)
+        if self.contexts:
+            rms /= min(1.0, math.sqrt(np.mean([x @ x for x in self.contexts])))
+        return PRIOR * math.sqrt(self.rewards[0].ridge) * rms if self.rewards[0].link == "identity" else 0.0
+
+    def worth(self, decider: int, x: Floats) -> float:
+        """The index of a decider − λ · its expected cost, where the model costs nothing."""
+        estimate = self.rewards[decider]
+        width = self.learning_share() * estimate.factor(self.prior()) * math.sqrt(estimate.spread(x))
+        b = 1.0 if decider > 0 else self.model_bonus()
+        reward = float(estimate.index(x, np.array(width), b))
         if decider == 0:
             return reward
-        costs = [max(0.0, each.optimistic(x, -1)) for each in self.costs[decider]]
+        costs = [max(0.0, float(each.mean(x @ each.theta))) for each in self.costs[decider]]
         return reward - float(self.prices @ np.array(costs))
 
     def choose(self, x: Floats, available: Sequence[int]) -> tuple[int, str, float]:
@@ -268,7 +305,7 @@ class Learner:
             drawn = int(uniform(self.seed, len(self.routes)) * len(choices))
             return choices[drawn], "warm-up", 1 / len(choices)
         for k in available:  # an untried expert is asked once
-            if k not in self.routes and not self.rewards[k].responses:
+            if self.untried(k):
                 return k, "warm-up", 1.0
         best = max(choices, key=lambda decider: self.worth(decider, x))  # ties go to the first
         return best, "worth it" if best > 0 else "not worth it", 1.0
@@ -280,6 +317,8 @@ class Learner:
         choice = self.choose(x, list(self.costs) if available is None else available)
         prices = tuple(self.prices.tolist())
         self.contexts.append(x)
+        seen = [len(each.responses) + len(x) for each in self.rewards]
+        self.past_widths.append([math.sqrt(e.spread(x) * n) for e, n in zip(self.rewards, seen, strict=True)])
         self.routes.append(choice[0])
         if choice[0] > 0:
             self.reserved[len(self.routes) - 1] = self.reservation()
@@ -291,6 +330,7 @@ class Learner:
     def observe(self, decision: int, rewards: Mapping[int, float], costs: Floats | None) -> None:
         """Learn the rewards of deciders; learn and book the costs of the expert who was asked."""
         samples = [(self.rewards[decider], y) for decider, y in rewards.items()]
+        self.model_seen += self.routes[decision] == 0 and 0 in rewards
         if costs is not None:
             samples += zip(self.costs[self.routes[decision]], costs.tolist(), strict=True)
         for estimate, y in samples:
@@ -299,6 +339,7 @@ class Learner:
             del self.reserved[decision]
             self.spent += np.minimum(costs, np.maximum(self.left(), 0))
             self.largest = np.maximum(self.largest, costs)
+            self.cost_sum += costs
             self.n_costs += 1
             if decision == len(self.routes) - 1:  # the price waits for this cost
                 self.move_prices()
@@ -311,16 +352,22 @@ class Learner:
         done = len(self.routes)
         if done < self.next_solve:
             return
-        self.next_solve = done + min(max(done // 10, 1), self.every)
+        self.next_solve = done + min(max(done // 50, 1), self.every)
         recent = np.array(self.contexts[-self.window :])
-        model, *experts = [each.mean(recent @ each.theta) for each in self.rewards]
-        gains = np.array(experts).T - model[:, None]
+        past_widths = np.array(self.past_widths[-self.window :]).T
+        indices = []
+        for decider, each in enumerate(self.rewards):  # spreads shrink as 1 / (samples + d)
+            seen = len(each.responses) + recent.shape[1]
+            widths = self.learning_share() * each.factor(self.prior()) * past_widths[decider] / math.sqrt(seen)
+            indices.append(each.index(recent, widths, 1.0 if decider > 0 else self.model_bonus()))
+        gains = np.array(indices[1:]).T - indices[0][:, None]
+        gains[:, [k - 1 for k in self.costs if self.untried(k)]] = 0.0
         costs = [[each.mean(recent @ each.theta) for each in own] for own in self.costs.values()]
         uses = np.maximum(0.0, np.array(costs).transpose(2, 0, 1))
         for _ in range(4 if len(self.prices) > 1 else 1):  # sweeps over the resources
             for r, tasks_left in enumerate(self.horizons - done):
                 if tasks_left >= 1 and 0 < self.budgets[r] < math.inf:
-                    goal = self.left()[r] / tasks_left * len(recent)
+                    goal = max(0.0, self.left()[r]) / tasks_left * len(recent)
                     self.prices[r] = least_price(gains, uses, self.prices, r, goal)
 
 

@@ -80,21 +80,31 @@ def test_the_default_asks_when_it_is_worth_it_by_hand() -> None:
     )
 
 
-def test_the_widths_by_their_formula() -> None:
-    """(0.3·noise + √ridge·rms) · √(xᵀM⁻¹x) for rewards, 0.3·noise · √(xᵀM⁻¹x) for the cost."""
-    learner, tasks = make("resolve")
-    step_through(learner, tasks)
+@pytest.mark.parametrize("rule", ["index", "interval"])
+def test_the_widths_by_their_formula(rule: str) -> None:
+    """(0.3·noise + √ridge·rms) · √(xᵀM⁻¹x) for rewards, 0.3·noise · √(xᵀM⁻¹x) for the cost.
+
+    The index pays min(1, asks left / 5d) of it, and nothing for costs. Contexts are of length 1 here.
+    """
+    learner, tasks = make("resolve", rule=rule, rate=0.04)
+    step_through(learner, tasks._replace(contexts=tasks.contexts[:250]))
     x = tasks.contexts[7]
+    share = 1.0
+    if rule == "index":
+        costs = learner._ledger.cost[:250][learner._ledger.route[:250] == 1]
+        share = min(1.0, learner._ledger.left()[0] / costs.mean() / (5 * 6))
+        assert 0 < share < 1
     scores = learner.score([x])
     noise = learner.summary().noise
     inverse = learner._ledger.view("inverse")
-    known = learner._ledger.reward[:400]
+    known = learner._ledger.reward[:250]
     rms = np.sqrt(np.nanmean(known**2))
     for i, name in enumerate(("model", "human")):
-        width = (0.3 * noise[name] + np.sqrt(0.01) * rms) * np.sqrt(x @ inverse[i] @ x)
+        width = share * (0.3 * noise[name] + np.sqrt(0.01) * rms) * np.sqrt(x @ inverse[i] @ x)
         assert scores.widths[name][0] == pytest.approx(width, rel=1e-9)
     cost = scores.cost_widths["human"][0, 0]
-    assert cost == pytest.approx(0.3 * noise["cost of human"] * np.sqrt(x @ inverse[1] @ x), rel=1e-9)
+    width = 0.3 * noise["cost of human"] * np.sqrt(x @ inverse[1] @ x)
+    assert cost == pytest.approx(0.0 if rule == "index" else width, rel=1e-9)
 
 
 @pytest.mark.parametrize("feedback", ["full", "bandit"])
@@ -187,7 +197,7 @@ def test_warm_up_draws_among_those_on_duty() -> None:
 
 
 def test_a_warm_start_shortens_the_warm_up() -> None:
-    deferrer = Deferrer(n_features=4, budget=Budget(10, horizon=100, max_cost=1))
+    deferrer = Deferrer(n_features=4, budget=Budget(10, horizon=100, max_cost=1), warm_up=4)
     x = np.eye(4)
     deferrer.warm_start(x[:3], {"model": [0.1] * 3, "human": [0.9, 0.9, np.nan]}, cost=[0.1, 0.1, np.nan])
     assert [deferrer.decide(x[0]).reason for _ in range(3)] == ["warm-up", "warm-up", "worth it"]

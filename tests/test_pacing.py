@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from deferkit import Budget, Deferrer, InvalidArgument, Pacing
+from deferkit import Budget, Deferrer, Exploration, InvalidArgument, Pacing
 from tests.conftest import Floats, draw_tasks, numbers, rewards_of
 from tests.reference import simplex_weights
 
@@ -59,7 +59,12 @@ def test_resolve_finds_the_prices_of_the_linear_programme(experts: int, resource
     names = [f"e{k}" for k in range(experts)]
     rate = 0.08
     budget = {f"r{j}": Budget(rate * 2 * n, horizon=2 * n, max_cost=1) for j in range(resources)}
-    deferrer = Deferrer(n_features=d, experts=names, budget=budget, pacing=Pacing(window=n), memory=n, warm_up=50)
+    # without a bonus the index is the estimate
+    means = Exploration(scale=0.0, prior=0.0)
+    pacing = Pacing(window=n)
+    deferrer = Deferrer(
+        n_features=d, experts=names, budget=budget, pacing=pacing, memory=n, warm_up=50, exploration=means
+    )
     deferrer.run(tasks.contexts, rewards_of(deferrer, tasks), tasks.costs)
     deferrer._ledger.dual[-1] = 0
     deferrer.decide(tasks.contexts[0], force="model")  # lets the price move

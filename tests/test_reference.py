@@ -136,7 +136,7 @@ def test_the_streams_meet_every_rule() -> None:
     choices = [choice for stream in late for choice in stream]
     assert {choice.reason for choice in choices} == set(REASONS) - {"forced", "explored"}
     assert any(choice.reason == "warm-up" and choice.propensity == 1 for choice in choices)  # an untried expert
-    two, _, tasks = make(CASES["two resources"], 0)
+    two, _, tasks = make(CASES["logistic, three experts, two resources"], 0)
     prices = two.run(tasks.contexts, rewards_of(two, tasks), tasks.costs).prices
     assert (prices > 0).all(axis=1).mean() > 0.3  # both resources are scarce
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit import Budget, Deferrer, Encoder, Pacing, Run
+from deferkit import Budget, Deferrer, Encoder, Exploration, Pacing, Run
 from tests.conftest import SETTINGS, Tasks, draw_tasks
 
+INTERVALS = Exploration(rule="interval")  # what that version had
 GROUPS = {
     "price": ["dual", "pacing_constant"],
     "budget": [
@@ -43,7 +44,8 @@ def fingerprint(deferrer: Deferrer) -> dict[str, str]:
         group: digest(*(name.encode() + np.ascontiguousarray(state[name]).tobytes() for name in names))
         for group, names in GROUPS.items()
     }
-    counters = json.dumps(ledger.counters(), sort_keys=True).encode()
+    counted = {name: count for name, count in ledger.counters().items() if name != "n_model_seen"}
+    counters = json.dumps(counted, sort_keys=True).encode()
     samples: NDArray[Any] = state.get("samples", np.zeros(0))
     overflow = json.dumps(sorted(ledger.overflow.items())).encode()
     return found | {"counters": digest(counters, samples.tobytes(), overflow)}
@@ -69,14 +71,21 @@ def lives() -> Iterator[tuple[str, Deferrer]]:
                     memory=60,
                     pacing=Pacing(window=40),
                     explore_floor=0.1,
+                    exploration=INTERVALS,
                     seed=5,
                 ),
             )
     encoder = Encoder(numbers=["amount", "age"], categories={"country": ["de", "fr"], "kind": 3})
-    yield "encoder", Deferrer(encoder=encoder, budget=Budget(30, horizon=400, max_cost=1.0), seed=2)
+    yield (
+        "encoder",
+        Deferrer(encoder=encoder, budget=Budget(30, horizon=400, max_cost=1.0), exploration=INTERVALS, seed=2),
+    )
     trees = SETTINGS["trees"]["embedding"]
     budget_of_trees = Budget(30, horizon=400, max_cost=1.0)
-    yield "trees", Deferrer(n_features=5, budget=budget_of_trees, embedding=trees, experts=["ann", "bo"])
+    yield (
+        "trees",
+        Deferrer(n_features=5, budget=budget_of_trees, embedding=trees, exploration=INTERVALS, experts=["ann", "bo"]),
+    )
 
 
 def context_of(deferrer: Deferrer, rng: np.random.Generator) -> Any:
@@ -171,11 +180,15 @@ def long_runs() -> Iterator[tuple[str, Deferrer, Tasks]]:
     for d, n, given in LONG:
         tasks = draw_tasks(n, d, binary=given.get("link") == "logistic", seed=d)
         budget = Budget(0.1 * n, horizon=n, max_cost=1)
-        yield f"{d} features, {n} tasks, {given}", Deferrer(n_features=d, budget=budget, seed=d, **given), tasks
+        yield (
+            f"{d} features, {n} tasks, {given}",
+            Deferrer(n_features=d, budget=budget, seed=d, exploration=INTERVALS, **given),
+            tasks,
+        )
     tasks = draw_tasks(1500, 4, seed=1)
     tasks.contexts[700:] *= 1e7
     small = Budget(150, horizon=1500, max_cost=1)
-    yield "contexts that grow by 1e7", Deferrer(n_features=4, budget=small), tasks
+    yield "contexts that grow by 1e7", Deferrer(n_features=4, budget=small, exploration=INTERVALS), tasks
     yield "paper", Deferrer.paper(n_features=4, budget=small), draw_tasks(1500, 4, seed=2)
     budget = Budget(40, horizon=300, max_cost=1)
     logistic = Deferrer.paper(n_features=3, link="logistic", warm_up=30, budget=budget)

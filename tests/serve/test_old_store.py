@@ -50,10 +50,10 @@ def test_its_results_open_and_the_new_ones_agree(tmp_path: Path) -> None:
     folder = tmp_path / "trials"
     shutil.copytree(GOLDEN / "trials", folder)
     before = pl.concat([pl.read_parquet(path) for path in sorted(folder.glob("*.parquet"))])
-    specs = [Spec.of("synthetic", {"horizon": 500}, policy=name, budget="40") for name in ("default", "model-only")]
+    specs = [Spec.of("synthetic", {"horizon": 500}, policy=name, budget="40") for name in ("interval", "model-only")]
     table = run_study([(spec, seed) for spec in specs for seed in range(2)], store=Store(folder), engine=Local(1))
-    for name in ("default", "model-only"):
+    for name, then in (("interval", "default"), ("model-only", "model-only")):
         for seed in range(2):
-            old = before.filter(pl.col("spec").str.contains(f'"policy": "{name}"'), seed=seed).row(0, named=True)
+            old = before.filter(pl.col("spec").str.contains(f'"policy": "{then}"'), seed=seed).row(0, named=True)
             new = table.filter(policy=name, seed=seed).row(0, named=True)
             assert (new["reward"], new["spent"]) == (old["reward"], old["spent"])

@@ -89,7 +89,7 @@ def test_the_lives_meet_everything(database: Database) -> None:
     seen: set[str] = set()
 
     async def script(engine: Engine) -> None:
-        life = Life(17, SPECS["plain"])
+        life = Life(23, SPECS["plain"])
         for _ in range(300):
             await life.step(engine)
             if policy_of(engine).frozen:

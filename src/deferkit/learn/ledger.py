@@ -17,7 +17,15 @@ CACHE_LINE = 64  # bytes: a store across two cache lines takes twice as long
 FIRST_CAPACITY = 256  # samples for exact refits that there is room for at first
 OPEN: int = CONSTANTS["open"]
 IDENTITY = LINKS.index("identity")
-ROWS = ("context", "held", "reward", "cost", "route", "status")  # arrays with a row for each remembered decision
+ROWS = (
+    "context",
+    "past_width",
+    "held",
+    "reward",
+    "cost",
+    "route",
+    "status",
+)  # arrays with a row for each remembered decision
 DERIVED = ("slot", "capacity", "repair_due")  # counters that are not saved
 SCALARS = {
     scalar.name: (struct, place) for struct, table in layout.STRUCTS.items() for place, scalar in enumerate(table)

@@ -17,6 +17,7 @@ class Link(NamedTuple):
     domain: tuple[float, float]  # the responses y that it can be fitted to
     exact_updates: bool  # whether the online step is the exact minimiser, so that no refit is needed
     ridge: float  # that works well: a likelihood without a maximum needs more than least squares
+    scale: float  # of the bonus for what is not known, in units of the noise
     is_probability: bool  # whether the mean is a probability, so that the likelihood is that of a coin
 
     @property
@@ -28,8 +29,8 @@ class Link(NamedTuple):
 LINKS = {
     link.name: link
     for link in (
-        Link("identity", (-math.inf, math.inf), exact_updates=True, ridge=0.01, is_probability=False),
-        Link("logistic", (0.0, 1.0), exact_updates=False, ridge=0.1, is_probability=True),
+        Link("identity", (-math.inf, math.inf), exact_updates=True, ridge=0.01, scale=0.3, is_probability=False),
+        Link("logistic", (0.0, 1.0), exact_updates=False, ridge=0.1, scale=1.0, is_probability=True),
     )
 }
 

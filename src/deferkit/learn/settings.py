@@ -12,7 +12,7 @@ from deferkit.learn.core import REFITS
 from deferkit.learn.core.layout import COUNTERS, whole_lanes
 from deferkit.learn.embed import EMBEDDINGS, embedding_from
 from deferkit.learn.embed.embedding import Embedding, Shape
-from deferkit.learn.exploration import Exploration
+from deferkit.learn.exploration import INDEX, INTERVAL_SCALE, Exploration
 from deferkit.learn.ledger import Head, Ledger
 from deferkit.learn.links import link_named
 from deferkit.learn.pacing import Budgets, Pacing
@@ -148,8 +148,9 @@ class Settings:
 
     @property
     def warm_up_steps(self) -> int:
-        """How many decisions are taken at random at the start: one for each feature, unless set."""
-        return int(self.n_features if self.warm_up is None else self.warm_up)
+        """How many decisions are taken at random at the start."""
+        default = 1 if self.exploration.rule == INDEX else self.n_features
+        return int(default if self.warm_up is None else self.warm_up)
 
     @property
     def shape(self) -> Shape:
@@ -167,6 +168,12 @@ class Settings:
         """The ridge, given or that of the link."""
         links = (link_named(self.link), link_named(self.cost_link))
         return max(link.ridge for link in links) if self.ridge is None else self.ridge
+
+    @property
+    def scale_used(self) -> float:
+        """The width of an interval in units of the noise, given or that of the link."""
+        given, rule = self.exploration.scale, self.exploration.rule
+        return given if given is not None else link_named(self.link).scale if rule == INDEX else INTERVAL_SCALE
 
     @property
     def budgets(self) -> Budgets:
@@ -203,6 +210,7 @@ class Settings:
             "refit_limit": FOREVER if self.refit == "always" else self.refit_limit,
             "printed_costs": self.printed_costs,
             "fisher": self.weighted,
+            "one_index": self.exploration.rule == INDEX,
             "sampled": self.exploration.sampled,
             "frozen": self.embedding is not None and self.embedding.frozen,
             "key": int(np.random.SeedSequence(int(self.seed)).generate_state(1, np.uint64).view(np.int64)[0]),
@@ -212,7 +220,7 @@ class Settings:
         exploration = self.exploration
         return {
             "ridge": self.ridge_used,
-            "scale": exploration.scale,
+            "scale": self.scale_used,
             "noise": math.nan if exploration.noise is None else exploration.noise,
             "delta": math.nan if exploration.delta is None else exploration.delta,
             "kappa": exploration.kappa,
@@ -265,7 +273,7 @@ class Settings:
                 "experts": tuple(plain["experts"]),
                 "reward_range": tuple(plain["reward_range"]),
                 "pacing": Pacing.from_dict(plain["pacing"]),
-                "exploration": Exploration(**plain["exploration"]),
+                "exploration": Exploration.from_dict(plain["exploration"]),
                 "embedding": None if plain["embedding"] is None else embedding_from(plain["embedding"]),
                 "budget": {
                     name: Budget(each["total"], horizon=each["horizon"], max_cost=each["max_cost"])

@@ -65,6 +65,8 @@ def convert(settings: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], A
     pacing = settings["deferrer"]["pacing"]
     memory, constants = DUAL[pacing["kind"]]
     found["view"] = found.pop("sees") // stride
+    found["past_width"] = np.zeros_like(found["reward"])  # its learners use neither
+    found["context_power"] = np.zeros(2)
     found["dual"] = np.concatenate([found["price"], *(found[name] for name in memory)])
     given = {"resolve": ("every",), "adaptive": ("step",)}.get(pacing["kind"], ())
     found["pacing_constant"] = np.concatenate(
@@ -77,5 +79,5 @@ def convert(settings: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], A
     else:
         found["samples"] = np.zeros((0, 0, 0))
     others = {name: array for name, array in arrays.items() if name not in ("ints", "floats", "samples")}
-    counters = {name: head[place] for name, place in COUNTERS.items()}
+    counters = {name: head[place] for name, place in COUNTERS.items()} | {"n_model_seen": 0}
     return settings | {"counters": counters}, found | others

@@ -162,7 +162,8 @@ class Engine:
     async def create(self, tenant: str, spec: PolicySpec) -> Reply:
         """Make a policy; the same one again changes nothing."""
         try:
-            policy = await asyncio.to_thread(Policy, spec)  # a large one takes a second, and others wait for answers
+            # a large one takes a second, and others wait for answers
+            policy = await asyncio.to_thread(Policy, spec.with_rule())
         except DeferkitError as error:
             raise invalid(str(error)) from error
         async with self.custody.busy:
@@ -182,20 +183,22 @@ class Engine:
             if number is not None:
                 self.held[tenant, spec.name] = Held(number, tenant, policy, 1, 0)
                 return Reply(201, msgspec.json.encode(policy.spec))
-        await self._check_same(tenant, policy.spec)
-        return Reply(201, msgspec.json.encode(policy.spec))
+        return Reply(201, msgspec.json.encode(await self._check_same(tenant, spec)))
 
-    async def _check_same(self, tenant: str, spec: PolicySpec) -> None:
-        """Raise if the policy of this name was made with other settings, whatever was changed since."""
+    async def _check_same(self, tenant: str, spec: PolicySpec) -> PolicySpec:
+        """Return the policy of this name, or raise if it was made with other settings, whatever was changed since."""
         there = await self.custody.read(self.store.policy, tenant, spec.name)
         if there is None:
             raise conflict(f"There is another policy {spec.name!r}.")
         [first] = await self.custody.read(self.store.log_page, there.id, 0, 1)
         made = records.decode(bytes(first.body))
-        if not isinstance(made, records.Created) or made.spec != spec:
-            before = getattr(made, "spec", None)
-            others = [name for name in spec.__struct_fields__ if getattr(before, name, None) != getattr(spec, name)]
+        if not isinstance(made, records.Created):
+            raise conflict(f"There is another policy {spec.name!r}.")
+        wanted = spec.as_before(made.spec)
+        if made.spec != wanted:
+            others = [name for name in spec.__struct_fields__ if getattr(made.spec, name) != getattr(wanted, name)]
             raise conflict(f"There is another policy {spec.name!r}, made with other settings: {', '.join(others)}.")
+        return wanted
 
     async def submit(self, key: Key, command: Command) -> Reply:
         """Have a command done; return its reply when that is on the disk."""

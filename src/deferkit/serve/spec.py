@@ -7,7 +7,7 @@ import msgspec
 from deferkit.errors import InvalidArgument
 from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.encode import Encoder
-from deferkit.learn.exploration import Exploration
+from deferkit.learn.exploration import INDEX, INTERVAL, Exploration
 from deferkit.learn.links import LINKS
 from deferkit.learn.pacing import PACINGS
 from deferkit.serve.money import LARGEST_AMOUNT, to_micro
@@ -77,7 +77,9 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     link: LinkName = "identity"
     cost_link: LinkName = "identity"
     pacing: PacingName = "resolve"
-    exploration: Annotated[float, msgspec.Meta(ge=0, le=1e6, description="width of intervals, in noise")] = 0.3
+    exploration: Annotated[float, msgspec.Meta(ge=0, le=1e6, description="width of intervals, in noise")] | None = None
+    rule: Literal["index", "interval"] | msgspec.UnsetType = msgspec.UNSET
+    """How what is not known is explored; policies from before there was a rule have none, and intervals."""
     explore_floor: Annotated[float, msgspec.Meta(ge=0, le=1, description="share decided at random, logged")] = 0.0
     warm_up: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] | None = None
     reward_range: tuple[Finite, Finite] = (0.0, 1.0)
@@ -103,6 +105,17 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def deciders(self) -> tuple[str, ...]:
         """The model and the experts."""
         return (MODEL, *self.experts)
+
+    def with_rule(self) -> "PolicySpec":
+        """Return the policy as it is made today: with a rule."""
+        return msgspec.structs.replace(self, rule=INDEX) if self.rule is msgspec.UNSET else self
+
+    def as_before(self, before: "PolicySpec") -> "PolicySpec":
+        """Return the policy with the defaults that `before` was made with, if that was before there was a rule."""
+        if before.rule is not msgspec.UNSET or self.rule is not msgspec.UNSET:
+            return self.with_rule()
+        given = before.exploration if self.exploration is None else self.exploration
+        return msgspec.structs.replace(self, exploration=given)
 
 
 class PolicyChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -173,7 +186,7 @@ def learner_of(spec: PolicySpec) -> Deferrer:
         link=spec.link,
         cost_link=spec.cost_link,
         pacing=spec.pacing,
-        exploration=Exploration(scale=spec.exploration),
+        exploration=Exploration(scale=spec.exploration, rule=INTERVAL if spec.rule is msgspec.UNSET else spec.rule),
         warm_up=spec.warm_up,
         explore_floor=spec.explore_floor,
         reward_range=spec.reward_range,

@@ -16,7 +16,7 @@ from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.embed.gradient import GradientEmbedding
 from deferkit.learn.embed.neural import NeuralEmbedding
 from deferkit.learn.embed.trees import TreeEmbedding
-from deferkit.learn.exploration import Exploration
+from deferkit.learn.exploration import INTERVAL, Exploration
 from deferkit.learn.links import link_named
 from deferkit.learn.pacing import PACINGS
 from deferkit.study import baselines
@@ -40,6 +40,7 @@ RULES = {
 LEARNERS = {
     "default": "deferkit as it comes: optimism, and a price that is solved anew",
     **{name: f"the same with {PACINGS[name].description}" for name in ("adaptive", "gradient")},
+    "interval": "the default with the ends of intervals, also for costs, and prices that are solved on means",
     "greedy": "the default without exploration",
     "thompson": "Thompson sampling with the default's price",
     "neural": "the default on the hidden layer of networks beside the context (NeuralLinear, NeuralLogistic)",
@@ -148,6 +149,8 @@ def make_learner(
             return Deferrer.paper(**(printed | given | dict(parameters or {})))
     if name == "greedy":
         given["exploration"] = Exploration(scale=0.0, prior=0.0)
+    elif name == "interval":
+        given["exploration"] = Exploration(rule=INTERVAL)
     elif name in ("thompson", "neural-ts"):
         given["exploration"] = Exploration.thompson()
     if name in EMBEDDINGS:

@@ -239,6 +239,7 @@ cdef class Core:
         for r in range(self.s.sizes.n_resources):
             self.s.at.proposed_cost[r] = cost[r]
             self.s.at.proposed_hold[r] = hold[r]
+        prepare(&self.s, self.s.at.x)
         commit(&self.s, route, reason)
 
     def decide_many(self, const double[:, ::1] contexts):

@@ -4,7 +4,7 @@ The one-at-a-time calls and the bulk loop consist of the same steps. A step chec
 that is done before, so that a step either happens or does not.
 """
 
-from libc.math cimport NAN, isnan
+from libc.math cimport NAN, isnan, sqrt
 from libc.string cimport memcpy
 
 from deferkit.learn.core.budget cimport left
@@ -34,7 +34,10 @@ cdef inline double *context_of(State *s, Int slot) noexcept nogil:
     return s.at.context + slot * s.sizes.stride * s.sizes.n_views
 
 cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:
-    """Write down the decision on the task in `x`: reserve `proposed_hold`, move the price for `proposed_cost`."""
+    """Write down the decision on the task in `x`: reserve `proposed_hold`, move the price for `proposed_cost`.
+
+    Needs `prepare`, for the widths that the price is solved with.
+    """
     cdef Int r, decider, resources = s.sizes.n_resources, deciders = s.sizes.n_experts + 1, slot = s.counters.slot
     if s.counters.price_due:
         move_price(s, s.at.dual, s.at.owed)
@@ -45,10 +48,15 @@ cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:
     s.counters.n_forced += reason == FORCED
     s.counters.n_no_budget += reason == NO_BUDGET
     memcpy(context_of(s, slot), s.at.x, s.sizes.stride * s.sizes.n_views * sizeof(double))
+    if s.options.one_index:
+        s.at.context_power[0] += dot(s.at.x, s.at.x, s.sizes.stride)
+        s.at.context_power[1] += 1.0
     s.at.route[slot] = route
     s.at.status[slot] = OPEN if route > 0 else SETTLED
     for decider in range(deciders):
         s.at.reward[slot * deciders + decider] = NAN
+        s.at.past_width[slot * deciders + decider] = sqrt(
+            s.at.spread[decider] * (s.at.n_observed[decider] + s.sizes.n_features)) if s.options.one_index else 0.0
     for r in range(resources):
         s.at.cost[slot * resources + r] = NAN if route > 0 else 0.0
         s.at.held[slot * resources + r] = s.at.proposed_hold[r]
@@ -122,6 +130,8 @@ cdef inline void observe(State *s, Int decision, Int slot) noexcept nogil:
         if not isnan(s.at.new_reward[decider]):
             s.at.reward[slot * deciders + decider] = s.at.new_reward[decider]
             new = 1
+            if s.options.one_index and route == 0 and decider == 0:
+                s.counters.n_model_seen += 1
     if not s.counters.unsettled:
         learn_outcome(s, route, context_of(s, slot), s.at.new_reward, s.at.new_cost)
     if route > 0 and not isnan(s.at.new_cost[0]):

@@ -3,12 +3,13 @@
 Like every compiled step it checks nothing that a caller can get wrong; that is done before.
 """
 
-from libc.math cimport NAN, erfc, isfinite, isnan, log, sqrt
+from libc.math cimport erfc, isfinite, isnan, sqrt
 from libc.string cimport memcpy
 
 from deferkit.learn.core.budget cimport left
 from deferkit.learn.core.glm cimport cost_target, link_of, prepare
-from deferkit.learn.core.links cimport IDENTITY, mean
+from deferkit.learn.core.index cimport growth, is_untried, learning_share, model_bonus, noise_of, prior_factor, with_bonus
+from deferkit.learn.core.links cimport mean
 from deferkit.learn.core.pacing cimport move_price
 from deferkit.learn.core.random cimport gaussian, uniform
 from deferkit.learn.core.state cimport Int, State
@@ -30,41 +31,25 @@ cdef struct Proposal:
     Int reason
     double propensity
 
-cdef inline double noise_of(State *s, Int target) noexcept nogil:
-    """The noise of a target, known or estimated from its prediction errors."""
-    if isnan(s.parameters.noise):
-        return sqrt(s.at.squared_error[target] / max(s.at.n_observed[target], <Int>1))
-    return s.parameters.noise
-
-cdef inline double prior_factor(State *s) noexcept nogil:
-    """What is added to the width of rewards: where nothing was seen the ridge makes an estimate 0, by ignorance."""
-    if s.parameters.prior <= 0.0 or s.options.reward_link != IDENTITY:
-        return 0.0
-    return s.parameters.prior * sqrt(s.parameters.ridge * s.at.reward_power[0] / max(s.at.reward_power[1], 1.0))
-
-cdef inline double growth(State *s) noexcept nogil:
-    """What the printed β(t) has beside the noise; 1 for a width that does not grow."""
-    cdef Int d = s.sizes.n_features, t = s.counters.next_id + 1
-    if isnan(s.parameters.delta):
-        return 1.0
-    return sqrt(2.0 * d * log((1.0 + 2.0 * t * d) / s.parameters.delta)) / s.parameters.kappa
-
 cdef inline void score(State *s) noexcept nogil:
     """Write estimates, widths and optimistic values of all rewards and costs (Definition 4.2)."""
     cdef Int target, link
-    cdef double eta, width, low, prior = prior_factor(s), grown = growth(s)
+    cdef double eta, width, low
+    cdef double prior = prior_factor(s), grown = growth(s), share = learning_share(s), bonus = model_bonus(s)
     prepare(s, s.at.x)
     for target in range(s.sizes.n_targets):
         link = link_of(s, target)
         eta = s.at.predictor[target]
         width = s.parameters.scale * noise_of(s, target) * grown + (prior if target <= s.sizes.n_experts else 0.0)
         width *= sqrt(s.at.spread[target])
+        if s.options.one_index:
+            width *= share if target <= s.sizes.n_experts else 0.0  # no optimism on costs
         s.at.estimate[target] = mean(link, eta)
         s.at.width[target] = width
         if s.options.sampled:
             s.at.optimistic[target] = mean(link, eta + width * gaussian(s.options.key, s.counters.next_id, target))
         elif target <= s.sizes.n_experts:
-            s.at.optimistic[target] = mean(link, eta + width)
+            s.at.optimistic[target] = with_bonus(link, eta, width, bonus if target == 0 else 1.0)
         else:
             low = mean(link, eta - width)
             s.at.optimistic[target] = low if s.options.printed_costs else max(0.0, low)
@@ -169,7 +154,7 @@ cdef inline Int untried_expert(State *s, Int available) noexcept nogil:
     cdef Int k
     if s.counters.warm_up > 0:
         for k in range(s.sizes.n_experts):
-            if s.at.n_routed[k + 1] == 0 and s.at.n_observed[k + 1] == 0 and can_be_asked(s, available, k):
+            if is_untried(s, k) and can_be_asked(s, available, k):
                 return k + 1
     return 0
 

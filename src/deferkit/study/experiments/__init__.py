@@ -16,10 +16,11 @@ from deferkit.study.experiments import (
     noise,
     rivals,
     small_budget,
+    small_streams,
 )
 from deferkit.study.experiments.experiment import Experiment, Finding
 
-SYNTHETIC = (exp1, exp2, horizon, small_budget, feedback, coverage, noise, logistic)
+SYNTHETIC = (exp1, exp2, horizon, small_budget, small_streams, feedback, coverage, noise, logistic)
 WITH_PEOPLE = (knapsack_reward, knapsack_regret, knapsack_bandit, imagenet16h, mvh)
 EXPERIMENTS: dict[str, Experiment] = {
     module.EXPERIMENT.name: module.EXPERIMENT for module in (*SYNTHETIC, *WITH_PEOPLE, rivals)

@@ -1,0 +1,78 @@
+"""The index of a decider: what it is expected to earn, and a bonus for what asking it would teach.
+
+    width = e·(scale·σ̂ + prior·√ridge·rms)·√(xᵀH⁻¹x),     e = min(1, asks left / (5·d))
+
+The bonus fades when few asks are left that could use what is learned (e). An expert's is the upper half of its
+interval. The model's is b times a half-width: choosing the model teaches its reward (b = 1), unless that becomes known
+only where an expert was asked; then the sign turns, because asking is the only way to learn either (b → −1). The price
+is solved with the same index, or it would be wrong as long as bonuses matter.
+"""
+
+from libc.math cimport isnan, log, sqrt
+
+from deferkit.learn.core.budget cimport bounded, left
+from deferkit.learn.core.links cimport IDENTITY, mean
+from deferkit.learn.core.state cimport Int, State
+
+cdef extern from *:
+    """
+    #define ASKS_A_FEATURE 5.0 /* that must be left for the whole bonus */
+    """
+    const double ASKS_A_FEATURE
+
+cdef inline bint is_untried(State *s, Int expert) noexcept nogil:
+    """Whether an expert was never asked, and nothing is known of it."""
+    return s.at.n_routed[expert + 1] == 0 and s.at.n_observed[expert + 1] == 0
+
+cdef inline double noise_of(State *s, Int target) noexcept nogil:
+    """The noise of a target, known or estimated from its prediction errors."""
+    if isnan(s.parameters.noise):
+        return sqrt(s.at.squared_error[target] / max(s.at.n_observed[target], <Int>1))
+    return s.parameters.noise
+
+cdef inline double prior_factor(State *s) noexcept nogil:
+    """What is added to the width of rewards: where nothing was seen the ridge makes an estimate 0, by ignorance.
+
+    A width is then this times ‖x‖/√ridge. Where contexts are short, it is raised so that it is as large as a reward:
+    an expert of whom little is known would else never be worth as much as a model that is known well.
+    """
+    cdef double size, factor
+    if s.parameters.prior <= 0.0 or s.options.reward_link != IDENTITY:
+        return 0.0
+    factor = s.parameters.prior * sqrt(s.parameters.ridge * s.at.reward_power[0] / max(s.at.reward_power[1], 1.0))
+    size = s.at.context_power[0] / max(s.at.context_power[1], 1.0)
+    return factor / sqrt(size) if s.options.one_index and 0.0 < size < 1.0 else factor
+
+cdef inline double growth(State *s) noexcept nogil:
+    """What the printed β(t) has beside the noise; 1 for a width that does not grow."""
+    cdef Int d = s.sizes.n_features, t = s.counters.next_id + 1
+    if isnan(s.parameters.delta):
+        return 1.0
+    return sqrt(2.0 * d * log((1.0 + 2.0 * t * d) / s.parameters.delta)) / s.parameters.kappa
+
+cdef inline double learning_share(State *s) noexcept nogil:
+    """e: how much of a bonus is worth it, so that what is learned can pay within the asks that are left."""
+    cdef double share = 1.0
+    cdef Int r
+    if s.options.one_index:
+        for r in range(s.sizes.n_resources):
+            if bounded(s, r) and s.at.cost_sum[r] > 0.0:
+                share = min(share, max(left(s, r), 0.0) / (s.at.cost_sum[r] / s.at.cost_n[r])
+                            / (ASKS_A_FEATURE * s.sizes.n_features))
+    return share
+
+cdef inline double model_bonus(State *s) noexcept nogil:
+    """b: 1 where the model's reward becomes known when the model decides, −1 where it does not."""
+    if not s.options.one_index:
+        return 1.0
+    return 2.0 * (s.counters.n_model_seen + 1) / (s.at.n_routed[0] + 1) - 1.0
+
+cdef inline double with_bonus(Int link, double eta, double width, double bonus) noexcept nogil:
+    """μ(η) and this share of its upper half-width, or of its lower one where the share is negative."""
+    cdef double middle
+    if bonus == 1.0:
+        return mean(link, eta + width)
+    middle = mean(link, eta)
+    if bonus >= 0.0:
+        return middle + bonus * (mean(link, eta + width) - middle)
+    return middle + bonus * (middle - mean(link, eta - width))
