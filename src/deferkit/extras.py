@@ -25,6 +25,7 @@ PARTS = {
     "trees": Part("A TreeEmbedding", "trees", ("lightgbm", "scipy", "threadpoolctl")),
     "networks": Part("An embedding by networks", "networks", ("scipy", "threadpoolctl")),
     "torch": Part("A torch module of your own", "neural", ("torch", "scipy", "threadpoolctl")),
+    "xlsx": Part("An Excel file (.xlsx)", "xlsx", ("python_calamine",)),
     "ray": Part("The engine 'ray'", "ray", ("ray",)),
 }
 

@@ -9,7 +9,9 @@ import numpy as np
 from deferkit.errors import InvalidArgument, expected
 from deferkit.learn.encode import Encoder
 from deferkit.types import is_whole
-from deferkit.worlds.columns import Contexts, check_columns, contexts, outcome, pick
+from deferkit.worlds.columns import ContextReader, Contexts, check_columns, named, order_of, outcome, pick
+from deferkit.worlds.notes import Notes
+from deferkit.worlds.numerals import Numerals
 from deferkit.worlds.sheet import Sheet, digest_of_table
 from deferkit.worlds.stream import Floats, Stream
 
@@ -23,29 +25,37 @@ class Tasks(NamedTuple):
     rewards: Floats  # [n, 2]
     costs: Floats  # [n, 1, 1]
     link: str
-    remark: str
+    remark: str  # a line for each thing that has to be said
 
 
 @functools.lru_cache(maxsize=1)  # all policies and trials of a run are on the same table
-def read(path: str, _digest: str, context: str, model_reward: str, human_reward: str, cost: str) -> Tasks:
-    """Return the tasks of a file whose content has this digest."""
+def read(
+    path: str, _digest: str, context: str, model_reward: str, human_reward: str, cost: str, time: str | None
+) -> Tasks:
+    """Return the tasks of a file whose content has this digest, by time if there is a column for it."""
     sheet = Sheet.from_file(path)
-    check_columns(sheet, {"model's reward": model_reward, "human's reward": human_reward, "cost": cost})
+    needed = {"model's reward": model_reward, "human's reward": human_reward, "cost": cost}
+    check_columns(sheet, needed if time is None else {**needed, "time": time})
     outcomes = (model_reward, human_reward, cost)
     if len(set(outcomes)) < len(outcomes):
         raise InvalidArgument(f"Rewards and cost must be three columns. Got {', '.join(outcomes)} instead.")
+    if time in outcomes:
+        raise InvalidArgument(f"The column {time!r} of {path} is an outcome and cannot be the time too.")
     picked = pick(sheet, context, outcomes)
-    model = outcome(sheet, model_reward, optional=False)
-    human = outcome(sheet, human_reward, optional=True)
-    costs = outcome(sheet, cost, optional=True, cost=True)
+    numerals, notes = Numerals(sheet), Notes()
+    model = outcome(numerals, notes, model_reward, optional=False)
+    human = outcome(numerals, notes, human_reward, optional=True)
+    costs = outcome(numerals, notes, cost, optional=True, cost=True)
     if np.isnan(human + costs).all():
         raise InvalidArgument(f"No row of {path} has both a {human_reward} and a {cost}: nobody was ever asked.")
-    columns = contexts(sheet, picked)
-    x = encoded(columns)
+    x = encoded(ContextReader(numerals, notes).read(picked, named(sheet, context)))
     rewards = np.column_stack([model, human])
+    if time is not None:
+        order = order_of(numerals, notes, time)
+        x, rewards, costs = x[order], rewards[order], costs[order]
     binary = bool((np.isin(rewards, (0.0, 1.0)) | np.isnan(rewards)).all())
-    remarks = [*columns.remarks, *odd(x, rewards)]
-    return Tasks(x, rewards, costs[:, None, None], "logistic" if binary else "identity", " ".join(remarks))
+    remarks = [*sheet.remarks, *notes.lines(), *odd(x, rewards)]
+    return Tasks(x, rewards, costs[:, None, None], "logistic" if binary else "identity", "\n".join(remarks))
 
 
 def encoded(columns: Contexts) -> Floats:
@@ -76,7 +86,7 @@ def odd(x: Floats, rewards: Floats) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    r"""A world over a CSV (also .csv.gz) or Parquet file, in a new order for each seed.
+    r"""A world over a CSV (also .csv.gz), Parquet or Excel (.xlsx) file, in a new order for each seed.
 
     `context` is a name, a glob or several of them with commas between. Where the human's reward or the cost is
     missing, the human was never asked: the stream has NaN there. Rewards that are all 0 or 1 have a logistic link.
@@ -98,6 +108,8 @@ class Table:
     cost: str = "cost"
     order: str = "shuffled"
     """"shuffled": rows in a new order for each seed. "file": as they are, for every seed."""
+    time: str | None = None
+    """A column of dates or numbers: rows are sorted by it and come in this order for every seed (`order` is "file")."""
     digest: str | None = None
     """Of the file's content; filled in, and if it is given, the file must still have it."""
 
@@ -108,6 +120,10 @@ class Table:
                 raise expected(name, "Table", "a name of a column", getattr(self, name))
         if self.order not in ORDERS:
             raise expected("order", "Table", "one of " + ", ".join(map(repr, ORDERS)), self.order)
+        if self.time is not None:
+            if not isinstance(self.time, str) or not self.time:
+                raise expected("time", "Table", "a name of a column or None", self.time)
+            object.__setattr__(self, "order", "file")
         now = digest_of_table(self.path)
         if self.digest not in (None, now):
             raise InvalidArgument(f"{self.path} has changed since this was asked for.")
@@ -115,7 +131,8 @@ class Table:
         self._tasks()  # what is wrong with the file shall be told now
 
     def _tasks(self) -> Tasks:
-        return read(self.path, str(self.digest), self.context, self.model_reward, self.human_reward, self.cost)
+        outcomes = self.model_reward, self.human_reward, self.cost
+        return read(self.path, str(self.digest), self.context, *outcomes, self.time)
 
     def parameters(self) -> dict[str, Any]:
         """Return all that the world was made with, and what the file holds, as plain data."""
