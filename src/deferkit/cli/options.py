@@ -51,6 +51,9 @@ HumanReward = Annotated[
 ]
 Cost = Annotated[str | None, typer.Option(help="Column of the human's costs; cost", rich_help_panel=TABLE)]
 Order = Annotated[str | None, typer.Option(help=f"Of the tasks. A table: {' or '.join(ORDERS)}", rich_help_panel=TABLE)]
+Time = Annotated[
+    str | None, typer.Option(help="Column of dates or numbers that tasks are sorted by", rich_help_panel=TABLE)
+]
 Model = Annotated[str | None, typer.Option(help="Which network decides", rich_help_panel=DATA)]
 History = Annotated[
     str | None, typer.Option(help="What a context knows of a person: observed or leaky", rich_help_panel=DATA)
@@ -65,7 +68,7 @@ RENAMED = {"n_features": "features", "n_experts": "experts", "n_resources": "res
 
 PARAMETERS = (
     *("regime", "horizon", "noise", "n_features", "most_ones", "decay", "link", "scaled", "n_experts", "n_resources"),
-    *("context", "model_reward", "human_reward", "cost", "order", "model", "history", "people"),
+    *("context", "model_reward", "human_reward", "cost", "order", "time", "model", "history", "people"),
 )
 """What options of worlds are for; a command may have some of them."""
 
@@ -101,6 +104,8 @@ def given_to(world: str, options: Mapping[str, Any]) -> dict[str, Any]:
         if name not in known:
             has = ", ".join(option(each) for each in options if each in known) or "none of its own"
             raise InvalidArgument(f"The world {world!r} has no option {option(name)}. It has: {has}.")
+    if given.get("order") == "shuffled" and "time" in given:
+        raise InvalidArgument("--order shuffled and --time are two orders: give one of them.")
     return given
 
 

@@ -61,6 +61,7 @@ def plan(
     human_reward: options.HumanReward = None,
     cost: options.Cost = None,
     order: options.Order = None,
+    time: options.Time = None,
     model: options.Model = None,
     history: options.History = None,
     people: options.People = None,
@@ -96,7 +97,7 @@ def plan(
     run_rounds(wanted, stream.n_tasks, store, workers, out)
     made = plan_of(table(wanted, store), learner=policy, n_tasks=stream.n_tasks)
     said = remarks(made, full_orders=ORDERS if trials is None else None)
-    said += [stream.remark] if stream.remark else []
+    said += stream.remark.splitlines()
     from deferkit.study.plan_page import write_plan  # noqa: PLC0415 - figures take a second to import
 
     command = shlex.join(["deferkit", *sys.argv[1:]])

@@ -34,7 +34,7 @@ def comparison(frame: pl.DataFrame, title: str, remark: str = "") -> alt.TopLeve
     return finished(
         side_by_side(charts, columns=3).resolve_scale(color="shared"),
         title,
-        [line for line in (remark, "mean ± sd over trials") if line],
+        [line for line in (*remark.splitlines(), "mean ± sd over trials") if line],
     )
 
 
