@@ -134,3 +134,43 @@ def test_options_of_another_world_are_refused_by_their_names(tmp_path: Path, sai
         assert done.error.count("\n") == 1
     done = said("run", path, "--trials", "1", "--budget", "0.01")
     assert "is less than one task can cost" in " ".join(done.out.split())
+
+
+def test_a_policy_that_cannot_run_does_not_lose_the_others(tmp_path: Path, said: Runner) -> None:
+    """Thompson sampling has no link; opt needs outcomes that nobody knows."""
+    words = ("--trials", "1", "--json", "--policy", "model-only", "--policy", "thompson", "--policy", "default")
+    done = said("run", many(tmp_path, 100, lost=20), *words, "--policy", "opt")
+    assert done.code == 1
+    assert [row["policy"] for row in json.loads(done.out)] == ["model-only", "default"]
+    errors = [line for line in done.error.splitlines() if line.startswith("error: ")]
+    assert [line.split(": ")[1] for line in errors] == ["thompson", "opt"]
+    assert "one expert and no link" in errors[0]
+    assert "missing in 20 of 100 rows" in errors[1]
+
+
+def test_a_policy_that_fails_on_the_way_does_not_lose_the_others(
+    tmp_path: Path, said: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def burst(*_: Any) -> None:
+        raise ZeroDivisionError("no luck\nat all")
+
+    monkeypatch.setattr("deferkit.study.baselines.threshold", burst)
+    path = many(tmp_path, 100)
+    words = ("run", path, "--trials", "2", "--results", str(tmp_path / "kept"), "--policy", "threshold")
+    done = said(*words, "--policy", "default", "--policy", "opt")
+    assert done.code == 1
+    assert done.error.splitlines() == ["error: threshold: failed in 2 of 2 streams (ZeroDivisionError: no luck)"]
+    assert [name for name in ("threshold", "default", "opt") if f" {name} " in done.out] == ["default", "opt"]
+    done = said(*words)
+    assert done.code == 2
+    assert done.error.splitlines() == [
+        "error: All policies failed. First: threshold: failed in 2 of 2 streams (ZeroDivisionError: no luck)"
+    ]
+
+
+def test_a_misspelled_policy(tmp_path: Path, said: Runner) -> None:
+    for command in ("run", "plan"):
+        done = said(command, many(tmp_path, 50), "--policy", "best_reject" if command == "run" else "defualt")
+        assert done.code == 2
+        assert done.error.endswith(f" Did you mean '{'best-reject' if command == 'run' else 'default'}'?\n")
+        assert done.error.count("\n") == 1

@@ -10,7 +10,7 @@ from deferkit.extras import needs
 
 __all__ = ["main"]
 
-MISTAKE, INTERRUPTED = 2, 130  # exit codes
+FAILED, MISTAKE, INTERRUPTED = 1, 2, 130  # exit codes; the first if only some policies failed
 
 
 def main() -> None:

@@ -4,8 +4,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from deferkit.cli.options import option
+from deferkit.errors import DeferkitError
 from deferkit.study.allowance import Allowance, askable_costs, remark
-from deferkit.study.policies import LEARNERS, check_hindsight, check_policy, make_learner, needs_hindsight, sure_cost
+from deferkit.study.policies import (
+    LEARNERS,
+    check_hindsight,
+    check_installed,
+    check_policy,
+    make_learner,
+    needs_hindsight,
+    sure_cost,
+)
+from deferkit.study.spec import Spec
 from deferkit.worlds import make_world
 from deferkit.worlds.stream import Stream
 
@@ -25,12 +35,21 @@ class Comparison(NamedTuple):
     budget: str
     stream: Stream  # the first one
     remarks: list[str]
+    failures: dict[str, str]  # of policies that cannot run here, and why
 
     @classmethod
     def of(
-        cls, world: str, parameters: Mapping[str, Any], policies: Sequence[str] | None, budget: str | None, seed: int
+        cls,
+        world: str,
+        parameters: Mapping[str, Any],
+        policies: Sequence[str] | None,
+        budget: str | None,
+        seed: int,
+        feedback: str = "full",
     ) -> "Comparison":
-        """Return what is to be compared; what a policy does not like about the world is told before anything runs.
+        """Return what is to be compared; a policy that cannot run on the world is among the failures.
+
+        Where none can, the error of the first one is raised.
 
         >>> asked = Comparison.of("synthetic", {"horizon": 100}, None, None, 0)
         >>> asked.budget, asked.policies[-2:], asked.stream.n_tasks
@@ -44,7 +63,7 @@ class Comparison(NamedTuple):
         stream = make_world(world, parameters).draw(seed)
         n_resources = stream.costs.shape[2]
         total = allowance.total(stream)
-        remarks = [said for said in (remark(total, stream), tight(total, stream), stream.remark) if said]
+        remarks = [said for said in (remark(total, stream), tight(total, stream)) if said] + stream.remark.splitlines()
         chosen = list(dict.fromkeys(policies or (SHOWN_SYNTHETIC if world == SYNTHETIC else SHOWN)))
         if not policies:
             if n_resources > 1:
@@ -53,11 +72,21 @@ class Comparison(NamedTuple):
                 chosen = [name for name in chosen if not needs_hindsight(name)]
         if not stream.complete:
             remarks.append(lost(stream, [] if policies else chosen))
+        errors: dict[str, DeferkitError] = {}
         for name in chosen:
-            check_hindsight(name, stream)
-            if name in LEARNERS:
-                make_learner(name, stream, [total] * n_resources, seed=seed)
-        return cls(world, parameters, chosen, budget, stream, remarks)
+            try:
+                check_hindsight(name, stream)
+                check_installed([name])
+                if name in LEARNERS:
+                    make_learner(name, stream, [total] * n_resources, seed=seed)
+                Spec.of(world, parameters, policy=name, budget=budget, feedback=feedback)
+            except DeferkitError as error:
+                errors[name] = error
+        able = [name for name in chosen if name not in errors]
+        if not able:
+            raise next(iter(errors.values()))
+        failures = {name: str(error) for name, error in errors.items()}
+        return cls(world, parameters, able, budget, stream, remarks, failures)
 
     def title(self, *, mean_budget: float, feedback: str, trials: int, seed: int) -> str:
         """Return what stands above the table."""

@@ -1,29 +1,31 @@
 """deferkit run: a world, policies, what each of them came to."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import polars as pl
 import typer
 
-from deferkit.cli import INTERRUPTED, options
+from deferkit.cli import FAILED, INTERRUPTED, options
 from deferkit.cli.app import app, aside, console
 from deferkit.cli.comparison import Comparison
 from deferkit.cli.outcomes import outcome_table, summaries
 from deferkit.cli.progress import bar
+from deferkit.errors import StudyFailed
 from deferkit.learn.core import FEEDBACKS
 from deferkit.study.engines import ENGINES, make_engine
 from deferkit.study.policies import POLICIES
 from deferkit.study.runner import missing, run_study, table
 from deferkit.study.spec import Spec
-from deferkit.study.store import Store
+from deferkit.study.store import Store, Trial
 from deferkit.worlds import WORLDS
 
 
 @app.command()
 def run(
-    world: Annotated[str, typer.Argument(help=f"Which tasks: {', '.join(WORLDS)}, or a CSV or Parquet file")],
+    world: Annotated[str, typer.Argument(help=f"Which tasks: {', '.join(WORLDS)}, or a CSV, Parquet or Excel file")],
     budget: Annotated[
         str | None,
         typer.Option(
@@ -50,6 +52,7 @@ def run(
     human_reward: options.HumanReward = None,
     cost: options.Cost = None,
     order: options.Order = None,
+    time: options.Time = None,
     regime: options.Regime = None,
     horizon: options.Horizon = None,
     noise: options.Noise = None,
@@ -70,7 +73,7 @@ def run(
     options.use_data(data)
     where = make_engine(engine, workers=workers, address=address)
     store = Store(None if results is None else results / "trials")
-    asked = Comparison.of(world, parameters, policy, budget, seed)
+    asked = Comparison.of(world, parameters, policy, budget, seed, feedback)
     trace = "path" if plot else ""
     specs = [
         Spec.of(world, parameters, policy=name, budget=asked.budget, feedback=feedback, trace=trace)
@@ -78,22 +81,28 @@ def run(
     ]
     wanted = [(spec, seed + i) for i in range(trials) for spec in specs]
     stopped = False
+    failed: list[tuple[Trial, str]] = []
     with bar() as progress:
         job = progress.add_task("trials", total=missing(wanted, store))
         try:
-            run_study(wanted, store=store, engine=where, progress=lambda n: progress.advance(job, n))
+            run_study(wanted, store=store, engine=where, progress=lambda n: progress.advance(job, n), failed=failed)
         except KeyboardInterrupt:
             stopped = True
-    frame = table(wanted, store)
+    failures = asked.failures | failures_of(failed, trials)
+    policies = [name for name in asked.policies if name not in failures]
+    if not policies:
+        name, why = next(iter(failures.items()))
+        raise StudyFailed(f"All policies failed. First: {name}: {why}")
+    frame = table([trial for trial in wanted if trial[0].policy in policies], store)
     # policies are compared on the same streams, so that one which some of them have not seen does not count
-    frame = frame.filter(pl.len().over("seed") == len(specs)) if len(frame) else frame
+    frame = frame.filter(pl.len().over("seed") == len(policies)) if len(frame) else frame
     if frame.is_empty():
         aside.print("Stopped before the first trial was done.")
         raise typer.Exit(INTERRUPTED)
     done = frame["seed"].n_unique()
     if stopped:
         aside.print(f"Stopped: {done} of {trials} streams were done.", highlight=False)
-    rows = summaries(frame, asked.policies)
+    rows = summaries(frame, policies)
     title = asked.title(mean_budget=float(frame["budget"].to_numpy().mean()), feedback=feedback, trials=done, seed=seed)
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
@@ -109,5 +118,17 @@ def run(
 
         path = draw_comparison(frame, results or Path("results"), title, asked.stream.remark)
         (aside if as_json else console).print(f"figure: {path}", highlight=False, markup=False, soft_wrap=True)
+    for name, why in failures.items():
+        aside.print(f"error: {name}: {why}", highlight=False, markup=False, soft_wrap=True)
     if stopped:
         raise typer.Exit(INTERRUPTED)
+    if failures:
+        raise typer.Exit(FAILED)
+
+
+def failures_of(failed: Sequence[tuple[Trial, str]], trials: int) -> dict[str, str]:
+    """Return why policies failed, in one line each: one that failed in a single stream cannot be compared."""
+    by_policy: dict[str, list[str]] = {}
+    for (spec, _), why in failed:
+        by_policy.setdefault(spec.policy, []).append(why.partition("\n")[0])
+    return {name: f"failed in {len(all_)} of {trials} streams ({all_[0]})" for name, all_ in by_policy.items()}

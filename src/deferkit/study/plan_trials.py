@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from deferkit.errors import InvalidArgument
-from deferkit.study.policies import LEARNERS
+from deferkit.study.policies import LEARNERS, POLICIES
 from deferkit.study.spec import Spec
 from deferkit.study.store import Trial
+from deferkit.worlds.columns import closest
 from deferkit.worlds.stream import Stream
 
 # per cent of what asking about every task costs: the first of it brings most, so that is where a plan looks closest
@@ -38,7 +39,8 @@ def worth_workers(n_tasks: int, orders: int) -> bool:
 def check_plannable(stream: Stream, policy: str) -> None:
     """Raise, and say why, if this cannot be planned for."""
     if policy not in LEARNERS:
-        raise InvalidArgument(f"A plan is for a learner: {', '.join(LEARNERS)}. Got {policy!r} instead.")
+        meant = "" if policy in POLICIES else closest(policy, LEARNERS)
+        raise InvalidArgument(f"A plan is for a learner: {', '.join(LEARNERS)}. Got {policy!r} instead.{meant}")
     if stream.costs.shape[2] > 1:
         raise InvalidArgument(f"A plan is for one resource. This world has {stream.costs.shape[2]}.")
     if not stream.complete:

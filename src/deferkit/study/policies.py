@@ -23,6 +23,7 @@ from deferkit.study import baselines
 from deferkit.study.peers import PEERS, Setting, run_peer
 from deferkit.study.steps import run_by_steps
 from deferkit.types import Budget
+from deferkit.worlds.columns import closest
 from deferkit.worlds.stream import Floats, Stream
 
 SURE_COST = 3.0  # above what a synthetic task costs at σ = 0.1; one that costs more raises it
@@ -66,7 +67,9 @@ POLICIES = RULES | LEARNERS | {name: kind.description for name, kind in PEERS.it
 def check_policy(name: str) -> None:
     """Raise, and say which policies there are, unless there is one of this name."""
     if not isinstance(name, str) or name not in POLICIES:
-        raise InvalidArgument(f"There is no policy {name!r}. There is: {', '.join(POLICIES)}.")
+        raise InvalidArgument(
+            f"There is no policy {name!r}. There is: {', '.join(POLICIES)}.{closest(str(name), POLICIES)}"
+        )
 
 
 def check_installed(names: Iterable[str]) -> None:

@@ -48,11 +48,13 @@ def run_study(
     store: Store | None = None,
     engine: Engine | None = None,
     progress: Callable[[int], None] | None = None,
+    failed: list[tuple[Trial, str]] | None = None,
 ) -> pl.DataFrame:
     """Return a table of these trials, a row for each; run those that the store does not have, in this process.
 
     With `Local()` they run in a process for each core; a script then needs `if __name__ == "__main__":` around it. A
-    trial that fails fails the study, after the others were saved.
+    trial that fails fails the study, after the others were saved; or, if `failed` is given, it is put there with its
+    error, and the table goes without it.
 
     >>> spec = Spec.of("synthetic", {"horizon": 200}, policy="opt", budget="10")
     >>> run_study([(spec, 0), (spec, 1)], engine=Local(1)).select("policy", "regime", "seed", "gain").rows()
@@ -63,21 +65,21 @@ def run_study(
     wanted = [trial for trial in trials if trial not in store]
     check_installed({spec.policy for spec, _ in wanted})
     units = units_of(wanted)
-    failures: list[str] = []
+    failures = [] if failed is None else failed
     for place, (code, rows) in engine.map(run_unit, units) if units else ():
         if code != code_digest():
             raise StudyFailed("A worker runs other code than this process; nothing of it is kept.")
         specs, seed = units[place]
         pairs = [((spec, seed), row) for spec, row in zip(specs, rows, strict=True)]
         store.save(pair for pair in pairs if "failure" not in pair[1])
-        failures += [
-            f"{s.policy}, budget {s.budget}, seed {n}: {r['failure']}" for (s, n), r in pairs if "failure" in r
-        ]
+        failures += [(trial, row["failure"]) for trial, row in pairs if "failure" in row]
         if progress is not None:
             progress(len(rows))
-    if failures:
+    if failures and failed is None:
+        (spec, seed), error = failures[0]
+        first = f"{spec.policy}, budget {spec.budget}, seed {seed}: {error}"
         saved = "" if store.directory is None else "; the others are saved"
-        raise StudyFailed(f"{len(failures)} of {len(trials)} trials failed{saved}. First: {failures[0]}")
+        raise StudyFailed(f"{len(failures)} of {len(trials)} trials failed{saved}. First: {first}")
     return table(trials, store)
 
 
