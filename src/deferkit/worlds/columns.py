@@ -23,6 +23,7 @@ MOST_LEVELS = 20  # of a category; the others are "other"
 YES = ("true", "yes", "y", "t", "ja", "j", "oui", "si", "sí", "right", "correct", "wahr", "richtig", "vrai")
 NO = ("false", "no", "n", "f", "nein", "non", "wrong", "incorrect", "falsch", "faux")
 TRUTHS = dict.fromkeys(YES, "1") | dict.fromkeys(NO, "0")  # how people and programs write the 1 and 0 of a reward
+DATE_LIKE = r"^\d{1,4}[-/.]\d{1,2}[-/.]\d"
 DIGITS_FIRST = r"^\P{L}*\d"  # a text that is nearly a number, such as "12 min"
 
 
@@ -183,8 +184,9 @@ class ContextReader:
             self._note_wrong(cells, found.values, found.wrong, "number")
             self._number(cells, found.values, keep)
             return
-        dates = Dates.of(cells)
-        if some - dates.wrong >= NUMBERS_SHARE * some:
+        # most texts are no dates, and one look at them is cheaper than three readings
+        likely = int(cells.str.contains(DATE_LIKE).sum()) >= NUMBERS_SHARE * some
+        if likely and some - (dates := Dates.of(cells)).wrong >= NUMBERS_SHARE * some:
             self._note_wrong(cells, dates.moments, dates.wrong, "date")
             self._date(cells, dates)
         elif cells.name not in keep and are_names(cells):
