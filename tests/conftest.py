@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from playwright.sync_api import Browser, sync_playwright
 
-from deferkit import Budget, Decision, Deferrer, Event, Exploration, Observed, Pacing
+from deferkit import Budget, Decision, Deferrer, Encoder, Event, Exploration, Observed, Pacing
 from deferkit.learn.embed.gradient import GradientEmbedding
 from deferkit.learn.embed.neural import NeuralEmbedding
 from deferkit.learn.embed.trees import TreeEmbedding
@@ -137,9 +137,49 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "resources": 2,
         "embedding": TreeEmbedding(least_in_leaf=3, trees=5, memory=80, first=30),
     },
+    "never forgets": {"forget": "never"},
+    "never forgets, logistic": {"forget": "never", "link": "logistic"},
+    "never forgets, both logistic, two resources": {
+        "forget": "never",
+        "link": "logistic",
+        "cost_link": "logistic",
+        "resources": 2,
+    },
+    "drift": {"drifts": True},
+    "drift, logistic, three experts": {"drifts": True, "link": "logistic", "experts": ["ann", "bo", "cy"]},
+    "auto": {"representation": "auto"},
+    "auto, logistic": {"representation": "auto", "link": "logistic"},
+    "auto, experts and resources": {"representation": "auto", "experts": ["ann", "bo"], "resources": 2},
+    "auto, never forgets": {"representation": "auto", "forget": "never", "seed": 5},
+    "auto, drift, short memory": {
+        "representation": "auto",
+        "drifts": True,
+        "memory": 40,
+        "pacing": Pacing(window=20),
+    },
+    "auto, named features": {"encoded": True, "representation": "auto", "link": "logistic"},
+    "named features": {"encoded": True, "representation": "linear"},
     "infinite": {"budget": Budget.unlimited()},
     "nothing": {"budget": Budget(0, horizon=400, max_cost=1)},
 }
+
+
+def named(tasks: Tasks) -> Tasks:
+    """Return the same tasks with named features: numbers, and one category that was a number."""
+    kinds = np.array(list("abc"))[np.digitize(tasks.contexts[:, 0], np.quantile(tasks.contexts[:, 0], [0.3, 0.6]))]
+    rows = [
+        {"kind": str(kind), **{f"x{i}": float(v) for i, v in enumerate(x[1:])}}
+        for kind, x in zip(kinds, tasks.contexts, strict=True)
+    ]
+    return tasks._replace(contexts=np.array(rows))
+
+
+def after_drift(tasks: Tasks) -> Tasks:
+    """Return the same tasks with a model that is worth little from the middle of the stream on."""
+    rewards = tasks.rewards.copy()
+    late = np.arange(len(rewards) // 2, len(rewards))
+    rewards[late, 0] = late % 10 == 0
+    return tasks._replace(rewards=rewards)
 
 
 def make(
@@ -152,13 +192,17 @@ def make(
         asked = asked if isinstance(asked, Exploration) else Exploration(scale=asked)
         given["exploration"] = dataclasses.replace(asked, rule=rule)
     resources = given.pop("resources", 1)
-    capped = given.pop("capped", True)
+    capped, drifts, encoded = given.pop("capped", True), given.pop("drifts", False), given.pop("encoded", False)
     experts = len(given.get("experts", ["human"]))
     each = Budget(rate * horizon, horizon=horizon, max_cost=1.0 if capped else None)
     budget: Any = each if resources == 1 else {f"r{i}": each for i in range(resources)}
     given.setdefault("budget", budget)
     binary = given.get("link") == "logistic"
     tasks = draw_tasks(horizon, d, experts=experts, resources=resources, binary=binary, seed=3)
+    tasks = after_drift(tasks) if drifts else tasks
+    if encoded:
+        encoder = Encoder(numbers=[f"x{i}" for i in range(d - 1)], categories={"kind": 3})
+        return Deferrer(encoder=encoder, **given), named(tasks)
     return Deferrer(n_features=d, **given), tasks
 
 

@@ -226,7 +226,7 @@ def test_a_refused_context_moves_nothing_out_of_a_full_ring() -> None:
 
 def test_what_is_pending_stays_so_through_a_run_that_stops_to_refit() -> None:
     tasks = draw_tasks(300, 2, binary=True)
-    given: dict[str, Any] = {"link": "logistic", "memory": 50, "pacing": Pacing(window=20)}
+    given: dict[str, Any] = {"link": "logistic", "forget": "never", "memory": 50, "pacing": Pacing(window=20)}
     bulk, single = (Deferrer(n_features=2, budget=Budget(100, horizon=1000, max_cost=1), **given) for _ in range(2))
     for learner_ in (bulk, single):
         for _ in range(30):

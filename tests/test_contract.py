@@ -1,5 +1,6 @@
 """What every learner promises, whatever its settings: checked for each of `SETTINGS`."""
 
+import copy
 import warnings
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from deferkit import Decided, Deferrer, HorizonWarning
+from deferkit.learn.tree_columns import TreeColumns
 from deferkit.types import REASONS
 from tests.conftest import SETTINGS, make, numbers, outcome, rewards_of, step_through
 
@@ -30,6 +32,23 @@ def test_bulk_is_one_at_a_time_is_replay(name: str, feedback: str) -> None:
         replayed.apply(event)
     assert bulk == single
     assert replayed == single
+
+
+def test_the_settings_pass_fits_and_drifts() -> None:
+    """Else the contract would not say anything about them."""
+    fitted = {name: given for name, given in SETTINGS.items() if given.get("representation") == "auto"}
+    assert {"auto", "auto, named features", "auto, experts and resources"} <= set(fitted)
+    for name in fitted:
+        learner, tasks = make(name)
+        step_through(learner, tasks)
+        assert isinstance(learner._representation, TreeColumns)
+        assert len(learner._representation.trees["root"]) > 0
+        assert learner._representation.state()["schedule"][0] > 300  # when the next fit is due: several are over
+    for name in (name for name, given in SETTINGS.items() if given.get("drifts")):
+        learner, tasks = make(name)
+        step_through(learner, tasks)
+        assert "model" in {drift.target for drift in learner.drifts()}
+        assert learner.summary().samples_in_use["model"] < 200
 
 
 @every_learner
@@ -108,9 +127,8 @@ def test_other_seeds_decide_otherwise_in_the_warm_up(name: str) -> None:
     routes = set()
     for seed in range(20):
         given = {**learner.settings.to_dict(), "seed": seed, "warm_up": 3}
-        other = Deferrer._of(
-            type(learner.settings).from_dict(given), type(learner.settings).from_dict(given).ledger(), None
-        )
+        settings = type(learner.settings).from_dict(given)
+        other = Deferrer._of(settings, settings.ledger(), copy.deepcopy(learner._contexts.encoder))
         routes.add(tuple(decision.route for decision in other.decide_many(tasks.contexts[:3])))
     assert len(routes) > 3
 

@@ -84,7 +84,8 @@ def test_the_default_asks_when_it_is_worth_it_by_hand() -> None:
 def test_the_widths_by_their_formula(rule: str) -> None:
     """(0.3·noise + √ridge·rms) · √(xᵀM⁻¹x) for rewards, 0.3·noise · √(xᵀM⁻¹x) for the cost.
 
-    The index pays min(1, asks left / 5d) of it, and nothing for costs. Contexts are of length 1 here.
+    The root is that of the first member, which forgets nothing. The index pays min(1, asks left / 5d) of it, and
+    nothing for costs. Contexts are of length 1 here.
     """
     learner, tasks = make("resolve", rule=rule, rate=0.04)
     step_through(learner, tasks._replace(contexts=tasks.contexts[:250]))
@@ -96,14 +97,14 @@ def test_the_widths_by_their_formula(rule: str) -> None:
         assert 0 < share < 1
     scores = learner.score([x])
     noise = learner.summary().noise
-    inverse = learner._ledger.view("inverse")
+    roots = np.sqrt(np.einsum("i,tij,j->t", x, learner._ledger.view("inverse")[:3], x))
     known = learner._ledger.reward[:250]
     rms = np.sqrt(np.nanmean(known**2))
     for i, name in enumerate(("model", "human")):
-        width = share * (0.3 * noise[name] + np.sqrt(0.01) * rms) * np.sqrt(x @ inverse[i] @ x)
+        width = share * (0.3 * noise[name] + np.sqrt(0.01) * rms) * roots[i]
         assert scores.widths[name][0] == pytest.approx(width, rel=1e-9)
     cost = scores.cost_widths["human"][0, 0]
-    width = 0.3 * noise["cost of human"] * np.sqrt(x @ inverse[1] @ x)
+    width = 0.3 * noise["cost of human"] * roots[1]
     assert cost == pytest.approx(0.0 if rule == "index" else width, rel=1e-9)
 
 

@@ -118,7 +118,7 @@ def test_a_drifted_inverse_is_refactored() -> None:
 @pytest.mark.parametrize("n", [16, 64, 128, 1024])
 def test_a_logistic_refit_is_scikit_learn(ridge: float, n: int) -> None:
     tasks = draw_tasks(n, 5, binary=True, seed=n)
-    deferrer = Deferrer(n_features=5, link="logistic", ridge=ridge, budget=Budget(0, horizon=n))
+    deferrer = Deferrer(n_features=5, link="logistic", forget="never", ridge=ridge, budget=Budget(0, horizon=n))
     deferrer.run(tasks.contexts, rewards_of(deferrer, tasks), tasks.costs)
     model = LogisticRegression(C=1 / ridge, fit_intercept=False, tol=1e-12, max_iter=10_000, solver="newton-cholesky")
     model.fit(tasks.contexts, tasks.rewards[:, 0])
@@ -131,7 +131,7 @@ def test_a_logistic_refit_is_scikit_learn(ridge: float, n: int) -> None:
 def test_a_logistic_refit_with_hardly_any_ridge_is_statsmodels() -> None:
     n = 512
     tasks = draw_tasks(n, 4, binary=True, seed=1)
-    deferrer = Deferrer(n_features=4, link="logistic", ridge=1e-9, budget=Budget(0, horizon=n))
+    deferrer = Deferrer(n_features=4, link="logistic", forget="never", ridge=1e-9, budget=Budget(0, horizon=n))
     deferrer.run(tasks.contexts, rewards_of(deferrer, tasks), tasks.costs)
     fit = sm.GLM(tasks.rewards[:, 0], tasks.contexts, family=sm.families.Binomial()).fit(tol=1e-14)
     np.testing.assert_allclose(theta(deferrer, 0), fit.params, rtol=1e-6)
@@ -153,7 +153,7 @@ def test_newton_converges_where_the_likelihood_has_no_maximum(separable: bool) -
     n = 256
     tasks = draw_tasks(n, 4, seed=2)
     y = (tasks.contexts[:, 0] > tasks.contexts[:, 1]).astype(float) if separable else np.ones(n)
-    deferrer = Deferrer(n_features=4, link="logistic", ridge=1e-6, budget=Budget(0, horizon=n))
+    deferrer = Deferrer(n_features=4, link="logistic", forget="never", ridge=1e-6, budget=Budget(0, horizon=n))
     deferrer.run(tasks.contexts, {"model": y, "human": y}, tasks.costs)
     estimate = theta(deferrer, 0)
     gradient = tasks.contexts.T @ (y - expit(tasks.contexts @ estimate)) - 1e-6 * estimate
@@ -165,7 +165,7 @@ def test_online_newton_between_refits_stays_close_to_the_exact_estimate() -> Non
     """Half-way between two refits the estimate is within a tenth of its own standard error."""
     n = 1500
     tasks = draw_tasks(n, 5, binary=True, seed=9)
-    deferrer = Deferrer(n_features=5, link="logistic", ridge=0.1, budget=Budget(0, horizon=n))
+    deferrer = Deferrer(n_features=5, link="logistic", forget="never", ridge=0.1, budget=Budget(0, horizon=n))
     deferrer.run(tasks.contexts, rewards_of(deferrer, tasks), tasks.costs)
     model = LogisticRegression(C=10, fit_intercept=False, tol=1e-12, max_iter=10_000, solver="newton-cholesky")
     model.fit(tasks.contexts, tasks.rewards[:, 0])
@@ -185,7 +185,7 @@ def test_a_weighted_precision_and_its_inverse_stay_inverse_to_each_other() -> No
 def test_samples_are_let_go_after_the_last_refit() -> None:
     n = 3000
     tasks = draw_tasks(n, 3, binary=True)
-    deferrer = Deferrer(n_features=3, link="logistic", refit_limit=64, warm_up=n)
+    deferrer = Deferrer(n_features=3, link="logistic", forget="never", refit_limit=64, warm_up=n)
     deferrer.run(tasks.contexts[:100], {k: v[:100] for k, v in rewards_of(deferrer, tasks).items()}, tasks.costs[:100])
     kept = deferrer.summary().history_bytes
     deferrer.run(tasks.contexts[100:], {k: v[100:] for k, v in rewards_of(deferrer, tasks).items()}, tasks.costs[100:])
@@ -219,8 +219,8 @@ def test_any_order_of_partial_feedback_gives_the_same_estimates(d: int, seed: in
 
 def test_a_correction_gives_the_estimates_of_the_corrected_sample() -> None:
     tasks = draw_tasks(60, 4)
-    right = Deferrer(n_features=4, budget=Budget(60, horizon=60, max_cost=1))
-    wrong = Deferrer(n_features=4, budget=Budget(60, horizon=60, max_cost=1))
+    right = Deferrer(n_features=4, forget="never", budget=Budget(60, horizon=60, max_cost=1))
+    wrong = Deferrer(n_features=4, forget="never", budget=Budget(60, horizon=60, max_cost=1))
     for t, x in enumerate(tasks.contexts):
         for learner in (right, wrong):
             learner.decide(x, force="human")
@@ -238,7 +238,7 @@ def test_a_correction_gives_the_estimates_of_the_corrected_sample() -> None:
 
 def test_a_corrected_logistic_sample_counts_in_the_next_refit() -> None:
     tasks = draw_tasks(32, 3, binary=True)
-    deferrer = Deferrer(n_features=3, link="logistic", ridge=0.1, budget=Budget(0, horizon=32))
+    deferrer = Deferrer(n_features=3, link="logistic", forget="never", ridge=0.1, budget=Budget(0, horizon=32))
     y = tasks.rewards[:, 0].copy()
     for t, x in enumerate(tasks.contexts):
         deferrer.decide(x)

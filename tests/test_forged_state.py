@@ -24,15 +24,20 @@ Change = Callable[[Plain, Arrays], object]
 LEARNERS: dict[str, dict[str, Any]] = {
     "identity": {},
     "logistic": {"link": "logistic"},
+    "refitted": {"link": "logistic", "forget": "never"},
     "neural": {"embedding": NeuralEmbedding(hidden=4, every=20)},
     "gradient": {"embedding": GradientEmbedding(hidden=4, every=20)},
+    "auto": {"representation": "auto"},
     "trees": {"embedding": TreeEmbedding(least_in_leaf=2, first=30, trees=5)},
 }
 
 
 @cache
 def saved(kind: str) -> bytes:
-    """Return a learner that has decided 120 tasks, a third of which hold budget or have not heard back."""
+    """Return a learner that has decided 120 tasks, a third of which hold budget or have not heard back.
+
+    With trees it has decided 195, so that some are in use and others are being fitted.
+    """
     budget = Budget(60, horizon=400, max_cost=1.0)
     if kind == "encoder":
         encoder = Encoder(numbers=["amount"], categories={"kind": 3})
@@ -41,8 +46,9 @@ def saved(kind: str) -> bytes:
             named.decide({"amount": float(t), "kind": "abcdef"[t % 6]})
         return named.to_bytes()
     deferrer = Deferrer(n_features=5, budget=budget, memory=40, pacing=Pacing(window=20), **LEARNERS[kind])
-    tasks = draw_tasks(120, 5, binary=True)
-    for t in range(120):
+    n = 195 if kind == "auto" else 120
+    tasks = draw_tasks(n, 5, binary=True)
+    for t in range(n):
         decision = deferrer.decide(tasks.contexts[t])
         if t % 3:
             asked = decision.route != "model"
@@ -134,7 +140,7 @@ def test_a_value_that_no_step_writes_is_refused(name: str, value: float) -> None
 )
 def test_samples_that_a_refit_would_miss_are_refused(change: Change) -> None:
     with pytest.raises(UnreadableState, match="does not hold a learner"):
-        Deferrer.from_bytes(forged("logistic", change))
+        Deferrer.from_bytes(forged("refitted", change))
 
 
 @pytest.mark.parametrize("name", ["next_id", "warm_up", "retrain_at", "n_seen", "price_due", "unsettled"])
@@ -244,6 +250,90 @@ EMBEDDER = "representation embedder "
 def test_a_representation_that_does_not_fit_is_refused(kind: str, change: Change) -> None:
     with pytest.raises(UnreadableState, match="does not hold a learner"):
         Deferrer.from_bytes(forged(kind, change))
+
+
+def planned(place: int, value: int) -> Change:
+    return lambda _, arrays: arrays["representation schedule"].__setitem__(place, value)
+
+
+def without(prefix: str) -> Change:
+    return lambda _, arrays: [arrays.pop(name) for name in list(arrays) if name.startswith(prefix)]
+
+
+TREES, FIT = "representation trees ", "representation fit "
+
+
+def test_the_forged_learner_has_trees_in_use_and_others_under_way() -> None:
+    _, arrays = state.unpack(saved("auto"), "a state")
+    assert min(len(arrays[TREES + "root"]), len(arrays[FIT + "trees root"]), len(arrays[FIT + "latest"])) > 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        planned(0, -1),
+        planned(1, 2**60),
+        planned(1, 0),  # not when the next step looks
+        planned(2, 0),  # a fit is under way
+        planned(2, 7),
+        planned(3, -1),
+        planned(4, 10**6),
+        count("retrain_at", 1),
+        replace("representation schedule", lambda a: a[:4]),
+        replace("representation schedule", lambda a: a.astype(np.float64)),
+        fill("representation unit", 0.0),
+        fill("representation unit", np.nan),
+        fill("representation past x", np.nan),
+        fill("representation past rewards", np.inf),
+        fill("representation past whose", 2.0),  # there is one expert
+        fill("representation past whose", 0.5),
+        fill("representation past before", 10**6),
+        fill("representation past before", -1),
+        replace("representation past before", lambda a: a[::-1]),
+        replace("representation past decided", lambda a: a + 1),
+        fill(TREES + "feature", 5),
+        fill(TREES + "left", 0),  # round in a circle
+        fill(TREES + "right", 10**6),
+        fill(TREES + "root", -1),
+        fill(TREES + "column", 6),  # three targets, two sizes
+        fill(TREES + "value", np.nan),
+        fill(TREES + "value", np.inf),
+        replace(TREES + "threshold", lambda a: a[:1]),
+        fill(FIT + "trees feature", 5),
+        fill(FIT + "trees value", np.nan),
+        fill(FIT + "latest", np.nan),
+        replace(FIT + "latest", lambda a: a[:3]),
+        replace(FIT + "latest", lambda a: a[:, :3]),
+        replace(FIT + "latest", lambda a: np.concatenate([a] * 20)),  # of more tasks than came
+        without(FIT),
+        without(FIT + "latest"),
+        without(TREES),
+        fill(FIT + "ledger route", 1),
+        fill(FIT + "ledger n_stashed", 16),
+        fill(FIT + "ledger view", 2),
+        fill(FIT + "ledger forget_every", 1),
+        fill(FIT + "ledger member_weight", np.nan),
+        replace(FIT + "ledger theta", lambda a: a[:1]),
+        replace(FIT + "ledger overflow", lambda _: np.array([[1, 40]])),
+        fill("member_weight", 0.2),
+        fill("member_weight", np.nan),
+        fill("member_prior", 0.125),
+        fill("forget_every", 0),
+        fill("keep", 2.0),
+        fill("member_samples", -1.0),
+        fill("forecast_error", np.nan),
+        fill("learned_as", -1),
+        fill("drift_told", 2),
+        fill("n_drifts", -1),
+        setting("representation", "linear"),
+        setting("representation", 3),
+        setting("forget", "never"),
+        setting("forget", ["auto"]),
+    ],
+)
+def test_trees_beside_the_decisions_that_do_not_fit_are_refused(change: Change) -> None:
+    with pytest.raises(UnreadableState, match="does not hold a learner"):
+        Deferrer.from_bytes(forged("auto", change))
 
 
 def with_header(change: Callable[[dict[str, Any]], object], body: Callable[[bytes], bytes] = bytes) -> bytes:

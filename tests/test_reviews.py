@@ -1,5 +1,6 @@
 """Everything that can happen to a budget, in any order, beside a plain ledger."""
 
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from deferkit import (
     Observed,
     Pacing,
 )
+from tests.early_fits import early_fits
 
 RESOURCES = ("minutes", "euros")
 
@@ -28,13 +30,16 @@ class Reviews(RuleBasedStateMachine):
     """Decisions, outcomes late, lost, in parts and repeated, expiry, budget changes, restarts: beside a plain ledger.
 
     The ledger is dictionaries and floats. After every step the learner's accounts are the ledger's, reserved + spent
-    is within the total for each resource, and at the end a replay of all events gives the same learner.
+    is within the total for each resource, and at the end a replay of all events gives the same learner. Learners forget
+    or not, and fit trees or not, all of it after a handful of observations.
     """
 
     decisions: Bundle[int] = Bundle("decisions")
 
     def __init__(self) -> None:
         super().__init__()
+        self.early = ExitStack()
+        self.early.enter_context(early_fits())
         self.events: list[Event] = []
         self.held: dict[int, float] = {}
         self.costs: dict[int, tuple[float, float]] = {}
@@ -47,14 +52,18 @@ class Reviews(RuleBasedStateMachine):
         pacing=st.sampled_from(["resolve", "adaptive", "gradient", "paper"]),
         memory=st.sampled_from([4, 50]),
         floor=st.sampled_from([0.0, 0.5]),
+        learner=st.sampled_from([{}, {"forget": "never"}, {"representation": "auto"}]),
     )
-    def begin(self, totals: tuple[float, float], pacing: str, memory: int, floor: float) -> None:
+    def begin(
+        self, totals: tuple[float, float], pacing: str, memory: int, floor: float, learner: dict[str, Any]
+    ) -> None:
         self.totals = np.array(totals)
         self.given = {
             "budget": {name: Budget(t, horizon=60, max_cost=1.0) for name, t in zip(RESOURCES, totals, strict=True)},
             "pacing": Pacing(kind=pacing, **({"window": 4, "every": 3} if pacing == "resolve" else {})),
             "memory": memory,
             "explore_floor": floor,
+            **learner,
         }
         self.learner = self.make()
         self.memory = memory
@@ -152,11 +161,12 @@ class Reviews(RuleBasedStateMachine):
         assert self.learner.summary().pending == len(self.held)
 
     def teardown(self) -> None:
-        if hasattr(self, "learner"):
-            replayed = self.make()
-            for event in self.events:
-                replayed.apply(event)
-            assert replayed == self.learner
+        with self.early:
+            if hasattr(self, "learner"):
+                replayed = self.make()
+                for event in self.events:
+                    replayed.apply(event)
+                assert replayed == self.learner
 
 
 TestReviews = Reviews.TestCase

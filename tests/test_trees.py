@@ -6,7 +6,8 @@ import numpy as np
 from deferkit import (
     TreeEmbedding,
 )
-from deferkit.learn.embed.forest import Forest, from_text
+from deferkit.learn.embed.boosting import from_text
+from deferkit.learn.embed.forest import Forest
 from tests.pasts import SHAPE, past_of
 
 

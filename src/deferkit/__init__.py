@@ -12,13 +12,14 @@ from deferkit.errors import (
     EventOutOfOrder,
     HorizonWarning,
     InvalidArgument,
+    MissingTreesWarning,
     ServiceError,
     ServiceUnavailable,
     UnknownDecision,
     UnreadableState,
 )
 from deferkit.events import BudgetChanged, Corrected, Decided, Event, Expired, Observed, WarmStarted
-from deferkit.types import Budget, Coefficients, Decision, Run, Scores, Summary
+from deferkit.types import Budget, Coefficients, Decision, Drifted, Run, Scores, Summary
 from deferkit.version import __version__
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ __all__ = [
     "Decision",
     "DeferkitError",
     "Deferrer",
+    "Drifted",
     "Encoder",
     "Event",
     "EventOutOfOrder",
@@ -75,6 +77,7 @@ __all__ = [
     "GradientEmbedding",
     "HorizonWarning",
     "InvalidArgument",
+    "MissingTreesWarning",
     "NeuralEmbedding",
     "Observed",
     "Pacing",

@@ -191,6 +191,15 @@ class AssumptionWarning(UserWarning):
     """
 
 
+class MissingTreesWarning(UserWarning):
+    """Trees were asked for, but LightGBM is not installed: estimates are linear.
+
+    >>> from deferkit import MissingTreesWarning
+    >>> issubclass(MissingTreesWarning, UserWarning)
+    True
+    """
+
+
 class HorizonWarning(UserWarning):
     """The horizon of the budget is over; what is left is spent at the last price.
 

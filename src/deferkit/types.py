@@ -204,6 +204,19 @@ class Coefficients(NamedTuple):
     inverse: "NDArray[np.float64]"  # [d, d] M⁻¹: a width is a factor times √(xᵀM⁻¹x)
 
 
+class Drifted(NamedTuple):
+    """A reward or cost that has changed, so that much of what was learned of it was given up.
+
+    >>> Drifted("human", decision=1_200, strength=0.8, times=1).target
+    'human'
+    """
+
+    target: str  # "model", the name of an expert, or "cost of …"
+    decision: int  # the one that was to come next when it was found
+    strength: float  # share of the observations that was given up then
+    times: int  # how often this target has drifted so far
+
+
 class Run(NamedTuple):
     """What a stream of tasks came to.
 
@@ -256,4 +269,7 @@ class Summary(NamedTuple):
     forced: int
     without_budget: int  # decisions that went to the model because nothing was left
     noise: dict[str, float]  # estimated for each reward, and for each cost as "cost of …"
+    samples: dict[str, int]  # observations of each of them
+    samples_in_use: dict[str, float]  # how many of those its estimate rests on: fewer where the past is forgotten
+    drifts: int  # how often one of them was found to have changed
     history_bytes: int  # kept of the past: decisions remembered, and samples for exact refits

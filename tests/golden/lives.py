@@ -44,7 +44,8 @@ def fingerprint(deferrer: Deferrer) -> dict[str, str]:
         group: digest(*(name.encode() + np.ascontiguousarray(state[name]).tobytes() for name in names))
         for group, names in GROUPS.items()
     }
-    counted = {name: count for name, count in ledger.counters().items() if name != "n_model_seen"}
+    later = ("n_model_seen", "n_model_due", "heard_to")  # counters that there were not
+    counted = {name: count for name, count in ledger.counters().items() if name not in later}
     counters = json.dumps(counted, sort_keys=True).encode()
     samples: NDArray[Any] = state.get("samples", np.zeros(0))
     overflow = json.dumps(sorted(ledger.overflow.items())).encode()

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.errors import UnreadableState
+from deferkit.errors import MissingExtra, UnreadableState
 from deferkit.learn import state
 from deferkit.learn.consistency import check_sizes
 from deferkit.learn.embed import given_again
@@ -28,6 +29,8 @@ def to_bytes(parts: Parts) -> bytes:
         "rows": parts.contexts.unsettled,
     }
     arrays = parts.ledger.state()
+    if parts.settings.forget_used == "never":  # where nothing is forgotten, nobody asks; version 2 had no numbers
+        arrays["learned_as"] = np.zeros_like(arrays["learned_as"])
     if parts.representation is not None:
         arrays |= {REPRESENTATION + name: array for name, array in parts.representation.state().items()}
     return state.pack(saved, arrays)
@@ -53,6 +56,8 @@ class Saved(NamedTuple):
         """Raise `UnreadableState` where something is missing, or is not what it should be."""
         try:
             yield
+        except MissingExtra:
+            raise  # the file is whole: what reads it is not
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, MemoryError) as error:
             raise UnreadableState(f"{self.source} does not hold a learner ({error}).") from error
 

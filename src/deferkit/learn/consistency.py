@@ -27,10 +27,19 @@ INT_RANGES = {  # least and largest; those of `route` depend on the sizes
     "n_stashed": (0, layout.STASH - 1),
     "n_absorbed": (0, LARGEST_COUNT),
     "drifted": (0, 1),
+    "drift_told": (0, 1),
+    "n_drifts": (0, LARGEST_COUNT),
+    "drift_at": (0, LARGEST_COUNT),
+    "learned_as": (0, LARGEST_COUNT),
     "status": (0, CONSTANTS["expired"]),
 }
-FINITE = ("spent", "reserved", "overrun", "largest_cost", "cost_sum", "cost_n", "held", "dual")
-NOT_NEGATIVE = ("total", "spent", "reserved", "overrun", "held")
+FINITE = (
+    *("spent", "reserved", "overrun", "largest_cost", "cost_sum", "cost_n", "held", "dual"),
+    *("member_samples", "forecast_error"),
+)
+NOT_NEGATIVE = ("total", "spent", "reserved", "overrun", "held", "member_samples", "forecast_error")
+NEVER_CHANGE = ("view", "horizon", "max_cost", "member_prior", "forget_every", "keep")
+WEIGHT_ROUNDING = 1e-9  # what the weights of a target may be off 1 together
 
 
 def check_counters(counters: Mapping[str, object], names: Sequence[str]) -> None:
@@ -80,8 +89,8 @@ def check_values(saved: Arrays, fresh: Arrays) -> None:
     for name, (least, largest) in ranges.items():
         if saved[name].size and not least <= saved[name].min() <= saved[name].max() <= largest:
             raise ValueError(f"the array {name!r} is not within {least} and {largest}")
-    for name in ("view", "horizon", "max_cost"):  # these never change
-        if not np.array_equal(saved[name], fresh[name], equal_nan=name != "view"):
+    for name in NEVER_CHANGE:
+        if not np.array_equal(saved[name], fresh[name], equal_nan=saved[name].dtype.kind == "f"):
             raise ValueError(f"the array {name!r} contradicts the settings")
     if not np.allclose(saved["pacing_constant"], fresh["pacing_constant"], rtol=1e-9, atol=0.0):
         raise ValueError("the array 'pacing_constant' contradicts the settings")
@@ -89,6 +98,11 @@ def check_values(saved: Arrays, fresh: Arrays) -> None:
     for name in NOT_NEGATIVE:
         if not (saved[name] >= 0.0).all():
             raise ValueError(f"the array {name!r} is not at least 0")
+    weights = saved["member_weight"]
+    if not (weights >= 0.0).all() or not (np.abs(weights.sum(axis=1) - 1.0) <= WEIGHT_ROUNDING).all():
+        raise ValueError("the weights of the members do not add up to 1")
+    if (saved["shares_design"] > fresh["shares_design"]).any():
+        raise ValueError("costs share the design of a reward whose samples have other weights")
     if (np.isinf(saved["total"]) != np.isinf(fresh["total"])).any():
         raise ValueError("a budget without end has one, or one with an end has none")
     if (saved["route"][saved["status"] == OPEN] == 0).any():

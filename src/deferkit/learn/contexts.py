@@ -10,12 +10,10 @@ from deferkit.learn import inputs
 from deferkit.learn.core import Core
 from deferkit.learn.encode import Encoder
 from deferkit.learn.representation import Representation
+from deferkit.learn.tree_columns import TreeColumns
 from deferkit.types import LARGEST
 
 Floats = NDArray[np.float64]
-
-LARGEST_EMBEDDED = 1e9
-"""What a number of a context may be at most with an embedding, which is trained in single precision."""
 
 
 class Contexts:
@@ -29,6 +27,7 @@ class Contexts:
     ) -> None:
         self.encoder = None if encoder is None else Encoder.from_dict(encoder.to_dict())
         self.representation = representation
+        self.largest = LARGEST if representation is None else representation.largest  # that a number may be
         self.unsettled: list[dict[str, Any]] = []
         self._core = core
         self._given: Floats = np.zeros((1, n_features))
@@ -69,17 +68,16 @@ class Contexts:
 
     def _hand_over(self) -> None:
         if self.representation is not None:
-            if not np.abs(self._given).max() <= LARGEST_EMBEDDED:  # a hidden layer might hide it
+            if not np.abs(self._given).max() <= self.largest:  # a hidden layer might hide it
                 raise self._not_finite()
-            self.representation.embedder.transform(self._given, self._views)
+            self.representation.write(self._given, self._views)
         if not self._core.load(self._views[0]):
             raise self._not_finite()
 
     def _not_finite(self) -> InvalidArgument:
         """Return the error for the context in `_row`."""
-        largest = LARGEST if self.representation is None else LARGEST_EMBEDDED
-        place = int(np.argmin(np.abs(self._row) <= largest))
-        what = f"finite numbers up to {largest:g} (element {place})"
+        place = int(np.argmin(np.abs(self._row) <= self.largest))
+        what = f"finite numbers up to {self.largest:g} (element {place})"
         return expected("context", "Deferrer", what, float(self._row[place]))
 
     def decided(self) -> None:
@@ -91,6 +89,11 @@ class Contexts:
     def represent(self, matrix: Floats) -> Floats:
         """Return what the compiled core reads for vectors of contexts."""
         return matrix if self.representation is None else self.representation.transform(matrix)
+
+    def vectors(self, contexts: Any) -> Floats:
+        """Return contexts as the vectors that coefficients belong to; with trees, those that have their columns."""
+        views = self.represent(self.matrix(contexts))
+        return views[:, views.shape[1] // 2 :] if isinstance(self.representation, TreeColumns) else views
 
     def rows(self, contexts: Any) -> list[dict[str, Any]] | None:
         """Return several contexts as checked rows of named features; None for a learner without an encoder."""
@@ -104,9 +107,9 @@ class Contexts:
         if rows is not None:
             return self.encode(rows)
         matrix = inputs.as_matrix(contexts, len(self._row))
-        if self.representation is not None and len(matrix) and not np.abs(matrix).max() <= LARGEST_EMBEDDED:
+        if self.representation is not None and len(matrix) and not np.abs(matrix).max() <= self.largest:
             most = float(np.abs(matrix).max())
-            raise expected("contexts", "Deferrer", f"numbers up to {LARGEST_EMBEDDED:g} with an embedding", most)
+            raise expected("contexts", "Deferrer", f"numbers up to {self.largest:g} with an embedding", most)
         return matrix
 
     def encode(self, rows: list[dict[str, Any]]) -> Floats:

@@ -9,21 +9,22 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deferkit.errors import AlreadySettled, AssumptionWarning, UnknownDecision, expected
+from deferkit.errors import AlreadySettled, AssumptionWarning, MissingTreesWarning, UnknownDecision, expected
 from deferkit.events import BudgetChanged, Corrected, Decided, Event, Expired, Observed, WarmStarted
+from deferkit.extras import listed, missing
 from deferkit.learn import archive, state
 from deferkit.learn.budget_change import change_budget
 from deferkit.learn.decisions import SETTLE_AFTER, Decisions
 from deferkit.learn.embed.embedding import Embedding
 from deferkit.learn.encode import Encoder
-from deferkit.learn.exploration import Exploration
+from deferkit.learn.exploration import INDEX, Exploration
 from deferkit.learn.ledger import Ledger
 from deferkit.learn.pacing import Pacing
 from deferkit.learn.parts import Parts
 from deferkit.learn.settings import Settings
 from deferkit.learn.stream import Stream
 from deferkit.learn.warm_start import WarmStart
-from deferkit.types import Amount, Budget, Coefficients, Decision, Run, Scores, Summary
+from deferkit.types import Amount, Budget, Coefficients, Decision, Drifted, Run, Scores, Summary
 
 
 class Deferrer:
@@ -42,11 +43,17 @@ class Deferrer:
         warm_up: decisions that are taken at random first; one for each feature by default.
         explore_floor: the share of decisions taken at random for later evaluation; 0 by default.
         reward_range: what a reward may be; it is checked, never clipped.
-        refit: for links other than the identity: exact refits each time the sample has doubled ("doubling", default),
-            after every sample ("always") or "never".
+        forget: "auto" (default) forgets as fast as what is seen asks for, which is not at all where nothing changes;
+            "never" weighs all of the past alike.
+        refit: for links other than the identity, where nothing is forgotten: exact refits each time the sample has
+            doubled ("doubling"), after every sample ("always") or "never". Asking for refits is asking for
+            `forget="never"`, which has "doubling" by default.
         refit_limit: the number of samples after which there are no more refits.
         memory: how many decisions are remembered, beside those that hold budget.
-        embedding: a learned representation in front, such as a `NeuralEmbedding` or a `TreeEmbedding`.
+        representation: "linear", or "auto": the context, and what boosted trees make of it, whichever foresees better
+            (needs LightGBM: `pip install 'deferkit[trees]'`). "linear" by default; "auto" with an encoder, where
+            LightGBM is installed.
+        embedding: another learned representation in front, such as a `NeuralEmbedding` or a `TreeEmbedding`.
         seed: of the random decisions.
 
     Raises:
@@ -84,9 +91,11 @@ class Deferrer:
         warm_up: int | None = None,
         explore_floor: float = 0.0,
         reward_range: tuple[float, float] = (0.0, 1.0),
-        refit: str = "doubling",
+        forget: str | None = None,
+        refit: str | None = None,
         refit_limit: int = 65_536,
         memory: int = 10_000,
+        representation: str | None = None,
         embedding: Embedding | None = None,
         seed: int = 0,
     ) -> None:
@@ -114,10 +123,12 @@ class Deferrer:
             warm_up=warm_up,
             explore_floor=explore_floor,
             reward_range=reward_range,
+            forget=forget,
             refit=refit,
             refit_limit=refit_limit,
             memory=memory,
             embedding=embedding,
+            representation=representation_used(representation, encoder, embedding, exploration, cost_link),
             seed=seed,
         )
         least = max(settings.warm_up_steps, SETTLE_AFTER)
@@ -362,6 +373,50 @@ class Deferrer:
         """
         WarmStart(self._parts, self._decisions).learn(contexts, rewards, expert, cost)
 
+    @classmethod
+    def from_table(
+        cls,
+        table: Any,
+        *,
+        model_reward: str = "model_reward",
+        human_reward: str = "human_reward",
+        cost: str = "cost",
+        context: str = "x_*",
+        budget: Budget | Mapping[str, Budget] | None = None,
+        expert: str | None = None,
+        **settings: Any,
+    ) -> Self:
+        """Return a learner that starts from a table of past tasks: its encoder is settled on them, and it is warm.
+
+        Rewards and costs may be missing, where nobody was asked or nobody knows. Contexts are named features then,
+        called as the columns are. Needs `deferkit[study]`.
+
+        Arguments:
+            table: a path (CSV, Parquet, Excel), a pandas or polars frame, or columns by name.
+            model_reward: the column of the model's rewards.
+            human_reward: the column of the expert's rewards.
+            cost: the column of what the expert cost.
+            context: columns of the context: names or globs, with commas between.
+            budget: of the tasks to come.
+            expert: who reviewed the tasks of the table; the first expert by default.
+            settings: other arguments of a `Deferrer`. `link` is logistic by default where all rewards are 0 or 1, and
+                `reward_range` open where one is outside [0, 1].
+
+        Raises:
+            InvalidArgument: if the table cannot be read, or a column is missing or not what it must be.
+
+        >>> past = {"x_size": [1.0, 9.0] * 10, "x_kind": ["a", "b"] * 10, "right": [1, 0] * 10}
+        >>> past |= {"expert_right": [None, 1] * 10, "minutes": [None, 2.5] * 10}
+        >>> names = {"model_reward": "right", "human_reward": "expert_right", "cost": "minutes"}
+        >>> deferrer = Deferrer.from_table(past, **names, budget=Budget(50, horizon=100, max_cost=5))
+        >>> deferrer.decide({"x_size": 8.0, "x_kind": "b"}).route
+        'human'
+        """
+        from deferkit.worlds.history import learner_from_table  # noqa: PLC0415 - an extra
+
+        columns = (context, model_reward, human_reward, cost)
+        return learner_from_table(cls, table, columns, budget=budget, expert=expert, settings=settings)
+
     def run(
         self,
         contexts: Any,
@@ -428,7 +483,43 @@ class Deferrer:
         >>> Deferrer(n_features=2).vectors([[0.0, 1.0], [1.0, 0.0]]).tolist()
         [[0.0, 1.0], [1.0, 0.0]]
         """
-        return self._contexts.represent(self._contexts.matrix(contexts))
+        return self._contexts.vectors(contexts)
+
+    def drifts(self) -> tuple[Drifted, ...]:
+        """Return the latest drift of each reward and cost that has drifted, the latest one last.
+
+        A drift is reported when what was learned long ago foresees a target so badly that it is given up.
+
+        >>> Deferrer(n_features=2).drifts()
+        ()
+        """
+        return self._records.drifts()
+
+    def representation_shares(self) -> dict[str, dict[str, float]]:
+        """Return how much the estimate of each reward and cost rests on the context alone ("linear") and on trees.
+
+        >>> Deferrer(n_features=2).representation_shares()["human"]
+        {'linear': 1.0}
+        """
+        return self._records.representation_shares()
+
+    @property
+    def fitting(self) -> bool:
+        """Whether trees are being fitted in the background; `to_bytes` would wait for them.
+
+        >>> Deferrer(n_features=2).fitting
+        False
+        """
+        return self._representation is not None and self._representation.fitting
+
+    @property
+    def awaits_fit(self) -> bool:
+        """Whether the next observation would wait for a fit that is under way. A decision never does.
+
+        >>> Deferrer(n_features=2).awaits_fit
+        False
+        """
+        return self._representation is not None and self._representation.fitting and self._representation.room() == 1
 
     def summary(self) -> Summary:
         """Return where the learner stands.
@@ -494,6 +585,22 @@ class Deferrer:
     def __reduce__(self) -> tuple[Any, ...]:
         # copied and pickled as its state file is read: two learners must not share arrays
         return _from_bytes, (type(self), self.to_bytes(), self.settings.embedding)
+
+
+def representation_used(
+    given: str | None, encoder: Encoder | None, embedding: Embedding | None, exploration: Exploration, cost_link: str
+) -> str:
+    """Return the representation to use: as given, else "auto" for named features where it can be had."""
+    absent = missing("trees")
+    if given == "auto" and absent:
+        warnings.warn(
+            f"Estimates will be linear, because {listed(absent)} is missing: pip install 'deferkit[trees]'.",
+            MissingTreesWarning,
+            stacklevel=3,
+        )
+        return "linear"
+    plain = embedding is None and exploration.rule == INDEX and cost_link == "identity"
+    return given if given is not None else "auto" if encoder is not None and plain and not absent else "linear"
 
 
 def _refuse(decision: object, rewards: object, cost: object) -> bool:

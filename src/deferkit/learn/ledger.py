@@ -20,6 +20,7 @@ IDENTITY = LINKS.index("identity")
 ROWS = (
     "context",
     "past_width",
+    "learned_as",
     "held",
     "reward",
     "cost",
@@ -77,9 +78,12 @@ class Ledger:
         )
         self._make_views()
 
+    def sizes(self) -> dict[str, int]:
+        """Return the sizes of the arrays, by their names in `layout.py`."""
+        return dict(zip((scalar.name for scalar in layout.SIZES), self.arrays["Sizes"].tolist(), strict=True))
+
     def _shapes(self) -> dict[str, tuple[int, ...]]:
-        sizes = zip((scalar.name for scalar in layout.SIZES), self.arrays["Sizes"].tolist(), strict=True)
-        return layout.shapes(dict(sizes))
+        return layout.shapes(self.sizes())
 
     def _make_views(self) -> None:
         features = slice(0, self.get("n_features"))

@@ -7,7 +7,7 @@ from deferkit.learn.encode import Encoder
 from deferkit.learn.ledger import Ledger
 from deferkit.learn.outcomes import Outcomes
 from deferkit.learn.records import Records
-from deferkit.learn.representation import Representation
+from deferkit.learn.representation import Representation, representation_of
 from deferkit.learn.settings import Settings
 
 
@@ -26,8 +26,8 @@ class Parts(NamedTuple):
         """Return the collaborators of a learner with this state."""
         if encoder is not None and ledger.next_id == 0:
             ledger.set("unsettled", 1)
-        representation = None if settings.embedding is None else Representation(settings, ledger)
-        records = Records(settings.experts, settings.resources, ledger)
+        representation = representation_of(settings, ledger)
+        records = Records(settings.experts, settings.resources, settings.n_features, ledger)
         contexts = Contexts(ledger.core, settings.n_features, encoder, representation)
         return cls(
             settings, ledger, records, contexts, Outcomes(settings, ledger, records, representation), representation

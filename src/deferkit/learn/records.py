@@ -1,12 +1,13 @@
 """From the arrays of the compiled core to what a user reads."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.learn.ledger import OPEN, Ledger
-from deferkit.types import MODEL, Amount, Coefficients, Scores, Summary
+from deferkit.types import MODEL, Amount, Coefficients, Drifted, Scores, Summary
 
 Floats = NDArray[np.float64]
 
@@ -14,10 +15,11 @@ Floats = NDArray[np.float64]
 class Records:
     """Reads a ledger for given names of experts and resources."""
 
-    def __init__(self, experts: Sequence[str], resources: Sequence[str], ledger: Ledger) -> None:
+    def __init__(self, experts: Sequence[str], resources: Sequence[str], n_features: int, ledger: Ledger) -> None:
         self.experts = tuple(experts)
         self.deciders = (MODEL, *experts)
         self.resources = tuple(resources)
+        self.n_features = n_features  # of a context
         self.ledger = ledger
 
     @property
@@ -49,11 +51,41 @@ class Records:
 
     def coefficients(self) -> dict[str, Coefficients]:
         """Return what is believed of each reward and cost."""
-        theta, inverse = self.ledger.view("theta"), self.ledger.view("inverse")
+        weights, theta = self.ledger.view("member_weight"), self._by_member(self.ledger.view("theta"))
+        inverse, views = self.ledger.view("inverse"), self.ledger.view("view")
+        found = {}
+        for target, name in enumerate(self.targets):
+            width = inverse[self.ledger.core.design_of(target)].copy()  # that of the first member
+            if self.ledger.get("n_lasting") > views[target] + 1:  # it does not look at the columns of trees
+                width[self.n_features :] = 0.0
+                width[:, self.n_features :] = 0.0
+            found[name] = Coefficients(np.tensordot(weights[target], theta[:, target], axes=1), width)
+        return found
+
+    def _by_member(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Return an array that has a row for each estimate, as [member, target, …]."""
+        return array.reshape(-1, len(self.targets), *array.shape[1:])
+
+    def samples_in_use(self) -> dict[str, float]:
+        """Return how many samples the estimate of each target rests on: fewer than were seen where it forgets."""
+        samples = self._by_member(self.ledger.view("member_samples"))
+        used = (self.ledger.view("member_weight") * samples.T).sum(axis=1)
+        return dict(zip(self.targets, used.tolist(), strict=True))
+
+    def representation_shares(self) -> dict[str, dict[str, float]]:
+        """Return how much the estimate of each target rests on each view of the context."""
+        views, weights = self._by_member(self.ledger.view("view"))[:, 0], self.ledger.view("member_weight")
+        names = ("linear", "trees")[: int(views.max()) + 1]
         return {
-            name: Coefficients(theta[i].copy(), inverse[self.ledger.core.design_of(i)].copy())
-            for i, name in enumerate(self.targets)
+            target: {name: float(weights[i, views == view].sum()) for view, name in enumerate(names)}
+            for i, target in enumerate(self.targets)
         }
+
+    def drifts(self) -> tuple[Drifted, ...]:
+        """Return the latest drift of each target that has drifted, the latest one last."""
+        counts, at, strength = (self.ledger.view(name).tolist() for name in ("n_drifts", "drift_at", "drift_strength"))
+        told = zip(self.targets, at, strength, counts, strict=True)
+        return tuple(sorted((Drifted(*each) for each in told if each[3]), key=lambda drift: drift.decision))
 
     def summary(self) -> Summary:
         """Return where a learner stands."""
@@ -80,5 +112,8 @@ class Records:
             forced=ledger.get("n_forced"),
             without_budget=ledger.get("n_no_budget"),
             noise=dict(zip(self.targets, noise, strict=True)),
+            samples=dict(zip(self.targets, ledger.view("n_observed").tolist(), strict=True)),
+            samples_in_use=self.samples_in_use(),
+            drifts=int(ledger.view("n_drifts").sum()),
             history_bytes=kept + ledger.samples.nbytes,
         )

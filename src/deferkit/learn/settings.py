@@ -10,17 +10,20 @@ import numpy as np
 from deferkit.errors import expected
 from deferkit.learn.core import REFITS
 from deferkit.learn.core.layout import COUNTERS, whole_lanes
-from deferkit.learn.embed import EMBEDDINGS, embedding_from
+from deferkit.learn.embed import EMBEDDINGS, embedding_from, tree_views
 from deferkit.learn.embed.embedding import Embedding, Shape
 from deferkit.learn.exploration import INDEX, INTERVAL_SCALE, Exploration
 from deferkit.learn.ledger import Head, Ledger
 from deferkit.learn.links import link_named
+from deferkit.learn.members import FORGETS, Member, members_of
 from deferkit.learn.pacing import Budgets, Pacing
 from deferkit.types import MODEL, Budget, is_number, is_whole, plain
 
 MOST_EXPERTS = 32
 FIRST_REFIT = 16  # samples
 FOREVER = 1 << 62
+FIRST_FIT = 64  # observations before trees are first fitted
+REPRESENTATIONS = ("linear", "auto")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,13 +41,15 @@ class Settings:
     warm_up: int | None = None
     explore_floor: float = 0.0
     reward_range: tuple[float, float] = (0.0, 1.0)
-    refit: str = "doubling"
+    refit: str | None = None
+    forget: str | None = None
     refit_limit: int = 65_536
     memory: int = 10_000
     seed: int = 0
     printed_costs: bool = False
     weighted: bool = True
     embedding: Embedding | None = None
+    representation: str = "linear"
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
@@ -64,8 +69,19 @@ class Settings:
             raise expected("experts", "Deferrer", f"names other than {MODEL!r}", self.experts)
         if not self.budget or not all(isinstance(each, Budget) for each in self.budget.values()):
             raise expected("budget", "Deferrer", "a Budget, or a Budget for each resource by name", self.budget)
-        if not isinstance(self.refit, str) or self.refit not in REFITS:
-            raise expected("refit", "Deferrer", "one of " + ", ".join(map(repr, REFITS)), self.refit)
+        for name, words in (("refit", REFITS), ("forget", FORGETS)):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, str) or value not in words):
+                raise expected(name, "Deferrer", "one of " + ", ".join(map(repr, words)), value)
+        if self.refit not in (None, "never") and self.forget_used != "never":
+            raise expected("refit", "Deferrer", "'never' where something is forgotten", self.refit)
+        if not isinstance(self.representation, str) or self.representation not in REPRESENTATIONS:
+            known = ", ".join(map(repr, REPRESENTATIONS))
+            raise expected("representation", "Deferrer", f"one of {known}", self.representation)
+        if self.representation == "auto" and (self.embedding is not None or self.cost_link != "identity"):
+            raise expected("representation", "Deferrer", "'linear' with an embedding or a cost_link", "auto")
+        if self.forget == "auto" and self.embedding is not None:
+            raise expected("forget", "Deferrer", "'never' with an embedding, which refits its past", self.forget)
         if self.ridge is not None and (not is_number(self.ridge) or not 0 < self.ridge < math.inf):
             raise expected("ridge", "Deferrer", "None or a finite number above 0", self.ridge)
         if not is_number(self.explore_floor) or not 0 <= self.explore_floor <= 1:
@@ -89,7 +105,7 @@ class Settings:
             raise expected("embedding", "Deferrer", f"None, {names}", self.embedding)
         if self.embedding is not None and not cost_link.exact_updates:
             raise expected("cost_link", "Deferrer", "'identity' with an embedding", self.cost_link)
-        if not self.weighted and self.refit != "always" and not reward_link.exact_updates:
+        if not self.weighted and self.refit_used != "always" and not reward_link.exact_updates:
             raise expected("refit", "Deferrer", "'always' where samples are not weighted", self.refit)
 
     @classmethod
@@ -119,6 +135,7 @@ class Settings:
             warm_up=warm_up,
             reward_range=reward_range,
             refit="always",
+            forget="never",
             seed=seed,
             printed_costs=True,
             weighted=False,
@@ -164,6 +181,25 @@ class Settings:
         return [0] * self.shape.n_targets if self.embedding is None else self.embedding.views(self.shape)
 
     @property
+    def forget_used(self) -> str:
+        """How the past is forgotten: as given, else not at all with an embedding, intervals or refits."""
+        refitted = self.refit not in (None, "never")
+        kept = self.embedding is not None or self.exploration.rule != INDEX or refitted
+        return self.forget if self.forget is not None else "never" if kept else "auto"
+
+    @property
+    def refit_used(self) -> str:
+        """When estimates are refitted exactly: not where something else is refitted, or something is forgotten."""
+        if self.embedding is not None or self.representation == "auto" or self.forget_used != "never":
+            return "never"
+        return "doubling" if self.refit is None else self.refit
+
+    @property
+    def members(self) -> list[Member]:
+        """The members of the mixture that estimates each target."""
+        return members_of(self.forget_used, tree_views.N_VIEWS if self.representation == "auto" else None)
+
+    @property
     def ridge_used(self) -> float:
         """The ridge, given or that of the link."""
         links = (link_named(self.link), link_named(self.cost_link))
@@ -184,7 +220,11 @@ class Settings:
 
     def sizes(self) -> dict[str, int]:
         """Return the sizes of the arrays, by their names in `layout.py`."""
-        width = int(self.n_features) if self.embedding is None else self.embedding.width(self.shape)
+        width, n_views = self.n_features, 1
+        if self.embedding is not None:
+            width, n_views = self.embedding.width(self.shape), max(self.views) + 1
+        elif self.representation == "auto":
+            width, n_views = tree_views.width_of(self.shape), tree_views.N_VIEWS
         resources, strategy = len(self.budget), self.pacing.strategy
         return {
             "n_features": width,
@@ -192,7 +232,9 @@ class Settings:
             "n_experts": len(self.experts),
             "n_resources": resources,
             "n_targets": self.shape.n_targets,
-            "n_views": max(self.views) + 1,
+            "n_members": len(self.members),
+            "n_lasting": sum(member.forget_every == 0 for member in self.members),
+            "n_views": n_views,
             "memory": self.memory,
             "overflow": 0,
             "window": whole_lanes(self.pacing.window),
@@ -205,9 +247,8 @@ class Settings:
             "reward_link": link_named(self.link).code,
             "cost_link": link_named(self.cost_link).code,
             "pacing": self.pacing.strategy.code,
-            # a representation refits by itself, when it has changed
-            "refit": REFITS.index(self.refit if self.embedding is None else "never"),
-            "refit_limit": FOREVER if self.refit == "always" else self.refit_limit,
+            "refit": REFITS.index(self.refit_used),
+            "refit_limit": FOREVER if self.refit_used == "always" else self.refit_limit,
             "printed_costs": self.printed_costs,
             "fisher": self.weighted,
             "one_index": self.exploration.rule == INDEX,
@@ -226,13 +267,22 @@ class Settings:
             "kappa": exploration.kappa,
             "floor": self.explore_floor,
             "prior": exploration.prior,
+            "least_reward": self.reward_bounds[0],
+            "largest_reward": self.reward_bounds[1],
         }
+
+    @property
+    def _first_fit(self) -> int:
+        """After how many observations a representation is first fitted."""
+        if self.embedding is not None:
+            return self.embedding.next_at(0)
+        return FIRST_FIT if self.representation == "auto" else FOREVER
 
     def ledger(self) -> Ledger:
         """Return the state of a learner that has seen nothing."""
         counters = {counter.name: 0 for counter in COUNTERS} | {
             "warm_up": self.warm_up_steps,
-            "retrain_at": FOREVER if self.embedding is None else self.embedding.next_at(0),
+            "retrain_at": self._first_fit,
         }
         scalars = {**self.sizes(), **self._options(), **counters, **self._parameters()}
         ledger = Ledger(Head(scalars, self.experts, self.resources, self.reward_bounds, self.cost_bounds))
@@ -240,9 +290,15 @@ class Settings:
         ledger.view("total")[:], ledger.view("horizon")[:] = budgets
         caps = [math.nan if each.max_cost is None else each.max_cost for each in self.budget.values()]
         ledger.view("max_cost")[:] = caps
-        ledger.view("view")[:] = self.views
+        members = self.members
+        for place, name in enumerate(("member_prior", "forget_every", "keep"), start=1):
+            ledger.view(name)[:] = [member[place] for member in members]
+        ledger.view("member_weight")[:] = ledger.view("member_prior")
+        ledger.view("view")[:] = [
+            view if member.view is None else member.view for member in members for view in self.views
+        ]
         ledger.view("shares_design")[:] = [self._shares_design(expert) for expert in range(len(self.experts))]
-        ledger.view("next_refit")[:] = 1 if self.refit == "always" else FIRST_REFIT
+        ledger.view("next_refit")[:] = 1 if self.refit_used == "always" else FIRST_REFIT
         strategy = self.pacing.strategy
         ledger.view("pacing_constant")[:] = strategy.constants(self.pacing.parameters, budgets)
         strategy.start(ledger.dual, budgets, self.warm_up_steps)

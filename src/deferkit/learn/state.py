@@ -1,7 +1,7 @@
 r"""The file that a learner is saved to: a line of JSON and the bytes of the arrays. Never pickle.
 
     deferkit-state\n
-    {"version": 2, "sha256": …, "arrays": {name: [dtype, shape, bytes]}, "settings": {…}}\n
+    {"version": 3, "sha256": …, "arrays": {name: [dtype, shape, bytes]}, "settings": {…}}\n
     array bytes, zlib-compressed, in the order of the header
 
 The checksum covers the header (without itself) and the arrays as they are in the file.
@@ -19,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.errors import UnreadableState
-from deferkit.learn import state_v1
+from deferkit.learn import state_v1, state_v2
 
 MAGIC = b"deferkit-state\n"
-VERSION = 2
+VERSION = 3
+OLD = (state_v1.convert, state_v2.convert)  # from version 1 to 2, from 2 to 3
 DTYPES = {"<f8", "<i8"}
 LONGEST_HEADER = 1 << 26
 
@@ -62,7 +63,7 @@ def unpack(data: bytes, source: str) -> tuple[dict[str, Any], dict[str, NDArray[
         lengths = [int(length) for _, _, length in table.values()]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UnreadableState(f"{source} has a damaged header ({error}).") from error
-    if version not in (1, VERSION):
+    if version not in range(1, VERSION + 1):
         raise UnreadableState(
             f"{source} is of version {version!r}, this deferkit reads versions up to {VERSION}."
             " Use the deferkit that saved it."
@@ -74,7 +75,9 @@ def unpack(data: bytes, source: str) -> tuple[dict[str, Any], dict[str, NDArray[
         raise UnreadableState(f"{source} is damaged: its checksum does not fit.")
     try:
         arrays = read_arrays(table, body)
-        return state_v1.convert(settings, arrays) if version == 1 else (settings, arrays)
+        for convert in OLD[version - 1 :]:
+            settings, arrays = convert(settings, arrays)
+        return settings, arrays
     except (LookupError, TypeError, ValueError, ArithmeticError, zlib.error) as error:
         raise UnreadableState(f"{source} does not hold a learner ({error}).") from error
 

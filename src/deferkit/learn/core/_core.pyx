@@ -13,7 +13,7 @@ from deferkit.learn.core.accounting cimport (
     EXPIRED, OPEN, SETTLED, commit, context_of, correct, expire, learn_outcome, observe)
 from deferkit.learn.core.budget cimport LEAST_BUDGET, left
 from deferkit.learn.core.choice cimport Proposal, propose
-from deferkit.learn.core.glm cimport cost_target, design_of, prepare
+from deferkit.learn.core.glm cimport cost_target, design_of, prepare, split_cost_design
 from deferkit.learn.core.kernels cimport LANES, STASHED
 from deferkit.learn.core.links cimport cumulant, link_names, mean, slope
 from deferkit.learn.core.newton cimport LEAST_WEIGHT, Likelihood, Workspace, maximise
@@ -198,7 +198,7 @@ cdef class Core:
     def initialise(self):
         """Set every design to the ridge."""
         cdef Int design
-        for design in range(self.s.sizes.n_targets):
+        for design in range(self.s.sizes.n_members * self.s.sizes.n_targets):
             initialise(&self.s, design)
 
     def design_of(self, Int target):
@@ -395,6 +395,10 @@ cdef class Core:
                 learn_outcome(s, whose[t], s.at.x, &rewards[t, 0], &costs[t, 0])
                 if s.counters.repair_due:
                     repair(s)
+
+    def split_costs(self, Int expert):
+        """Give the costs of an expert designs of their own, if they share that of its reward."""
+        split_cost_design(&self.s, expert)
 
     # ------------------------------------------------------------ the bulk loop
 

@@ -9,10 +9,12 @@ from libc.string cimport memcpy
 
 from deferkit.learn.core.budget cimport left
 from deferkit.learn.core.choice cimport FORCED, NO_BUDGET
+from deferkit.learn.core.forget cimport forget_if_due, kept_of
 from deferkit.learn.core.glm cimport (
-    cost_target, design_of, learn_alone, learn_expert, link_of, prepare, split_cost_design, theta_of, view_of)
+    cost_target, design_of, learn_alone, learn_expert, link_of, moment_of, prepare, split_cost_design, theta_of, view_of)
 from deferkit.learn.core.kernels cimport add_scaled, dot
 from deferkit.learn.core.links cimport IDENTITY
+from deferkit.learn.core.mixture cimport estimate_of, weights_of
 from deferkit.learn.core.pacing cimport move_price
 from deferkit.learn.core.precision cimport product_of
 from deferkit.learn.core.refit cimport correct_sample, is_refitted, repair, store_sample
@@ -57,6 +59,8 @@ cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:
         s.at.reward[slot * deciders + decider] = NAN
         s.at.past_width[slot * deciders + decider] = sqrt(
             s.at.spread[decider] * (s.at.n_observed[decider] + s.sizes.n_features)) if s.options.one_index else 0.0
+    for decider in range(deciders + 1):
+        s.at.learned_as[slot * (deciders + 1) + decider] = 0
     for r in range(resources):
         s.at.cost[slot * resources + r] = NAN if route > 0 else 0.0
         s.at.held[slot * resources + r] = s.at.proposed_hold[r]
@@ -105,6 +109,7 @@ cdef inline void learn_target(State *s, Int target, const double *context, doubl
     learn_alone(s, target, context, y)
     if is_refitted(s, target):
         store_sample(s, target, view_of(s, target, context), y)
+    forget_if_due(s, target)
 
 cdef inline void learn_outcome(State *s, Int route, const double *context, const double *reward,
                                const double *cost) noexcept nogil:
@@ -112,6 +117,7 @@ cdef inline void learn_outcome(State *s, Int route, const double *context, const
     cdef Int decider, r, shared = 0  # the expert whose reward and cost are learned at once
     if route > 0 and not isnan(reward[route]) and not isnan(cost[0]) and s.at.shares_design[route - 1]:
         learn_expert(s, route - 1, context, reward[route], cost)
+        forget_if_due(s, route)
         shared = route
     for decider in range(s.sizes.n_experts + 1):
         if not isnan(reward[decider]) and (decider == 0 or decider != shared):
@@ -123,6 +129,24 @@ cdef inline void learn_outcome(State *s, Int route, const double *context, const
         for r in range(s.sizes.n_resources):
             learn_target(s, cost_target(s, route - 1, r), context, cost[r])
 
+cdef inline void number_samples(State *s, Int slot, Int route) noexcept nogil:
+    """Note which samples of their designs these were: a correction must know what has been forgotten of them since."""
+    cdef Int decider, deciders = s.sizes.n_experts + 1
+    cdef Int *learned_as = s.at.learned_as + slot * (deciders + 1)
+    for decider in range(deciders):
+        if not isnan(s.at.new_reward[decider]):
+            learned_as[decider] = s.at.n_absorbed[decider]
+    if route > 0 and not isnan(s.at.new_cost[0]):
+        learned_as[deciders] = s.at.n_absorbed[design_of(s, cost_target(s, route - 1, 0))]
+
+cdef inline void hear_of(State *s, Int decision) noexcept nogil:
+    """Count the tasks that the model decided up to a decision of which something became known."""
+    cdef Int number = max(s.counters.heard_to, s.counters.next_id - s.sizes.memory)
+    while number <= decision:
+        s.counters.n_model_due += s.at.route[number % s.sizes.memory] == 0
+        number += 1
+    s.counters.heard_to = max(s.counters.heard_to, decision + 1)
+
 cdef inline void observe(State *s, Int decision, Int slot) noexcept nogil:
     """Book and learn `new_reward` and `new_cost` of a decision. Needs `prepare`."""
     cdef Int decider, new = 0, deciders = s.sizes.n_experts + 1, route = s.at.route[slot]
@@ -132,8 +156,11 @@ cdef inline void observe(State *s, Int decision, Int slot) noexcept nogil:
             new = 1
             if s.options.one_index and route == 0 and decider == 0:
                 s.counters.n_model_seen += 1
+    if s.sizes.n_members > 1 and (new or not isnan(s.at.new_cost[0])):
+        hear_of(s, decision)
     if not s.counters.unsettled:
         learn_outcome(s, route, context_of(s, slot), s.at.new_reward, s.at.new_cost)
+        number_samples(s, slot, route)
     if route > 0 and not isnan(s.at.new_cost[0]):
         book(s, slot, s.at.new_cost)
         if s.counters.price_due and decision == s.counters.next_id - 1:
@@ -144,25 +171,33 @@ cdef inline void observe(State *s, Int decision, Int slot) noexcept nogil:
     if s.counters.repair_due:
         repair(s)
 
+cdef inline double correct_member(State *s, Int member, Int target, const double *context, double old, double new,
+                                  double kept) noexcept nogil:
+    """Move a member's estimate for a corrected sample, as far as it still knows it; return what that does to Σ error²."""
+    cdef Int w = s.sizes.stride, estimate = estimate_of(s, member, target)
+    cdef double *theta = theta_of(s, estimate)
+    cdef double *moment = moment_of(s, estimate)
+    cdef double before = dot(moment, theta, w)
+    add_scaled(theta, kept * (new - old), product_of(s, estimate_of(s, member, design_of(s, target))), w)
+    add_scaled(moment, kept * (new - old), view_of(s, estimate, context), w)
+    # the penalised sum of squares is Σy² − θᵀΣxy
+    return kept * (new * new - old * old) - (dot(moment, theta, w) - before)
+
 cdef inline void correct(State *s, Int slot, Int target, double old, double new) noexcept nogil:
     """Learn that a sample was not `old` but `new`: exact for the identity link, one Newton step for another."""
-    cdef Int w = s.sizes.stride
+    cdef Int member, place = min(target, s.sizes.n_experts + 1)
     cdef const double *context = context_of(s, slot)
-    cdef const double *x = view_of(s, target, context)
-    cdef double *theta = theta_of(s, target)
-    cdef double *moment = s.at.moment + target * w
-    cdef double before, change = new * new - old * old
+    cdef double change = 0.0
     if target <= s.sizes.n_experts:
-        s.at.reward_power[0] = max(0.0, s.at.reward_power[0] + change)
+        s.at.reward_power[0] = max(0.0, s.at.reward_power[0] + (new * new - old * old))
     if s.options.frozen:
         return
     prepare(s, context)
-    before = dot(moment, theta, w)
-    add_scaled(theta, new - old, product_of(s, design_of(s, target)), w)
-    add_scaled(moment, new - old, x, w)
+    for member in range(s.sizes.n_members):
+        change += weights_of(s, target)[member] * correct_member(
+            s, member, target, context, old, new,
+            kept_of(s, member, design_of(s, target), s.at.learned_as[slot * (s.sizes.n_experts + 2) + place]))
     if link_of(s, target) == IDENTITY:
-        # the penalised sum of squares is Σy² − θᵀΣxy
-        change -= dot(moment, theta, w) - before
         s.at.squared_error[target] = max(0.0, s.at.squared_error[target] + change)
     else:
-        correct_sample(s, target, x, old, new)
+        correct_sample(s, target, view_of(s, target, context), old, new)

@@ -39,9 +39,9 @@ cdef inline void score(State *s) noexcept nogil:
     prepare(s, s.at.x)
     for target in range(s.sizes.n_targets):
         link = link_of(s, target)
-        eta = s.at.predictor[target]
+        eta = s.at.mixed_predictor[target]
         width = s.parameters.scale * noise_of(s, target) * grown + (prior if target <= s.sizes.n_experts else 0.0)
-        width *= sqrt(s.at.spread[target])
+        width *= sqrt(s.at.spread[target])  # of the first member
         if s.options.one_index:
             width *= share if target <= s.sizes.n_experts else 0.0  # no optimism on costs
         s.at.estimate[target] = mean(link, eta)
@@ -122,12 +122,12 @@ cdef inline double probability_best(State *s, Int best) noexcept nogil:
     cdef Int r
     if not s.options.sampled:
         return 1.0
-    ahead = s.at.predictor[1] - s.at.predictor[0]
+    ahead = s.at.mixed_predictor[1] - s.at.mixed_predictor[0]
     variance = s.at.width[0] * s.at.width[0] + s.at.width[1] * s.at.width[1]
     for r in range(s.sizes.n_resources):
         price = s.at.next_dual[r]
         if isnan(s.at.known_cost[r]):
-            ahead -= price * s.at.predictor[2 + r]
+            ahead -= price * s.at.mixed_predictor[2 + r]
             variance += (price * s.at.width[2 + r]) * (price * s.at.width[2 + r])
         else:
             ahead -= price * s.at.known_cost[r]

@@ -62,10 +62,15 @@ cdef inline double learning_share(State *s) noexcept nogil:
     return share
 
 cdef inline double model_bonus(State *s) noexcept nogil:
-    """b: 1 where the model's reward becomes known when the model decides, −1 where it does not."""
+    """b: 1 where the model's reward becomes known when the model decides, −1 where it does not.
+
+    Tasks after the latest one of which anything became known do not count: their outcomes may be on the way. Learners
+    with one member count them, as all did before there were several: their logs must give the same prices again.
+    """
+    cdef Int decided = s.counters.n_model_due if s.sizes.n_members > 1 else s.at.n_routed[0]
     if not s.options.one_index:
         return 1.0
-    return 2.0 * (s.counters.n_model_seen + 1) / (s.at.n_routed[0] + 1) - 1.0
+    return min(1.0, 2.0 * (s.counters.n_model_seen + 1) / (decided + 1) - 1.0)
 
 cdef inline double with_bonus(Int link, double eta, double width, double bonus) noexcept nogil:
     """μ(η) and this share of its upper half-width, or of its lower one where the share is negative."""

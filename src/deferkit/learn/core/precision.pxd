@@ -161,10 +161,25 @@ cdef inline void add_to_precision(State *s, Int design, const double *x) noexcep
     """Add xxᵀ to P alone; `refactor` comes after the last one."""
     add_outer(precision_of(s, design), x, s.sizes.stride)
 
+cdef inline void forget_rounding(State *s, Int design) noexcept nogil:
+    memset(rounding_of(s, design), 0, matrix_size(s) * sizeof(double))
+
 cdef inline void forget_stash(State *s, Int design) noexcept nogil:
     """Drop the stash and the rounding of a precision that was computed from all samples."""
     s.at.n_stashed[design] = 0
-    memset(rounding_of(s, design), 0, matrix_size(s) * sizeof(double))
+    forget_rounding(s, design)
+
+cdef inline void discount(State *s, Int design, double keep) noexcept nogil:
+    """Multiply all that is in P but the ridge, and compute the inverse anew."""
+    cdef Int i, w = s.sizes.stride
+    cdef double *m = precision_of(s, design)
+    empty_stash(s, design)
+    copy_scaled(m, keep, m, matrix_size(s))
+    for i in range(s.sizes.n_features):
+        m[i * w + i] += (1.0 - keep) * s.parameters.ridge
+    forget_rounding(s, design)
+    mirror(m, s.sizes.n_features, w)
+    refactor(s, design)
 
 cdef inline void copy_design(State *s, Int source, Int target) noexcept nogil:
     """Make one design a copy of another, with what `project` wrote."""

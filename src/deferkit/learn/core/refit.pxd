@@ -10,9 +10,10 @@ have drifted. Both are rare: a step only requests them.
 
 from libc.string cimport memcpy
 
-from deferkit.learn.core.glm cimport design_of, link_of, theta_of
+from deferkit.learn.core.glm cimport design_of, link_of, moment_of, theta_of
 from deferkit.learn.core.kernels cimport LANES
 from deferkit.learn.core.links cimport IDENTITY
+from deferkit.learn.core.mixture cimport estimate_of
 from deferkit.learn.core.newton cimport Likelihood, Workspace, maximise
 from deferkit.learn.core.precision cimport (
     add_to_precision, forget_stash, initialise, inverse_of, precision_of, refactor, solve)
@@ -88,17 +89,17 @@ cdef inline void refit(State *s, Int target) noexcept nogil:
 
 cdef inline void repair(State *s) noexcept nogil:
     """Compute drifted inverses anew, and refit what is due."""
-    cdef Int design, target
+    cdef Int member, design, target, estimate, estimates = s.sizes.n_members * s.sizes.n_targets
     s.counters.repair_due = 0
-    for design in range(s.sizes.n_targets):
-        if s.at.drifted[design]:
-            refactor(s, design)
+    for estimate in range(estimates):
+        if s.at.drifted[estimate]:
+            refactor(s, estimate)
     for target in range(s.sizes.n_targets):
-        design = design_of(s, target)
-        if link_of(s, target) != IDENTITY:
-            if is_refitted(s, target) and s.at.n_observed[target] >= s.at.next_refit[target]:
-                refit(s, target)
-        elif s.at.drifted[design]:
-            solve(s, design, s.at.moment + target * s.sizes.stride, theta_of(s, target))
-    for design in range(s.sizes.n_targets):
-        s.at.drifted[design] = 0
+        if is_refitted(s, target) and s.at.n_observed[target] >= s.at.next_refit[target]:
+            refit(s, target)
+        for member in range(s.sizes.n_members):
+            design, estimate = estimate_of(s, member, design_of(s, target)), estimate_of(s, member, target)
+            if link_of(s, target) == IDENTITY and s.at.drifted[design]:
+                solve(s, design, moment_of(s, estimate), theta_of(s, estimate))
+    for estimate in range(estimates):
+        s.at.drifted[estimate] = 0

@@ -8,10 +8,11 @@ then the number of the decision that brings the next solution; the constant is t
 from libc.math cimport sqrt
 
 from deferkit.learn.core.budget cimport bounded, left
-from deferkit.learn.core.glm cimport predict
+from deferkit.learn.core.glm cimport predict_mixed
 from deferkit.learn.core.index cimport is_untried, learning_share, model_bonus, noise_of, prior_factor, with_bonus
 from deferkit.learn.core.kernels cimport LANES, window_demand
 from deferkit.learn.core.links cimport mean
+from deferkit.learn.core.mixture cimport mix_theta
 from deferkit.learn.core.state cimport Int, State
 
 cdef extern from *:
@@ -47,8 +48,9 @@ cdef inline Int fill_window(State *s) noexcept nogil:
     cdef double model, prior = prior_factor(s), share = learning_share(s), bonus = model_bonus(s)
     for k in range(experts + 1):
         factor[k] = past_factor(s, k, prior, share)
+    mix_theta(s)
     for i in range(n):
-        predict(s, past + slot * context, eta)
+        predict_mixed(s, past + slot * context, eta)
         model = with_bonus(reward_link, eta[0], factor[0] * past_width[slot * (experts + 1)], bonus)
         for k in range(experts):
             gain[k * window + i] = mean(

@@ -7,7 +7,7 @@ All sums here run in the order of the indices.
 Arrays are C-contiguous and have the dtypes of `_passes.pyi`; anything else raises ValueError. Shapes are not checked.
 """
 
-from libc.math cimport exp, sqrt, sqrtf
+from libc.math cimport exp, log, sqrt, sqrtf
 from libc.stdint cimport int64_t
 
 
@@ -122,6 +122,20 @@ def tree_rows(
                 while feature[node] >= 0:
                     node = left[node] if x[row, feature[node]] <= threshold[node] else right[node]
                 out[row, column[tree]] += value[node]
+
+
+def log_odds_rows(double[:, ::1] out, const int64_t[::1] columns, double unit):
+    """Turn the probabilities in these columns into log-odds, in place.
+
+    A probability is taken to be at least 0.02 and at most 0.98.
+    """
+    cdef Py_ssize_t row, j
+    cdef double p
+    with nogil:
+        for row in range(out.shape[0]):
+            for j in range(columns.shape[0]):
+                p = min(max(out[row, columns[j]], 0.02), 0.98)
+                out[row, columns[j]] = unit * log(p / (1.0 - p))
 
 
 def bias_and_relu(float[:, ::1] units, const float[::1] bias):

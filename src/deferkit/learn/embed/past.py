@@ -97,6 +97,11 @@ class Past:
             rows = np.flatnonzero(self._arrays["whose"][: self.n, 0] == expert + 1)
         return rows, y[rows]
 
+    def known(self) -> tuple[Floats, Floats, Ints]:
+        """Return what is known by now of every task: rewards, costs, and who cost that (0 for nobody)."""
+        rewards, costs, whose = (self._arrays[name][: self.n].copy() for name in ("rewards", "costs", "whose"))
+        return rewards, costs, whose[:, 0].astype(np.int64)
+
     def let_go(self, n: int) -> None:
         """Forget the first n tasks."""
         for array in self._arrays.values():
@@ -113,11 +118,17 @@ class Past:
         check_shapes(saved, {name: (n, array.shape[1]) for name, array in self._arrays.items()})
         check_finite(saved, ("x", "whose", "before"))
         check_finite(saved, ("rewards", "costs"), missing=True)
+        decided = count_of(saved["decided"])
+        before = saved["before"][:, 0]
+        if not np.isin(saved["whose"], np.arange(self._n_deciders)).all():  # compiled steps will find its estimates
+            raise ValueError("a task of the past was decided by nobody")
+        if n and not (before[0] >= 0 and before[-1] <= decided and (np.diff(before) >= 0).all()):
+            raise ValueError("the tasks of the past are out of order")
         self.n = 0
         self._room(n)
         for name, array in self._arrays.items():
             array[: self.n] = saved[name]
-        self.decided = count_of(saved["decided"])
+        self.decided = decided
 
     def _room(self, n: int) -> slice:
         """Make room for n more rows, and return where they go."""

@@ -1,0 +1,60 @@
+"""Forgetting: every so many samples of a design, a member multiplies what it knows.
+
+    S ← keep·S,   b ← keep·b,   θ = (S + ridge·I)⁻¹·b,     S = Σ w·xxᵀ,   b = Σ y·x
+
+The ridge is never discounted, so that an estimate that is forgotten goes back to 0. With a link other than the identity
+b stands for S·θ, so that θ ← θ − ridge·(S + ridge·I)⁻¹·θ.
+"""
+
+from deferkit.learn.core.glm cimport design_of, link_of, moment_of, theta_of
+from deferkit.learn.core.kernels cimport add_scaled, copy_scaled
+from deferkit.learn.core.links cimport IDENTITY
+from deferkit.learn.core.mixture cimport estimate_of
+from deferkit.learn.core.precision cimport discount, solve
+from deferkit.learn.core.state cimport Int, State
+
+cdef inline bint forgets_now(State *s, Int member, Int estimate) noexcept nogil:
+    cdef Int every = s.at.forget_every[member]
+    return every > 0 and s.at.n_absorbed[estimate] % every == 0
+
+cdef inline void forget_target(State *s, Int member, Int target, Int design) noexcept nogil:
+    """Give up a part of what a member knows of a target, after its design was discounted."""
+    cdef Int estimate = estimate_of(s, member, target), w = s.sizes.stride
+    cdef double *theta = theta_of(s, estimate)
+    s.at.member_samples[estimate] *= s.at.keep[member]
+    if link_of(s, target) == IDENTITY:
+        copy_scaled(moment_of(s, estimate), s.at.keep[member], moment_of(s, estimate), w)
+        solve(s, estimate_of(s, member, design), moment_of(s, estimate), theta)
+    else:
+        solve(s, estimate_of(s, member, design), theta, s.at.work)
+        add_scaled(theta, -s.parameters.ridge, s.at.work, w)
+
+cdef inline void forget(State *s, Int member, Int design) noexcept nogil:
+    """Give up a part of a design, and of all targets that use it."""
+    cdef Int target
+    discount(s, estimate_of(s, member, design), s.at.keep[member])
+    for target in range(s.sizes.n_targets):
+        if design_of(s, target) == design:
+            forget_target(s, member, target, design)
+
+cdef inline double kept_of(State *s, Int member, Int design, Int sample) noexcept nogil:
+    """How much a member still knows of a sample of a design, by its number; one without a number is taken as whole.
+
+    Numbers are those of the first member. One that learned the past anew may have begun with a later sample, so what
+    counts is how many have come since.
+    """
+    cdef Int every = s.at.forget_every[member], absorbed = s.at.n_absorbed[estimate_of(s, member, design)]
+    cdef Int since = max(<Int>0, s.at.n_absorbed[estimate_of(s, 0, design)] - sample), place = absorbed - since
+    if sample == 0:
+        return 1.0
+    if place < 1:
+        return 0.0
+    # a sample that brings the forgetting about is part of what is forgotten
+    return s.at.keep[member] ** (absorbed // every - (place - 1) // every) if every > 0 else 1.0
+
+cdef inline void forget_if_due(State *s, Int design) noexcept nogil:
+    """Let every member forget whose time has come for this design, after a sample has entered it."""
+    cdef Int member
+    for member in range(1, s.sizes.n_members):
+        if forgets_now(s, member, estimate_of(s, member, design)):
+            forget(s, member, design)

@@ -1,0 +1,109 @@
+"""The mixture: what each target is expected to be, from members that forget at different rates.
+
+A target is estimated by N members side by side. Before a sample y is learned, each member is weighed by how well it
+foresaw it,
+
+    w_k ← w_k·exp(−(y − ŷ_k)² / (2·v)),     then  w ← (1 − a)·w + a·π,     a = 1 / (n + 1),
+
+with the mean squared error v of the mixture so far, n samples and the prior weights π (fixed share: a member that was
+wrong for long comes back within a few samples). What decides is the average of the members' predictors. The width is
+that of the first member alone, which forgets nothing and looks at the context: the widths of members that forget would
+never shrink, and asking would never become rarer. With one member there is nothing to weigh.
+"""
+
+from libc.math cimport exp
+
+from deferkit.learn.core.kernels cimport add_scaled, copy_scaled
+from deferkit.learn.core.links cimport mean
+from deferkit.learn.core.state cimport Int, State
+
+cdef extern from *:
+    """
+    #define DRIFT_BEGINS 0.01 /* weight of what forgets nothing, below which a drift is reported */
+    #define DRIFT_ENDS 0.5    /* … above which it is over */
+    """
+    const double DRIFT_BEGINS
+    const double DRIFT_ENDS
+
+cdef inline Int estimate_of(State *s, Int member, Int target) noexcept nogil:
+    """The place of a member's estimate of a target."""
+    return member * s.sizes.n_targets + target
+
+cdef inline double *weights_of(State *s, Int target) noexcept nogil:
+    return s.at.member_weight + target * s.sizes.n_members
+
+cdef inline void mix(State *s) noexcept nogil:
+    """Average the predictors of the context at hand over the members."""
+    cdef Int target, member
+    cdef double predictor
+    cdef const double *weight
+    for target in range(s.sizes.n_targets):
+        weight = weights_of(s, target)
+        predictor = 0.0
+        for member in range(s.sizes.n_members):
+            predictor += weight[member] * s.at.predictor[estimate_of(s, member, target)]
+        s.at.mixed_predictor[target] = predictor
+
+cdef inline void mix_theta(State *s) noexcept nogil:
+    """Average the coefficients over the members: predictors of many contexts need not be averaged one by one."""
+    cdef Int target, member, w = s.sizes.stride
+    cdef double *mixed
+    for target in range(s.sizes.n_targets):
+        mixed = s.at.mixed_theta + target * w
+        copy_scaled(mixed, weights_of(s, target)[0], s.at.theta + target * w, w)
+        for member in range(1, s.sizes.n_members):
+            add_scaled(mixed, weights_of(s, target)[member], s.at.theta + estimate_of(s, member, target) * w, w)
+
+cdef inline double samples_in_use(State *s, Int target) noexcept nogil:
+    """How many samples the estimate of a target rests on: fewer than it has seen where members forget."""
+    cdef Int member
+    cdef double samples = 0.0
+    for member in range(s.sizes.n_members):
+        samples += weights_of(s, target)[member] * s.at.member_samples[estimate_of(s, member, target)]
+    return samples
+
+cdef inline double forecast(State *s, Int target, Int link, double eta) noexcept nogil:
+    """μ(η), within what a reward can be."""
+    cdef double value = mean(link, eta)
+    if target <= s.sizes.n_experts:
+        value = min(max(value, s.parameters.least_reward), s.parameters.largest_reward)
+    return value
+
+cdef inline void report_drift(State *s, Int target) noexcept nogil:
+    """Note that a target has begun to drift, or has ceased to: by the weight of the members that forget nothing."""
+    cdef Int member
+    cdef double lasting = 0.0
+    for member in range(s.sizes.n_lasting):
+        lasting += weights_of(s, target)[member]
+    if s.at.drift_told[target]:
+        s.at.drift_told[target] = lasting <= DRIFT_ENDS
+    elif lasting < DRIFT_BEGINS:
+        s.at.drift_told[target] = 1
+        s.at.n_drifts[target] += 1
+        s.at.drift_at[target] = s.counters.next_id
+        s.at.drift_strength[target] = 1.0 - samples_in_use(s, target) / max(s.at.n_observed[target], <Int>1)
+
+cdef inline void weigh(State *s, Int target, Int link, double y) noexcept nogil:
+    """Weigh the members of a target by how well they foresaw a sample that none of them has learned. Needs `mix`."""
+    cdef Int member, n = s.at.n_observed[target] + 1
+    cdef double error, variance, least, total = 0.0, share = 1.0 / (n + 1.0)
+    cdef double *weight = weights_of(s, target)
+    if s.sizes.n_members == 1:
+        return
+    error = y - forecast(s, target, link, s.at.mixed_predictor[target])
+    s.at.forecast_error[target] += error * error
+    variance = s.at.forecast_error[target] / n
+    if variance <= 0.0:
+        return  # all of them are right so far
+    least = -1.0
+    for member in range(s.sizes.n_members):
+        error = y - forecast(s, target, link, s.at.predictor[estimate_of(s, member, target)])
+        s.at.member_loss[member] = error * error
+        if least < 0.0 or error * error < least:
+            least = error * error
+    for member in range(s.sizes.n_members):
+        weight[member] *= exp((least - s.at.member_loss[member]) / (2.0 * variance))
+        total += weight[member]
+    for member in range(s.sizes.n_members):
+        weight[member] = (1.0 - share) * (weight[member] / total) + share * s.at.member_prior[member]
+    report_drift(s, target)
