@@ -10,9 +10,11 @@ from deferkit.extras import needs
 needs("study")  # before the worlds import it
 
 from deferkit.worlds.columns import closest
+from deferkit.worlds.drift import Drift
 from deferkit.worlds.imagenet16h import ImageNet16H
 from deferkit.worlds.knapsack import Knapsack
 from deferkit.worlds.model_vs_human import ModelVsHuman
+from deferkit.worlds.moderation import Moderation
 from deferkit.worlds.sheet import is_table
 from deferkit.worlds.stream import Stream
 from deferkit.worlds.synthetic import Synthetic
@@ -36,6 +38,8 @@ WORLDS: dict[str, Callable[..., World]] = {
     "knapsack": Knapsack,
     "imagenet16h": ImageNet16H,
     "model-vs-human": ModelVsHuman,
+    "drift": Drift,
+    "moderation": Moderation,
 }
 
 

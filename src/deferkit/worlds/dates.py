@@ -45,24 +45,29 @@ class Dates(NamedTuple):
         found = readings[form]
         return cls(found, found.null_count() - cells.null_count(), form)
 
-    def features(self, name: str) -> tuple[dict[str, Floats], dict[str, list[str | None]]]:
+    def features(self, name: str, like: "Dates | None" = None) -> tuple[dict[str, Floats], dict[str, list[str | None]]]:
         """Return numbers and categories that tell when it was.
 
         Days since the first moment, the day of the week, and the hour as a point on a circle (23:00 is near 1:00),
-        each if it varies.
+        each if it varies. With other dates to be `like`, those say which is the first moment, and what varies.
         """
-        days = (self.moments - self.moments.min()).dt.total_microseconds() / 86_400e6
+        like = self if like is None else like
+        days = (self.moments - like.moments.min()).dt.total_microseconds() / 86_400e6
         numbers = {f"{name} days": days.cast(pl.Float64).fill_null(math.nan).to_numpy().astype(np.float64)}
         categories: dict[str, list[str | None]] = {}
-        passed = (self.moments - self.moments.dt.truncate("1d")).dt.total_microseconds() / 86_400e6
-        hours = passed.cast(pl.Float64).fill_null(math.nan).to_numpy().astype(np.float64)
-        if len(np.unique(hours[~np.isnan(hours)])) > 1:
+        hours, theirs = self.hours(), like.hours()
+        if len(np.unique(theirs[~np.isnan(theirs)])) > 1:
             numbers[f"{name} hour sin"] = np.sin(2 * np.pi * hours)
             numbers[f"{name} hour cos"] = np.cos(2 * np.pi * hours)
         weekdays = self.moments.dt.weekday()
-        if weekdays.drop_nulls().n_unique() > 1:
+        if like.moments.dt.weekday().drop_nulls().n_unique() > 1:
             categories[f"{name} weekday"] = [None if day is None else WEEKDAYS[day - 1] for day in weekdays]
         return numbers, categories
+
+    def hours(self) -> Floats:
+        """Return the time of day as a share of the day, NaN where a moment is missing."""
+        passed = (self.moments - self.moments.dt.truncate("1d")).dt.total_microseconds() / 86_400e6
+        return passed.cast(pl.Float64).fill_null(math.nan).to_numpy().astype(np.float64)
 
 
 def moments(cells: pl.Series, pattern: str, order: tuple[str, str, str]) -> pl.Series:

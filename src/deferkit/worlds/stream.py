@@ -25,8 +25,26 @@ class Truth(NamedTuple):
     kind: NDArray[np.int64] | None  # [n] which context of the population a task is; None if that is a sample
     rewards: Floats  # [n, deciders] expected
     costs: Floats  # [n, experts, resources] expected
-    thetas: Floats  # [deciders, d] coefficients of the rewards, before the link
+    thetas: Floats  # [deciders, d] coefficients of the rewards, before the link; their mean over time, if they drift
     weights: Floats  # [experts, resources, d] coefficients of the costs, before they are cut at 0
+    averaged: Floats | None = None  # [n, deciders] expected of a task's context on average over time, if that drifts
+
+
+class Unshuffled(NamedTuple):
+    """The tasks of a stream before they were put in order; the same arrays for each order of the same tasks."""
+
+    contexts: Floats  # [n, d]
+    rewards: Floats  # [n, deciders]
+    costs: Floats  # [n, experts, resources]
+    order: NDArray[np.int64]  # [n] where each task of the stream lies in them
+
+
+class Past(NamedTuple):
+    """Tasks that were decided before the stream began, for a warm start; NaN where an outcome is not known."""
+
+    contexts: Floats  # [m, d]
+    rewards: Floats  # [m, deciders]
+    costs: Floats  # [m] of the one expert, in the one resource
 
 
 class Stream(NamedTuple):
@@ -40,6 +58,9 @@ class Stream(NamedTuple):
     truth: Truth | None = None
     running: Running | None = None  # columns of the contexts that a policy's own observations fill in
     remark: str = ""  # what has to be said wherever the stream is shown, such as "simulated people"
+    hidden: Population | None = None  # what is expected of each task of a made-up table: only `informed` may look
+    unshuffled: Unshuffled | None = None  # where streams are orders of the same tasks
+    past: Past | None = None  # what is known from before
 
     @property
     def complete(self) -> bool:

@@ -9,11 +9,11 @@ import numpy as np
 from deferkit.errors import InvalidArgument, expected
 from deferkit.learn.encode import Encoder
 from deferkit.types import is_whole
-from deferkit.worlds.columns import ContextReader, Contexts, check_columns, named, order_of, outcome, pick
-from deferkit.worlds.notes import Notes
-from deferkit.worlds.numerals import Numerals
+from deferkit.worlds.contexts import Contexts
+from deferkit.worlds.history import reviews_of
+from deferkit.worlds.rows import Names, Rows, read_rows
 from deferkit.worlds.sheet import Sheet, digest_of_table
-from deferkit.worlds.stream import Floats, Stream
+from deferkit.worlds.stream import Floats, Past, Stream, Unshuffled
 
 ORDERS = ("shuffled", "file")
 
@@ -26,49 +26,58 @@ class Tasks(NamedTuple):
     costs: Floats  # [n, 1, 1]
     link: str
     remark: str  # a line for each thing that has to be said
+    past: Past | None
 
 
 @functools.lru_cache(maxsize=1)  # all policies and trials of a run are on the same table
-def read(
-    path: str, _digest: str, context: str, model_reward: str, human_reward: str, cost: str, time: str | None
-) -> Tasks:
-    """Return the tasks of a file whose content has this digest, by time if there is a column for it."""
-    sheet = Sheet.from_file(path)
-    needed = {"model's reward": model_reward, "human's reward": human_reward, "cost": cost}
-    check_columns(sheet, needed if time is None else {**needed, "time": time})
-    outcomes = (model_reward, human_reward, cost)
-    if len(set(outcomes)) < len(outcomes):
-        raise InvalidArgument(f"Rewards and cost must be three columns. Got {', '.join(outcomes)} instead.")
-    if time in outcomes:
-        raise InvalidArgument(f"The column {time!r} of {path} is an outcome and cannot be the time too.")
-    picked = pick(sheet, context, outcomes)
-    numerals, notes = Numerals(sheet), Notes()
-    model = outcome(numerals, notes, model_reward, optional=False)
-    human = outcome(numerals, notes, human_reward, optional=True)
-    costs = outcome(numerals, notes, cost, optional=True, cost=True)
-    if np.isnan(human + costs).all():
-        raise InvalidArgument(f"No row of {path} has both a {human_reward} and a {cost}: nobody was ever asked.")
-    x = encoded(ContextReader(numerals, notes).read(picked, named(sheet, context)))
-    rewards = np.column_stack([model, human])
-    if time is not None:
-        order = order_of(numerals, notes, time)
-        x, rewards, costs = x[order], rewards[order], costs[order]
-    binary = bool((np.isin(rewards, (0.0, 1.0)) | np.isnan(rewards)).all())
-    remarks = [*sheet.remarks, *notes.lines(), *odd(x, rewards)]
-    return Tasks(x, rewards, costs[:, None, None], "logistic" if binary else "identity", "\n".join(remarks))
+def read(path: str, names: Names, after: str | None, _digests: tuple[str | None, str | None]) -> Tasks:
+    """Return the tasks of a file, by time if there is a column for it, and of one with past tasks.
 
-
-def encoded(columns: Contexts) -> Floats:
-    """Return the vectors of contexts, scaled by all rows of the file: no outcome is looked at.
-
-    A column of the vectors that is 0 in all rows teaches nothing and is left out (such as "missing" where nothing is).
+    The digests are of what is in the two files: with other content they are read again.
     """
-    encoder = Encoder(numbers=list(columns.numbers), categories=columns.levels)
-    together: dict[str, Any] = {**columns.numbers, **columns.categories}
-    encoder.see_columns(together)
-    x = encoder.encode_columns(together)
-    used = x.any(axis=0)
-    return x if used.all() else np.ascontiguousarray(x[:, used])
+    past = None if after is None else read_rows(Sheet.from_file(after), names, past=True)
+    return tasks_of(Sheet.from_file(path), names, past)
+
+
+def tasks_of(sheet: Sheet, names: Names, past: Rows | None = None) -> Tasks:
+    """Return the tasks that the cells of a table stand for, and past ones."""
+    rows = read_rows(sheet, names, like=past)
+    x, old = encoded(rows.contexts, None if past is None else past.contexts)
+    rewards, costs = rows.rewards, rows.costs
+    if rows.order is not None:
+        x, rewards, costs = x[rows.order], rewards[rows.order], costs[rows.order]
+    binary = rows.binary and (past is None or past.binary)
+    remarks = [*rows.remarks, *odd(x, rewards)]
+    if past is not None:
+        remarks += [reviews_of(past), *(said for said in past.remarks if said not in remarks)]
+    return Tasks(
+        contexts=x,
+        rewards=rewards,
+        costs=costs[:, None, None],
+        link="logistic" if binary else "identity",
+        remark="\n".join(remarks),
+        past=None if past is None else Past(old, past.rewards, past.costs),
+    )
+
+
+def encoded(columns: Contexts, past: Contexts | None = None) -> tuple[Floats, Floats]:
+    """Return the vectors of contexts, and of past ones, whose rows alone settle the scales: no outcome is looked at.
+
+    Without a past all rows of the file do. A column of the vectors that is 0 in all rows teaches nothing and is left
+    out (such as "missing" where nothing is).
+    """
+    first = columns if past is None else past
+    encoder = Encoder(numbers=list(first.numbers), categories=first.levels)
+    encoder.see_columns(together(first))
+    x = encoder.encode_columns(together(columns))
+    old = x[:0] if past is None else encoder.encode_columns(together(past))
+    used = x.any(axis=0) | old.any(axis=0)
+    return (x, old) if used.all() else (np.ascontiguousarray(x[:, used]), np.ascontiguousarray(old[:, used]))
+
+
+def together(columns: Contexts) -> dict[str, Any]:
+    """Return all columns of contexts by name."""
+    return {**columns.numbers, **columns.categories}
 
 
 def odd(x: Floats, rewards: Floats) -> list[str]:
@@ -112,6 +121,10 @@ class Table:
     """A column of dates or numbers: rows are sorted by it and come in this order for every seed (`order` is "file")."""
     digest: str | None = None
     """Of the file's content; filled in, and if it is given, the file must still have it."""
+    after: str | None = None
+    """A file of past tasks with the same columns, for a warm start; rewards and cost may be missing there."""
+    after_digest: str | None = None
+    """The same of its content."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", str(self.path))
@@ -124,15 +137,18 @@ class Table:
             if not isinstance(self.time, str) or not self.time:
                 raise expected("time", "Table", "a name of a column or None", self.time)
             object.__setattr__(self, "order", "file")
-        now = digest_of_table(self.path)
-        if self.digest not in (None, now):
-            raise InvalidArgument(f"{self.path} has changed since this was asked for.")
-        object.__setattr__(self, "digest", now)
+        if self.after is not None:
+            object.__setattr__(self, "after", str(self.after))
+        for name, path in (("digest", self.path), ("after_digest", self.after)):
+            now = None if path is None else digest_of_table(path)
+            if getattr(self, name) not in (None, now):
+                raise InvalidArgument(f"{path} has changed since this was asked for.")
+            object.__setattr__(self, name, now)
         self._tasks()  # what is wrong with the file shall be told now
 
     def _tasks(self) -> Tasks:
-        outcomes = self.model_reward, self.human_reward, self.cost
-        return read(self.path, str(self.digest), self.context, *outcomes, self.time)
+        names = Names(self.context, self.model_reward, self.human_reward, self.cost, self.time)
+        return read(self.path, names, self.after, (self.digest, self.after_digest))
 
     def parameters(self) -> dict[str, Any]:
         """Return all that the world was made with, and what the file holds, as plain data."""
@@ -143,8 +159,9 @@ class Table:
         if not is_whole(seed, 0):
             raise expected("seed", "Table", "a whole number of at least 0", seed)
         tasks = self._tasks()
-        x, rewards, costs = tasks.contexts, tasks.rewards, tasks.costs
-        if self.order == "shuffled":
-            order = np.random.default_rng(seed).permutation(len(x))
-            x, rewards, costs = x[order], rewards[order], costs[order]
-        return Stream(contexts=x, rewards=rewards, costs=costs, link=tasks.link, remark=tasks.remark)
+        given = Stream(*tasks[:3], link=tasks.link, remark=tasks.remark, past=tasks.past)
+        if self.order == "file":
+            return given
+        order = np.random.default_rng(seed).permutation(given.n_tasks)
+        x, rewards, costs = (each[order] for each in tasks[:3])
+        return given._replace(contexts=x, rewards=rewards, costs=costs, unshuffled=Unshuffled(*tasks[:3], order))
