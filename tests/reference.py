@@ -88,75 +88,111 @@ ASKS_A_FEATURE = 5  # that must be left for the whole bonus
 LEAST_WEIGHT = 1e-6  # of a sample in H
 FIRST_SHARE = 0.01  # of a budget: reserved for one task before any cost is known
 COLD_START_SHARE = 0.05  # of a budget: reserved for all tasks together before any cost is known
+WINDOWS = ((math.inf, 0), (1_500, 128), (300, 64), (60, 32))  # samples known to a member; it forgets after so many
+
+
+def mean_of(link: str, predictor: Floats) -> Floats:
+    """μ of a number or of an array."""
+    return predictor if link == "identity" else 1 / (1 + np.exp(-predictor))
+
+
+class Member:
+    """One estimate of a reward or a cost: E[y | x] = μ(xᵀθ). Every so many samples it forgets a part of them."""
+
+    def __init__(self, n_features: int, link: str, ridge: float, window: float, every: int) -> None:
+        self.link, self.ridge = link, ridge
+        self.every = every
+        self.keep = (1 - 1 / window) ** every  # of what is known, each time
+        self.seen = 0  # samples so far
+        self.theta = np.zeros(n_features)  # θ
+        self.squares = np.zeros((n_features, n_features))  # S = Σ w·xxᵀ
+        self.moment = np.zeros(n_features)  # Σ y·x
+
+    def solve(self, v: Floats) -> Floats:
+        """H⁻¹v, with the information H = ridge·I + S."""
+        return np.asarray(np.linalg.solve(self.ridge * np.eye(len(v)) + self.squares, v))
+
+    def spread(self, x: Floats) -> float:
+        """xᵀH⁻¹x."""
+        return float(x @ self.solve(x))
+
+    def learn(self, x: Floats, y: float) -> float:
+        """Learn a sample; return the squared error that was made on it, over its variance."""
+        mean = float(mean_of(self.link, x @ self.theta))
+        weight = 1.0 if self.link == "identity" else max(mean * (1 - mean), LEAST_WEIGHT)  # w = μ'(xᵀθ)
+        direction, variance = self.solve(x), 1 + weight * self.spread(x)
+        self.squares += weight * np.outer(x, x)
+        self.moment += y * x
+        if self.link == "identity":
+            self.theta = self.solve(self.moment)
+        else:
+            self.theta = self.theta + direction * (y - mean) / variance
+        self.seen += 1
+        if self.every > 0 and self.seen % self.every == 0:
+            self.forget()
+        return (y - mean) ** 2 / (weight * variance)
+
+    def forget(self) -> None:
+        """Multiply what is known with `keep`, but not the ridge."""
+        self.squares *= self.keep
+        self.moment *= self.keep
+        self.theta = self.solve(self.moment if self.link == "identity" else self.squares @ self.theta)
 
 
 class Estimate:
-    """One reward or one cost: E[y | x] = μ(xᵀθ), with the information H = ridge·I + Σ w·xxᵀ."""
+    """One reward or one cost: members that forget at different rates, weighed by how well they foresee."""
 
-    def __init__(self, n_features: int, link: str, ridge: float) -> None:
-        self.link, self.ridge = link, ridge
-        self.theta = np.zeros(n_features)  # θ
-        self.information = ridge * np.eye(n_features)  # H
-        self.contexts: list[Floats] = []
+    def __init__(self, n_features: int, link: str, ridge: float, bounds: tuple[float, float]) -> None:
+        self.link, self.ridge, self.bounds = link, ridge, bounds
+        self.members = [Member(n_features, link, ridge, window, every) for window, every in WINDOWS]
+        halves = 0.5 ** np.arange(len(WINDOWS))
+        self.start = halves / halves.sum()  # π
+        self.weights = self.start.copy()  # w
         self.responses: list[float] = []  # y
+        self.foreseen = 0.0  # sum of squared errors of the mixture, each before its sample was learned
         self.misfit = 0.0  # sum of squared errors, each over its variance
 
     def mean(self, predictor: Floats) -> Floats:
-        """μ of a number or of an array."""
-        return predictor if self.link == "identity" else 1 / (1 + np.exp(-predictor))
+        """μ."""
+        return mean_of(self.link, predictor)
+
+    def predictor(self, X: Floats) -> Floats:
+        """Σ w·xᵀθ of a context, or of each row."""
+        return np.asarray(sum(w * (X @ each.theta) for w, each in zip(self.weights, self.members, strict=True)))
+
+    def root_spread(self, x: Floats) -> float:
+        """√(xᵀH⁻¹x) of the member that forgets nothing: those of the others would never shrink."""
+        return math.sqrt(self.members[0].spread(x))
 
     def factor(self, prior: float) -> float:
         """scale·σ̂ + prior: a width in units of √(xᵀH⁻¹x)."""
         noise = math.sqrt(self.misfit / max(len(self.responses), 1))  # σ̂
         return SCALE[self.link] * noise + prior
 
-    def spread(self, x: Floats) -> float:
-        """xᵀH⁻¹x."""
-        return float(x @ np.linalg.solve(self.information, x))
-
     def index(self, X: Floats, widths: Floats, b: float) -> Floats:
-        """μ(xᵀθ) and b times the upper half of its interval, or the lower half where b < 0."""
-        middle = self.mean(X @ self.theta)
-        end = self.mean(X @ self.theta + (widths if b >= 0 else -widths))
+        """μ and b times the upper half of its interval, or the lower half where b < 0."""
+        predictor = self.predictor(X)
+        middle, end = self.mean(predictor), self.mean(predictor + (widths if b >= 0 else -widths))
         return middle + abs(b) * (end - middle)
 
     def learn(self, x: Floats, y: float) -> None:
-        """Identity: ridge regression on all samples. Logistic: one Newton step for this sample."""
-        self.contexts.append(x)
+        """Weigh the members by a sample, then let them learn it."""
+        self.weigh(x, y)
         self.responses.append(y)
-        if self.link == "identity":
-            X, ys = np.array(self.contexts), np.array(self.responses)
-            self.information += np.outer(x, x)
-            self.theta = np.linalg.solve(self.information, X.T @ ys)
-            self.misfit = np.sum((ys - X @ self.theta) ** 2) + self.ridge * np.sum(self.theta**2)
-        else:
-            mean = float(self.mean(x @ self.theta))
-            weight = max(mean * (1 - mean), LEAST_WEIGHT)  # w = μ'(xᵀθ)
-            direction = np.linalg.solve(self.information, x)  # H⁻¹x
-            variance = 1 + weight * float(x @ direction)
-            self.theta = self.theta + direction * (y - mean) / variance
-            self.misfit += (y - mean) ** 2 / (weight * variance)
-            self.information += weight * np.outer(x, x)
+        self.misfit += float(self.weights @ np.array([each.learn(x, y) for each in self.members]))
 
-    def refit(self) -> None:
-        """Logistic, at 16, 32, 64, …, 65,536 samples: maximise Σ log-likelihood − ridge/2·‖θ‖²."""
-        if self.link == "identity" or len(self.responses) not in [2**i for i in range(4, 17)]:
-            return
-        X, ys = np.array(self.contexts), np.array(self.responses)
-
-        def objective(theta: Floats) -> float:
-            likelihood = ys * (X @ theta) - np.logaddexp(0, X @ theta)
-            return float(np.sum(likelihood) - self.ridge / 2 * np.sum(theta**2))
-
-        self.theta = np.zeros(X.shape[1])
-        for _ in range(30):  # Newton's method; far fewer steps are needed
-            means = self.mean(X @ self.theta)
-            weights = np.maximum(means * (1 - means), LEAST_WEIGHT)
-            self.information = self.ridge * np.eye(X.shape[1]) + (X.T * weights) @ X
-            step = np.linalg.solve(self.information, X.T @ (ys - means) - self.ridge * self.theta)
-            while objective(self.theta + step) < objective(self.theta) - 1e-9:  # too far
-                step /= 2
-            self.theta = self.theta + step
+    def weigh(self, x: Floats, y: float) -> None:
+        """Multiply each weight by exp(−error² / 2v), then share a part out as at the start."""
+        n = len(self.responses) + 1
+        predictors = np.array([self.predictor(x), *(member.theta @ x for member in self.members)])
+        mixed, *each = np.clip(self.mean(predictors), *self.bounds)
+        self.foreseen += (y - mixed) ** 2
+        variance = self.foreseen / n  # v
+        if variance > 0:
+            losses = (y - np.array(each)) ** 2
+            weights = self.weights * np.exp((losses.min() - losses) / (2 * variance))
+            share = 1 / (n + 1)  # a
+            self.weights = (1 - share) * weights / weights.sum() + share * self.start
 
 
 def least_price(gains: Floats, uses: Floats, prices: Floats, r: int, goal: float) -> float:
@@ -220,17 +256,20 @@ class Learner:
     window = 1_000  # recent contexts that the prices are solved for
 
     def __init__(self, d: int, K: int, limits: list[Limit], links: list[str], seed: int) -> None:
+        self.d = d
         ridge = max(RIDGE[link] for link in links)  # the first is for rewards, the second for costs
-        self.rewards = [Estimate(d, links[0], ridge) for _ in range(K + 1)]
-        self.costs = {k: [Estimate(d, links[1], ridge) for _ in limits] for k in range(1, K + 1)}
+        unit, any_cost = (0.0, 1.0), (-math.inf, math.inf)  # what rewards and costs can be
+        self.rewards = [Estimate(d, links[0], ridge, unit) for _ in range(K + 1)]
+        self.costs = {k: [Estimate(d, links[1], ridge, any_cost) for _ in limits] for k in range(1, K + 1)}
         self.budgets = np.array([limit.budget for limit in limits], dtype=float)
         self.horizons = np.array([limit.horizon for limit in limits], dtype=float)
         self.max_costs = np.array([limit.max_cost for limit in limits], dtype=float)
         self.warm_up, self.seed = 1, seed
         self.contexts: list[Floats] = []
-        self.past_widths: list[list[float]] = []  # √(xᵀH⁻¹x·(samples + d)) of each reward
+        self.past_widths: list[list[float]] = []  # √(xᵀH⁻¹x)·√(samples + d) of each reward
         self.routes: list[int] = []
         self.model_seen = 0  # tasks that the model decided whose model reward became known
+        self.heard_to = 0  # tasks up to the latest of which anything became known
         self.prices = np.zeros(len(limits))  # λ
         self.next_solve = self.warm_up  # solve the prices after this many decisions
         self.price_waits = False  # for the cost of the latest decision
@@ -260,16 +299,15 @@ class Learner:
 
     def learning_share(self) -> float:
         """e: what is learned must pay within the asks that are left."""
-        d = len(self.rewards[0].theta)
         bounded = (self.budgets > 0) & np.isfinite(self.budgets) & (self.cost_sum > 0)
         if not bounded.any():
             return 1.0
         asks_left = np.maximum(self.left(), 0)[bounded] / (self.cost_sum[bounded] / self.n_costs)
-        return float(min(1.0, asks_left.min() / (ASKS_A_FEATURE * d)))
+        return float(min(1.0, asks_left.min() / (ASKS_A_FEATURE * self.d)))
 
     def model_bonus(self) -> float:
         """b: 1 where the model's reward is seen when the model decides, towards −1 where not."""
-        return 2 * (self.model_seen + 1) / (self.routes.count(0) + 1) - 1
+        return 2 * (self.model_seen + 1) / (self.routes[: self.heard_to].count(0) + 1) - 1
 
     def prior(self) -> float:
         """prior·√ridge·rms of all rewards, more where contexts are short; for identity rewards only."""
@@ -282,12 +320,12 @@ class Learner:
     def worth(self, decider: int, x: Floats) -> float:
         """The index of a decider − λ · its expected cost, where the model costs nothing."""
         estimate = self.rewards[decider]
-        width = self.learning_share() * estimate.factor(self.prior()) * math.sqrt(estimate.spread(x))
+        width = self.learning_share() * estimate.factor(self.prior()) * estimate.root_spread(x)
         b = 1.0 if decider > 0 else self.model_bonus()
         reward = float(estimate.index(x, np.array(width), b))
         if decider == 0:
             return reward
-        costs = [max(0.0, float(each.mean(x @ each.theta))) for each in self.costs[decider]]
+        costs = [max(0.0, float(each.mean(each.predictor(x)))) for each in self.costs[decider]]
         return reward - float(self.prices @ np.array(costs))
 
     def choose(self, x: Floats, available: Sequence[int]) -> tuple[int, str, float]:
@@ -317,8 +355,7 @@ class Learner:
         choice = self.choose(x, list(self.costs) if available is None else available)
         prices = tuple(self.prices.tolist())
         self.contexts.append(x)
-        seen = [len(each.responses) + len(x) for each in self.rewards]
-        self.past_widths.append([math.sqrt(e.spread(x) * n) for e, n in zip(self.rewards, seen, strict=True)])
+        self.past_widths.append([e.root_spread(x) * math.sqrt(len(e.responses) + self.d) for e in self.rewards])
         self.routes.append(choice[0])
         if choice[0] > 0:
             self.reserved[len(self.routes) - 1] = self.reservation()
@@ -331,6 +368,8 @@ class Learner:
         """Learn the rewards of deciders; learn and book the costs of the expert who was asked."""
         samples = [(self.rewards[decider], y) for decider, y in rewards.items()]
         self.model_seen += self.routes[decision] == 0 and 0 in rewards
+        if rewards or costs is not None:
+            self.heard_to = max(self.heard_to, decision + 1)
         if costs is not None:
             samples += zip(self.costs[self.routes[decision]], costs.tolist(), strict=True)
         for estimate, y in samples:
@@ -343,8 +382,6 @@ class Learner:
             self.n_costs += 1
             if decision == len(self.routes) - 1:  # the price waits for this cost
                 self.move_prices()
-        for estimate, _ in samples:
-            estimate.refit()
 
     def move_prices(self) -> None:
         """Now and then: the prices at which recent tasks would use left / (tasks left) each."""
@@ -357,12 +394,12 @@ class Learner:
         past_widths = np.array(self.past_widths[-self.window :]).T
         indices = []
         for decider, each in enumerate(self.rewards):  # spreads shrink as 1 / (samples + d)
-            seen = len(each.responses) + recent.shape[1]
+            seen = len(each.responses) + self.d
             widths = self.learning_share() * each.factor(self.prior()) * past_widths[decider] / math.sqrt(seen)
             indices.append(each.index(recent, widths, 1.0 if decider > 0 else self.model_bonus()))
         gains = np.array(indices[1:]).T - indices[0][:, None]
         gains[:, [k - 1 for k in self.costs if self.untried(k)]] = 0.0
-        costs = [[each.mean(recent @ each.theta) for each in own] for own in self.costs.values()]
+        costs = [[each.mean(each.predictor(recent)) for each in own] for own in self.costs.values()]
         uses = np.maximum(0.0, np.array(costs).transpose(2, 0, 1))
         for _ in range(4 if len(self.prices) > 1 else 1):  # sweeps over the resources
             for r, tasks_left in enumerate(self.horizons - done):

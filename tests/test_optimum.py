@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from deferkit.study import optimum
 from deferkit.study.optimum import Benchmark, Frontier, Optimum, by_programme, used
+from deferkit.worlds.drift import KINDS, Drift
 from deferkit.worlds.stream import Population, Stream
 from deferkit.worlds.synthetic import Synthetic
 
@@ -144,3 +146,79 @@ def test_hindsight_sees_the_outcomes() -> None:
     assert price[0] == pytest.approx(-found.ineqlin.marginals[0])
     table = Stream(stream.contexts, stream.rewards, stream.costs)  # nobody knows the truth of a table
     np.testing.assert_array_equal(Benchmark(table).at([100.0])[0], seen)
+
+
+def ratio_rule(gain: NDArray[np.float64], cost: NDArray[np.float64], budget: float) -> NDArray[np.float64]:
+    """Ask by gain for a unit of cost, best first, the last task in part; one task after another."""
+    asked = np.zeros(len(gain))
+    for task in sorted(range(len(gain)), key=lambda task: -gain[task] / cost[task]):
+        if gain[task] > 0 and budget > 0:
+            asked[task] = min(1.0, budget / cost[task])
+            budget -= asked[task] * cost[task]
+    return asked
+
+
+@pytest.mark.parametrize("family", ["lin", "cat"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("budget", [0.0, 7.3, 30.0, 1e6])
+def test_dynamic_and_static_optimum_of_a_drifting_stream(family: str, kind: str, budget: float) -> None:
+    """Each is the linear programme over tasks: for what is expected of them, and for the mean over all phases."""
+    stream = Drift(family=family, kind=kind, horizon=160).draw(3)
+    truth = stream.truth
+    assert truth is not None
+    assert truth.averaged is not None
+    cost, worth = truth.costs[:, 0, 0], {}
+    for knows, rewards in ((True, truth.rewards), (False, truth.averaged)):
+        choice, price = Benchmark(stream, knows_phase=knows).at([budget])
+        gain = rewards[:, 1] - rewards[:, 0]
+        found = linprog(-gain, A_ub=cost[None], b_ub=[budget], bounds=(0, 1))
+        assert choice[:, 1] @ gain == pytest.approx(-found.fun, abs=1e-9)
+        assert choice[:, 1] @ cost <= budget + 1e-9
+        if budget > 0:
+            np.testing.assert_allclose(choice[:, 1], ratio_rule(gain, cost, budget), atol=1e-9)
+            assert price[0] == pytest.approx(-found.ineqlin.marginals[0], abs=1e-9)
+        worth[knows] = float((choice * truth.rewards).sum())
+    assert worth[True] >= worth[False] - 1e-9
+    if kind == "none":
+        assert worth[True] == pytest.approx(worth[False])
+
+
+def test_static_optimum_is_the_best_rule_without_a_phase() -> None:
+    """Twelve contexts, each seen at every phase of the stream: no other set of asks earns more on average over time."""
+    stream = Drift(kind="gradual", horizon=12, n_features=3).draw(5)
+    truth = stream.truth
+    assert truth is not None
+    u = stream.contexts[:, 1:]
+    rng = np.random.default_rng([5, 1])
+    rng.uniform(-1, 1, u.shape)
+    first, second = (rng.standard_normal((2, 2)) * 0.5 / np.sqrt(2) * 1.732 for _ in range(2))
+    angles = np.pi * np.arange(12) / 12
+    apart = [u @ (np.cos(a) * (first[1] - first[0]) + np.sin(a) * (second[1] - second[0])) for a in angles]
+    gain, cost = np.mean(apart, axis=0), truth.costs[:, 0, 0]
+    choice, _ = Benchmark(stream, knows_phase=False).at([4.0])
+    best = max(
+        sum(gain[task] for task in asked)
+        for size in range(13)
+        for asked in itertools.combinations(range(12), size)
+        if sum(cost[task] for task in asked) <= 4.0
+    )
+    last = max(gain[task] for task in range(12) if 0 < choice[task, 1] < 1)
+    assert best <= choice[:, 1] @ gain <= best + last + 1e-12
+
+
+def test_a_whole_stream_has_the_value_that_goals_were_measured_with() -> None:
+    """T = 20,000, seed 0; the optima of the independent program that the goals were measured with."""
+    for kind, by_budget in {
+        "none": {2_000: 12078.682034190195, 5_000: 13914.709964530875},
+        "seasonal": {2_000: 12879.197137947049, 5_000: 15195.818857375813},
+    }.items():
+        stream = Drift(kind=kind).draw(0)
+        for budget, value in by_budget.items():
+            choice, _ = Benchmark(stream).at([budget])
+            assert float((choice * stream.known()[0]).sum()) == pytest.approx(value, rel=1e-10)
+
+
+def test_worlds_that_do_not_drift_have_one_optimum() -> None:
+    stream = Synthetic(horizon=500).draw(0)
+    one, other = (Benchmark(stream, knows_phase=knows).at([20.0])[0] for knows in (True, False))
+    np.testing.assert_array_equal(one, other)

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from deferkit import InvalidArgument
-from deferkit.study.peers import PEERS, Setting, run_peer
+from deferkit.study.peers import PACKAGED, PEERS, Setting, run_peer
 from deferkit.worlds.synthetic import Synthetic
 
 MAX_COST = 3.0
@@ -17,8 +17,8 @@ def run(name: str, budget: float, n_tasks: int = 2_000, seed: int = 0) -> tuple[
     """Return the routes of a peer on a stream, and what they cost."""
     stream = Synthetic(horizon=n_tasks).draw(seed=3)
     costs = stream.costs[:, 0, 0]
-    setting = Setting(stream.contexts.shape[1], budget, len(costs), float(costs.mean()), seed)
-    routes, us = run_peer(PEERS[name].make, stream.contexts, stream.rewards, costs, setting, MAX_COST)
+    setting = Setting(stream.contexts.shape[1], budget, len(costs), float(costs.mean()), seed, MAX_COST)
+    routes, us = run_peer(PEERS[name].make, stream.contexts, stream.rewards, costs, setting)
     assert us > 0
     return routes, float((costs * routes).sum())
 
@@ -40,9 +40,9 @@ def test_a_peer_with_money_for_nothing_asks_nobody(name: str) -> None:
     assert spent == 0
 
 
-@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize("name", PACKAGED)
 def test_a_missing_package_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, PEERS[name].import_name, None)
     with pytest.raises(InvalidArgument, match="'peer' of a study must be one whose packages are installed") as caught:
-        PEERS[name].make(Setting(4, 10.0, 100, 1.0, 0))
+        PEERS[name].make(Setting(4, 10.0, 100, 1.0, 0, MAX_COST))
     assert PEERS[name].install in str(caught.value)

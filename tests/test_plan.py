@@ -20,8 +20,9 @@ from deferkit.cli.commands import app
 from deferkit.errors import InvalidArgument
 from deferkit.study import plan_trials as trials_module
 from deferkit.study.allowance import Allowance
-from deferkit.study.plan import LEVELS, Curve, Need, Plan, Point, plan_of
-from deferkit.study.plan_text import headline, remarks
+from deferkit.study.plan import Curve, Plan, Point, plan_of
+from deferkit.study.plan_answer import headline, remarks
+from deferkit.study.plan_need import LEVELS, Need, nothing
 from deferkit.study.plan_trials import SHARES, check_plannable, plan_trials
 from deferkit.study.runner import run_study
 from deferkit.study.slopes import crossing, pooled, slopes
@@ -143,12 +144,11 @@ def test_the_learner_needs_a_little_more_and_random_gets_less(plan: Plan) -> Non
     assert prices == sorted(prices, reverse=True)  # type: ignore[type-var]
     assert prices[0] == pytest.approx(1.0, abs=0.25)
     text = headline(plan, "minutes")
-    assert text.startswith("To get 95 % of what reviewing can bring you need a budget of 1,")
+    assert text.startswith("With 250 minutes (10 % of reviewing everything): reward 850 → 1,0")
+    assert "To get 95 % of what reviewing can bring you need a budget of 1," in text
     assert "the next minute brings 0." in text
-    assert remarks(plan) == [
-        "From 50 % of reviewing everything on, OPT has asked wherever the human is better:"
-        " more budget is worth nothing."
-    ] or remarks(plan)[0].startswith("From 60 %")  # at 50 % itself rounding decides
+    assert remarks(plan)[0].startswith(("From 50 %", "From 60 %"))  # at 50 % itself rounding decides
+    assert remarks(plan)[1:] == [f"default rests on: {plan.representation}."]
 
 
 def test_a_needed_budget_has_the_price_of_its_place() -> None:
@@ -162,6 +162,7 @@ def test_a_needed_budget_has_the_price_of_its_place() -> None:
     ]
     frame = pl.DataFrame(rows, schema=["policy", "asked_budget", "seed", "budget", "reward"], orient="row")
     frame = frame.with_columns(model=pl.lit(5.0), spent=pl.lit(0.0), defer_rate=pl.lit(20.0), opt_price=pl.lit(0.7))
+    frame = frame.with_columns(gained_se=pl.lit(1.0), representation=pl.lit("linear"))
     plan = plan_of(frame, learner="default", n_tasks=10)
     found = plan.learner.needed[0]
     assert found.budget == pytest.approx(76)
@@ -218,7 +219,7 @@ def test_a_human_who_is_never_better(worse: dict[str, Any]) -> None:
     assert "never better" in headline(plan)
     for curve in plan.curves:
         assert all(point.reached is None for point in curve.points)
-        assert all(each == Need(each.level, *[None] * 7) for each in (*curve.needed, *curve.needed_of_own))
+        assert all(each == nothing(each.level) for each in (*curve.needed, *curve.needed_of_own))
     assert all(point.price == 0 for point in plan.curves[0].points)
     assert remarks(plan) == []
 
@@ -250,14 +251,18 @@ def test_outcomes_that_nobody_can_foresee(tmp_path: Path, monkeypatch: pytest.Mo
     assert [each.budget for each in plan.learner.needed] == [None] * 3
     own = plan.learner.needed_of_own[1].budget
     assert own is not None
-    assert headline(plan).startswith("The learner (default) gets at most ")
-    assert "For 95 % of that you need a budget of 1," in headline(plan)
+    assert "The learner (default) gets at most " in headline(plan)
+    assert "For 95 % of its own best you need a budget of 1," in headline(plan)
     monkeypatch.setitem(WORLDS, "noisy", lambda: ThreeKinds(chance=1.0))
     monkeypatch.setattr(ThreeKinds, "parameters", lambda _: {})
     text = " ".join(invoke("noisy", "--out", str(tmp_path), "--trials", "2").stdout.split())
-    assert "default 90 % not reached" in text
+    # nor does anybody else: what is achievable is half of what OPT gains
+    assert "OPT … random: % of achievable" in text
+    assert "achievable 90 % 1," in text
     assert "default 95 % own 1," in text
     assert "own: of the most that it gains itself" in text
+    assert "…" not in text.replace("OPT … random", "")
+    assert "OPT, which knows every outcome beforehand: + 9" in text
 
 
 def test_one_row() -> None:
@@ -297,7 +302,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 def test_the_command_prints_tables_and_writes_a_page(printed: tuple[Path, str]) -> None:
     out, text = printed
-    assert text.startswith("To get 95 % of what reviewing can bring")
+    assert text.startswith("With 250 minutes (10 % of reviewing everything): reward 850 → ")
     assert max(len(line) for line in text.splitlines() if not line.startswith("page:")) <= 80
     assert "…" not in text.replace("OPT … random", "")
     for word in ("budget", "λ*", "best-reject", "2 orders from seed 0", "(minutes)"):
@@ -345,9 +350,12 @@ def test_many_tasks_take_fewer_orders_in_several_rounds_and_it_is_said(
     assert "There are many tasks (2,000): 3 orders instead of 5; --trials 5 takes them all." in " ".join(
         done.stdout.split()
     )
-    assert len(list((tmp_path / "trials").iterdir())) == 3 * 4  # 18 budgets, 5 in a round
+    assert len(list((tmp_path / "trials").iterdir())) >= 3 * 4  # 18 budgets, 5 in a round; then needed budgets
     frame = pl.concat([pl.read_parquet(path) for path in (tmp_path / "trials").iterdir()])
-    assert len(frame) == 3 * (4 * len(SHARES) + 1)
+    grid = [f"{share}%" for share in SHARES]
+    budget = pl.col("spec").str.json_path_match("$.budget")
+    assert frame.filter(budget.is_in([*grid, "inf"])).height == 3 * (5 * len(SHARES) + 2)
+    assert frame.filter(budget.is_in([*grid, "inf"]).not_()).height > 0
 
 
 def test_ctrl_c_leaves_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,7 +376,7 @@ def test_the_page_in_a_browser_without_a_network(browser: Browser, printed: tupl
         assert troubles == []
         assert page.locator("#figure-plan.vega-embed svg, #figure-plan .vega-embed svg").count() == 1
         assert page.locator("#figure-plan path").count() > 20
-        assert "To get 95 %" in page.inner_text(".answer")
+        assert "To get 95\N{NO-BREAK SPACE}%" in page.inner_text(".answer")
         assert page.locator("table").count() == 2
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     page, troubles = opened(browser, out / "plan.html", java_script_enabled=False)
@@ -381,8 +389,9 @@ def test_a_curve_that_falls_reaches_its_own_best() -> None:
     gains = {"0%": 0.0, "50%": 10.0, "100%": 6.0}
     rows = [("opt", "inf", float("inf"), 25.0), *(("opt", b, g, 5.0 + 2 * g) for b, g in gains.items())]
     rows += [("default", b, Allowance.from_text(b).number, 5.0 + g) for b, g in gains.items()]
-    same = {"seed": 0, "model": 5.0, "spent": 0.0, "defer_rate": 0.0, "opt_price": 0.5}
+    same = {"seed": 0, "model": 5.0, "spent": 0.0, "defer_rate": 0.0, "opt_price": 0.5, "gained_se": 1.0}
     frame = pl.DataFrame(rows, schema=["policy", "asked_budget", "budget", "reward"], orient="row")
-    plan = plan_of(frame.with_columns(**{k: pl.lit(v) for k, v in same.items()}), learner="default", n_tasks=900)
+    frame = frame.with_columns(representation=pl.lit("linear"), **{k: pl.lit(v) for k, v in same.items()})
+    plan = plan_of(frame, learner="default", n_tasks=900)
     assert all(each.budget is not None for each in plan.learner.needed_of_own)
     assert "gains nothing" not in headline(plan)

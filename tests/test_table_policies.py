@@ -99,6 +99,7 @@ def test_run_on_a_table(tmp_path: Path) -> None:
         "arbitrary-human",
         "best-reject",
         "default",
+        "achievable",
         "opt",
     ]
     assert (tmp_path / "results" / "figures" / "run.png").exists()

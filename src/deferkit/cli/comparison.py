@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from deferkit.cli.options import option
+from deferkit.cli.warm import cold_name
 from deferkit.errors import DeferkitError
+from deferkit.study.achievable import check_achievable, is_achievable_known
 from deferkit.study.allowance import Allowance, askable_costs, remark
 from deferkit.study.policies import (
     LEARNERS,
@@ -14,13 +16,14 @@ from deferkit.study.policies import (
     make_learner,
     needs_hindsight,
     sure_cost,
+    without_trees,
 )
 from deferkit.study.spec import Spec
 from deferkit.worlds import make_world
 from deferkit.worlds.stream import Stream
 
 SYNTHETIC = "synthetic"
-SHOWN = ("model-only", "arbitrary-human", "best-reject", "default", "opt")
+SHOWN = ("model-only", "arbitrary-human", "best-reject", "default", "achievable", "opt")
 SHOWN_SYNTHETIC = ("model-only", "arbitrary-human", "best-reject", "paper", "default", "opt")
 BUDGET, BUDGET_SYNTHETIC = "10%", "2000"
 HELD_BACK = 0.1  # of the budget: what is said if that may stay unspent
@@ -36,6 +39,19 @@ class Comparison(NamedTuple):
     stream: Stream  # the first one
     remarks: list[str]
     failures: dict[str, str]  # of policies that cannot run here, and why
+
+    @property
+    def shown(self) -> list[str]:
+        """The policies as they are shown; where there is a past, each learner also without it."""
+        past = self.stream.past is not None
+        both = [[name, cold_name(name)] if past and name in LEARNERS else [name] for name in self.policies]
+        return [name for names in both for name in names]
+
+    @property
+    def measured(self) -> list[str]:
+        """The same, and what they are compared with if that is not among them."""
+        beside = self.stream.truth is None and is_achievable_known(self.stream) and "achievable" not in self.policies
+        return [*self.shown, *(["achievable"] if beside else [])]
 
     @classmethod
     def of(
@@ -68,8 +84,11 @@ class Comparison(NamedTuple):
         if not policies:
             if n_resources > 1:
                 chosen = [name for name in chosen if name != "paper"]
+            if not is_achievable_known(stream):
+                chosen = [name for name in chosen if name != "achievable"]
             if not stream.complete:
                 chosen = [name for name in chosen if not needs_hindsight(name)]
+        remarks += without_trees(chosen, stream)
         if not stream.complete:
             remarks.append(lost(stream, [] if policies else chosen))
         errors: dict[str, DeferkitError] = {}
@@ -77,6 +96,8 @@ class Comparison(NamedTuple):
             try:
                 check_hindsight(name, stream)
                 check_installed([name])
+                if name == "achievable":
+                    check_achievable(stream)
                 if name in LEARNERS:
                     make_learner(name, stream, [total] * n_resources, seed=seed)
                 Spec.of(world, parameters, policy=name, budget=budget, feedback=feedback)

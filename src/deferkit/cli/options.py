@@ -10,10 +10,12 @@ import typer
 
 from deferkit.errors import InvalidArgument
 from deferkit.worlds import kind_of
+from deferkit.worlds.drift import FAMILIES, KINDS
 from deferkit.worlds.synthetic import LINKS, REGIMES
-from deferkit.worlds.table import ORDERS
+from deferkit.worlds.table import ORDERS, Table
 
 SYNTHETIC, TABLE, DATA = "The synthetic world", "A table of your own", "Worlds of data"
+DRIFT = "The world that drifts (with --horizon, --noise and --features)"
 
 Regime = Annotated[
     str | None, typer.Option(help="How the deciders compare: " + ", ".join(REGIMES), rich_help_panel=SYNTHETIC)
@@ -39,6 +41,11 @@ Experts = Annotated[int | None, typer.Option(help="Number of experts; 1", rich_h
 Resources = Annotated[
     int | None, typer.Option(help="Number of resources, each with this budget; 1", rich_help_panel=SYNTHETIC)
 ]
+Family = Annotated[
+    str | None, typer.Option(help="Linear rewards or a table: " + ", ".join(FAMILIES), rich_help_panel=DRIFT)
+]
+Kind = Annotated[str | None, typer.Option(help="How it drifts: " + ", ".join(KINDS), rich_help_panel=DRIFT)]
+Categories = Annotated[int | None, typer.Option(help="Of the table; 8", rich_help_panel=DRIFT)]
 Context = Annotated[
     str | None,
     typer.Option(help="Columns of the context: names or globs, with commas between; x_*", rich_help_panel=TABLE),
@@ -63,11 +70,17 @@ Data = Annotated[
     Path | None, typer.Option(help="Where data sets lie; $DEFERKIT_DATA unless given", rich_help_panel=DATA)
 ]
 
-RENAMED = {"n_features": "features", "n_experts": "experts", "n_resources": "resources"}
+RENAMED = {
+    "n_features": "features",
+    "n_experts": "experts",
+    "n_resources": "resources",
+    "n_categories": "categories",
+}
 """Parameters of a world whose option has another name."""
 
 PARAMETERS = (
     *("regime", "horizon", "noise", "n_features", "most_ones", "decay", "link", "scaled", "n_experts", "n_resources"),
+    *("family", "kind", "n_categories"),
     *("context", "model_reward", "human_reward", "cost", "order", "time", "model", "history", "people"),
 )
 """What options of worlds are for; a command may have some of them."""
@@ -107,6 +120,18 @@ def given_to(world: str, options: Mapping[str, Any]) -> dict[str, Any]:
     if given.get("order") == "shuffled" and "time" in given:
         raise InvalidArgument("--order shuffled and --time are two orders: give one of them.")
     return given
+
+
+def following(world: str, then: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the world of new tasks that follow past ones, and its options; raise unless both are tables.
+
+    >>> following("history.csv", "new.csv", {"cost": "minutes"})
+    ('new.csv', {'cost': 'minutes', 'after': 'history.csv'})
+    """
+    for name in (world, then):
+        if kind_of(name) is not Table:
+            raise InvalidArgument(f"--then is for two tables, as in history.csv --then new.csv. Got {name!r}.")
+    return then, {**options, "after": world}
 
 
 def use_data(folder: Path | None) -> None:

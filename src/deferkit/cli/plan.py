@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from deferkit.cli import INTERRUPTED, options
@@ -14,10 +15,13 @@ from deferkit.cli.progress import bar
 from deferkit.cli.tables import plain_table
 from deferkit.errors import InvalidArgument
 from deferkit.learn.core import FEEDBACKS
+from deferkit.study.achievable import is_achievable_known
 from deferkit.study.allowance import asking_always
 from deferkit.study.engines import make_engine
 from deferkit.study.plan import Plan, plan_of
-from deferkit.study.plan_text import curve_cells, headline, need_cells, remarks
+from deferkit.study.plan_answer import headline, remarks, whole
+from deferkit.study.plan_solve import ROUNDS, next_trials
+from deferkit.study.plan_text import curve_cells, need_cells
 from deferkit.study.plan_trials import (
     ORDERS,
     check_plannable,
@@ -26,10 +30,11 @@ from deferkit.study.plan_trials import (
     rounds_of,
     worth_workers,
 )
-from deferkit.study.policies import make_learner
+from deferkit.study.policies import LEARNERS, make_learner, without_trees
 from deferkit.study.runner import missing, run_study, table
 from deferkit.study.store import Store, Trial
 from deferkit.worlds import WORLDS, make_world
+from deferkit.worlds.stream import Stream
 
 
 @app.command()
@@ -83,37 +88,55 @@ def plan(
     check_plannable(stream, policy)
     make_learner(policy, stream, [asking_always(stream)], seed=seed)  # what it does not like is told at once
     orders = orders_for(stream.n_tasks) if trials is None else trials
-    wanted = plan_trials(
+    trials_of_grid = plan_trials(
         world,
         parameters,
         policy=policy,
         seeds=range(seed, seed + orders),
         feedback=feedback,
         free=asking_always(stream) == 0,
+        achievable=stream.truth is None and is_achievable_known(stream),
     )
-    if workers is None and not worth_workers(stream.n_tasks, orders):
+    if workers is None and not worth_workers(stream.n_tasks, orders, policy):
         workers = 1
     store = Store(out / "trials")
-    run_rounds(wanted, stream.n_tasks, store, workers, out)
-    made = plan_of(table(wanted, store), learner=policy, n_tasks=stream.n_tasks)
-    said = remarks(made, full_orders=ORDERS if trials is None else None)
-    said += stream.remark.splitlines()
+    made = solved(trials_of_grid, stream, store, workers, out)
+    better = int((stream.rewards[:, 1:] > stream.rewards[:, :1]).any(axis=1).sum())
+    said = remarks(made, full_orders=ORDERS if trials is None else None, better=better)
+    said += [*without_trees([policy], stream), *stream.remark.splitlines()]
     from deferkit.study.plan_page import write_plan  # noqa: PLC0415 - figures take a second to import
 
     command = shlex.join(["deferkit", *sys.argv[1:]])
     page = write_plan(made, out, world=world, unit=unit, feedback=feedback, remarks=said, command=command)
     if as_json:
-        typer.echo(json.dumps(as_data(made, world, wanted, unit, feedback, said, page), indent=2))
+        typer.echo(json.dumps(as_data(made, world, trials_of_grid, unit, feedback, said, page), indent=2))
         return
     show(made, unit, said)
     console.print(f"page: {page}", highlight=False, markup=False, soft_wrap=True)
 
 
-def run_rounds(wanted: list[Trial], n_tasks: int, store: Store, workers: int | None, out: Path) -> None:
+def solved(wanted: list[Trial], stream: Stream, store: Store, workers: int | None, out: Path) -> Plan:
+    """Run the trials of a plan, then more of them around the needed budgets until those are known closely."""
+    learner = next(spec.policy for spec, _ in wanted if spec.policy in LEARNERS)
+    right = bool(np.isin(stream.rewards, (0.0, 1.0)).all())
+    trials = list(wanted)
+    run_rounds("trials", wanted, stream.n_tasks, store, workers, out)
+    made = plan_of(table(trials, store), learner=learner, n_tasks=stream.n_tasks, right=right)
+    for turn in range(ROUNDS):
+        more = next_trials(made, trials, halve=turn % 2 == 1)
+        if not more:
+            break
+        run_rounds(f"needed budgets, round {turn + 1}", more, stream.n_tasks, store, workers, out)
+        trials += more
+        made = plan_of(table(trials, store), learner=learner, n_tasks=stream.n_tasks, right=right)
+    return made
+
+
+def run_rounds(what: str, wanted: list[Trial], n_tasks: int, store: Store, workers: int | None, out: Path) -> None:
     """Run what is missing, a few budgets at a time."""
     engine = make_engine("local", workers=workers)
     with bar() as progress:
-        job = progress.add_task("trials", total=missing(wanted, store))
+        job = progress.add_task(what, total=missing(wanted, store))
         try:
             for part in rounds_of(wanted, n_tasks):
                 run_study(part, store=store, engine=engine, progress=lambda n: progress.advance(job, n))
@@ -134,13 +157,13 @@ def show(made: Plan, unit: str, said: list[str]) -> None:
     n = len(made.seeds)
     orders = f"{n} {'order' if n == 1 else 'orders'} from seed {min(made.seeds)}"
     head, rows = curve_cells(made, narrow=True)
-    about = f"{made.n_tasks:,} tasks, {orders}; OPT … random: % of possible"
+    about = f"{made.n_tasks:,} tasks, {orders}; OPT … random: % of {'achievable' if made.estimated else 'possible'}"
     shown = plain_table(about, (), head)
     for row in rows:
         shown.add_row(*row)
     console.print(shown)
     head, rows = need_cells(made)
-    shown = plain_table("the smallest budget that gets so much of what is possible", head[:2], head[2:])
+    shown = plain_table(f"the smallest budget that gets so much of {whole(made)}", head[:2], head[2:])
     for row in rows:
         shown.add_row(*row)
     console.print(shown)
@@ -169,6 +192,9 @@ def as_data(
         "everything": made.everything,
         "model_only": made.model,
         "possible": made.possible,
+        "hindsight": made.hindsight,
+        "estimated": made.estimated,
+        "representation": made.representation,
         "headline": headline(made, unit),
         "remarks": said,
         "curves": [

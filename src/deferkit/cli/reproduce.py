@@ -21,8 +21,8 @@ MARKS = {
     "does not hold": "[red]fails[/red]",
 }
 NAMES = (
-    "exp1, exp2, horizon, small-budget, feedback, coverage, noise, logistic and, only by name, knapsack-reward,"
-    " knapsack-regret, knapsack-bandit, imagenet16h, mvh and rivals"
+    "exp1, exp2, horizon, small-budget, small-streams, drift, feedback, coverage, noise, logistic and, only by"
+    " name, knapsack-reward, knapsack-regret, knapsack-bandit, imagenet16h, mvh, reviewed, tables and rivals"
 )
 
 

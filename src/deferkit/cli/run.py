@@ -11,8 +11,9 @@ import typer
 from deferkit.cli import FAILED, INTERRUPTED, options
 from deferkit.cli.app import app, aside, console
 from deferkit.cli.comparison import Comparison
-from deferkit.cli.outcomes import outcome_table, summaries
+from deferkit.cli.outcomes import legend, outcome_table, summaries
 from deferkit.cli.progress import bar
+from deferkit.cli.warm import brought_by_past, name_of, named_apart, plain_name
 from deferkit.errors import StudyFailed
 from deferkit.learn.core import FEEDBACKS
 from deferkit.study.engines import ENGINES, make_engine
@@ -41,6 +42,13 @@ def run(
     seed: Annotated[int, typer.Option(help="Of the first stream", min=0)] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table")] = False,
     plot: Annotated[bool, typer.Option("--plot", help="Draw it as well, in RESULTS/figures")] = False,
+    then: Annotated[
+        str | None,
+        typer.Option(
+            help="A table of new tasks: WORLD is then one of past tasks, which learners start from",
+            rich_help_panel=options.TABLE,
+        ),
+    ] = None,
     results: Annotated[
         Path | None, typer.Option(help="Keep trials here, so that a run goes on where it stopped")
     ] = None,
@@ -63,6 +71,9 @@ def run(
     scaled: options.Scaled = None,
     experts: options.Experts = None,
     resources: options.Resources = None,
+    family: options.Family = None,
+    kind: options.Kind = None,
+    categories: options.Categories = None,
     model: options.Model = None,
     history: options.History = None,
     people: options.People = None,
@@ -70,16 +81,18 @@ def run(
 ) -> None:
     """Stream tasks through policies and show what each of them came to."""
     parameters = options.given_to(world, options.of_world(locals()))
+    if then is not None:
+        world, parameters = options.following(world, then, parameters)
     options.use_data(data)
     where = make_engine(engine, workers=workers, address=address)
     store = Store(None if results is None else results / "trials")
     asked = Comparison.of(world, parameters, policy, budget, seed, feedback)
     trace = "path" if plot else ""
-    specs = [
-        Spec.of(world, parameters, policy=name, budget=asked.budget, feedback=feedback, trace=trace)
-        for name in asked.policies
-    ]
-    wanted = [(spec, seed + i) for i in range(trials) for spec in specs]
+    specs = {
+        name: Spec.of(world, parameters, budget=asked.budget, feedback=feedback, trace=trace, **plain_name(name))
+        for name in asked.measured
+    }
+    wanted = [(spec, seed + i) for i in range(trials) for spec in specs.values()]
     stopped = False
     failed: list[tuple[Trial, str]] = []
     with bar() as progress:
@@ -89,13 +102,15 @@ def run(
         except KeyboardInterrupt:
             stopped = True
     failures = asked.failures | failures_of(failed, trials)
-    policies = [name for name in asked.policies if name not in failures]
+    names = {spec.key: name for name, spec in specs.items()}
+    measured = [name for name in asked.measured if name not in failures]
+    policies = [name for name in asked.shown if name in measured]
     if not policies:
         name, why = next(iter(failures.items()))
         raise StudyFailed(f"All policies failed. First: {name}: {why}")
-    frame = table([trial for trial in wanted if trial[0].policy in policies], store)
+    frame = named_apart(table([trial for trial in wanted if names[trial[0].key] in measured], store))
     # policies are compared on the same streams, so that one which some of them have not seen does not count
-    frame = frame.filter(pl.len().over("seed") == len(policies)) if len(frame) else frame
+    frame = frame.filter(pl.len().over("seed") == len(measured)) if len(frame) else frame
     if frame.is_empty():
         aside.print("Stopped before the first trial was done.")
         raise typer.Exit(INTERRUPTED)
@@ -108,15 +123,14 @@ def run(
         typer.echo(json.dumps(rows, indent=2))
     else:
         console.print(outcome_table(title, rows))
-        console.print(
-            "mean ± sd over trials, µs a step; gain = (reward − ModelOnly)/(OPT − ModelOnly)", highlight=False
-        )
-    for said in asked.remarks:  # what has to be said goes with the numbers, but not into what a program reads
+        console.print(legend(rows, truth_known=asked.stream.truth is not None), highlight=False)
+    for said in [
+        *asked.remarks,
+        *brought_by_past(rows),
+    ]:  # what has to be said goes with the numbers, but not into what a program reads
         (aside if as_json else console).print(said, highlight=False, markup=False)
     if plot:
-        from deferkit.study.comparison import draw_comparison  # noqa: PLC0415 - a second to import
-
-        path = draw_comparison(frame, results or Path("results"), title, asked.stream.remark)
+        path = drawn(frame.filter(pl.col("policy").is_in(policies)), results or Path("results"), title, asked)
         (aside if as_json else console).print(f"figure: {path}", highlight=False, markup=False, soft_wrap=True)
     for name, why in failures.items():
         aside.print(f"error: {name}: {why}", highlight=False, markup=False, soft_wrap=True)
@@ -126,9 +140,16 @@ def run(
         raise typer.Exit(FAILED)
 
 
+def drawn(frame: pl.DataFrame, folder: Path, title: str, asked: Comparison) -> Path:
+    """Draw a comparison, and return where the figure is."""
+    from deferkit.study.comparison import draw_comparison  # noqa: PLC0415 - a second to import
+
+    return draw_comparison(frame, folder, title, asked.stream.remark)
+
+
 def failures_of(failed: Sequence[tuple[Trial, str]], trials: int) -> dict[str, str]:
     """Return why policies failed, in one line each: one that failed in a single stream cannot be compared."""
     by_policy: dict[str, list[str]] = {}
     for (spec, _), why in failed:
-        by_policy.setdefault(spec.policy, []).append(why.partition("\n")[0])
+        by_policy.setdefault(name_of(spec), []).append(why.partition("\n")[0])
     return {name: f"failed in {len(all_)} of {trials} streams ({all_[0]})" for name, all_ in by_policy.items()}

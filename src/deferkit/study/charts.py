@@ -10,7 +10,10 @@ import polars as pl
 
 COLOURS = {
     "default": "#0b5fa5",
+    "default, cold": "#86b6dd",
     "adaptive": "#46a3d9",
+    "never": "#46a3d9",
+    "aupd": "#e08e0b",
     "thompson": "#7b3fa0",
     "greedy": "#1b9e8a",
     "gradient": "#e08e0b",
@@ -21,7 +24,9 @@ COLOURS = {
     "random": "#c2a79b",
     "human-only": "#546e7a",
     "model-only": "#9e9e9e",
+    "static": "#777777",
     "hindsight": "#444444",
+    "achievable": "#b0307a",
     "opt": "#000000",
     "full": "#444444",
     "bandit": "#e08e0b",

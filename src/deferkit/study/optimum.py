@@ -7,7 +7,12 @@ programme over contexts and experts, exactly. With one expert a path is one step
 Several resources: the linear programme itself, solved for the contexts that are close at the prices so far, until no
 policy can be better: its value then equals the dual λ·B/T + E[max(0, max_k gain_k − λ·cost_k)].
 
-*Static* OPT knows what is expected of each context; *hindsight* OPT sees the outcomes, with their noise.
+OPT knows what is expected of each context; *hindsight* OPT sees the outcomes, with their noise.
+
+Where rewards drift, OPT knows what is expected of each task, its phase included: a *dynamic* benchmark. *Static* OPT
+does not know the phase: it is the best rule that says for each context, once and for all, with which probability an
+expert is asked. As contexts and costs do not drift, what such a rule is expected to earn depends on the mean over
+time alone; so it is OPT for rewards averaged over the phases. Both are judged by what is expected of each task.
 """
 
 from collections.abc import Sequence
@@ -173,11 +178,17 @@ def programme(population: Population, rates: Floats, finite: NDArray[np.bool_]) 
 
 
 class Benchmark:
-    """OPT for a stream, on just its tasks: static where the truth is known, unless hindsight is asked for."""
+    """OPT for a stream, on just its tasks: on expectations where the truth is known, unless hindsight is asked for.
 
-    def __init__(self, stream: Stream, *, hindsight: bool = False) -> None:
+    Without `knows_phase` it is static OPT, which differs where rewards drift.
+    """
+
+    def __init__(self, stream: Stream, *, hindsight: bool = False, knows_phase: bool = True) -> None:
         self._truth = None if hindsight else stream.truth
         n = stream.n_tasks
+        if self._truth is not None and self._truth.averaged is not None and not knows_phase:
+            averaged = Population(np.full(n, 1 / n), self._truth.averaged, self._truth.costs)
+            self._truth = self._truth._replace(population=averaged, kind=np.arange(n))
         realised = Population(np.full(n, 1 / n), stream.rewards, stream.costs)
         self._frontier = Frontier(realised if self._truth is None else self._truth.population)
         self._n = n

@@ -23,16 +23,25 @@ from deferkit.study.charts import (
     side_by_side,
 )
 from deferkit.study.figures import Drawn, bundle, write_figure
-from deferkit.study.plan import LEVELS, Need, Plan
-from deferkit.study.plan_text import amount, curve_cells, headline, need_cells, per_cent, singular
+from deferkit.study.plan import Plan, on_grid
+from deferkit.study.plan_answer import headline
+from deferkit.study.plan_need import LEVELS, Need
+from deferkit.study.plan_text import amount, curve_cells, need_cells, per_cent, singular
 from deferkit.study.report import STYLE, html_table
 
 WIDE = WIDTH + 40  # of a panel
 TALL = HEIGHT + 40
-NEEDED = "The smallest budget that gets so much of what reviewing can bring; own: of the most that the learner gains"
+NEEDED = "The smallest budget that gets so much of what is possible; own: of the most that the learner gains itself"
 CAPTION = (
     "Tasks asked and reward of the learner; what each policy gains, in per cent of what is possible;"
     " reward that the next unit brings"
+)
+
+
+ACHIEVABLE = (
+    ", chance and all, before it is decided; <b>achievable</b> is what a rule of these columns gets: rewards and costs"
+    " are predicted from the columns by regressions that have not seen the row, the best that a budget pays for are"
+    " asked, and what really came of those is counted"
 )
 
 
@@ -51,7 +60,7 @@ def curve_frame(plan: Plan) -> pl.DataFrame:
                 "asked %": point.asked_pct,
             }
             for curve in plan.curves
-            for point in curve.points
+            for point in on_grid(plan, curve)
         ],
         infer_schema_length=None,
     )
@@ -89,7 +98,11 @@ def reward_panel(plan: Plan, unit: str) -> alt.LayerChart:
     for place, each in enumerate(learner.needed_of_own if own else learner.needed):
         if each.budget is not None and not plan.free:
             parts += need_mark(
-                each, plan.model + each.level / 100 * best, place, COLOURS.get(learner.policy, "#0b5fa5")
+                each,
+                plan.model + each.level / 100 * best,
+                place,
+                COLOURS.get(learner.policy, "#0b5fa5"),
+                left=each.budget > 0.75 * plan.everything,
             )
     return layered(*parts).properties(width=WIDE, height=TALL, title="What a budget brings")
 
@@ -99,10 +112,11 @@ def reaches_nothing(plan: Plan) -> bool:
     return all(each.budget is None for each in plan.learner.needed)
 
 
-def need_mark(found: Need, reward: float, place: int, hue: str) -> list[alt.Chart]:
+def need_mark(found: Need, reward: float, place: int, hue: str, *, left: bool = False) -> list[alt.Chart]:
     """Return a diamond at a needed budget, and a line down to its label.
 
-    A larger budget has its label higher up, where no line of a smaller one crosses it.
+    A larger budget has its label higher up, where no line of a smaller one crosses it; one at the edge has it on the
+    `left`.
     """
     row = {"budget": found.budget, "y": reward, "label": f"{found.level:.0f} %: {amount(found.budget)}"}
     at = chart_of(pl.DataFrame([row])).encode(x="budget:Q")
@@ -110,7 +124,9 @@ def need_mark(found: Need, reward: float, place: int, hue: str) -> list[alt.Char
     return [
         at.mark_rule(strokeDash=[2, 3], color=hue).encode(y="y:Q", y2=alt.value(height + 7)),
         at.mark_point(shape="diamond", size=110, filled=True, color="white", stroke=hue, opacity=1).encode(y="y:Q"),
-        at.mark_text(align="left", dx=5, fontSize=12, color=hue).encode(y=alt.value(height), text="label:N"),
+        at.mark_text(align="right" if left else "left", dx=-5 if left else 5, fontSize=12, color=hue).encode(
+            y=alt.value(height), text="label:N"
+        ),
     ]
 
 
@@ -123,7 +139,7 @@ def price_panel(plan: Plan, unit: str) -> alt.LayerChart:
     rows = [
         {"policy": curve.policy, "budget": point.budget, "share %": point.share, "price": point.price}
         for curve in plan.curves[:2]
-        for place, point in enumerate(curve.points)
+        for place, point in enumerate(on_grid(plan, curve))
         if place > 0 or curve.policy != "opt" or len(curve.points) == 1
     ]
     frame = pl.DataFrame(rows, infer_schema_length=None)
@@ -162,6 +178,15 @@ def cells_frame(cells: tuple[list[str], list[list[str]]], names: dict[str, str])
     return pl.DataFrame(rows, schema=[names.get(name, name) for name in head], orient="row")
 
 
+def prose(text: str) -> str:
+    """Return a sentence as HTML; a sign and a unit stay on the line of their number.
+
+    >>> prose("+ 130 <b> at 10 %")
+    '+&nbsp;130 &lt;b&gt; at 10&nbsp;%'
+    """
+    return escape(text).replace("+ ", "+&nbsp;").replace("− ", "−&nbsp;").replace(" %", "&nbsp;%")
+
+
 def plan_html(
     plan: Plan, drawn: Drawn, *, world: str, unit: str, feedback: str, remarks: Sequence[str], command: str
 ) -> str:
@@ -169,13 +194,16 @@ def plan_html(
     learner = plan.learner.policy
     budget = unit or "budget"
     curves = {"budget": budget, "%": "% of all", "OPT": "OPT %", "reject": "best-reject %", "random": "random %"}
+    curves |= {"ach.": "achievable %"}
     curves |= {learner: f"{learner} %", "λ*": "next: OPT", "next": f"next: {learner}"}
     needs = {"budget": budget, "%": "% of all", "next": "next unit"}
-    said = "".join(f"<p>{escape(each)}</p>" for each in remarks)
+    said = "".join(f"<p>{prose(each)}</p>" for each in remarks)
     links = " · ".join(f'<a href="figures/plan.{kind}">{kind.upper()}</a>' for kind in ("png", "svg", "html"))
     n = len(plan.seeds)
     versions = ", ".join(f"{name} {version(name)}" for name in ("deferkit", "numpy", "polars"))
     best = max(plan.learner.points, key=lambda point: point.gained)
+    who = "the achievable optimum" if plan.estimated else "OPT"
+    adds = f"reviewing can add{' (as far as these columns tell where)' if plan.estimated else ''}"
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>deferkit: a plan for {escape(world)}</title><style>{STYLE}
@@ -183,9 +211,9 @@ def plan_html(
 border-left: 4px solid var(--blue); max-width: none; }}</style></head><body><main>
 <h1>How much review budget do we need, and what is the next {escape(singular(unit))} worth?</h1>
 <p class="soft">{escape(world)}: {plan.n_tasks:,} tasks. Reviewing all of them costs {amount(plan.everything)}
-{escape(unit)}; the model alone earns {amount(plan.model, 4)}; reviewing can add {amount(plan.possible)}
+{escape(unit)}; the model alone earns {amount(plan.model, 4)}; {adds} {amount(plan.possible)}
 {f"({learner} at best: {amount(best.gained)}, {per_cent(best.reached)} %)" if not plan.hopeless else ""}.</p>
-<p class="answer">{escape(headline(plan, unit))}</p>
+<p class="answer">{prose(headline(plan, unit))}</p>
 {said}
 <figure><div class="chart" id="figure-plan">{drawn.svg}</div>
 <figcaption>A click on the legend picks a line, the pointer shows numbers. {links}</figcaption></figure>
@@ -195,11 +223,13 @@ border-left: 4px solid var(--blue); max-width: none; }}</style></head><body><mai
 {html_table(cells_frame(curve_cells(plan), curves), CAPTION)}
 <h2>How it was measured</h2>
 <p>{n} {"order" if n == 1 else "orders"} of the tasks (seeds {min(plan.seeds)} to {max(plan.seeds)}),
-{escape(feedback)} feedback; bands and ± are one standard deviation over orders. What is <b>possible</b> is what OPT
-adds to the model where everything can be paid for. <b>OPT</b> knows what each task brings and costs;
+{escape(feedback)} feedback; bands and ± are one standard deviation over orders. What is <b>possible</b> is what
+{who} adds to the model where everything can be paid for.
+<b>OPT</b> knows what each task brings and costs{ACHIEVABLE if plan.estimated else ""};
 <b>{escape(learner)}</b> learns that as it goes, and never passes the budget; <b>best-reject</b> asks where the model is
 expected to earn least, with the best threshold in hindsight; <b>random</b> asks at the rate that the budget pays for.
-Needed budgets lie on straight lines between the budgets measured. What the next unit brings is OPT's price λ*, and for
+Needed budgets are solved for: more budgets were measured around each until two that are
+at most 2 % apart enclose it. What the next unit brings is OPT's price λ*, and for
 {escape(learner)} the slope of its mean curve, neighbours pooled until it never rises.</p>
 <pre>{escape(command)}</pre>
 <p class="soft">{versions}, Python {platform.python_version()} on {platform.machine()}.</p>

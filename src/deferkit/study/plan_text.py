@@ -1,11 +1,9 @@
-"""A plan in words and in the cells of its tables: the same in the terminal and on the page."""
+"""The numbers of a plan as text, and the cells of its tables: the same in the terminal and on the page."""
 
 import math
 
-from deferkit.study.plan import Curve, Need, Plan, Point
-
-HEADLINE = 95.0  # per cent
-FEW = 200  # tasks
+from deferkit.study.plan import Curve, Plan, Point, on_grid
+from deferkit.study.plan_need import Need
 
 
 def amount(value: float | None, digits: int = 3) -> str:
@@ -40,39 +38,6 @@ def unit_text(unit: str, count: float | None = None) -> str:
     return f" {unit}" if unit and count is not None else ""
 
 
-def headline(plan: Plan, unit: str = "") -> str:
-    """Return the answer in one or two sentences."""
-    learner = plan.learner
-    if plan.hopeless:
-        return "The human is never better than the model here: reviewing brings nothing, whatever the budget."
-    best = max(learner.points, key=lambda point: point.gained)
-    if plan.free:
-        return (
-            "Asking costs nothing here: no budget is needed, and the plan is to ask wherever the human is better."
-            f" {learner.policy} then gets {per_cent(best.reached)} % of what reviewing can bring."
-        )
-    found = next(each for each in learner.needed if each.level == HEADLINE)
-    if found.budget is not None:
-        return f"To get {HEADLINE:.0f} % of what reviewing can bring you need {sentence(found, unit)}"
-    own = next(each for each in learner.needed_of_own if each.level == HEADLINE)
-    named = f"the learner ({learner.policy})"
-    if own.budget is None:
-        return f"Reviewing could bring {amount(plan.possible)} reward, but {named} gains nothing here."
-    return (
-        f"{named[0].upper()}{named[1:]} gets at most {per_cent(best.reached)} % of what reviewing could bring to"
-        f" somebody who knew every outcome. For {HEADLINE:.0f} % of that you need {sentence(own, unit)}"
-    )
-
-
-def sentence(found: Need, unit: str) -> str:
-    """Return the end of a sentence about a needed budget."""
-    what = f"a budget of {amount(found.budget)}{unit_text(unit, found.budget)}"
-    brings = ""
-    if found.price is not None:
-        brings = f"; at that point the next {singular(unit)} brings {amount(found.price)} reward"
-    return f"{what} ({per_cent(found.share)} % of reviewing everything){brings}."
-
-
 def singular(unit: str) -> str:
     """Return what one unit of cost is called.
 
@@ -82,36 +47,15 @@ def singular(unit: str) -> str:
     return (unit.removesuffix("es" if unit.endswith("xes") else "s") if len(unit) > 2 else unit) or "unit"
 
 
-def remarks(plan: Plan, *, full_orders: int | None = None) -> list[str]:
-    """Return what has to be said about a plan; `full_orders` is what would have been taken of fewer tasks."""
-    said = []
-    if full_orders is not None and full_orders > len(plan.seeds):
-        said.append(
-            f"There are many tasks ({plan.n_tasks:,}): {len(plan.seeds)} orders instead of {full_orders};"
-            f" --trials {full_orders} takes them all."
-        )
-    if plan.n_tasks < FEW:
-        tasks = "1 task shows" if plan.n_tasks == 1 else f"{plan.n_tasks} tasks show"
-        said.append(f"{tasks} the form of a plan, but teach a learner next to nothing: it takes some hundred.")
-    if len(plan.seeds) == 1:
-        said.append("One order alone does not show how much the numbers depend on the order of the tasks.")
-    enough = next((point.share for point in plan.curves[0].points if point.price == 0), 100.0)
-    if enough < 100 and not plan.hopeless and not plan.free:
-        said.append(
-            f"From {per_cent(enough)} % of reviewing everything on, OPT has asked wherever the human is better."
-            + ("" if plan.within_reach else " It knows every outcome beforehand: nobody else can stop there.")
-        )
-    return said
-
-
 def curve_cells(plan: Plan, *, narrow: bool = False) -> tuple[list[str], list[list[str]]]:
     """Return head and rows of the table of budgets; a `narrow` one fits a terminal, without the spread of rewards."""
     digits = 2 if narrow else 3
     opt, learner, *others = plan.curves
     head = ["budget", "%", "asked %", "reward", *(short(curve.policy) for curve in plan.curves), "λ*", "next"]
     rows = []
-    for i, point in enumerate(learner.points):
-        reached = [per_cent(curve.points[i].reached) for curve in (opt, learner, *others)]
+    grids = [on_grid(plan, curve) for curve in (opt, learner, *others)]
+    for i, point in enumerate(grids[1]):
+        reached = [per_cent(points[i].reached) for points in grids]
         rows.append(
             [
                 amount(point.budget),
@@ -119,11 +63,20 @@ def curve_cells(plan: Plan, *, narrow: bool = False) -> tuple[list[str], list[li
                 per_cent(point.asked_pct),
                 amount(point.reward) if narrow else with_spread(point),
                 *reached,
-                amount(opt.points[i].price, digits),
-                amount(point.price, digits),
+                price(grids[0][i].price, digits),
+                price(point.price, digits),
             ]
         )
     return head, rows
+
+
+def price(value: float | None, digits: int) -> str:
+    """Return a price; a small one is short, too.
+
+    >>> price(0.0123, 2), price(0.000123, 2), price(None, 2)
+    ('0.012', '1e-4', '–')
+    """
+    return f"{value:.0e}".replace("e-0", "e-") if value is not None and 0 < value < 1e-3 else amount(value, digits)
 
 
 def with_spread(point: Point) -> str:
@@ -133,14 +86,16 @@ def with_spread(point: Point) -> str:
 
 def short(policy: str) -> str:
     """Return the name of a policy as the head of a narrow column."""
-    return {"opt": "OPT", "best-reject": "reject"}.get(policy, policy)
+    return {"opt": "OPT", "best-reject": "reject", "achievable": "ach."}.get(policy, policy)
 
 
 def need_cells(plan: Plan) -> tuple[list[str], list[list[str]]]:
     """Return head and rows of the table of needed budgets: of what is possible, then of the learner's own best."""
     head = ["policy", "to get", "budget", "over orders", "%", "asked", "asked %", "next"]
     rows = []
-    shown = [curve for curve in plan.curves if curve.policy != "random"]
+    # what somebody needs who knows every outcome says nothing about what anybody else needs
+    hidden = ("random", "opt") if plan.estimated else ("random",)
+    shown = [curve for curve in plan.curves if curve.policy not in hidden]
     for place in range(len(plan.learner.needed)):
         for curve in shown:
             rows.append(need_row(curve, curve.needed[place], f"{curve.needed[place].level:.0f} %"))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from deferkit.errors import InvalidArgument
-from deferkit.study.policies import LEARNERS, POLICIES
+from deferkit.study.policies import EMBEDDINGS, LEARNERS, POLICIES
 from deferkit.study.spec import Spec
 from deferkit.study.store import Trial
 from deferkit.worlds.columns import closest
@@ -16,9 +16,11 @@ from deferkit.worlds.stream import Stream
 SHARES = (0, 1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 35, 40, 50, 60, 80, 100)
 RULES = ("best-reject", "random")
 ORDERS = 5
+FEWEST = 200  # complete rows that are worth planning on
 FEWEST_ORDERS = 2  # of one alone nobody knows how much it depends on the order
 MOST_DECISIONS = 60_000_000  # of the learner in all: a few minutes
 ROUND = 4_000_000  # tasks × budgets of an order that are run in one go, so that an interrupt does not lose more
+SLOWER = 50  # how many times as long a decision takes with a learned representation
 MANY = 5_000_000  # decisions from which on more than one process is worth starting
 
 
@@ -31,9 +33,13 @@ def orders_for(n_tasks: int) -> int:
     return max(FEWEST_ORDERS, min(ORDERS, MOST_DECISIONS // (n_tasks * len(SHARES))))
 
 
-def worth_workers(n_tasks: int, orders: int) -> bool:
-    """Return whether there is so much to do that more than one process is worth starting."""
-    return n_tasks * len(SHARES) * orders > MANY
+def worth_workers(n_tasks: int, orders: int, policy: str = "default") -> bool:
+    """Return whether there is so much to do that more than one process is worth starting.
+
+    >>> worth_workers(5_000, 5), worth_workers(100_000, 5), worth_workers(5_000, 5, "tree")
+    (False, True, True)
+    """
+    return n_tasks * len(SHARES) * orders * (SLOWER if policy in EMBEDDINGS else 1) > MANY
 
 
 def check_plannable(stream: Stream, policy: str) -> None:
@@ -45,9 +51,15 @@ def check_plannable(stream: Stream, policy: str) -> None:
         raise InvalidArgument(f"A plan is for one resource. This world has {stream.costs.shape[2]}.")
     if not stream.complete:
         lost = np.isnan(stream.rewards).any(axis=1) | np.isnan(stream.costs).any(axis=(1, 2))
+        complete = stream.n_tasks - int(lost.sum())
+        advice = (
+            "keep the complete rows, and plan on those"
+            if complete >= FEWEST
+            else (f"{complete:,} rows with a human outcome are too few to plan on, it takes some hundred")
+        )
         raise InvalidArgument(
             "Planning needs to know what the human would have done on every row, and"
-            f" {int(lost.sum()):,} of {stream.n_tasks:,} rows do not say: keep the complete rows, and plan on those."
+            f" {int(lost.sum()):,} of {stream.n_tasks:,} rows do not say: {advice}."
         )
 
 
@@ -59,16 +71,20 @@ def plan_trials(
     seeds: Sequence[int],
     feedback: str = "full",
     free: bool = False,
+    achievable: bool = False,
 ) -> list[Trial]:
     """Return the trials of a plan; where asking is `free`, no budget is the only one.
+
+    `achievable`: with the achievable optimum, which is what the others are measured by then.
 
     >>> trials = plan_trials("synthetic", {"horizon": 50}, policy="default", seeds=[0])
     >>> len(trials), trials[0][0].policy, trials[0][0].budget
     (69, 'opt', 'inf')
     """
     budgets = [f"{share}%" for share in SHARES]
-    wanted = [("opt", "inf")]
-    wanted += [(name, text) for text in (["inf"] if free else budgets) for name in ("opt", policy, *RULES)]
+    beside = ("achievable",) if achievable else ()
+    wanted = [(name, "inf") for name in ("opt", *beside)]
+    wanted += [(name, text) for text in (["inf"] if free else budgets) for name in ("opt", policy, *beside, *RULES)]
     specs = [
         Spec.of(world, parameters, policy=name, budget=text, feedback=feedback) for name, text in dict.fromkeys(wanted)
     ]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.errors import AssumptionWarning, InvalidArgument
-from deferkit.extras import needs
+from deferkit.extras import listed, missing, needs
 from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.embed.gradient import GradientEmbedding
 from deferkit.learn.embed.neural import NeuralEmbedding
@@ -21,6 +21,7 @@ from deferkit.learn.links import link_named
 from deferkit.learn.pacing import PACINGS
 from deferkit.study import baselines
 from deferkit.study.peers import PEERS, Setting, run_peer
+from deferkit.study.representation import representation_text
 from deferkit.study.steps import run_by_steps
 from deferkit.types import Budget
 from deferkit.worlds.columns import closest
@@ -39,9 +40,12 @@ RULES = {
     "best-reject": "the same with the best threshold in hindsight, in steps of 0.01 (on a table, of the range)",
 }
 LEARNERS = {
-    "default": "deferkit as it comes: optimism, and a price that is solved anew",
+    "default": "deferkit as it comes: optimism, forgetting at an estimated rate, and a price that is solved anew;"
+    " on tables with trees beside the linear estimates, whichever foresee better",
+    "linear": "the same without trees",
     **{name: f"the same with {PACINGS[name].description}" for name in ("adaptive", "gradient")},
     "interval": "the default with the ends of intervals, also for costs, and prices that are solved on means",
+    "never": "the default without forgetting",
     "greedy": "the default without exploration",
     "thompson": "Thompson sampling with the default's price",
     "neural": "the default on the hidden layer of networks beside the context (NeuralLinear, NeuralLogistic)",
@@ -58,7 +62,11 @@ EMBEDDINGS: dict[str, type[Any]] = {
     "neural-ts": GradientEmbedding,
 }
 OPTIMA = {
-    "opt": "the best fixed rule that knows the distribution (in hindsight where nobody knows it)",
+    "opt": "the best rule that knows the distribution, and its phase if it drifts (in hindsight where nobody knows it)",
+    "static": "the same without the phase: the best fixed rule for what is expected on average over time",
+    "informed": "the best rule that knows the true probabilities of a made-up table, which no other policy is told",
+    "achievable": "the best rule of the context: opt where the distribution is known, else cross-fitted predictions"
+    " with the price that uses the budget, judged by what came",
     "hindsight": "the best choice for the outcomes that came, noise and all; judged by those outcomes",
 }
 POLICIES = RULES | LEARNERS | {name: kind.description for name, kind in PEERS.items()} | OPTIMA
@@ -72,12 +80,21 @@ def check_policy(name: str) -> None:
         )
 
 
+def without_trees(names: Iterable[str], stream: Stream) -> list[str]:
+    """Return the remark that the default does without trees on a table, if it has to."""
+    absent = missing("trees")
+    if not absent or stream.truth is not None or "default" not in names:
+        return []
+    return [f"The default is linear here, because {listed(absent)} is missing: pip install 'deferkit[trees]'."]
+
+
 def check_installed(names: Iterable[str]) -> None:
     """Raise, and say what to install, if one of these policies is another library's and that is not there."""
     for name in names:
         if name in NEEDS:
             needs(NEEDS[name], what=f"The policy {name!r}")
-        if name in PEERS and find_spec(PEERS[name].import_name.partition(".")[0]) is None:
+        package = PEERS[name].import_name.partition(".")[0] if name in PEERS else ""
+        if package and find_spec(package) is None:
             raise InvalidArgument(f"The policy {name!r} needs another library: pip install {PEERS[name].install}.")
 
 
@@ -87,6 +104,7 @@ class Course(NamedTuple):
     routes: NDArray[np.int64]  # [n]
     prices: Floats | None  # [n, R] of a learner
     us_per_step: float  # NaN where nothing was learned
+    representation: str | None = None  # what the estimates of a learner rest on in the end
 
 
 def needs_hindsight(name: str) -> bool:
@@ -106,11 +124,17 @@ def check_hindsight(name: str, stream: Stream) -> None:
             f"The policy {name!r} needs to know what the human would have earned and cost in every task, but that is"
             f" missing in {lost:,} of {stream.n_tasks:,} rows. Without it work: model-only, {', '.join(LEARNERS)}."
         )
+    if name == "informed" and stream.truth is None and stream.hidden is None:
+        raise InvalidArgument(
+            "The policy 'informed' needs to know the true probabilities, which only made-up worlds do."
+        )
 
 
 def sure_cost(stream: Stream) -> float:
     """Return a cost that no task of the stream passes: a round one, or on a table the largest that is known."""
     largest = float(np.nanmax(stream.costs))
+    if stream.past is not None:
+        largest = float(np.nanmax(stream.past.costs, initial=largest))
     if stream.truth is None:
         return largest if largest > 0 else SURE_COST
     return max(SURE_COST, math.ceil(largest))
@@ -118,7 +142,8 @@ def sure_cost(stream: Stream) -> float:
 
 def range_of(stream: Stream) -> tuple[float, float]:
     """Return what rewards may be: within [0, 1] where all of a table's are, open where noise may carry them out."""
-    known = stream.rewards[~np.isnan(stream.rewards)]
+    rewards = stream.rewards if stream.past is None else np.concatenate([stream.rewards, stream.past.rewards])
+    known = rewards[~np.isnan(rewards)]
     within = stream.truth is None and len(known) > 0 and known.min() >= 0 and known.max() <= 1
     return (0.0, 1.0) if within else link_named(stream.link).domain
 
@@ -150,7 +175,11 @@ def make_learner(
             noise = NOISE if stream.noise is None else stream.noise
             printed: dict[str, Any] = {"budget": each[0], "noise": noise, "cost_link": "identity"}
             return Deferrer.paper(**(printed | given | dict(parameters or {})))
-    if name == "greedy":
+    if name == "default" and stream.truth is None and not missing("trees"):
+        given["representation"] = "auto"
+    elif name == "never":
+        given["forget"] = "never"
+    elif name == "greedy":
         given["exploration"] = Exploration(scale=0.0, prior=0.0)
     elif name == "interval":
         given["exploration"] = Exploration(rule=INTERVAL)
@@ -176,7 +205,8 @@ def run_learner(learner: Deferrer, stream: Stream, feedback: str) -> Course:
         rewards = {name: stream.rewards[:, i] for i, name in enumerate(learner.settings.deciders)}
         run = learner.run(stream.contexts, rewards, stream.costs, feedback=feedback)
         routes, prices = run.routes, run.prices
-    return Course(routes, prices, (time.perf_counter() - begin) / stream.n_tasks * 1e6)
+    us = (time.perf_counter() - begin) / stream.n_tasks * 1e6
+    return Course(routes, prices, us, representation_text(learner))
 
 
 def run_rule(name: str, stream: Stream, budgets: Sequence[float], seed: int) -> Course:
@@ -218,8 +248,16 @@ def run_policy(
             raise InvalidArgument(f"The policy {name!r} cannot follow what becomes known of a person along the way.")
         costs = stream.costs[:, 0, 0]
         mean_cost = float(stream.known()[1][:, 0, 0].mean())
-        setting = Setting(stream.contexts.shape[1], budgets[0], stream.n_tasks, mean_cost, seed)
-        routes, us = run_peer(PEERS[name].make, stream.contexts, stream.rewards, costs, setting, sure_cost(stream))
+        setting = Setting(
+            stream.contexts.shape[1], budgets[0], stream.n_tasks, mean_cost, seed, sure_cost(stream), stream.link
+        )
+        routes, us = run_peer(PEERS[name].make, stream.contexts, stream.rewards, costs, setting)
         return Course(routes, None, us)
-    learner = make_learner(name, stream, budgets, seed=seed, parameters=parameters)
+    told = dict(parameters or {})
+    warm = told.pop("warm_start", True)  # False: as if nothing were known from before
+    learner = make_learner(name, stream, budgets, seed=seed, parameters=told)
+    if stream.past is not None and warm:
+        x, rewards, costs = stream.past
+        by_decider = {who: rewards[:, i] for i, who in enumerate(learner.settings.deciders)}
+        learner.warm_start(x, by_decider, cost=costs)
     return run_learner(learner, stream, feedback)

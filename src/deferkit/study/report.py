@@ -19,7 +19,8 @@ OURS = ("default", "default, full", "Linear", "Logistic")
 SUBJECTS = {"synthetic": "the synthetic study", "people": "the study with people"}
 OPTIMA = {
     "synthetic": "In synthetic worlds rewards are expected ones on just the tasks that came; OPT is the best fixed rule"
-    " that knows the distribution and keeps the budget on average, so that a lucky stream can give more than 100.",
+    " that knows the distribution and keeps the budget on average, so that a lucky stream can give more than 100. Where"
+    " rewards drift it also knows the phase of every task.",
     "people": "On tables of people's answers rewards are those that came, and OPT is <i>hindsight OPT</i>: the best"
     " choice for just these outcomes, which sees their noise. No policy can, so that gains are far below 100 even where"
     " nothing is left to learn.",
@@ -35,7 +36,7 @@ class Chapter(NamedTuple):
     findings: list[Finding]
     tables: dict[str, pl.DataFrame]
     trials: int
-    seeds: int
+    seeds: Sequence[int]
 
 
 def html_table(table: pl.DataFrame, caption: str) -> str:
@@ -54,6 +55,21 @@ def html_table(table: pl.DataFrame, caption: str) -> str:
         f'<div class="scroll"><table><caption>{escape(caption)}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
     )
+
+
+def runs(seeds: Sequence[int]) -> str:
+    """Return whole numbers as text, those that follow each other as a range.
+
+    >>> runs([0, 1, 2, 100]), runs([7])
+    ('0 to 2, 100', '7')
+    """
+    parts: list[list[int]] = []
+    for seed in sorted(set(seeds)):
+        if parts and parts[-1][1] == seed - 1:
+            parts[-1][1] = seed
+        else:
+            parts.append([seed, seed])
+    return ", ".join(f"{first} to {last}" if last > first else str(first) for first, last in parts)
 
 
 def cell_class(number: bool) -> str:
@@ -80,7 +96,7 @@ def chapter_html(chapter: Chapter) -> str:
     return f"""<h2 id="{name}">{escape(chapter.experiment.title)}</h2>
 <p>{escape(chapter.experiment.what)}</p>
 <figure><div class="chart" id="figure-{name}">{drawn.svg}</div>
-<figcaption>{chapter.trials:,} trials, seeds 0 to {chapter.seeds - 1}. A click on the legend picks a line,
+<figcaption>{chapter.trials:,} trials, seeds {runs(chapter.seeds)}. A click on the legend picks a line,
 the pointer shows numbers. {links} · <a href="{name}.parquet">trials as Parquet</a></figcaption></figure>
 {claims_table(chapter.findings)}
 <details><summary>Tables</summary>{tables}</details>

@@ -68,7 +68,7 @@ def reproduce(
                 experiment.findings(frame),
                 experiment.tables(frame),
                 trials=len(frame),
-                seeds=frame["seed"].n_unique(),
+                seeds=frame["seed"].unique().to_list(),
             )
         )
         if experiment.name == "exp2":

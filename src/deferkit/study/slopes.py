@@ -52,13 +52,20 @@ def crossing(budgets: Sequence[float], gained: Sequence[float], level: float) ->
     >>> crossing([0.0, 10.0, 20.0], [0.0, 8.0, 10.0], 9.0), crossing([0.0, 10.0], [0.0, 8.0], 9.0)
     (15.0, None)
     """
+    i = reached_at(gained, level)
+    if i is None or i == 0:
+        return None if i is None else float(budgets[0])
     rising = rising_of(gained)
+    part = (min(level, rising[i]) - rising[i - 1]) / (rising[i] - rising[i - 1])
+    return float(budgets[i - 1] + part * (budgets[i] - budgets[i - 1]))
+
+
+def reached_at(gained: Sequence[float], level: float) -> int | None:
+    """Return the place of the first point of the rising curve that gains so much; None if none does.
+
+    >>> reached_at([0.0, 8.0, 10.0], 9.0), reached_at([0.0, 8.0], 9.0)
+    (2, None)
+    """
     # what a sum of rewards loses to rounding shall not make a level unreachable
     enough = level - TOLERANCE * abs(level)
-    for i, reached in enumerate(rising):
-        if reached >= enough:
-            if i == 0 or reached == rising[i - 1]:
-                return float(budgets[i])
-            part = (min(level, reached) - rising[i - 1]) / (reached - rising[i - 1])
-            return float(budgets[i - 1] + part * (budgets[i] - budgets[i - 1]))
-    return None
+    return next((i for i, reached in enumerate(rising_of(gained)) if reached >= enough), None)

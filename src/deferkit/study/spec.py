@@ -17,10 +17,11 @@ from deferkit.study.policies import LEARNERS, check_policy
 from deferkit.types import is_number
 from deferkit.worlds import make_world
 
-LIBRARIES = {"tree": "lightgbm"}
+LIBRARIES = {"tree": "lightgbm", "achievable": "lightgbm"}
 """Policies whose results depend on the version of another library."""
 TRACES = ("", "path", "coverage")
 STUDY = (
+    "achievable.py",
     "allowance.py",
     "baselines.py",
     "confidence.py",
@@ -28,6 +29,7 @@ STUDY = (
     "optimum.py",
     "peers",
     "policies.py",
+    "representation.py",
     "steps.py",
     "trial.py",
 )

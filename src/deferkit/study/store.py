@@ -17,6 +17,7 @@ PATHS = ("at", "reward_at", "regret_at", "spent_at", "price_at", "distance_at", 
 SCHEMA: dict[str, Any] = (
     {"key": pl.String, "seed": pl.Int64, "spec": pl.String}
     | dict.fromkeys(Outcome._fields, pl.Float64)
+    | {"representation": pl.String}
     | dict.fromkeys(PATHS, pl.List(pl.Float64))
 )
 

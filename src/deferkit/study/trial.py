@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from deferkit.study.achievable import Achievable
 from deferkit.study.allowance import Allowance
 from deferkit.study.coverage import run_and_measure
 from deferkit.study.optimum import Benchmark
@@ -37,6 +38,7 @@ class Outcome(NamedTuple):
     model: float  # reward of ModelOnly
     opt_price: float  # λ* of OPT, of the first resource
     opt_spent: float  # what OPT is expected to spend on just these tasks; the budget, on average over streams
+    gained_se: float  # standard error of reward − ModelOnly, if the tasks are a sample
 
 
 FIGURES = Outcome._fields[:8]
@@ -58,7 +60,8 @@ class Judge:
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
         self._benchmark = Benchmark(stream) if stream.complete else None
-        self._hindsight: Benchmark | None = None
+        self._others: dict[str, Benchmark] = {}
+        self._achievable: Achievable | None = None
         self._optima: dict[tuple[float, ...], tuple[Floats, Floats]] = {}
 
     def optimum(self, budgets: Sequence[float]) -> tuple[Floats, Floats]:
@@ -69,11 +72,25 @@ class Judge:
             self._optima[key] = unknown if self._benchmark is None else self._benchmark.at(budgets)
         return self._optima[key]
 
-    def hindsight(self, budgets: Sequence[float]) -> Floats:
-        """Return the choice of the optimum that sees the outcomes."""
-        if self._hindsight is None:
-            self._hindsight = Benchmark(self.stream, hindsight=True)
-        return self._hindsight.at(budgets)[0]
+    def chosen_by(self, name: str, budgets: Sequence[float]) -> Floats:
+        """Return the choice [n, deciders] of an optimum: OPT, static, informed or that of hindsight."""
+        if name == "opt" or (name == "informed" and self.stream.hidden is None):
+            return self.optimum(budgets)[0]
+        if name not in self._others:
+            stream = self.stream
+            if name == "informed" and stream.hidden is not None:
+                # as if what was expected had come
+                stream = stream._replace(rewards=stream.hidden.rewards, costs=stream.hidden.costs)
+            self._others[name] = Benchmark(stream, hindsight=name == "hindsight", knows_phase=name != "static")
+        return self._others[name].at(budgets)[0]
+
+    def achievable(self, budgets: Sequence[float]) -> Floats:
+        """Return the choice of the best rule of the context: OPT where the truth is known, else an estimate of it."""
+        if self.stream.truth is not None:
+            return self.optimum(budgets)[0]
+        if self._achievable is None:
+            self._achievable = Achievable(self.stream)
+        return self._achievable.at(budgets[0])
 
     def outcome(
         self, choice: Floats, budgets: Sequence[float], us: float = math.nan, *, realised: bool = False
@@ -89,6 +106,7 @@ class Judge:
         model_only = np.zeros(rewards.shape)
         model_only[:, 0] = 1.0
         reward, top, floor = (float(of_chosen(each, rewards).sum()) for each in (choice, best, model_only))
+        gained = of_chosen(choice, rewards).sum(axis=1) - rewards[:, 0]
         spent = of_chosen(choice[:, 1:, None], self.stream.costs).sum(axis=(0, 1))
         used = [100 * s / b for s, b in zip(spent, budgets, strict=True) if 0 < b < math.inf]
         return Outcome(
@@ -105,6 +123,7 @@ class Judge:
             model=floor,
             opt_price=float(price[0]),
             opt_spent=float(of_chosen(best[:, 1:], costs[:, :, 0]).sum()),
+            gained_se=float(gained.std() * math.sqrt(len(gained))),
         )
 
     def path(self, choice: Floats, budgets: Sequence[float], prices: Floats | None) -> dict[str, list[float]]:
@@ -134,9 +153,9 @@ def run_spec(spec: Spec, judge: Judge, seed: int) -> dict[str, Any]:
     check_hindsight(spec.policy, stream)
     budgets = [Allowance.from_text(spec.budget).total(stream)] * stream.costs.shape[2]
     if spec.policy in OPTIMA:
-        seen = spec.policy == "hindsight"
-        choice = judge.hindsight(budgets) if seen else judge.optimum(budgets)[0]
-        return judge.outcome(choice, budgets, realised=seen)._asdict()
+        chosen = judge.achievable(budgets) if spec.policy == "achievable" else judge.chosen_by(spec.policy, budgets)
+        done = judge.outcome(chosen, budgets, realised=spec.policy == "hindsight")._asdict()
+        return done | (judge.path(chosen, budgets, None) if spec.trace == "path" else {})
     more: dict[str, list[float]] = {}
     if spec.trace == "coverage":
         learner = make_learner(spec.policy, stream, budgets, seed=seed, parameters=spec.policy_parameters)
@@ -153,7 +172,8 @@ def run_spec(spec: Spec, judge: Judge, seed: int) -> dict[str, Any]:
     choice = np.eye(stream.rewards.shape[1])[course.routes]
     if spec.trace == "path":
         more = judge.path(choice, budgets, course.prices)
-    return judge.outcome(choice, budgets, course.us_per_step)._asdict() | more
+    told = {"representation": course.representation}
+    return judge.outcome(choice, budgets, course.us_per_step)._asdict() | told | more
 
 
 def run_together(specs: Iterable[Spec], seed: int) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from deferkit.errors import InvalidArgument
 from deferkit.study.experiments import (
     coverage,
+    drift,
     exp1,
     exp2,
     feedback,
@@ -14,19 +15,21 @@ from deferkit.study.experiments import (
     logistic,
     mvh,
     noise,
+    reviewed,
     rivals,
     small_budget,
     small_streams,
+    tables,
 )
 from deferkit.study.experiments.experiment import Experiment, Finding
 
-SYNTHETIC = (exp1, exp2, horizon, small_budget, small_streams, feedback, coverage, noise, logistic)
-WITH_PEOPLE = (knapsack_reward, knapsack_regret, knapsack_bandit, imagenet16h, mvh)
+SYNTHETIC = (exp1, exp2, horizon, small_budget, small_streams, drift, feedback, coverage, noise, logistic)
+WITH_PEOPLE = (knapsack_reward, knapsack_regret, knapsack_bandit, imagenet16h, mvh, reviewed, tables)
 EXPERIMENTS: dict[str, Experiment] = {
     module.EXPERIMENT.name: module.EXPERIMENT for module in (*SYNTHETIC, *WITH_PEOPLE, rivals)
 }
 PEOPLE = tuple(module.EXPERIMENT.name for module in WITH_PEOPLE)
-"""On tables of people's answers: rewards are realised, OPT is that of hindsight."""
+"""On tables of answers, most of them people's: rewards are realised, OPT is that of hindsight."""
 APART = (*PEOPLE, "rivals")
 """What runs only when it is asked for: it takes longer, and needs other packages or data."""
 

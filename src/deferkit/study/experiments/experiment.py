@@ -14,7 +14,7 @@ from deferkit.study.store import Trial
 
 HOLDS, PARTLY, FAILS = "holds", "holds in part", "does not hold"
 REGIMES = ("complementary", "dominant")
-SETTINGS = ("asked_budget", "feedback", "regime", "horizon", "noise", "world_model", "order")
+SETTINGS = ("asked_budget", "feedback", "regime", "horizon", "noise", "family", "kind", "world_model", "order")
 """Columns that tell settings apart, in one world or another."""
 
 

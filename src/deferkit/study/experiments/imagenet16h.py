@@ -19,6 +19,7 @@ from deferkit.study.experiments.people import (
     by_budget,
     compare,
     count,
+    default_is_best,
     difference,
     named,
     not_below,
@@ -39,8 +40,8 @@ MODELS = ("baseline", "fine-tuned")
 NEURAL: dict[str, Any] = {"embedding": {"learning_rate": 1e-4, "every": [[0, 20], [4000, 100]], "batch": 500}}
 """The paper's: retrained every 20 tasks, after 4,000 tasks every 100, on mini-batches of 500."""
 NETWORK = Entrant("neural", NEURAL)
-ONCE = (Entrant("default"), Entrant("tree"), NETWORK)
-EVERYWHERE = tuple(map(Entrant, ("default", "best-reject", "arbitrary-human", "model-only", "opt")))
+ONCE = (Entrant("linear"), Entrant("default"), Entrant("tree"), NETWORK)
+EVERYWHERE = tuple(map(Entrant, ("linear", "best-reject", "arbitrary-human", "model-only", "opt")))
 SIMILAR = 1.0  # % of OPT
 WEAK = ("baseline", "0.25T")
 REPEATS = (
@@ -57,11 +58,13 @@ def trials(quick: bool) -> list[Trial]:
     return (
         trials_with(EVERYWHERE, budgets, n, WORLD, worlds)
         + trials_with([Entrant("human-only")], ["inf"], n, WORLD, worlds)
-        + trials_with([Entrant("default", PRICED)], [b for b in budgets if b != "inf"], n, WORLD, worlds)
+        + trials_with([Entrant("linear", PRICED)], [b for b in budgets if b != "inf"], n, WORLD, worlds)
         + trials_with([Entrant("neural", NEURAL | PRICED)], WEAK[1:], n, WORLD, baseline)
-        + trials_with([Entrant("tree")], WEAK[1:] if quick else budgets, n, WORLD, baseline)
+        + trials_with([Entrant("default"), Entrant("tree")], WEAK[1:] if quick else budgets, n, WORLD, baseline)
         + trials_with([NETWORK], WEAK[1:] if quick else OF_PAPER, n, WORLD, baseline)
-        + trials_with([Entrant("tree")], [] if quick else ["inf", "0.25T", "0.05T"], slow, WORLD, tuned)
+        + trials_with(
+            [Entrant("default"), Entrant("tree")], [] if quick else ["inf", "0.25T", "0.05T"], slow, WORLD, tuned
+        )
         + trials_with([NETWORK], [] if quick else ["inf", "0.25T"], slow, WORLD, tuned)
         + trials_with(
             () if quick else ONCE, WEAK[1:], n, WORLD, [{"model": model, "repeats": False} for model in MODELS]
@@ -189,7 +192,8 @@ def trees(shown: pl.DataFrame) -> list[Finding]:
             "deferkit",
             f"Gain %, TreeLogistic less Logistic: {', '.join(texts)}; at best {max(times):.1f} × the gain. {REPEATS}",
             share_verdict(map(not_below, found)),
-        )
+        ),
+        default_is_best({f"{model} ": shown.filter(world_model=model) for model in MODELS}, KIND, "ImageNet16H"),
     ]
 
 

@@ -35,7 +35,7 @@ def trials(quick: bool) -> list[Trial]:
     budgets = ("inf", "0.25T") if quick else tuple(BUDGETS)
     groups = (
         (LINEAR, budgets),
-        (Entrant("default", PRICED), [b for b in budgets if b != "inf"]),
+        (Entrant("linear", PRICED), [b for b in budgets if b != "inf"]),
         (TREE, ["0.25T"] if quick else ["inf", "0.25T", "0.05T"]),
         (NETWORK, ["0.25T"] if quick else ["inf", "0.25T"]),
     )

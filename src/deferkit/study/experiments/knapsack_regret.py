@@ -29,6 +29,7 @@ from deferkit.study.experiments.people import (
     by_budget,
     compare,
     count,
+    default_is_best,
     difference,
     named,
     not_below,
@@ -92,7 +93,8 @@ def exponent(frame: pl.DataFrame, who: str, budget: str, since: float = 0.5) -> 
 
 def findings(frame: pl.DataFrame) -> list[Finding]:
     """Judge regret, price and embeddings."""
-    return of_paper(frame) + of_price(named(frame, KIND)) + of_embeddings(named(frame, KIND))
+    shown = named(frame, KIND)
+    return [*of_paper(frame), *of_price(shown), *of_embeddings(shown), default_is_best({"": shown}, KIND, "knapsacks")]
 
 
 def of_paper(frame: pl.DataFrame) -> list[Finding]:

@@ -9,9 +9,9 @@ WORLD = "knapsack"
 NEURAL = {"embedding": {"learning_rate": 5e-4, "every": 10, "batch": 500}}
 """The paper's: retrained every 10 tasks on mini-batches of 500."""
 
-LINEAR, NETWORK, TREE = Entrant("default"), Entrant("neural", NEURAL), Entrant("tree")
-LEARNERS = (LINEAR, NETWORK, TREE)
-WITH_PRINTED_PRICE = (Entrant("default", PRICED), Entrant("paper"))
+LINEAR, NETWORK, TREE = Entrant("linear"), Entrant("neural", NEURAL), Entrant("tree")
+LEARNERS = (LINEAR, Entrant("default"), NETWORK, TREE)
+WITH_PRINTED_PRICE = (Entrant("linear", PRICED), Entrant("paper"))
 NETWORK_WITH_PRINTED_PRICE = Entrant("neural", NEURAL | PRICED)
 RULES = tuple(map(Entrant, ("best-reject", "arbitrary-human", "human-only", "model-only", "opt")))
 OTHER_NETWORKS = (Entrant("neural-ucb"), Entrant("neural-ts"))

@@ -15,6 +15,7 @@ from deferkit.study.experiments.people import (
     by_budget,
     compare,
     count,
+    default_is_best,
     difference,
     named,
     not_below,
@@ -32,7 +33,7 @@ WORLD, KIND = "model-vs-human", "Logistic"
 NEURAL = {"embedding": {"learning_rate": 5e-4, "every": [[0, 20], [4000, 100]], "batch": 500}}
 SETTINGS = tuple((model, order) for model in ("clip", "resnet50") for order in ("experiment", "shuffled"))
 ORDERS = {"experiment": "one experiment after another", "shuffled": "shuffled"}
-EVERYWHERE = tuple(map(Entrant, ("default", "best-reject", "arbitrary-human", "model-only", "opt")))
+EVERYWHERE = tuple(map(Entrant, ("linear", "best-reject", "arbitrary-human", "model-only", "opt")))
 SMALL_LOSS = 5.0  # gain %
 HINDSIGHT = "BestReject's threshold is set in hindsight"
 
@@ -44,8 +45,10 @@ def trials(quick: bool) -> list[Trial]:
     return (
         trials_with(EVERYWHERE, budgets, n, WORLD, worlds)
         + trials_with([Entrant("human-only")], ["inf"], n, WORLD, worlds)
-        + trials_with([Entrant("default", PRICED)], [b for b in budgets if b != "inf"], n, WORLD, worlds)
+        + trials_with([Entrant("linear", PRICED)], [b for b in budgets if b != "inf"], n, WORLD, worlds)
+        + trials_with([Entrant("default")], ["0.25T"] if quick else ["0.1T", "0.25T"], slow, WORLD, worlds)
         + trials_with([Entrant("tree")], ["0.25T"], slow, WORLD, worlds[:2] if quick else worlds)
+        + trials_with([Entrant("tree")], [] if quick else ["0.1T"], slow, WORLD, worlds)
         + trials_with([Entrant("tree")], [] if quick else ["inf", "0.05T"], slow, WORLD, worlds[:2])
         + trials_with([Entrant("neural", NEURAL)], [] if quick else ["0.25T"], slow, WORLD, worlds[:2])
     )
@@ -82,6 +85,7 @@ def findings(frame: pl.DataFrame) -> list[Finding]:
         better_than_either(parts),
         against_rules(parts),
         shift(frame),
+        default_is_best({f"{model} {order} ": part for model, order, part in settings(frame)}, KIND, "model-vs-human"),
         against(
             parts,
             "TreeLogistic never loses to Logistic by more than noise (model-vs-human).",

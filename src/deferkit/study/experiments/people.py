@@ -12,6 +12,7 @@ from deferkit.study.experiments.experiment import (
     FAILS,
     HOLDS,
     PARTLY,
+    Finding,
     mean_of,
     over_trials,
     paired,
@@ -30,6 +31,8 @@ SEEDS, SLOW_SEEDS, QUICK_SEEDS = 20, 10, 2
 PRINTED = ", printed price"
 PRICED = {"pacing": "paper"}
 OPT = "hindsight OPT"
+DEFAULT = "default"
+CLOSE = 1.0  # gain % that the default may be below the best of the others
 
 
 class Entrant(NamedTuple):
@@ -46,7 +49,8 @@ def names(kind: str) -> dict[str, str]:
     'NeuralLogistic'
     """
     return {
-        "default": kind,
+        "default": DEFAULT,
+        "linear": kind,
         "neural": f"Neural{kind}",
         "tree": f"Tree{kind}",
         "neural-ucb": "NeuralUCB",
@@ -121,6 +125,25 @@ def ran(frame: pl.DataFrame, *wanted: str) -> list[str]:
 def compare(frame: pl.DataFrame, one: str, other: str, value: str = "gain") -> tuple[float, float]:
     """Return how much more `one` has than `other`, paired by seed: the mean and its standard error."""
     return paired(frame, one, other, value, by="who")
+
+
+def default_is_best(parts: Mapping[str, pl.DataFrame], kind: str, where: str) -> Finding:
+    """Judge whether the default, which chooses its representation itself, is at least the best of the others less 1."""
+    short, texts = [], []
+    for label, part in parts.items():
+        for b in both_ran(part, DEFAULT, kind):
+            here = part.filter(asked_budget=b)
+            others = ran(here, kind, f"Tree{kind}", "BestReject")
+            best = max(others, key=lambda who: mean_of(here, "gain", who=who))
+            behind, error = compare(here, DEFAULT, best)
+            short.append(behind >= -CLOSE)
+            texts.append(f"{label}{BUDGETS[b]} {difference((behind, error))} ({best})")
+    return Finding(
+        f"The default gains at most {CLOSE:g} less than the best of {kind}, Tree{kind} and BestReject ({where}).",
+        "deferkit",
+        f"Gain %, default less the best of them: {', '.join(texts)}.",
+        share_verdict(short),
+    )
 
 
 def difference(found: tuple[float, float], digits: int = 1) -> str:

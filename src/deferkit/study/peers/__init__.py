@@ -1,5 +1,7 @@
 """Other people's budgeted bandits on our problem, each behind the same two verbs.
 
+All but `aupd`, which is written here from a paper, are other people's packages.
+
 Importing this or any module below needs none of their packages (which are imported where a peer is made, so that
 doctests and types can be read without them); making a peer does.
 """
@@ -12,7 +14,7 @@ from typing import NamedTuple
 from deferkit.errors import expected
 from deferkit.study.peers.peer import Make, Peer, Setting, run_peer
 
-__all__ = ["PEERS", "Make", "Peer", "PeerKind", "Setting", "run_peer"]
+__all__ = ["PACKAGED", "PEERS", "Make", "Peer", "PeerKind", "Setting", "run_peer"]
 
 BUDGET_CB = "'budget-constrained-CB==0.0.0' joblib scikit-learn"  # it names no requirements of its own
 
@@ -22,14 +24,14 @@ class PeerKind(NamedTuple):
 
     make: Make
     description: str
-    install: str  # what to give to pip install
+    install: str  # what to give to pip install; nothing, if it is written here
     import_name: str
 
     @property
     def version(self) -> str:
         """The version that is installed, or nothing."""
         try:
-            return metadata.version(self.install.partition("==")[0].strip("'"))
+            return "" if not self.install else metadata.version(self.install.partition("==")[0].strip("'"))
         except metadata.PackageNotFoundError:
             return ""
 
@@ -38,7 +40,8 @@ def _make(name: str, class_name: str, setting: Setting) -> Peer:
     """Return a fresh peer, or say what to install."""
     kind = PEERS[name]
     try:
-        importlib.import_module(kind.import_name)
+        if kind.import_name:
+            importlib.import_module(kind.import_name)
         module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
     except ModuleNotFoundError as error:
         wanted = f"one whose packages are installed (pip install {kind.install})"
@@ -88,5 +91,14 @@ PEERS: dict[str, PeerKind] = dict(
             "'vowpalwabbit==9.11.9'",
             "vowpalwabbit",
         ),
+        _kind(
+            "aupd",
+            "Aupd",
+            "AUPD (Guo and Liu 2025): a virtual queue over b·√T as price, optimistic estimates like ours",
+            "",
+            "",
+        ),
     ]
 )
+PACKAGED = tuple(name for name, kind in PEERS.items() if kind.install)
+"""Those that need another library."""

@@ -18,6 +18,8 @@ class Setting(NamedTuple):
     horizon: int
     mean_cost: float  # of asking the human; an advantage: unit-cost methods need it to turn a budget into asks
     seed: int
+    max_cost: float  # no task costs more
+    link: str = "identity"  # that suits the rewards
 
     @property
     def asks(self) -> float:
@@ -39,7 +41,7 @@ Make = Callable[[Setting], Peer]
 
 
 def run_peer(
-    make: Make, contexts: Floats, rewards: Floats, costs: Floats, setting: Setting, max_cost: float
+    make: Make, contexts: Floats, rewards: Floats, costs: Floats, setting: Setting
 ) -> tuple[NDArray[np.int64], float]:
     """Run a fresh peer over a stream with bandit feedback; return its routes and the microseconds a step took.
 
@@ -49,9 +51,9 @@ def run_peer(
     >>> class Always:
     ...     def decide(self, x): return True
     ...     def observe(self, x, asked, reward, cost): print(asked, reward, cost)
-    >>> setting = Setting(n_features=1, budget=1.5, horizon=3, mean_cost=0.5, seed=0)
+    >>> setting = Setting(n_features=1, budget=1.5, horizon=3, mean_cost=0.5, seed=0, max_cost=1.0)
     >>> rewards, costs = np.array([[0.0, 1.0]] * 3), np.full(3, 0.5)
-    >>> routes, _ = run_peer(lambda setting: Always(), np.ones((3, 1)), rewards, costs, setting, max_cost=1.0)
+    >>> routes, _ = run_peer(lambda setting: Always(), np.ones((3, 1)), rewards, costs, setting)
     True 1.0 0.5
     True 1.0 0.5
     False 0.0 0.0
@@ -64,7 +66,7 @@ def run_peer(
         begin = time.perf_counter()
         wanted = peer.decide(x)
         seconds += time.perf_counter() - begin
-        asked = wanted and spent <= setting.budget - max_cost
+        asked = wanted and spent <= setting.budget - setting.max_cost
         reward = float(rewards[t, int(asked)])
         cost = float(costs[t]) if asked else 0.0
         spent += cost

@@ -1,0 +1,34 @@
+"""What carried a learner: which representation of the context its estimates rest on."""
+
+from collections.abc import Mapping
+
+from deferkit.learn.deferrer import Deferrer
+
+LINEAR = "linear"
+
+
+def representation_text(learner: Deferrer) -> str:
+    """Return what a learner's estimates rest on: one representation, or several with their mean shares, largest first.
+
+    >>> representation_text(Deferrer(n_features=2))
+    'linear'
+    """
+    embedding = learner.settings.embedding
+    if embedding is not None:
+        return embedding.kind
+    by_target = learner.representation_shares().values()
+    names = next(iter(by_target))
+    return text_of_shares({name: sum(shares[name] for shares in by_target) / len(by_target) for name in names})
+
+
+def text_of_shares(shares: Mapping[str, float]) -> str:
+    """Return shares as text; what rounds to 0 per cent carried nothing.
+
+    >>> text_of_shares({"linear": 0.186, "trees": 0.814}), text_of_shares({"linear": 1.0, "trees": 0.0})
+    ('trees 81 %, linear 19 %', 'linear')
+    """
+    some = {name: share for name, share in shares.items() if round(100 * share) > 0}
+    if len(some) == 1:
+        return next(iter(some))
+    ordered = sorted(some, key=lambda name: -some[name])
+    return ", ".join(f"{name} {100 * some[name]:.0f} %" for name in ordered) or LINEAR
