@@ -68,7 +68,7 @@ def micro(cost: float | None) -> int | None:
 class ServiceMachine(RuleBasedStateMachine):
     """Does the same to the engine and to the model, and compares."""
 
-    def __init__(self, database: Database, now: Callable[[int | None], int]) -> None:
+    def __init__(self, database: Database, now: Callable[[int | None], int], spec: PolicySpec = SPEC) -> None:
         super().__init__()
         self.database = database
         self.now = now  # the time; moved when it is given one
@@ -78,7 +78,7 @@ class ServiceMachine(RuleBasedStateMachine):
         self.leases: list[Lease] = []
         self.requests = 0
         self.fails_at: int | None = None
-        self.start(SPEC)
+        self.start(spec)
 
     # --- the engine -------------------------------------------------------------------------------------------------
 

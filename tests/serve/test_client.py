@@ -51,12 +51,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "one": {},
     "several": {"experts": ["ann", "bo"], "resources": ["minutes", "euros"], "explore_floor": 0.1, "seed": 5},
     "logistic": {"link": "logistic", "pacing": "adaptive"},
+    "trees": {"representation": "auto"},
 }
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_client_decides_as_a_deferrer_does(client: Client, name: str) -> None:
-    given = dict(SETTINGS[name])
+    given = {"representation": "linear"} | SETTINGS[name]
     resources = given.pop("resources", ["cost"])
     experts = given.get("experts", ["human"])
     n = 130
@@ -88,6 +89,8 @@ def test_a_client_decides_as_a_deferrer_does(client: Client, name: str) -> None:
     ours, theirs = client.summary(), deferrer.summary()
     assert (ours.decisions, ours.routes, ours.price) == (theirs.decisions, theirs.routes, theirs.price)
     assert by_name(ours.spent) == pytest.approx(by_name(theirs.spent))
+    assert (ours.samples, ours.samples_in_use) == (theirs.samples, theirs.samples_in_use)
+    assert (ours.drifts, ours.drifted) == (theirs.drifts, deferrer.drifts())
 
 
 def by_name(amount: Amount) -> dict[str, float]:

@@ -11,9 +11,10 @@ from deferkit.serve import owner
 from deferkit.serve.commands.bodies import BatchBody, TaskBody
 from deferkit.serve.commands.decide import Decide, DecideMany
 from deferkit.serve.engine import Engine, EngineSettings
+from deferkit.serve.learner import learner_of
 from deferkit.serve.policy import Policy
 from deferkit.serve.problems import Problem, StoreFailed
-from deferkit.serve.spec import BudgetSpec, learner_of
+from deferkit.serve.spec import BudgetSpec
 from deferkit.serve.storage.database import Database
 from deferkit.serve.work import Work
 from tests.serve.brittle import brittle

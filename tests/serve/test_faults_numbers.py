@@ -11,7 +11,8 @@ from deferkit.serve import records
 from deferkit.serve.commands.bodies import BatchBody, TaskBody
 from deferkit.serve.commands.decide import DecideMany
 from deferkit.serve.engine import Engine
-from deferkit.serve.spec import BudgetSpec, PolicySpec, learner_of
+from deferkit.serve.learner import learner_of
+from deferkit.serve.spec import BudgetSpec, PolicySpec
 from deferkit.serve.storage.database import Database
 from tests.serve.checking import problem_of, replayed
 from tests.serve.life import Life

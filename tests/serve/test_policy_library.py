@@ -38,12 +38,16 @@ GIVEN: dict[str, dict[str, Any]] = {
     "without end": {"budget": {"cost": BudgetSpec()}},
     "without end, capped": {"budget": {"cost": BudgetSpec(max_cost=1)}},
     "beyond the horizon": {"budget": {"cost": BudgetSpec(total=9, horizon=70, max_cost=1)}},
+    "forgets nothing": {"link": "logistic", "forget": "never"},
+    "trees": {"representation": "auto"},
+    "trees, experts and resources": {"representation": "auto", "experts": ["ann", "bo"], "budget": TWO},
     "nothing": {"budget": {"cost": BudgetSpec(total=0, horizon=N, max_cost=1)}},
 }
 
 
 def spec_of(name: str, features: int | FeatureSpec = D) -> PolicySpec:
-    return PolicySpec(name="p", features=features, **({"budget": {"cost": BOUNDED}} | GIVEN[name]))
+    usual = {"budget": {"cost": BOUNDED}, "forget": "auto", "representation": "linear"}
+    return PolicySpec(name="p", features=features, **(usual | GIVEN[name]))
 
 
 def library_of(spec: PolicySpec) -> Deferrer:
@@ -70,6 +74,8 @@ def library_of(spec: PolicySpec) -> Deferrer:
         explore_floor=spec.explore_floor,
         warm_up=spec.warm_up,
         reward_range=spec.reward_range,
+        forget=spec.forget_used,
+        representation=spec.representation_used,
         seed=spec.seed,
     )
 
@@ -102,6 +108,9 @@ def check_alike(database: Database, spec: PolicySpec, contexts: list[Any], rewar
     async def script(engine: Engine) -> None:
         outcome = None
         for i, context in enumerate(contexts):
+            if outcome is not None and spec.representation == "auto":
+                await outcome  # it may wait for trees, and a decision does not wait with it
+                outcome = None
             deciding = decide(engine, f"t{i}", context=context, force=None)
             # the outcome of the task before goes into the same commit
             _, reply = await asyncio.gather(asyncio.sleep(0) if outcome is None else outcome, deciding)

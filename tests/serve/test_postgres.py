@@ -279,5 +279,6 @@ def test_many_calls_at_once_and_the_log_has_it_all(postgres: Postgres) -> None:
         assert account.posted + account.reserved <= 1000 * 10**6
         assert whole(engine)
 
-    play(postgres, script, spec=RICH)
+    # with trees an outcome may wait for a fit, and a reviewer who was offered its task comes before it
+    play(postgres, script, spec=msgspec.structs.replace(RICH, representation="linear"))
     assert play(again(postgres), lambda engine: asyncio.sleep(0, whole(engine)), spec=None)

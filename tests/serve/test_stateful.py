@@ -4,22 +4,48 @@ DEFERKIT_SOAK=20 runs twenty times as many examples.
 """
 
 import os
+import time
+from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from deferkit.learn import settings as learner_settings
+from deferkit.learn import tree_columns
+from deferkit.learn.embed import tree_views
+from deferkit.learn.tree_fit import TreeFit
 from deferkit.serve import owner
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.sqlite import Sqlite
-from tests.serve.machine import ServiceMachine
+from tests.serve.machine import SPEC, ServiceMachine
 
 SOAK = int(os.environ.get("DEFERKIT_SOAK", "1"))
 
 
+LEARNERS = {
+    "linear": {"forget": "never", "representation": "linear"},
+    "forgetting": {"forget": "auto", "representation": "linear"},
+    "trees": {"forget": "auto", "representation": "auto"},
+}
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
 def test_case_22_in_any_order_of_events_money_and_queue_are_what_a_plain_model_says(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+    database: Database, learner: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for module in (learner_settings, tree_columns):  # fits begin and take effect within the life of an example
+        monkeypatch.setattr(module, "FIRST_FIT", 1)
+    monkeypatch.setattr(tree_columns, "LEAST_DELAY", 1)
+    monkeypatch.setattr(tree_views, "LEAVES_NEEDED", 1)
+    fit = TreeFit._fit
+
+    def slow(made: TreeFit, *given: Any) -> None:
+        time.sleep(0.05)  # some outcomes come to wait for it
+        fit(made, *given)
+
+    monkeypatch.setattr(TreeFit, "_fit", slow)
     if isinstance(database, Sqlite):
         database.synchronous = "OFF"  # no power is lost here
     database.prepare()
@@ -33,9 +59,9 @@ def test_case_22_in_any_order_of_events_money_and_queue_are_what_a_plain_model_s
     monkeypatch.setattr(database, "now", now)
     monkeypatch.setattr(owner, "is_dead", lambda *_, **__: True)  # whoever was abandoned
     run_state_machine_as_test(
-        lambda: ServiceMachine(database, now),  # type: ignore[arg-type]
+        lambda: ServiceMachine(database, now, msgspec.structs.replace(SPEC, **LEARNERS[learner])),  # type: ignore[arg-type]
         settings=settings(
-            max_examples=(10 if database.shared else 80) * SOAK,
+            max_examples=(5 if database.shared else 40) * SOAK,
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -15,9 +15,10 @@ from deferkit.serve.counterfactual.chances import chances
 from deferkit.serve.counterfactual.past import Past
 from deferkit.serve.counterfactual.scenario import scenario_of
 from deferkit.serve.counterfactual.what_if import WhatIf, what_if
+from deferkit.serve.learner import learner_of
 from deferkit.serve.policy import Policy
 from deferkit.serve.replay import read_again, replay
-from deferkit.serve.spec import BudgetSpec, FeatureSpec, PolicySpec, learner_of
+from deferkit.serve.spec import BudgetSpec, FeatureSpec, PolicySpec
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
 from tests.serve.living import Life, World, live, spec_of

@@ -97,7 +97,8 @@ class Client:
             )
 
         `features` is how many numbers a context has, or names for an encoder. `settings` are those of a policy in the
-        service: `experts`, `link`, `pacing`, `warm_up`, `seed`, `deadline_s`, `lease_s` and so on.
+        service: `experts`, `link`, `pacing`, `representation`, `forget`, `seed`, `deadline_s`, `lease_s` and so on.
+        What is returned says which representation is used where none was given.
         """
         budgets = dict(budget) if isinstance(budget, Mapping) else {"cost": budget}
         body = {"name": self.policy, "features": features, "budget": {}, **settings}

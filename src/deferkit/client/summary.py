@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from deferkit.client.wire import unending
-from deferkit.types import Amount
+from deferkit.types import Amount, Drifted
 
 
 class PolicySummary(NamedTuple):
@@ -38,6 +38,10 @@ class PolicySummary(NamedTuple):
     claimed: int  # seats that a reviewer holds
     oldest_s: float | None  # how long the oldest of them is there
     records: int  # rows of the log
+    samples: Mapping[str, int] = {}  # observations of each reward and cost; a service from before does not say
+    samples_in_use: Mapping[str, float] = {}  # how many of those its estimate rests on
+    drifts: int = 0  # how often one of them was found to have changed
+    drifted: tuple[Drifted, ...] = ()  # the latest change of each that has changed
 
 
 def summary_of(reply: Mapping[str, Any]) -> PolicySummary:
@@ -51,6 +55,8 @@ def summary_of(reply: Mapping[str, Any]) -> PolicySummary:
         "overrun": amount("suspense", budget),
     }
     plain = {name: reply[name] for name in PolicySummary._fields if name in reply}
+    if "drifted" in plain:
+        plain["drifted"] = tuple(Drifted(**each) for each in plain["drifted"])
     return PolicySummary(**plain, **amounts, **reply["queue"])
 
 

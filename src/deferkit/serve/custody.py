@@ -6,13 +6,17 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from deferkit.errors import DeferkitError
+import msgspec
+
+from deferkit.errors import DeferkitError, MissingExtra
 from deferkit.serve import owner
 from deferkit.serve.clock import Clock
+from deferkit.serve.learner import check_trees_installed
 from deferkit.serve.logs import logger
 from deferkit.serve.money import MICRO
 from deferkit.serve.problems import Damaged, StoreBroken, StoreFailed, unavailable
 from deferkit.serve.recover import DamagedLog, recover
+from deferkit.serve.spec import PolicySpec
 from deferkit.serve.storage.rows import PolicyRow
 from deferkit.serve.storage.store import Store
 from deferkit.serve.work import Held, Work
@@ -25,6 +29,17 @@ def stop_at_once(error: Exception) -> None:
     """Leave without another word to the disk: what it did not confirm must not be built upon."""
     logger.critical("the disk did not confirm a write; the process stops", extra={"error": str(error)})
     os._exit(74)
+
+
+def missing_for(row: PolicyRow) -> str | None:
+    """Say what is not installed here that a policy needs, if so."""
+    try:
+        check_trees_installed(msgspec.json.decode(row.spec, type=PolicySpec))
+    except MissingExtra as error:
+        return str(error)
+    except msgspec.MsgspecError:  # its log will say more
+        pass
+    return None
 
 
 class Custody:
@@ -136,6 +151,8 @@ class Custody:
         async with self._turns.setdefault(key, asyncio.Lock()):
             if key in self.held:
                 return True
+            if absent := missing_for(row):  # another process may have it
+                raise Damaged(f"Policy {row.name!r} cannot be served here: {absent}")
             async with self.busy:
                 now = self.clock.now()
                 epoch = await self.stored(

@@ -17,6 +17,8 @@ from deferkit.serve.chores import Chores
 from deferkit.serve.clock import Clock
 from deferkit.serve.custody import Custody, Key, stop_at_once
 from deferkit.serve.fair_queue import FairQueue
+from deferkit.serve.fits import Fits
+from deferkit.serve.learner import remark_on, with_defaults
 from deferkit.serve.logs import logger
 from deferkit.serve.policy import Policy
 from deferkit.serve.problems import (
@@ -78,6 +80,11 @@ class Elsewhere(DeferkitError):
         self.address = address
 
 
+def made_of(spec: PolicySpec) -> Policy:
+    """Return a new policy, with what it leaves to the service."""
+    return Policy(with_defaults(spec))
+
+
 class Engine:
     """Owns policies and changes them."""
 
@@ -103,6 +110,7 @@ class Engine:
         self.groups = 0
         self.commands = 0
         self.queue: FairQueue[Job] = FairQueue(limit=self.settings.queue_limit, share=self.settings.tenant_share)
+        self.fits: Fits[Job] = Fits(self.queue, self.held)
         self._serving = False
         self._at_work = False  # a group was taken and is not answered yet
         self._writing: asyncio.Task[None] | None = None
@@ -163,7 +171,7 @@ class Engine:
         """Make a policy; the same one again changes nothing."""
         try:
             # a large one takes a second, and others wait for answers
-            policy = await asyncio.to_thread(Policy, spec.with_rule())
+            policy = await asyncio.to_thread(made_of, spec)
         except DeferkitError as error:
             raise invalid(str(error)) from error
         async with self.custody.busy:
@@ -182,6 +190,8 @@ class Engine:
             )
             if number is not None:
                 self.held[tenant, spec.name] = Held(number, tenant, policy, 1, 0)
+                if remark := remark_on(spec, policy.spec):
+                    logger.warning(remark, extra={"policy": number})
                 return Reply(201, msgspec.json.encode(policy.spec))
         return Reply(201, msgspec.json.encode(await self._check_same(tenant, spec)))
 
@@ -283,21 +293,24 @@ class Engine:
         away = [job for job, can in zip(group, able, strict=True) if not can]
         self._refuse(away, unavailable("The policy is being recovered, or has gone elsewhere."))
         held = [self.held[job.key] for job in jobs]
+        needs = [job.command.needs(each) for job, each in zip(jobs, held, strict=True)]
         try:
-            work = await self.custody.in_thread(
-                self.store.begin, [job.command.needs(each) for job, each in zip(jobs, held, strict=True)]
-            )
+            work = await self.custody.in_thread(self.store.begin, needs)
         except StoreFailed as error:
             await self._fail(jobs, None, error)
             return
-        results: list[Reply | Question | Problem] = []
+        results: list[tuple[Job, Reply | Question | Problem]] = []
         try:
             now = self.clock.now()
-            for job, each in zip(jobs, held, strict=True):
+            for job, each, need in zip(jobs, held, needs, strict=True):
+                if self.fits.must_wait(each, need, work):
+                    group.remove(job)
+                    self.fits.put_aside(job.key, job)
+                    continue
                 try:
-                    results.append(job.command.run(each, work, each.time(now)))
+                    results.append((job, job.command.run(each, work, each.time(now))))
                 except Problem as problem:
-                    results.append(problem)
+                    results.append((job, problem))
                 except Exception as error:
                     raise Failed(job, error) from error
                 if size_of(job) > 1:
@@ -307,7 +320,7 @@ class Engine:
             else:
                 await self.custody.in_thread(self.store.commit, work, self.custody.owner, self.custody.expiry())
         except (StoreFailed, Fenced) as error:
-            await self._fail(jobs, work, error)
+            await self._fail(group, work, error)
             return
         except StoreBroken:
             raise  # not even a rollback goes to the disk now
@@ -317,12 +330,18 @@ class Engine:
             raise
         self.custody.failing = None
         self.groups += 1
-        self.commands += len(jobs)
-        for job, result in zip(jobs, results, strict=True):
+        self.commands += len(results)
+        for job, result in results:
             self._answer(job, result)
         for each in work.changed.values():
-            if each.policy.seq - each.snapshot_at >= self.settings.snapshot_every:
-                await self.custody.snapshot(each)
+            await self._follow_up(each)
+
+    async def _follow_up(self, held: Held) -> None:
+        """Say what has drifted, and keep a snapshot if one is due and would not wait for a fit."""
+        for drift in held.new_drifts():
+            logger.warning("drifted", extra={"policy": held.id, **drift._asdict()})
+        if held.policy.seq - held.snapshot_at >= self.settings.snapshot_every and not held.policy.learner.fitting:
+            await self.custody.snapshot(held)
 
     def _answer(self, job: Job, result: Reply | Question | Problem) -> None:
         if job.done.done():

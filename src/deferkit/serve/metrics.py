@@ -58,6 +58,9 @@ class ServiceMetrics(Collector):
         forgotten = CounterMetricFamily("deferkit_parked_dropped", "Outcomes that waited too long", labels=["policy"])
         queue = GaugeMetricFamily("deferkit_review_queue", "Seats for reviewers", labels=["policy", "state"])
         age = GaugeMetricFamily("deferkit_review_oldest_seconds", "Age of the oldest review", labels=["policy"])
+        drifts = CounterMetricFamily(
+            "deferkit_drifts", "Changes found in a reward or cost", labels=["policy", "target"]
+        )
         for (tenant, name), held in list(engine.held.items()):
             if tenant != self.tenant:
                 continue
@@ -78,7 +81,10 @@ class ServiceMetrics(Collector):
             queue.add_metric([name, "waiting"], summary.queue.waiting)
             queue.add_metric([name, "claimed"], summary.queue.claimed)
             age.add_metric([name], summary.queue.oldest_s or 0.0)
-        yield from (budget, price, decisions, outcomes, late, gain, parked, forgotten, queue, age)
+            found = {drift.target: drift.times for drift in summary.drifted}
+            for target in summary.samples:
+                drifts.add_metric([name, target], found.get(target, 0))
+        yield from (budget, price, decisions, outcomes, late, gain, parked, forgotten, queue, age, drifts)
 
 
 def metrics_of(engine: Engine, traffic: Traffic, tenant: str) -> str:

@@ -10,9 +10,10 @@ from deferkit.errors import HorizonWarning, UnreadableState
 from deferkit.learn.deferrer import Deferrer
 from deferkit.serve import chain, records
 from deferkit.serve.account import Account
+from deferkit.serve.learner import learner_of, load_trees
 from deferkit.serve.money import LARGEST_AMOUNT, MICRO, Micros, from_micros, to_micro
 from deferkit.serve.records import AnyRecord
-from deferkit.serve.spec import PolicySpec, learner_of
+from deferkit.serve.spec import PolicySpec
 from deferkit.types import MODEL, Amount
 
 
@@ -222,6 +223,7 @@ class Policy:
         policy.spec, policy.seq, policy.head, policy.apart = saved.spec, saved.seq, saved.head, saved.apart
         policy.accounts = saved.accounts
         policy.tally = saved.tally
+        load_trees(saved.spec)
         policy.learner = Deferrer.from_bytes(saved.learner)
         return policy
 

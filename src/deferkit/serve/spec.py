@@ -4,14 +4,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
-from deferkit.errors import InvalidArgument
-from deferkit.learn.deferrer import Deferrer
-from deferkit.learn.encode import Encoder
-from deferkit.learn.exploration import INDEX, INTERVAL, Exploration
+from deferkit.learn.exploration import INDEX
 from deferkit.learn.links import LINKS
+from deferkit.learn.members import FORGETS
 from deferkit.learn.pacing import PACINGS
-from deferkit.serve.money import LARGEST_AMOUNT, to_micro
-from deferkit.types import LARGEST, MODEL, Budget
+from deferkit.learn.settings import REPRESENTATIONS
+from deferkit.serve.money import LARGEST_AMOUNT
+from deferkit.types import LARGEST, MODEL
 
 # in Python $ alone would let a newline through at the end
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}(?!\n)$"
@@ -33,10 +32,15 @@ Seats = Annotated[int, msgspec.Meta(ge=1, le=16)]
 if TYPE_CHECKING:
     LinkName: TypeAlias = str
     PacingName: TypeAlias = str
+    ForgetName: TypeAlias = str
+    RepresentationName: TypeAlias = str
 else:  # the names of the registries
     LinkName = Literal[tuple(LINKS)]
     PacingName = Literal[tuple(PACINGS)]
-MOST_NUMBERS = 50_000_000  # that one policy may keep in memory: 400 MB
+    ForgetName = Literal[FORGETS]
+    RepresentationName = Literal[REPRESENTATIONS]
+# what policies do whose logs begin without saying so: they are from before there was a choice
+BEFORE = {"forget": "never", "representation": "linear"}
 
 
 class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -80,6 +84,23 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     exploration: Annotated[float, msgspec.Meta(ge=0, le=1e6, description="width of intervals, in noise")] | None = None
     rule: Literal["index", "interval"] | msgspec.UnsetType = msgspec.UNSET
     """How what is not known is explored; policies from before there was a rule have none, and intervals."""
+    forget: (
+        Annotated[
+            ForgetName,
+            msgspec.Meta(description="the past: as fast as what is seen asks for, unless given, or never"),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+    representation: (
+        Annotated[
+            RepresentationName,
+            msgspec.Meta(
+                description="'auto': the context and what boosted trees make of it, whichever foresees better. Unless"
+                " given, 'auto' where LightGBM is installed and the policy is not too large, else 'linear'"
+            ),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
     explore_floor: Annotated[float, msgspec.Meta(ge=0, le=1, description="share decided at random, logged")] = 0.0
     warm_up: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] | None = None
     reward_range: tuple[Finite, Finite] = (0.0, 1.0)
@@ -106,16 +127,32 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """The model and the experts."""
         return (MODEL, *self.experts)
 
-    def with_rule(self) -> "PolicySpec":
-        """Return the policy as it is made today: with a rule."""
-        return msgspec.structs.replace(self, rule=INDEX) if self.rule is msgspec.UNSET else self
+    @property
+    def forget_used(self) -> str:
+        """How the past is forgotten."""
+        return BEFORE["forget"] if self.forget is msgspec.UNSET else self.forget
+
+    @property
+    def representation_used(self) -> str:
+        """What estimates look at."""
+        return BEFORE["representation"] if self.representation is msgspec.UNSET else self.representation
 
     def as_before(self, before: "PolicySpec") -> "PolicySpec":
-        """Return the policy with the defaults that `before` was made with, if that was before there was a rule."""
-        if before.rule is not msgspec.UNSET or self.rule is not msgspec.UNSET:
-            return self.with_rule()
-        given = before.exploration if self.exploration is None else self.exploration
-        return msgspec.structs.replace(self, exploration=given)
+        """Return the policy with what `before` was made with, wherever this one leaves it to the service.
+
+        What the service chooses depends on the version and on what is installed; the same call again is no conflict.
+        """
+        taken: dict[str, Any] = {
+            name: getattr(before, name)
+            for name in BEFORE
+            if getattr(self, name) is msgspec.UNSET
+            or (getattr(before, name) is msgspec.UNSET and getattr(self, name) == BEFORE[name])
+        }
+        if self.rule is msgspec.UNSET and before.rule is not msgspec.UNSET:
+            taken["rule"] = INDEX
+        if self.rule is before.rule is msgspec.UNSET and self.exploration is None:
+            taken["exploration"] = before.exploration
+        return msgspec.structs.replace(self, **taken)
 
 
 class PolicyChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -131,65 +168,3 @@ class PolicyChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """Return the policy with these changes."""
         given = {name: getattr(self, name) for name in self.__struct_fields__}
         return msgspec.structs.replace(spec, **{k: v for k, v in given.items() if v is not msgspec.UNSET})
-
-
-def check_size(spec: PolicySpec, d: int) -> None:
-    """Raise if a policy of d features would take more memory than one may: anyone with a key can ask for one.
-
-    A learner keeps two d×d matrices for each reward and each cost, and the contexts that it remembers.
-    """
-    models = len(spec.deciders) + len(spec.experts) * len(spec.budget)
-    numbers = 2 * d * d * models + d * spec.memory
-    if numbers > MOST_NUMBERS:
-        raise InvalidArgument(
-            f"With {d:,} features, {len(spec.experts)} experts and {len(spec.budget)} resources the policy would keep"
-            f" {numbers:,} numbers; the most is {MOST_NUMBERS:,}. Take fewer of them, or a shorter memory."
-        )
-
-
-def learner_of(spec: PolicySpec) -> Deferrer:
-    """Return the learner of a policy that has seen nothing yet; raise if the policy makes no sense.
-
-    >>> spec = PolicySpec(name="a", features=2, budget={"minutes": BudgetSpec(total=10, horizon=100, max_cost=1)})
-    >>> learner_of(spec).summary().total
-    10.0
-    """
-    if spec.embedding is not None:
-        raise InvalidArgument(
-            "The service has no embeddings yet: leave 'embedding' out. (The library has them: deferkit.Deferrer.)"
-        )
-    budgets = {}
-    for name, each in spec.budget.items():
-        if each.total is not None and (each.horizon is None or each.max_cost is None):
-            raise InvalidArgument(
-                f"The budget of {name} has a total, so it needs a horizon (tasks that it is to last for)"
-                " and a max_cost (what is held for each decision until its cost is known)."
-            )
-        if each.total is not None:
-            to_micro(f"total of {name}", each.total)
-        if each.max_cost is not None:
-            to_micro(f"max_cost of {name}", each.max_cost)
-        unlimited = each.total is None
-        budgets[name] = Budget(
-            float("inf") if unlimited else each.total,  # type: ignore[arg-type]
-            horizon=None if unlimited else each.horizon,
-            max_cost=each.max_cost,
-        )
-    given = spec.features
-    encoder = Encoder(numbers=given.numbers, categories=given.categories) if isinstance(given, FeatureSpec) else None
-    check_size(spec, encoder.n_features if encoder is not None else given)  # type: ignore[arg-type]
-    return Deferrer(
-        n_features=None if encoder is not None else given,  # type: ignore[arg-type]
-        encoder=encoder,
-        budget=budgets,
-        experts=spec.experts,
-        link=spec.link,
-        cost_link=spec.cost_link,
-        pacing=spec.pacing,
-        exploration=Exploration(scale=spec.exploration, rule=INTERVAL if spec.rule is msgspec.UNSET else spec.rule),
-        warm_up=spec.warm_up,
-        explore_floor=spec.explore_floor,
-        reward_range=spec.reward_range,
-        memory=spec.memory,
-        seed=spec.seed,
-    )

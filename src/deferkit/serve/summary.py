@@ -15,6 +15,15 @@ class QueueState(msgspec.Struct, frozen=True, kw_only=True):
     oldest_s: float | None  # how long the oldest is there
 
 
+class DriftState(msgspec.Struct, frozen=True, kw_only=True):
+    """A reward or cost that has changed, so that much of what was learned of it was given up."""
+
+    target: str  # "model", the name of an expert, or "cost of …"
+    decision: int  # the number of the one that was to come next when it was found
+    strength: float  # share of the observations that was given up then
+    times: int  # how often it was found so far
+
+
 class PolicySummary(msgspec.Struct, frozen=True, kw_only=True):
     """Where a policy stands."""
 
@@ -36,6 +45,10 @@ class PolicySummary(msgspec.Struct, frozen=True, kw_only=True):
     parked: int  # outcomes that wait for their decision
     queue: QueueState
     records: int  # rows of the log
+    samples: dict[str, int]  # observations of each reward ("model", an expert) and cost ("cost of …")
+    samples_in_use: dict[str, float]  # how many of those its estimate rests on: fewer where the past is forgotten
+    drifts: int  # how often one of them was found to have changed
+    drifted: list[DriftState]  # the latest change of each that has changed, the latest one last
 
 
 def summary_of(held: Held, queue: tuple[int, int, int | None], now: int) -> PolicySummary:
@@ -65,4 +78,8 @@ def summary_of(held: Held, queue: tuple[int, int, int | None], now: int) -> Poli
             waiting=waiting, claimed=claimed, oldest_s=None if oldest is None else max(0, now - oldest) / MICRO
         ),
         records=policy.seq,
+        samples=learned.samples,
+        samples_in_use=learned.samples_in_use,
+        drifts=learned.drifts,
+        drifted=[DriftState(**drift._asdict()) for drift in policy.learner.drifts()],
     )

@@ -7,6 +7,7 @@ from deferkit.serve.policy import Policy
 from deferkit.serve.records import AnyRecord
 from deferkit.serve.storage.database import Connection
 from deferkit.serve.storage.rows import ClaimRow, DecisionRow, LogRow, ParkedRow, RequestRow, SeatRow
+from deferkit.types import Drifted
 
 
 class Reply(NamedTuple):
@@ -25,6 +26,7 @@ class Needs(NamedTuple):
     seats: bool = False
     claims: bool = False
     request: str | None = None
+    observes: bool = False  # whether the learner may be told of an outcome
 
     def reads(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield the name of each query that is to be run, and the keys of the rows that it is to find."""
@@ -51,11 +53,22 @@ class Held:
         self.parked = parked
         self.forgotten = 0  # parked outcomes that this process has let go of
         self.snapshot_at = policy.seq  # where the last snapshot was taken
+        self._drifts = drifts_of(policy)
         self.ahead = 0  # microseconds: an owner before may have had another clock
 
     def time(self, now: int) -> int:
         """Return the time of the policy, which never goes back."""
         return now + self.ahead
+
+    def new_drifts(self) -> list[Drifted]:
+        """Return what has drifted since this was asked last."""
+        before, self._drifts = self._drifts, drifts_of(self.policy)
+        return [drift for name, drift in self._drifts.items() if name not in before or drift.times > before[name].times]
+
+
+def drifts_of(policy: Policy) -> dict[str, Drifted]:
+    """Return the latest drift of each target that has drifted."""
+    return {drift.target: drift for drift in policy.learner.drifts()} if policy.spec.forget_used == "auto" else {}
 
 
 class Question:
@@ -101,6 +114,10 @@ class Work:
         self.new_requests: list[RequestRow] = []
         self.efforts: list[dict[str, Any]] = []
         self.questions: list[Question] = []
+
+    def observes(self, needs: Needs) -> bool:
+        """Whether a command with these needs may tell the learner of an outcome: its own, or one that was parked."""
+        return needs.observes or any(self.parked.get((needs.policy, task)) is not None for task in needs.tasks)
 
     @property
     def empty(self) -> bool:

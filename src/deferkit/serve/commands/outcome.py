@@ -47,7 +47,7 @@ class Observe:
 
     def needs(self, held: Held) -> Needs:
         """Return what must be read first."""
-        return Needs(held.id, (self.body.task,), parked=True, seats=True)
+        return Needs(held.id, (self.body.task,), parked=True, seats=True, observes=True)
 
     def run(self, held: Held, work: Work, now: int) -> Reply:
         """Book it and learn from it; park it if its decision is yet to come."""

@@ -46,7 +46,7 @@ class Complete:
 
     def needs(self, held: Held) -> Needs:
         """Return what must be read first."""
-        return Needs(held.id, (self.body.task,), seats=True, request=self.request)
+        return Needs(held.id, (self.body.task,), seats=True, request=self.request, observes=True)
 
     def run(self, held: Held, work: Work, now: int) -> Reply:
         """Take it if the claim still holds; the last of several answers settles the task."""

@@ -1,0 +1,225 @@
+"""How a policy learns: what it gets unless it says so, what older ones keep, and what is said of a drift."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from deferkit import extras
+from deferkit.errors import InvalidArgument, MissingExtra
+from deferkit.serve import engine as engines
+from deferkit.serve import learner as learners
+from deferkit.serve.engine import Engine
+from deferkit.serve.learner import learner_of, with_defaults
+from deferkit.serve.metrics import metrics_of
+from deferkit.serve.problems import Problem
+from deferkit.serve.replay import replay
+from deferkit.serve.spec import BudgetSpec, PolicySpec
+from deferkit.serve.storage.sqlite import Sqlite
+from deferkit.serve.storage.store import Store
+from deferkit.serve.summary import summary_of
+from deferkit.serve.traffic import Traffic
+from tests.serve.checking import replayed
+from tests.serve.playing import KEY, SPEC, decide, observe, play
+from tests.serve.serving import POLICY, running
+
+LONG = msgspec.structs.replace(SPEC, budget={"cost": BudgetSpec(total=500, horizon=2000, max_cost=1)})
+Spoil = Callable[[], None]
+
+
+@pytest.fixture
+def without_trees(monkeypatch: pytest.MonkeyPatch) -> Spoil:
+    """Take LightGBM away."""
+    missing = extras.missing
+
+    def spoil() -> None:
+        for module in (extras, learners):
+            monkeypatch.setattr(module, "missing", lambda part: ["lightgbm"] if part == "trees" else missing(part))
+
+    return spoil
+
+
+def how(spec: PolicySpec) -> tuple[Any, ...]:
+    return spec.rule, spec.forget, spec.representation
+
+
+@pytest.mark.parametrize(
+    ("given", "gets"),
+    [
+        ({}, ("index", "auto", "auto")),
+        ({"representation": "linear"}, ("index", "auto", "linear")),
+        ({"forget": "never"}, ("index", "never", "auto")),
+        ({"cost_link": "logistic"}, ("index", "auto", "linear")),
+        ({"rule": "interval"}, ("interval", "never", "linear")),
+        ({"features": 500}, ("index", "auto", "linear")),  # the past that trees need would not fit
+        ({"features": 2000}, ("index", "never", "linear")),  # nor would several members
+        ({"features": 2000, "forget": "auto"}, ("index", "auto", "linear")),  # refused when it is made
+    ],
+)
+def test_a_policy_gets_the_first_choice_that_can_be_had(given: dict[str, Any], gets: tuple[str, ...]) -> None:
+    assert how(with_defaults(msgspec.structs.replace(SPEC, **given))) == gets
+
+
+def test_what_is_too_large_is_refused_with_a_way_out() -> None:
+    for given in ({"features": 2000, "forget": "auto"}, {"features": 500, "representation": "auto"}):
+        with pytest.raises(InvalidArgument, match="representation 'linear' or forget 'never'"):
+            learner_of(with_defaults(msgspec.structs.replace(SPEC, **given)))
+    learner_of(msgspec.structs.replace(SPEC, features=2000))  # one from before is not
+
+
+def test_without_lightgbm_estimates_are_linear_and_that_is_said_once(
+    sqlite: Sqlite, without_trees: Spoil, caplog: pytest.LogCaptureFixture
+) -> None:
+    without_trees()
+
+    async def script(engine: Engine) -> None:
+        made = await engine.create("default", SPEC)
+        assert how(msgspec.json.decode(made.body, type=PolicySpec)) == ("index", "auto", "linear")
+        await engine.create("default", SPEC)
+        with pytest.raises(Problem, match="needs lightgbm") as caught:
+            await engine.create("default", msgspec.structs.replace(SPEC, name="q", representation="auto"))
+        assert caught.value.status == 422
+
+    with caplog.at_level(logging.WARNING):
+        play(sqlite, script, spec=None)
+    remarks = [record.message for record in caplog.records if "linear" in record.message]
+    assert remarks == ["estimates are linear, because lightgbm is missing: pip install 'deferkit[trees]'"]
+
+
+def test_a_policy_with_trees_is_never_served_nor_replayed_without_them(
+    sqlite: Sqlite, without_trees: Spoil, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def first(engine: Engine) -> None:
+        await engine.create("default", msgspec.structs.replace(SPEC, name="q", representation="linear"))
+
+    async def second(engine: Engine) -> None:
+        assert set(engine.held) == {("default", "q")}
+        with pytest.raises(Problem, match="cannot be served here: .* needs lightgbm"):
+            await decide(engine, "a")
+
+    play(sqlite, first)
+    without_trees()
+    with caplog.at_level(logging.ERROR):
+        play(sqlite, second, spec=None)
+    assert "cannot be served here" in str(caplog.records[0].__dict__["error"])
+    with pytest.raises(MissingExtra, match="needs lightgbm"):
+        replay(Store(sqlite), *KEY)
+
+
+def test_the_same_call_again_is_no_conflict_wherever_it_is_made(sqlite: Sqlite, without_trees: Spoil) -> None:
+    async def script(engine: Engine) -> None:
+        first = await engine.create("default", SPEC)
+        without_trees()
+        assert json.loads((await engine.create("default", SPEC)).body) == json.loads(first.body)
+        assert how(msgspec.json.decode(first.body, type=PolicySpec)) == ("index", "auto", "auto")
+        for other in ({"representation": "linear"}, {"forget": "never"}, {"rule": "interval"}):
+            with pytest.raises(Problem, match=f"made with other settings: {next(iter(other))}"):
+                await engine.create("default", msgspec.structs.replace(SPEC, **other))
+
+    play(sqlite, script, spec=None)
+
+
+@pytest.mark.parametrize("rule", [msgspec.UNSET, "index"], ids=["without a rule", "with one"])
+def test_a_policy_from_before_stays_as_it_was(sqlite: Sqlite, rule: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = msgspec.structs.replace(LONG, link="logistic")
+
+    async def before(engine: Engine) -> None:
+        made = await engine.create("default", old)
+        assert not {"forget", "representation"} & set(json.loads(made.body))
+        await live(engine, range(70))
+
+    async def after(engine: Engine) -> None:
+        policy = engine.held[KEY].policy
+        settings = policy.learner.settings
+        assert (settings.forget_used, settings.representation, settings.refit_used) == ("never", "linear", "doubling")
+        assert settings.exploration.rule == ("interval" if rule is msgspec.UNSET else "index")
+        for given in ({}, {"forget": "never"}, {"representation": "linear"}):
+            assert (await engine.create("default", msgspec.structs.replace(old, **given))).status == 201
+        for given in ({"forget": "auto"}, {"representation": "auto"}):
+            with pytest.raises(Problem, match="made with other settings"):
+                await engine.create("default", msgspec.structs.replace(old, **given))
+        await live(engine, range(70, 140))
+        assert replayed(engine.store) == policy
+
+    with monkeypatch.context() as patched:
+        patched.setattr(engines, "with_defaults", lambda spec: msgspec.structs.replace(spec, rule=rule))
+        play(sqlite, before, spec=None)
+    play(sqlite, after, spec=None)
+    assert replay(Store(sqlite), *KEY).faults == []
+
+
+async def live(engine: Engine, tasks: range, *, right: float = 1.0) -> None:
+    """Decide tasks and say what came of them; the model is `right` or not."""
+    for number in tasks:
+        await decide(engine, f"t{number}", context=[1.0, number % 7 / 7], force="human" if number % 4 == 0 else "model")
+        cost = 0.25 if number % 4 == 0 else None
+        await observe(engine, f"t{number}", rewards={"model": right, "human": float(number % 3 > 0)}, cost=cost)
+
+
+def test_a_drift_is_logged_once_and_counted(sqlite: Sqlite, caplog: pytest.LogCaptureFixture) -> None:
+    def told() -> list[dict[str, Any]]:
+        return [record.__dict__ for record in caplog.records if record.message == "drifted"]
+
+    async def before(engine: Engine) -> None:
+        await live(engine, range(400))
+        assert told() == []
+        await live(engine, range(400, 600), right=0.0)
+        drifts = engine.held[KEY].policy.learner.drifts()
+        assert [drift.target for drift in drifts] == ["model"]
+        assert [(d["policy"], d["target"], d["times"]) for d in told()] == [
+            (engine.held[KEY].id, "model", times + 1) for times in range(drifts[0].times)
+        ]
+        assert (told()[-1]["decision"], told()[-1]["strength"]) == drifts[0][1:3]
+        held = engine.held[KEY]
+        summary = summary_of(held, engine.store.queue(held.id), 0)
+        assert summary.drifts == drifts[0].times
+        assert [msgspec.structs.astuple(each) for each in summary.drifted] == list(drifts)
+        assert summary.samples_in_use["model"] < summary.samples["model"] == 600
+
+    async def after(engine: Engine) -> None:
+        await live(engine, range(600, 605), right=0.0)
+
+    sqlite.synchronous = "OFF"
+    with caplog.at_level(logging.WARNING):
+        play(sqlite, before, spec=msgspec.structs.replace(LONG, representation="linear"))
+        n = len(told())
+        play(sqlite, after, spec=None)
+        assert len(told()) == n  # what was told is not told again
+
+
+def test_over_http_settings_are_strict_and_drifts_are_a_metric(tmp_path: Path) -> None:
+    with running(tmp_path) as service:
+        client = service.client()
+        for wrong in ({"forget": "sometimes"}, {"representation": "trees"}, {"forget": None}, {"representation": 1}):
+            answer = client.post("/v1/policies", POLICY | wrong)
+            assert (answer.status, answer.json["code"]) == (422, "invalid")
+            assert next(iter(wrong)) in answer.json["detail"]
+        refused = client.post("/v1/policies", POLICY | {"representation": "auto", "cost_link": "logistic"})
+        assert refused.status == 422
+        assert "representation" in refused.json["detail"]
+        made = client.post("/v1/policies", POLICY | {"representation": "linear"}).json
+        assert (made["forget"], made["representation"]) == ("auto", "linear")
+        assert client.get("/v1/policies/p").json["representation"] == "linear"
+        summary = client.get("/v1/policies/p/summary").json
+        assert (summary["drifts"], summary["drifted"]) == (0, [])
+        assert set(summary["samples_in_use"]) == {"model", "human", "cost of human"}
+        lines = client.get("/metrics").body.decode().splitlines()
+        assert 'deferkit_drifts_total{policy="p",target="cost of human"} 0.0' in lines
+
+
+def test_what_has_drifted_is_counted_by_target(sqlite: Sqlite) -> None:
+    async def script(engine: Engine) -> None:
+        await live(engine, range(300))
+        await live(engine, range(300, 450), right=0.0)
+        times = engine.held[KEY].policy.learner.drifts()[0].times
+        lines = await asyncio.to_thread(lambda: metrics_of(engine, Traffic(), "default").splitlines())
+        assert f'deferkit_drifts_total{{policy="p",target="model"}} {float(times)}' in lines
+        assert 'deferkit_drifts_total{policy="p",target="human"} 0.0' in lines
+
+    sqlite.synchronous = "OFF"
+    play(sqlite, script, spec=msgspec.structs.replace(LONG, representation="linear"))
