@@ -64,13 +64,14 @@ real: $(VENV)/built
 	@[ -n "$$DEFERKIT_DATA" ] || echo "DEFERKIT_DATA is not set: without imagenet16h and mvh (docs/data.md says how to get the data)"
 	$(BIN)/deferkit reproduce knapsack-reward knapsack-regret knapsack-bandit $${DEFERKIT_DATA:+imagenet16h mvh} --out results/real
 
-# other libraries beside ours; they are slow
+# other people's methods beside ours, on long, short and drifting streams; they are slow
 rivals: $(VENV)/built
 	$(BIN)/deferkit reproduce rivals --out results/rivals
 
 bench: $(VENV)/built $(VENV)/peers
 	$(BIN)/python benchmarks/bulk.py
 	$(BIN)/python benchmarks/single.py
+	$(BIN)/python benchmarks/mixture.py --million
 	$(BIN)/python benchmarks/embeddings.py
 	$(BIN)/python benchmarks/versions.py
 

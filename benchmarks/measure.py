@@ -75,6 +75,8 @@ def make_learner(
 ) -> Deferrer:
     """Return a learner that has seen nothing, for a stream of this many tasks; the default one unless told.
 
+    It forgets nothing and is linear, as what it is compared with; `mixture.py` says what the rest costs.
+
     Its contexts are vectors of this length, or rows for this encoder.
     """
     return Deferrer(
@@ -84,6 +86,8 @@ def make_learner(
         pacing=pacing,
         exploration=exploration,
         link=link,
+        forget="never",
+        representation="linear",
         ridge=RIDGE,
         reward_range=(-math.inf, math.inf),
     )
