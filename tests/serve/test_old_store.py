@@ -1,4 +1,8 @@
-"""A store and results that the version before the core was rewritten made: they open, and nothing in them differs."""
+"""Stores and results that older versions made: they open, replay and go on, and nothing in them differs.
+
+`store.db.xz` is of the version before the core was rewritten, `store-with-trees.db.xz` of the one before the
+service was divided into packages (made by `tests/golden/service_life.py`).
+"""
 
 import json
 import lzma
@@ -12,12 +16,14 @@ from deferkit.study.engines import Local
 from deferkit.study.runner import run_study
 from deferkit.study.spec import Spec
 from deferkit.study.store import Store
+from tests.golden.service_life import POLICIES
 from tests.serve.started import Started
 from tests.serve.test_replay_command import Run, run
 
 __all__ = ["run"]
 
 GOLDEN = Path(__file__).parent.parent / "golden"
+CONTEXT = {"amount": 0.5, "age": 0.25, "country": "fr"}
 
 
 @pytest.fixture
@@ -43,6 +49,24 @@ def test_a_service_goes_on_with_it(store: Path, run: Run) -> None:
         assert client.summary().decisions == 121
     code, _, err = run("replay", "demo", "--store", str(store), "--json")
     assert code == 0, err
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_store_with_trees_replays_and_goes_on(name: str, tmp_path: Path, run: Run) -> None:
+    path = tmp_path / "before.db"
+    path.write_bytes(lzma.decompress((GOLDEN / "store-with-trees.db.xz").read_bytes()))
+    code, out, err = run("replay", name, "--store", str(path), "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert (found["decisions"], found["snapshots"], found["faults"]) == (100, 1, [])
+    with Started(path) as service, service.client(name) as client:
+        again = client.decide(CONTEXT, task=f"{name}-new")
+        assert client.decide(CONTEXT, task=f"{name}-new") == again
+        assert client.summary().decisions == 101
+        service.end()
+    code, out, err = run("replay", name, "--store", str(path), "--json")
+    assert code == 0, err
+    assert json.loads(out)["decisions"] == 101
 
 
 def test_its_results_open_and_the_new_ones_agree(tmp_path: Path) -> None:
