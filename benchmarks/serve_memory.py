@@ -27,11 +27,11 @@ import msgspec
 import numpy as np
 from measure import cpu_model, make_console, make_table
 
-from deferkit.serve.commands.bodies import BatchBody, OutcomeBody, TaskBody
-from deferkit.serve.commands.decide import DecideMany
-from deferkit.serve.commands.outcome import Observe
-from deferkit.serve.engine import Engine, EngineSettings
-from deferkit.serve.spec import BudgetSpec, PolicySpec
+from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
+from deferkit.serve.domain.request_bodies import BatchBody, OutcomeBody, TaskBody
+from deferkit.serve.engine.commands.decide import DecideMany
+from deferkit.serve.engine.commands.outcome import Observe
+from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
 
@@ -66,7 +66,7 @@ async def fill(path: str, decisions: int) -> None:
     await engine.start()
     total = BudgetSpec(total=decisions / 10, horizon=decisions, max_cost=1)
     await engine.create(KEY[0], PolicySpec(name="p", features=N_FEATURES, budget={"cost": total}))
-    policy = engine.held[KEY]
+    policy = engine.owned[KEY]
     rng = np.random.default_rng(0)
     contexts = rng.random((50, BATCH, N_FEATURES)).round(4).tolist()
     stops = [round(part * decisions / BATCH) for part in STOPS]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from deferkit.serve.engine import Engine
-from deferkit.serve.problems import StoreFailed
+from deferkit.serve.domain.problems import StoreFailed
+from deferkit.serve.engine.engine import Engine
 
 
 class Brittle:

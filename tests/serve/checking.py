@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from deferkit.serve.account import Account
-from deferkit.serve.clock import Clock
-from deferkit.serve.engine import Engine, EngineSettings
-from deferkit.serve.money import MICRO
-from deferkit.serve.policy import Policy
-from deferkit.serve.problems import Problem
-from deferkit.serve.recover import roll_on
-from deferkit.serve.spec import PolicySpec
+from deferkit.serve.domain.account import Account
+from deferkit.serve.domain.money import MICRO
+from deferkit.serve.domain.policy import Policy
+from deferkit.serve.domain.policy_spec import PolicySpec
+from deferkit.serve.domain.problems import Problem
+from deferkit.serve.engine.clock import Clock
+from deferkit.serve.engine.engine import Engine, EngineSettings
+from deferkit.serve.engine.recovery import roll_on
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
 from tests.serve.playing import KEY, SPEC
@@ -25,11 +25,11 @@ def check_in_step(policy: Policy) -> None:
     summary = policy.learner.summary()
     single = policy.spec.resources[0]
     left = summary.left if not isinstance(summary.left, float) else {single: summary.left}
-    held = summary.reserved if not isinstance(summary.reserved, float) else {single: summary.reserved}
+    owned = summary.reserved if not isinstance(summary.reserved, float) else {single: summary.reserved}
     for name, account in policy.accounts.items():
         free = account.free
         assert left[name] == pytest.approx(math.inf if free is None else free / MICRO, abs=1e-9)
-        assert held[name] == pytest.approx(account.reserved / MICRO, abs=1e-9)
+        assert owned[name] == pytest.approx(account.reserved / MICRO, abs=1e-9)
         if account.total is not None:
             assert account.reserved + account.posted <= account.total
             assert not account.suspense or free == 0
@@ -37,37 +37,37 @@ def check_in_step(policy: Policy) -> None:
 
 def check_booked(engine: Engine) -> None:
     """Check that each account has posted, or holds in suspense, the costs of all decisions and efforts, once."""
-    held = engine.held[KEY]
+    owned = engine.owned[KEY]
     reader = engine.store.database.reader()
-    booked = dict.fromkeys(held.policy.accounts, 0)
-    reserved = dict.fromkeys(held.policy.accounts, 0)
-    tasks = {str(row.task) for row in engine.store.log(held.id) if row.task is not None}
+    booked = dict.fromkeys(owned.policy.accounts, 0)
+    reserved = dict.fromkeys(owned.policy.accounts, 0)
+    tasks = {str(row.task) for row in engine.store.log(owned.id) if row.task is not None}
     for task in tasks:
-        decision = engine.store.decision(held.id, task)
+        decision = engine.store.decision(owned.id, task)
         assert decision is not None
-        efforts = [claim.effort for claim in engine.store.claims(held.id, task) if claim.effort is not None]
+        efforts = [claim.effort for claim in engine.store.claims(owned.id, task) if claim.effort is not None]
         for cost in [*efforts, *([] if decision.cost is None else [decision.cost])]:
             for name, micro in cost.items():
                 booked[name] += micro
         if decision.state == "open":
             for name, micro in (decision.held or {}).items():
                 reserved[name] += micro
-    for name, account in held.policy.accounts.items():
+    for name, account in owned.policy.accounts.items():
         assert account.posted + account.suspense == booked[name]
         assert account.reserved == reserved[name]
-    assert {row[0]: tuple(row[1:]) for row in reader.run("budgets", policy=held.id)} == held.policy.accounts
+    assert {row[0]: tuple(row[1:]) for row in reader.run("budgets", policy=owned.id)} == owned.policy.accounts
 
 
 def account(engine: Engine) -> Account:
     """Return the account of the policy, checked against all that it must agree with."""
-    check_in_step(engine.held[KEY].policy)
+    check_in_step(engine.owned[KEY].policy)
     check_booked(engine)
-    return engine.held[KEY].policy.accounts["cost"]
+    return engine.owned[KEY].policy.accounts["cost"]
 
 
 def records(engine: Engine) -> int:
     """Return how long the log of the policy is."""
-    return engine.held[KEY].policy.seq
+    return engine.owned[KEY].policy.seq
 
 
 def replayed(store: Store, key: tuple[str, str] = KEY) -> Policy:
@@ -118,5 +118,5 @@ async def abandon(engine: Engine) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    await engine.custody.in_thread(engine.store.close)
-    engine.custody._thread.shutdown()
+    await engine.ownership.in_thread(engine.store.close)
+    engine.ownership._thread.shutdown()

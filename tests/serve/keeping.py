@@ -5,30 +5,32 @@ from typing import Any
 
 import msgspec
 
-from deferkit.serve import records
-from deferkit.serve.policy import Policy
-from deferkit.serve.storage.rows import DecisionRow, LogRow, SeatRow
+from deferkit.serve.domain import log_records
+from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.policy import Policy
+from deferkit.serve.domain.rows import DecisionRow, LogRow, SeatRow
+from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.store import Store
-from deferkit.serve.work import Held, Needs, Work
+from deferkit.serve.storage.transaction import ReadSet
 from tests.serve.playing import SPEC
 
 NAME = "Zoë 宠 ' \" % :x \\"  # what a database might trip over
 
 
-def add(store: Store, name: str = "p", *, tenant: str = "default", owner: str = "a", expires: int = 100) -> Held:
+def add(store: Store, name: str = "p", *, tenant: str = "default", owner: str = "a", expires: int = 100) -> OwnedPolicy:
     """Write a new policy and own it."""
     policy = Policy(msgspec.structs.replace(SPEC, name=name))
-    body = policy.append(records.Created(spec=policy.spec), 5)
+    body = policy.append(log_records.Created(spec=policy.spec), 5)
     first = LogRow(0, 0, 5, "created", None, body, policy.head)
     number = store.add_policy(tenant, policy, first, owner, "here:1", expires)
     assert number is not None
-    return Held(number, tenant, policy, 1, 0)
+    return OwnedPolicy(number, tenant, policy, 1, 0)
 
 
-def decision(held: Held, task: str, **given: Any) -> DecisionRow:
+def decision(owned: OwnedPolicy, task: str, **given: Any) -> DecisionRow:
     """Return a decision with something in each column."""
     return DecisionRow(
-        policy=held.id,
+        policy=owned.id,
         task=task,
         id=2**60,
         digest=b"\x00\xff'%s",
@@ -45,10 +47,10 @@ def decision(held: Held, task: str, **given: Any) -> DecisionRow:
     )._replace(**given)
 
 
-def seat(held: Held, task: str, number: int = 0, **given: Any) -> SeatRow:
+def seat(owned: OwnedPolicy, task: str, number: int = 0, **given: Any) -> SeatRow:
     """Return a seat with something in each column."""
     return SeatRow(
-        policy=held.id,
+        policy=owned.id,
         task=task,
         seat=number,
         expert="human",
@@ -67,11 +69,13 @@ def seat(held: Held, task: str, number: int = 0, **given: Any) -> SeatRow:
     )._replace(**given)
 
 
-def write(store: Store, held: Held, *needs: Needs, fill: Callable[[Work], None], owner: str = "a") -> None:
+def write(
+    store: Store, owned: OwnedPolicy, *reads: ReadSet, fill: Callable[[UnitOfWork], None], owner: str = "a"
+) -> None:
     """Commit a group that does what `fill` does to it."""
-    work = store.begin(needs)
+    work = store.begin(reads, UnitOfWork())
     try:
-        work.changed[held.id] = held
+        work.changed[owned.id] = owned
         fill(work)
         store.commit(work, owner, 200)
     finally:

@@ -5,7 +5,10 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from deferkit.serve.commands.bodies import (
+from deferkit.serve.domain.policy_spec import FeatureSpec, PolicySpec
+from deferkit.serve.domain.problems import Problem
+from deferkit.serve.domain.reply import Reply
+from deferkit.serve.domain.request_bodies import (
     BudgetBody,
     ClaimBody,
     CompleteBody,
@@ -15,16 +18,14 @@ from deferkit.serve.commands.bodies import (
     OutcomeBody,
     TaskBody,
 )
-from deferkit.serve.commands.budget import ChangeBudget
-from deferkit.serve.commands.decide import Decide
-from deferkit.serve.commands.expire import Expire
-from deferkit.serve.commands.lease import Claim, Release
-from deferkit.serve.commands.outcome import Correct, Observe
-from deferkit.serve.commands.review import Complete, Effort
-from deferkit.serve.engine import Engine
-from deferkit.serve.problems import Problem
-from deferkit.serve.spec import FeatureSpec, PolicySpec
-from deferkit.serve.work import Command, Reply
+from deferkit.serve.engine.commands.budget import ChangeBudget
+from deferkit.serve.engine.commands.decide import Decide
+from deferkit.serve.engine.commands.expire import Expire
+from deferkit.serve.engine.commands.lease import Claim, Release
+from deferkit.serve.engine.commands.outcome import Correct, Observe
+from deferkit.serve.engine.commands.review import Complete, Effort
+from deferkit.serve.engine.engine import Engine
+from deferkit.serve.engine.unit_of_work import Command
 from tests.serve.playing import KEY
 
 DOINGS = {

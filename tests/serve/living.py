@@ -6,14 +6,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.serve import records
-from deferkit.serve.commands.bodies import TaskBody
-from deferkit.serve.commands.decide import Decide
-from deferkit.serve.commands.outcome import book, cost_of
-from deferkit.serve.counterfactual.past import Past
-from deferkit.serve.policy import Policy
-from deferkit.serve.spec import BudgetSpec, PolicySpec
-from deferkit.serve.work import Held, Work
+from deferkit.serve.audit.counterfactual.logged_decisions import Past
+from deferkit.serve.domain import log_records
+from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.policy import Policy
+from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
+from deferkit.serve.domain.request_bodies import TaskBody
+from deferkit.serve.engine.commands.decide import Decide
+from deferkit.serve.engine.commands.outcome import book, cost_of
+from deferkit.serve.engine.unit_of_work import UnitOfWork
 
 Floats = NDArray[np.float64]
 
@@ -41,7 +42,7 @@ class World(NamedTuple):
 class Life(NamedTuple):
     """What a policy did in a world."""
 
-    log: list[records.AnyRecord]
+    log: list[log_records.AnyRecord]
     policy: Policy
     past: Past
     reward: float  # of a task, on average
@@ -67,8 +68,8 @@ def live(
 ) -> Life:
     """Let a policy decide all tasks through the service's own commands; outcomes come `delay` decisions later."""
     given = contexts or world.contexts.tolist()
-    work, held = Work(), Held(1, "default", Policy(spec), 1, 0)
-    work.record(held, records.Created(spec=held.policy.spec), 0)
+    work, owned = UnitOfWork(), OwnedPolicy(1, "default", Policy(spec), 1, 0)
+    work.record(owned, log_records.Created(spec=owned.policy.spec), 0)
     earned = 0.0
     routes: list[int] = []
     n = len(world.contexts)
@@ -76,7 +77,7 @@ def live(
         if t < n:
             key = (1, f"t{t}")
             work.decisions[key] = None
-            Decide(TaskBody(task=key[1], context=given[t], **task(t))).run(held, work, t)
+            Decide(TaskBody(task=key[1], context=given[t], **task(t))).run(owned, work, t)
             row = work.decisions[key]
             assert row is not None
             routes.append(spec.deciders.index(row.route))
@@ -91,9 +92,9 @@ def live(
                 seen = seen | {"model": float(world.rewards[s, 0])} if route else {}
             if feedback == "none":
                 seen = {}
-            book(held, work, t, row, seen, cost_of(held, float(world.costs[s, route - 1]) if route else None))
-    log = [records.decode(line.body) for line in work.log]
+            book(owned, work, t, row, seen, cost_of(owned, float(world.costs[s, route - 1]) if route else None))
+    log = [log_records.decode(line.body) for line in work.log]
     past = Past()
     for record in log:
         past.see(record)
-    return Life(log, held.policy, past, earned / n)
+    return Life(log, owned.policy, past, earned / n)

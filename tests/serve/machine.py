@@ -14,7 +14,11 @@ from hypothesis.stateful import (
     rule,
 )
 
-from deferkit.serve.commands.bodies import (
+from deferkit.serve.domain.money import MICRO
+from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
+from deferkit.serve.domain.problems import Problem
+from deferkit.serve.domain.reply import Reply
+from deferkit.serve.domain.request_bodies import (
     BudgetBody,
     ClaimBody,
     CompleteBody,
@@ -25,18 +29,15 @@ from deferkit.serve.commands.bodies import (
     OutcomeBody,
     TaskBody,
 )
-from deferkit.serve.commands.budget import ChangeBudget
-from deferkit.serve.commands.decide import Decide
-from deferkit.serve.commands.expire import Expire
-from deferkit.serve.commands.lease import Claim, Extend, Release
-from deferkit.serve.commands.outcome import Correct, Observe
-from deferkit.serve.commands.review import Complete, Effort
-from deferkit.serve.engine import EngineSettings
-from deferkit.serve.money import MICRO
-from deferkit.serve.problems import Problem
-from deferkit.serve.spec import BudgetSpec, PolicySpec
+from deferkit.serve.engine.commands.budget import ChangeBudget
+from deferkit.serve.engine.commands.decide import Decide
+from deferkit.serve.engine.commands.expire import Expire
+from deferkit.serve.engine.commands.lease import Claim, Extend, Release
+from deferkit.serve.engine.commands.outcome import Correct, Observe
+from deferkit.serve.engine.commands.review import Complete, Effort
+from deferkit.serve.engine.engine import EngineSettings
+from deferkit.serve.engine.unit_of_work import Command
 from deferkit.serve.storage.database import Database
-from deferkit.serve.work import Command, Reply
 from tests.serve.brittle import brittle
 from tests.serve.checking import HandClock, abandon, check_booked, check_in_step, replayed, started
 from tests.serve.model import Lease, Model, Refused
@@ -86,7 +87,7 @@ class ServiceMachine(RuleBasedStateMachine):
         self.engine = self.runner.run(
             started(self.database, spec=spec, settings=EngineSettings(tick_s=1e9, snapshot_every=15))
         )
-        self.clock = self.engine.custody.clock = HandClock(self.engine)
+        self.clock = self.engine.ownership.clock = HandClock(self.engine)
 
     def submit(self, command: Command) -> Reply | Problem:
         try:
@@ -98,13 +99,13 @@ class ServiceMachine(RuleBasedStateMachine):
         """Have a command done; if its commit is to fail first, check that nothing has happened, and try again."""
         self.clock.at = self.now(self.clock.at + 1)
         if self.fails_at is not None:
-            before = self.engine.held[KEY].policy.to_bytes()
+            before = self.engine.owned[KEY].policy.to_bytes()
             with brittle(self.engine, self.fails_at):
                 reply = self.submit(command)
             self.fails_at = None
             if reply.status != 503:
                 return reply  # it took fewer calls than that
-            assert self.engine.held[KEY].policy.to_bytes() == before
+            assert self.engine.owned[KEY].policy.to_bytes() == before
         reply = self.submit(command)
         assert reply.status < 500, reply
         return reply
@@ -137,8 +138,8 @@ class ServiceMachine(RuleBasedStateMachine):
         body = TaskBody(
             task=name, context=[x], cost=cost, reviewers=seats, force="human" if force else None, payload=name
         )
-        held = MICRO if cost is None else int(cost * MICRO)
-        fits = self.model.fits(held)
+        owned = MICRO if cost is None else int(cost * MICRO)
+        fits = self.model.fits(owned)
         reply = self.do(Decide(body))
         if force and not fits:
             assert reply.status == 409
@@ -150,11 +151,11 @@ class ServiceMachine(RuleBasedStateMachine):
         # nothing is asked of a budget of nothing, whatever it would cost
         broke = (not fits or self.model.total == 0) and not force
         assert not broke or told["route"] == "model"
-        assert not broke or told["reason"] == "budget" or held == 0  # what is free may be not worth it either
+        assert not broke or told["reason"] == "budget" or owned == 0  # what is free may be not worth it either
         assert broke or told["reason"] != "budget"
         assert 0 < told["propensity"] <= 1
         worth = told["estimates"]["human"] - told["estimates"]["model"]
-        self.model.decide(name, told["route"], held, seats, worth, self.clock.at)
+        self.model.decide(name, told["route"], owned, seats, worth, self.clock.at)
         self.replies[name] = (body, reply)
 
     @initialize(seats=st.integers(1, 2))
@@ -184,7 +185,7 @@ class ServiceMachine(RuleBasedStateMachine):
         name = self.task(place)
         command = Observe(OutcomeBody(task=name, rewards=given, cost=cost))
         self.agree(command, lambda: self.model.observe(name, given, micro(cost)))
-        assert self.engine.held[KEY].parked == len(self.model.parked)
+        assert self.engine.owned[KEY].parked == len(self.model.parked)
 
     @rule(place=places, given=rewards, cost=costs, again=st.booleans())
     def correct(self, place: int, given: dict[str, float], cost: float | None, again: bool) -> None:
@@ -276,16 +277,16 @@ class ServiceMachine(RuleBasedStateMachine):
 
     @rule()
     def reap(self) -> None:
-        self.runner.run(self.engine.chores.reap())
+        self.runner.run(self.engine.maintenance.reap())
         for name in self.model.overdue(self.clock.at):
             self.model.expire(name)
 
     @rule(dies=st.booleans())
     def restart(self, dies: bool) -> None:
-        before = self.engine.held[KEY].policy.to_bytes()
+        before = self.engine.owned[KEY].policy.to_bytes()
         self.runner.run(abandon(self.engine) if dies else self.engine.stop())
         self.start(None)
-        assert self.engine.held[KEY].policy.to_bytes() == before
+        assert self.engine.owned[KEY].policy.to_bytes() == before
         self.model.restarted(self.clock.at)
 
     @rule(nth=st.integers(1, 12))
@@ -296,14 +297,14 @@ class ServiceMachine(RuleBasedStateMachine):
 
     @invariant()
     def money_is_where_the_model_has_it(self) -> None:
-        held = self.engine.held[KEY]
-        assert held.policy.accounts["cost"] == self.model.account
-        assert self.engine.store.budgets(held.id) == {"cost": self.model.account}
-        check_in_step(held.policy)
+        owned = self.engine.owned[KEY]
+        assert owned.policy.accounts["cost"] == self.model.account
+        assert self.engine.store.budgets(owned.id) == {"cost": self.model.account}
+        check_in_step(owned.policy)
 
     @invariant()
     def tasks_and_seats_are_as_the_model_has_them(self) -> None:
-        store, number = self.engine.store, self.engine.held[KEY].id
+        store, number = self.engine.store, self.engine.owned[KEY].id
         for name, task in self.model.tasks.items():
             row = store.decision(number, name)
             assert row is not None
@@ -321,7 +322,7 @@ class ServiceMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         try:
-            assert replayed(self.engine.store) == self.engine.held[KEY].policy
+            assert replayed(self.engine.store) == self.engine.owned[KEY].policy
             check_booked(self.engine)
         finally:
             self.runner.run(self.engine.stop())

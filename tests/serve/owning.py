@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from deferkit.serve.engine import Engine, EngineSettings
+from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.storage.postgres import Postgres
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store

@@ -6,18 +6,18 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from deferkit.serve.commands.bodies import ClaimBody, CompleteBody, OutcomeBody, TaskBody
-from deferkit.serve.commands.decide import Decide
-from deferkit.serve.commands.lease import Claim
-from deferkit.serve.commands.outcome import Observe
-from deferkit.serve.commands.review import Complete
-from deferkit.serve.engine import Engine, EngineSettings
-from deferkit.serve.spec import BudgetSpec, PolicySpec
+from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
+from deferkit.serve.domain.request_bodies import ClaimBody, CompleteBody, OutcomeBody, TaskBody
+from deferkit.serve.engine.commands.decide import Decide
+from deferkit.serve.engine.commands.lease import Claim
+from deferkit.serve.engine.commands.outcome import Observe
+from deferkit.serve.engine.commands.review import Complete
+from deferkit.serve.engine.engine import Engine, EngineSettings
+from deferkit.serve.engine.unit_of_work import Command
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.postgres import Postgres
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
-from deferkit.serve.work import Command
 
 Result = TypeVar("Result")
 KEY = ("default", "p")

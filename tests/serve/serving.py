@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from deferkit.serve.keys import SCOPES, new_key
-from deferkit.serve.server import Server
+from deferkit.serve.domain.api_keys import SCOPES, new_key
+from deferkit.serve.http.server import Server
 from deferkit.serve.settings import Settings
+from deferkit.serve.storage.open_store import database_of
 from deferkit.serve.storage.store import Store
-from deferkit.serve.storage.stores import database_of
 
 COMMAND = [sys.executable, "-c", "from deferkit.cli import main; main()"]
 POLICY: dict[str, Any] = {
@@ -100,12 +100,12 @@ class Running(NamedTuple):
         """Let nothing be committed until the gate is opened, or the end."""
         gate, begin = Gate(threading.Event(), threading.Event()), self.store.begin
 
-        def later(needs: Any) -> Any:
+        def later(reads: Any, work: Any) -> Any:
             gate.reached.set()
             gate.open.wait(TIMEOUT_S)
-            return begin(needs)
+            return begin(reads, work)
 
-        self.store.begin = later  # type: ignore[method-assign]
+        self.store.begin = later  # type: ignore[method-assign,assignment]
         try:
             yield gate
         finally:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from deferkit.errors import BudgetExhausted
-from deferkit.serve.account import Account
+from deferkit.serve.domain.account import Account
 
 amounts = st.integers(0, 30)
 
@@ -22,7 +22,7 @@ class AccountMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.account = Account(20)
-        self.held = 0
+        self.owned = 0
         self.booked = 0
 
     @rule(target=reservations, amount=amounts)
@@ -32,13 +32,13 @@ class AccountMachine(RuleBasedStateMachine):
                 self.account.reserve(amount)
             return 0
         self.account = self.account.reserve(amount)
-        self.held += amount
+        self.owned += amount
         return amount
 
     @rule(target=costs, reserved=consumes(reservations), cost=amounts)
     def settle(self, reserved: int, cost: int) -> int:
         self.account = self.account.settle(reserved, cost)
-        self.held -= reserved
+        self.owned -= reserved
         self.booked += cost
         return cost
 
@@ -66,7 +66,7 @@ class AccountMachine(RuleBasedStateMachine):
     @invariant()
     def nothing_is_overspent_lost_or_doubled(self) -> None:
         account = self.account
-        assert account.reserved == self.held
+        assert account.reserved == self.owned
         assert account.posted + account.suspense == self.booked
         assert min(account.reserved, account.posted, account.suspense) >= 0
         if account.total is None:

@@ -4,12 +4,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from deferkit.serve.account import Account
-from deferkit.serve.counterfactual.alternative import Alternative
-from deferkit.serve.counterfactual.beliefs import Belief, Beliefs, Feedback
-from deferkit.serve.counterfactual.scenario import scenario_of
-from deferkit.serve.records import BudgetChanged, Decided
-from deferkit.serve.spec import BudgetSpec, PolicySpec
+from deferkit.serve.audit.counterfactual.alternative import Alternative
+from deferkit.serve.audit.counterfactual.imputation import Belief, Beliefs, Feedback
+from deferkit.serve.audit.counterfactual.scenario import scenario_of
+from deferkit.serve.domain.account import Account
+from deferkit.serve.domain.log_records import BudgetChanged, Decided
+from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
 from tests.serve.living import World, live, spec_of
 from tests.serve.test_estimate import decided
 

@@ -9,16 +9,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from deferkit.serve.commands.bodies import ClaimBody, ExtendBody, LeaseBody
-from deferkit.serve.commands.expire import Expire
-from deferkit.serve.commands.lease import claiming, extending, releasing
-from deferkit.serve.engine import Engine
-from deferkit.serve.problems import Problem, StoreFailed
-from deferkit.serve.spec import BudgetSpec
+from deferkit.serve.domain.policy_spec import BudgetSpec
+from deferkit.serve.domain.problems import Problem, StoreFailed
+from deferkit.serve.domain.request_bodies import ClaimBody, ExtendBody, LeaseBody
+from deferkit.serve.engine.commands.expire import Expire
+from deferkit.serve.engine.commands.lease import claiming, extending, releasing
+from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.postgres import Postgres
 from deferkit.serve.storage.store import Store
-from deferkit.serve.work import Question
+from deferkit.serve.storage.transaction import QueueQuery
 from tests.serve.checking import problem_of
 from tests.serve.keeping import add, seat, write
 from tests.serve.playing import KEY, SPEC, again, call, claim, complete, decide, observe, play
@@ -28,9 +28,9 @@ RICH = msgspec.structs.replace(SPEC, budget={"cost": BudgetSpec(total=1000, hori
 LAPSED = 1e-6  # a lease that is over as soon as it is given
 
 
-def ask(store: Store, question: Question) -> Any:
+def ask(store: Store, question: QueueQuery) -> Any:
     """Ask the queue, as a process that does not own the policy does."""
-    reply = store.directly(question.ask)
+    reply = store.directly(question.run)
     return msgspec.json.decode(reply.body) if reply.body else None
 
 
@@ -61,17 +61,17 @@ def at_once(calls: Sequence[Callable[[], Any]]) -> list[Any]:
 def test_each_seat_is_claimed_once(postgres: Postgres) -> None:
     postgres.prepare()
     stores = [Store(again(postgres)) for _ in range(6)]
-    held = add(stores[0])
+    owned = add(stores[0])
 
     def fill(work: Any) -> None:
         for i in range(30):
-            work.put_seats([seat(held, f"t{i}", priority=i / 30)])
+            work.put_seats([seat(owned, f"t{i}", priority=i / 30)])
 
-    write(stores[0], held, fill=fill)
+    write(stores[0], owned, fill=fill)
 
     def until_empty(store: Store, reviewer: str) -> list[Any]:
         taken = []
-        while (one := take(store, held.id, reviewer)) is not None:
+        while (one := take(store, owned.id, reviewer)) is not None:
             taken.append(one)
         return taken
 
@@ -81,8 +81,8 @@ def test_each_seat_is_claimed_once(postgres: Postgres) -> None:
     for each in done:  # what is worth most comes first
         assert [one["priority"] for one in each] == sorted((one["priority"] for one in each), reverse=True)
     for i in range(30):
-        [row] = stores[0].claims(held.id, f"t{i}")
-        assert row.reviewer == stores[0].seats(held.id, f"t{i}")[0].reviewer
+        [row] = stores[0].claims(owned.id, f"t{i}")
+        assert row.reviewer == stores[0].seats(owned.id, f"t{i}")[0].reviewer
     for store in stores:
         store.close()
 
@@ -90,11 +90,11 @@ def test_each_seat_is_claimed_once(postgres: Postgres) -> None:
 def test_a_reviewer_with_many_tabs_gets_one_seat_at_a_task(postgres: Postgres) -> None:
     postgres.prepare()
     stores = [Store(again(postgres)) for _ in range(4)]
-    held = add(stores[0])
+    owned = add(stores[0])
     for i in range(8):
-        seats = [seat(held, f"t{i}", number) for number in range(3)]
-        write(stores[0], held, fill=lambda work, seats=seats: work.put_seats(seats))  # type: ignore[misc]
-        done = at_once([lambda s=store: take(s, held.id, "ann") for store in stores])  # type: ignore[misc]
+        seats = [seat(owned, f"t{i}", number) for number in range(3)]
+        write(stores[0], owned, fill=lambda work, seats=seats: work.put_seats(seats))  # type: ignore[misc]
+        done = at_once([lambda s=store: take(s, owned.id, "ann") for store in stores])  # type: ignore[misc]
         assert sum(one is not None for one in done) == 1, done
     for store in stores:
         store.close()
@@ -103,15 +103,15 @@ def test_a_reviewer_with_many_tabs_gets_one_seat_at_a_task(postgres: Postgres) -
 def test_a_seat_that_is_locked_is_passed_over_and_not_waited_for(postgres: Postgres) -> None:
     postgres.prepare()
     owner, other = Store(postgres), Store(again(postgres))
-    held = add(owner)
-    write(owner, held, fill=lambda work: work.put_seats([seat(held, "best", priority=2.0)]))
-    write(owner, held, fill=lambda work: work.put_seats([seat(held, "good", priority=1.0)]))
+    owned = add(owner)
+    write(owner, owned, fill=lambda work: work.put_seats([seat(owned, "best", priority=2.0)]))
+    write(owner, owned, fill=lambda work: work.put_seats([seat(owned, "good", priority=1.0)]))
     owner.writer.begin()
-    owner.writer.run("seats", policy=held.id, keys=["best"])
-    assert take(other, held.id, "ann")["task"] == "good"
-    assert take(other, held.id, "bo") is None
+    owner.writer.run("seats", policy=owned.id, keys=["best"])
+    assert take(other, owned.id, "ann")["task"] == "good"
+    assert take(other, owned.id, "bo") is None
     owner.rollback()
-    assert take(other, held.id, "bo")["task"] == "best"
+    assert take(other, owned.id, "bo")["task"] == "best"
     for store in (owner, other):
         store.close()
 
@@ -122,16 +122,16 @@ def test_who_waits_for_a_lock_too_long_is_told_to_try_again(
     monkeypatch.setattr("deferkit.serve.storage.postgres.SETTINGS", "SET lock_timeout = '50ms'")
     postgres.prepare()
     owner, other = Store(postgres), Store(again(postgres))
-    held = add(owner)
-    write(owner, held, fill=lambda work: work.put_seats([seat(held, "t")]))
-    lease = take(other, held.id, "ann")
+    owned = add(owner)
+    write(owner, owned, fill=lambda work: work.put_seats([seat(owned, "t")]))
+    lease = take(other, owned.id, "ann")
     body = LeaseBody(task="t", seat=0, epoch=lease["epoch"])
     owner.writer.begin()
-    owner.writer.run("seats", policy=held.id, keys=["t"])
+    owner.writer.run("seats", policy=owned.id, keys=["t"])
     with pytest.raises(StoreFailed, match="lock timeout"):
-        ask(other, releasing(held.id, body))
+        ask(other, releasing(owned.id, body))
     owner.rollback()
-    assert ask(other, releasing(held.id, body))["lease_until"] is None
+    assert ask(other, releasing(owned.id, body))["lease_until"] is None
     for store in (owner, other):
         store.close()
 
@@ -139,20 +139,20 @@ def test_who_waits_for_a_lock_too_long_is_told_to_try_again(
 def test_a_lease_is_used_by_its_epoch_only(database: Database) -> None:
     database.prepare()
     store = Store(database)
-    held = add(store)
-    write(store, held, fill=lambda work: work.put_seats([seat(held, "t", deadline=NOW + 50)]))
-    first = take(store, held.id, "ann", lease_s=LAPSED)
-    second = take(store, held.id, "bo", now=NOW + 2)
+    owned = add(store)
+    write(store, owned, fill=lambda work: work.put_seats([seat(owned, "t", deadline=NOW + 50)]))
+    first = take(store, owned.id, "ann", lease_s=LAPSED)
+    second = take(store, owned.id, "bo", now=NOW + 2)
     assert (first["epoch"], second["epoch"]) == (1, 2)
     old, new = (ExtendBody(task="t", seat=0, epoch=epoch) for epoch in (1, 2))
-    assert ask(store, extending(held.id, old, 9.0, now=NOW))["status"] == 409
-    assert ask(store, releasing(held.id, old))["status"] == 409
-    assert ask(store, releasing(held.id, LeaseBody(task="t", seat=3, epoch=1)))["status"] == 404
-    assert ask(store, extending(held.id, new, 9.0, now=NOW))["lease_until"] == NOW / 1e6 + 9
-    assert take(store, held.id, "cy", now=NOW + 3) is None
-    assert ask(store, releasing(held.id, new))["lease_until"] is None
-    assert take(store, held.id, "cy", now=NOW + 51) is None  # its deadline has passed
-    assert take(store, held.id, "cy", now=NOW + 50)["epoch"] == 3
+    assert ask(store, extending(owned.id, old, 9.0, now=NOW))["status"] == 409
+    assert ask(store, releasing(owned.id, old))["status"] == 409
+    assert ask(store, releasing(owned.id, LeaseBody(task="t", seat=3, epoch=1)))["status"] == 404
+    assert ask(store, extending(owned.id, new, 9.0, now=NOW))["lease_until"] == NOW / 1e6 + 9
+    assert take(store, owned.id, "cy", now=NOW + 3) is None
+    assert ask(store, releasing(owned.id, new))["lease_until"] is None
+    assert take(store, owned.id, "cy", now=NOW + 51) is None  # its deadline has passed
+    assert take(store, owned.id, "cy", now=NOW + 50)["epoch"] == 3
     store.close()
 
 
@@ -168,7 +168,7 @@ def test_an_answer_and_a_claim_of_the_same_seat_do_not_both_win(postgres: Postgr
             taken: Any
             answered, taken = await asyncio.gather(
                 complete(engine, lease, rewards={"human": 1.0}, cost=0.5),
-                asyncio.to_thread(take, other, engine.held[KEY].id, "bo", now),
+                asyncio.to_thread(take, other, engine.owned[KEY].id, "bo", now),
                 return_exceptions=True,
             )
             if taken is None:
@@ -178,10 +178,10 @@ def test_an_answer_and_a_claim_of_the_same_seat_do_not_both_win(postgres: Postgr
                 assert (answered.status, taken["epoch"]) == (409, 2)
                 assert (await complete(engine, taken, rewards={"human": 1.0}, cost=0.5))["finished"]
             won[taken is None] += 1
-            [row] = other.seats(engine.held[KEY].id, f"t{i}")
+            [row] = other.seats(engine.owned[KEY].id, f"t{i}")
             assert row.state == "done"
         await asyncio.to_thread(other.close)
-        assert engine.held[KEY].policy.accounts["cost"].posted == 20 * 500_000
+        assert engine.owned[KEY].policy.accounts["cost"].posted == 20 * 500_000
         return won
 
     assert sum(play(postgres, script, spec=RICH).values()) == 20
@@ -190,7 +190,7 @@ def test_an_answer_and_a_claim_of_the_same_seat_do_not_both_win(postgres: Postgr
 def test_a_task_that_is_closed_is_not_claimed(postgres: Postgres) -> None:
     async def script(engine: Engine) -> None:
         other = Store(again(postgres))
-        policy = engine.held[KEY].id
+        policy = engine.owned[KEY].id
         for i in range(20):
             await decide(engine, f"t{i}")
             ends = call(engine, Expire(f"t{i}")) if i % 2 else observe(engine, f"t{i}", cost=0.25)
@@ -206,15 +206,15 @@ def test_a_task_that_is_closed_is_not_claimed(postgres: Postgres) -> None:
 def test_who_stands_for_several_experts_gets_what_is_worth_most_of_all_of_theirs(database: Database) -> None:
     database.prepare()
     store = Store(database)
-    held = add(store)
+    owned = add(store)
     worth = {"clerk": 1.0, "human": 2.0, "lawyer": 3.0}
     for expert, priority in worth.items():
-        one = seat(held, expert, expert=expert, priority=priority)
-        write(store, held, fill=lambda work, one=one: work.put_seats([one]))  # type: ignore[misc]
-    assert take(store, held.id, "ann", experts=["clerk", "human"])["task"] == "human"
-    assert take(store, held.id, "ann", experts=["clerk", "human"])["task"] == "clerk"
-    assert take(store, held.id, "ann", experts=["clerk", "human"]) is None
-    assert take(store, held.id, "ann")["task"] == "lawyer"
+        one = seat(owned, expert, expert=expert, priority=priority)
+        write(store, owned, fill=lambda work, one=one: work.put_seats([one]))  # type: ignore[misc]
+    assert take(store, owned.id, "ann", experts=["clerk", "human"])["task"] == "human"
+    assert take(store, owned.id, "ann", experts=["clerk", "human"])["task"] == "clerk"
+    assert take(store, owned.id, "ann", experts=["clerk", "human"]) is None
+    assert take(store, owned.id, "ann")["task"] == "lawyer"
     store.close()
 
 

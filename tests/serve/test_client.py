@@ -22,7 +22,7 @@ from deferkit import (
     ServiceError,
     UnknownDecision,
 )
-from deferkit.serve.keys import new_key
+from deferkit.serve.domain.api_keys import new_key
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
 from deferkit.types import Amount

@@ -17,7 +17,7 @@ from deferkit.cli.demo.process import ServiceProcess
 from deferkit.cli.demo.scene import Scene
 from deferkit.cli.demo.view import View, next_steps
 from deferkit.client import PolicySummary
-from deferkit.serve.replay import replay
+from deferkit.serve.audit.replay import replay
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
 from deferkit.types import MODEL, Amount, Decision

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deferkit.serve.account import Account
-from deferkit.serve.counterfactual.beliefs import feedback_of
-from deferkit.serve.counterfactual.estimate import Doubt, Known
-from deferkit.serve.counterfactual.past import Facts, Past
-from deferkit.serve.counterfactual.scenario import scenario_of
-from deferkit.serve.records import Corrected, Created, Decided, Expired, Observed
-from deferkit.serve.spec import BudgetSpec, PolicySpec
+from deferkit.serve.audit.counterfactual.estimate import Doubt, Known
+from deferkit.serve.audit.counterfactual.imputation import feedback_of
+from deferkit.serve.audit.counterfactual.logged_decisions import Facts, Past
+from deferkit.serve.audit.counterfactual.scenario import scenario_of
+from deferkit.serve.domain.account import Account
+from deferkit.serve.domain.log_records import Corrected, Created, Decided, Expired, Observed
+from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
 from deferkit.types import Coefficients
 
 NAN = math.nan

@@ -7,16 +7,16 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from deferkit.serve import owner
-from deferkit.serve.commands.bodies import BatchBody, TaskBody
-from deferkit.serve.commands.decide import Decide, DecideMany
-from deferkit.serve.engine import Engine, EngineSettings
-from deferkit.serve.learner import learner_of
-from deferkit.serve.policy import Policy
-from deferkit.serve.problems import Problem, StoreFailed
-from deferkit.serve.spec import BudgetSpec
+from deferkit.serve.domain.policy import Policy
+from deferkit.serve.domain.policy_learner import learner_of
+from deferkit.serve.domain.policy_spec import BudgetSpec
+from deferkit.serve.domain.problems import Problem, StoreFailed
+from deferkit.serve.domain.request_bodies import BatchBody, TaskBody
+from deferkit.serve.engine import process_identity
+from deferkit.serve.engine.commands.decide import Decide, DecideMany
+from deferkit.serve.engine.engine import Engine, EngineSettings
+from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.database import Database
-from deferkit.serve.work import Work
 from tests.serve.brittle import brittle
 from tests.serve.checking import abandon, check_booked, check_in_step, problem_of, replayed, started
 from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play
@@ -26,7 +26,7 @@ RANDOM = msgspec.structs.replace(SPEC, budget={"cost": AMPLE}, warm_up=10, explo
 
 
 def state(engine: Engine, key: tuple[str, str] = KEY) -> bytes:
-    return engine.held[key].policy.to_bytes()
+    return engine.owned[key].policy.to_bytes()
 
 
 def test_case_2_a_repeated_request_gets_the_first_reply_byte_for_byte(database: Database) -> None:
@@ -77,9 +77,9 @@ def test_case_4_fifty_at_once_are_one(database: Database) -> None:
         body = TaskBody(task="a", context=[1.0, 0.5], force="human")
         replies = await asyncio.gather(*(engine.submit(KEY, Decide(body)) for _ in range(50)))
         assert len(set(replies)) == 1
-        assert engine.held[KEY].policy.seq == 2
-        assert engine.held[KEY].policy.accounts["cost"].reserved == 1_000_000
-        seats = engine.store.seats(engine.held[KEY].id, "a")
+        assert engine.owned[KEY].policy.seq == 2
+        assert engine.owned[KEY].policy.accounts["cost"].reserved == 1_000_000
+        seats = engine.store.seats(engine.owned[KEY].id, "a")
         assert len(seats) == 1
 
     play(database, script)
@@ -98,7 +98,7 @@ def test_case_8_wherever_a_commit_fails_memory_is_as_it_was_and_everyone_is_told
         lease = await claim(engine)
         free = next(f"t{i}" for i in range(3) if lease["task"] != f"t{i}")
         await observe(engine, "early", cost=0.5)
-        held = engine.held[KEY]
+        owned = engine.owned[KEY]
         group: list[Callable[[], Any]] = [
             lambda: decide(engine, "new"),
             lambda: decide(engine, "early"),
@@ -108,7 +108,7 @@ def test_case_8_wherever_a_commit_fails_memory_is_as_it_was_and_everyone_is_told
         ]
         failures = 0
         while True:
-            before = (state(engine), state(engine, other), held.parked)
+            before = (state(engine), state(engine, other), owned.parked)
             with brittle(engine, failures + 1, done=done):
                 replies = await asyncio.gather(*(each() for each in group), return_exceptions=True)
             if not all(isinstance(reply, Problem) for reply in replies):
@@ -118,17 +118,17 @@ def test_case_8_wherever_a_commit_fails_memory_is_as_it_was_and_everyone_is_told
             for problem in replies:
                 assert isinstance(problem, Problem)
                 assert (problem.status, problem.retry_after) == (503, 1.0)
-            if held.policy.seq == Policy.from_bytes(before[0]).seq:
-                assert (state(engine), state(engine, other), held.parked) == before
-            assert held.policy == replayed(engine.store)
+            if owned.policy.seq == Policy.from_bytes(before[0]).seq:
+                assert (state(engine), state(engine, other), owned.parked) == before
+            assert owned.policy == replayed(engine.store)
         assert failures > 3
         assert engine.failing is None
         assert not [reply for reply in replies if isinstance(reply, BaseException)]
         assert [await each() for each in group][:2] == replies[:2]
-        assert engine.held[other].policy == replayed(engine.store, other)
-        assert held.policy == replayed(engine.store)
-        assert (held.parked, held.policy.accounts["cost"].posted) == (0, 2_750_000)
-        check_in_step(held.policy)
+        assert engine.owned[other].policy == replayed(engine.store, other)
+        assert owned.policy == replayed(engine.store)
+        assert (owned.parked, owned.policy.accounts["cost"].posted) == (0, 2_750_000)
+        check_in_step(owned.policy)
         check_booked(engine)
 
     play(database, script, settings=EngineSettings(tick_s=3600))
@@ -141,7 +141,7 @@ def test_case_8_what_cannot_be_written_fails_alone(database: Database) -> None:
         await engine.create("other", SPEC)
         commit = engine.store.commit
 
-        def picky(work: Work, *given: Any) -> None:
+        def picky(work: UnitOfWork, *given: Any) -> None:
             if any(task == "huge" for _, task in work.changed_decisions):
                 raise OverflowError("s3cret")
             commit(work, *given)
@@ -153,7 +153,7 @@ def test_case_8_what_cannot_be_written_fails_alone(database: Database) -> None:
             huge, mine, others = cast("list[Any]", await asyncio.gather(*calls, return_exceptions=True))
         assert (huge.status, str(huge)) == (500, "The call failed: OverflowError.")
         assert (mine["id"], others.status) == (0, 201)
-        assert engine.held[KEY].policy == replayed(engine.store)
+        assert engine.owned[KEY].policy == replayed(engine.store)
 
     play(database, script)
 
@@ -170,7 +170,7 @@ def test_case_8_a_policy_that_cannot_be_rebuilt_yet_stops_no_other(database: Dat
         log = engine.store.log
 
         def unreadable(policy: int, seq: int = 0) -> Any:
-            if policy == engine.held[KEY].id:
+            if policy == engine.owned[KEY].id:
                 raise StoreFailed("not now.")
             return log(policy, seq)
 
@@ -188,7 +188,7 @@ def test_case_8_a_policy_that_cannot_be_rebuilt_yet_stops_no_other(database: Dat
 
 def test_case_9_after_a_restart_the_random_stream_goes_on(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     bodies = [TaskBody(task=f"t{i}", context=[0.3, 0.1 * (i % 7)]) for i in range(40)]
-    monkeypatch.setattr(owner, "is_dead", lambda *_, **__: True)
+    monkeypatch.setattr(process_identity, "is_dead", lambda *_, **__: True)
 
     async def lives(first: int, *, dies: bool) -> list[Any]:
         engine = await started(database, spec=RANDOM if first == 0 else None)
@@ -211,7 +211,7 @@ def test_case_9_after_a_restart_the_random_stream_goes_on(database: Database, mo
 def test_case_9_who_hangs_up_has_decided_all_the_same(database: Database) -> None:
     async def script(engine: Engine) -> None:
         body = TaskBody(task="a", context=[1.0, 0.5], force="human")
-        async with engine.custody.busy:
+        async with engine.ownership.busy:
             waiting = asyncio.create_task(engine.submit(KEY, Decide(body)))
             while not engine._at_work:
                 await asyncio.sleep(0)
@@ -219,7 +219,7 @@ def test_case_9_who_hangs_up_has_decided_all_the_same(database: Database) -> Non
         reply = await engine.submit(KEY, Decide(body))
         assert msgspec.json.decode(reply.body)["id"] == 0
         assert waiting.cancelled()
-        assert engine.held[KEY].policy.accounts["cost"].reserved == 1_000_000
-        assert engine.held[KEY].policy.seq == 2
+        assert engine.owned[KEY].policy.accounts["cost"].reserved == 1_000_000
+        assert engine.owned[KEY].policy.seq == 2
 
     play(database, script)

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from deferkit.serve import owner
-from deferkit.serve.commands.lease import Claim
-from deferkit.serve.engine import Engine, EngineSettings
-from deferkit.serve.recover import recover
+from deferkit.serve.domain.reply import Reply
+from deferkit.serve.engine import process_identity
+from deferkit.serve.engine.commands.lease import Claim
+from deferkit.serve.engine.engine import Engine, EngineSettings
+from deferkit.serve.engine.recovery import recover
 from deferkit.serve.storage import sqlite
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
-from deferkit.serve.work import Reply
 from tests.serve.checking import check_booked, problem_of, replayed, started
 from tests.serve.disk import Disk, Op
 from tests.serve.life import Life
@@ -37,7 +37,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
 
 
 def state(engine: Engine) -> bytes:
-    return engine.held[KEY].policy.to_bytes()
+    return engine.owned[KEY].policy.to_bytes()
 
 
 def test_case_6_a_full_disk_is_503_until_there_is_space_again(disk: Disk, tmp_path: Path) -> None:
@@ -53,16 +53,16 @@ def test_case_6_a_full_disk_is_503_until_there_is_space_again(disk: Disk, tmp_pa
                 assert (problem.status, problem.retry_after) == (503, 1.0)
             assert state(engine) == before
         assert engine.failing is not None
-        row = engine.store.decision(engine.held[KEY].id, "t0")  # reads go on
+        row = engine.store.decision(engine.owned[KEY].id, "t0")  # reads go on
         assert row is not None
         assert row.cost == {"cost": 500_000}
         assert replayed(engine.store).to_bytes() == before
-        await engine.custody.snapshot(engine.held[KEY])  # fails, and that is all
+        await engine.ownership.snapshot(engine.owned[KEY])  # fails, and that is all
         disk.full = ()
         assert (await decide(engine, "u0"))["id"] == 6
         assert engine.failing is None
         check_booked(engine)
-        assert replayed(engine.store) == engine.held[KEY].policy
+        assert replayed(engine.store) == engine.owned[KEY].policy
 
     play(Sqlite(str(tmp_path / "a.db"), vfs=disk.name), script, settings=EngineSettings(tick_s=0.01))
 
@@ -105,14 +105,14 @@ async def keeps_a_snapshot(engine: Engine, disk: Disk) -> None:
         add(*given)
 
     vars(engine.store)["add_snapshot"] = fails
-    engine.held[KEY].snapshot_at = -engine.settings.snapshot_every
+    engine.owned[KEY].snapshot_at = -engine.settings.snapshot_every
     await decide(engine, "x")  # is on the disk, the snapshot is not
     await until_given_up(engine)
 
 
 async def renews(engine: Engine, disk: Disk) -> None:
     disk.unconfirmed = (WAL,)
-    engine.custody._renew_at = 0
+    engine.ownership._renew_at = 0
     await until_given_up(engine)
 
 
@@ -122,12 +122,12 @@ async def others_wait(engine: Engine, disk: Disk) -> None:
 
     def write() -> None:
         asked.append(None)
-        epochs = {held.id: held.epoch for held in engine.held.values()}
-        engine.store.renew(epochs, engine.custody.owner, engine.custody.expiry())
+        epochs = {owned.id: owned.epoch for owned in engine.owned.values()}
+        engine.store.renew(epochs, engine.ownership.owner, engine.ownership.expiry())
 
-    async with engine.custody.busy:  # so that no renewal is among them
+    async with engine.ownership.busy:  # so that no renewal is among them
         disk.unconfirmed = (WAL,)
-        ended = await asyncio.gather(*(engine.custody.in_thread(write) for _ in range(5)), return_exceptions=True)
+        ended = await asyncio.gather(*(engine.ownership.in_thread(write) for _ in range(5)), return_exceptions=True)
     assert [type(error).__name__ for error in ended] == ["StoreBroken"] * 5
     assert len(asked) == 1
 
@@ -154,7 +154,7 @@ async def stops(engine: Engine, disk: Disk) -> None:
 def test_case_6_after_a_failed_fsync_nothing_more_is_written(
     fails: Callable[[Engine, Disk], Any], disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owner, "is_dead", lambda *_, **__: True)
+    monkeypatch.setattr(process_identity, "is_dead", lambda *_, **__: True)
     errors: list[Exception] = []
     database = Sqlite(str(tmp_path / "a.db"), vfs=disk.name)
 
@@ -244,7 +244,7 @@ def live_on(disk: Disk, path: Path, synchronous: str) -> Lived:
         states[1] = state(engine)
         for _ in range(80):
             command, reply = await life.step(engine)
-            policy = engine.held[KEY].policy
+            policy = engine.owned[KEY].policy
             claimed = None
             if isinstance(command, Claim) and isinstance(reply, Reply) and reply.status == 200:
                 claimed = tuple(life.leases[-1].values())

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from deferkit.serve.account import Account
-from deferkit.serve.commands.bodies import BudgetBody
-from deferkit.serve.commands.budget import ChangeBudget
-from deferkit.serve.commands.expire import Expire
-from deferkit.serve.engine import Engine
-from deferkit.serve.money import LARGEST_AMOUNT
-from deferkit.serve.problems import Problem
+from deferkit.serve.domain.account import Account
+from deferkit.serve.domain.money import LARGEST_AMOUNT
+from deferkit.serve.domain.problems import Problem
+from deferkit.serve.domain.request_bodies import BudgetBody
+from deferkit.serve.engine.commands.budget import ChangeBudget
+from deferkit.serve.engine.commands.expire import Expire
+from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database
 from tests.serve.checking import account, problem_of, records, replayed
 from tests.serve.playing import KEY, call, claim, complete, decide, observe, play, small
@@ -48,7 +48,7 @@ def test_case_15_a_cost_above_the_reservation_takes_what_is_free_and_then_stands
         await decide(engine, "b")
         await observe(engine, "a", rewards={"human": 1.0, "model": 0.0}, cost=2.5)
         assert account(engine) == Account(3 * M, 1 * M, 2 * M, 500_000)
-        assert engine.held[KEY].policy.frozen
+        assert engine.owned[KEY].policy.frozen
         reply = await decide(engine, "c", force=None)
         assert (reply["route"], reply["reason"]) == ("model", "budget")
         assert (await decide(engine, "d", force=None, cost=0.0))["reason"] == "budget"  # not even what costs nothing
@@ -56,9 +56,9 @@ def test_case_15_a_cost_above_the_reservation_takes_what_is_free_and_then_stands
         assert (await problem_of(decide(engine, "e", cost=0.0))).status == 409
         await observe(engine, "b", cost=0.25)  # 0.75 come free and pay 0.5
         assert account(engine) == Account(3 * M, 0, 2_750_000, 0)
-        assert not engine.held[KEY].policy.frozen
+        assert not engine.owned[KEY].policy.frozen
         assert (await decide(engine, "f", force=None, cost=0.25))["reason"] != "budget"
-        assert replayed(engine.store) == engine.held[KEY].policy
+        assert replayed(engine.store) == engine.owned[KEY].policy
 
     play(database, script, spec=small(3))
 
@@ -95,14 +95,14 @@ def test_case_17_posted_is_not_void_and_void_is_not_open(database: Database) -> 
         lease = await claim(engine)
         for _ in range(2):
             assert await call(engine, Expire("b")) == {"task": "b", "final": "model"}
-        assert engine.held[KEY].policy.tally.expired == 1
+        assert engine.owned[KEY].policy.tally.expired == 1
         assert (await problem_of(complete(engine, lease, rewards={"human": 1.0}, cost=0.5))).status == 409
         assert account(engine) == Account(10 * M, 0, 400_000, 0)
         late = await observe(engine, "b", rewards={"human": 1.0}, cost=0.5)  # a late answer is booked to what is free
         assert (late["learned"], late["booked"]) == (True, 0.5)
         assert account(engine) == Account(10 * M, 0, 900_000, 0)
         assert (await problem_of(call(engine, Expire("b")))).status == 409
-        row = engine.store.decision(engine.held[KEY].id, "b")
+        row = engine.store.decision(engine.owned[KEY].id, "b")
         assert row is not None
         assert (row.state, row.final) == ("posted", "model")
         await decide(engine, "m", force="model")
@@ -120,7 +120,7 @@ def test_case_17_a_late_answer_after_a_void_goes_to_suspense_if_nothing_is_free(
         assert account(engine) == Account(1 * M, 1 * M, 0, 750_000)
         await call(engine, Expire("b"))
         assert account(engine) == Account(1 * M, 0, 750_000, 0)
-        assert replayed(engine.store) == engine.held[KEY].policy
+        assert replayed(engine.store) == engine.owned[KEY].policy
 
     play(database, script, spec=small(1))
 
@@ -136,7 +136,7 @@ def test_case_17_the_model_costs_nothing(database: Database) -> None:
         assert account(engine) == Account(10 * M, 0, 500_000, 0)
         assert (await observe(engine, "early", cost=0.5))["changed"] is False
         assert (await problem_of(observe(engine, "early", cost=0.25))).status == 409
-        assert replayed(engine.store) == engine.held[KEY].policy
+        assert replayed(engine.store) == engine.owned[KEY].policy
 
     play(database, script)
 
@@ -176,6 +176,6 @@ def test_case_18_a_top_up_pays_what_stands_in_suspense(database: Database) -> No
         await call(engine, ChangeBudget(BudgetBody(id="2", add=2.0)))
         assert account(engine) == Account(4 * M, 0, 3 * M, 0)
         assert (await decide(engine, "c"))["route"] == "human"
-        assert replayed(engine.store) == engine.held[KEY].policy
+        assert replayed(engine.store) == engine.owned[KEY].policy
 
     play(database, script, spec=small(1))

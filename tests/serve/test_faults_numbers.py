@@ -7,12 +7,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from deferkit.serve import records
-from deferkit.serve.commands.bodies import BatchBody, TaskBody
-from deferkit.serve.commands.decide import DecideMany
-from deferkit.serve.engine import Engine
-from deferkit.serve.learner import learner_of
-from deferkit.serve.spec import BudgetSpec, PolicySpec
+from deferkit.serve.domain import log_records
+from deferkit.serve.domain.policy_learner import learner_of
+from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
+from deferkit.serve.domain.request_bodies import BatchBody, TaskBody
+from deferkit.serve.engine.commands.decide import DecideMany
+from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database
 from tests.serve.checking import problem_of, replayed
 from tests.serve.life import Life
@@ -73,7 +73,7 @@ def test_case_26_the_service_takes_them_and_replies_in_finite_numbers(kind: str,
                     assert all(math.isfinite(value) for value in values.values())
                 cost = 0.05 if decision["route"] == "human" else None
                 await observe(engine, decision["task"], rewards={decision["route"]: 1.0}, cost=cost)
-        assert replayed(engine.store) == engine.held[KEY].policy
+        assert replayed(engine.store) == engine.owned[KEY].policy
 
     play(database, script, spec=spec)
 
@@ -84,10 +84,10 @@ def test_case_26_denormal_numbers_of_every_kind_come_back_from_the_log_as_they_w
         await decide(engine, "b", context=[-0.0, 2.2e-308])
         await observe(engine, "a", rewards={"human": TINY, "model": 0.0}, cost=0.000_001)
         await observe(engine, "b", rewards={"human": 2.2e-308}, cost=0.0)
-        lines = [records.decode(bytes(row.body)) for row in engine.store.log(engine.held[KEY].id)]
-        decided = [each.context for each in lines if isinstance(each, records.Decided)]
+        lines = [log_records.decode(bytes(row.body)) for row in engine.store.log(engine.owned[KEY].id)]
+        decided = [each.context for each in lines if isinstance(each, log_records.Decided)]
         assert repr(decided) == repr([[TINY, -TINY], [-0.0, 2.2e-308]])
-        assert replayed(engine.store) == engine.held[KEY].policy
+        assert replayed(engine.store) == engine.owned[KEY].policy
         for wrong in ([math.nan, 0.0], [math.inf, 0.0], [1e51, 0.0], [1.0], [1.0, 1.0, 1.0], {"a": 1.0}):
             assert (await problem_of(decide(engine, "c", context=wrong))).status == 422
 
@@ -102,16 +102,16 @@ def test_case_32_a_propensity_is_a_chance_and_what_is_logged_was_done(database: 
         for _ in range(150):
             await life.step(engine)
         reasons = set()
-        for row in engine.store.log(engine.held[KEY].id):
-            record = records.decode(bytes(row.body))
-            if isinstance(record, records.Decided):
+        for row in engine.store.log(engine.owned[KEY].id):
+            record = log_records.decode(bytes(row.body))
+            if isinstance(record, log_records.Decided):
                 assert 0 < record.propensity <= 1
-                decision = engine.store.decision(engine.held[KEY].id, record.task)
+                decision = engine.store.decision(engine.owned[KEY].id, record.task)
                 assert decision is not None
                 reply = msgspec.json.decode(decision.reply)
                 assert (reply["route"], reply["propensity"]) == (record.route, record.propensity)
                 assert (decision.route, decision.held) == (record.route, record.held)
-                seats = engine.store.seats(engine.held[KEY].id, record.task)
+                seats = engine.store.seats(engine.owned[KEY].id, record.task)
                 assert {seat.expert for seat in seats} == ({record.route} - {"model"})
                 reasons.add(record.reason)
         assert {"explored", "forced", "warm-up", "budget"} <= reasons

@@ -5,13 +5,13 @@ import asyncio
 import msgspec
 import pytest
 
-from deferkit.serve.account import Account
-from deferkit.serve.commands import outcome
-from deferkit.serve.commands.bodies import CorrectionBody, EffortBody, OutcomeBody
-from deferkit.serve.commands.expire import Expire
-from deferkit.serve.commands.outcome import Correct, Observe
-from deferkit.serve.commands.review import Effort
-from deferkit.serve.engine import Engine
+from deferkit.serve.domain.account import Account
+from deferkit.serve.domain.request_bodies import CorrectionBody, EffortBody, OutcomeBody
+from deferkit.serve.engine.commands import outcome
+from deferkit.serve.engine.commands.expire import Expire
+from deferkit.serve.engine.commands.outcome import Correct, Observe
+from deferkit.serve.engine.commands.review import Effort
+from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database
 from tests.serve.checking import HandClock, account, problem_of, records, replayed
 from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play
@@ -28,18 +28,18 @@ def test_case_11_an_outcome_before_its_decision_is_parked_and_applied_once(datab
         await observe(engine, "a", rewards={"human": 1.0}, cost=0.4)  # again
         assert (await problem_of(observe(engine, "a", rewards={"human": 0.5}))).status == 409
         assert (await problem_of(observe(engine, "a", cost=0.5))).status == 409
-        assert engine.held[KEY].parked == 1
+        assert engine.owned[KEY].parked == 1
         assert records(engine) == 1
 
     async def after(engine: Engine) -> None:
-        assert engine.held[KEY].parked == 1
+        assert engine.owned[KEY].parked == 1
         await decide(engine, "a")
         assert account(engine) == Account(10 * M, 0, 400_000, 0)
-        assert engine.held[KEY].parked == 0
+        assert engine.owned[KEY].parked == 0
         assert (await observe(engine, "a", rewards={"human": 1.0}, cost=0.4))["changed"] is False
         assert (await claim(engine)) is None  # nobody is asked what is known
         assert account(engine).posted == 400_000
-        assert replayed(engine.store) == engine.held[KEY].policy
+        assert replayed(engine.store) == engine.owned[KEY].policy
 
     play(database, before)
     play(database, after, spec=None)
@@ -67,24 +67,24 @@ def test_case_11_what_waits_too_long_makes_room(database: Database, monkeypatch:
     monkeypatch.setattr(outcome, "MOST_PARKED", 3)
 
     async def script(engine: Engine) -> None:
-        clock = engine.custody.clock = HandClock(engine)
+        clock = engine.ownership.clock = HandClock(engine)
         for task in ("misspelt", "mistaken"):
             await observe(engine, task, cost=0.4)
         clock.advance(86_400)
-        await engine.chores.make_room()
-        assert engine.held[KEY].parked == 2
+        await engine.maintenance.make_room()
+        assert engine.owned[KEY].parked == 2
         await observe(engine, "new", cost=0.4)
         assert (await problem_of(observe(engine, "newer", cost=0.4))).status == 503
-        await engine.chores.make_room()
-        assert engine.held[KEY].parked == 3  # none is older than a day
+        await engine.maintenance.make_room()
+        assert engine.owned[KEY].parked == 3  # none is older than a day
         clock.advance(0.000_001)
-        await engine.chores.make_room()
-        assert (engine.held[KEY].parked, engine.held[KEY].forgotten) == (1, 2)
+        await engine.maintenance.make_room()
+        assert (engine.owned[KEY].parked, engine.owned[KEY].dropped_parked) == (1, 2)
         await observe(engine, "newer", cost=0.4)
         for task in ("misspelt", "new"):
             await decide(engine, task)
         assert account(engine) == Account(10 * M, 1 * M, 400_000, 0)
-        assert engine.held[KEY].parked == 1
+        assert engine.owned[KEY].parked == 1
 
     play(database, script)
 
@@ -110,7 +110,7 @@ def test_case_11_the_first_to_be_parked_does_not_disturb_who_is_decided_beside_i
     async def script(engine: Engine) -> None:
         await asyncio.gather(observe(engine, "a", cost=0.4), decide(engine, "b"), decide(engine, "a"))
         assert engine.groups == 1
-        assert engine.held[KEY].parked == 0
+        assert engine.owned[KEY].parked == 0
         assert account(engine) == Account(10 * M, 1 * M, 400_000, 0)
 
     play(database, script)
@@ -120,13 +120,13 @@ def test_case_12_an_outcome_twice_is_one_and_another_value_is_a_conflict(databas
     async def script(engine: Engine) -> None:
         await decide(engine, "a")
         await observe(engine, "a", rewards={"human": 0.75}, cost=0.4)
-        n, learned = records(engine), engine.held[KEY].policy.learner.to_bytes()
+        n, learned = records(engine), engine.owned[KEY].policy.learner.to_bytes()
         for given in ({"rewards": {"human": 0.75}, "cost": 0.4}, {"rewards": {"human": 0.75}}, {"cost": 0.4}):
             reply = await observe(engine, "a", **given)
             assert (reply["changed"], reply["booked"]) == (False, None)
         for given in ({"rewards": {"human": 0.5}}, {"cost": 0.5}, {"rewards": {"model": 1.0}, "cost": 0.5}):
             assert (await problem_of(observe(engine, "a", **given))).status == 409
-        assert (records(engine), engine.held[KEY].policy.learner.to_bytes()) == (n, learned)
+        assert (records(engine), engine.owned[KEY].policy.learner.to_bytes()) == (n, learned)
         assert account(engine).posted == 400_000
 
     play(database, script)
@@ -144,10 +144,10 @@ def test_case_12_a_correction_is_an_entry_of_its_own_and_happens_once(database: 
         assert (await problem_of(call(engine, Correct(other)))).status == 409
         await call(engine, Correct(msgspec.structs.replace(other, id="2")))
         assert account(engine) == Account(10 * M, 0, 100_000, 0)
-        row = engine.store.decision(engine.held[KEY].id, "a")
+        row = engine.store.decision(engine.owned[KEY].id, "a")
         assert row is not None
         assert (row.cost, row.rewards) == ({"cost": 100_000}, {"human": 0.5})
-        kinds = [line.kind for line in engine.store.log(engine.held[KEY].id)]
+        kinds = [line.kind for line in engine.store.log(engine.owned[KEY].id)]
         assert kinds == ["created", "decided", "observed", "corrected", "corrected"]
         for wrong in ({"rewards": {"model": 1.0}}, {"rewards": {"nobody": 1.0}}, {}):
             problem = await problem_of(call(engine, Correct(CorrectionBody(id="3", task="a", **wrong))))
@@ -184,7 +184,7 @@ def test_case_14_after_the_learning_window_a_cost_is_booked_and_not_learned(data
     spec = msgspec.structs.replace(SPEC, learning_window_s=60.0)
 
     async def script(engine: Engine) -> None:
-        clock = engine.custody.clock = HandClock(engine)
+        clock = engine.ownership.clock = HandClock(engine)
         await decide(engine, "a")
         await decide(engine, "b")
         clock.advance(60)
@@ -192,7 +192,7 @@ def test_case_14_after_the_learning_window_a_cost_is_booked_and_not_learned(data
         clock.advance(0.000_001)
         reply = await observe(engine, "b", rewards={"human": 1.0}, cost=0.5)
         assert (reply["learned"], reply["late"], reply["booked"]) == (False, "the learning window is over", 0.5)
-        policy = engine.held[KEY].policy
+        policy = engine.owned[KEY].policy
         assert policy.tally.late == 1
         assert policy.learner.summary().spent == 0.25
         assert account(engine) == Account(10 * M, 0, 750_000, 0)

@@ -7,16 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from deferkit.serve.account import Account
-from deferkit.serve.commands.bodies import ClaimBody, EffortBody, ExtendBody, LeaseBody, TaskBody
-from deferkit.serve.commands.decide import Decide
-from deferkit.serve.commands.expire import Expire
-from deferkit.serve.commands.lease import Claim, Extend, Release
-from deferkit.serve.commands.review import Effort
-from deferkit.serve.engine import Engine, EngineSettings
-from deferkit.serve.money import LARGEST_AMOUNT
+from deferkit.serve.domain.account import Account
+from deferkit.serve.domain.money import LARGEST_AMOUNT
+from deferkit.serve.domain.request_bodies import ClaimBody, EffortBody, ExtendBody, LeaseBody, TaskBody
+from deferkit.serve.domain.rows import DecisionRow
+from deferkit.serve.engine.commands.decide import Decide
+from deferkit.serve.engine.commands.expire import Expire
+from deferkit.serve.engine.commands.lease import Claim, Extend, Release
+from deferkit.serve.engine.commands.review import Effort
+from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.storage.database import Database
-from deferkit.serve.storage.rows import DecisionRow
 from tests.serve.checking import HandClock, account, problem_of, replayed
 from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play
 
@@ -26,7 +26,7 @@ DEADLINE = msgspec.structs.replace(SPEC, deadline_s=600.0)
 
 
 def row_of(engine: Engine, task: str) -> DecisionRow:
-    row = engine.store.decision(engine.held[KEY].id, task)
+    row = engine.store.decision(engine.owned[KEY].id, task)
     assert row is not None
     return row
 
@@ -48,7 +48,7 @@ async def effort(engine: Engine, claimed: Any, cost: float) -> Any:
 
 def test_case_19_a_lease_that_has_lapsed_is_offered_again_and_the_old_epoch_is_refused(database: Database) -> None:
     async def script(engine: Engine) -> None:
-        clock = engine.custody.clock = HandClock(engine)
+        clock = engine.ownership.clock = HandClock(engine)
         await decide(engine, "a")
         old = await claim(engine, "ann")
         assert (await problem_of(effort(engine, old, 0.1))).status == 409  # it is not over: complete it
@@ -68,14 +68,14 @@ def test_case_19_a_lease_that_has_lapsed_is_offered_again_and_the_old_epoch_is_r
         assert (await problem_of(effort(engine, new, 0.1))).status == 409
         assert (await effort(engine, old, 0.125))["booked"] == 0.125
         assert account(engine) == Account(10 * M, 0, 625_000, 0)
-        assert replayed(engine.store) == engine.held[KEY].policy
+        assert replayed(engine.store) == engine.owned[KEY].policy
 
     play(database, script, spec=LEASE)
 
 
 def test_case_19_a_refusal_says_what_has_become_of_the_claim(database: Database) -> None:
     async def script(engine: Engine) -> None:
-        clock = engine.custody.clock = HandClock(engine)
+        clock = engine.ownership.clock = HandClock(engine)
         await decide(engine, "a")
         old = await claim(engine, "ann")
         for epoch in (0, 2):
@@ -96,7 +96,7 @@ def test_case_19_a_refusal_says_what_has_become_of_the_claim(database: Database)
 
 def test_case_19_whoever_is_slow_but_not_overtaken_may_still_answer(database: Database) -> None:
     async def script(engine: Engine) -> None:
-        clock = engine.custody.clock = HandClock(engine)
+        clock = engine.ownership.clock = HandClock(engine)
         await decide(engine, "a")
         lease = await claim(engine, "ann")
         clock.advance(200)
@@ -131,7 +131,7 @@ def test_case_20_a_completion_stands_against_a_reaper_that_read_before_it(
         await complete(engine, lease, answer="spam", rewards={"human": 1.0}, cost=0.5)
         pages = [[(1, "a"), (1, "gone")], []]
         monkeypatch.setattr(engine.store, "overdue", lambda *_: pages.pop(0))
-        await engine.chores.reap()
+        await engine.maintenance.reap()
         row = row_of(engine, "a")
         assert (row.state, row.final, row.answer) == ("posted", "human", '"spam"')
         assert account(engine) == Account(10 * M, 0, 500_000, 0)
@@ -159,7 +159,7 @@ def test_case_20_a_reaper_that_died_is_succeeded_by_the_next(database: Database)
     async def dies(engine: Engine) -> int:
         for task in engine._ticking:
             task.cancel()
-        clock = engine.custody.clock = HandClock(engine)
+        clock = engine.ownership.clock = HandClock(engine)
         await decide(engine, "a")
         clock.advance(601)
         await decide(engine, "later", force="model")  # so that time is known to have passed
@@ -176,7 +176,7 @@ def test_case_20_a_reaper_that_died_is_succeeded_by_the_next(database: Database)
 
 def test_case_20_a_reaper_survives_what_nobody_foresaw(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     async def script(engine: Engine) -> None:
-        clock = engine.custody.clock = HandClock(engine)
+        clock = engine.ownership.clock = HandClock(engine)
         await decide(engine, "a")
         clock.advance(601)
         overdue = engine.store.overdue
@@ -231,14 +231,14 @@ def test_case_21_two_tabs_of_one_reviewer_do_not_make_two_reviewers(database: Da
 
 def test_case_21_when_the_deadline_has_passed_the_model_answers(database: Database) -> None:
     async def script(engine: Engine) -> None:
-        clock = engine.custody.clock = HandClock(engine)
+        clock = engine.ownership.clock = HandClock(engine)
         await decide(engine, "a", model_answer="ham")
         await decide(engine, "b")
         lease = await claim(engine)
         clock.advance(600.000_001)
         assert (await problem_of(complete(engine, lease, cost=0.5))).status == 409  # the reaper was not here yet
         assert await claim(engine, "bo") is None
-        await engine.chores.reap()
+        await engine.maintenance.reap()
         for task in "ab":
             row = row_of(engine, task)
             assert (row.state, row.final, row.cost) == ("void", "model", None)
@@ -252,10 +252,10 @@ def test_case_21_when_the_deadline_has_passed_the_model_answers(database: Databa
 
 def test_case_21_where_tasks_wait_the_deadline_changes_nothing(database: Database) -> None:
     async def script(engine: Engine) -> None:
-        clock = engine.custody.clock = HandClock(engine)
+        clock = engine.ownership.clock = HandClock(engine)
         await decide(engine, "a")
         clock.advance(10_000)
-        await engine.chores.reap()
+        await engine.maintenance.reap()
         assert (await complete(engine, await claim(engine), cost=0.5))["finished"] is True
 
     play(database, script, spec=msgspec.structs.replace(DEADLINE, after_deadline="wait"))
@@ -263,13 +263,13 @@ def test_case_21_where_tasks_wait_the_deadline_changes_nothing(database: Databas
 
 def test_case_21_what_some_of_several_reviewers_have_answered_counts(database: Database) -> None:
     async def script(engine: Engine) -> None:
-        clock = engine.custody.clock = HandClock(engine)
+        clock = engine.ownership.clock = HandClock(engine)
         await decide(engine, "a", reviewers=3)
         for reviewer, answer in (("ann", "spam"), ("bo", "ham")):
             await complete(engine, await claim(engine, reviewer), answer=answer, rewards={"human": 1.0}, cost=0.5)
         late = await claim(engine, "cy")
         clock.advance(601)
-        await engine.chores.reap()
+        await engine.maintenance.reap()
         row = row_of(engine, "a")
         assert (row.state, row.final, row.answer, row.cost) == ("posted", "human", '"spam"', {"cost": 1 * M})
         assert (await problem_of(complete(engine, late, cost=0.5))).status == 409
@@ -302,8 +302,8 @@ def test_case_34_tenants_do_not_meet(database: Database) -> None:
         for mine in (Extend(ExtendBody(**lease_of(lease))), Release(LeaseBody(**lease_of(lease)))):
             assert (await engine.submit(other, mine)).status == 404
         await observe(engine, "a", cost=0.5)
-        assert engine.held[other].policy.accounts["cost"] == Account(10 * M)
-        assert engine.held[other].policy.seq == 1
+        assert engine.owned[other].policy.accounts["cost"] == Account(10 * M)
+        assert engine.owned[other].policy.seq == 1
         own = await engine.submit(other, Decide(TaskBody(task="a", context=[0.0, 1.0], force="model")))  # its own a
         assert msgspec.json.decode(own.body)["route"] == "model"
         assert (await decide(engine, "a"))["route"] == "human"

@@ -5,17 +5,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from deferkit.serve.account import Account
-from deferkit.serve.commands.bodies import EffortBody
-from deferkit.serve.commands.expire import Expire
-from deferkit.serve.commands.review import Effort
-from deferkit.serve.engine import Engine
-from deferkit.serve.problems import conflict
-from deferkit.serve.records import Answered, decode
-from deferkit.serve.replay import replay
+from deferkit.serve.audit.replay import replay
+from deferkit.serve.domain.account import Account
+from deferkit.serve.domain.log_records import Answered, decode
+from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.problems import conflict
+from deferkit.serve.domain.reply import Reply
+from deferkit.serve.domain.request_bodies import EffortBody
+from deferkit.serve.domain.rows import DecisionRow
+from deferkit.serve.engine.commands.expire import Expire
+from deferkit.serve.engine.commands.review import Effort
+from deferkit.serve.engine.engine import Engine
+from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.database import Database
-from deferkit.serve.storage.rows import DecisionRow
-from deferkit.serve.work import Held, Reply, Work
 from tests.serve.checking import HandClock, account, problem_of, replayed
 from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play
 
@@ -24,14 +26,14 @@ PAIRS = msgspec.structs.replace(SPEC, reviewers=2)
 
 
 def row_of(engine: Engine, task: str) -> DecisionRow:
-    row = engine.store.decision(engine.held[KEY].id, task)
+    row = engine.store.decision(engine.owned[KEY].id, task)
     assert row is not None
     return row
 
 
 def check_replay(engine: Engine) -> None:
     """Check that the log gives the same policy, and the same decisions."""
-    assert replayed(engine.store) == engine.held[KEY].policy
+    assert replayed(engine.store) == engine.owned[KEY].policy
     assert replay(engine.store, *KEY).faults == []
 
 
@@ -65,7 +67,7 @@ def test_the_log_knows_what_each_reviewer_has_reported(database: Database) -> No
     async def script(engine: Engine) -> None:
         await decide(engine, "a")
         await complete(engine, await claim(engine, "ann"), answer="spam", rewards={"human": 0.5}, cost=0.5)
-        *_, line = engine.store.log(engine.held[KEY].id)
+        *_, line = engine.store.log(engine.owned[KEY].id)
         record = decode(bytes(line.body))
         assert isinstance(record, Answered)
         assert (record.rewards, record.cost) == ({"human": 0.5}, {"cost": 500_000})
@@ -126,11 +128,11 @@ def test_the_average_of_equal_rewards_is_what_they_are(database: Database) -> No
 
 def test_at_the_deadline_an_answer_without_a_cost_counts(database: Database) -> None:
     async def script(engine: Engine) -> None:
-        clock = engine.custody.clock = HandClock(engine)
+        clock = engine.ownership.clock = HandClock(engine)
         await decide(engine, "a")
         await complete(engine, await claim(engine, "ann"), answer="spam", rewards={"human": 0.5})
         clock.advance(601)
-        await engine.chores.reap()
+        await engine.maintenance.reap()
         row = row_of(engine, "a")
         assert (row.state, row.final, row.answer, row.rewards) == ("void", "human", '"spam"', {"human": 0.5})
         assert account(engine) == Account(10 * M, 0, 0, 0)
@@ -144,7 +146,7 @@ def test_at_the_deadline_an_answer_without_a_cost_counts(database: Database) -> 
 
 def test_nothing_is_reserved_beyond_the_deadline_where_nobody_is_still_to_answer(database: Database) -> None:
     async def script(engine: Engine) -> None:
-        clock = engine.custody.clock = HandClock(engine)
+        clock = engine.ownership.clock = HandClock(engine)
         await decide(engine, "done", reviewers=1)
         await complete(engine, await claim(engine, "ann"), answer="spam")
         await decide(engine, "closed", reviewers=1)
@@ -152,10 +154,10 @@ def test_nothing_is_reserved_beyond_the_deadline_where_nobody_is_still_to_answer
         await observe(engine, "closed", rewards={"human": 1.0})
         await call(engine, Effort(EffortBody(task="closed", epoch=lease["epoch"], cost=0.25)))
         clock.advance(600)
-        await engine.chores.reap()
+        await engine.maintenance.reap()
         assert account(engine) == Account(10 * M, 2 * M, 250_000, 0)
         clock.advance(0.000_001)
-        await engine.chores.reap()
+        await engine.maintenance.reap()
         assert account(engine) == Account(10 * M, 0, 250_000, 0)
         for task in ("done", "closed"):
             assert (row_of(engine, task).state, row_of(engine, task).final) == ("void", "human")
@@ -167,23 +169,23 @@ def test_nothing_is_reserved_beyond_the_deadline_where_nobody_is_still_to_answer
 def test_tasks_that_cannot_be_expired_do_not_hold_up_the_others(
     database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("deferkit.serve.chores.OVERDUE_AT_ONCE", 2)
+    monkeypatch.setattr("deferkit.serve.engine.maintenance.OVERDUE_AT_ONCE", 2)
     expire = Expire.run
 
-    def stuck(self: Expire, held: Held, work: Work, now: int) -> Reply:
+    def stuck(self: Expire, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
         if self.task.startswith("stuck"):
             raise conflict("It is stuck.")
-        return expire(self, held, work, now)
+        return expire(self, owned, work, now)
 
     monkeypatch.setattr(Expire, "run", stuck)
 
     async def script(engine: Engine) -> None:
-        clock = engine.custody.clock = HandClock(engine)
+        clock = engine.ownership.clock = HandClock(engine)
         for task in ("stuck1", "stuck2", "stuck3", "b", "a"):
             await decide(engine, task)
             clock.advance(1)
         clock.advance(598.5)  # a has time left
-        await engine.chores.reap()
+        await engine.maintenance.reap()
         assert [row_of(engine, task).state for task in ("stuck3", "b", "a")] == ["open", "void", "open"]
 
     with caplog.at_level("WARNING", logger="deferkit"):

@@ -13,14 +13,14 @@ import msgspec
 import pytest
 
 from deferkit.errors import DeferkitError, UnreadableState
-from deferkit.serve import custody, owner, recover
-from deferkit.serve.commands.bodies import TaskBody
-from deferkit.serve.commands.decide import Decide
-from deferkit.serve.engine import Engine, EngineSettings
-from deferkit.serve.policy import Policy, Snapshot
-from deferkit.serve.recover import DamagedLog
+from deferkit.serve.domain.policy import Policy, Snapshot
+from deferkit.serve.domain.request_bodies import TaskBody
+from deferkit.serve.domain.rows import PolicyRow
+from deferkit.serve.engine import ownership, process_identity, recovery
+from deferkit.serve.engine.commands.decide import Decide
+from deferkit.serve.engine.engine import Engine, EngineSettings
+from deferkit.serve.engine.recovery import DamagedLog
 from deferkit.serve.storage.database import Database
-from deferkit.serve.storage.rows import PolicyRow
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
 from tests.serve.checking import abandon, problem_of, replayed, started
@@ -38,7 +38,7 @@ def live(database: Database, steps: int = 70, *, spec: Any = SPEC) -> bytes:
         life = Life(3, SPEC)
         for _ in range(steps):
             await life.step(engine)
-        return engine.held[KEY].policy.to_bytes()
+        return engine.owned[KEY].policy.to_bytes()
 
     return play(database, script, spec=spec, settings=SETTINGS)
 
@@ -78,12 +78,12 @@ def test_who_is_killed_again_and_again_has_snapshots_all_the_same(database: Data
         engine = await started(database, spec=SPEC if number == 0 else None, settings=SETTINGS)
         for i in range(6):
             await decide(engine, f"{number}-{i}", force="model")
-        found = engine.store.snapshot_places(engine.held[KEY].id)
+        found = engine.store.snapshot_places(engine.owned[KEY].id)
         await abandon(engine)
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(owner, "is_dead", lambda *_, **__: True)
+        patch.setattr(process_identity, "is_dead", lambda *_, **__: True)
         assert [len(asyncio.run(lives(number))) for number in range(6)] == [0, 1, 1, 2, 3, 3]
 
 
@@ -98,7 +98,7 @@ def test_case_27_a_clock_that_is_set_while_the_service_runs_moves_nothing(
         monkeypatch.setattr(time, "time_ns", lambda: real() + hours * HOUR * 1000)
         await decide(engine, "b", force="model")
         assert await claim(engine, "bo") is None
-        times = [row.at for row in engine.store.log(engine.held[KEY].id)]
+        times = [row.at for row in engine.store.log(engine.owned[KEY].id)]
         assert times == sorted(times)
         assert times[-1] - times[0] < HOUR / 2
 
@@ -117,7 +117,7 @@ def test_case_27_a_clock_that_is_set_between_two_lives_ends_no_lease_and_turns_n
         assert await claim(engine, "bo") is None  # nobody could have extended it in the meantime
         await decide(engine, "b", force="model")
         await complete(engine, lease, cost=0.5)
-        times = [row.at for row in engine.store.log(engine.held[KEY].id)]
+        times = [row.at for row in engine.store.log(engine.owned[KEY].id)]
         assert times == sorted(times)
 
     lease = play(database, before)
@@ -152,7 +152,7 @@ def test_case_28_a_damaged_snapshot_is_passed_over(how: str, which: int, databas
     assert [seq for seq, _ in Store(database).snapshots(1)] == [seq for seq, _, _ in kept[which:]]
 
     async def script(engine: Engine) -> bytes:
-        return engine.held[KEY].policy.to_bytes()
+        return engine.owned[KEY].policy.to_bytes()
 
     assert play(database, script, spec=None) == before
 
@@ -165,8 +165,8 @@ def test_case_28_a_snapshot_of_another_past_is_passed_over(database: Database) -
     put_snapshot(database, seq, other.to_bytes())
     row = Store(database).policy(*KEY)
     assert row is not None
-    assert recover.snapshot_at(Store(database), row, seq, other.to_bytes()) is None
-    assert recover.recover(Store(database), row).to_bytes() == before
+    assert recovery.snapshot_at(Store(database), row, seq, other.to_bytes()) is None
+    assert recovery.recover(Store(database), row).to_bytes() == before
 
 
 def test_case_29_the_whole_log_gives_the_live_state(database: Database) -> None:
@@ -176,7 +176,7 @@ def test_case_29_the_whole_log_gives_the_live_state(database: Database) -> None:
         row = Store(database).policy(*KEY)
         assert row is not None
         assert Policy.from_bytes(data).seq == seq
-        assert recover.roll_on(Store(database), row, Policy.from_bytes(data)).to_bytes() == before
+        assert recovery.roll_on(Store(database), row, Policy.from_bytes(data)).to_bytes() == before
 
 
 @pytest.mark.parametrize("seq", [0, 1, 17, -1])
@@ -199,12 +199,12 @@ def test_case_30_a_row_of_the_log_that_was_edited_or_deleted_is_named(seq: int, 
         put(database, "add_log", **edited._asdict())
         if edited is not whole:
             with pytest.raises(DamagedLog, match=f"Row {number} of the log of policy 'p'"):
-                recover.recover(store, row)
-    assert recover.recover(store, row).seq == len(rows)
+                recovery.recover(store, row)
+    assert recovery.recover(store, row).seq == len(rows)
     change(database, f"DELETE FROM log WHERE seq = {number}")
     wanted = f"Row {number} of the log of policy 'p' is missing|does not begin" if seq >= 0 else f"after {number} rows"
     with pytest.raises(DamagedLog, match=wanted):
-        recover.recover(store, row)
+        recovery.recover(store, row)
 
 
 def test_case_30_a_damaged_policy_is_not_served_and_the_others_are(
@@ -217,7 +217,7 @@ def test_case_30_a_damaged_policy_is_not_served_and_the_others_are(
 
     def counted(store: Store, row: PolicyRow) -> Policy:
         reads.append(row)
-        return recover.recover(store, row)
+        return recovery.recover(store, row)
 
     async def script(engine: Engine) -> None:
         await engine.create("other", SPEC)
@@ -227,10 +227,10 @@ def test_case_30_a_damaged_policy_is_not_served_and_the_others_are(
             assert "Row 7 of the log of policy 'p' was changed" in str(problem)
         body = TaskBody(task="a", context=[1.0, 0.5])
         assert (await engine.submit(("other", "p"), Decide(body))).status == 201
-        await engine.custody.adopt_orphans()
+        await engine.ownership.adopt_orphans()
         assert len(reads) == 1  # not with every call
 
-    monkeypatch.setattr(custody, "recover", counted)
+    monkeypatch.setattr(ownership, "recover", counted)
     play(database, script, spec=None)
 
 
@@ -240,7 +240,7 @@ def test_case_30_an_account_that_was_edited_is_noticed(database: Database) -> No
     row = Store(database).policy(*KEY)
     assert row is not None
     with pytest.raises(DamagedLog, match="budgets of policy 'p' are not what its log says"):
-        recover.recover(Store(database), row)
+        recovery.recover(Store(database), row)
 
 
 class Bomb:
@@ -266,7 +266,7 @@ def test_case_38_a_pickle_as_a_snapshot_is_refused_and_not_executed(database: Da
         put_snapshot(database, seq, each)  # with the right checksum
 
         async def script(engine: Engine) -> bytes:
-            return engine.held[KEY].policy.to_bytes()
+            return engine.owned[KEY].policy.to_bytes()
 
         assert play(database, script, spec=None) == before
         seq = snapshots(database)[0][0]

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from deferkit.learn.tree_fit import TreeFit
-from deferkit.serve import owner
-from deferkit.serve.commands.bodies import OutcomeBody
-from deferkit.serve.commands.outcome import Observe
-from deferkit.serve.engine import Engine, EngineSettings
-from deferkit.serve.recover import roll_on, snapshot_at
-from deferkit.serve.replay import replay
-from deferkit.serve.spec import BudgetSpec, FeatureSpec, PolicySpec
+from deferkit.serve.audit.replay import replay
+from deferkit.serve.domain.policy_spec import BudgetSpec, FeatureSpec, PolicySpec
+from deferkit.serve.domain.request_bodies import OutcomeBody
+from deferkit.serve.engine import process_identity
+from deferkit.serve.engine.commands.outcome import Observe
+from deferkit.serve.engine.engine import Engine, EngineSettings
+from deferkit.serve.engine.recovery import roll_on, snapshot_at
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
@@ -82,9 +82,9 @@ def test_an_outcome_that_needs_a_fit_waits_for_it_and_nothing_else_does(sqlite: 
     async def script(engine: Engine) -> None:
         await engine.create("default", msgspec.structs.replace(TREES, name="other"))
         await work(engine, range(EFFECT - 1))
-        held = engine.held[KEY]
+        owned = engine.owned[KEY]
         assert gate.begun == 1
-        assert held.policy.learner.awaits_fit
+        assert owned.policy.learner.awaits_fit
         await decide(engine, "last", context=[0.1, 0.2])
         outcome = asyncio.create_task(observe(engine, "last", rewards={"human": 1.0}, cost=0.5))
         later = asyncio.create_task(observe(engine, "t0", cost=None, rewards={"model": 9.0}))  # refused, in its turn
@@ -95,16 +95,16 @@ def test_an_outcome_that_needs_a_fit_waits_for_it_and_nothing_else_does(sqlite: 
         assert waits(outcome)
         assert waits(later)
         assert engine.queue.length == 2
-        assert held.policy.accounts["cost"].reserved == 1_000_000  # not booked yet
+        assert owned.policy.accounts["cost"].reserved == 1_000_000  # not booked yet
         gate.open()
         assert (await asyncio.wait_for(outcome, PATIENCE_S))["learned"]
         with pytest.raises(Exception, match="from 0 to 1"):
             await later
         assert engine.queue.length == 0
         assert gate.begun == 2  # the next one
-        check_in_step(held.policy)
+        check_in_step(owned.policy)
         check_booked(engine)
-        assert replayed(engine.store) == held.policy
+        assert replayed(engine.store) == owned.policy
 
     play(sqlite, script, spec=TREES)
 
@@ -118,7 +118,7 @@ def test_a_decision_whose_outcome_came_first_waits_with_it(sqlite: Sqlite, gate:
         assert waits(early)
         gate.open()
         assert (await asyncio.wait_for(early, PATIENCE_S))["route"] == "model"
-        assert replayed(engine.store) == engine.held[KEY].policy
+        assert replayed(engine.store) == engine.owned[KEY].policy
 
     play(sqlite, script, spec=TREES)
 
@@ -135,7 +135,7 @@ def test_what_waits_for_a_fit_counts_as_waiting(sqlite: Sqlite, gate: Gate) -> N
             await observe(engine, "d4", rewards={"model": 0.5})
         gate.open()
         assert all(each["learned"] for each in await asyncio.gather(*calls))
-        kept = [row.task for row in engine.store.log(engine.held[KEY].id)][-4:]
+        kept = [row.task for row in engine.store.log(engine.owned[KEY].id)][-4:]
         assert kept == ["d0", "d1", "d2", "d3"]  # in the order that they came in
 
     play(sqlite, script, spec=TREES, settings=EngineSettings(queue_limit=8, tenant_share=0.5))
@@ -144,7 +144,7 @@ def test_what_waits_for_a_fit_counts_as_waiting(sqlite: Sqlite, gate: Gate) -> N
 def test_no_snapshot_is_taken_during_a_fit(sqlite: Sqlite, gate: Gate) -> None:
     async def script(engine: Engine) -> None:
         def last() -> int:
-            return max(engine.store.snapshot_places(engine.held[KEY].id), default=0)
+            return max(engine.store.snapshot_places(engine.owned[KEY].id), default=0)
 
         await work(engine, range(FIRST - 1))
         before = last()
@@ -154,7 +154,7 @@ def test_no_snapshot_is_taken_during_a_fit(sqlite: Sqlite, gate: Gate) -> None:
         fitted_from = 1 + 2 * FIRST
         assert last() <= fitted_from
         gate.open()
-        while engine.held[KEY].policy.learner.fitting:
+        while engine.owned[KEY].policy.learner.fitting:
             await asyncio.sleep(0.001)
         await work(engine, range(EFFECT - 2, EFFECT - 1))  # the fit is done, and in the snapshot
         assert last() > fitted_from
@@ -166,7 +166,7 @@ def test_no_snapshot_is_taken_during_a_fit(sqlite: Sqlite, gate: Gate) -> None:
 def test_a_process_that_dies_during_a_fit_loses_nothing(
     database: Database, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owner, "is_dead", lambda *_, **__: True)
+    monkeypatch.setattr(process_identity, "is_dead", lambda *_, **__: True)
 
     async def dies() -> None:
         engine = await started(database, spec=TREES, settings=EngineSettings(snapshot_every=30))
@@ -183,7 +183,7 @@ def test_a_process_that_dies_during_a_fit_loses_nothing(
         assert (await observe(engine, "last", rewards={"human": 1.0}, cost=0.5))["changed"]  # it was never answered
         await work(engine, range(EFFECT, 2 * EFFECT))
         check_booked(engine)
-        assert replayed(engine.store) == engine.held[KEY].policy
+        assert replayed(engine.store) == engine.owned[KEY].policy
 
     asyncio.run(dies())
     gate.open()
@@ -200,14 +200,14 @@ def test_snapshots_and_replays_agree_before_during_and_after_fits(sqlite: Sqlite
 
     async def script(engine: Engine) -> None:
         await engine.create(KEY[0], spec)
-        life, held = Life(1, spec), engine.held[KEY]
-        while held.policy.tally.outcomes < 150:
-            before = held.policy.tally.outcomes
+        life, owned = Life(1, spec), engine.owned[KEY]
+        while owned.policy.tally.outcomes < 150:
+            before = owned.policy.tally.outcomes
             await life.step(engine)
-            if held.policy.tally.outcomes > before and before in (20, 63, 64, 70, 95, 96, 110):
-                kept.append((held.policy.seq, held.policy.to_bytes()))
+            if owned.policy.tally.outcomes > before and before in (20, 63, 64, 70, 95, 96, 110):
+                kept.append((owned.policy.seq, owned.policy.to_bytes()))
         check_booked(engine)
-        assert replayed(engine.store) == held.policy
+        assert replayed(engine.store) == owned.policy
 
     sqlite.synchronous = "OFF"
     play(sqlite, script, spec=None, settings=EngineSettings(snapshot_every=50))
@@ -243,6 +243,6 @@ def test_a_fit_that_fails_fails_the_outcome_that_needs_it_until_a_fit_succeeds(
         with pytest.raises(Exception, match="MemoryError"):
             await observe(engine, "last", rewards={"model": 0.5})
         assert (await observe(engine, "last", rewards={"model": 0.5}))["changed"]  # rebuilt from its log, and fitted
-        assert replayed(engine.store) == engine.held[KEY].policy
+        assert replayed(engine.store) == engine.owned[KEY].policy
 
     play(sqlite, script, spec=TREES)

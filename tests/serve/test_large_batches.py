@@ -4,9 +4,9 @@ import asyncio
 
 import msgspec
 
-from deferkit.serve.commands.bodies import BatchBody, TaskBody
-from deferkit.serve.commands.decide import DecideMany
-from deferkit.serve.engine import Engine
+from deferkit.serve.domain.request_bodies import BatchBody, TaskBody
+from deferkit.serve.engine.commands.decide import DecideMany
+from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.sqlite import Sqlite
 from tests.serve.playing import KEY, decide, play
 

@@ -12,18 +12,18 @@ import pytest
 
 from deferkit import extras
 from deferkit.errors import InvalidArgument, MissingExtra
-from deferkit.serve import engine as engines
-from deferkit.serve import learner as learners
-from deferkit.serve.engine import Engine
-from deferkit.serve.learner import learner_of, with_defaults
-from deferkit.serve.metrics import metrics_of
-from deferkit.serve.problems import Problem
-from deferkit.serve.replay import replay
-from deferkit.serve.spec import BudgetSpec, PolicySpec
+from deferkit.serve.audit.replay import replay
+from deferkit.serve.domain import policy_learner as learners
+from deferkit.serve.domain.policy_learner import learner_of, with_defaults
+from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
+from deferkit.serve.domain.problems import Problem
+from deferkit.serve.engine import engine as engines
+from deferkit.serve.engine.engine import Engine
+from deferkit.serve.engine.policy_summary import summary_of
+from deferkit.serve.http.metrics import metrics_of
+from deferkit.serve.http.traffic import Traffic
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
-from deferkit.serve.summary import summary_of
-from deferkit.serve.traffic import Traffic
 from tests.serve.checking import replayed
 from tests.serve.playing import KEY, SPEC, decide, observe, play
 from tests.serve.serving import POLICY, running
@@ -98,7 +98,7 @@ def test_a_policy_with_trees_is_never_served_nor_replayed_without_them(
         await engine.create("default", msgspec.structs.replace(SPEC, name="q", representation="linear"))
 
     async def second(engine: Engine) -> None:
-        assert set(engine.held) == {("default", "q")}
+        assert set(engine.owned) == {("default", "q")}
         with pytest.raises(Problem, match="cannot be served here: .* needs lightgbm"):
             await decide(engine, "a")
 
@@ -134,7 +134,7 @@ def test_a_policy_from_before_stays_as_it_was(sqlite: Sqlite, rule: Any, monkeyp
         await live(engine, range(70))
 
     async def after(engine: Engine) -> None:
-        policy = engine.held[KEY].policy
+        policy = engine.owned[KEY].policy
         settings = policy.learner.settings
         assert (settings.forget_used, settings.representation, settings.refit_used) == ("never", "linear", "doubling")
         assert settings.exploration.rule == ("interval" if rule is msgspec.UNSET else "index")
@@ -169,14 +169,14 @@ def test_a_drift_is_logged_once_and_counted(sqlite: Sqlite, caplog: pytest.LogCa
         await live(engine, range(400))
         assert told() == []
         await live(engine, range(400, 600), right=0.0)
-        drifts = engine.held[KEY].policy.learner.drifts()
+        drifts = engine.owned[KEY].policy.learner.drifts()
         assert [drift.target for drift in drifts] == ["model"]
         assert [(d["policy"], d["target"], d["times"]) for d in told()] == [
-            (engine.held[KEY].id, "model", times + 1) for times in range(drifts[0].times)
+            (engine.owned[KEY].id, "model", times + 1) for times in range(drifts[0].times)
         ]
         assert (told()[-1]["decision"], told()[-1]["strength"]) == drifts[0][1:3]
-        held = engine.held[KEY]
-        summary = summary_of(held, engine.store.queue(held.id), 0)
+        owned = engine.owned[KEY]
+        summary = summary_of(owned, engine.store.queue(owned.id), 0)
         assert summary.drifts == drifts[0].times
         assert [msgspec.structs.astuple(each) for each in summary.drifted] == list(drifts)
         assert summary.samples_in_use["model"] < summary.samples["model"] == 600
@@ -216,7 +216,7 @@ def test_what_has_drifted_is_counted_by_target(sqlite: Sqlite) -> None:
     async def script(engine: Engine) -> None:
         await live(engine, range(300))
         await live(engine, range(300, 450), right=0.0)
-        times = engine.held[KEY].policy.learner.drifts()[0].times
+        times = engine.owned[KEY].policy.learner.drifts()[0].times
         lines = await asyncio.to_thread(lambda: metrics_of(engine, Traffic(), "default").splitlines())
         assert f'deferkit_drifts_total{{policy="p",target="model"}} {float(times)}' in lines
         assert 'deferkit_drifts_total{policy="p",target="human"} 0.0' in lines

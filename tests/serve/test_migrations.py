@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from deferkit.errors import DeferkitError
-from deferkit.serve.problems import StoreFailed
+from deferkit.serve.domain.problems import StoreFailed
+from deferkit.serve.domain.rows import KeyRow
 from deferkit.serve.storage import queries
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.postgres import Postgres
-from deferkit.serve.storage.rows import KeyRow
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
 from tests.serve.keeping import add, decision, seat, write
@@ -102,15 +102,20 @@ def test_step_by_step_is_the_same_as_at_once(
 def test_an_upgrade_keeps_what_is_there(database: Database, known: int, monkeypatch: pytest.MonkeyPatch) -> None:
     migrate(database, monkeypatch, STEPS[:known])
     store = Store(database)
-    held = add(store)
-    write(store, held, fill=lambda work: work.put_decision(decision(held, "t")))
+    owned = add(store)
+    write(store, owned, fill=lambda work: work.put_decision(decision(owned, "t")))
     if known > 1:
-        write(store, held, fill=lambda work: work.put_seats([seat(held, "t")]))
-    before = store.policies(), list(store.log(held.id)), store.budgets(held.id), store.decision(held.id, "t")
+        write(store, owned, fill=lambda work: work.put_seats([seat(owned, "t")]))
+    before = store.policies(), list(store.log(owned.id)), store.budgets(owned.id), store.decision(owned.id, "t")
     store.close()
     database.prepare()
-    assert before == (store.policies(), list(store.log(held.id)), store.budgets(held.id), store.decision(held.id, "t"))
-    assert len(store.seats(held.id, "t")) == (known > 1)
+    assert before == (
+        store.policies(),
+        list(store.log(owned.id)),
+        store.budgets(owned.id),
+        store.decision(owned.id, "t"),
+    )
+    assert len(store.seats(owned.id, "t")) == (known > 1)
     store.add_key(KeyRow("k", "default", b"", "", "", 1, None))
     store.close()
 

@@ -14,21 +14,22 @@ import msgspec
 import pytest
 
 from deferkit.errors import DeferkitError
-from deferkit.serve import custody as custody_module
-from deferkit.serve import owner
-from deferkit.serve.commands.bodies import TaskBody
-from deferkit.serve.commands.decide import Decide
-from deferkit.serve.engine import Elsewhere, Engine, EngineSettings
-from deferkit.serve.policy import Policy
-from deferkit.serve.problems import Fenced, Problem, StoreFailed
-from deferkit.serve.recover import recover, roll_on
-from deferkit.serve.spec import PolicySpec
+from deferkit.serve.domain.policy import Policy
+from deferkit.serve.domain.policy_spec import PolicySpec
+from deferkit.serve.domain.problems import Fenced, Problem, StoreFailed
+from deferkit.serve.domain.request_bodies import TaskBody
+from deferkit.serve.domain.rows import PolicyRow
+from deferkit.serve.engine import ownership as custody_module
+from deferkit.serve.engine import process_identity
+from deferkit.serve.engine.commands.decide import Decide
+from deferkit.serve.engine.engine import Elsewhere, Engine, EngineSettings
+from deferkit.serve.engine.recovery import recover, roll_on
+from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.postgres import Postgres, PostgresConnection
-from deferkit.serve.storage.rows import PolicyRow
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
-from deferkit.serve.work import Needs
+from deferkit.serve.storage.transaction import ReadSet
 from tests.serve.keeping import add, seat, write
 from tests.serve.playing import KEY, SPEC, again, claim, decide, observe
 
@@ -68,7 +69,7 @@ def named(name: str) -> PolicySpec:
 
 def whole(engine: Engine) -> bool:
     """Whether the policy in memory is what its log says."""
-    return roll_on(engine.store, row_of(engine), None) == engine.held[KEY].policy
+    return roll_on(engine.store, row_of(engine), None) == engine.owned[KEY].policy
 
 
 def test_who_does_not_own_a_policy_says_who_does(postgres: Postgres) -> None:
@@ -78,7 +79,7 @@ def test_who_does_not_own_a_policy_says_who_does(postgres: Postgres) -> None:
             await first.create(KEY[0], SPEC)
             with pytest.raises(Elsewhere) as caught:
                 await decide(second, "t")
-            assert (caught.value.address, second.held) == ("first:1", {})
+            assert (caught.value.address, second.owned) == ("first:1", {})
             assert (await decide(first, "t"))["route"] == "human"
             with pytest.raises(Problem, match="no policy 'q'"):
                 await second.holding(("default", "q"))
@@ -92,8 +93,8 @@ def test_a_policy_that_is_given_up_is_taken_without_a_call(postgres: Postgres) -
             async with running(postgres, 0) as first:
                 await first.create(KEY[0], SPEC)
                 one = await decide(first, "one")
-                assert second.held == {}
-            await until(lambda: KEY in second.held)
+                assert second.owned == {}
+            await until(lambda: KEY in second.owned)
             assert (await decide(second, "two"))["id"] == one["id"] + 1
             assert await decide(second, "one") == one
             assert whole(second)
@@ -107,7 +108,7 @@ def test_a_paused_owner_is_fenced(postgres: Postgres) -> None:
             await old.create(KEY[0], SPEC)
             await decide(old, "one")
             async with running(postgres, 1, WAKING) as new:
-                await until(lambda: KEY in new.held)  # the lease has lapsed
+                await until(lambda: KEY in new.owned)  # the lease has lapsed
                 assert (row_of(new).epoch, row_of(new).address) == (2, "new:2")
                 two = await decide(new, "two")
                 # it wakes up, and knows of nothing
@@ -115,7 +116,7 @@ def test_a_paused_owner_is_fenced(postgres: Postgres) -> None:
                 for each in await asyncio.gather(*calls, return_exceptions=True):
                     assert isinstance(each, Problem)
                     assert (each.status, each.retry_after) == (503, 1.0)
-                assert old.held == {}
+                assert old.owned == {}
                 with pytest.raises(Elsewhere) as caught:
                     await decide(old, "three")
                 assert caught.value.address == "new:2"
@@ -131,9 +132,9 @@ def test_an_owner_that_renews_finds_out_that_it_is_none(postgres: Postgres) -> N
     async def script() -> None:
         async with running(postgres, 0, PAUSED) as old, running(postgres, 1, WAKING) as new:
             await old.create(KEY[0], SPEC)
-            await until(lambda: KEY in new.held)
-            await old.custody.renew_if_due()
-            assert old.held == {}
+            await until(lambda: KEY in new.owned)
+            await old.ownership.renew_if_due()
+            assert old.owned == {}
 
     asyncio.run(script())
 
@@ -141,12 +142,12 @@ def test_an_owner_that_renews_finds_out_that_it_is_none(postgres: Postgres) -> N
 def test_a_takeover_in_the_middle_of_a_group_waits_for_nobody(postgres: Postgres) -> None:
     postgres.prepare()
     old, new = Store(postgres), Store(again(postgres))
-    held = add(old, expires=100)
-    write(old, held, fill=lambda work: work.put_seats([seat(held, "t", state="claimed", reviewer="ann")]))
+    owned = add(old, expires=100)
+    write(old, owned, fill=lambda work: work.put_seats([seat(owned, "t", state="claimed", reviewer="ann")]))
     row = new.policies()[0]
-    work = old.begin([Needs(held.id, ("t",), seats=True)])  # the seat is locked
+    work = old.begin([ReadSet(owned.id, ("t",), seats=True)], UnitOfWork())  # the seat is locked
     assert new.acquire(row, "b", None, 500, 600, dead=None) == 2
-    work.changed[held.id] = held
+    work.changed[owned.id] = owned
     with pytest.raises(Fenced):
         old.commit(work, "a", 700)
     old.rollback()
@@ -159,9 +160,9 @@ def test_what_is_being_written_is_not_taken(postgres: Postgres, monkeypatch: pyt
     monkeypatch.setattr("deferkit.serve.storage.postgres.SETTINGS", patient)
     postgres.prepare()
     old, new = Store(postgres), Store(again(postgres))
-    held = add(old, expires=100)
-    old.begin([])
-    old.writer.run("renew", policy=held.id, owner="a", epoch=1, expires=150)  # and there it stops
+    owned = add(old, expires=100)
+    old.begin([], UnitOfWork())
+    old.writer.run("renew", policy=owned.id, owner="a", epoch=1, expires=150)  # and there it stops
     row = new.policies()[0]
     assert new.acquire(row, "b", None, 500, 600, dead=None) is None
     assert isinstance(old.writer, PostgresConnection)
@@ -172,7 +173,7 @@ def test_what_is_being_written_is_not_taken(postgres: Postgres, monkeypatch: pyt
     with pytest.raises(StoreFailed):
         old.writer.commit()
     old.rollback()
-    assert old.renew({held.id: 1}, "a", 900) == {held.id}  # on a new connection
+    assert old.renew({owned.id: 1}, "a", 900) == {owned.id}  # on a new connection
     for store in (old, new):
         store.close()
 
@@ -185,10 +186,10 @@ def test_each_policy_has_one_owner_when_many_start_at_once(postgres: Postgres) -
         engines = [Engine(Store(again(postgres)), LASTING, number=i) for i in range(3)]
         await asyncio.gather(*(engine.start() for engine in engines))
         try:
-            await until(lambda: sum(len(engine.held) for engine in engines) == 6)
+            await until(lambda: sum(len(engine.owned) for engine in engines) == 6)
             owners = {row.name: row.owner for row in engines[0].store.policies()}
             for engine in engines:
-                assert all(owners[name] == engine.custody.owner for _, name in engine.held)
+                assert all(owners[name] == engine.ownership.owner for _, name in engine.owned)
         finally:
             await asyncio.gather(*(engine.stop() for engine in engines))
 
@@ -202,7 +203,7 @@ def test_many_make_policies_at_once(postgres: Postgres) -> None:
             assert {reply.status for reply in await asyncio.gather(*calls)} == {201}
             rows = first.store.policies()
             assert sorted(row.name for row in rows) == ["a", "b", "c", "d"]
-            assert len(first.held) + len(second.held) == 4
+            assert len(first.owned) + len(second.owned) == 4
 
     asyncio.run(script())
 
@@ -212,7 +213,7 @@ def test_a_policy_that_could_not_be_read_is_tried_again(postgres: Postgres, monk
         async with running(postgres, 0) as first:
             await first.create(KEY[0], SPEC)
         async with running(postgres, 1, LASTING._replace(tick_s=3600)) as second:
-            second.held.clear()  # as if it had just started, and nobody had told it
+            second.owned.clear()  # as if it had just started, and nobody had told it
             with monkeypatch.context() as patch:
                 patch.setattr(custody_module, "recover", fails)
                 with pytest.raises(Problem, match="gone for now"):
@@ -238,20 +239,20 @@ def test_while_a_policy_is_brought_into_memory_the_others_go_on(
             await engine.create(KEY[0], SPEC)
             await engine.create(KEY[0], named("other"))
             await decide(engine, "first")
-            held = engine.held.pop(KEY)  # as if another had owned it and given it up
+            owned = engine.owned.pop(KEY)  # as if another had owned it and given it up
             monkeypatch.setattr(custody_module, "recover", slowly)
             calls = [asyncio.create_task(decide(engine, f"t{i}")) for i in range(3)]
             await asyncio.to_thread(begun.wait, 60)
             reply = await engine.submit((KEY[0], "other"), Decide(TaskBody(task="x", context=[1.0, 0.5])))
             assert reply.status == 201
             before = row_of(engine)
-            engine.custody._renew_at = 0
-            await engine.custody.renew_if_due()
+            engine.ownership._renew_at = 0
+            await engine.ownership.renew_if_due()
             assert row_of(engine).expires > before.expires  # it is renewed as if it were here
             assert not any(call.done() for call in calls)
             told.set()
             assert sorted([(await call)["id"] for call in calls]) == [1, 2, 3]
-            assert engine.held[KEY].epoch == held.epoch + 1  # once for all of them
+            assert engine.owned[KEY].epoch == owned.epoch + 1  # once for all of them
             assert whole(engine)
 
     asyncio.run(script())
@@ -274,7 +275,7 @@ def test_processes_with_slow_logs_do_not_take_them_from_each_other(
         monkeypatch.setattr(custody_module, "recover", slowly)
         async with running(postgres, 1, leases) as first, running(postgres, 2, leases) as second:
             await asyncio.sleep(1.5)
-            assert {name for _, name in first.held} | {name for _, name in second.held} == {"a", "b"}
+            assert {name for _, name in first.owned} | {name for _, name in second.owned} == {"a", "b"}
             assert [row.epoch for row in first.store.policies()] == [2, 2]
 
     asyncio.run(script())
@@ -291,12 +292,12 @@ def test_a_log_that_is_ahead_takes_no_other_policy_with_it(database: Database) -
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(engine.clock, "now", lambda: now() + hour)  # as the owner before had it
                 await decide(engine, "first")
-            del engine.held[KEY]
+            del engine.owned[KEY]
             await decide(engine, "second")
-            held, other = engine.held[KEY], engine.held[KEY[0], "other"]
-            assert 0 < held.ahead <= hour
+            owned, other = engine.owned[KEY], engine.owned[KEY[0], "other"]
+            assert 0 < owned.ahead <= hour
             assert other.time(engine.clock.now()) == pytest.approx(now(), abs=hour / 4)
-            times = [line.at for line in engine.store.log(held.id)]
+            times = [line.at for line in engine.store.log(owned.id)]
             assert times == sorted(times)
 
     asyncio.run(script())
@@ -337,7 +338,7 @@ def test_a_living_process_keeps_a_policy_and_a_dead_one_loses_it_at_once(databas
         other.wait()
         assert before.expires > database.now()  # its lease is not over
         async with running(database, 0) as engine:
-            assert engine.held[KEY].epoch == before.epoch + 1
+            assert engine.owned[KEY].epoch == before.epoch + 1
             again_first = await decide(engine, "first")
             assert (await decide(engine, "second"))["id"] == again_first["id"] + 1
             assert (await claim(engine))["task"] in {"first", "second"}
@@ -348,13 +349,13 @@ def test_a_living_process_keeps_a_policy_and_a_dead_one_loses_it_at_once(databas
 
 
 def test_nothing_is_known_of_a_process_elsewhere() -> None:
-    host, began, inside, _, start, number = owner.identity().split("/")
+    host, began, inside, _, start, number = process_identity.identity().split("/")
     gone = f"{host}/{began}/{inside}/{2**22 + 1}/{start}/{number}"
-    assert (owner.is_dead(gone), owner.is_dead(gone, shared=True)) == (True, True)
+    assert (process_identity.is_dead(gone), process_identity.is_dead(gone, shared=True)) == (True, True)
     for elsewhere in (f"{host}/00000000/{inside}/1/1/0", f"{host}/{began}/1/1/1/0"):  # another boot, another container
-        assert (owner.is_dead(elsewhere), owner.is_dead(elsewhere, shared=True)) == (True, False)
-    for odd in ("", "a", f"x{host}/{began}/{inside}/1/1/0", owner.identity(), owner.identity(7)):
-        assert not owner.is_dead(odd)
+        assert (process_identity.is_dead(elsewhere), process_identity.is_dead(elsewhere, shared=True)) == (True, False)
+    for odd in ("", "a", f"x{host}/{began}/{inside}/1/1/0", process_identity.identity(), process_identity.identity(7)):
+        assert not process_identity.is_dead(odd)
     reused = f"{host}/{began}/{inside}/{os.getpid()}/1/0"
-    assert owner.is_dead(reused, shared=True)
+    assert process_identity.is_dead(reused, shared=True)
     assert host == socket.gethostname()

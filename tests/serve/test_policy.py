@@ -6,17 +6,17 @@ import warnings
 import msgspec
 import pytest
 
-from deferkit.serve import records
-from deferkit.serve.commands.bodies import BatchBody, BudgetBody, CorrectionBody, EffortBody, TaskBody
-from deferkit.serve.commands.budget import ChangeBudget, ChangePolicy
-from deferkit.serve.commands.decide import DecideMany
-from deferkit.serve.commands.expire import Expire
-from deferkit.serve.commands.outcome import Correct
-from deferkit.serve.commands.review import Effort
-from deferkit.serve.engine import Engine
-from deferkit.serve.money import MICRO
-from deferkit.serve.policy import Policy
-from deferkit.serve.spec import BudgetSpec, FeatureSpec, PolicyChange, PolicySpec
+from deferkit.serve.domain import log_records
+from deferkit.serve.domain.money import MICRO
+from deferkit.serve.domain.policy import Policy
+from deferkit.serve.domain.policy_spec import BudgetSpec, FeatureSpec, PolicyChange, PolicySpec
+from deferkit.serve.domain.request_bodies import BatchBody, BudgetBody, CorrectionBody, EffortBody, TaskBody
+from deferkit.serve.engine.commands.budget import ChangeBudget, ChangePolicy
+from deferkit.serve.engine.commands.decide import DecideMany
+from deferkit.serve.engine.commands.expire import Expire
+from deferkit.serve.engine.commands.outcome import Correct
+from deferkit.serve.engine.commands.review import Effort
+from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database
 from tests.serve.checking import check_booked, check_in_step, replayed
 from tests.serve.life import Life
@@ -40,7 +40,7 @@ SPECS = {
 
 
 def policy_of(engine: Engine) -> Policy:
-    return engine.held[KEY].policy
+    return engine.owned[KEY].policy
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -94,12 +94,12 @@ def test_the_lives_meet_everything(database: Database) -> None:
             await life.step(engine)
             if policy_of(engine).frozen:
                 seen.add("suspense")
-        for row in engine.store.log(engine.held[KEY].id):
-            record = records.decode(bytes(row.body))
+        for row in engine.store.log(engine.owned[KEY].id):
+            record = log_records.decode(bytes(row.body))
             seen.add(row.kind)
-            if isinstance(record, records.Observed) and record.cost != record.told:
+            if isinstance(record, log_records.Observed) and record.cost != record.told:
                 seen.add("beyond the cap")
-            if isinstance(record, records.Observed) and record.cost is not None and record.released is None:
+            if isinstance(record, log_records.Observed) and record.cost is not None and record.released is None:
                 seen.add("late cost")
 
     play(database, script, spec=SPECS["plain"])
@@ -212,10 +212,10 @@ def test_changed_settings_are_in_the_log_too(database: Database) -> None:
 
 def test_a_snapshot_is_the_policy_and_holds_no_more_than_data() -> None:
     policy = Policy(SPECS["named"])
-    policy.append(records.Created(spec=SPECS["named"]), at=0)
+    policy.append(log_records.Created(spec=SPECS["named"]), at=0)
     data = policy.to_bytes()
     again = Policy.from_bytes(data)
     assert again == policy
-    again.append(records.BudgetChanged(request="1", totals={"cost": 9 * MICRO}), at=1)
+    again.append(log_records.BudgetChanged(request="1", totals={"cost": 9 * MICRO}), at=1)
     assert again != policy
     assert policy != "a policy"

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from deferkit import Budget, Decision, Deferrer, Encoder, HorizonWarning
-from deferkit.serve.commands.bodies import BatchBody, TaskBody
-from deferkit.serve.commands.decide import DecideMany
-from deferkit.serve.engine import Engine
-from deferkit.serve.records import without_infinity
-from deferkit.serve.spec import BudgetSpec, FeatureSpec, PolicySpec
+from deferkit.serve.domain.log_records import without_infinity
+from deferkit.serve.domain.policy_spec import BudgetSpec, FeatureSpec, PolicySpec
+from deferkit.serve.domain.request_bodies import BatchBody, TaskBody
+from deferkit.serve.engine.commands.decide import DecideMany
+from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database
 from tests.conftest import draw_tasks
 from tests.serve.checking import check_in_step, replayed
@@ -120,7 +120,7 @@ def check_alike(database: Database, spec: PolicySpec, contexts: list[Any], rewar
             library.observe(decision.id, known, cost)
             outcome = observe(engine, f"t{i}", rewards=known, cost=cost)
         await cast(Awaitable[Any], outcome)
-        policy = engine.held[KEY].policy
+        policy = engine.owned[KEY].policy
         assert policy.learner == library
         assert not policy.apart
         check_in_step(policy)
@@ -173,7 +173,7 @@ def test_a_batch_is_its_tasks_one_after_the_other(database: Database) -> None:
         tasks = [TaskBody(task=f"t{i}", context=context) for i, context in enumerate(contexts[1:])]
         reply = await call(engine, DecideMany(BatchBody(tasks=tasks)))
         assert [each["decision"] for each in reply["results"]] == wanted
-        assert engine.held[KEY].policy.learner == library
+        assert engine.owned[KEY].policy.learner == library
 
     play(database, script, spec=spec)
     assert math.isclose(sum(each["reserved"] for each in wanted), 9.0)  # nothing else came back: all is held in the end

@@ -13,10 +13,10 @@ import psycopg
 import pytest
 
 from deferkit.errors import DeferkitError
-from deferkit.serve.engine import Engine, EngineSettings
-from deferkit.serve.problems import Problem, StoreFailed, Unconfirmed
-from deferkit.serve.recover import roll_on
-from deferkit.serve.spec import BudgetSpec
+from deferkit.serve.domain.policy_spec import BudgetSpec
+from deferkit.serve.domain.problems import Problem, StoreFailed, Unconfirmed
+from deferkit.serve.engine.engine import Engine, EngineSettings
+from deferkit.serve.engine.recovery import roll_on
 from deferkit.serve.storage.postgres import Postgres, PostgresConnection
 from deferkit.serve.storage.store import Store
 from tests.serve.conftest import insist
@@ -41,7 +41,7 @@ def whole(engine: Engine) -> bool:
     """Whether the policy in memory is what its log says."""
     row = engine.store.policy(*KEY)
     assert row is not None
-    return roll_on(engine.store, row, None) == engine.held[KEY].policy
+    return roll_on(engine.store, row, None) == engine.owned[KEY].policy
 
 
 async def eventually(engine: Engine, task: str) -> Any:
@@ -59,13 +59,13 @@ async def eventually(engine: Engine, task: str) -> Any:
 def test_a_connection_that_is_lost_is_replaced(postgres: Postgres, postgres_server: str) -> None:
     postgres.prepare()
     store = Store(postgres)
-    held = add(store)
+    owned = add(store)
     assert len(store.policies()) == 1
     assert cut(postgres_server, postgres) == 2  # the writer's and this thread's
     assert len(store.policies()) == 1
-    assert store.renew({held.id: 1}, "a", 500) == set()
+    assert store.renew({owned.id: 1}, "a", 500) == set()
     assert cut(postgres_server, postgres) == 2
-    store.directly(lambda connection: connection.run("disown", policy=held.id, owner="a", epoch=1))
+    store.directly(lambda connection: connection.run("disown", policy=owned.id, owner="a", epoch=1))
     assert store.policies()[0].owner is None
     store.close()
 
@@ -73,19 +73,19 @@ def test_a_connection_that_is_lost_is_replaced(postgres: Postgres, postgres_serv
 def test_a_transaction_whose_connection_is_lost_is_not_gone_on_with(postgres: Postgres, postgres_server: str) -> None:
     postgres.prepare()
     store = Store(postgres)
-    held = add(store)
+    owned = add(store)
     writer = store.writer
     writer.begin()
-    writer.run("renew", policy=held.id, owner="a", epoch=1, expires=999)
+    writer.run("renew", policy=owned.id, owner="a", epoch=1, expires=999)
     cut(postgres_server, postgres)
     for _ in range(2):  # and not on a new connection either
         with pytest.raises(StoreFailed):
-            writer.run("renew", policy=held.id, owner="a", epoch=1, expires=999)
+            writer.run("renew", policy=owned.id, owner="a", epoch=1, expires=999)
     with pytest.raises(StoreFailed, match="lost in a transaction"):
         writer.commit()
     writer.rollback()
     assert store.policies()[0].expires == 100
-    assert store.renew({held.id: 1}, "a", 500) == set()
+    assert store.renew({owned.id: 1}, "a", 500) == set()
     store.close()
 
 
@@ -169,7 +169,7 @@ def test_a_commit_that_is_not_confirmed_was_done_or_not(
                 await decide(engine, "two")
         two = await decide(engine, "two")
         assert two["id"] == one["id"] + 1
-        assert engine.held[KEY].policy.accounts["cost"].reserved == 2_000_000
+        assert engine.owned[KEY].policy.accounts["cost"].reserved == 2_000_000
         assert whole(engine)
 
     play(postgres, script, settings=CALM)
@@ -178,17 +178,17 @@ def test_a_commit_that_is_not_confirmed_was_done_or_not(
 def test_a_commit_that_is_still_on_its_way_is_waited_for(postgres: Postgres) -> None:
     async def script(engine: Engine) -> None:
         await decide(engine, "one")
-        held = engine.held[KEY]
-        engine.custody._dirty.add(KEY)  # as after a commit that was not confirmed
+        owned = engine.owned[KEY]
+        engine.ownership._dirty.add(KEY)  # as after a commit that was not confirmed
         with psycopg.connect(postgres.conninfo) as late:
-            late.execute("UPDATE policies SET parked = 7 WHERE id = %s", [held.id])
+            late.execute("UPDATE policies SET parked = 7 WHERE id = %s", [owned.id])
             mending = asyncio.create_task(decide(engine, "two"))
             while not late.execute(WAITS_FOR_US).fetchall():
                 assert not mending.done()
                 await asyncio.sleep(0.01)
             late.commit()
         await mending
-        assert held.parked == 7  # it was read when that commit had ended
+        assert owned.parked == 7  # it was read when that commit had ended
 
     play(postgres, script, settings=CALM)
 
@@ -274,8 +274,8 @@ def test_many_calls_at_once_and_the_log_has_it_all(postgres: Postgres) -> None:
 
         await asyncio.gather(*(client(number) for number in range(12)))
         assert engine.groups < engine.commands / 3
-        account = engine.held[KEY].policy.accounts["cost"]
-        assert engine.store.budgets(engine.held[KEY].id)["cost"] == account
+        account = engine.owned[KEY].policy.accounts["cost"]
+        assert engine.store.budgets(engine.owned[KEY].id)["cost"] == account
         assert account.posted + account.reserved <= 1000 * 10**6
         assert whole(engine)
 

@@ -7,11 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deferkit.serve.engine import Engine, EngineSettings
-from deferkit.serve.fair_queue import FairQueue
-from deferkit.serve.problems import Problem
+from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.problems import Problem
+from deferkit.serve.domain.reply import Reply
+from deferkit.serve.engine.engine import Engine, EngineSettings
+from deferkit.serve.engine.fair_queue import FairQueue
+from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.database import Database
-from deferkit.serve.work import Held, Needs, Reply, Work
+from deferkit.serve.storage.transaction import ReadSet
 from tests.serve.checking import problem_of, started
 from tests.serve.playing import KEY, SPEC, decide, play
 
@@ -81,10 +84,10 @@ class Slow:
         self.name = name
         self.ran = ran
 
-    def needs(self, held: Held) -> Needs:
-        return Needs(held.id)
+    def reads(self, owned: OwnedPolicy) -> ReadSet:
+        return ReadSet(owned.id)
 
-    def run(self, held: Held, work: Work, now: int) -> Reply:  # noqa: ARG002
+    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:  # noqa: ARG002
         self.ran.append(self.name)
         return Reply(200, b"{}")
 
@@ -102,7 +105,7 @@ def test_many_callers_share_few_commits(database: Database) -> None:
 
 def test_case_10_a_full_queue_is_told_at_once_and_forgets_nobody(database: Database) -> None:
     async def script(engine: Engine) -> None:
-        async with engine.custody.busy:
+        async with engine.ownership.busy:
             first = asyncio.create_task(decide(engine, "first"))
             while not engine._at_work:  # the writer has taken it, and waits
                 await asyncio.sleep(0)
@@ -124,7 +127,7 @@ def test_case_34_one_tenant_leaves_room_and_turns_to_the_others(database: Databa
 
     async def script(engine: Engine) -> None:
         await engine.create("other", SPEC)
-        async with engine.custody.busy:
+        async with engine.ownership.busy:
             calls = [asyncio.create_task(engine.submit(KEY, Slow("first", ran)))]
             while not engine._at_work:
                 await asyncio.sleep(0)
@@ -157,7 +160,7 @@ def test_case_10_stopping_finishes_what_waits_and_takes_no_more(database: Databa
     async def after(engine: Engine) -> None:
         again = await asyncio.gather(*(decide(engine, f"t{i}", force=None) for i in range(300)))
         assert again == replies
-        assert engine.held[KEY].policy.learner.summary().decisions == 300
+        assert engine.owned[KEY].policy.learner.summary().decisions == 300
 
     replies = asyncio.run(script())
     assert [reply["id"] for reply in replies] == list(range(300))
@@ -171,8 +174,8 @@ def test_case_10_a_group_in_hand_is_answered_before_the_end(
 
     async def script() -> Any:
         engine = await started(database)
-        await engine.custody.busy.acquire()
-        monkeypatch.setattr(engine.custody.busy, "locked", lambda: False)  # as it is in the moment of handing over
+        await engine.ownership.busy.acquire()
+        monkeypatch.setattr(engine.ownership.busy, "locked", lambda: False)  # as it is in the moment of handing over
         call = asyncio.create_task(decide(engine, "a"))
         while not engine._at_work:
             await asyncio.sleep(0)
@@ -180,7 +183,7 @@ def test_case_10_a_group_in_hand_is_answered_before_the_end(
         await asyncio.wait(engine._ticking)
         for _ in range(100):
             await asyncio.sleep(0)  # by now it has looked whether anything is left to do
-        engine.custody.busy.release()
+        engine.ownership.busy.release()
         async with asyncio.timeout(60):
             reply = await call
             await stopping

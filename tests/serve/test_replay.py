@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from deferkit.errors import InvalidArgument
-from deferkit.serve.commands.bodies import BudgetBody, CorrectionBody, EffortBody
-from deferkit.serve.commands.budget import ChangeBudget, ChangePolicy
-from deferkit.serve.commands.expire import Expire
-from deferkit.serve.commands.outcome import Correct
-from deferkit.serve.commands.review import Effort
-from deferkit.serve.engine import Engine, EngineSettings
-from deferkit.serve.replay import Report, replay
-from deferkit.serve.spec import PolicyChange
+from deferkit.serve.audit.replay import Report, replay
+from deferkit.serve.domain.policy_spec import PolicyChange
+from deferkit.serve.domain.request_bodies import BudgetBody, CorrectionBody, EffortBody
+from deferkit.serve.engine.commands.budget import ChangeBudget, ChangePolicy
+from deferkit.serve.engine.commands.expire import Expire
+from deferkit.serve.engine.commands.outcome import Correct
+from deferkit.serve.engine.commands.review import Effort
+from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
 from tests.serve.playing import call, claim, complete, decide, observe, play
@@ -81,7 +81,7 @@ def test_restarts_leave_a_log_that_is_whole(database: Database) -> None:
     """Snapshots of a policy that was itself read from a snapshot are those of a policy that never stopped."""
 
     async def some(engine: Engine) -> None:
-        start = engine.held["default", "p"].policy.seq
+        start = engine.owned["default", "p"].policy.seq
         for i in range(start, start + 5):
             await decide(engine, f"t{i}", force=None, context=[1.0, i / 100])
             await observe(engine, f"t{i}", rewards={"model": 0.5})

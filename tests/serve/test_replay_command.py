@@ -13,10 +13,10 @@ import psycopg
 import pytest
 
 from deferkit.cli import main
-from deferkit.serve.engine import Engine
-from deferkit.serve.spec import BudgetSpec, PolicySpec
+from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
+from deferkit.serve.engine.engine import Engine
+from deferkit.serve.storage.open_store import database_of
 from deferkit.serve.storage.sqlite import Sqlite
-from deferkit.serve.storage.stores import database_of
 from tests.serve.playing import decide, observe, play
 
 Ran = tuple[int, str, str]  # exit code, standard output, standard error

@@ -16,7 +16,7 @@ from deferkit.learn import settings as learner_settings
 from deferkit.learn import tree_columns
 from deferkit.learn.embed import tree_views
 from deferkit.learn.tree_fit import TreeFit
-from deferkit.serve import owner
+from deferkit.serve.engine import process_identity
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.sqlite import Sqlite
 from tests.serve.machine import SPEC, ServiceMachine
@@ -57,7 +57,7 @@ def test_case_22_in_any_order_of_events_money_and_queue_are_what_a_plain_model_s
         return at
 
     monkeypatch.setattr(database, "now", now)
-    monkeypatch.setattr(owner, "is_dead", lambda *_, **__: True)  # whoever was abandoned
+    monkeypatch.setattr(process_identity, "is_dead", lambda *_, **__: True)  # whoever was abandoned
     run_state_machine_as_test(
         lambda: ServiceMachine(database, now, msgspec.structs.replace(SPEC, **LEARNERS[learner])),  # type: ignore[arg-type]
         settings=settings(

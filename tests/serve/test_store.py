@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from deferkit.serve import records
-from deferkit.serve.problems import Fenced, StoreFailed
+from deferkit.serve.domain import log_records
+from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.problems import Fenced, StoreFailed
+from deferkit.serve.domain.rows import ClaimRow, KeyRow, ParkedRow, PolicyRow, RequestRow
+from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.database import Connection, Database
-from deferkit.serve.storage.rows import ClaimRow, KeyRow, ParkedRow, PolicyRow, RequestRow
+from deferkit.serve.storage.row_codec import decision_values, seat_values
 from deferkit.serve.storage.store import Store
-from deferkit.serve.storage.store_rows import decision_values, seat_values
-from deferkit.serve.work import Held, Needs, Work
+from deferkit.serve.storage.transaction import ReadSet
 from tests.serve.keeping import NAME, add, decision, seat, write
 
 
@@ -24,57 +26,57 @@ def store(database: Database) -> Iterator[Store]:
     made.close()
 
 
-def row_of(store: Store, held: Held) -> PolicyRow:
-    found = store.policy(held.tenant, held.policy.spec.name)
+def row_of(store: Store, owned: OwnedPolicy) -> PolicyRow:
+    found = store.policy(owned.tenant, owned.policy.spec.name)
     assert found is not None
     return found
 
 
 def test_a_new_policy_is_owned_and_its_log_begins(store: Store) -> None:
-    held = add(store)
-    row = row_of(store, held)
-    assert row[:3] + row[4:] == (1, "default", "p", 1, held.policy.head, 5, "a", "here:1", 1, 100, 0)
-    assert [line.seq for line in store.log(held.id)] == [0]
-    assert store.budgets(held.id) == held.policy.accounts
+    owned = add(store)
+    row = row_of(store, owned)
+    assert row[:3] + row[4:] == (1, "default", "p", 1, owned.policy.head, 5, "a", "here:1", 1, 100, 0)
+    assert [line.seq for line in store.log(owned.id)] == [0]
+    assert store.budgets(owned.id) == owned.policy.accounts
     assert store.last_time() == 5
 
 
 def test_a_name_is_taken_within_its_tenant_only(store: Store) -> None:
-    held = add(store)
-    assert store.add_policy("default", held.policy, next(store.log(held.id)), "b", None, 100) is None
-    assert row_of(store, held).owner == "a"
+    owned = add(store)
+    assert store.add_policy("default", owned.policy, next(store.log(owned.id)), "b", None, 100) is None
+    assert row_of(store, owned).owner == "a"
     assert add(store, tenant="other").id == 2
     assert [row.name for row in store.policies_of("default", "", 10)] == ["p"]
     assert [(row.tenant, row.name) for row in store.policies()] == [("default", "p"), ("other", "p")]
 
 
 def test_rows_come_back_as_they_were(store: Store) -> None:
-    held = add(store)
-    decided = decision(held, NAME)
-    seats = [seat(held, NAME), seat(held, NAME, 1, state="claimed", reviewer=NAME, deadline=2**62, priority=-0.5)]
-    parked = ParkedRow(held.id, "early", bytes(range(256)), 9)
-    request = RequestRow(held.id, "budget 1", b"\x00", b"{}")
+    owned = add(store)
+    decided = decision(owned, NAME)
+    seats = [seat(owned, NAME), seat(owned, NAME, 1, state="claimed", reviewer=NAME, deadline=2**62, priority=-0.5)]
+    parked = ParkedRow(owned.id, "early", bytes(range(256)), 9)
+    request = RequestRow(owned.id, "budget 1", b"\x00", b"{}")
 
-    def fill(work: Work) -> None:
-        work.record(held, records.Changed(spec=held.policy.spec), 11, NAME)
+    def fill(work: UnitOfWork) -> None:
+        work.record(owned, log_records.Changed(spec=owned.policy.spec), 11, NAME)
         work.put_decision(decided)
         work.put_seats(seats)
-        work.park(held, parked)
+        work.park(owned, parked)
         work.answer(request)
 
-    write(store, held, Needs(held.id, (NAME, "early"), parked=True), fill=fill)
-    assert store.decision(held.id, NAME) == decided
-    assert store.seats(held.id, NAME) == seats
-    assert store.queue(held.id) == (1, 1, 7)
-    assert [(line.seq, line.at, line.kind) for line in store.log_of_task(held.id, NAME, 10)] == [(1, 11, "changed")]
-    assert row_of(store, held)[4:] == (2, held.policy.head, 5, "a", "here:1", 1, 200, 1)
-    needs = Needs(held.id, (NAME, "early", "new"), parked=True, seats=True, claims=True, request="budget 1")
-    work = store.begin([needs, Needs(held.id, ("new",), request="budget 2")])
+    write(store, owned, ReadSet(owned.id, (NAME, "early"), parked=True), fill=fill)
+    assert store.decision(owned.id, NAME) == decided
+    assert store.seats(owned.id, NAME) == seats
+    assert store.queue(owned.id) == (1, 1, 7)
+    assert [(line.seq, line.at, line.kind) for line in store.log_of_task(owned.id, NAME, 10)] == [(1, 11, "changed")]
+    assert row_of(store, owned)[4:] == (2, owned.policy.head, 5, "a", "here:1", 1, 200, 1)
+    reads = ReadSet(owned.id, (NAME, "early", "new"), parked=True, seats=True, claims=True, request="budget 1")
+    work = store.begin([reads, ReadSet(owned.id, ("new",), request="budget 2")], UnitOfWork())
     store.rollback()
-    assert work.decisions == {(held.id, NAME): decided, (held.id, "early"): None, (held.id, "new"): None}
-    assert work.seats == {(held.id, NAME): seats, (held.id, "early"): [], (held.id, "new"): []}
-    assert work.parked == {(held.id, NAME): None, (held.id, "early"): parked, (held.id, "new"): None}
-    assert work.requests == {(held.id, "budget 1"): request, (held.id, "budget 2"): None}
+    assert work.decisions == {(owned.id, NAME): decided, (owned.id, "early"): None, (owned.id, "new"): None}
+    assert work.seats == {(owned.id, NAME): seats, (owned.id, "early"): [], (owned.id, "new"): []}
+    assert work.parked == {(owned.id, NAME): None, (owned.id, "early"): parked, (owned.id, "new"): None}
+    assert work.requests == {(owned.id, "budget 1"): request, (owned.id, "budget 2"): None}
     assert {type(each) for row in (*work.requests.values(), *work.parked.values()) for each in row or ()} == {
         int,
         str,
@@ -84,58 +86,58 @@ def test_rows_come_back_as_they_were(store: Store) -> None:
 
 def test_a_group_reads_of_each_policy_its_own(store: Store) -> None:
     one, two = add(store, "p"), add(store, "q")
-    for held in (one, two):
-        rows = [decision(held, f"t{i}", at=i + held.id) for i in range(300)]
+    for owned in (one, two):
+        rows = [decision(owned, f"t{i}", at=i + owned.id) for i in range(300)]
 
-        def fill(work: Work, rows: Any = rows) -> None:
+        def fill(work: UnitOfWork, rows: Any = rows) -> None:
             for row in rows:
                 work.put_decision(row)
 
-        write(store, held, fill=fill)
-    work = store.begin([Needs(held.id, (f"t{i}", "none")) for i in range(300) for held in (one, two)])
+        write(store, owned, fill=fill)
+    work = store.begin([ReadSet(owned.id, (f"t{i}", "none")) for i in range(300) for owned in (one, two)], UnitOfWork())
     store.rollback()
     assert len(work.decisions) == 602
     assert all(row is None or row.at == int(key[1][1:]) + key[0] for key, row in work.decisions.items())
 
 
 def test_what_was_decided_stands_and_what_became_known_changes(store: Store) -> None:
-    held = add(store)
-    write(store, held, fill=lambda work: work.put_decision(decision(held, "t")))
-    later = decision(held, "t", state="posted", cost={"cost": 3}, rewards={"human": 1.0}, final="human", told="human")
-    write(store, held, fill=lambda work: work.put_decision(later._replace(reply=b"other", digest=b"other")))
-    assert store.decision(held.id, "t") == later
+    owned = add(store)
+    write(store, owned, fill=lambda work: work.put_decision(decision(owned, "t")))
+    later = decision(owned, "t", state="posted", cost={"cost": 3}, rewards={"human": 1.0}, final="human", told="human")
+    write(store, owned, fill=lambda work: work.put_decision(later._replace(reply=b"other", digest=b"other")))
+    assert store.decision(owned.id, "t") == later
 
 
 def test_a_parked_outcome_goes_when_its_decision_comes(store: Store) -> None:
-    held = add(store)
-    row = ParkedRow(held.id, "t", b"{}", 1)
-    needs = Needs(held.id, ("t",), parked=True)
-    write(store, held, needs, fill=lambda work: work.park(held, row))
-    write(store, held, needs, fill=lambda work: work.park(held, row._replace(body=b"[]")))
-    assert row_of(store, held).parked == 1
-    write(store, held, needs, fill=lambda work: work.unpark(held, "t"))
-    assert row_of(store, held).parked == 0
-    work = store.begin([needs])
+    owned = add(store)
+    row = ParkedRow(owned.id, "t", b"{}", 1)
+    reads = ReadSet(owned.id, ("t",), parked=True)
+    write(store, owned, reads, fill=lambda work: work.park(owned, row))
+    write(store, owned, reads, fill=lambda work: work.park(owned, row._replace(body=b"[]")))
+    assert row_of(store, owned).parked == 1
+    write(store, owned, reads, fill=lambda work: work.unpark(owned, "t"))
+    assert row_of(store, owned).parked == 0
+    work = store.begin([reads], UnitOfWork())
     store.rollback()
-    assert work.parked == {(held.id, "t"): None}
+    assert work.parked == {(owned.id, "t"): None}
 
 
 def test_a_claim_and_its_effort(store: Store) -> None:
-    held = add(store)
-    write(store, held, fill=lambda work: work.put_seats([seat(held, "t")]))
-    claim = {"policy": held.id, "task": "t", "seat": 0, "epoch": 1}
+    owned = add(store)
+    write(store, owned, fill=lambda work: work.put_seats([seat(owned, "t")]))
+    claim = {"policy": owned.id, "task": "t", "seat": 0, "epoch": 1}
     store.directly(lambda connection: connection.run("add_claim", reviewer="ann", at=5, **claim))
-    assert store.claims(held.id, "t") == [ClaimRow(held.id, "t", 0, 1, "ann", 5, None)]
+    assert store.claims(owned.id, "t") == [ClaimRow(owned.id, "t", 0, 1, "ann", 5, None)]
     for cost in (7, 8):  # it is set once
-        write(store, held, fill=lambda work, cost=cost: work.efforts.append(claim | {"effort": {"cost": cost}}))  # type: ignore[misc]
-    assert store.claims(held.id, "t")[0].effort == {"cost": 7}
+        write(store, owned, fill=lambda work, cost=cost: work.efforts.append(claim | {"effort": {"cost": cost}}))  # type: ignore[misc]
+    assert store.claims(owned.id, "t")[0].effort == {"cost": 7}
 
 
 BUDGET = {"resource": "cost", "total": 10, "reserved": 0, "posted": 0, "suspense": 0}
 
 
 def test_the_database_refuses_a_budget_that_is_overspent(store: Store) -> None:
-    held = add(store)
+    owned = add(store)
     for given in (
         {"reserved": 6, "posted": 5},
         {"reserved": -1},
@@ -144,35 +146,35 @@ def test_the_database_refuses_a_budget_that_is_overspent(store: Store) -> None:
         {"suspense": 1},
         {"posted": 10, "suspense": -1},
     ):
-        values = BUDGET | given | {"policy": held.id}
+        values = BUDGET | given | {"policy": owned.id}
         with pytest.raises(StoreFailed):
             store.directly(lambda connection, values=values: connection.run("set_budget", **values))  # type: ignore[misc]
-        assert store.budgets(held.id) == held.policy.accounts, given
+        assert store.budgets(owned.id) == owned.policy.accounts, given
 
 
 def test_a_budget_may_be_spent_to_the_end_and_have_none(store: Store) -> None:
-    held = add(store)
+    owned = add(store)
     for given in ({"posted": 10, "suspense": 3}, {"total": None, "posted": 10**15}):
-        store.directly(lambda connection, given=given: connection.run("set_budget", policy=held.id, **BUDGET | given))  # type: ignore[misc]
-        assert dict(store.budgets(held.id)["cost"]._asdict(), resource="cost") == BUDGET | given
+        store.directly(lambda connection, given=given: connection.run("set_budget", policy=owned.id, **BUDGET | given))  # type: ignore[misc]
+        assert dict(store.budgets(owned.id)["cost"]._asdict(), resource="cost") == BUDGET | given
 
 
 def test_the_database_refuses_a_row_that_cannot_be(store: Store) -> None:
-    held = add(store)
-    write(store, held, fill=lambda work: work.put_seats([seat(held, "t", state="claimed", reviewer="ann")]))
+    owned = add(store)
+    write(store, owned, fill=lambda work: work.put_seats([seat(owned, "t", state="claimed", reviewer="ann")]))
     decisions = [
-        decision(held, "new", state="lost", answer=NAME),
-        decision(held, "new", state="posted", answer=NAME),
-        decision(held, ""),
-        decision(held, "x" * 129),
-        decision(held, "new", policy=99),
+        decision(owned, "new", state="lost", answer=NAME),
+        decision(owned, "new", state="posted", answer=NAME),
+        decision(owned, ""),
+        decision(owned, "x" * 129),
+        decision(owned, "new", policy=99),
     ]
     seats = [
-        seat(held, "t", 5, state="lost", answer=NAME),
-        seat(held, "t", 5, state="claimed"),
-        seat(held, "t", -1),
-        seat(held, "t", 5, epoch=-1),
-        seat(held, "t", 5, state="done", reviewer="ann"),  # who has a seat there
+        seat(owned, "t", 5, state="lost", answer=NAME),
+        seat(owned, "t", 5, state="claimed"),
+        seat(owned, "t", -1),
+        seat(owned, "t", 5, epoch=-1),
+        seat(owned, "t", 5, state="done", reviewer="ann"),  # who has a seat there
     ]
     rows = [("put_decision", decision_values(row)) for row in decisions]
     for name, row in [*rows, *(("put_seat", seat_values(row)) for row in seats)]:
@@ -181,27 +183,27 @@ def test_the_database_refuses_a_row_that_cannot_be(store: Store) -> None:
         assert "宠" not in str(caught.value) + str(
             caught.value.__cause__
         )  # errors are logged, what people wrote is not
-        assert (store.decision(held.id, row[1]), len(store.seats(held.id, "t"))) == (None, 1), row
+        assert (store.decision(owned.id, row[1]), len(store.seats(owned.id, "t"))) == (None, 1), row
 
 
 def test_a_log_has_one_row_for_each_number(store: Store) -> None:
-    held = add(store)
-    first = next(store.log(held.id))
+    owned = add(store)
+    first = next(store.log(owned.id))
     with pytest.raises(StoreFailed):
         store.directly(lambda connection: connection.write_all({"add_log": [first]}))
 
 
 def test_one_owner_at_a_time(store: Store) -> None:
-    held = add(store, expires=100)
-    row = row_of(store, held)
+    owned = add(store, expires=100)
+    row = row_of(store, owned)
     assert store.acquire(row, "b", None, 100, 300, dead=None) is None
     assert store.acquire(row, "b", None, 50, 300, dead="c") is None
     assert store.acquire(row, "b", "there:2", 101, 300, dead=None) == 2
     assert store.acquire(row, "c", None, 500, 600, dead="b") is None  # what was read is old
-    row = row_of(store, held)
+    row = row_of(store, owned)
     assert (row.owner, row.address, row.epoch, row.expires) == ("b", "there:2", 2, 300)
     assert store.acquire(row, "c", None, 200, 400, dead="b") == 3
-    assert store.acquire(row_of(store, held), "c", None, 200, 400, dead=None) == 4  # it has it, but not in memory
+    assert store.acquire(row_of(store, owned), "c", None, 200, 400, dead=None) == 4  # it has it, but not in memory
 
 
 def test_a_lease_is_renewed_by_its_owner_only(store: Store) -> None:
@@ -219,41 +221,41 @@ def test_a_lease_is_renewed_by_its_owner_only(store: Store) -> None:
 
 
 def test_a_takeover_gives_reviewers_their_time_again(store: Store) -> None:
-    held = add(store)
+    owned = add(store)
     seats = [
-        seat(held, "t"),
-        seat(held, "t", 1, state="claimed", reviewer="ann", lease_until=5),
-        seat(held, "t", 2, state="done", reviewer="bo", lease_until=5),
+        seat(owned, "t"),
+        seat(owned, "t", 1, state="claimed", reviewer="ann", lease_until=5),
+        seat(owned, "t", 2, state="done", reviewer="bo", lease_until=5),
     ]
-    write(store, held, fill=lambda work: work.put_seats(seats))
-    assert store.acquire(row_of(store, held), "b", None, 1000, 2000, dead=None) == 2
-    lease = int(held.policy.spec.lease_s * 1e6)
-    assert [each.lease_until for each in store.seats(held.id, "t")] == [0, 1000 + lease, 5]
+    write(store, owned, fill=lambda work: work.put_seats(seats))
+    assert store.acquire(row_of(store, owned), "b", None, 1000, 2000, dead=None) == 2
+    lease = int(owned.policy.spec.lease_s * 1e6)
+    assert [each.lease_until for each in store.seats(owned.id, "t")] == [0, 1000 + lease, 5]
 
 
 @pytest.mark.parametrize(("owner", "epoch"), [("a", 2), ("b", 1)])
 def test_who_does_not_own_a_policy_writes_nothing(store: Store, owner: str, epoch: int) -> None:
-    held = add(store)
-    stale = Held(held.id, "default", held.policy, epoch, 0)
+    owned = add(store)
+    stale = OwnedPolicy(owned.id, "default", owned.policy, epoch, 0)
 
-    def fill(work: Work) -> None:
-        work.record(stale, records.Changed(spec=held.policy.spec), 11)
-        work.put_decision(decision(held, "t"))
+    def fill(work: UnitOfWork) -> None:
+        work.record(stale, log_records.Changed(spec=owned.policy.spec), 11)
+        work.put_decision(decision(owned, "t"))
 
     with pytest.raises(Fenced):
         write(store, stale, fill=fill, owner=owner)
-    assert (row_of(store, held).seq, store.decision(held.id, "t")) == (1, None)
-    assert len(list(store.log(held.id))) == 1
+    assert (row_of(store, owned).seq, store.decision(owned.id, "t")) == (1, None)
+    assert len(list(store.log(owned.id))) == 1
 
 
 def test_three_snapshots_are_kept_and_a_damaged_one_is_passed_over(store: Store) -> None:
-    held = add(store)
+    owned = add(store)
     for seq in (1, 5, 7, 9, 9):
-        store.add_snapshot(held.id, seq, b"\x00state %d" % seq)
-    assert list(store.snapshots(held.id)) == [(9, b"\x00state 9"), (7, b"\x00state 7"), (5, b"\x00state 5")]
-    values = {"policy": held.id, "seq": 9, "sha256": hashlib.sha256(b"\x00state 9").digest(), "data": b"\x01state 9"}
+        store.add_snapshot(owned.id, seq, b"\x00state %d" % seq)
+    assert list(store.snapshots(owned.id)) == [(9, b"\x00state 9"), (7, b"\x00state 7"), (5, b"\x00state 5")]
+    values = {"policy": owned.id, "seq": 9, "sha256": hashlib.sha256(b"\x00state 9").digest(), "data": b"\x01state 9"}
     store.directly(lambda connection: connection.run("add_snapshot", **values))
-    assert [seq for seq, _ in store.snapshots(held.id)] == [7, 5]
+    assert [seq for seq, _ in store.snapshots(owned.id)] == [7, 5]
 
 
 def test_keys(store: Store) -> None:
@@ -269,31 +271,31 @@ def test_keys(store: Store) -> None:
 
 
 def test_a_question_that_fails_leaves_nothing(store: Store) -> None:
-    held = add(store)
+    owned = add(store)
 
     def ask(connection: Connection) -> None:
-        connection.write_all({"put_seat": [seat_values(seat(held, "t"))]})
+        connection.write_all({"put_seat": [seat_values(seat(owned, "t"))]})
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
         store.directly(ask)
-    assert store.seats(held.id, "t") == []
+    assert store.seats(owned.id, "t") == []
 
 
 def test_a_page_of_the_log_and_of_what_is_overdue(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("deferkit.serve.storage.store.PAGE", 3)
-    held = add(store)
+    owned = add(store)
 
-    def fill(work: Work) -> None:
+    def fill(work: UnitOfWork) -> None:
         for i in range(7):
-            work.record(held, records.Changed(spec=held.policy.spec), 20 + i, f"t{i}")
-            work.put_decision(decision(held, f"t{i}", state="void" if i == 1 else "open"))
-            work.put_seats([seat(held, f"t{i}", deadline=i % 3), seat(held, f"t{i}", 1, deadline=i % 3)])
+            work.record(owned, log_records.Changed(spec=owned.policy.spec), 20 + i, f"t{i}")
+            work.put_decision(decision(owned, f"t{i}", state="void" if i == 1 else "open"))
+            work.put_seats([seat(owned, f"t{i}", deadline=i % 3), seat(owned, f"t{i}", 1, deadline=i % 3)])
 
-    write(store, held, fill=fill)
-    assert [line.seq for line in store.log(held.id, 2)] == [2, 3, 4, 5, 6, 7]
+    write(store, owned, fill=fill)
+    assert [line.seq for line in store.log(owned.id, 2)] == [2, 3, 4, 5, 6, 7]
     overdue = [(0, "t0"), (0, "t3"), (0, "t6"), (1, "t4")]
-    assert store.overdue(held.id, 2, (-1, ""), 10) == overdue
-    assert store.overdue(held.id, 2, (0, "t3"), 1) == overdue[2:3]
-    assert store.overdue(held.id, 2, (0, "t6"), 2) == overdue[3:]
+    assert store.overdue(owned.id, 2, (-1, ""), 10) == overdue
+    assert store.overdue(owned.id, 2, (0, "t3"), 1) == overdue[2:3]
+    assert store.overdue(owned.id, 2, (0, "t6"), 2) == overdue[3:]
     assert store.last_time() == 26

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from deferkit import Budget, Deferrer
-from deferkit.serve import records
-from deferkit.serve.counterfactual.alternative import Alternative
-from deferkit.serve.counterfactual.beliefs import Belief, feedback_of
-from deferkit.serve.counterfactual.chances import chances
-from deferkit.serve.counterfactual.past import Past
-from deferkit.serve.counterfactual.scenario import scenario_of
-from deferkit.serve.counterfactual.what_if import WhatIf, what_if
-from deferkit.serve.learner import learner_of
-from deferkit.serve.policy import Policy
-from deferkit.serve.replay import read_again, replay
-from deferkit.serve.spec import BudgetSpec, FeatureSpec, PolicySpec
+from deferkit.serve.audit.counterfactual.alternative import Alternative
+from deferkit.serve.audit.counterfactual.imputation import Belief, feedback_of
+from deferkit.serve.audit.counterfactual.logged_decisions import Past
+from deferkit.serve.audit.counterfactual.propensities import chances
+from deferkit.serve.audit.counterfactual.scenario import scenario_of
+from deferkit.serve.audit.counterfactual.what_if import WhatIf, what_if
+from deferkit.serve.audit.replay import read_again, replay
+from deferkit.serve.domain import log_records
+from deferkit.serve.domain.policy import Policy
+from deferkit.serve.domain.policy_learner import learner_of
+from deferkit.serve.domain.policy_spec import BudgetSpec, FeatureSpec, PolicySpec
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
 from tests.serve.living import Life, World, live, spec_of
@@ -114,10 +114,10 @@ def test_everything_that_can_happen_is_gone_through_again(database: Database) ->
     assert report.policy is not None
     same = scenario_of("1x", report.policy.accounts)
     created, *log = read_again(store, report.row)
-    assert isinstance(created, records.Created)
+    assert isinstance(created, log_records.Created)
     other = Alternative(created.spec, same, feedback_of(past, past.facts()))
     for record in log:
-        if isinstance(record, records.Decided):
+        if isinstance(record, log_records.Decided):
             other.decide(record, Belief({}, {}))
         else:
             other.see(record)

@@ -28,7 +28,7 @@ FIRST = (
 def opened(store: str | None, *, make: bool = False) -> "KeyStore":
     """Return the store that keys are kept in; only who makes a key may make a store."""
     from deferkit.serve.settings import Settings  # noqa: PLC0415
-    from deferkit.serve.storage.stores import store_of_keys, store_to_read  # noqa: PLC0415
+    from deferkit.serve.storage.open_store import store_of_keys, store_to_read  # noqa: PLC0415
 
     return (store_of_keys if make else store_to_read)(Settings.read(os.environ, store=store).store)
 
@@ -41,7 +41,7 @@ def create(
     store: Store = None,
 ) -> None:
     """Make a key and print it. It is shown this once: only its hash is kept."""
-    from deferkit.serve.keys import new_key  # noqa: PLC0415
+    from deferkit.serve.domain.api_keys import new_key  # noqa: PLC0415
 
     if not tenant.isprintable() or not 1 <= len(tenant) <= 64:
         raise InvalidArgument(f"The tenant is a name of 1 to 64 characters. Got {tenant!r}.")

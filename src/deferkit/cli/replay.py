@@ -13,10 +13,10 @@ from deferkit.cli.serve import Store
 from deferkit.cli.what_if import show_what_if, what_if_data
 
 if TYPE_CHECKING:
-    from deferkit.serve.counterfactual.past import Past
-    from deferkit.serve.counterfactual.what_if import WhatIf
-    from deferkit.serve.policy import Policy
-    from deferkit.serve.replay import Report
+    from deferkit.serve.audit.counterfactual.logged_decisions import Past
+    from deferkit.serve.audit.counterfactual.what_if import WhatIf
+    from deferkit.serve.audit.replay import Report
+    from deferkit.serve.domain.policy import Policy
     from deferkit.serve.storage.store import Store as LogStore
 
 BROKEN = 1
@@ -42,12 +42,12 @@ def replay(
     snapshots or decisions are not what it says. With --budget, a fresh policy with that budget goes
     through the log as well.
     """
-    from deferkit.serve.counterfactual.past import Past  # noqa: PLC0415
-    from deferkit.serve.counterfactual.scenario import scenario_of  # noqa: PLC0415
-    from deferkit.serve.replay import find  # noqa: PLC0415
-    from deferkit.serve.replay import replay as rebuild  # noqa: PLC0415
+    from deferkit.serve.audit.counterfactual.logged_decisions import Past  # noqa: PLC0415
+    from deferkit.serve.audit.counterfactual.scenario import scenario_of  # noqa: PLC0415
+    from deferkit.serve.audit.replay import find  # noqa: PLC0415
+    from deferkit.serve.audit.replay import replay as rebuild  # noqa: PLC0415
     from deferkit.serve.settings import Settings  # noqa: PLC0415
-    from deferkit.serve.storage.stores import store_to_read  # noqa: PLC0415
+    from deferkit.serve.storage.open_store import store_to_read  # noqa: PLC0415
 
     kept = store_to_read(Settings.read(os.environ, store=store).store)
     past = Past()
@@ -85,9 +85,9 @@ def replay(
 
 def others(kept: "LogStore", report: "Report", policy: "Policy", past: "Past", budgets: list[str]) -> "WhatIf":
     """Go through the log with other budgets."""
-    from deferkit.serve.counterfactual.scenario import scenario_of  # noqa: PLC0415
-    from deferkit.serve.counterfactual.what_if import what_if  # noqa: PLC0415
-    from deferkit.serve.replay import read_again  # noqa: PLC0415
+    from deferkit.serve.audit.counterfactual.scenario import scenario_of  # noqa: PLC0415
+    from deferkit.serve.audit.counterfactual.what_if import what_if  # noqa: PLC0415
+    from deferkit.serve.audit.replay import read_again  # noqa: PLC0415
 
     scenarios = [scenario_of(text, policy.accounts) for text in dict.fromkeys(budgets)]
     with bar() as progress:
@@ -109,7 +109,7 @@ def show(report: "Report") -> None:
 
 def facts(report: "Report", policy: "Policy") -> dict[str, str]:
     """Return what is shown of a policy that was rebuilt."""
-    from deferkit.serve.replay import said  # noqa: PLC0415
+    from deferkit.serve.audit.replay import said  # noqa: PLC0415
 
     balance = {name: said(account) for name, account in policy.accounts.items()}
     return {

@@ -35,9 +35,9 @@ def serve(
 ) -> None:
     """Start the decision service. Every option is also a variable, as DEFERKIT_PORT is for --port."""
     given = dict(locals())
-    from deferkit.serve.server import serve as run  # noqa: PLC0415
+    from deferkit.serve.http.server import serve as run  # noqa: PLC0415
     from deferkit.serve.settings import Settings  # noqa: PLC0415
-    from deferkit.serve.storage.stores import shown  # noqa: PLC0415
+    from deferkit.serve.storage.open_store import shown  # noqa: PLC0415
 
     settings = Settings.read(os.environ, **{each.name: given[each.name] for each in fields(Settings)})
 

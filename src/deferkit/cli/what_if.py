@@ -7,8 +7,8 @@ from deferkit.cli.app import console
 from deferkit.cli.tables import plain_table, short, show_whole
 
 if TYPE_CHECKING:
-    from deferkit.serve.counterfactual.estimate import Value
-    from deferkit.serve.counterfactual.what_if import Row, WhatIf
+    from deferkit.serve.audit.counterfactual.estimate import Value
+    from deferkit.serve.audit.counterfactual.what_if import Row, WhatIf
 
 
 def show_what_if(found: "WhatIf") -> None:

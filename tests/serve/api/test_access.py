@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from deferkit.serve import keys
-from deferkit.serve.api import access
-from deferkit.serve.api.app import ROUTES
-from deferkit.serve.api.service import route_of
+from deferkit.serve.domain import api_keys as keys
+from deferkit.serve.http import access
+from deferkit.serve.http.application import ROUTES
+from deferkit.serve.http.route_support import route_of
 from tests.serve.serving import POLICY, Client, Running, running, until
 
 CALLS = [

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from deferkit.serve.api import access
-from deferkit.serve.commands import decide
-from deferkit.serve.problems import StoreFailed
+from deferkit.serve.domain.problems import StoreFailed
+from deferkit.serve.engine.commands import decide
+from deferkit.serve.http import access
 from tests.serve.serving import POLICY, Client, Running, running, until
 
 EXPERTS = [f"expert{n}" for n in range(32)]
@@ -94,10 +94,10 @@ def waiting(client: Client) -> float:
 def test_a_command_that_fails_fails_alone(tenants: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     propose = decide.propose
 
-    def failing(held: Any, body: Any) -> Any:
+    def failing(owned: Any, body: Any) -> Any:
         if body.task == "poison":
             raise ZeroDivisionError("s3cret")
-        return propose(held, body)
+        return propose(owned, body)
 
     monkeypatch.setattr(decide, "propose", failing)
     a, b = [[tenants.client(name) for _ in range(3)] for name in "ab"]

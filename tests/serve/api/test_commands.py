@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from deferkit.cli.keys import FIRST
-from deferkit.serve import server
-from deferkit.serve.keys import parts_of
+from deferkit.serve.domain.api_keys import parts_of
+from deferkit.serve.http import server
 from deferkit.serve.settings import Settings
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
@@ -194,7 +194,7 @@ def test_a_shared_database_wants_an_address(
     address: str, warnings: int, said: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warned: list[str] = []
-    monkeypatch.setattr("deferkit.serve.server.logger.warning", warned.append)
+    monkeypatch.setattr("deferkit.serve.http.server.logger.warning", warned.append)
     monkeypatch.setattr(Sqlite, "shared", True)
     monkeypatch.setattr(server.Server, "run", lambda _: None)
     assert said("serve", "--port", "0", "--address", address).code == 0

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from deferkit.serve.api import access
-from deferkit.serve.engine import Engine
-from deferkit.serve.problems import StoreFailed
+from deferkit.serve.domain.problems import StoreFailed
+from deferkit.serve.engine.engine import Engine
+from deferkit.serve.http import access
 from tests.serve.serving import POLICY, Client, Running, running
 
 PATH = "/v1/policies/p/decisions"

@@ -9,7 +9,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from deferkit.serve.api.access import NEW_S
+from deferkit.serve.http.access import NEW_S
 from tests.serve.serving import POLICY, Client, Running, process, running
 
 

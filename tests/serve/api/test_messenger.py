@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from deferkit.serve.api import forward
-from deferkit.serve.api.access import Access
-from deferkit.serve.api.forward import Messenger
-from deferkit.serve.problems import Problem
+from deferkit.serve.domain.problems import Problem
+from deferkit.serve.http import forwarding
+from deferkit.serve.http.access import Access
+from deferkit.serve.http.forwarding import Messenger
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
 from tests.serve.serving import until
@@ -30,8 +30,8 @@ def asking() -> list[threading.Thread]:
 
 
 def test_only_so_many_calls_are_passed_on(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forward, "MOST", 5)
-    monkeypatch.setattr(forward, "THREADS", 2)
+    monkeypatch.setattr(forwarding, "MOST", 5)
+    monkeypatch.setattr(forwarding, "THREADS", 2)
 
     async def script() -> None:
         messenger = Messenger()

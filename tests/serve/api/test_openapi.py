@@ -17,8 +17,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from deferkit.serve.api.app import ROUTES
-from deferkit.serve.api.document import document
+from deferkit.serve.http.application import ROUTES
+from deferkit.serve.http.openapi import document
 from tests.serve.serving import POLICY, running
 
 SOAK = bool(os.environ.get("DEFERKIT_SOAK"))

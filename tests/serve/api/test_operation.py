@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from deferkit.serve.problems import StoreFailed
+from deferkit.serve.domain.problems import StoreFailed
 from deferkit.version import __version__
 from tests.serve.serving import POLICY, Client, Running, connected, rest_of, running, until
 

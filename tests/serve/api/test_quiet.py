@@ -16,8 +16,8 @@ import pytest
 
 import deferkit.learn
 import deferkit.serve
-from deferkit.serve.logs import JsonLines
-from deferkit.serve.policy import Snapshot
+from deferkit.serve.domain.policy import Snapshot
+from deferkit.serve.structured_logs import JsonLines
 from tests.serve.serving import POLICY, Client, Running, process, running
 
 SECRETS = ("s3cret", "1234.5678")

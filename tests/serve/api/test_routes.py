@@ -8,9 +8,9 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from deferkit.serve.api.app import ROUTES
-from deferkit.serve.api.document import document
-from deferkit.serve.api.service import route_of
+from deferkit.serve.http.application import ROUTES
+from deferkit.serve.http.openapi import document
+from deferkit.serve.http.route_support import route_of
 from tests.serve.serving import POLICY, Client, Running, running
 
 DOCUMENT: Any = msgspec.json.decode(msgspec.json.encode(document(ROUTES)))
@@ -243,4 +243,4 @@ def test_names_may_be_anything_that_can_be_read(checked: Checked) -> None:
 
 
 def test_the_service_in_a_thread_is_the_one_that_is_shipped(service: Running) -> None:
-    assert type(service.server).__module__ == "deferkit.serve.server"
+    assert type(service.server).__module__ == "deferkit.serve.http.server"

@@ -11,9 +11,9 @@ import pytest
 
 from deferkit.cli.serve import serve
 from deferkit.errors import InvalidArgument
-from deferkit.serve.api.app import ROUTES
-from deferkit.serve.api.document import document
-from deferkit.serve.money import LARGEST_AMOUNT
+from deferkit.serve.domain.money import LARGEST_AMOUNT
+from deferkit.serve.http.application import ROUTES
+from deferkit.serve.http.openapi import document
 from deferkit.serve.settings import PREFIX, Settings
 from tests.serve.serving import Client, process
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from deferkit.serve.connection import LimitedConnection
+from deferkit.serve.http.connection import LimitedConnection
 from tests.serve.serving import POLICY, TIMEOUT_S, Running, connected, rest_of, running, until
 
 MAX_BODY = 100_000

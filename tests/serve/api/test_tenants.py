@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from deferkit.serve.api import access
-from deferkit.serve.api.app import ROUTES
-from deferkit.serve.api.service import route_of
+from deferkit.serve.http import access
+from deferkit.serve.http.application import ROUTES
+from deferkit.serve.http.route_support import route_of
 from tests.serve.serving import POLICY, Running, running, until
 
 

@@ -4,15 +4,15 @@ from collections import Counter
 
 import msgspec
 
-from deferkit.serve import records
-from deferkit.serve.commands.bodies import TaskBody
-from deferkit.serve.commands.decide import propose
-from deferkit.serve.policy import Policy
-from deferkit.serve.recover import after, following, recover, roll_on, snapshot_at
+from deferkit.serve.domain import log_records
+from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.policy import Policy
+from deferkit.serve.domain.request_bodies import TaskBody
+from deferkit.serve.domain.rows import OPEN, PolicyRow
+from deferkit.serve.engine.commands.decide import propose
+from deferkit.serve.engine.recovery import after, following, recover, roll_on, snapshot_at
 from deferkit.serve.storage.database import Database
-from deferkit.serve.storage.rows import OPEN, PolicyRow
 from deferkit.serve.storage.store import Store
-from deferkit.serve.work import Held
 from tests.serve.processes.crowd import TOTAL, Crowd
 
 KEY = ("default", "p")
@@ -43,13 +43,13 @@ def check_log(store: Store, row: PolicyRow) -> list[str]:
         assert line.at >= latest, f"Time goes back at row {line.seq}."
         latest = line.at
         record = following(policy, row, line)
-        if isinstance(record, records.Decided):
+        if isinstance(record, log_records.Decided):
             assert policy is not None
             assert record.id == len(tasks), f"Decision {record.id} comes at the place of {len(tasks)}."
             tasks.append(record.task)
-            event, held = propose(Held(1, "", policy, 1, 0), TaskBody(task=record.task, context=record.context))
+            event, owned = propose(OwnedPolicy(1, "", policy, 1, 0), TaskBody(task=record.task, context=record.context))
             assert event.decision == record.decision
-            assert held == record.held
+            assert owned == record.held
             assert 0 < record.propensity <= 1
         policy = after(policy, row, line, record)
     assert len(set(tasks)) == len(tasks)
@@ -80,15 +80,15 @@ def check_money(store: Store, row: PolicyRow, tasks: list[str], crowd: Crowd) ->
     assert account.posted + account.suspense == crowd.spent
     assert account.total == TOTAL * 1_000_000 + crowd.topped_up
     found = [store.decision(row.id, task) for task in tasks]
-    held = [each.held["cost"] for each in found if each is not None and each.state == OPEN and each.held]
-    assert account.reserved == sum(held)
+    owned = [each.held["cost"] for each in found if each is not None and each.state == OPEN and each.held]
+    assert account.reserved == sum(owned)
     assert account.reserved + account.posted <= account.total
     costs = [each.cost["cost"] for each in found if each is not None and each.cost is not None]
     assert sum(costs) == crowd.spent
     booked: Counter[str] = Counter()
     for line in store.log(row.id):
-        record = records.decode(bytes(line.body))
-        if isinstance(record, records.Observed) and record.cost is not None:
+        record = log_records.decode(bytes(line.body))
+        if isinstance(record, log_records.Observed) and record.cost is not None:
             booked[record.task] += 1
     assert set(booked.values()) <= {1}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deferkit.serve.storage.database import Database
-from deferkit.serve.storage.stores import database_of
+from deferkit.serve.storage.open_store import database_of
 from tests.serve.processes.mortal import Mortal, url_of
 from tests.serve.processes.service import Nursery, Service
 

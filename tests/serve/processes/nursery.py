@@ -16,7 +16,7 @@ import time
 from typing import Any, NoReturn
 
 from deferkit import cli
-from deferkit.serve import server
+from deferkit.serve.http import server
 from tests.serve.processes import sabotage
 
 assert server  # loaded here, once, for all

@@ -42,8 +42,8 @@ def test_case_27_an_hour_forward_or_back(
             assert service.stop() == 0
     service.start()
     service.ready()
-    for held in claims:
-        lease = {name: held[name] for name in ("task", "seat", "epoch")}
+    for owned in claims:
+        lease = {name: owned[name] for name in ("task", "seat", "epoch")}
         assert service.post(f"{PATH}/reviews/complete", **lease, cost=0.5).status == 200
     assert service.stop() == 0
     store = Store(reading(store_url))

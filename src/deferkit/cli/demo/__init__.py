@@ -71,7 +71,7 @@ def demo(
     console.print()
     for decision in crew.latest.values():
         console.print(decision.explain(), highlight=False)
-    from deferkit.serve.storage.stores import shown  # noqa: PLC0415 - an extra
+    from deferkit.serve.storage.open_store import shown  # noqa: PLC0415 - an extra
 
     console.print("\nwhat to try next", style="bold")
     limited = scene.budget.total < float("inf")

@@ -10,7 +10,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.numeric import Int8BinaryDumper
 
 from deferkit.errors import DeferkitError
-from deferkit.serve.problems import StoreFailed, Unconfirmed
+from deferkit.serve.domain.problems import StoreFailed, Unconfirmed
 from deferkit.serve.storage import queries
 from deferkit.serve.storage.database import Call, Row
 

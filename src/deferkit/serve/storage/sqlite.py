@@ -12,10 +12,10 @@ import apsw
 import msgspec
 
 from deferkit.errors import DeferkitError
-from deferkit.serve.logs import logger
-from deferkit.serve.problems import StoreBroken, StoreFailed
+from deferkit.serve.domain.problems import StoreBroken, StoreFailed
 from deferkit.serve.storage import queries
 from deferkit.serve.storage.database import Call, Row
+from deferkit.serve.structured_logs import logger
 
 OLDEST = (3, 51, 3)  # before it a reset of the write-ahead log could corrupt the file
 BUSY_S = 5  # how long a connection waits for others

@@ -6,12 +6,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from deferkit.serve import chain
-from deferkit.serve.account import Account
-from deferkit.serve.policy import Policy
-from deferkit.serve.problems import Fenced
-from deferkit.serve.storage.database import Connection, Database, Row
-from deferkit.serve.storage.rows import (
+from deferkit.serve.domain import hash_chain
+from deferkit.serve.domain.account import Account
+from deferkit.serve.domain.policy import Policy
+from deferkit.serve.domain.problems import Fenced
+from deferkit.serve.domain.rows import (
     ClaimRow,
     DecisionRow,
     KeyRow,
@@ -21,7 +20,8 @@ from deferkit.serve.storage.rows import (
     RequestRow,
     SeatRow,
 )
-from deferkit.serve.storage.store_rows import (
+from deferkit.serve.storage.database import Connection, Database, Row
+from deferkit.serve.storage.row_codec import (
     claim_row,
     decision_row,
     decision_values,
@@ -30,9 +30,10 @@ from deferkit.serve.storage.store_rows import (
     text_of,
     to_json,
 )
-from deferkit.serve.work import Needs, Work
+from deferkit.serve.storage.transaction import ReadSet, Transaction
 
 Result = TypeVar("Result")
+Unit = TypeVar("Unit", bound=Transaction)
 SNAPSHOTS_KEPT = 3
 PAGE = 5000
 # what a row of each table is to a command: there is one for a key, or several
@@ -81,8 +82,8 @@ class Store:
 
     # --- a group of commands, one transaction -------------------------------------------------------------------
 
-    def begin(self, needs: Iterable[Needs]) -> Work:
-        """Begin a transaction and read what the commands of a group need."""
+    def begin(self, needs: Iterable[ReadSet], work: Unit) -> Unit:
+        """Begin a transaction, and read into `work` the rows that the commands of a group need."""
         wanted: dict[tuple[str, int], dict[str, None]] = {}
         for need in needs:
             for name, keys in need.reads():
@@ -91,7 +92,6 @@ class Store:
         found = self.writer.run_all(
             [(name, {"policy": policy, "keys": [*keys]}) for (name, policy), keys in wanted.items()]
         )
-        work = Work()
         for ((name, policy), asked), rows in zip(wanted.items(), found, strict=True):
             into = getattr(work, name)
             if name in ONE_OF:
@@ -103,20 +103,21 @@ class Store:
                     into[row[:2]].append(SEVERAL_OF[name](row))
         return work
 
-    def commit(self, work: Work, owner: str, expires: int) -> None:
-        """Write what the commands of a group have changed, run their questions to the queue, and commit."""
+    def commit(self, work: Transaction, owner: str, expires: int) -> None:
+        """Write what the commands of a group have changed, run their queries of the queue, and commit."""
         writer = self.writer
         changed = work.changed.values()
         calls = [
-            ("advance", advanced(held.policy, held.id, held.epoch, owner, expires, held.parked)) for held in changed
+            ("advance", advanced(owned.policy, owned.id, owned.epoch, owner, expires, owned.parked))
+            for owned in changed
         ]
-        for held, found in zip(changed, writer.run_all(calls), strict=True):
+        for owned, found in zip(changed, writer.run_all(calls), strict=True):
             if not found:
-                raise Fenced(held.id)
+                raise Fenced(owned.id)
         decisions = [work.decisions[key] for key in work.changed_decisions]
         writer.write_all(
             {
-                "set_budget": [(*a, held.id, name) for held in changed for name, a in held.policy.accounts.items()],
+                "set_budget": [(*a, owned.id, name) for owned in changed for name, a in owned.policy.accounts.items()],
                 "add_log": work.log,
                 "put_decision": [decision_values(row) for row in decisions if row is not None],
                 "put_seat": [seat_values(work.seats[p, t][seat]) for p, t, seat in work.changed_seats],
@@ -129,8 +130,8 @@ class Store:
                 ],
             }
         )
-        for question in work.questions:
-            question.ask(writer)
+        for query in work.queue_queries:
+            query.run(writer)
         writer.commit()
 
     def rollback(self) -> None:
@@ -138,12 +139,12 @@ class Store:
         if self._writer is not None:
             self._writer.rollback()
 
-    def directly(self, question: Callable[[Connection], Result]) -> Result:
-        """Ask the queue something in a transaction of its own, from any thread of any process."""
+    def directly(self, query: Callable[[Connection], Result]) -> Result:
+        """Run a query of the queue in a transaction of its own, from any thread of any process."""
         with self.database.lend() as connection:
             try:
                 connection.begin()
-                result = question(connection)
+                result = query(connection)
                 connection.commit()
                 return result
             finally:
@@ -166,7 +167,7 @@ class Store:
                 tenant=tenant,
                 name=policy.spec.name,
                 spec=to_json(policy.spec).decode(),
-                head=chain.START,
+                head=hash_chain.START,
                 at=first.at,
                 owner=owner,
                 address=address,

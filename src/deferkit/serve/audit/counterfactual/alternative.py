@@ -1,0 +1,134 @@
+"""A policy with another budget that goes through a log, record by record, in the place of the one that was there.
+
+Where it chooses as the log did it is told what the log was told, at the same place. Elsewhere nobody knows what would
+have come of it: it is told what the policy of the log believes at its end, after the usual delay.
+"""
+
+import heapq
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from deferkit.serve.audit.counterfactual.imputation import Belief, Feedback
+from deferkit.serve.audit.counterfactual.propensities import chances
+from deferkit.serve.audit.counterfactual.scenario import Scenario
+from deferkit.serve.domain import log_records
+from deferkit.serve.domain.money import Micros
+from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.policy import Policy
+from deferkit.serve.domain.policy_spec import PolicySpec
+from deferkit.serve.domain.problems import Problem
+from deferkit.serve.domain.request_bodies import TaskBody
+from deferkit.serve.engine.commands.decide import propose
+from deferkit.types import MODEL
+
+
+class Waiting(NamedTuple):
+    """A decision that is yet to hear what came of it; the first is the one that is due first."""
+
+    due: int
+    id: int
+    task: str
+    route: str
+    belief: Belief
+
+
+class Alternative:
+    """The policy with another budget."""
+
+    def __init__(self, spec: PolicySpec, scenario: Scenario, feedback: Feedback) -> None:
+        self.scenario = scenario
+        self.policy = Policy(spec)
+        self.feedback = feedback
+        self._held = OwnedPolicy(0, "", self.policy, 0, 0)
+        self._same = bytearray()
+        self._holds: dict[int, Micros] = {}
+        self._waiting: list[Waiting] = []
+        self._rng = np.random.default_rng(spec.seed)
+
+    def decide(self, logged: log_records.Decided, belief: Belief) -> list[float]:
+        """Decide the next task; return how likely each decider was."""
+        self._hear(logged.id)
+        available = [] if logged.reason == "unavailable" else logged.available
+        body = TaskBody(
+            task=logged.task,
+            context=logged.context,
+            cost=logged.announced,
+            available=available,
+            force=logged.route if logged.reason == "forced" else None,
+        )
+        try:
+            event, micros = propose(self._held, body)
+        except Problem:  # a caller who asks for more than there is gets nothing
+            event, micros = propose(self._held, msgspec.structs.replace(body, force=MODEL))
+        decision = event.decision
+        kept = decision._replace(budget_left=log_records.without_infinity(decision.budget_left))._asdict()  # type: ignore[arg-type]
+        self.policy.apply(log_records.Decided(task=logged.task, context=event.context, held=micros, **kept))  # type: ignore[arg-type]
+        if micros is not None:
+            self._holds[decision.id] = micros
+        same = decision.route == logged.route
+        self._same.append(same)
+        if not same:
+            due = decision.id + self.feedback.delays[decision.route]
+            heapq.heappush(self._waiting, Waiting(due, decision.id, logged.task, decision.route, belief))
+        return chances(decision, self.policy.spec.deciders, self.policy.spec.explore_floor, available)
+
+    def see(self, record: log_records.AnyRecord) -> None:
+        """Take in a record that is no decision, if it is of something that would have happened as well."""
+        policy = self.policy
+        match record:
+            case log_records.BudgetChanged():
+                self._change(record)
+            case log_records.Changed():
+                policy.apply(log_records.Changed(spec=msgspec.structs.replace(record.spec, budget=policy.spec.budget)))
+            case log_records.Observed() if self._same[record.id]:
+                learned = record.learned and policy.learner.remembers(record.id)
+                told = policy.tellable(record.cost) if learned and record.cost and record.told is not None else None
+                released = self._holds.pop(record.id, None) if record.released is not None else None
+                policy.apply(msgspec.structs.replace(record, learned=learned, told=told, released=released))
+            case log_records.Expired() if self._same[record.id]:
+                policy.apply(msgspec.structs.replace(record, released=self._holds.pop(record.id, {})))
+            case log_records.Corrected() if self._same[record.id]:
+                if not policy.learner.remembers(record.id):
+                    record = msgspec.structs.replace(record, learned={}, told=None)
+                policy.apply(record)
+            case log_records.Effort() if self._same[record.id]:
+                policy.apply(record)
+            case _:
+                pass
+
+    def _change(self, record: log_records.BudgetChanged) -> None:
+        """Top up or cut in proportion, but never below what is spent and reserved by now."""
+        totals: dict[str, int | None] = {}
+        for name, logged in record.totals.items():
+            account, total = self.policy.accounts[name], self.scenario.total(name, logged)
+            if account.total is not None and total is not None:
+                totals[name] = max(total, account.reserved + account.posted)
+        if totals:
+            self.policy.apply(log_records.BudgetChanged(request=record.request, totals=totals))
+
+    def _hear(self, number: int) -> None:
+        """Hear what came of decisions before the next one is made."""
+        while self._waiting and self._waiting[0].due < number:
+            each = heapq.heappop(self._waiting)
+            policy, held = self.policy, self._holds.pop(each.id, None)
+            if held is not None and self._rng.random() < self.feedback.expiry[each.route]:
+                policy.apply(log_records.Expired(task=each.task, id=each.id, why="", released=held))
+                continue
+            cost = None if held is None else each.belief.costs[each.route]
+            rewards = {name: each.belief.rewards[name] for name in self.feedback.reported[each.route]}
+            learned = policy.learner.remembers(each.id)
+            if not rewards and cost is None:
+                continue
+            policy.apply(
+                log_records.Observed(
+                    task=each.task,
+                    id=each.id,
+                    learned=learned,
+                    rewards=rewards,
+                    cost=cost,
+                    told=policy.tellable(cost) if cost is not None and learned else None,
+                    released=held,
+                )
+            )

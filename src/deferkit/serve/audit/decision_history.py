@@ -1,0 +1,130 @@
+"""What the row of a decision must say, from the rows of its log, and whether it does.
+
+This is not the code that writes those rows: it is what they are checked against.
+"""
+
+from collections.abc import Iterator
+from itertools import groupby
+
+import msgspec
+
+from deferkit.errors import DeferkitError
+from deferkit.serve.domain import log_records
+from deferkit.serve.domain.rows import MODEL, OPEN, POSTED, VOID, DecisionRow, LogRow
+from deferkit.serve.engine.commands.decide import reply_of
+from deferkit.serve.engine.commands.outcome import COST, agreed
+from deferkit.serve.storage.row_codec import decision_row
+from deferkit.serve.storage.store import Store
+
+PAGE = 1000
+TRIES = 100
+SHOWN = ("id", "at", "route", "state", "held", "rewards", "cost", "final")  # short enough to be shown
+
+
+def row_of(lines: list[LogRow]) -> DecisionRow | None:
+    """Return the decision that the rows of a task's log come to; what a log does not know is left empty."""
+    row: DecisionRow | None = None
+    for line in lines:
+        record = log_records.decode(bytes(line.body))
+        if isinstance(record, log_records.Decided) and row is None:
+            row = decided(line, record)
+        elif row is None:
+            return None
+        elif isinstance(record, log_records.Observed):
+            row = observed(row, record)
+        elif isinstance(record, log_records.Expired):
+            row = row._replace(state=VOID, final=row.final or MODEL)
+        elif isinstance(record, log_records.Corrected):
+            cost = row.cost if record.cost is None else record.cost
+            row = row._replace(rewards=row.rewards | record.rewards, cost=cost)
+    return row
+
+
+def decided(line: LogRow, record: log_records.Decided) -> DecisionRow:
+    """Return the row of a decision that was just made."""
+    return DecisionRow(
+        policy=line.policy,
+        task=record.task,
+        id=record.id,
+        digest=b"",
+        reply=reply_of(record),
+        at=line.at,
+        route=record.route,
+        state=MODEL if record.held is None else OPEN,
+        held=record.held,
+        rewards={},
+        cost=None,
+        final=MODEL if record.held is None else None,
+        answer=None,
+        told="",
+    )
+
+
+def observed(row: DecisionRow, record: log_records.Observed) -> DecisionRow:
+    """Return the row of a decision of which something became known."""
+    told = [*record.rewards, *([] if record.told is None else [COST])] if record.learned else []
+    ended = bool(record.reviewers) or (row.final is None and (record.cost is not None or row.route in record.rewards))
+    return row._replace(
+        state=POSTED if record.cost is not None and row.state in (OPEN, VOID) else row.state,
+        rewards=row.rewards | record.rewards,
+        cost=row.cost if record.cost is None else record.cost,
+        final=row.route if ended else row.final,
+        answer=msgspec.json.encode(agreed(record.answers)).decode() if record.answers else row.answer,
+        told=" ".join([*row.told.split(), *told]),
+    )
+
+
+def faults_of(task: str, row: DecisionRow | None, told: DecisionRow | None) -> str | None:
+    """Return what is wrong with the row of a decision, given what the log tells; None if nothing is."""
+    if row is None and told is None:
+        return None
+    if row is None:
+        return f"The decision on task {task!r} is missing: the log has it, the database does not."
+    if told is None:
+        return f"The log does not know of the decision on task {task!r} that is in the database."
+    if row._replace(digest=b"", reply=bytes(row.reply)) == told:
+        return None
+    wrong = []
+    for name in SHOWN:
+        is_, was = getattr(row, name), getattr(told, name)
+        if is_ != was:
+            wrong.append(f"its {name} is {is_!r}, the log says {was!r}")
+    if bytes(row.reply) != told.reply:
+        wrong.append("its stored reply is not the one that was given")
+    if row.answer != told.answer:
+        wrong.append("its answer is another one")
+    if row.told != told.told:
+        wrong.append("what the learner was told is not what the log says")
+    return f"The decision on task {task!r} was changed: {'; '.join(wrong)}."
+
+
+def check_decisions(store: Store, policy: int) -> Iterator[tuple[int, list[str]]]:
+    """Compare all decisions with the log, a page at a time; yield how many were compared, and what is wrong.
+
+    A service may be writing meanwhile, so that a page and its log are of two moments: what looks wrong is looked at
+    again by itself.
+    """
+    reader = store.database.reader()
+    last = ""
+    while page := reader.run("decisions_after", policy=policy, after=last, limit=PAGE):
+        after, last = last, page[-1][1]
+        rows: dict[str, DecisionRow | None] = {row[1]: decision_row(row) for row in page}
+        lines = map(LogRow._make, reader.run("log_of_tasks", policy=policy, after=after, last=last))
+        told = {str(task): row_of(list(group)) for task, group in groupby(lines, key=lambda line: line.task)}
+        doubtful = [t for t in {**rows, **told} if faults_of(t, rows.get(t), told.get(t))]
+        yield len(rows), [fault for task in doubtful if (fault := looked_at_again(store, policy, task))]
+    while page := reader.run("tasks_after", policy=policy, after=last, limit=PAGE):
+        last = page[-1][0]
+        yield 0, [fault for (task,) in page if (fault := looked_at_again(store, policy, task))]
+
+
+def looked_at_again(store: Store, policy: int, task: str) -> str | None:
+    """Return what is wrong with one decision, read at a moment at which its log did not change."""
+    before = store.log_of_task(policy, task, 2**31 - 1)
+    for _ in range(TRIES):
+        row = store.decision(policy, task)
+        lines = store.log_of_task(policy, task, 2**31 - 1)
+        if len(lines) == len(before):
+            return faults_of(task, row, row_of(lines))
+        before = lines
+    raise DeferkitError(f"Task {task!r} changes too often to be compared.")

@@ -1,0 +1,181 @@
+"""A policy rebuilt from its whole log, and compared with everything else that the database says of it.
+
+Nothing is written. A service may be running on the same database: the log is replayed up to where it ended when the
+replay began.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from deferkit.errors import DeferkitError, InvalidArgument, UnreadableState
+from deferkit.serve.audit.decision_history import check_decisions
+from deferkit.serve.domain import log_records
+from deferkit.serve.domain.account import Account
+from deferkit.serve.domain.log_records import AnyRecord
+from deferkit.serve.domain.policy import Policy
+from deferkit.serve.domain.policy_spec import PolicySpec
+from deferkit.serve.domain.rows import PolicyRow
+from deferkit.serve.engine.recovery import DamagedLog, after, following, nth
+from deferkit.serve.storage.store import Store
+
+TRIES = 1000
+LISTED = 20  # policies that are listed where one was not found
+NAMED = 10  # decisions that are named; the others are counted
+STEP = 1000  # rows between two calls of `progress`
+
+Progress = Callable[[int], None]
+Watch = Callable[[AnyRecord], None]
+
+
+class Report(NamedTuple):
+    """What a replay came to."""
+
+    row: PolicyRow  # as it stood at the start
+    policy: Policy | None  # rebuilt; None if the log is not what was written
+    rows: int  # of the log, that were replayed
+    snapshots: int  # that were compared
+    seconds: float
+    faults: list[str]
+
+    @property
+    def rows_per_second(self) -> float:
+        """How fast it went."""
+        return self.rows / max(self.seconds, 1e-9)
+
+
+def find(store: Store, tenant: str, name: str) -> tuple[PolicyRow, dict[str, Account]]:
+    """Return a policy and its budgets, of one moment; say which policies there are if it is none of them."""
+    for _ in range(TRIES):
+        row = store.policy(tenant, name)
+        if row is None:
+            raise InvalidArgument(f"There is no policy {name!r} of tenant {tenant!r}. {there_is(store.policies())}")
+        budgets = store.budgets(row.id)
+        again = store.policy(tenant, name)
+        if again is not None and again.seq == row.seq:  # budgets change only with the log
+            return row, budgets
+    raise DeferkitError(f"Policy {name!r} is too busy to be read.")
+
+
+def there_is(policies: list[PolicyRow]) -> str:
+    """Say which policies there are."""
+    if not policies:
+        return "There are no policies."
+    names = [f"{each.name} of {each.tenant}" for each in policies[:LISTED]]
+    more = f" and {len(policies) - LISTED:,} more" if len(policies) > LISTED else ""
+    return f"There is {', '.join(names)}{more}."
+
+
+def replay(
+    store: Store,
+    tenant: str,
+    name: str,
+    *,
+    started: Progress = lambda _: None,
+    progress: Progress = lambda _: None,
+    watch: Watch = lambda _: None,
+) -> Report:
+    """Rebuild a policy from its log and compare; `watch` sees each record of the log.
+
+    `started` hears how much there is to do, `progress` how much more was done: rows, then decisions.
+    """
+    begin = time.perf_counter()
+    row, budgets = find(store, tenant, name)
+    started(row.seq)
+    faults: list[str] = []
+    places = [seq for seq in store.snapshot_places(row.id) if seq <= row.seq]
+    policy: Policy | None = None
+    try:
+        for line in store.log(row.id):
+            if line.seq >= row.seq:
+                break
+            record = following(policy, row, line)
+            policy = after(policy, row, line, record)
+            watch(record)
+            if policy.seq in places:
+                faults += check_snapshot(store, row, policy)
+            if policy.seq % STEP == 0:
+                progress(STEP)
+        policy = ended(row, policy)
+    except DamagedLog as error:
+        seconds = time.perf_counter() - begin
+        return Report(row, None, 0 if policy is None else policy.seq, 0, seconds, [*faults, str(error)])
+    faults += check_row(row, policy, budgets)
+    started(policy.seq + policy.learner.summary().decisions)
+    n_wrong = 0
+    for done, wrong in check_decisions(store, row.id):
+        progress(done)
+        faults += wrong[: max(0, NAMED - n_wrong)]
+        n_wrong += len(wrong)
+    if n_wrong > NAMED:
+        faults.append(f"{n_wrong - NAMED:,} more decisions are not what the log says.")
+    return Report(row, policy, policy.seq, len(places), time.perf_counter() - begin, faults)
+
+
+def read_again(store: Store, row: PolicyRow) -> Iterator[AnyRecord]:
+    """Yield the records of a log that was replayed, up to where it ended then."""
+    for line in store.log(row.id):
+        if line.seq >= row.seq:
+            return
+        yield log_records.decode(bytes(line.body))
+
+
+def ended(row: PolicyRow, policy: Policy | None) -> Policy:
+    """Return the policy at the end of its log, if nothing is missing there."""
+    if policy is None or policy.seq < row.seq:
+        seq = 0 if policy is None else policy.seq
+        raise DamagedLog(f"{nth(row, seq)} is missing: there were {row.seq:,} rows.")
+    if policy.head != bytes(row.head):
+        raise DamagedLog(
+            f"{nth(row, row.seq - 1)} was changed: its hash is not the one that was kept beside the policy."
+        )
+    return policy
+
+
+def check_row(row: PolicyRow, policy: Policy, budgets: dict[str, Account]) -> list[str]:
+    """Compare the rows of the policy and of its budgets with what the log says."""
+    faults = []
+    for name in {**policy.accounts, **budgets}:
+        is_, was = budgets.get(name), policy.accounts.get(name)
+        if is_ != was:
+            faults.append(f"The budget of {name} was changed: the database says {said(is_)}, the log says {said(was)}.")
+    if msgspec.json.decode(row.spec, type=PolicySpec) != policy.spec:
+        faults.append(f"The settings of policy {row.name!r} are not what its log says.")
+    return faults
+
+
+def said(account: Account | None) -> str:
+    """Return an account in words.
+
+    >>> said(Account(10_000_000, 2_000_000, 3_500_000))
+    '3.5 posted and 2 reserved of 10'
+    """
+    if account is None:
+        return "there is none"
+    total = "a budget without end" if account.total is None else f"{account.total / 1e6:,.15g}"
+    owed = f", {account.suspense / 1e6:,.15g} in suspense" if account.suspense else ""
+    return f"{account.posted / 1e6:,.15g} posted and {account.reserved / 1e6:,.15g} reserved of {total}{owed}"
+
+
+def check_snapshot(store: Store, row: PolicyRow, policy: Policy) -> list[str]:
+    """Compare the snapshot of this place of the log, bit for bit."""
+    found = store.database.reader().run("snapshot", policy=row.id, seq=policy.seq)
+    if not found:
+        return []  # a service that is running has let go of it
+    sha256, data = map(bytes, found[0])
+    if hashlib.sha256(data).digest() != sha256:
+        return [f"The snapshot of policy {row.name!r} after {policy.seq:,} rows is damaged: its checksum does not fit."]
+    if not holds(data, policy):
+        return [f"The snapshot of policy {row.name!r} after {policy.seq:,} rows is not what its log says."]
+    return []
+
+
+def holds(data: bytes, policy: Policy) -> bool:
+    """Whether a snapshot holds this policy, perhaps in the format of an older version."""
+    try:
+        return data == policy.to_bytes() or Policy.from_bytes(data) == policy
+    except UnreadableState:
+        return False

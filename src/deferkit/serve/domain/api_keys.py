@@ -1,0 +1,55 @@
+"""API keys: made here, shown once, kept as hashes."""
+
+import hashlib
+import hmac
+import secrets
+import time
+from typing import NamedTuple
+
+from deferkit.errors import InvalidArgument
+from deferkit.serve.domain.money import MICRO
+from deferkit.serve.domain.rows import KeyRow
+
+SCOPES = ("decide", "observe", "review", "admin")
+PREFIX = "dk"
+
+
+class Caller(NamedTuple):
+    """Who calls: a tenant, and what the key is good for."""
+
+    tenant: str
+    scopes: frozenset[str]
+
+
+def new_key(tenant: str, scopes: list[str], name: str) -> tuple[str, KeyRow]:
+    """Return a new key and the row that is kept of it.
+
+    >>> key, row = new_key("acme", ["decide"], "router")
+    >>> key.startswith(f"dk_{row.id}_"), row.scopes, key_fits(key, row)
+    (True, 'decide', True)
+    """
+    wrong = [scope for scope in scopes if scope not in SCOPES]
+    if wrong or not scopes:
+        raise InvalidArgument(f"Scopes are {', '.join(SCOPES)}. Got {', '.join(wrong) or 'none'}.")
+    number, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+    kept = " ".join(scope for scope in SCOPES if scope in scopes)
+    row = KeyRow(number, tenant, hash_of(secret), kept, name, int(time.time() * MICRO), None)
+    return f"{PREFIX}_{number}_{secret}", row
+
+
+def hash_of(secret: str) -> bytes:
+    """Return the hash of a secret. It has 256 random bits, so that one round is enough."""
+    return hashlib.sha256(secret.encode()).digest()
+
+
+def parts_of(key: str) -> tuple[str, str] | None:
+    """Return the id and the secret of a key; None if it has not the form of one."""
+    prefix, _, rest = key.partition("_")
+    number, _, secret = rest.partition("_")
+    return (number, secret) if prefix == PREFIX and number and secret else None
+
+
+def key_fits(key: str, row: KeyRow) -> bool:
+    """Whether a key is the one that a row was made for, compared in constant time."""
+    parts = parts_of(key)
+    return parts is not None and hmac.compare_digest(hash_of(parts[1]), bytes(row.hash))

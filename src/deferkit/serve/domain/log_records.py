@@ -1,0 +1,160 @@
+"""What a log holds. A record says what happened, with all that was found out about it, and never what to find out.
+
+So the state of a policy is the fold of `Policy.apply` over its records, and reads nothing else.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from deferkit.serve.domain.money import Micros
+from deferkit.serve.domain.policy_spec import PolicySpec
+from deferkit.types import Amount, Decision
+
+
+def without_infinity(amount: Amount) -> float | dict[str, float | None] | None:
+    """Return an amount as JSON can hold it: None where it has no end.
+
+    >>> without_infinity(float("inf")), without_infinity({"minutes": 2.0, "euros": float("inf")})
+    (None, {'minutes': 2.0, 'euros': None})
+    """
+    if isinstance(amount, Mapping):
+        return {name: None if value == math.inf else value for name, value in amount.items()}
+    return None if amount == math.inf else amount
+
+
+def with_infinity(amount: float | dict[str, float | None] | None) -> Amount:
+    """Return the amount that `without_infinity` was given."""
+    if isinstance(amount, dict):
+        return {name: math.inf if value is None else value for name, value in amount.items()}
+    return math.inf if amount is None else amount
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
+    """The base of what a log holds."""
+
+
+class Created(Record, frozen=True, kw_only=True, tag="created"):
+    """The policy was made."""
+
+    spec: PolicySpec
+
+
+class Changed(Record, frozen=True, kw_only=True, tag="changed"):
+    """Settings of the policy that the learner does not know of were changed."""
+
+    spec: PolicySpec
+
+
+class Decided(Record, frozen=True, kw_only=True, tag="decided"):
+    """A task was decided; if an expert is to be asked, budget was reserved."""
+
+    task: str
+    context: list[float] | dict[str, Any]
+    route: str
+    reason: str
+    id: int
+    propensity: float
+    price: Amount
+    budget_left: float | dict[str, float | None] | None  # None: without end
+    reserved: Amount
+    expected_cost: Amount
+    estimates: dict[str, float]
+    widths: dict[str, float]
+    costs: dict[str, Amount]
+    cost_widths: dict[str, Amount]
+    held: Micros | None = None
+    announced: float | dict[str, float | dict[str, float]] | None = None  # the cost, where it was known beforehand
+    available: list[str] | None = None  # the experts on duty, where the caller named them
+
+    @property
+    def decision(self) -> Decision:
+        """The decision as the library has it."""
+        return Decision(
+            self.id,
+            self.route,
+            self.reason,
+            self.propensity,
+            self.price,
+            with_infinity(self.budget_left),
+            self.reserved,
+            self.expected_cost,
+            self.estimates,
+            self.widths,
+            self.costs,
+            self.cost_widths,
+        )
+
+
+class Observed(Record, frozen=True, kw_only=True, tag="observed"):
+    """Something became known of a decision. A cost is booked, always, whether the learner is told of it or not."""
+
+    task: str
+    id: int
+    learned: bool
+    rewards: dict[str, float] = {}
+    cost: Micros | None = None
+    told: Micros | None = None  # what the learner is told of the cost: at most the cap that it was promised
+    released: Micros | None = None  # the reservation that ends with it
+    late: str | None = None  # why it was not learned
+    reviewers: list[str] = []
+    answers: list[Any] = []
+
+
+class Answered(Record, frozen=True, kw_only=True, tag="answered"):
+    """One of several reviewers of a task has answered; what it reports is booked when all have, or the task ends."""
+
+    task: str
+    id: int
+    seat: int
+    reviewer: str
+    answer: Any = None
+    rewards: dict[str, float] = {}
+    cost: Micros | None = None
+
+
+class Corrected(Record, frozen=True, kw_only=True, tag="corrected"):
+    """Values that had been observed were replaced."""
+
+    task: str
+    id: int
+    request: str
+    rewards: dict[str, float] = {}
+    cost: Micros | None = None
+    was: Micros | None = None  # the cost that was booked before
+    learned: dict[str, float] = {}  # those of the rewards that the learner knows
+    told: Micros | None = None  # what the learner is told of the cost, if it knows of it
+
+
+class Expired(Record, frozen=True, kw_only=True, tag="expired"):
+    """A decision waits no longer: the model's answer is used, its reservation is released."""
+
+    task: str
+    id: int
+    why: str
+    released: Micros
+
+
+class Effort(Record, frozen=True, kw_only=True, tag="effort"):
+    """Work that came to nothing, because its lease had lapsed, was paid."""
+
+    task: str
+    id: int
+    seat: int
+    epoch: int
+    reviewer: str
+    cost: Micros
+
+
+class BudgetChanged(Record, frozen=True, kw_only=True, tag="budget"):
+    """Totals were topped up or cut."""
+
+    request: str
+    totals: dict[str, int | None]
+
+
+AnyRecord: TypeAlias = Created | Changed | Decided | Observed | Answered | Corrected | Expired | Effort | BudgetChanged
+encode = msgspec.json.Encoder().encode
+decode: Callable[[bytes], AnyRecord] = msgspec.json.Decoder(AnyRecord).decode

@@ -1,0 +1,33 @@
+"""A policy that this process owns, in memory."""
+
+from deferkit.serve.domain.policy import Policy
+from deferkit.types import Drifted
+
+
+class OwnedPolicy:
+    """A policy in memory, with the epoch (fencing token) under which this process owns it."""
+
+    def __init__(self, number: int, tenant: str, policy: Policy, epoch: int, parked: int) -> None:
+        self.id = number
+        self.tenant = tenant
+        self.policy = policy
+        self.epoch = epoch
+        self.parked = parked
+        self.dropped_parked = 0  # parked outcomes that this process has dropped
+        self.snapshot_at = policy.seq  # where the last snapshot was taken
+        self._drifts = drifts_of(policy)
+        self.ahead = 0  # microseconds: an owner before may have had another clock
+
+    def time(self, now: int) -> int:
+        """Return the time of the policy, which never goes back."""
+        return now + self.ahead
+
+    def new_drifts(self) -> list[Drifted]:
+        """Return the drifts since the last call."""
+        before, self._drifts = self._drifts, drifts_of(self.policy)
+        return [drift for name, drift in self._drifts.items() if name not in before or drift.times > before[name].times]
+
+
+def drifts_of(policy: Policy) -> dict[str, Drifted]:
+    """Return the latest drift of each target that has drifted."""
+    return {drift.target: drift for drift in policy.learner.drifts()} if policy.spec.forget_used == "auto" else {}

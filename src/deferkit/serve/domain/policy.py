@@ -1,0 +1,231 @@
+"""A policy in memory: its learner and its accounts, changed by records and in no other way."""
+
+import warnings
+from typing import Any
+
+import msgspec
+
+from deferkit import events
+from deferkit.errors import HorizonWarning, UnreadableState
+from deferkit.learn.deferrer import Deferrer
+from deferkit.serve.domain import hash_chain, log_records
+from deferkit.serve.domain.account import Account
+from deferkit.serve.domain.log_records import AnyRecord
+from deferkit.serve.domain.money import LARGEST_AMOUNT, MICRO, Micros, from_micros, to_micro
+from deferkit.serve.domain.policy_learner import learner_of, load_trees
+from deferkit.serve.domain.policy_spec import PolicySpec
+from deferkit.types import MODEL, Amount
+
+
+class Tally(msgspec.Struct, kw_only=True):
+    """What is counted along the way."""
+
+    expected_gain: float = 0.0  # Σ of what experts were expected to earn above the model, when they were asked
+    outcomes: int = 0
+    late: int = 0  # outcomes that were booked but not learned
+    corrected: int = 0
+    expired: int = 0
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """A policy as bytes: what `Policy.to_bytes` writes, apart from the checksum beside it."""
+
+    spec: PolicySpec
+    seq: int
+    head: bytes
+    apart: bool
+    accounts: dict[str, Account]
+    tally: Tally
+    learner: bytes
+
+
+class Policy:
+    """The state of a policy: the fold of `apply` over its records.
+
+    >>> from deferkit.serve.domain.policy_spec import BudgetSpec
+    >>> spec = PolicySpec(name="a", features=2, budget={"cost": BudgetSpec(total=10, horizon=100, max_cost=1)})
+    >>> policy = Policy(spec)
+    >>> body = policy.append(log_records.Created(spec=spec), at=0)
+    >>> policy.seq, policy.accounts["cost"].free
+    (1, 10000000)
+    >>> Policy.from_bytes(policy.to_bytes()) == policy
+    True
+    """
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, spec: PolicySpec) -> None:
+        self.spec = spec = msgspec.json.decode(msgspec.json.encode(spec), type=PolicySpec)  # as the log gives it back
+        self.learner = learner_of(spec)
+        self.accounts = {
+            name: Account(None if each.total is None else to_micro("total", each.total))
+            for name, each in spec.budget.items()
+        }
+        self.seq = 0  # records so far
+        self.head = hash_chain.START
+        self.apart = False  # the learner was not told of every cost, or not in full
+        self.tally = Tally()
+
+    def append(self, record: AnyRecord, at: int) -> bytes:
+        """Apply a new record; return the bytes that the log keeps of it."""
+        body = log_records.encode(record)
+        self.take(record, at, body)
+        return body
+
+    def take(self, record: AnyRecord, at: int, body: bytes) -> None:
+        """Apply a record whose bytes are known."""
+        self.apply(record)
+        self.head = hash_chain.link(self.head, self.seq, at, body)
+        self.seq += 1
+
+    def apply(self, record: AnyRecord) -> None:
+        """Change the state by a record. The same records give the same state, bit for bit."""
+        match record:
+            case log_records.Decided():
+                self._decided(record)
+            case log_records.Observed():
+                self._observed(record)
+            case log_records.Expired():
+                self._expired(record)
+            case log_records.Corrected():
+                self._corrected(record)
+            case log_records.Effort():
+                self._book({}, record.cost)
+                self._follow()
+            case log_records.BudgetChanged():
+                self._change(record.totals)
+            case log_records.Changed():
+                self.spec = record.spec
+            case _:
+                pass
+
+    def fits(self, held: Micros) -> bool:
+        """Whether this much may be reserved."""
+        return all(self.accounts[name].fits(amount) for name, amount in held.items())
+
+    @property
+    def frozen(self) -> bool:
+        """Whether a cost stands in suspense, so that nobody is asked."""
+        return any(account.suspense for account in self.accounts.values())
+
+    def _decided(self, record: log_records.Decided) -> None:
+        event = events.Decided(record.decision, record.context)
+        if record.id + 1 >= self._end:
+            with warnings.catch_warnings():  # a service has a summary to say it in
+                warnings.simplefilter("ignore", HorizonWarning)
+                self.learner.apply(event)
+        else:
+            self.learner.apply(event)
+        if record.held is not None:
+            for name, amount in record.held.items():
+                self.accounts[name] = self.accounts[name].reserve(amount)
+            self.tally.expected_gain += record.estimates[record.route] - record.estimates[MODEL]
+
+    def _observed(self, record: log_records.Observed) -> None:
+        owed = self.frozen
+        if record.cost is not None:
+            self._book(record.released or {}, record.cost)
+        if record.learned:
+            told = None if record.told is None else from_micros(record.told)
+            self.learner.apply(events.Observed(record.id, record.rewards, told))
+        elif record.released is not None:
+            self.learner.apply(events.Expired(record.id))
+        self.tally.outcomes += 1
+        self.tally.late += not record.learned
+        if record.cost != record.told or owed or self.frozen:
+            self._follow()
+
+    def _expired(self, record: log_records.Expired) -> None:
+        owed = self.frozen
+        self._book(record.released, {})
+        if self.learner.remembers(record.id):
+            self.learner.apply(events.Expired(record.id))
+        self.tally.expired += 1
+        if owed:
+            self._follow()
+
+    def _corrected(self, record: log_records.Corrected) -> None:
+        if record.cost is not None and record.was is not None:
+            for name, now in record.cost.items():
+                self.accounts[name] = self.accounts[name].reverse(record.was[name], now)
+        if record.learned or record.told is not None:
+            told = None if record.told is None else from_micros(record.told)
+            self.learner.apply(events.Corrected(record.id, record.learned, told))
+        self.tally.corrected += 1
+        if record.cost is not None:
+            self._follow()
+
+    def _book(self, released: Micros, cost: Micros) -> None:
+        for name in self.accounts:
+            self.accounts[name] = self.accounts[name].settle(released.get(name, 0), cost.get(name, 0))
+
+    def _change(self, totals: dict[str, int | None]) -> None:
+        for name, total in totals.items():
+            self.accounts[name] = self.accounts[name].changed(total)
+        spent, reserved = self._used()
+        amounts = {n: float("inf") if a.total is None else a.total / MICRO for n, a in self.accounts.items()}
+        if self.apart or any(amount < spent[name] + reserved[name] for name, amount in amounts.items()):
+            self._follow()  # a sum of decimals may be more than what the account has used
+        else:
+            self.learner.apply(events.BudgetChanged(self._amount(amounts)))
+
+    def tellable(self, cost: Micros) -> Micros:
+        """Return what the learner may be told of a cost: at most the cap that it was promised."""
+        caps = dict(zip(self.spec.resources, self.learner.settings.cost_bounds, strict=True))
+        return {name: min(micro, round(min(caps[name][1], LARGEST_AMOUNT) * MICRO)) for name, micro in cost.items()}
+
+    def _follow(self) -> None:
+        """Tell the learner what is free, where its own account is no longer that of the policy."""
+        self.apart = True
+        spent, reserved = self._used()
+        totals = {}
+        for name, account in self.accounts.items():
+            free = account.free
+            totals[name] = float("inf") if free is None else free / MICRO + spent[name] + reserved[name]
+        self.learner.apply(events.BudgetChanged(self._amount(totals)))
+
+    def _used(self) -> tuple[dict[str, float], dict[str, float]]:
+        summary = self.learner.summary()
+        return self._by_resource(summary.spent), self._by_resource(summary.reserved)
+
+    def _amount(self, by_resource: dict[str, float]) -> Amount:
+        return next(iter(by_resource.values())) if len(by_resource) == 1 else by_resource
+
+    def _by_resource(self, amount: Amount) -> dict[str, float]:
+        return dict(amount) if not isinstance(amount, float) else {self.spec.resources[0]: amount}
+
+    @property
+    def _end(self) -> float:
+        return min(each.horizon or float("inf") for each in self.spec.budget.values())
+
+    def to_bytes(self) -> bytes:
+        """Return everything as bytes: plain data and the learner's state, never code."""
+        return msgspec.msgpack.encode(
+            Snapshot(
+                spec=self.spec,
+                seq=self.seq,
+                head=self.head,
+                apart=self.apart,
+                accounts=dict(self.accounts),
+                tally=self.tally,
+                learner=self.learner.to_bytes(),
+            )
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Policy":
+        """Return the policy that `to_bytes` was asked for."""
+        try:
+            saved = msgspec.msgpack.decode(data, type=Snapshot)
+        except msgspec.MsgspecError as error:
+            raise UnreadableState(f"The snapshot does not hold a policy ({error}).") from error
+        policy = cls.__new__(cls)
+        policy.spec, policy.seq, policy.head, policy.apart = saved.spec, saved.seq, saved.head, saved.apart
+        policy.accounts = saved.accounts
+        policy.tally = saved.tally
+        load_trees(saved.spec)
+        policy.learner = Deferrer.from_bytes(saved.learner)
+        return policy
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Policy) and self.to_bytes() == other.to_bytes()

@@ -1,0 +1,167 @@
+"""The learner of a policy: what a policy gets that leaves it to the service, and how large it may be."""
+
+from importlib import import_module
+from typing import NamedTuple
+
+import msgspec
+
+from deferkit.errors import InvalidArgument
+from deferkit.extras import listed, missing, needs
+from deferkit.learn.deferrer import Deferrer
+from deferkit.learn.embed.tree_views import LEAVES, N_VIEWS
+from deferkit.learn.encode import Encoder
+from deferkit.learn.exploration import INDEX, INTERVAL, Exploration
+from deferkit.learn.members import members_of
+from deferkit.learn.tree_columns import MOST_KEPT
+from deferkit.serve.domain.money import to_micro
+from deferkit.serve.domain.policy_spec import FeatureSpec, PolicySpec
+from deferkit.types import Budget
+
+MOST_NUMBERS = 50_000_000  # that one policy may keep in memory: 400 MB
+
+
+class Choice(NamedTuple):
+    """How a policy learns."""
+
+    forget: str
+    representation: str
+
+
+CHOICES = (Choice("auto", "auto"), Choice("auto", "linear"), Choice("never", "linear"))
+
+
+def with_defaults(spec: PolicySpec) -> PolicySpec:
+    """Return a policy as it is made today: where it leaves that open, with the first choice that can be had.
+
+    It is written to the log, so that a replay elsewhere does the same.
+    """
+    rule = INDEX if spec.rule is msgspec.UNSET else spec.rule
+    for choice in CHOICES if rule == INDEX else CHOICES[-1:]:
+        made = msgspec.structs.replace(
+            spec,
+            rule=rule,
+            forget=choice.forget if spec.forget is msgspec.UNSET else spec.forget,
+            representation=choice.representation if spec.representation is msgspec.UNSET else spec.representation,
+        )
+        if numbers_of(made) <= MOST_NUMBERS and (made.representation != "auto" or trees_can_be_had(spec)):
+            break
+    return made
+
+
+def remark_on(asked: PolicySpec, made: PolicySpec) -> str | None:
+    """Say why a policy that left its representation open got a linear one, if that is so."""
+    if asked.representation is not msgspec.UNSET or made.representation != "linear" or made.rule != INDEX:
+        return None
+    if absent := missing("trees"):
+        return f"estimates are linear, because {listed(absent)} is missing: pip install 'deferkit[trees]'"
+    return "estimates are linear: trees are for the cost_link 'identity', and for fewer features or experts"
+
+
+def trees_can_be_had(spec: PolicySpec) -> bool:
+    """Whether trees are installed, and go with the other settings."""
+    return spec.cost_link == "identity" and not missing("trees")
+
+
+def numbers_of(spec: PolicySpec) -> int:
+    """Return how many numbers a policy keeps in memory.
+
+    A learner keeps two matrices for each reward and each cost, as often as it has members, and the contexts that it
+    remembers; trees are fitted to all of the past, up to a limit.
+    """
+    auto = spec.representation_used == "auto"
+    encoder = encoder_of(spec)
+    d = encoder.n_features if encoder is not None else int(spec.features)  # type: ignore[arg-type]
+    models = len(spec.deciders) + len(spec.experts) * len(spec.budget)
+    width, views = (d + len(LEAVES) * models, N_VIEWS) if auto else (d, 1)
+    members = len(members_of(spec.forget_used, views if auto else None))
+    return 2 * width * width * models * members + views * width * spec.memory + auto * 2 * MOST_KEPT * d
+
+
+def check_size(spec: PolicySpec) -> None:
+    """Raise if a policy would take more memory than one may: anyone with a key can ask for one."""
+    numbers = numbers_of(spec)
+    if numbers > MOST_NUMBERS:
+        used = f"forget {spec.forget_used!r} and representation {spec.representation_used!r}"
+        raise InvalidArgument(
+            f"With its features, {len(spec.experts)} experts, {len(spec.budget)} resources, {used}, the policy would"
+            f" keep {numbers:,} numbers; the most is {MOST_NUMBERS:,}. Take fewer of them, a shorter memory,"
+            " representation 'linear' or forget 'never'."
+        )
+
+
+def load_trees(spec: PolicySpec) -> None:
+    """Import what trees need, if a policy has any: it takes seconds, and the first fit comes among decisions."""
+    check_trees_installed(spec)
+    if spec.representation_used == "auto":
+        import_module("lightgbm")
+
+
+def check_trees_installed(spec: PolicySpec) -> None:
+    """Raise if a policy has trees and something that they need is not installed."""
+    if spec.representation_used == "auto":
+        needs("trees", what="A policy with the representation 'auto'")
+
+
+def learner_of(spec: PolicySpec) -> Deferrer:
+    """Return the learner of a policy that has seen nothing yet; raise if the policy makes no sense.
+
+    >>> from deferkit.serve.domain.policy_spec import BudgetSpec
+    >>> spec = PolicySpec(name="a", features=2, budget={"minutes": BudgetSpec(total=10, horizon=100, max_cost=1)})
+    >>> learner_of(spec).summary().total
+    10.0
+    """
+    if spec.embedding is not None:
+        raise InvalidArgument(
+            "The service has no embeddings: leave 'embedding' out. With the representation 'auto' it fits boosted"
+            " trees beside the decisions. (The library has embeddings: deferkit.Deferrer.)"
+        )
+    budgets = budgets_of(spec)
+    encoder = encoder_of(spec)
+    check_size(spec)
+    load_trees(spec)
+    return Deferrer(
+        n_features=None if encoder is not None else spec.features,  # type: ignore[arg-type]
+        encoder=encoder,
+        budget=budgets,
+        experts=spec.experts,
+        link=spec.link,
+        cost_link=spec.cost_link,
+        pacing=spec.pacing,
+        exploration=Exploration(scale=spec.exploration, rule=INTERVAL if spec.rule is msgspec.UNSET else spec.rule),
+        warm_up=spec.warm_up,
+        explore_floor=spec.explore_floor,
+        reward_range=spec.reward_range,
+        memory=spec.memory,
+        forget=spec.forget_used,
+        refit="doubling" if spec.forget is msgspec.UNSET else None,  # as was written out then
+        representation=spec.representation_used,
+        seed=spec.seed,
+    )
+
+
+def budgets_of(spec: PolicySpec) -> dict[str, Budget]:
+    """Return the budgets as a learner has them; raise if one makes no sense."""
+    budgets = {}
+    for name, each in spec.budget.items():
+        if each.total is not None and (each.horizon is None or each.max_cost is None):
+            raise InvalidArgument(
+                f"The budget of {name} has a total, so it needs a horizon (tasks that it is to last for)"
+                " and a max_cost (what is held for each decision until its cost is known)."
+            )
+        if each.total is not None:
+            to_micro(f"total of {name}", each.total)
+        if each.max_cost is not None:
+            to_micro(f"max_cost of {name}", each.max_cost)
+        unlimited = each.total is None
+        budgets[name] = Budget(
+            float("inf") if unlimited else each.total,  # type: ignore[arg-type]
+            horizon=None if unlimited else each.horizon,
+            max_cost=each.max_cost,
+        )
+    return budgets
+
+
+def encoder_of(spec: PolicySpec) -> Encoder | None:
+    """Return what turns named features into vectors, if a policy has such."""
+    given = spec.features
+    return Encoder(numbers=given.numbers, categories=given.categories) if isinstance(given, FeatureSpec) else None

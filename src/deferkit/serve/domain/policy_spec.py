@@ -1,0 +1,170 @@
+"""What a policy is made of: the body of the call that creates one, and what its log begins with."""
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+import msgspec
+
+from deferkit.learn.exploration import INDEX
+from deferkit.learn.links import LINKS
+from deferkit.learn.members import FORGETS
+from deferkit.learn.pacing import PACINGS
+from deferkit.learn.settings import REPRESENTATIONS
+from deferkit.serve.domain.money import LARGEST_AMOUNT
+from deferkit.types import LARGEST, MODEL
+
+# in Python $ alone would let a newline through at the end
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}(?!\n)$"
+NO_CONTROL = r"^[^\u0000-\u001f\u007f-\u009f\ud800-\udfff]*(?!\n)$"
+Name = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN, description="letters, digits, . _ -")]
+TaskId = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=128,
+        pattern=NO_CONTROL,
+        description="your own id of a task: 1 to 128 characters, none of them control characters",
+    ),
+]
+FeatureName = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+Finite = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
+Seats = Annotated[int, msgspec.Meta(ge=1, le=16)]
+if TYPE_CHECKING:
+    LinkName: TypeAlias = str
+    PacingName: TypeAlias = str
+    ForgetName: TypeAlias = str
+    RepresentationName: TypeAlias = str
+else:  # the names of the registries
+    LinkName = Literal[tuple(LINKS)]
+    PacingName = Literal[tuple(PACINGS)]
+    ForgetName = Literal[FORGETS]
+    RepresentationName = Literal[REPRESENTATIONS]
+# what policies do whose logs begin without saying so: they are from before there was a choice
+BEFORE = {"forget": "never", "representation": "linear"}
+
+
+class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The budget of one resource. Without a total it has no end; with one it needs a horizon and a max_cost."""
+
+    total: Annotated[float, msgspec.Meta(ge=0, le=LARGEST_AMOUNT)] | None = None
+    horizon: Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1, description="tasks that it is to last for")] | None = None
+    max_cost: (
+        Annotated[
+            float, msgspec.Meta(gt=0, le=LARGEST_AMOUNT, description="held for each decision until its cost is known")
+        ]
+        | None
+    ) = None
+
+
+class FeatureSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Named features. A category has its levels, or how many of them to take as they come."""
+
+    numbers: Annotated[list[FeatureName], msgspec.Meta(max_length=1000)] = []
+    categories: Annotated[
+        dict[
+            FeatureName,
+            Annotated[list[str], msgspec.Meta(max_length=1000)] | Annotated[int, msgspec.Meta(ge=1, le=1000)],
+        ],
+        msgspec.Meta(max_length=1000),
+    ] = {}
+
+
+class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=False):
+    """A policy: who decides, on what, for how much, and what happens to tasks that wait."""
+
+    name: Name
+    features: Annotated[int, msgspec.Meta(ge=1, le=2000)] | FeatureSpec
+    budget: Annotated[dict[Name, BudgetSpec], msgspec.Meta(min_length=1, max_length=8, description="by resource")]
+    experts: Annotated[list[Name], msgspec.Meta(min_length=1, max_length=32)] = msgspec.field(
+        default_factory=lambda: ["human"]
+    )
+    link: LinkName = "identity"
+    cost_link: LinkName = "identity"
+    pacing: PacingName = "resolve"
+    exploration: Annotated[float, msgspec.Meta(ge=0, le=1e6, description="width of intervals, in noise")] | None = None
+    rule: Literal["index", "interval"] | msgspec.UnsetType = msgspec.UNSET
+    """How what is not known is explored; policies from before there was a rule have none, and intervals."""
+    forget: (
+        Annotated[
+            ForgetName,
+            msgspec.Meta(description="the past: as fast as what is seen asks for, unless given, or never"),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+    representation: (
+        Annotated[
+            RepresentationName,
+            msgspec.Meta(
+                description="'auto': the context and what boosted trees make of it, whichever foresees better. Unless"
+                " given, 'auto' where LightGBM is installed and the policy is not too large, else 'linear'"
+            ),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+    explore_floor: Annotated[float, msgspec.Meta(ge=0, le=1, description="share decided at random, logged")] = 0.0
+    warm_up: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] | None = None
+    reward_range: tuple[Finite, Finite] = (0.0, 1.0)
+    memory: Annotated[int, msgspec.Meta(ge=1000, le=1_000_000, description="decisions that can be learned from")] = (
+        10_000
+    )
+    seed: Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)] = 0
+    embedding: dict[str, Any] | None = None
+    learning_window_s: (
+        Annotated[float, msgspec.Meta(gt=0, le=1e9, description="later outcomes are booked, not learned")] | None
+    ) = None
+    deadline_s: Annotated[float, msgspec.Meta(gt=0, le=1e9, description="how long a task may wait")] | None = None
+    after_deadline: Literal["model", "wait"] = "model"
+    lease_s: Seconds = 300.0
+    reviewers: Annotated[int, msgspec.Meta(ge=1, le=16, description="people for each task")] = 1
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """The names of the resources."""
+        return tuple(self.budget)
+
+    @property
+    def deciders(self) -> tuple[str, ...]:
+        """The model and the experts."""
+        return (MODEL, *self.experts)
+
+    @property
+    def forget_used(self) -> str:
+        """How the past is forgotten."""
+        return BEFORE["forget"] if self.forget is msgspec.UNSET else self.forget
+
+    @property
+    def representation_used(self) -> str:
+        """What estimates look at."""
+        return BEFORE["representation"] if self.representation is msgspec.UNSET else self.representation
+
+    def as_before(self, before: "PolicySpec") -> "PolicySpec":
+        """Return the policy with what `before` was made with, wherever this one leaves it to the service.
+
+        What the service chooses depends on the version and on what is installed; the same call again is no conflict.
+        """
+        taken: dict[str, Any] = {
+            name: getattr(before, name)
+            for name in BEFORE
+            if getattr(self, name) is msgspec.UNSET
+            or (getattr(before, name) is msgspec.UNSET and getattr(self, name) == BEFORE[name])
+        }
+        if self.rule is msgspec.UNSET and before.rule is not msgspec.UNSET:
+            taken["rule"] = INDEX
+        if self.rule is before.rule is msgspec.UNSET and self.exploration is None:
+            taken["exploration"] = before.exploration
+        return msgspec.structs.replace(self, **taken)
+
+
+class PolicyChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What may be changed of a policy; the rest is what it has learned with. Budgets have a call of their own."""
+
+    learning_window_s: Seconds | msgspec.UnsetType | None = msgspec.UNSET
+    deadline_s: Seconds | msgspec.UnsetType | None = msgspec.UNSET
+    after_deadline: Literal["model", "wait"] | msgspec.UnsetType = msgspec.UNSET
+    lease_s: Seconds | msgspec.UnsetType = msgspec.UNSET
+    reviewers: Seats | msgspec.UnsetType = msgspec.UNSET
+
+    def of(self, spec: PolicySpec) -> PolicySpec:
+        """Return the policy with these changes."""
+        given = {name: getattr(self, name) for name in self.__struct_fields__}
+        return msgspec.structs.replace(spec, **{k: v for k, v in given.items() if v is not msgspec.UNSET})

@@ -1,0 +1,10 @@
+"""What a caller gets."""
+
+from typing import NamedTuple
+
+
+class Reply(NamedTuple):
+    """An HTTP status and the bytes of a JSON document."""
+
+    status: int
+    body: bytes

@@ -1,0 +1,121 @@
+"""The bodies of requests: strict, with every bound that the service holds callers to."""
+
+import hashlib
+from typing import Annotated, Any
+
+import msgspec
+
+from deferkit.serve.domain.money import LARGEST_AMOUNT
+from deferkit.serve.domain.policy_spec import NO_CONTROL, Finite, Name, Seats, Seconds, TaskId
+
+Cost = Annotated[float, msgspec.Meta(ge=0, le=LARGEST_AMOUNT)]
+CostByResource = dict[str, Cost]
+Rewards = Annotated[dict[str, Finite], msgspec.Meta(max_length=64, description="by decider")]
+Reviewer = Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=NO_CONTROL)]
+Epoch = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
+Seat = Annotated[int, msgspec.Meta(ge=0, le=15)]
+
+
+class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The base of all bodies: unknown fields are refused."""
+
+
+class TaskBody(Body, frozen=True, kw_only=True):
+    """A task to be decided, under your own id: the same task sent again gets the same reply."""
+
+    task: TaskId
+    context: (
+        Annotated[list[Finite], msgspec.Meta(max_length=2000)]
+        | Annotated[dict[str, int | Finite | str | None], msgspec.Meta(max_length=2000)]
+    )
+    payload: Annotated[Any, msgspec.Meta(description="what a reviewer is to see")] = None
+    model_answer: Annotated[Any, msgspec.Meta(description="what the model would answer")] = None
+    cost: (
+        Annotated[
+            Cost | dict[str, Cost | CostByResource],
+            msgspec.Meta(description="if known beforehand; by expert, resource"),
+        ]
+        | None
+    ) = None
+    available: Annotated[list[Name], msgspec.Meta(max_length=32, description="experts on duty")] | None = None
+    force: Name | None = None
+    reviewers: Seats | None = None
+
+
+class BatchBody(Body, frozen=True, kw_only=True):
+    """Several tasks; each is decided, or refused, by itself."""
+
+    tasks: Annotated[list[TaskBody], msgspec.Meta(min_length=1, max_length=1000)]
+
+
+class OutcomeBody(Body, frozen=True, kw_only=True):
+    """What has become known of a task: rewards of any decider, the cost."""
+
+    task: TaskId
+    rewards: Rewards = {}
+    cost: Cost | CostByResource | None = None
+    park: Annotated[bool, msgspec.Meta(description="keep it if the decision is yet to come; else 404")] = True
+
+
+class CorrectionBody(Body, frozen=True, kw_only=True):
+    """Values that replace those observed before. The same id again changes nothing."""
+
+    id: TaskId
+    task: TaskId
+    rewards: Rewards = {}
+    cost: Cost | CostByResource | None = None
+
+
+class ExpirationBody(Body, frozen=True, kw_only=True):
+    """A task that waits no longer."""
+
+    task: TaskId
+
+
+class BudgetBody(Body, frozen=True, kw_only=True):
+    """A change of totals: more or less (`add`), or what they shall be (`total`). The same id again changes nothing."""
+
+    id: TaskId
+    add: Finite | dict[str, Finite] | None = None
+    total: Cost | CostByResource | None = None
+
+
+class ClaimBody(Body, frozen=True, kw_only=True):
+    """A reviewer who is free."""
+
+    reviewer: Reviewer
+    experts: Annotated[list[Name], msgspec.Meta(min_length=1, max_length=32)] | None = None
+    lease_s: Seconds | None = None
+
+
+class LeaseBody(Body, frozen=True, kw_only=True):
+    """A claim, as `claim` gave it."""
+
+    task: TaskId
+    seat: Seat = 0
+    epoch: Epoch
+
+
+class ExtendBody(LeaseBody, frozen=True, kw_only=True):
+    """A claim that is to last longer."""
+
+    lease_s: Seconds | None = None
+
+
+class CompleteBody(LeaseBody, frozen=True, kw_only=True):
+    """The answer of a reviewer; rewards and cost as far as they are known by now."""
+
+    answer: Any = None
+    rewards: Rewards = {}
+    cost: Cost | CostByResource | None = None
+
+
+class EffortBody(LeaseBody, frozen=True, kw_only=True):
+    """What work has cost that came to nothing, because the lease had lapsed or the task was closed."""
+
+    cost: Cost | CostByResource
+
+
+def digest(body: Body) -> bytes:
+    """Return what tells two bodies apart; the order of their fields and spaces do not."""
+    return hashlib.blake2b(msgspec.json.encode(body, order="deterministic"), digest_size=16).digest()

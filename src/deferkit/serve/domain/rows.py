@@ -1,0 +1,121 @@
+"""The rows of the store, as they are read and written. Times are microseconds."""
+
+from typing import NamedTuple
+
+from deferkit.serve.domain.money import Micros
+
+# what a decision's money does: model → – ; open → posted | void ; void → posted (a late cost)
+MODEL, OPEN, POSTED, VOID = "model", "open", "posted", "void"
+# what a seat of a review does: waiting ⇄ claimed → done ; waiting | claimed → closed
+WAITING, CLAIMED, DONE, CLOSED = "waiting", "claimed", "done", "closed"
+
+
+class PolicyRow(NamedTuple):
+    """A policy, where its log ends, and who owns it."""
+
+    id: int
+    tenant: str
+    name: str
+    spec: str  # JSON
+    seq: int
+    head: bytes
+    created: int
+    owner: str | None
+    address: str | None
+    epoch: int
+    expires: int
+    parked: int
+
+
+class DecisionRow(NamedTuple):
+    """A decision: the reply that was given, and what became known since."""
+
+    policy: int
+    task: str
+    id: int
+    digest: bytes  # of the request
+    reply: bytes
+    at: int
+    route: str
+    state: str
+    held: Micros | None
+    rewards: dict[str, float]
+    cost: Micros | None
+    final: str | None  # whose answer is used: the model's, an expert's, None while it is open
+    answer: str | None  # JSON of that answer, where it is an expert's
+    told: str  # what the learner was told of: deciders, and $cost, separated by spaces
+
+
+class SeatRow(NamedTuple):
+    """A place for one reviewer at one task."""
+
+    policy: int
+    task: str
+    seat: int
+    expert: str
+    state: str
+    epoch: int
+    reviewer: str | None
+    lease_until: int
+    priority: float
+    created: int
+    deadline: int | None
+    payload: str | None  # JSON
+    model_answer: str | None  # JSON
+    answer: str | None  # JSON
+    rewards: dict[str, float]
+    cost: Micros | None
+
+
+class LogRow(NamedTuple):
+    """A row of the log."""
+
+    policy: int
+    seq: int
+    at: int
+    kind: str
+    task: str | None
+    body: bytes
+    hash: bytes
+
+
+class ParkedRow(NamedTuple):
+    """An outcome that came before its decision."""
+
+    policy: int
+    task: str
+    body: bytes
+    at: int
+
+
+class RequestRow(NamedTuple):
+    """A call that may be repeated, and the reply that it got."""
+
+    policy: int
+    request: str
+    digest: bytes
+    reply: bytes
+
+
+class ClaimRow(NamedTuple):
+    """One reviewer's hold on a seat; `effort` is set once, if the work came to nothing and was paid."""
+
+    policy: int
+    task: str
+    seat: int
+    epoch: int
+    reviewer: str
+    at: int
+    effort: Micros | None
+
+
+class KeyRow(NamedTuple):
+    """An API key: its hash, never the key."""
+
+    id: str
+    tenant: str
+    hash: bytes
+    scopes: str  # separated by spaces
+    name: str
+    created: int
+    revoked: int | None

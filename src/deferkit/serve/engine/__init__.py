@@ -1,0 +1,1 @@
+"""The one writer of a process's policies: group commit, ownership, the queue, periodic maintenance."""

@@ -1,0 +1,234 @@
+"""Deciding a task: the same task again gets the same reply, byte for byte."""
+
+import math
+from typing import Any
+
+import msgspec
+
+from deferkit.errors import BudgetExhausted, DeferkitError
+from deferkit.events import Decided
+from deferkit.serve.domain import log_records
+from deferkit.serve.domain.money import MICRO, Micros, to_micro
+from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.problems import Problem, conflict, exhausted, invalid
+from deferkit.serve.domain.reply import Reply
+from deferkit.serve.domain.request_bodies import BatchBody, OutcomeBody, TaskBody, digest
+from deferkit.serve.domain.rows import MODEL, OPEN, WAITING, DecisionRow, SeatRow
+from deferkit.serve.engine.commands.outcome import book, cost_of
+from deferkit.serve.engine.unit_of_work import UnitOfWork
+from deferkit.serve.storage.row_codec import text_of
+from deferkit.serve.storage.transaction import ReadSet
+from deferkit.types import Amount, Decision
+
+
+class DecisionReply(msgspec.Struct, frozen=True, kw_only=True):
+    """A decision: who decides, and all that was known when that was decided."""
+
+    task: str
+    id: int
+    route: str
+    reason: str
+    propensity: float
+    price: float | dict[str, float]
+    budget_left: float | dict[str, float | None] | None
+    reserved: float | dict[str, float]
+    expected_cost: float | dict[str, float]
+    estimates: dict[str, float]
+    widths: dict[str, float]
+    costs: dict[str, float | dict[str, float]]
+    cost_widths: dict[str, float | dict[str, float]]
+
+
+class BatchResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What came of one task of a batch: a decision, or why there is none."""
+
+    status: int
+    decision: DecisionReply | None = None
+    code: str | None = None
+    detail: str | None = None
+
+
+class BatchReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of each task, in the order of the request."""
+
+    results: list[BatchResult]
+
+
+class Decide:
+    """Decide a task."""
+
+    def __init__(self, body: TaskBody) -> None:
+        self.body = body
+        self.digest = digest(body)
+
+    def reads(self, owned: OwnedPolicy) -> ReadSet:
+        """Return what must be read first."""
+        return ReadSet(owned.id, (self.body.task,), parked=owned.parked > 0)
+
+    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
+        """Decide, reserve, queue."""
+        return Reply(201, decide(owned, work, now, self.body, self.digest))
+
+
+class DecideMany:
+    """Decide the tasks of a batch."""
+
+    def __init__(self, body: BatchBody) -> None:
+        self.bodies = [(each, digest(each)) for each in body.tasks]
+        self.size = len(self.bodies)
+
+    def reads(self, owned: OwnedPolicy) -> ReadSet:
+        """Return what must be read first."""
+        return ReadSet(owned.id, tuple(body.task for body, _ in self.bodies), parked=owned.parked > 0)
+
+    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
+        """Decide each by itself."""
+        results: list[Any] = []
+        for body, number in self.bodies:
+            try:
+                reply = decide(owned, work, now, body, number)
+                results.append({"status": 201, "decision": msgspec.Raw(reply)})
+            except Problem as problem:
+                results.append({"status": problem.status, "code": problem.code, "detail": str(problem)})
+        return Reply(200, msgspec.json.encode({"results": results}))
+
+
+def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, number: bytes) -> bytes:
+    """Decide a task, unless it was; return the reply."""
+    row = work.decisions[owned.id, body.task]
+    if row is not None:
+        if row.digest != number:
+            raise conflict(f"Task {body.task!r} was decided before, for a request with another body.")
+        return row.reply
+    policy = owned.policy
+    event, micros = propose(owned, body)
+    decision = event.decision
+    deferred = micros is not None
+    record = log_records.Decided(
+        task=body.task,
+        context=event.context,  # type: ignore[arg-type]
+        held=micros,
+        announced=body.cost,
+        available=body.available,
+        **decision._replace(budget_left=log_records.without_infinity(decision.budget_left))._asdict(),  # type: ignore[arg-type]
+    )
+    reply = reply_of(record)
+    try:
+        work.record(owned, record, now, body.task)
+    except DeferkitError as error:  # nothing was changed
+        raise invalid("The context is too large: what the learner expects of it is not a number any more.") from error
+    work.put_decision(
+        DecisionRow(
+            policy=owned.id,
+            task=body.task,
+            id=decision.id,
+            digest=number,
+            reply=reply,
+            at=now,
+            route=decision.route,
+            state=OPEN if deferred else MODEL,
+            held=micros,
+            rewards={},
+            cost=None,
+            final=None if deferred else MODEL,
+            answer=None,
+            told="",
+        )
+    )
+    if deferred:
+        deadline = None if policy.spec.deadline_s is None else now + int(policy.spec.deadline_s * MICRO)
+        work.put_seats(
+            [
+                SeatRow(
+                    policy=owned.id,
+                    task=body.task,
+                    seat=seat,
+                    expert=decision.route,
+                    state=WAITING,
+                    epoch=0,
+                    reviewer=None,
+                    lease_until=0,
+                    priority=decision.estimates[decision.route] - decision.estimates[MODEL],
+                    created=now,
+                    deadline=deadline,
+                    payload=text_of(body.payload),
+                    model_answer=text_of(body.model_answer),
+                    answer=None,
+                    rewards={},
+                    cost=None,
+                )
+                for seat in range(body.reviewers or policy.spec.reviewers)
+            ]
+        )
+    if owned.parked:
+        outcome_that_came_first(owned, work, now, body.task)
+    return reply
+
+
+def propose(owned: OwnedPolicy, body: TaskBody) -> tuple[Decided, Micros | None]:
+    """Return what the learner would do, and what is to be held for it; the account has the last word."""
+    policy = owned.policy
+    check_announced(body.cost)
+    try:
+        event = policy.learner.propose(body.context, cost=body.cost, available=body.available, force=body.force)
+    except BudgetExhausted as error:
+        raise exhausted(str(error)) from error
+    except DeferkitError as error:
+        raise invalid(without_features(str(error))) from error
+    if event.decision.route == MODEL:
+        return event, None
+    micros = micros_of(event.decision, policy.spec.resources)
+    if policy.fits(micros):
+        return event, micros
+    if body.force is not None:
+        raise exhausted(f"Asking {body.force} needs more than what is free of the budget.")
+    event = policy.learner.propose(body.context, available=[])
+    return event._replace(decision=event.decision._replace(reason="budget")), None
+
+
+def without_features(sentence: str) -> str:
+    """Return what the learner says of a context, without the values that it was given.
+
+    >>> without_features("The 'age' of a context must be a finite number. Got 'a secret' instead.")
+    "The 'age' of a context must be a finite number."
+    >>> without_features("The 'context' of a Deferrer must be 2 numbers. Got the shape (3,) instead.")
+    "The 'context' of a Deferrer must be 2 numbers. Got the shape (3,) instead."
+    """
+    said, _, got = sentence.partition(" Got ")
+    return said if " context" in said.replace("'", " ") and not got.startswith(("the shape", "named")) else sentence
+
+
+def micros_of(decision: Decision, resources: tuple[str, ...]) -> Micros:
+    """Return what a decision reserves, in whole micro-units that are not less."""
+    reserved: Amount = decision.reserved
+    amounts = {resources[0]: reserved} if isinstance(reserved, float) else reserved
+    return {name: math.ceil(round(value * MICRO, 3)) for name, value in amounts.items()}
+
+
+def check_announced(cost: Any) -> None:
+    """Raise if a cost that is known beforehand is not whole micro-units."""
+    if isinstance(cost, dict):
+        for each in cost.values():
+            check_announced(each)
+    elif cost is not None:
+        try:
+            to_micro("cost", cost)
+        except DeferkitError as error:
+            raise invalid(str(error)) from error
+
+
+def reply_of(record: log_records.Decided) -> bytes:
+    """Return the reply that a decision gets."""
+    fields = {name: getattr(record, name) for name in DecisionReply.__struct_fields__}
+    return msgspec.json.encode(DecisionReply(**fields))
+
+
+def outcome_that_came_first(owned: OwnedPolicy, work: UnitOfWork, now: int, task: str) -> None:
+    """Book what became known of a task before it was decided."""
+    parked = work.parked.get((owned.id, task))
+    if parked is None:
+        return  # or not read, because nothing was parked when the group began
+    work.unpark(owned, task)
+    body = msgspec.json.decode(parked.body, type=OutcomeBody)
+    row = work.decisions[owned.id, task]
+    book(owned, work, now, row, body.rewards, cost_of(owned, body.cost))  # type: ignore[arg-type]

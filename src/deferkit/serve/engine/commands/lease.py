@@ -1,0 +1,210 @@
+"""Leases of seats in the review queue: claimed, extended, given back. Any process may ask for them."""
+
+from typing import Any
+
+import msgspec
+
+from deferkit.serve.domain.money import MICRO
+from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.policy_spec import PolicySpec
+from deferkit.serve.domain.problems import Problem, conflict, invalid, unknown
+from deferkit.serve.domain.reply import Reply
+from deferkit.serve.domain.request_bodies import ClaimBody, ExtendBody, LeaseBody
+from deferkit.serve.domain.rows import DONE, SeatRow
+from deferkit.serve.engine.unit_of_work import UnitOfWork
+from deferkit.serve.storage.database import Connection
+from deferkit.serve.storage.row_codec import seat_row
+from deferkit.serve.storage.transaction import QueueQuery, ReadSet
+
+
+class ClaimReply(msgspec.Struct, frozen=True, kw_only=True):
+    """A task to review. Task, seat and epoch are the claim: send them with the answer."""
+
+    task: str
+    seat: int
+    epoch: int
+    expert: str
+    lease_until: float
+    priority: float
+    waiting_since: float
+    deadline: float | None
+    payload: Any
+    model_answer: Any
+
+
+class LeaseReply(msgspec.Struct, frozen=True, kw_only=True):
+    """A lease that goes on, or is over."""
+
+    task: str
+    seat: int
+    epoch: int
+    lease_until: float | None
+
+
+def plain(text: str | None) -> Any:
+    """Return JSON as plain data that can be put into a reply as it is."""
+    return None if text is None else msgspec.Raw(text.encode())
+
+
+class Claim:
+    """Give the reviewer the task that is worth most."""
+
+    def __init__(self, body: ClaimBody) -> None:
+        self.body = body
+
+    def reads(self, owned: OwnedPolicy) -> ReadSet:
+        """Return what must be read first: nothing."""
+        return ReadSet(owned.id)
+
+    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> QueueQuery:
+        """Ask the database, after all that came before was written."""
+        spec = owned.policy.spec
+        check_experts(self.body, spec)
+        question = claiming(owned.id, self.body, spec.lease_s, late=spec.after_deadline == "wait", now=now)
+        work.queue_queries.append(question)
+        return question
+
+
+def check_experts(body: ClaimBody, spec: PolicySpec) -> None:
+    """Raise if a reviewer stands for an expert that the policy does not have."""
+    for name in body.experts or ():
+        if name not in spec.experts:
+            raise invalid(f"There is no expert {name!r}. There is {', '.join(spec.experts)}.")
+
+
+def claiming(policy: int, body: ClaimBody, lease_s: float, *, late: bool, now: int) -> QueueQuery:
+    """Return the question for a task to review."""
+
+    def ask(connection: Connection) -> Reply:
+        connection.lock(f"{policy} {body.reviewer}")  # or two claims at once could get two seats at one task
+        found = connection.run(
+            "find_seat",
+            policy=policy,
+            now=now,
+            any_expert=int(body.experts is None),
+            experts=[""] if body.experts is None else body.experts,
+            reviewer=body.reviewer,
+            late=int(late),
+        )
+        if not found:
+            return Reply(204, b"")
+        task, seat = found[0]
+        until = now + int((body.lease_s or lease_s) * MICRO)
+        [row] = connection.run(
+            "claim_seat", policy=policy, task=task, seat=seat, reviewer=body.reviewer, lease_until=until
+        )
+        claimed = seat_row(row)
+        connection.run(
+            "add_claim",
+            policy=policy,
+            task=task,
+            seat=seat,
+            epoch=claimed.epoch,
+            reviewer=body.reviewer,
+            at=now,
+        )
+        return Reply(
+            200,
+            msgspec.json.encode(
+                ClaimReply(
+                    task=task,
+                    seat=seat,
+                    epoch=claimed.epoch,
+                    expert=claimed.expert,
+                    lease_until=until / MICRO,
+                    priority=claimed.priority,
+                    waiting_since=claimed.created / MICRO,
+                    deadline=None if claimed.deadline is None else claimed.deadline / MICRO,
+                    payload=plain(claimed.payload),
+                    model_answer=plain(claimed.model_answer),
+                )
+            ),
+        )
+
+    return QueueQuery(ask)
+
+
+class Extend:
+    """Hold a seat for longer."""
+
+    def __init__(self, body: ExtendBody) -> None:
+        self.body = body
+
+    def reads(self, owned: OwnedPolicy) -> ReadSet:
+        """Return what must be read first: nothing."""
+        return ReadSet(owned.id)
+
+    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> QueueQuery:
+        """Ask the database."""
+        question = extending(owned.id, self.body, owned.policy.spec.lease_s, now=now)
+        work.queue_queries.append(question)
+        return question
+
+
+def extending(policy: int, body: ExtendBody, lease_s: float, *, now: int) -> QueueQuery:
+    """Return the question for more time."""
+
+    def ask(connection: Connection) -> Reply:
+        until = now + int((body.lease_s or lease_s) * MICRO)
+        values = {"policy": policy, "task": body.task, "seat": body.seat, "epoch": body.epoch}
+        if not connection.run("extend_seat", lease_until=until, **values):
+            return refused(connection, policy, body)
+        return lease_reply(body, until / MICRO)
+
+    return QueueQuery(ask)
+
+
+class Release:
+    """Give a seat back."""
+
+    def __init__(self, body: LeaseBody) -> None:
+        self.body = body
+
+    def reads(self, owned: OwnedPolicy) -> ReadSet:
+        """Return what must be read first: nothing."""
+        return ReadSet(owned.id)
+
+    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> QueueQuery:  # noqa: ARG002
+        """Ask the database."""
+        question = releasing(owned.id, self.body)
+        work.queue_queries.append(question)
+        return question
+
+
+def releasing(policy: int, body: LeaseBody) -> QueueQuery:
+    """Return the question to give a seat back."""
+
+    def ask(connection: Connection) -> Reply:
+        values = {"policy": policy, "task": body.task, "seat": body.seat, "epoch": body.epoch}
+        if not connection.run("release_seat", **values):
+            return refused(connection, policy, body)
+        return lease_reply(body, None)
+
+    return QueueQuery(ask)
+
+
+def lease_reply(body: LeaseBody, until: float | None) -> Reply:
+    """Return the reply of a lease."""
+    reply = LeaseReply(task=body.task, seat=body.seat, epoch=body.epoch, lease_until=until)
+    return Reply(200, msgspec.json.encode(reply))
+
+
+def refused(connection: Connection, policy: int, body: LeaseBody) -> Reply:
+    """Return why a lease cannot be used."""
+    seats = [seat_row(row) for row in connection.run("read_seats", policy=policy, keys=[body.task])]
+    problem = not_held(body, seats[body.seat]) if body.seat < len(seats) else unknown("task under review", body.task)
+    document = {"status": problem.status, "code": problem.code, "detail": str(problem)}
+    return Reply(problem.status, msgspec.json.encode(document))
+
+
+def not_held(body: LeaseBody, seat: SeatRow) -> Problem:
+    """Return the problem that a seat is not held by this claim."""
+    if not 0 < body.epoch <= seat.epoch:
+        return conflict(f"There was no claim of epoch {body.epoch} on task {body.task!r}.")
+    if seat.epoch == body.epoch and seat.state == DONE:
+        return conflict(f"Epoch {body.epoch} of task {body.task!r} is over: it was completed.")
+    state = "has gone to another reviewer" if seat.epoch != body.epoch else f"is {seat.state}"
+    return conflict(
+        f"Epoch {body.epoch} of task {body.task!r} is over: it {state}."
+        " What it has cost can be booked once, as an effort."
+    )

@@ -1,0 +1,321 @@
+"""What becomes known of tasks: booked exactly once, learned from if it is not too late."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from deferkit.errors import DeferkitError
+from deferkit.serve.domain import log_records
+from deferkit.serve.domain.money import MICRO, Micros, to_micros
+from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.problems import conflict, invalid, unavailable, unknown
+from deferkit.serve.domain.reply import Reply
+from deferkit.serve.domain.request_bodies import CorrectionBody, OutcomeBody, digest
+from deferkit.serve.domain.rows import (
+    MODEL,
+    OPEN,
+    POSTED,
+    VOID,
+    DecisionRow,
+    ParkedRow,
+    RequestRow,
+)
+from deferkit.serve.domain.seats import added, reported
+from deferkit.serve.engine.unit_of_work import UnitOfWork
+from deferkit.serve.storage.transaction import ReadSet
+from deferkit.types import Amount, is_number
+
+COST = "$cost"
+MOST_PARKED = 10_000
+PARKED_S = 86_400  # how long an outcome may wait for its decision where others need the room
+
+
+class OutcomeReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of an outcome."""
+
+    task: str
+    changed: bool  # False: all of it was known before
+    learned: bool
+    parked: bool = False  # its decision is yet to come
+    late: str | None = None  # why it was not learned
+    booked: float | dict[str, float] | None = None
+
+
+class Observe:
+    """Take in what has become known of a task."""
+
+    def __init__(self, body: OutcomeBody) -> None:
+        self.body = body
+
+    def reads(self, owned: OwnedPolicy) -> ReadSet:
+        """Return what must be read first."""
+        return ReadSet(owned.id, (self.body.task,), parked=True, seats=True, observes=True)
+
+    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
+        """Book it and learn from it; park it if its decision is yet to come."""
+        body = self.body
+        row = work.decisions[owned.id, body.task]
+        if row is None and not body.park:
+            raise unknown("task", body.task)
+        if not body.rewards and body.cost is None:
+            raise invalid("An outcome needs rewards or a cost.")
+        micros = cost_of(owned, body.cost)
+        if row is None:
+            return self._park(owned, work, now)
+        if row.route == MODEL and row.cost is None and micros is not None and any(micros.values()):
+            raise invalid(f"The model decided task {body.task!r}: there is no cost to book.")
+        return Reply(200, msgspec.json.encode(book(owned, work, now, row, body.rewards, micros)))
+
+    def _park(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
+        body = self.body
+        check_rewards(owned, body.rewards)
+        before = work.parked[owned.id, body.task]
+        first = None if before is None else msgspec.json.decode(before.body, type=OutcomeBody)
+        if first is None and is_full(owned):
+            raise unavailable(
+                f"{MOST_PARKED:,} outcomes wait for their decisions; there is no room for another.", retry_after=60
+            )
+        kept = body if first is None else merge_outcomes(owned, first, body)
+        if kept != first:
+            work.park(owned, ParkedRow(owned.id, body.task, msgspec.json.encode(kept), now))
+        reply = OutcomeReply(task=body.task, changed=kept != first, learned=False, parked=True)
+        return Reply(202, msgspec.json.encode(reply))
+
+
+def is_full(owned: OwnedPolicy) -> bool:
+    """Whether no more outcomes can be parked."""
+    return owned.parked >= MOST_PARKED
+
+
+def merge_outcomes(owned: OwnedPolicy, first: OutcomeBody, more: OutcomeBody) -> OutcomeBody:
+    """Return an outcome that waits with more of it; raise if they contradict each other."""
+    rewards = first.rewards | more.rewards
+    if any(rewards[name] != value for name, value in first.rewards.items()):
+        raise conflict(f"Another outcome of task {more.task!r} waits for its decision.")
+    if first.cost is None:
+        return msgspec.structs.replace(first, rewards=rewards, cost=more.cost)
+    if more.cost is not None and cost_of(owned, more.cost) != cost_of(owned, first.cost):
+        raise conflict(f"Another cost of task {more.task!r} waits for its decision.")
+    return msgspec.structs.replace(first, rewards=rewards)
+
+
+class Forget:
+    """Let go of outcomes that have waited too long for their decisions."""
+
+    def __init__(self, tasks: list[str]) -> None:
+        self.tasks = tuple(tasks)
+
+    def reads(self, owned: OwnedPolicy) -> ReadSet:
+        """Return what must be read first."""
+        return ReadSet(owned.id, self.tasks, parked=True)
+
+    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
+        """Drop those that are still there, and as old; reply how many."""
+        parked = [work.parked[owned.id, task] for task in self.tasks]
+        old = [row for row in parked if row is not None and row.at < now - PARKED_S * MICRO]
+        for row in old:
+            work.unpark(owned, row.task)
+        return Reply(200, msgspec.json.encode(len(old)))
+
+
+def book(
+    owned: OwnedPolicy,
+    work: UnitOfWork,
+    now: int,
+    row: DecisionRow,
+    rewards: Mapping[str, float],
+    micros: Micros | None,
+    *,
+    ends: bool = False,
+) -> OutcomeReply:
+    """Book what is new of a decision, and learn from it; raise if it contradicts what is known.
+
+    What ends a task settles what its reviewers have reported by then: their costs come on top of a cost that is given.
+    """
+    policy = owned.policy
+    check_rewards(owned, rewards)
+    check_known(row, rewards)
+    new = {name: float(value) for name, value in rewards.items() if name not in row.rewards}
+    done = work.answered_seats(row)
+    if micros is not None and row.cost is not None:
+        if not is_booked(micros, row.cost, added(*(seat.cost for seat in done))):
+            raise conflict(f"Another cost was booked for task {row.task!r}: a correction is a call of its own.")
+        micros = None
+    if row.route == MODEL and micros is not None and not any(micros.values()):
+        micros = None  # the model costs nothing
+    if not new and micros is None and not ends:
+        return OutcomeReply(task=row.task, changed=False, learned=False)
+    ended = ends or (row.final is None and (micros is not None or row.route in new))
+    unknown_yet = [name for name in policy.spec.deciders if name not in row.rewards and name not in new]
+    review = reported(done if ended else [], unknown_yet)
+    new |= review.rewards
+    micros = added(micros, review.cost)
+    late = too_late(owned, row, now)
+    released = row.held if row.state == OPEN and micros is not None else None
+    told = None
+    if micros is not None and late is None and row.route != MODEL:
+        told = policy.tellable(micros)
+    record = log_records.Observed(
+        task=row.task,
+        id=row.id,
+        learned=late is None,
+        rewards=new,
+        cost=micros,
+        told=told,
+        released=released,
+        late=late,
+        reviewers=review.reviewers,
+        answers=review.answers,
+    )
+    work.record(owned, record, now, row.task)
+    known = [] if late is not None else [*new, *([] if told is None else [COST])]
+    row = row._replace(
+        rewards=row.rewards | new,
+        cost=row.cost if micros is None else micros,
+        state=POSTED if micros is not None and row.state in (OPEN, VOID) else row.state,
+        told=" ".join([*row.told.split(), *known]),
+        final=row.route if ended else row.final,
+    )
+    if review.answers:
+        row = row._replace(answer=msgspec.json.encode(agreed(review.answers)).decode())
+    work.put_decision(row)
+    if ended:
+        work.close_seats(row)
+    booked = None if micros is None else {name: micro / MICRO for name, micro in micros.items()}
+    return OutcomeReply(
+        task=row.task,
+        changed=True,
+        learned=late is None,
+        late=late,
+        booked=next(iter(booked.values())) if booked is not None and len(booked) == 1 else booked,
+    )
+
+
+def check_known(row: DecisionRow, rewards: Mapping[str, float]) -> None:
+    """Raise if a reward is another one than what was observed."""
+    for name, value in rewards.items():
+        if row.rewards.get(name, value) != value:
+            raise conflict(
+                f"The reward of {name} for task {row.task!r} was observed as {row.rewards[name]}. Got {value}:"
+                " a correction is a call of its own."
+            )
+
+
+def is_booked(cost: Micros, booked: Micros, of_reviewers: Micros | None) -> bool:
+    """Whether a cost is the one that was booked, with or without what reviewers have reported themselves.
+
+    >>> is_booked({"cost": 3}, {"cost": 8}, {"cost": 5}), is_booked({"cost": 5}, {"cost": 8}, None)
+    (True, False)
+    """
+    return booked in (cost, added(cost, of_reviewers))
+
+
+def agreed(answers: list[Any]) -> Any:
+    """Return the answer that most reviewers gave; the first of those that are even.
+
+    >>> agreed(["ham", "spam", "spam"]), agreed([{"a": 1}, {"b": 2}])
+    ('spam', {'a': 1})
+    """
+    texts = [msgspec.json.encode(answer, order="sorted") for answer in answers]
+    return answers[max(range(len(texts)), key=lambda i: (texts.count(texts[i]), -i))]
+
+
+def too_late(owned: OwnedPolicy, row: DecisionRow, now: int) -> str | None:
+    """Return why the learner is not told of a decision any more, if so."""
+    window = owned.policy.spec.learning_window_s
+    if window is not None and now - row.at > window * MICRO:
+        return "the learning window is over"
+    if not owned.policy.learner.remembers(row.id):
+        return "the learner remembers the decision no longer"
+    return None
+
+
+def check_rewards(owned: OwnedPolicy, rewards: Mapping[str, float]) -> None:
+    """Raise if a reward is of nobody, or out of range."""
+    low, high = owned.policy.learner.settings.reward_bounds
+    for name, value in rewards.items():
+        if name not in owned.policy.spec.deciders:
+            raise invalid(f"There is no decider {name!r}. There is {', '.join(owned.policy.spec.deciders)}.")
+        if not is_number(value) or not low <= value <= high:
+            raise invalid(f"The reward of {name} is a number from {low:g} to {high:g}. Got {value!r}.")
+
+
+def cost_of(owned: OwnedPolicy, cost: Amount | None) -> Micros | None:
+    """Return a cost in micro-units; raise if it is none."""
+    if cost is None:
+        return None
+    try:
+        return to_micros("cost", cost, owned.policy.spec.resources)
+    except DeferkitError as error:
+        raise invalid(str(error)) from error
+
+
+class CorrectionReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a correction."""
+
+    task: str
+    learned: bool
+
+
+class Correct:
+    """Replace values that were observed: the explicit way to contradict an observation."""
+
+    def __init__(self, body: CorrectionBody) -> None:
+        self.body = body
+        self.digest = digest(body)
+
+    def reads(self, owned: OwnedPolicy) -> ReadSet:
+        """Return what must be read first."""
+        return ReadSet(owned.id, (self.body.task,), request=f"correction {self.body.id}")
+
+    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
+        """Reverse the old values, book the new ones."""
+        body = self.body
+        request = f"correction {body.id}"
+        if (done := repeated(work, owned, request, self.digest)) is not None:
+            return done
+        row = work.decisions[owned.id, body.task]
+        if row is None:
+            raise unknown("task", body.task)
+        check_rewards(owned, body.rewards)
+        micros = cost_of(owned, body.cost)
+        for name in body.rewards:
+            if name not in row.rewards:
+                raise conflict(f"No reward of {name} was observed for task {body.task!r}: observe it.")
+        if micros is not None and row.cost is None:
+            raise conflict(f"No cost was observed for task {body.task!r}: observe it.")
+        if not body.rewards and micros is None:
+            raise invalid("A correction needs rewards or a cost.")
+        knows = row.told.split() if owned.policy.learner.remembers(row.id) else []
+        learned = {name: float(value) for name, value in body.rewards.items() if name in knows}
+        told = owned.policy.tellable(micros) if micros is not None and COST in knows else None
+        work.record(
+            owned,
+            log_records.Corrected(
+                task=row.task,
+                id=row.id,
+                request=body.id,
+                rewards={name: float(value) for name, value in body.rewards.items()},
+                cost=micros,
+                was=row.cost if micros is not None else None,
+                learned=learned,
+                told=told,
+            ),
+            now,
+            row.task,
+        )
+        work.put_decision(row._replace(rewards=row.rewards | body.rewards, cost=row.cost if micros is None else micros))
+        reply = msgspec.json.encode(CorrectionReply(task=row.task, learned=bool(learned) or told is not None))
+        work.answer(RequestRow(owned.id, request, self.digest, reply))
+        return Reply(200, reply)
+
+
+def repeated(work: UnitOfWork, owned: OwnedPolicy, request: str, number: bytes) -> Reply | None:
+    """Return the reply that a request got before; raise if it had another body then."""
+    before = work.requests[owned.id, request]
+    if before is None:
+        return None
+    if bytes(before.digest) != number:
+        raise conflict(f"The id of {request!r} was used before, for a request with another body.")
+    return Reply(200, bytes(before.reply))

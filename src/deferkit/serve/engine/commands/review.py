@@ -1,0 +1,150 @@
+"""Answers of reviewers. Whoever holds the latest epoch of a seat may answer, nobody else."""
+
+import msgspec
+
+from deferkit.serve.domain import log_records
+from deferkit.serve.domain.money import from_micros
+from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.problems import conflict, invalid, unknown
+from deferkit.serve.domain.reply import Reply
+from deferkit.serve.domain.request_bodies import CompleteBody, EffortBody, digest
+from deferkit.serve.domain.rows import CLAIMED, DONE, DecisionRow, RequestRow, SeatRow
+from deferkit.serve.engine.commands.lease import not_held
+from deferkit.serve.engine.commands.outcome import book, check_known, check_rewards, cost_of, repeated
+from deferkit.serve.engine.unit_of_work import UnitOfWork
+from deferkit.serve.storage.row_codec import text_of
+from deferkit.serve.storage.transaction import ReadSet
+
+
+class CompleteReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of an answer."""
+
+    task: str
+    seat: int
+    finished: bool  # all reviewers of the task have answered
+    learned: bool
+    booked: float | dict[str, float] | None = None
+
+
+class EffortReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What was paid."""
+
+    task: str
+    seat: int
+    epoch: int
+    booked: float | dict[str, float]
+
+
+class Complete:
+    """Take a reviewer's answer."""
+
+    def __init__(self, body: CompleteBody) -> None:
+        self.body = body
+        self.digest = digest(body)
+
+    @property
+    def request(self) -> str:
+        """What tells this answer from others."""
+        return f"complete {self.body.epoch} {self.body.seat} {self.body.task}"
+
+    def reads(self, owned: OwnedPolicy) -> ReadSet:
+        """Return what must be read first."""
+        return ReadSet(owned.id, (self.body.task,), seats=True, request=self.request, observes=True)
+
+    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
+        """Take it if the claim still holds; the last of several answers settles the task."""
+        body = self.body
+        if (done := repeated(work, owned, self.request, self.digest)) is not None:
+            return done
+        row = work.decisions[owned.id, body.task]
+        seats = work.seats[owned.id, body.task]
+        if row is None or body.seat >= len(seats):
+            raise unknown("task under review", body.task)
+        seat = seats[body.seat]
+        if seat.state != CLAIMED or seat.epoch != body.epoch:
+            raise not_held(body, seat)
+        if seat.deadline is not None and seat.deadline < now and owned.policy.spec.after_deadline == "model":
+            raise conflict(f"The deadline of task {body.task!r} has passed: the model's answer is used.")
+        check_rewards(owned, body.rewards)
+        check_known(row, body.rewards)
+        micros = cost_of(owned, body.cost)
+        rewards = {name: float(value) for name, value in body.rewards.items()}
+        seat = seat._replace(state=DONE, answer=text_of(body.answer), rewards=rewards, cost=micros)
+        after = [*seats[: body.seat], seat, *seats[body.seat + 1 :]]
+        work.put_seats(after)
+        finished = all(each.state == DONE for each in after)
+        learned, booked = False, None
+        if finished:
+            outcome = book(owned, work, now, row, {}, None, ends=True)
+            learned, booked = outcome.learned, outcome.booked
+        else:
+            work.record(owned, record_of(row, seat, body), now, row.task)
+        reply = msgspec.json.encode(
+            CompleteReply(task=body.task, seat=body.seat, finished=finished, learned=learned, booked=booked)
+        )
+        work.answer(RequestRow(owned.id, self.request, self.digest, reply))
+        return Reply(200, reply)
+
+
+def record_of(row: DecisionRow, seat: SeatRow, body: CompleteBody) -> log_records.Answered:
+    """Return the record of an answer that others are still to come to."""
+    return log_records.Answered(
+        task=row.task,
+        id=row.id,
+        seat=seat.seat,
+        reviewer=seat.reviewer or "",
+        answer=body.answer,
+        rewards=seat.rewards,
+        cost=seat.cost,
+    )
+
+
+class Effort:
+    """Pay for work that came to nothing."""
+
+    def __init__(self, body: EffortBody) -> None:
+        self.body = body
+
+    def reads(self, owned: OwnedPolicy) -> ReadSet:
+        """Return what must be read first."""
+        return ReadSet(owned.id, (self.body.task,), seats=True, claims=True)
+
+    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
+        """Book it once for each claim, from what is free."""
+        body = self.body
+        row = work.decisions[owned.id, body.task]
+        claims = work.claims[owned.id, body.task]
+        found = [c for c in claims if (c.seat, c.epoch) == (body.seat, body.epoch)]
+        if row is None or not found:
+            raise unknown("claim on task", body.task)
+        seat = work.seats[owned.id, body.task][body.seat]
+        if seat.epoch == body.epoch and seat.state == CLAIMED:
+            raise conflict(f"Epoch {body.epoch} of task {body.task!r} is not over: complete it.")
+        if seat.epoch == body.epoch and seat.state == DONE:
+            raise conflict(f"Epoch {body.epoch} of task {body.task!r} was completed: its cost is that of the answer.")
+        micros = cost_of(owned, body.cost)
+        if micros is None:
+            raise invalid("An effort needs a cost.")
+        claim = found[0]
+        if claim.effort is not None and claim.effort != micros:
+            raise conflict(f"Another effort was booked for epoch {body.epoch} of task {body.task!r}.")
+        if claim.effort is None:
+            work.record(
+                owned,
+                log_records.Effort(
+                    task=row.task,
+                    id=row.id,
+                    seat=body.seat,
+                    epoch=body.epoch,
+                    reviewer=claim.reviewer,
+                    cost=micros,
+                ),
+                now,
+                row.task,
+            )
+            work.efforts.append(
+                {"policy": owned.id, "task": body.task, "seat": body.seat, "epoch": body.epoch, "effort": micros}
+            )
+            work.claims[owned.id, body.task] = [c._replace(effort=micros) if c is claim else c for c in claims]
+        reply = EffortReply(task=body.task, seat=body.seat, epoch=body.epoch, booked=from_micros(micros))  # type: ignore[arg-type]
+        return Reply(200, msgspec.json.encode(reply))

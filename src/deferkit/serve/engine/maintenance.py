@@ -1,0 +1,65 @@
+"""Periodic maintenance of the policies of a process: deadlines pass, parked outcomes are dropped when they are old."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from deferkit.serve.domain.money import MICRO
+from deferkit.serve.domain.problems import Problem
+from deferkit.serve.domain.reply import Reply
+from deferkit.serve.engine.commands.expire import Expire
+from deferkit.serve.engine.commands.outcome import PARKED_S, Forget, is_full
+from deferkit.serve.engine.ownership import Key, Ownership
+from deferkit.serve.engine.unit_of_work import Command
+from deferkit.serve.structured_logs import logger
+
+OVERDUE_AT_ONCE = 100
+FORGOTTEN_AT_ONCE = 1000
+BEFORE_ALL = (-1, "")  # a deadline and a task
+NO_ROOM = 503
+
+Submit = Callable[[Key, Command], Awaitable[Reply]]
+
+
+class Maintenance:
+    """Finds what is due, and submits it as any caller would."""
+
+    def __init__(self, ownership: Ownership, submit: Submit) -> None:
+        self.ownership = ownership
+        self.submit = submit
+
+    async def reap(self) -> None:
+        """Give up waiting where the deadline has passed."""
+        for key, owned in list(self.ownership.owned.items()):
+            if owned.policy.spec.after_deadline == "model":
+                now, after = owned.time(self.ownership.clock.now()), BEFORE_ALL
+                overdue = self.ownership.store.overdue
+                while page := await asyncio.to_thread(overdue, owned.id, now, after, OVERDUE_AT_ONCE):
+                    if not await self._expire(key, [task for _, task in page]):
+                        break
+                    after = page[-1]
+
+    async def _expire(self, key: Key, tasks: list[str]) -> bool:
+        """Expire tasks; one that cannot be does not hold up the others. False: there is no room for them now."""
+        calls = [self.submit(key, Expire(task, "its deadline has passed")) for task in tasks]
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        problems = [result for result in results if isinstance(result, Problem)]
+        for result in results:
+            if isinstance(result, BaseException) and not isinstance(result, Problem):
+                raise result
+        if problems:
+            logger.warning(
+                "tasks were not expired",
+                extra={"policy": key[1], "tasks": len(problems), "error": str(problems[0])},
+            )
+        return all(problem.status != NO_ROOM for problem in problems)
+
+    async def make_room(self) -> None:
+        """Let go of the oldest outcomes whose decisions never came, where no more can be parked."""
+        for key, owned in list(self.ownership.owned.items()):
+            if is_full(owned):
+                before = owned.time(self.ownership.clock.now()) - PARKED_S * MICRO
+                tasks = await asyncio.to_thread(self.ownership.store.old_parked, owned.id, before, FORGOTTEN_AT_ONCE)
+                if tasks:
+                    forgotten = int((await self.submit(key, Forget(tasks))).body)
+                    owned.dropped_parked += forgotten
+                    logger.warning("parked outcomes were dropped", extra={"policy": key[1], "outcomes": forgotten})

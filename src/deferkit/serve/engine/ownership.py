@@ -1,0 +1,266 @@
+"""The policies that a process owns: found, brought into memory, kept, lost, rebuilt, put away."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import msgspec
+
+from deferkit.errors import DeferkitError, MissingExtra
+from deferkit.serve.domain.money import MICRO
+from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.policy_learner import check_trees_installed
+from deferkit.serve.domain.policy_spec import PolicySpec
+from deferkit.serve.domain.problems import Damaged, StoreBroken, StoreFailed, unavailable
+from deferkit.serve.domain.rows import PolicyRow
+from deferkit.serve.engine import process_identity
+from deferkit.serve.engine.clock import Clock
+from deferkit.serve.engine.recovery import DamagedLog, recover
+from deferkit.serve.engine.unit_of_work import UnitOfWork
+from deferkit.serve.storage.store import Store
+from deferkit.serve.structured_logs import logger
+
+Result = TypeVar("Result")
+Key = tuple[str, str]  # tenant, name of the policy
+
+
+def stop_at_once(error: Exception) -> None:
+    """Leave without another word to the disk: what it did not confirm must not be built upon."""
+    logger.critical("the disk did not confirm a write; the process stops", extra={"error": str(error)})
+    os._exit(74)
+
+
+def missing_for(row: PolicyRow) -> str | None:
+    """Say what is not installed here that a policy needs, if so."""
+    try:
+        check_trees_installed(msgspec.json.decode(row.spec, type=PolicySpec))
+    except MissingExtra as error:
+        return str(error)
+    except msgspec.MsgspecError:  # its log will say more
+        pass
+    return None
+
+
+class Ownership:
+    """What this process owns, and its one hand to the store.
+
+    Whoever changes a policy or writes holds `busy`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        lease_s: float,
+        address: str | None,
+        broken: Callable[[Exception], None],
+        number: int,
+    ) -> None:
+        self.store = store
+        self.owner = process_identity.identity(number)
+        self.address = address
+        self.owned: dict[Key, OwnedPolicy] = {}
+        self.coming: dict[int, int] = {}  # epochs of policies that are owned, and not yet in memory
+        self.clock = Clock(0)
+        self.busy = asyncio.Lock()
+        self.over: StoreBroken | None = None  # the disk did not confirm a write: nothing more goes to it
+        self.failing: str | None = None  # why the last commit failed
+        self._lease = int(lease_s * MICRO)
+        self.damaged: dict[Key, str] = {}  # whose logs are not what was written, and how
+        self._turns: dict[Key, asyncio.Lock] = {}
+        self._dirty: set[Key] = set()  # in memory ahead of their logs
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer")
+        self._broken = broken
+        self._renew_at = 0
+
+    # --- the store ------------------------------------------------------------------------------------------------
+
+    async def in_thread(self, function: Callable[..., Result], *given: Any, **named: Any) -> Result:
+        """Do something in the thread that writes, if the disk has confirmed all that was written before."""
+
+        def do() -> Result:
+            if self.over is not None:
+                raise self.over
+            try:
+                return function(*given, **named)
+            except StoreBroken as error:  # known here, before what waits for this thread gets its turn
+                self._give_up(error)
+                raise
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, do)
+
+    async def read(self, function: Callable[..., Result], *given: Any) -> Result:
+        """Read something from the store; if it fails, say that it may work later."""
+        try:
+            return await asyncio.to_thread(function, *given)
+        except StoreFailed as error:
+            raise unavailable(str(error)) from error
+
+    async def stored(self, function: Callable[..., Result], *given: Any, **named: Any) -> Result:
+        """Do something with the store; if it fails, say that it may work later."""
+        try:
+            return await self.in_thread(function, *given, **named)
+        except (StoreFailed, StoreBroken) as error:
+            raise unavailable(str(error)) from error
+
+    def _give_up(self, error: StoreBroken) -> None:
+        """Write nothing more: what the disk did not confirm may be lost, and what is built upon it with it."""
+        self.over = error
+        self.failing = str(error)
+        self._broken(error)
+
+    # --- owning ---------------------------------------------------------------------------------------------------
+
+    def expiry(self) -> int:
+        """Return until when what is owned now is owned, if nothing more is heard of this process."""
+        return self.clock.now() + self._lease
+
+    async def open(self) -> None:
+        """Bring the database up to date, and begin to count the time."""
+        await self.in_thread(self.store.database.prepare)
+        last = await self.in_thread(self.store.last_time)
+        self.clock = Clock(max(last + 1, await self.in_thread(self.store.database.now)))
+
+    async def adopt_all(self) -> None:
+        """Own what nobody owns; raise if there is something else, where that cannot be."""
+        for row in await self.in_thread(self.store.policies):
+            if not await self._adopt_or_say_why(row) and not self.store.database.shared:
+                raise DeferkitError(
+                    f"Policy {row.name!r} is owned by another process ({row.owner}). Stop that one, or wait"
+                    f" {self._lease / MICRO:g} seconds if it was stopped just now."
+                )
+
+    async def _adopt_or_say_why(self, row: PolicyRow) -> bool:
+        """Own a policy as `adopt` does; say so if it is damaged, and go on with the others."""
+        try:
+            return await self.adopt(row)
+        except Damaged as damaged:
+            logger.error("a policy is damaged and not served", extra={"policy": row.id, "error": str(damaged)})
+            return True
+
+    async def adopt(self, row: PolicyRow) -> bool:
+        """Own a policy if nobody else does, and bring it into memory."""
+        key = (row.tenant, row.name)
+        if key in self.damaged:
+            raise Damaged(self.damaged[key])
+        gone = row.owner is not None and process_identity.is_dead(row.owner, shared=self.store.database.shared)
+        dead = row.owner if gone else None
+        if row.owner not in (None, dead, self.owner) and row.expires >= self.clock.now():
+            return False  # without a word to the writer: it has better things to do than to ask on behalf of others
+        async with self._turns.setdefault(key, asyncio.Lock()):
+            if key in self.owned:
+                return True
+            if absent := missing_for(row):  # another process may have it
+                raise Damaged(f"Policy {row.name!r} cannot be served here: {absent}")
+            async with self.busy:
+                now = self.clock.now()
+                epoch = await self.stored(
+                    self.store.acquire, row, self.owner, self.address, now, self.expiry(), dead=dead
+                )
+            if epoch is None:
+                return False
+            self.coming[row.id] = epoch
+            try:
+                return await self._bring(key, epoch)
+            finally:
+                del self.coming[row.id]
+
+    async def _bring(self, key: Key, epoch: int) -> bool:
+        """Bring a policy into memory, while the others go on."""
+        row = await self.read(self.store.policy, *key)
+        if row is None:
+            return False
+        try:
+            policy = await self.read(recover, self.store, row)
+        except DamagedLog as error:
+            self.damaged[key] = str(error)  # until the next start: it is not read again with every call
+            raise Damaged(str(error)) from error
+        [last] = await self.read(self.store.log_page, row.id, policy.seq - 1, 1)
+        owned = OwnedPolicy(row.id, row.tenant, policy, epoch, row.parked)
+        owned.snapshot_at = max(await self.read(self.store.snapshot_places, row.id), default=0)
+        owned.ahead = max(0, last.at - self.clock.now())
+        self.owned[key] = owned
+        logger.info("owns a policy", extra={"policy": row.id, "epoch": epoch, "records": policy.seq})
+        return True
+
+    async def adopt_orphans(self) -> None:
+        """Own policies whose owner has fallen silent, where several processes serve."""
+        if self.store.database.shared:
+            for row in await asyncio.to_thread(self.store.policies):
+                known = self.owned.keys() | self.damaged.keys()
+                if (row.tenant, row.name) not in known and row.expires < self.clock.now():
+                    await self._adopt_or_say_why(row)
+
+    async def renew_if_due(self) -> None:
+        """Renew the ownership leases."""
+        now = self.clock.now()
+        if now < self._renew_at:
+            return
+        async with self.busy:
+            epochs = self.coming | {owned.id: owned.epoch for owned in self.owned.values()}
+            for number in await self.in_thread(self.store.renew, epochs, self.owner, self.expiry()):
+                self.lose(number)
+            self.failing = None  # the database takes what it is given
+        self._renew_at = now + self._lease // 3
+
+    def lose(self, number: int) -> None:
+        """Let go of a policy that is another's by now."""
+        for key in [key for key, owned in self.owned.items() if owned.id == number]:
+            owned = self.owned.pop(key)
+            self._dirty.discard(key)
+            logger.warning("lost a policy to another process", extra={"policy": owned.id, "epoch": owned.epoch})
+
+    async def put_away(self) -> None:
+        """Keep snapshots, give up what is owned, and close the store."""
+        for key, owned in list(self.owned.items()):
+            try:
+                if key not in self._dirty:
+                    await self.snapshot(owned)
+                await self.in_thread(self.store.disown, owned.id, self.owner, owned.epoch)
+            except StoreBroken:
+                break
+            except DeferkitError as error:
+                logger.warning("a policy could not be put away", extra={"policy": owned.id, "error": str(error)})
+        await asyncio.get_running_loop().run_in_executor(self._thread, self.store.close)
+        self._thread.shutdown()
+
+    # --- memory ---------------------------------------------------------------------------------------------------
+
+    def able(self, key: Key) -> bool:
+        """Whether a policy is here, and as its log has it."""
+        return key in self.owned and key not in self._dirty
+
+    def spoil(self, work: UnitOfWork) -> None:
+        """Remember which policies in memory are ahead of their logs."""
+        self._dirty.update(key for key, owned in self.owned.items() if owned.id in work.changed)
+
+    async def mend(self) -> None:
+        """Rebuild what a failed group has spoiled."""
+        for key in list(self._dirty):
+            owned = self.owned[key]
+            try:
+                if self.store.database.shared:
+                    # a commit that was not confirmed may still be on its way; to renew is to wait for it
+                    await self.in_thread(self.store.renew, {owned.id: owned.epoch}, self.owner, self.expiry())
+                row = await asyncio.to_thread(self.store.policy, *key)
+                if row is None or row.epoch != owned.epoch or row.owner != self.owner:
+                    self.lose(owned.id)
+                    continue
+                policy = await self.in_thread(recover, self.store, row)
+            except DeferkitError as error:  # the others can go on
+                logger.error("a policy could not be rebuilt", extra={"policy": owned.id, "error": str(error)})
+                continue
+            owned.policy = policy
+            owned.parked = row.parked
+            self._dirty.discard(key)
+
+    async def snapshot(self, owned: OwnedPolicy) -> None:
+        """Keep a snapshot. Nothing is lost if that fails: the log has it all."""
+        owned.snapshot_at = owned.policy.seq
+        try:
+            data = await self.in_thread(owned.policy.to_bytes)
+            await self.in_thread(self.store.add_snapshot, owned.id, owned.policy.seq, data)
+        except StoreFailed as error:
+            logger.warning("a snapshot failed", extra={"policy": owned.id, "error": str(error)})

@@ -1,0 +1,85 @@
+"""Where a policy stands, for people and dashboards."""
+
+import msgspec
+
+from deferkit.serve.domain.money import MICRO
+from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.engine.commands.budget import BudgetState, budget_states
+
+
+class QueueState(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the review queue stands: seats for reviewers, not tasks."""
+
+    waiting: int
+    claimed: int
+    oldest_s: float | None  # how long the oldest is there
+
+
+class DriftState(msgspec.Struct, frozen=True, kw_only=True):
+    """A reward or cost that has changed, so that much of what was learned of it was given up."""
+
+    target: str  # "model", the name of an expert, or "cost of …"
+    decision: int  # the number of the one that was to come next when it was found
+    strength: float  # share of the observations that was given up then
+    times: int  # how often it was found so far
+
+
+class PolicySummary(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a policy stands."""
+
+    name: str
+    decisions: int
+    routes: dict[str, int]
+    deferral_rate: float
+    budget: dict[str, BudgetState]
+    price: float | dict[str, float]  # the reward that one unit of budget must bring
+    expected_gain: float  # what experts were expected to earn above the model, over all that they were asked
+    frozen: bool  # a cost stands in suspense, so nobody is asked
+    horizon_over: bool
+    pending: int  # decisions that hold budget
+    outcomes: int
+    late: int  # outcomes that were booked but not learned
+    corrected: int
+    expired: int
+    without_budget: int  # decisions that went to the model because nothing was left
+    parked: int  # outcomes that wait for their decision
+    queue: QueueState
+    records: int  # rows of the log
+    samples: dict[str, int]  # observations of each reward ("model", an expert) and cost ("cost of …")
+    samples_in_use: dict[str, float]  # how many of those its estimate rests on: fewer where the past is forgotten
+    drifts: int  # how often one of them was found to have changed
+    drifted: list[DriftState]  # the latest change of each that has changed, the latest one last
+
+
+def summary_of(owned: OwnedPolicy, queue: tuple[int, int, int | None], now: int) -> PolicySummary:
+    """Return where a policy stands, given what its queue holds."""
+    policy = owned.policy
+    learned = policy.learner.summary()
+    waiting, claimed, oldest = queue
+    horizons = [each.horizon for each in policy.spec.budget.values() if each.horizon is not None]
+    return PolicySummary(
+        name=policy.spec.name,
+        decisions=learned.decisions,
+        routes=learned.routes,
+        deferral_rate=learned.deferral_rate,
+        budget=budget_states(owned),
+        price=learned.price,  # type: ignore[arg-type]
+        expected_gain=policy.tally.expected_gain,
+        frozen=policy.frozen,
+        horizon_over=any(learned.decisions >= horizon for horizon in horizons),
+        pending=learned.pending,
+        outcomes=policy.tally.outcomes,
+        late=policy.tally.late,
+        corrected=policy.tally.corrected,
+        expired=policy.tally.expired,
+        without_budget=learned.without_budget,
+        parked=owned.parked,
+        queue=QueueState(
+            waiting=waiting, claimed=claimed, oldest_s=None if oldest is None else max(0, now - oldest) / MICRO
+        ),
+        records=policy.seq,
+        samples=learned.samples,
+        samples_in_use=learned.samples_in_use,
+        drifts=learned.drifts,
+        drifted=[DriftState(**drift._asdict()) for drift in policy.learner.drifts()],
+    )

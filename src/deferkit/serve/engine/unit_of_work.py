@@ -1,0 +1,92 @@
+"""The unit of work of a group of commands: what they read and change, written in one transaction."""
+
+from typing import Protocol
+
+from deferkit.serve.domain.log_records import AnyRecord
+from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.reply import Reply
+from deferkit.serve.domain.rows import (
+    CLAIMED,
+    CLOSED,
+    DONE,
+    WAITING,
+    DecisionRow,
+    LogRow,
+    ParkedRow,
+    RequestRow,
+    SeatRow,
+)
+from deferkit.serve.storage.transaction import QueueQuery, ReadSet, Transaction
+
+
+class UnitOfWork(Transaction):
+    """Changes to policies and their rows. Every change of a policy goes through `record`, and so into its log."""
+
+    def observes(self, reads: ReadSet) -> bool:
+        """Return whether a command may tell the learner of an outcome: its own, or one that was parked."""
+        return reads.observes or any(self.parked.get((reads.policy, task)) is not None for task in reads.tasks)
+
+    def record(self, owned: OwnedPolicy, record: AnyRecord, now: int, task: str | None = None) -> None:
+        """Apply a record to a policy, and append it to the log."""
+        seq = owned.policy.seq
+        self.changed[owned.id] = owned
+        body = owned.policy.append(record, now)
+        kind = record.__struct_config__.tag
+        self.log.append(LogRow(owned.id, seq, now, kind, task, body, owned.policy.head))  # type: ignore[arg-type]
+
+    def put_decision(self, row: DecisionRow) -> None:
+        """Write a decision."""
+        key = (row.policy, row.task)
+        self.decisions[key] = row
+        self.changed_decisions[key] = None
+
+    def put_seats(self, rows: list[SeatRow]) -> None:
+        """Write the seats of a task."""
+        for row in rows:
+            self.changed_seats[row.policy, row.task, row.seat] = None
+        self.seats[rows[0].policy, rows[0].task] = rows
+
+    def answered_seats(self, row: DecisionRow) -> list[SeatRow]:
+        """Return the seats of a task whose reviewers have answered."""
+        return [seat for seat in self.seats.get((row.policy, row.task), []) if seat.state == DONE]
+
+    def close_seats(self, row: DecisionRow) -> None:
+        """Close the seats of a task that needs no reviewer any more. Their epochs stay: late answers are refused."""
+        seats = self.seats.get((row.policy, row.task), [])
+        if any(seat.state in (WAITING, CLAIMED) for seat in seats):
+            closed = [seat._replace(state=CLOSED) if seat.state in (WAITING, CLAIMED) else seat for seat in seats]
+            self.put_seats(closed)
+
+    def park(self, owned: OwnedPolicy, row: ParkedRow) -> None:
+        """Keep an outcome until its decision comes."""
+        key = (row.policy, row.task)
+        owned.parked += self.parked.get(key) is None
+        self.changed[owned.id] = owned
+        self.parked[key] = self.new_parked[key] = row
+        self.dropped_parked.pop(key, None)
+
+    def unpark(self, owned: OwnedPolicy, task: str) -> None:
+        """Delete a parked outcome: its decision has come, or it is dropped."""
+        key = (owned.id, task)
+        owned.parked -= 1
+        self.changed[owned.id] = owned
+        self.parked[key] = None
+        self.new_parked.pop(key, None)
+        self.dropped_parked[key] = None
+
+    def answer(self, row: RequestRow) -> None:
+        """Keep a reply under its idempotency key, for when the request is repeated."""
+        self.requests[row.policy, row.request] = row
+        self.new_requests.append(row)
+
+
+class Command(Protocol):
+    """Something that a caller wants of a policy."""
+
+    def reads(self, owned: OwnedPolicy) -> ReadSet:
+        """Return the rows that must be read first."""
+        ...
+
+    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply | QueueQuery:
+        """Change the policy, or raise a `Problem` before anything was changed."""
+        ...

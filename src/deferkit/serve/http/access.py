@@ -1,0 +1,144 @@
+"""Who may call what, how often."""
+
+import asyncio
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+from litestar import Request, Response
+
+from deferkit.serve.domain.api_keys import SCOPES, Caller, key_fits, parts_of
+from deferkit.serve.domain.policy_spec import NAME_PATTERN
+from deferkit.serve.domain.problems import Problem, invalid, unknown
+from deferkit.serve.domain.rows import KeyRow
+from deferkit.serve.http.headers import header, is_this_machine
+from deferkit.serve.storage.store import Store
+
+FRESH_S = 1.0  # a revoked key is refused after this long at the latest
+NEW_S = 0.05  # and a new one is known; what is not a key at all does not keep the database busier than this
+clock = time.monotonic
+EVERYONE = Caller("default", frozenset(SCOPES))
+
+
+class Access:
+    """Knows the keys. Without any, on a loopback address, everyone is the tenant `default`."""
+
+    def __init__(self, store: Store, *, open_without_keys: bool, rate: float) -> None:
+        self.store = store
+        self.open_without_keys = open_without_keys
+        self.rate = rate
+        self._keys: dict[str, KeyRow] | None = None
+        self._read_at = 0.0
+        self._reading = asyncio.Lock()
+        # a thread of its own: every call waits for this, and none is to wait behind those who read long logs
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="keys")
+        self._allowance: dict[str, tuple[float, float]] = {}  # tenant: calls left, since when
+
+    async def keys(self, age_s: float) -> dict[str, KeyRow]:
+        """Return the keys, as they were this long ago at most."""
+        if self._keys is None or time.monotonic() - self._read_at > age_s:
+            async with self._reading:
+                if self._keys is None or time.monotonic() - self._read_at > age_s:
+                    loop = asyncio.get_running_loop()
+                    rows = await loop.run_in_executor(self._thread, self.store.keys)
+                    self._keys = {row.id: row for row in rows}
+                    self._read_at = time.monotonic()
+        return self._keys
+
+    def close(self) -> None:
+        """Look no more."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def caller(self, authorization: bytes, host: bytes) -> Caller:
+        """Return who calls; raise if that is nobody.
+
+        While everyone may call, only those do who know this machine as such: a page that a browser got from elsewhere
+        can give its own name our address, but then sends that name.
+        """
+        keys = await self.keys(FRESH_S)
+        if not keys and self.open_without_keys:
+            if not is_this_machine(host):
+                raise Problem(403, "forbidden", "Without keys the service answers to localhost only. Make a key.")
+            return EVERYONE
+        scheme, _, key = authorization.decode("latin-1").partition(" ")
+        key = key.strip()
+        parts = parts_of(key) if scheme.lower() == "bearer" else None
+        row = keys.get(parts[0]) if parts is not None else None
+        if row is None and parts is not None:
+            row = (await self.keys(NEW_S)).get(parts[0])
+        if row is None or not key_fits(key, row) or row.revoked is not None:
+            raise Problem(401, "unauthorized", "A valid key is needed: Authorization: Bearer dk_…")
+        return Caller(row.tenant, frozenset(row.scopes.split()))
+
+    def count(self, tenant: str) -> None:
+        """Take a call off the tenant's allowance; raise if there is none left."""
+        if not self.rate:
+            return
+        now = clock()
+        most = max(1.0, self.rate)
+        left, since = self._allowance.get(tenant, (most, now))
+        left = min(most, left + (now - since) * self.rate)
+        if left < 1:
+            self._allowance[tenant] = (left, now)
+            wait = (1 - left) / self.rate
+            raise Problem(429, "too_many", f"More than {self.rate:g} calls a second.", retry_after=wait)
+        self._allowance[tenant] = (left - 1, now)
+
+
+NOT_IN_QUERY = {"request", "name", "data"}
+NAME = re.compile(NAME_PATTERN)
+
+
+async def admit(request: Request[Any, Any, Any]) -> Response[None] | None:
+    """Let a call through if its key is good for the route; before its body is read.
+
+    Not a guard of Litestar's: those copy the route at each call, which takes as long as the rest of this.
+    """
+    handler, scope = request.route_handler, request.scope
+    wanted = handler.opt.get("scopes")
+    if wanted is None:
+        return options(request) if request.method == "OPTIONS" else None
+    if "caller" not in scope:  # else `express` has let it in, and counted it
+        access: Access = request.app.state.access
+        caller = await access.caller(header(scope, b"authorization"), header(scope, b"host"))
+        if caller.scopes.isdisjoint(wanted):
+            raise Problem(403, "forbidden", f"The key has not the scope {' or '.join(sorted(wanted))}.")
+        access.count(caller.tenant)
+        scope["caller"] = caller  # type: ignore[typeddict-unknown-key]
+    name = scope["path_params"].get("name")
+    if name is not None and not NAME.match(name):
+        raise unknown("policy", name)
+    if scope["query_string"]:
+        check_query(request)
+    return None
+
+
+def options(request: Request[Any, Any, Any]) -> Response[None]:
+    """Say what methods a path takes; Litestar would forget those of the path's later routes."""
+    path = request.scope["path_template"]
+    methods = {method for route in request.app.routes if route.path_format == path for method in route.methods}
+    return Response(None, status_code=204, headers={"Allow": ", ".join(sorted(methods))})
+
+
+def check_query(request: Request[Any, Any, Any]) -> None:
+    """Raise if the query is not as strict as a body: an unknown parameter, one twice, a value out of bounds."""
+    known = {
+        name: field
+        for name, field in request.route_handler.parsed_fn_signature.parameters.items()
+        if name not in NOT_IN_QUERY
+    }
+    seen: set[str] = set()
+    for name, text in request.query_params.multi_items():
+        if name not in known:
+            raise invalid(f"There is no parameter {name!r}. There is {', '.join(known) or 'none'}.")
+        if name in seen:
+            raise invalid(f"The parameter {name} is given twice.")
+        seen.add(name)
+        if known[name].annotation is int and not (text.isascii() and text.isdigit()):
+            raise invalid(f"The parameter {name} is a whole number.")
+        try:
+            msgspec.convert(text, known[name].raw, strict=False)
+        except msgspec.ValidationError as error:
+            raise invalid(f"The parameter {name}: {error}.") from None

@@ -1,0 +1,116 @@
+"""The application: routes, limits, access, and an engine that lives as long as it."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from litestar import Litestar, Request, Response
+from litestar.exceptions import HTTPException, ValidationException
+from litestar.types import ASGIApp
+
+from deferkit.serve.domain.problems import Problem, StoreFailed, invalid, unavailable
+from deferkit.serve.engine.engine import Engine, EngineSettings
+from deferkit.serve.http import routes_operation, routes_policies, routes_reviews, routes_tasks
+from deferkit.serve.http.access import Access, admit
+from deferkit.serve.http.express import express
+from deferkit.serve.http.forwarding import Messenger
+from deferkit.serve.http.limits import limited
+from deferkit.serve.http.openapi import document
+from deferkit.serve.http.route_support import ProblemReply, problem_response
+from deferkit.serve.http.strict_json import StrictRequest
+from deferkit.serve.http.traffic import Traffic
+from deferkit.serve.settings import Settings
+from deferkit.serve.storage.store import Store
+from deferkit.serve.structured_logs import logger
+
+AnyRequest = Request[Any, Any, Any]
+ROUTES = [*routes_policies.ROUTES, *routes_tasks.ROUTES, *routes_reviews.ROUTES, *routes_operation.ROUTES]
+
+
+def on_problem(_: AnyRequest, problem: Problem) -> Response[ProblemReply]:
+    """Reply with a problem of the service's."""
+    return problem_response(problem)
+
+
+def on_http(_: AnyRequest, error: HTTPException) -> Response[ProblemReply]:
+    """Reply with a problem that the framework found: no such route, a bad parameter."""
+    if isinstance(error, ValidationException):
+        return problem_response(parameter_problem(error))
+    code, detail = FOUND.get(error.status_code, ("http", error.detail))
+    return problem_response(Problem(error.status_code, code, detail), error.headers)
+
+
+FOUND = {404: ("unknown", "There is nothing at this path."), 405: ("method", "The path does not take this method.")}
+
+
+def parameter_problem(error: ValidationException) -> Problem:
+    """Return what is wrong with a parameter."""
+    first = error.extra[0] if isinstance(error.extra, list) and error.extra else {"message": error.detail}
+    key, message = str(first.get("key", "")), str(first.get("message", ""))
+    if key == "data":
+        return Problem(400, "not_json", "The body is empty; JSON is expected.")
+    return invalid(f"{key}: {message}" if key else message.partition(" for path")[0] + ".")
+
+
+def on_store(_: AnyRequest, error: StoreFailed) -> Response[ProblemReply]:
+    """Reply when nothing can be read for now."""
+    logger.error("the store cannot be read", extra={"error": str(error)})
+    return problem_response(unavailable("The database does not answer."))
+
+
+def on_fault(_: AnyRequest, error: Exception) -> Response[ProblemReply]:
+    """Reply to a fault of ours, without a word of what was sent."""
+    logger.error("a call failed", exc_info=error)
+    return problem_response(Problem(500, "internal", f"The call failed: {type(error).__name__}."))
+
+
+def application(settings: Settings, store: Store, *, failed: Callable[[Exception], None]) -> ASGIApp:
+    """Return the application for a store; `failed` is told why, if it cannot start."""
+    engine = Engine(
+        store,
+        EngineSettings(
+            queue_limit=settings.queue_limit,
+            tenant_share=settings.tenant_share,
+            group_limit=settings.group_limit,
+            owner_lease_s=settings.owner_lease_s,
+            snapshot_every=settings.snapshot_every,
+            address=settings.address or None,
+        ),
+    )
+    traffic = Traffic()
+
+    @asynccontextmanager
+    async def life(app: Litestar) -> AsyncIterator[None]:
+        try:
+            await engine.start()
+        except Exception as error:
+            failed(error)
+            raise
+        access = app.state.access = Access(store, open_without_keys=settings.loopback, rate=settings.rate)
+        messenger = app.state.messenger = Messenger()
+        app.state.engine, app.state.traffic, app.state.settings = engine, traffic, settings
+        app.state.document = msgspec.json.encode(document(ROUTES))
+        try:
+            yield
+        finally:
+            messenger.close()
+            access.close()
+            await engine.stop()
+
+    app = Litestar(
+        route_handlers=ROUTES,
+        lifespan=[life],
+        before_request=admit,
+        request_class=StrictRequest,
+        request_max_body_size=None,  # `limited` sees to it, before anything is buffered
+        exception_handlers={
+            Problem: on_problem,
+            HTTPException: on_http,
+            StoreFailed: on_store,
+            Exception: on_fault,
+        },
+        openapi_config=None,  # `document` makes a better one
+        logging_config=None,
+    )
+    return limited(express(app), max_body=settings.max_body, traffic=traffic)

@@ -1,0 +1,115 @@
+"""A connection with the limits that uvicorn does not set: a client holds neither memory nor a place for long."""
+
+import re
+from typing import Any
+
+import msgspec
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+LARGEST_HEAD = 65_536  # bytes of a request line and its headers
+UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
+CHUNKING = 6  # a body of chunks of one byte each is six times as long as what it carries
+
+
+class LimitedConnection(HttpToolsProtocol):
+    """Uvicorn's protocol, that knows since when a request is on its way, and how long it is: uvicorn would go on.
+
+    A look at all connections now and then costs next to nothing; a timer for each request does not. How large a body
+    may be the application knows (`deferkit.serve.http.limits`); here is only the end of all chunks and trailers.
+    """
+
+    max_body = 1_000_000  # the class that is made for a server has its own
+    since: float | None = None
+    begun = False  # a request is here in part
+    in_body = False
+    size = 0  # bytes since the last part of a request was complete
+    unread = 0  # bytes of replies that wait for the client
+    unread_since = 0.0
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self.since = self.loop.time()
+
+    def data_received(self, data: bytes) -> None:
+        """Begin to wait for the rest of a request, if this is the first of it."""
+        self._wait_from_here(self._idle())
+        self.size += len(data)
+        if not self.in_body and UPGRADE.search(data):
+            data = without_upgrade(data)
+        super().data_received(data)
+        self._wait_from_here(self.begun and self._idle())
+        if self.size > LARGEST_HEAD and (not self.in_body or self.size > LARGEST_HEAD + CHUNKING * self.max_body):
+            self.refuse(431, "too_large", f"The head of a request has at most {LARGEST_HEAD:,} bytes.")
+
+    def _idle(self) -> bool:
+        """Return whether there is nothing to answer."""
+        return self.cycle is None or bool(self.cycle.response_complete)
+
+    def _wait_from_here(self, waits: bool) -> None:
+        if waits and self.since is None:
+            self.since = self.loop.time()
+
+    def on_message_begin(self) -> None:
+        """Remember that there is a request, if only the first of it."""
+        super().on_message_begin()
+        self.begun = True
+
+    def on_response_complete(self) -> None:
+        """Begin to wait for the rest of a request whose first part came along with the one that is answered now."""
+        last = not self.pipeline
+        super().on_response_complete()
+        self._wait_from_here(self.begun and (last or (self.in_body and not self.pipeline)))
+
+    def on_headers_complete(self) -> None:
+        """Count from here what belongs to the body."""
+        super().on_headers_complete()
+        self.in_body = True
+        self.size = 0
+
+    def on_message_complete(self) -> None:
+        """Wait no longer."""
+        super().on_message_complete()
+        self.since = None
+        self.begun = self.in_body = False
+        self.size = 0
+
+    def end_if_slow(self, now: float, slow_s: float) -> None:
+        """End a connection if its request does not arrive, or if its client does not read what it has asked for."""
+        if self.since is not None and self.since < now - slow_s:
+            self.refuse(408, "too_slow", "The request did not arrive in time.")
+        unread = self.transport.get_write_buffer_size()
+        if unread != self.unread:
+            self.unread, self.unread_since = unread, now
+        elif unread and self.unread_since < now - slow_s:
+            self.transport.abort()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is not HTTP in the same form as everything else."""
+        self.refuse(400, "not_http", msg)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Answer an upgrade that was not seen in time, and close; without a word in the log: anyone can send many."""
+        if self.cycle is not None:
+            self.cycle.keep_alive = False
+
+    def refuse(self, status: int, code: str, detail: str) -> None:
+        """Close, with an answer unless there is one on its way."""
+        if self.transport.is_closing():
+            return
+        if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
+            body = msgspec.json.encode({"status": status, "code": code, "detail": detail})
+            headers = [*self.server_state.default_headers, (b"content-type", b"application/json")]
+            lines = b"".join(b"%b: %b\r\n" % line for line in headers)
+            end = b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+            self.transport.write(STATUS_LINE[status] + lines + end + body)
+        self.transport.close()
+
+
+def without_upgrade(data: bytes) -> bytes:
+    """Return the beginning of a request without the wish to speak another protocol, which may be ignored.
+
+    Some clients ask for HTTP/2 in their first request. The parser would take its body for that other protocol.
+    """
+    head, end, body = data.partition(b"\r\n\r\n")
+    return UPGRADE.sub(b"\r\nignored:", head) + end + body

@@ -1,0 +1,108 @@
+"""A call for a policy that another process owns is passed on to that process."""
+
+import asyncio
+import http.client
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from litestar import Request
+
+from deferkit.serve.domain.problems import Problem, unavailable
+from deferkit.serve.domain.reply import Reply
+from deferkit.serve.http.headers import header
+
+PASSED_ON = b"x-deferkit-passed-on"
+TIMEOUT_S = 10.0
+THREADS = 64
+MOST = 256  # calls that are passed on or wait for it; more get 503
+
+
+async def forward(request: Request[Any, Any, Any], address: str | None) -> Reply:
+    """Return the reply of the owner of a policy. A call is passed on once: who owns it may have changed by then."""
+    if not address or header(request.scope, PASSED_ON):
+        raise unavailable("Another process owns the policy, or is about to.")
+    headers = {"content-type": "application/json", PASSED_ON.decode(): "1"}
+    if key := header(request.scope, b"authorization"):
+        headers["authorization"] = key.decode("latin-1")
+    path = request.scope["raw_path"].decode("ascii")  # no call that is passed on has a query
+    body = await request.body()
+    patience = min(TIMEOUT_S, request.app.state.engine.settings.owner_lease_s)  # by then it is another's
+    messenger: Messenger = request.app.state.messenger
+    return await messenger.ask(address, request.method, path, body, headers, patience)
+
+
+class Messenger:
+    """Asks other processes.
+
+    It has threads of its own: while an owner does not answer, others must still be able to read, and to take over from
+    it.
+    """
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="passes-on")
+        self._local = threading.local()
+        self._connections: set[http.client.HTTPConnection] = set()
+        self._asked = 0
+        self._closed = False
+
+    async def ask(
+        self, address: str, method: str, path: str, body: bytes, headers: dict[str, str], timeout_s: float
+    ) -> Reply:
+        """Return what a process answers; raise if too many calls wait for that already."""
+        if self._asked >= MOST:
+            raise unavailable("Too many calls wait for the process that owns the policy.")
+        self._asked += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(
+                self._threads, self._call, address, method, path, body, headers, timeout_s
+            )
+        finally:
+            self._asked -= 1
+
+    def close(self) -> None:
+        """Ask no more, and wait for no answer: nobody is there to get it."""
+        self._closed = True
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for each in list(self._connections):
+            with suppress(OSError, AttributeError):  # there is no socket, or it was closed in this moment
+                each.sock.shutdown(socket.SHUT_RDWR)
+
+    def _call(
+        self, address: str, method: str, path: str, body: bytes, headers: dict[str, str], timeout_s: float
+    ) -> Reply:
+        """Return what a process answers. A connection that has gone stale is opened again, once."""
+        kept: dict[str, http.client.HTTPConnection] = self._local.__dict__.setdefault("kept", {})
+        fresh = address not in kept
+        if fresh:
+            parts = urlsplit(address)
+            kept[address] = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_s)
+            self._connections.add(kept[address])
+        try:
+            kept[address].request(method, path, body, headers)
+            response = kept[address].getresponse()
+            answer = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            lost = kept.pop(address)
+            self._connections.discard(lost)
+            lost.close()
+            if not fresh and not isinstance(error, TimeoutError) and not self._closed:
+                return self._call(address, method, path, body, headers, timeout_s)
+            raise unavailable(f"The process that owns the policy does not answer ({type(error).__name__}).") from error
+        if response.status >= 400:
+            raise problem_of(response.status, answer, response.headers.get("Retry-After"))
+        return Reply(response.status, answer)
+
+
+def problem_of(status: int, answer: bytes, retry: str | None) -> Problem:
+    """Return the problem that a process has replied with."""
+    try:
+        said = msgspec.json.decode(answer, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        said = {}
+    wait = float(retry) if retry is not None and retry.isdigit() else None
+    return Problem(status, str(said.get("code", "failed")), str(said.get("detail", "")), retry_after=wait)

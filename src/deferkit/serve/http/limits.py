@@ -1,0 +1,72 @@
+"""What stands before the application: the size of requests, and counts of them. `server` sees to their time."""
+
+import asyncio
+import time
+from typing import Any
+
+from litestar.enums import ScopeType
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
+
+from deferkit.serve.domain.problems import Problem
+from deferkit.serve.http.traffic import Traffic
+
+STOPS = b'{"status":503,"code":"unavailable","detail":"The service stops. Try again."}'
+
+
+def too_large(max_body: int) -> Problem:
+    """Return the problem that a request is too large."""
+    return Problem(413, "too_large", f"A request has at most {max_body:,} bytes.")
+
+
+def counted(receive: Receive, declared: int, max_body: int) -> Receive:
+    """Return a way to receive a body that ends when it is too large, or at once if it says that it will be."""
+    size = 0
+
+    async def receive_within() -> Any:
+        nonlocal size
+        if declared > max_body:
+            raise too_large(max_body)
+        message = await receive()
+        size += len(message["body"]) if message["type"] == "http.request" else 0
+        if size > max_body:
+            raise too_large(max_body)
+        return message
+
+    return receive_within
+
+
+def limited(app: ASGIApp, *, max_body: int, traffic: Traffic) -> ASGIApp:
+    """Return the application behind a limit: a body that is too large is refused before it is read."""
+
+    async def within_limits(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != ScopeType.HTTP:
+            await app(scope, receive, send)
+            return
+        began = time.monotonic()
+        length = next((value for name, value in scope["headers"] if name == b"content-length"), None)
+        if length is None or not length.isdigit() or int(length) > max_body:  # the server holds others to their word
+            declared = 0 if length is None else int(length) if length.isdigit() else max_body + 1
+            receive = counted(receive, declared, max_body)
+        status = 0
+
+        async def send_counted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                if status == 413:  # the rest of the body is not read, so the connection is of no more use
+                    message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
+            await send(message)
+
+        try:
+            await app(scope, receive, send_counted)
+        except asyncio.CancelledError:
+            # the service stops, and has waited long enough; what the engine has taken in it still finishes
+            if not status:
+                headers = [(b"content-type", b"application/json"), (b"retry-after", b"1"), (b"connection", b"close")]
+                await send_counted({"type": "http.response.start", "status": 503, "headers": headers})
+                await send_counted({"type": "http.response.body", "body": STOPS, "more_body": False})
+        finally:
+            path = scope.get("path_template") or "unknown"
+            traffic.count(scope["method"], path, status or 500, time.monotonic() - began)
+
+    return within_limits

@@ -1,0 +1,94 @@
+"""Metrics in Prometheus' form, gathered when they are asked for."""
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from deferkit.serve.domain.money import MICRO
+from deferkit.serve.engine.engine import Engine
+from deferkit.serve.engine.policy_summary import summary_of
+from deferkit.serve.http.traffic import BUCKETS, Traffic
+
+CONTENT_TYPE = "text/plain; version=0.0.4"  # Litestar adds the charset
+
+
+class ServiceMetrics(Collector):
+    """Reads off the engine what a dashboard wants to see."""
+
+    def __init__(self, engine: Engine, traffic: Traffic, tenant: str) -> None:
+        self.engine = engine
+        self.traffic = traffic
+        self.tenant = tenant
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics of the process, then those of the tenant's policies."""
+        yield from self._process()
+        yield from self._policies()
+
+    def _process(self) -> Iterator[Metric]:
+        engine, traffic = self.engine, self.traffic
+        requests = CounterMetricFamily("deferkit_requests", "Requests answered", labels=["method", "path", "status"])
+        for (method, path, status), n in list(traffic.requests.items()):
+            requests.add_metric([method, path, str(status)], n)
+        yield requests
+        seen, buckets = 0, []
+        for bound, n in zip([*map(str, BUCKETS), "+Inf"], traffic.durations, strict=True):
+            seen += n
+            buckets.append((bound, seen))
+        durations = HistogramMetricFamily("deferkit_request_seconds", "How long requests took")
+        durations.add_metric([], buckets, traffic.seconds)
+        yield durations
+        yield CounterMetricFamily("deferkit_commits", "Groups of commands committed", value=engine.groups)
+        yield CounterMetricFamily("deferkit_commands", "Commands in those groups", value=engine.commands)
+        yield GaugeMetricFamily("deferkit_queue_length", "Commands that wait", value=engine.queue.length)
+        yield GaugeMetricFamily("deferkit_failing", "1: the last commit failed", value=engine.failing is not None)
+
+    def _policies(self) -> Iterator[Metric]:
+        engine = self.engine
+        names = ("total", "reserved", "posted", "suspense")
+        budget = GaugeMetricFamily("deferkit_budget", "Budget in units", labels=["policy", "resource", "part"])
+        price = GaugeMetricFamily("deferkit_price", "Reward that a unit must bring", labels=["policy", "resource"])
+        decisions = CounterMetricFamily("deferkit_decisions", "Decisions", labels=["policy", "route"])
+        outcomes = CounterMetricFamily("deferkit_outcomes", "Outcomes", labels=["policy"])
+        late = CounterMetricFamily("deferkit_late_outcomes", "Outcomes booked, not learned", labels=["policy"])
+        gain = GaugeMetricFamily("deferkit_expected_gain", "Expected reward above the model's", labels=["policy"])
+        parked = GaugeMetricFamily("deferkit_parked", "Outcomes that wait for a decision", labels=["policy"])
+        forgotten = CounterMetricFamily("deferkit_parked_dropped", "Outcomes that waited too long", labels=["policy"])
+        queue = GaugeMetricFamily("deferkit_review_queue", "Seats for reviewers", labels=["policy", "state"])
+        age = GaugeMetricFamily("deferkit_review_oldest_seconds", "Age of the oldest review", labels=["policy"])
+        drifts = CounterMetricFamily(
+            "deferkit_drifts", "Changes found in a reward or cost", labels=["policy", "target"]
+        )
+        for (tenant, name), owned in list(engine.owned.items()):
+            if tenant != self.tenant:
+                continue
+            summary = summary_of(owned, engine.store.queue(owned.id), owned.time(engine.clock.now()))
+            for resource, account in owned.policy.accounts.items():
+                for part in names:
+                    value = getattr(account, part)
+                    budget.add_metric([name, resource, part], float("inf") if value is None else value / MICRO)
+                prices = summary.price if isinstance(summary.price, dict) else {resource: summary.price}
+                price.add_metric([name, resource], prices[resource])
+            for route, n in summary.routes.items():
+                decisions.add_metric([name, route], n)
+            outcomes.add_metric([name], summary.outcomes)
+            late.add_metric([name], summary.late)
+            gain.add_metric([name], summary.expected_gain)
+            parked.add_metric([name], summary.parked)
+            forgotten.add_metric([name], owned.dropped_parked)
+            queue.add_metric([name, "waiting"], summary.queue.waiting)
+            queue.add_metric([name, "claimed"], summary.queue.claimed)
+            age.add_metric([name], summary.queue.oldest_s or 0.0)
+            found = {drift.target: drift.times for drift in summary.drifted}
+            for target in summary.samples:
+                drifts.add_metric([name, target], found.get(target, 0))
+        yield from (budget, price, decisions, outcomes, late, gain, parked, forgotten, queue, age, drifts)
+
+
+def metrics_of(engine: Engine, traffic: Traffic, tenant: str) -> str:
+    """Return the metrics as text."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(ServiceMetrics(engine, traffic, tenant))
+    return generate_latest(registry).decode()

@@ -1,0 +1,120 @@
+"""From a request to the engine and back: the part that all routes share."""
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, NamedTuple, TypeVar, cast
+
+import msgspec
+from litestar import Request, Response
+from litestar.handlers import BaseRouteHandler
+
+from deferkit.serve.domain.api_keys import Caller
+from deferkit.serve.domain.policy_spec import NAME_PATTERN
+from deferkit.serve.domain.problems import Problem
+from deferkit.serve.domain.reply import Reply
+from deferkit.serve.engine.engine import Elsewhere, Engine
+from deferkit.serve.engine.unit_of_work import Command
+from deferkit.serve.http.forwarding import forward
+
+Body = TypeVar("Body")
+AnyRequest = Request[Any, Any, Any]
+JSON = "application/json"
+LONGEST_DETAIL = 500
+
+PolicyName = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN, description="the name of the policy")]
+Limit = Annotated[int, msgspec.Meta(ge=1, le=1000, description="how many at most")]
+
+
+class ProblemReply(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a call could not be done."""
+
+    status: Annotated[int, msgspec.Meta(ge=400, le=599)]
+    code: Annotated[str, msgspec.Meta(description="a short word for programs")]
+    detail: Annotated[str, msgspec.Meta(description="a sentence for people")]
+
+
+PROBLEMS = {
+    400: "The body is not JSON",
+    401: "No valid key",
+    403: "The key is not good for this",
+    404: "There is no such thing",
+    408: "The request came too slowly",
+    409: "It contradicts what is known",
+    413: "The request is too large",
+    415: "The body is not sent as application/json",
+    422: "A value is not possible",
+    429: "Too many calls; Retry-After says when",
+    500: "A fault of ours",
+    503: "Nothing was done, as far as is known; Retry-After says when to try again",
+}
+
+
+class Route(NamedTuple):
+    """What is known of a route beside its types: who may call it, what it may answer."""
+
+    tag: str
+    scopes: frozenset[str] = frozenset()  # one of them is enough; without any, no key is needed
+    problems: tuple[int, ...] = ()  # beside those that follow from its parameters
+    also: Mapping[int, Any] = {}  # other successes, by status
+    example: Any = None  # of a body
+
+
+def about(tag: str, *scopes: str, problems: tuple[int, ...] = (), also: Any = None, example: Any = None) -> Any:
+    """Return the options of a route."""
+    route = Route(tag, frozenset(scopes), problems, also or {}, example)
+    return {"route": route, "scopes": route.scopes or None}
+
+
+def route_of(handler: BaseRouteHandler) -> Route:
+    """Return what is known of a route."""
+    return cast("Route", handler.opt["route"])
+
+
+def caller_of(request: AnyRequest) -> Caller:
+    """Return who calls."""
+    return cast("Caller", request.scope["caller"])  # type: ignore[typeddict-item]
+
+
+def engine_of(request: AnyRequest) -> Engine:
+    """Return the engine."""
+    return cast("Engine", request.app.state.engine)
+
+
+def answered(reply: Reply, kind: type[Body]) -> Response[Body]:  # noqa: ARG001  the kind is for the document
+    """Return the bytes of a reply as a response, unchanged."""
+    media_type = JSON if reply.body else None
+    return cast("Response[Body]", Response(content=reply.body, status_code=reply.status, media_type=media_type))
+
+
+def sent(value: Any, kind: type[Body], status: int = 200) -> Response[Body]:
+    """Return a value as a response."""
+    return answered(Reply(status, msgspec.json.encode(value)), kind)
+
+
+async def done(request: AnyRequest, name: str, command: Command, kind: type[Body]) -> Response[Body]:
+    """Have a command done, here or by the process that owns the policy."""
+    try:
+        reply = await engine_of(request).submit((caller_of(request).tenant, name), command)
+    except Elsewhere as elsewhere:
+        reply = await forward(request, elsewhere.address)
+    return answered(reply, kind)
+
+
+def problem_parts(problem: Problem) -> tuple[dict[str, str], bytes]:
+    """Return the headers and the body that tell of a problem."""
+    headers = {}
+    if problem.retry_after is not None:
+        headers["Retry-After"] = str(max(1, math.ceil(problem.retry_after)))
+    if problem.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    detail = str(problem)
+    if len(detail) > LONGEST_DETAIL:  # it may quote what was sent
+        detail = detail[:LONGEST_DETAIL] + "…"
+    return headers, msgspec.json.encode(ProblemReply(status=problem.status, code=problem.code, detail=detail))
+
+
+def problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response[ProblemReply]:
+    """Return the response of a problem."""
+    own, body = problem_parts(problem)
+    response = Response(content=body, status_code=problem.status, media_type=JSON, headers={**(headers or {}), **own})
+    return cast("Response[ProblemReply]", response)

@@ -1,0 +1,103 @@
+"""Routes of policies and budgets."""
+
+import asyncio
+from typing import Annotated
+
+import msgspec
+from litestar import Response, get, patch, post
+from litestar.params import JSONBody
+
+from deferkit.serve.domain.api_keys import SCOPES
+from deferkit.serve.domain.policy_spec import NAME_PATTERN, PolicyChange, PolicySpec
+from deferkit.serve.domain.problems import Problem, unknown
+from deferkit.serve.domain.request_bodies import BudgetBody
+from deferkit.serve.engine.commands.budget import BudgetReply, ChangeBudget, ChangePolicy
+from deferkit.serve.engine.engine import Elsewhere
+from deferkit.serve.engine.policy_summary import PolicySummary, summary_of
+from deferkit.serve.http.forwarding import forward
+from deferkit.serve.http.route_support import (
+    AnyRequest,
+    Limit,
+    PolicyName,
+    about,
+    answered,
+    caller_of,
+    done,
+    engine_of,
+    sent,
+)
+
+NEW_POLICY = {
+    "name": "spam",
+    "features": 3,
+    "budget": {"minutes": {"total": 600, "horizon": 10_000, "max_cost": 2}},
+    "deadline_s": 3600,
+}
+After = Annotated[str, msgspec.Meta(pattern=f"^$|{NAME_PATTERN}", description="the last name of the page before")]
+
+
+class PolicyPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Policies by name; `next` is where the following page begins."""
+
+    policies: list[PolicySpec]
+    next: str | None
+
+
+@post("/v1/policies", opt=about("policies", "admin", problems=(409,), example=NEW_POLICY))
+async def create_policy(request: AnyRequest, data: JSONBody[PolicySpec]) -> Response[PolicySpec]:
+    """Make a policy. The same one again changes nothing; another one of the same name is a conflict."""
+    engine, tenant, most = engine_of(request), caller_of(request).tenant, request.app.state.settings.max_policies
+    if (tenant, data.name) not in engine.owned:
+        names = {row.name for row in await asyncio.to_thread(engine.store.policies_of, tenant, "", most)}
+        if len(names) >= most and data.name not in names:
+            raise Problem(409, "too_many", f"There are {most} policies, and no more may be made.")
+    return answered(await engine.create(tenant, data), PolicySpec)
+
+
+@get("/v1/policies", opt=about("policies", *SCOPES))
+async def list_policies(request: AnyRequest, after: After = "", limit: Limit = 100) -> Response[PolicyPage]:
+    """List policies by name."""
+    tenant, store = caller_of(request).tenant, engine_of(request).store
+    rows = await asyncio.to_thread(store.policies_of, tenant, after, limit)
+    following = rows[-1].name if len(rows) == limit else None
+    return sent({"policies": [msgspec.Raw(row.spec.encode()) for row in rows], "next": following}, PolicyPage)
+
+
+@get("/v1/policies/{name:str}", opt=about("policies", *SCOPES))
+async def read_policy(request: AnyRequest, name: PolicyName) -> Response[PolicySpec]:
+    """Read the settings of a policy. What has become of its budget is in its summary."""
+    row = await asyncio.to_thread(engine_of(request).store.policy, caller_of(request).tenant, name)
+    if row is None:
+        raise unknown("policy", name)
+    return sent(msgspec.Raw(row.spec.encode()), PolicySpec)
+
+
+@patch("/v1/policies/{name:str}", opt=about("policies", "admin", example={"deadline_s": 7200, "reviewers": 2}))
+async def change_policy(request: AnyRequest, name: PolicyName, data: JSONBody[PolicyChange]) -> Response[PolicySpec]:
+    """Change deadlines, leases, the learning window, reviewers; the rest is what it has learned with."""
+    return await done(request, name, ChangePolicy(data), PolicySpec)
+
+
+@get("/v1/policies/{name:str}/summary", opt=about("policies", *SCOPES))
+async def read_summary(request: AnyRequest, name: PolicyName) -> Response[PolicySummary]:
+    """Read where a policy stands: budget, price, deferral rate, expected gain, queue."""
+    engine = engine_of(request)
+    try:
+        owned = await engine.holding((caller_of(request).tenant, name))
+    except Elsewhere as elsewhere:
+        return answered(await forward(request, elsewhere.address), PolicySummary)
+    queue = await asyncio.to_thread(engine.store.queue, owned.id)
+    return sent(summary_of(owned, queue, owned.time(engine.clock.now())), PolicySummary)
+
+
+@post(
+    "/v1/policies/{name:str}/budget",
+    status_code=200,
+    opt=about("policies", "admin", problems=(409,), example={"id": "top-up-1", "add": 60}),
+)
+async def change_budget(request: AnyRequest, name: PolicyName, data: JSONBody[BudgetBody]) -> Response[BudgetReply]:
+    """Top a budget up, or cut it; once for each id, and never below what is reserved and posted."""
+    return await done(request, name, ChangeBudget(data), BudgetReply)
+
+
+ROUTES = [create_policy, list_policies, read_policy, change_policy, read_summary, change_budget]

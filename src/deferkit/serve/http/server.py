@@ -1,0 +1,152 @@
+"""A process that serves: uvicorn around the application, with limits and an orderly end."""
+
+import asyncio
+import errno
+import gc
+import socket
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from deferkit.errors import DeferkitError
+from deferkit.serve.http.application import application
+from deferkit.serve.http.connection import LimitedConnection
+from deferkit.serve.settings import Settings
+from deferkit.serve.storage.open_store import database_of, shown
+from deferkit.serve.storage.store import Store
+from deferkit.serve.structured_logs import log_to_stderr, logger
+
+# on every response, also those that uvicorn gives by itself: a reply is what it says it is, and nobody's to keep
+HEADERS = [("x-content-type-options", "nosniff"), ("cache-control", "no-store")]
+
+
+class Server(uvicorn.Server):
+    """Serves an application; says where as soon as it listens, and why if it could not start."""
+
+    def __init__(self, settings: Settings, store: Store, listening: Callable[[str], None]) -> None:
+        self.failure: Exception | None = None
+        self._listening = listening
+        self._slow_s = settings.body_timeout_s
+        super().__init__(
+            uvicorn.Config(
+                application(settings, store, failed=self._failed),
+                host=settings.host,
+                port=settings.port,
+                loop="auto",
+                http=type("Connection", (LimitedConnection,), {"max_body": settings.max_body}),
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,  # nothing here asks where a call came from
+                headers=HEADERS,
+                timeout_keep_alive=75,
+                timeout_graceful_shutdown=max(1, round(settings.stop_s)),
+                backlog=2048,
+            )
+        )
+
+    def _failed(self, error: Exception) -> None:
+        self.failure = error
+
+    async def on_tick(self, counter: int) -> bool:
+        """Do what uvicorn does ten times a second, and end what is too slow."""
+        now = asyncio.get_running_loop().time()
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, LimitedConnection):
+                connection.end_if_slow(now, self._slow_s)
+        return await super().on_tick(counter)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, then say so."""
+        await super().startup(sockets)
+        # What is there by now stays: the collector of cycles need not look at compilers and libraries again and again.
+        # Requests leave no cycles behind, so that young objects need not be looked at after every few of them.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 20)
+        # a thread that fits trees lets the event loop go on after half a millisecond of Python, not after five
+        sys.setswitchinterval(0.0005)
+
+        if self.started:
+            host, port = self.servers[0].sockets[0].getsockname()[:2]
+            self._listening(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop in order. uvicorn would raise the signal again at the end, as if an orderly stop were a failure."""
+        super().handle_exit(sig, frame)
+        self._captured_signals.clear()
+
+
+def check_access(settings: Settings, store: Store) -> bool:
+    """Return whether the service is open to everyone; raise if it would be, on an address that others can reach."""
+    if any(key.revoked is None for key in store.keys()):  # noqa: SIM118  keys of tenants, not of a dict
+        return False
+    if not settings.loopback:
+        raise DeferkitError(
+            f"{settings.host} can be reached from elsewhere, and there are no keys."
+            f" Make one first: deferkit keys create --store {shown(settings.store)} --tenant NAME"
+        )
+    return not store.keys()
+
+
+def warn_without_address(settings: Settings) -> None:
+    """Say what does not work on a shared database if other processes cannot reach this one."""
+    if not settings.address:
+        logger.warning(
+            "without --address, other processes on this database answer 503 to calls for the policies of this one"
+        )
+
+
+def check_address(host: str, port: int) -> None:
+    """Raise if an address cannot be listened on."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError):
+        raise DeferkitError(f"There is no address {host!r} to listen on.") from None
+    errors = [error for family, _, _, _, address in found if (error := bind_error(family, address)) is not None]
+    taken = [error for error in errors if error.errno in (errno.EADDRINUSE, errno.EACCES)]
+    if taken or len(errors) == len(found):
+        raise DeferkitError(f"{host}:{port} cannot be listened on: {(taken or errors)[0].strerror}.")
+
+
+def bind_error(family: int, address: Any) -> OSError | None:
+    """Return why a socket cannot be bound to an address."""
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            probe.bind(address)
+    except OSError as error:
+        return error
+    return None
+
+
+def serve(settings: Settings, listening: Callable[[str, bool], None]) -> int:
+    """Serve until told to stop; return the exit code. `listening` is called with the URL, and whether it is open."""
+    log_to_stderr(settings.log_level)
+    database = database_of(settings.store)
+    check_address(settings.host, settings.port)  # nothing is made where nothing can be served
+    database.occupy()  # first: nothing is brought up to date under a process that serves
+    database.prepare()
+    store = Store(database)
+    is_open = check_access(settings, store)
+    if database.shared:
+        warn_without_address(settings)
+
+    def say(url: str) -> None:
+        logger.info("listening", extra={"url": url, "open": is_open})
+        listening(url, is_open)
+
+    server = Server(settings, store, say)
+    try:
+        server.run()
+    except SystemExit as error:
+        reason = server.failure or f"{settings.host}:{settings.port} cannot be listened on."
+        raise DeferkitError(str(reason)) from error
+    return 0

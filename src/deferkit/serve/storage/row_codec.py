@@ -1,0 +1,46 @@
+"""Rows as the database has them, to and from rows as the code has them: some columns are JSON."""
+
+from typing import Any
+
+import msgspec
+
+from deferkit.serve.domain.rows import ClaimRow, DecisionRow, SeatRow
+
+to_json = msgspec.json.Encoder().encode
+
+
+def text_of(value: Any) -> str | None:
+    """Return plain data as a column of JSON; None as NULL."""
+    return None if value is None else to_json(value).decode()
+
+
+def plain_of(text: str | None) -> Any:
+    """Return what `text_of` was given."""
+    return None if text is None else msgspec.json.decode(text)
+
+
+def decision_row(row: tuple[Any, ...]) -> DecisionRow:
+    """Return a row of decisions with its JSON read."""
+    each = DecisionRow(*row)
+    return each._replace(held=plain_of(row[8]), rewards=plain_of(row[9]), cost=plain_of(row[10]))
+
+
+def decision_values(row: DecisionRow) -> tuple[Any, ...]:
+    """Return the columns of a decision."""
+    return row._replace(held=text_of(row.held), rewards=text_of(row.rewards), cost=text_of(row.cost))  # type: ignore[arg-type]
+
+
+def seat_row(row: tuple[Any, ...]) -> SeatRow:
+    """Return a row of seats with its JSON read."""
+    each = SeatRow(*row)
+    return each._replace(rewards=plain_of(row[14]), cost=plain_of(row[15]))
+
+
+def seat_values(row: SeatRow) -> tuple[Any, ...]:
+    """Return the columns of a seat."""
+    return row._replace(rewards=text_of(row.rewards), cost=text_of(row.cost))  # type: ignore[arg-type]
+
+
+def claim_row(row: tuple[Any, ...]) -> ClaimRow:
+    """Return a row of claims with its JSON read."""
+    return ClaimRow(*row)._replace(effort=plain_of(row[6]))

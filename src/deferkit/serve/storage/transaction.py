@@ -1,0 +1,72 @@
+"""A transaction for a group of commands: the rows that they read, and those that they want to be written."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.reply import Reply
+from deferkit.serve.domain.rows import ClaimRow, DecisionRow, LogRow, ParkedRow, RequestRow, SeatRow
+from deferkit.serve.storage.database import Connection
+
+
+class ReadSet(NamedTuple):
+    """The rows that a command needs."""
+
+    policy: int
+    tasks: tuple[str, ...] = ()
+    parked: bool = False
+    seats: bool = False
+    claims: bool = False
+    request: str | None = None
+    observes: bool = False  # whether the learner may be told of an outcome
+
+    def reads(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield the name of each query to be run, and the keys of the rows that it looks up."""
+        if self.tasks:
+            yield "decisions", self.tasks
+            if self.parked:
+                yield "parked", self.tasks
+            if self.seats:
+                yield "seats", self.tasks
+            if self.claims:  # after the seats: those are locked then, and nobody else adds a claim
+                yield "claims", self.tasks
+        if self.request is not None:
+            yield "requests", (self.request,)
+
+
+class QueueQuery:
+    """A query of the review queue that runs in the database, at the end of the transaction."""
+
+    def __init__(self, ask: Callable[[Connection], Reply]) -> None:
+        self._ask = ask
+        self.reply: Reply | None = None
+
+    def run(self, connection: Connection) -> Reply:
+        """Run the query, and keep its reply."""
+        self.reply = self._ask(connection)
+        return self.reply
+
+
+class Transaction:
+    """The rows of one transaction: `Store.begin` fills in what was read, `Store.commit` writes what was changed."""
+
+    def __init__(self) -> None:
+        self.decisions: dict[tuple[int, str], DecisionRow | None] = {}
+        self.parked: dict[tuple[int, str], ParkedRow | None] = {}
+        self.seats: dict[tuple[int, str], list[SeatRow]] = {}
+        self.claims: dict[tuple[int, str], list[ClaimRow]] = {}
+        self.requests: dict[tuple[int, str], RequestRow | None] = {}
+        self.changed: dict[int, OwnedPolicy] = {}
+        self.log: list[LogRow] = []
+        self.changed_decisions: dict[tuple[int, str], None] = {}
+        self.changed_seats: dict[tuple[int, str, int], None] = {}
+        self.new_parked: dict[tuple[int, str], ParkedRow] = {}
+        self.dropped_parked: dict[tuple[int, str], None] = {}
+        self.new_requests: list[RequestRow] = []
+        self.efforts: list[dict[str, Any]] = []
+        self.queue_queries: list[QueueQuery] = []
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return not (self.changed or self.queue_queries)
