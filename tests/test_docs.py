@@ -63,14 +63,24 @@ def test_the_code_on_a_page_runs(page: Path, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
-def test_the_readme_names_every_make_target() -> None:
+def test_the_page_of_commands_names_every_make_target() -> None:
     targets = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)[0].split()
-    text = (ROOT / "README.md").read_text()
+    text = (ROOT / "docs" / "commands.md").read_text()
     assert [target for target in targets if target != "clean" and f"make {target}" not in text] == []
 
 
-def test_the_readme_names_every_command() -> None:
-    text = (ROOT / "README.md").read_text()
+def test_the_page_of_commands_names_every_command() -> None:
+    text = (ROOT / "docs" / "commands.md").read_text()
     commands = [command.name or command.callback.__name__ for command in app.registered_commands if command.callback]
     assert [command for command in commands if f"deferkit {command}" not in text] == []
     assert len(commands) >= 3
+
+
+def test_every_page_is_linked_from_the_readme() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert [
+        page.name for page in PAGES[1:] if f"](docs/{page.name})" not in text and page.name != "installation.md"
+    ] == []
+    assert "docs/installation.md" in text
+    for link in re.findall(r"\]\(([^)#]+)\)", text):
+        assert (ROOT / link).exists(), link

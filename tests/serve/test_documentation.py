@@ -15,8 +15,8 @@ from tests.command_line import deferkit
 from tests.serve.started import PATIENCE_S, Started
 
 ROOT = Path(__file__).parent.parent.parent
-README = (ROOT / "README.md").read_text()
-SECTION = README[README.index("\n## The decision service\n") : README.index("\n## Commands\n")]
+GUIDE = (ROOT / "docs" / "service-guide.md").read_text()
+SECTION = GUIDE[GUIDE.index("\n## First calls\n") : GUIDE.index("\n## Words\n")]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 ADDRESS = "http://127.0.0.1:8080"
 
