@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.serve.audit.counterfactual.logged_decisions import Past
+from deferkit.serve.audit.counterfactual.logged_decisions import DecisionLog
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
@@ -44,7 +44,7 @@ class Life(NamedTuple):
 
     log: list[log_records.AnyRecord]
     policy: Policy
-    past: Past
+    decision_log: DecisionLog
     reward: float  # of a task, on average
 
     def spent(self) -> float:
@@ -94,7 +94,7 @@ def live(
                 seen = {}
             book(owned, work, t, row, seen, cost_of(owned, float(world.costs[s, route - 1]) if route else None))
     log = [log_records.decode(line.body) for line in work.log]
-    past = Past()
+    decision_log = DecisionLog()
     for record in log:
-        past.see(record)
-    return Life(log, owned.policy, past, earned / n)
+        decision_log.see(record)
+    return Life(log, owned.policy, decision_log, earned / n)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from deferkit.serve.audit.counterfactual.alternative import Alternative
-from deferkit.serve.audit.counterfactual.imputation import Belief, Beliefs, Feedback
+from deferkit.serve.audit.counterfactual.imputation import Feedback, ImputedOutcome, OutcomeImputer
 from deferkit.serve.audit.counterfactual.scenario import scenario_of
 from deferkit.serve.domain.account import Account
 from deferkit.serve.domain.log_records import BudgetChanged, Decided
@@ -15,7 +15,7 @@ from tests.serve.test_estimate import decided
 
 # everything is drawn by lot, so that half of what the log left to the model goes to the human
 SPEC = PolicySpec(name="p", features=1, budget={"cost": BudgetSpec(total=90, horizon=90, max_cost=1)}, warm_up=90)
-BELIEF = Belief({"model": 0.25, "human": 0.75}, {"human": {"cost": 100_000}})
+BELIEF = ImputedOutcome({"model": 0.25, "human": 0.75}, {"human": {"cost": 100_000}})
 SAME = scenario_of("1x", {"cost": Account(90_000_000)})
 BOTH = {"model": ("model",), "human": ("model", "human")}
 
@@ -85,8 +85,8 @@ def test_what_is_known_goes_before_what_is_believed() -> None:
     world = World.draw(0, 50)
     life = live(spec_of(50, 0.5), world, task=lambda _: {"cost": 0.9})
     log = [record for record in life.log if isinstance(record, Decided)]
-    told, estimated, vectors = Beliefs(life.policy, life.past.facts()).of(log)
-    routes = life.past.facts().routes
+    told, estimated, vectors = OutcomeImputer(life.policy, life.decision_log.facts()).of(log)
+    routes = life.decision_log.facts().routes
     assert np.array_equal(vectors, world.contexts)
     for t in range(50):
         assert told[t].rewards["model"] == world.rewards[t, 0]

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deferkit.serve.audit.counterfactual.estimate import Doubt, Known
+from deferkit.serve.audit.counterfactual.estimate import Known, ModelVariance
 from deferkit.serve.audit.counterfactual.imputation import feedback_of
-from deferkit.serve.audit.counterfactual.logged_decisions import Facts, Past
+from deferkit.serve.audit.counterfactual.logged_decisions import DecisionLog, LoggedOutcomes
 from deferkit.serve.audit.counterfactual.scenario import scenario_of
 from deferkit.serve.domain.account import Account
 from deferkit.serve.domain.log_records import Corrected, Created, Decided, Expired, Observed
@@ -21,12 +21,12 @@ SPEC = PolicySpec(name="p", features=1, budget={"cost": BudgetSpec(total=9, hori
 
 def facts(
     routes: list[int], asked: list[float], rewards: list[list[float]], expired: list[bool] | None = None
-) -> Facts:
+) -> LoggedOutcomes:
     """Return a log of one expert: who decided, how likely asking was, rewards of model and human."""
     costs = [[0.5] if route and not (expired and expired[t]) else [NAN] for t, route in enumerate(routes)]
-    return Facts(
+    return LoggedOutcomes(
         routes=np.array(routes, dtype=np.int8),
-        chances=np.array([[1 - p, p] for p in asked]),
+        propensities=np.array([[1 - p, p] for p in asked]),
         rewards=np.array(rewards),
         costs=np.array(costs),
         expired=np.array(expired or [False] * len(routes)),
@@ -34,9 +34,9 @@ def facts(
     )
 
 
-def known_of(given: Facts, believed: list[list[float]]) -> Known:
+def known_of(given: LoggedOutcomes, imputed: list[list[float]]) -> Known:
     known = Known(given, d=0)
-    known.believe(0, np.array(believed))
+    known.impute(0, np.array(imputed))
     return known
 
 
@@ -51,19 +51,19 @@ def test_an_explored_task_stands_for_those_that_were_not() -> None:
     known = known_of(log, [[0.5, 0.6]] * 4)
     assert known.done() == pytest.approx((0.65, 0.0))
     always = np.array([[0.0, 1.0]] * 4)
-    found = known.outlook(always, 0.0, (0.0, 0.0))
+    found = known.estimate(always, 0.0, (0.0, 0.0))
     assert found.difference.mean == pytest.approx(0.15)
     assert found.reward.mean == pytest.approx(0.8)
     assert known.sum(always) / 4 == pytest.approx(0.8)
     # the human: 0.75²·(4 − 1)·0.2²·4 tasks as expected or as measured; the model: 0.75²·(4/3 − 1)·0.1²·4
     assert found.difference.se == pytest.approx(math.sqrt(0.75**2 * (3 * 0.2**2 + 0.1**2 / 3) * 4) / 4)
     assert found.unsupported == 0
-    assert known.outlook(known.chances, 0.2, (0.0, 0.0)).difference == (0.0, 0.0)
+    assert known.estimate(known.propensities, 0.2, (0.0, 0.0)).difference == (0.0, 0.0)
 
 
 def test_where_nobody_could_be_asked_there_are_only_estimates() -> None:
     known = known_of(facts([0, 0], [0.0, 0.0], [[0.6, NAN], [0.4, NAN]]), [[0.5, 0.75], [0.5, 0.75]])
-    found = known.outlook(np.array([[0.0, 1.0], [1.0, 0.0]]), 0.0, (0.01, 0.04))
+    found = known.estimate(np.array([[0.0, 1.0], [1.0, 0.0]]), 0.0, (0.01, 0.04))
     assert found.difference == pytest.approx((0.5 * (0.75 - 0.6), 0.1))
     assert found.reward == pytest.approx((0.5 * (0.75 + 0.4), 0.2))
     assert found.unsupported == 0.5
@@ -88,7 +88,7 @@ def test_what_only_an_expert_judges_is_judged_by_what_experts_saw() -> None:
     """The model's reward is known when the human was asked, half of the time: it counts twice there."""
     log = facts([0, 1], [0.5, 0.5], [[NAN, NAN], [0.25, 1.0]])
     known = known_of(log, [[0.5, 0.5], [0.5, 0.5]])
-    assert not known.at_first_hand
+    assert not known.own_rewards_suffice
     # model: 0.5 and 0.5 − 2·0.25 = 0; human: 0.5 and 0.5 + 2·0.5 = 1.5; each with probability 1/2
     assert known.done().mean == pytest.approx((0.5 + 0.0 + 0.5 + 1.5) / 2 / 2)
     assert known.done().se > 0
@@ -98,17 +98,17 @@ def test_who_does_not_answer_brings_what_the_model_does() -> None:
     """One of two who were asked did not answer: the model's 0.2 was used, and half of asking is the model's."""
     log = facts([1, 1], [0.5, 0.5], [[0.2, NAN], [NAN, 0.8]], [True, False])
     known = known_of(log, [[0.3, 0.7], [0.3, 0.7]])
-    assert known.believed.tolist() == [[0.3, 0.5], [0.3, 0.5]]
+    assert known.imputed.tolist() == [[0.3, 0.5], [0.3, 0.5]]
     assert known.brought[:, 1].tolist() == [0.2, 0.8]
     assert known.done().mean == pytest.approx(0.5)
 
 
 def test_doubt_is_that_of_the_sum_of_the_estimates() -> None:
     """A mean over tasks with contexts 1 and 3, one coefficient of variance noise/M: (4/2)²·0.04/8, and two noises."""
-    doubt = Doubt([Coefficients(np.array([0.5]), np.array([[1 / 8]]))], "identity")
-    doubt.add(np.ones((2, 1)), np.array([[1.0], [3.0]]), np.zeros((2, 1)))
-    assert doubt.variance(2, np.array([0.04])) == pytest.approx(4 * 0.04 / 8 + 0.04 * 2 / 4)
-    logistic = Doubt([Coefficients(np.array([0.0]), np.array([[1 / 8]]))], "logistic")
+    model_variance = ModelVariance([Coefficients(np.array([0.5]), np.array([[1 / 8]]))], "identity")
+    model_variance.add(np.ones((2, 1)), np.array([[1.0], [3.0]]), np.zeros((2, 1)))
+    assert model_variance.variance(2, np.array([0.04])) == pytest.approx(4 * 0.04 / 8 + 0.04 * 2 / 4)
+    logistic = ModelVariance([Coefficients(np.array([0.0]), np.array([[1 / 8]]))], "logistic")
     logistic.add(np.ones((2, 1)), np.array([[1.0], [3.0]]), np.full((2, 1), 0.5))
     assert logistic.variance(2, np.array([0.25])) == pytest.approx((0.25 * 4 / 2) ** 2 / 8 + 0.25 * 2 / 4)
 
@@ -122,7 +122,7 @@ def decided(number: int, route: str, propensity: float) -> Decided:
 
 
 def test_the_past_is_what_the_log_says_in_the_end() -> None:
-    past = Past()
+    decision_log = DecisionLog()
     for record in (
         Created(spec=SPEC),
         decided(0, "human", 0.9),
@@ -133,15 +133,15 @@ def test_the_past_is_what_the_log_says_in_the_end() -> None:
         Corrected(task="t0", id=0, request="c", rewards={"human": 1.0}, cost={"cost": 250_000}),
         Expired(task="t2", id=2, why="", released={}),
     ):
-        past.see(record)
-    seen = past.facts()
+        decision_log.see(record)
+    seen = decision_log.facts()
     assert seen.routes.tolist() == [1, 0, 1]
-    assert seen.chances == pytest.approx(np.array([[0.1, 0.9], [0.9, 0.1], [0.0, 1.0]]))
+    assert seen.propensities == pytest.approx(np.array([[0.1, 0.9], [0.9, 0.1], [0.0, 1.0]]))
     assert np.array_equal(seen.rewards, [[0.25, 1.0], [0.5, NAN], [NAN, NAN]], equal_nan=True)
     assert np.array_equal(seen.costs, [[0.25], [NAN], [NAN]], equal_nan=True)
     assert seen.delays == [0, 2]
     assert seen.expiry().tolist() == [0, 0.5]
-    heard = feedback_of(past, seen)
+    heard = feedback_of(decision_log, seen)
     assert heard.reported == {"model": ("model",), "human": ("model", "human")}
     assert heard.expiry == {"model": 0.0, "human": 0.5}
 

@@ -9,9 +9,9 @@ import pytest
 
 from deferkit import Budget, Deferrer
 from deferkit.serve.audit.counterfactual.alternative import Alternative
-from deferkit.serve.audit.counterfactual.imputation import Belief, feedback_of
-from deferkit.serve.audit.counterfactual.logged_decisions import Past
-from deferkit.serve.audit.counterfactual.propensities import chances
+from deferkit.serve.audit.counterfactual.imputation import ImputedOutcome, feedback_of
+from deferkit.serve.audit.counterfactual.logged_decisions import DecisionLog
+from deferkit.serve.audit.counterfactual.propensities import propensities
 from deferkit.serve.audit.counterfactual.scenario import scenario_of
 from deferkit.serve.audit.counterfactual.what_if import WhatIf, what_if
 from deferkit.serve.audit.replay import read_again, replay
@@ -28,7 +28,7 @@ from tests.serve.test_replay import eventful
 
 def asked_of(life: Life, *budgets: str) -> WhatIf:
     scenarios = [scenario_of(each, life.policy.accounts) for each in budgets]
-    return what_if(life.log, life.policy, life.past, scenarios)
+    return what_if(life.log, life.policy, life.decision_log, scenarios)
 
 
 def with_budget(spec: PolicySpec, factor: float) -> PolicySpec:
@@ -109,16 +109,16 @@ def test_the_budget_that_was_reproduces_the_log(feedback: str) -> None:
 def test_everything_that_can_happen_is_gone_through_again(database: Database) -> None:
     """Corrections, expiries, efforts, top-ups, late costs: the policy that was, bit for bit."""
     play(database, eventful)
-    store, past = Store(database), Past()
-    report = replay(store, "default", "p", watch=past.see)
+    store, decision_log = Store(database), DecisionLog()
+    report = replay(store, "default", "p", watch=decision_log.see)
     assert report.policy is not None
     same = scenario_of("1x", report.policy.accounts)
     created, *log = read_again(store, report.row)
     assert isinstance(created, log_records.Created)
-    other = Alternative(created.spec, same, feedback_of(past, past.facts()))
+    other = Alternative(created.spec, same, feedback_of(decision_log, decision_log.facts()))
     for record in log:
         if isinstance(record, log_records.Decided):
-            other.decide(record, Belief({}, {}))
+            other.decide(record, ImputedOutcome({}, {}))
         else:
             other.see(record)
     assert other.policy.learner == report.policy.learner
@@ -126,7 +126,7 @@ def test_everything_that_can_happen_is_gone_through_again(database: Database) ->
     assert other.policy.tally == report.policy.tally
     assert other.policy.spec == report.policy.spec
     rows = what_if(
-        read_again(store, report.row), report.policy, past, [same, scenario_of("2x", report.policy.accounts)]
+        read_again(store, report.row), report.policy, decision_log, [same, scenario_of("2x", report.policy.accounts)]
     )
     assert [row.spent["cost"] for row in rows.rows[:2]] == [3.625, 3.625]
 
@@ -158,9 +158,9 @@ def test_nothing_is_said_of_rewards_that_nobody_knows() -> None:
     found = asked_of(life, "2x")
     assert [row.reward for row in found.rows] == [None, None]
     assert found.remarks == ["No reward of model and human is known, so that nothing can be said of rewards."]
-    past = Past()
-    past.see(life.log[0])
-    empty = asked_of(Life(life.log[:1], Policy(spec_of(60, 0.5)), past, 0.0), "2x")
+    decision_log = DecisionLog()
+    decision_log.see(life.log[0])
+    empty = asked_of(Life(life.log[:1], Policy(spec_of(60, 0.5)), decision_log, 0.0), "2x")
     assert (empty.decisions, empty.remarks) == (0, ["The log has no decisions."])
     assert [row.reward for row in empty.rows] == [None, None]
 
@@ -196,7 +196,7 @@ def test_chances_are_the_same_whatever_was_drawn() -> None:
             cost = None if name == "model" else 0.1
             learner.observe(learner.decide([1.0], force=name).id, {name: reward}, cost)
         decision = learner.decide([1.0])
-        found[decision.route] = chances(decision, ("model", "ann", "bo"), 0.3)
+        found[decision.route] = propensities(decision, ("model", "ann", "bo"), 0.3)
     assert set(found) == {"model", "ann", "bo"}
     for each in found.values():
         assert each == pytest.approx([0.1, 0.8, 0.1])

@@ -13,7 +13,7 @@ from deferkit.cli.serve import Store
 from deferkit.cli.what_if import show_what_if, what_if_data
 
 if TYPE_CHECKING:
-    from deferkit.serve.audit.counterfactual.logged_decisions import Past
+    from deferkit.serve.audit.counterfactual.logged_decisions import DecisionLog
     from deferkit.serve.audit.counterfactual.what_if import WhatIf
     from deferkit.serve.audit.replay import Report
     from deferkit.serve.domain.policy import Policy
@@ -42,7 +42,7 @@ def replay(
     snapshots or decisions are not what it says. With --budget, a fresh policy with that budget goes
     through the log as well.
     """
-    from deferkit.serve.audit.counterfactual.logged_decisions import Past  # noqa: PLC0415
+    from deferkit.serve.audit.counterfactual.logged_decisions import DecisionLog  # noqa: PLC0415
     from deferkit.serve.audit.counterfactual.scenario import scenario_of  # noqa: PLC0415
     from deferkit.serve.audit.replay import find  # noqa: PLC0415
     from deferkit.serve.audit.replay import replay as rebuild  # noqa: PLC0415
@@ -50,7 +50,7 @@ def replay(
     from deferkit.serve.storage.open_store import store_to_read  # noqa: PLC0415
 
     kept = store_to_read(Settings.read(os.environ, store=store).store)
-    past = Past()
+    decision_log = DecisionLog()
     try:
         for text in budget or []:
             scenario_of(text, find(kept, tenant, policy)[1])  # a mistake is told before anything takes long
@@ -62,11 +62,11 @@ def replay(
                 policy,
                 started=lambda rows: progress.update(job, total=rows),
                 progress=lambda rows: progress.advance(job, rows),
-                watch=past.see if budget else lambda _: None,
+                watch=decision_log.see if budget else lambda _: None,
             )
         found = None
         if budget and report.policy is not None:
-            found = others(kept, report, report.policy, past, budget)
+            found = others(kept, report, report.policy, decision_log, budget)
     finally:
         kept.close()
     if as_json:
@@ -83,7 +83,9 @@ def replay(
         raise typer.Exit(BROKEN)
 
 
-def others(kept: "LogStore", report: "Report", policy: "Policy", past: "Past", budgets: list[str]) -> "WhatIf":
+def others(
+    kept: "LogStore", report: "Report", policy: "Policy", decision_log: "DecisionLog", budgets: list[str]
+) -> "WhatIf":
     """Go through the log with other budgets."""
     from deferkit.serve.audit.counterfactual.scenario import scenario_of  # noqa: PLC0415
     from deferkit.serve.audit.counterfactual.what_if import what_if  # noqa: PLC0415
@@ -93,7 +95,7 @@ def others(kept: "LogStore", report: "Report", policy: "Policy", past: "Past", b
     with bar() as progress:
         job = progress.add_task("rows", total=report.rows)
         log = read_again(kept, report.row)
-        return what_if(log, policy, past, scenarios, progress=lambda rows: progress.advance(job, rows))
+        return what_if(log, policy, decision_log, scenarios, progress=lambda rows: progress.advance(job, rows))
 
 
 def show(report: "Report") -> None:

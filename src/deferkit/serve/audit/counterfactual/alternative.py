@@ -1,4 +1,4 @@
-"""A policy with another budget that goes through a log, record by record, in the place of the one that was there.
+"""A policy with another budget that replays a log, record by record, in place of the policy that wrote it.
 
 Where it chooses as the log did it is told what the log was told, at the same place. Elsewhere nobody knows what would
 have come of it: it is told what the policy of the log believes at its end, after the usual delay.
@@ -10,8 +10,8 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from deferkit.serve.audit.counterfactual.imputation import Belief, Feedback
-from deferkit.serve.audit.counterfactual.propensities import chances
+from deferkit.serve.audit.counterfactual.imputation import Feedback, ImputedOutcome
+from deferkit.serve.audit.counterfactual.propensities import propensities
 from deferkit.serve.audit.counterfactual.scenario import Scenario
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.money import Micros
@@ -31,7 +31,7 @@ class Waiting(NamedTuple):
     id: int
     task: str
     route: str
-    belief: Belief
+    imputed: ImputedOutcome
 
 
 class Alternative:
@@ -47,9 +47,9 @@ class Alternative:
         self._waiting: list[Waiting] = []
         self._rng = np.random.default_rng(spec.seed)
 
-    def decide(self, logged: log_records.Decided, belief: Belief) -> list[float]:
+    def decide(self, logged: log_records.Decided, imputed: ImputedOutcome) -> list[float]:
         """Decide the next task; return how likely each decider was."""
-        self._hear(logged.id)
+        self._deliver_feedback(logged.id)
         available = [] if logged.reason == "unavailable" else logged.available
         body = TaskBody(
             task=logged.task,
@@ -71,8 +71,8 @@ class Alternative:
         self._same.append(same)
         if not same:
             due = decision.id + self.feedback.delays[decision.route]
-            heapq.heappush(self._waiting, Waiting(due, decision.id, logged.task, decision.route, belief))
-        return chances(decision, self.policy.spec.deciders, self.policy.spec.explore_floor, available)
+            heapq.heappush(self._waiting, Waiting(due, decision.id, logged.task, decision.route, imputed))
+        return propensities(decision, self.policy.spec.deciders, self.policy.spec.explore_floor, available)
 
     def see(self, record: log_records.AnyRecord) -> None:
         """Take in a record that is no decision, if it is of something that would have happened as well."""
@@ -108,7 +108,7 @@ class Alternative:
         if totals:
             self.policy.apply(log_records.BudgetChanged(request=record.request, totals=totals))
 
-    def _hear(self, number: int) -> None:
+    def _deliver_feedback(self, number: int) -> None:
         """Hear what came of decisions before the next one is made."""
         while self._waiting and self._waiting[0].due < number:
             each = heapq.heappop(self._waiting)
@@ -116,8 +116,8 @@ class Alternative:
             if held is not None and self._rng.random() < self.feedback.expiry[each.route]:
                 policy.apply(log_records.Expired(task=each.task, id=each.id, why="", released=held))
                 continue
-            cost = None if held is None else each.belief.costs[each.route]
-            rewards = {name: each.belief.rewards[name] for name in self.feedback.reported[each.route]}
+            cost = None if held is None else each.imputed.costs[each.route]
+            rewards = {name: each.imputed.rewards[name] for name in self.feedback.reported[each.route]}
             learned = policy.learner.remembers(each.id)
             if not rewards and cost is None:
                 continue

@@ -18,14 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.learn.links import link_named
-from deferkit.serve.audit.counterfactual.logged_decisions import Facts, known_rewards
+from deferkit.serve.audit.counterfactual.logged_decisions import LoggedOutcomes, known_rewards
 from deferkit.types import Coefficients
 
 Floats = NDArray[np.float64]
-LEAST = 1e-12  # a probability below it is rounding
-RARE = 2.0  # a weight above it: more would not be known than would
+ROUNDING = 1e-12  # a probability below it is rounding
+RARE_WEIGHT = 2.0  # a weight above it: more would not be known than would
 NOTEWORTHY = 0.01  # a share that has to be mentioned
-MARKED = 0.1  # a change of a probability that is more than a change of the floor's parts
+LARGE_SHIFT = 0.1  # a change of a probability that is more than a change of the floor's parts
 
 
 class Value(NamedTuple):
@@ -35,8 +35,8 @@ class Value(NamedTuple):
     se: float  # standard error
 
 
-class Outlook(NamedTuple):
-    """What another policy would have brought."""
+class Estimate(NamedTuple):
+    """The estimated value of another policy."""
 
     difference: Value  # from what was done
     reward: Value
@@ -47,9 +47,9 @@ class Outlook(NamedTuple):
 class Known:
     """What a log knows of what each decider brings, and what is believed of it by estimates of d coefficients."""
 
-    def __init__(self, facts: Facts, d: int) -> None:
+    def __init__(self, facts: LoggedOutcomes, d: int) -> None:
         self.routes = facts.routes
-        self.chances = facts.chances
+        self.propensities = facts.propensities
         self.brought = known_rewards(facts)
         self.known = ~np.isnan(self.brought)
         self.reported = np.zeros((self.brought.shape[1],) * 2)  # how often it is known, by route and decider
@@ -57,25 +57,25 @@ class Known:
             taken = self.routes == route
             if taken.any():
                 self.reported[route] = self.known[taken].mean(axis=0)
-        self.seen = np.minimum(self.chances @ self.reported, 1.0)  # o
+        self.seen = np.minimum(self.propensities @ self.reported, 1.0)  # o
         # a choice is judged by itself, unless more is known of others: the model where only an expert judges it
         own = np.diag(self.reported) >= self.reported.max(axis=0)
-        self.at_first_hand = bool(own[self.routes].all())
-        self.believed = np.zeros_like(self.brought)  # q
+        self.own_rewards_suffice = bool(own[self.routes].all())
+        self.imputed = np.zeros_like(self.brought)  # q
         self._lost = facts.expiry()
         # the estimates have seen what they are compared with, and misfit it by less than what they have not seen
         n_known = self.known.sum(axis=0)
         self._unseen = n_known / np.maximum(n_known - d, 1)
 
-    def believe(self, first: int, estimated: Floats) -> None:
-        """Take in estimates of the rewards of some tasks; an expert who does not answer brings what the model does."""
+    def impute(self, first: int, estimated: Floats) -> None:
+        """Impute rewards of some tasks by estimates; an expert who does not answer brings what the model does."""
         mixed = estimated * (1 - self._lost) + estimated[:, :1] * self._lost
-        self.believed[first : first + len(estimated)] = mixed
+        self.imputed[first : first + len(estimated)] = mixed
 
     @property
     def misfit(self) -> Floats:
         """What is known less what was believed [n, K]; 0 where nothing is known."""
-        return np.where(self.known, self.brought - self.believed, 0.0)
+        return np.where(self.known, self.brought - self.imputed, 0.0)
 
     @property
     def noise(self) -> Floats:
@@ -83,44 +83,44 @@ class Known:
         variance: Floats = (self.misfit**2).sum(axis=0) / np.maximum(self.known.sum(axis=0), 1) * self._unseen
         return variance
 
-    def strangers(self, weights: Floats) -> NDArray[np.intp]:
-        """Return those who matter, by these weights [n, K], and of whom no reward is known."""
+    def without_rewards(self, weights: Floats) -> NDArray[np.intp]:
+        """Return the deciders with a weight [n, K] of whom no reward is known."""
         return np.flatnonzero((weights != 0.0).any(axis=0) & ~self.known.any(axis=0))
 
-    def done(self, doubt: float = 0.0) -> Value:
-        """Return what was brought by what was done; where that is not known, it is like where it is."""
+    def done(self, model_variance: float = 0.0) -> Value:
+        """Return the mean logged reward; missing values are imputed from the rows that have one."""
         n = max(len(self.routes), 1)
-        if not self.at_first_hand:
-            variance = self.variance(self.chances) + self.coins(self.chances)
-            return Value(self.sum(self.chances) / n, math.sqrt(variance / n**2 + doubt))
-        weight, misfit, believed = self._own()
-        return Value(float((believed + weight * misfit).sum() / n), math.sqrt(self._unsure()) / n)
+        if not self.own_rewards_suffice:
+            variance = self.variance(self.propensities) + self.sampling_variance(self.propensities)
+            return Value(self.sum(self.propensities) / n, math.sqrt(variance / n**2 + model_variance))
+        weight, misfit, imputed = self._own()
+        return Value(float((imputed + weight * misfit).sum() / n), math.sqrt(self._unsure()) / n)
 
     def _own(self) -> tuple[Floats, Floats, Floats]:
         """Return weight, misfit and belief of the choices that were made [n]."""
         rows = np.arange(len(self.routes))
         share = self.reported[self.routes, self.routes]
-        weight = np.divide(1.0, share, out=np.zeros_like(share), where=share > LEAST)
-        return weight, self.misfit[rows, self.routes], self.believed[rows, self.routes]
+        weight = np.divide(1.0, share, out=np.zeros_like(share), where=share > ROUNDING)
+        return weight, self.misfit[rows, self.routes], self.imputed[rows, self.routes]
 
     def _unsure(self) -> float:
         """Return the variance of the sum of what was brought, because some of it is not known."""
         weight, misfit, _ = self._own()
         return float((misfit**2 * weight * (weight - 1.0).clip(0.0)).sum())
 
-    def coins(self, chances: Floats) -> float:
+    def sampling_variance(self, propensities: Floats) -> float:
         """Return the variance of a sum of rewards because who is chosen is drawn with these chances."""
-        mean = (chances * self.believed).sum(axis=1)
-        return float(((chances * self.believed**2).sum(axis=1) - mean**2).clip(0.0).sum())
+        mean = (propensities * self.imputed).sum(axis=1)
+        return float(((propensities * self.imputed**2).sum(axis=1) - mean**2).clip(0.0).sum())
 
     @property
     def weight(self) -> Floats:
         """1/o [n, K], 0 where it does not exist."""
-        return np.divide(1.0, self.seen, out=np.zeros_like(self.seen), where=self.seen > LEAST)
+        return np.divide(1.0, self.seen, out=np.zeros_like(self.seen), where=self.seen > ROUNDING)
 
     def sum(self, weights: Floats) -> float:
         """Return the sum of ŷ over tasks and deciders, weighted [n, K]."""
-        return float((weights * (self.believed + self.weight * self.misfit)).sum())
+        return float((weights * (self.imputed + self.weight * self.misfit)).sum())
 
     def variance(self, weights: Floats) -> float:
         """Return the variance of that sum: as measured, or, where few were explored, as the noise lets expect."""
@@ -130,35 +130,35 @@ class Known:
 
     def unsupported(self, first: int, weights: Floats) -> Floats:
         """Return the weights [n, K] of those of whom nothing can be known at tasks from `first` on; 0 for others."""
-        return np.where(self.seen[first : first + len(weights)] > LEAST, 0.0, weights)
+        return np.where(self.seen[first : first + len(weights)] > ROUNDING, 0.0, weights)
 
-    def outlook(self, chances: Floats, floor: float, doubts: tuple[float, float]) -> Outlook:
+    def estimate(self, propensities: Floats, floor: float, model_variances: tuple[float, float]) -> Estimate:
         """Return what other chances would have brought.
 
         `doubts` are the variances of what rests on estimates alone, in the difference and in the reward.
         """
-        n = max(len(chances), 1)
-        more = chances - self.chances
+        n = max(len(propensities), 1)
+        more = propensities - self.propensities
         difference = self.sum(more) / n
-        tossed = ((more * self.believed).sum(axis=1) ** 2).sum() * floor / max(1.0 - floor, LEAST)
+        tossed = ((more * self.imputed).sum(axis=1) ** 2).sum() * floor / max(1.0 - floor, ROUNDING)
         variance = self.variance(more) + tossed
         whole = variance + self._unsure()
-        if not self.at_first_hand:
-            whole = self.variance(chances) + self.coins(chances)
-        return Outlook(
-            difference=Value(difference, math.sqrt(variance / n**2 + doubts[0])),
-            reward=Value(self.done().mean + difference, math.sqrt(whole / n**2 + doubts[1])),
+        if not self.own_rewards_suffice:
+            whole = self.variance(propensities) + self.sampling_variance(propensities)
+        return Estimate(
+            difference=Value(difference, math.sqrt(variance / n**2 + model_variances[0])),
+            reward=Value(self.done().mean + difference, math.sqrt(whole / n**2 + model_variances[1])),
             unsupported=float(self.unsupported(0, more).clip(0.0).sum() / n),
             explored=self._explored(more),
         )
 
     def _explored(self, more: Floats) -> int | None:
-        rare = (more > MARKED) & (self.weight > RARE)
+        rare = (more > LARGE_SHIFT) & (self.weight > RARE_WEIGHT)
         return int((rare & self.known).sum()) if rare.any(axis=1).sum() > NOTEWORTHY * len(rare) else None
 
 
-class Doubt:
-    """Adds up how unsure the estimates are of the choices that rest on them alone.
+class ModelVariance:
+    """The variance of the estimates behind choices that rest on them alone.
 
     The error of a sum of estimates is that of the sum of their gradients: contexts for the identity link.
     """
@@ -169,10 +169,10 @@ class Doubt:
         self.gradients = [np.zeros(len(each.theta)) for each in coefficients]
         self.squares = np.zeros(len(coefficients))
 
-    def add(self, weights: Floats, vectors: Floats, believed: Floats) -> None:
+    def add(self, weights: Floats, vectors: Floats, imputed: Floats) -> None:
         """Take in some tasks: the weight of each decider [n, K], contexts, beliefs."""
         for k in range(len(self.coefficients)):
-            slope = believed[:, k] * (1.0 - believed[:, k]) if link_named(self.link).is_probability else 1.0
+            slope = imputed[:, k] * (1.0 - imputed[:, k]) if link_named(self.link).is_probability else 1.0
             self.gradients[k] += (weights[:, k] * slope) @ vectors
             self.squares[k] += (weights[:, k] ** 2).sum()
 

@@ -1,4 +1,4 @@
-"""What a log knows of each decision, by its number: who decided, how likely that was, what it brought and cost."""
+"""Logged decisions by number: route, propensities, rewards, costs."""
 
 from array import array
 from statistics import median
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.serve.audit.counterfactual.propensities import chances
+from deferkit.serve.audit.counterfactual.propensities import propensities
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.policy_spec import PolicySpec
@@ -16,11 +16,11 @@ Floats = NDArray[np.float64]
 NAN = float("nan")
 
 
-class Facts(NamedTuple):
+class LoggedOutcomes(NamedTuple):
     """The log as arrays; deciders and resources are in the order of the policy."""
 
     routes: NDArray[np.int8]  # [n] who was chosen
-    chances: Floats  # [n, K] how likely each decider was
+    propensities: Floats  # [n, K] how likely each decider was
     rewards: Floats  # [n, K] of each decider; NaN where it is not known
     costs: Floats  # [n, R] that were booked; NaN where none was
     expired: NDArray[np.bool_]  # [n] asked, but nobody answered in time: the model's answer was used
@@ -46,15 +46,15 @@ class Facts(NamedTuple):
         return shares
 
 
-class Past:
-    """Sees the records of a log, one after the other; keeps a few numbers of each decision."""
+class DecisionLog:
+    """Collects a few numbers of each decision from the records of a log."""
 
     def __init__(self) -> None:
         self.deciders: tuple[str, ...] = ()
         self.resources: tuple[str, ...] = ()
         self.floor = 0.0
         self._routes = array("b")
-        self._chances = array("d")
+        self._propensities = array("d")
         self._rewards = array("d")
         self._costs = array("d")
         self._expired = array("b")
@@ -64,13 +64,13 @@ class Past:
         return len(self._routes)
 
     def see(self, record: log_records.AnyRecord) -> None:
-        """Take in the next record."""
+        """Add the next record."""
         match record:
             case log_records.Created():
                 self._begin(record.spec)
             case log_records.Decided():
                 self._routes.append(self.deciders.index(record.route))
-                self._chances.extend(chances(record, self.deciders, self.floor, record.available))
+                self._propensities.extend(propensities(record, self.deciders, self.floor, record.available))
                 self._rewards.extend([NAN] * len(self.deciders))
                 self._costs.extend([NAN] * len(self.resources))
                 self._expired.append(0)
@@ -99,12 +99,12 @@ class Past:
         for name, micro in (cost or {}).items():
             self._costs[number * len(self.resources) + self.resources.index(name)] = micro / MICRO
 
-    def facts(self) -> Facts:
+    def facts(self) -> LoggedOutcomes:
         """Return all of it as arrays."""
         k, r = len(self.deciders), len(self.resources)
-        return Facts(
+        return LoggedOutcomes(
             routes=np.array(self._routes, dtype=np.int8),
-            chances=np.array(self._chances).reshape(-1, k),
+            propensities=np.array(self._propensities).reshape(-1, k),
             rewards=np.array(self._rewards).reshape(-1, k),
             costs=np.array(self._costs).reshape(-1, r),
             expired=np.array(self._expired, dtype=bool),
@@ -112,7 +112,7 @@ class Past:
         )
 
 
-def known_rewards(facts: Facts) -> Floats:
+def known_rewards(facts: LoggedOutcomes) -> Floats:
     """Return what it brought to choose a decider [n, K], NaN where it is not known.
 
     That is the decider's reward; where an expert was asked and nobody answered in time, it is the model's.

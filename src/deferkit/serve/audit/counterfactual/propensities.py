@@ -1,4 +1,4 @@
-"""How likely each decider was to be chosen, from what is known of a decision that was made."""
+"""Propensities: the probability of each decider at a logged decision."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
@@ -9,7 +9,9 @@ from deferkit.types import MODEL, Amount, Decision
 Made: TypeAlias = Decision | log_records.Decided
 
 
-def chances(made: Made, deciders: Sequence[str], floor: float, available: Collection[str] | None = None) -> list[float]:
+def propensities(
+    made: Made, deciders: Sequence[str], floor: float, available: Collection[str] | None = None
+) -> list[float]:
     """Return the probability of each decider at one decision; they add up to 1.
 
     A decision has the probability of the route that was taken. With one expert the rest is the other's. With several,

@@ -1,4 +1,4 @@
-"""What would another budget have done? The log is gone through again by a fresh policy with that budget."""
+"""Counterfactual replay: the log is replayed by a fresh policy with another budget."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.serve.audit.counterfactual.alternative import Alternative
-from deferkit.serve.audit.counterfactual.estimate import NOTEWORTHY, Doubt, Known, Value
-from deferkit.serve.audit.counterfactual.imputation import Beliefs, feedback_of
-from deferkit.serve.audit.counterfactual.logged_decisions import Past
-from deferkit.serve.audit.counterfactual.progress import Course, pieces
+from deferkit.serve.audit.counterfactual.estimate import NOTEWORTHY, Known, ModelVariance, Value
+from deferkit.serve.audit.counterfactual.imputation import OutcomeImputer, feedback_of
+from deferkit.serve.audit.counterfactual.logged_decisions import DecisionLog
 from deferkit.serve.audit.counterfactual.scenario import Scenario
+from deferkit.serve.audit.counterfactual.scenario_run import ScenarioRun, chunks
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.policy import Policy
@@ -53,44 +53,46 @@ class WhatIf(NamedTuple):
 def what_if(
     log: Iterable[log_records.AnyRecord],
     policy: Policy,
-    past: Past,
+    decision_log: DecisionLog,
     scenarios: Sequence[Scenario],
     progress: Callable[[int], None] = lambda _: None,
 ) -> WhatIf:
-    """Go through a log with other budgets; `policy` is where the log ends, `past` has seen all of it."""
-    facts = past.facts()
-    coefficients = [policy.learner.coefficients()[name] for name in past.deciders]
+    """Replay a log with other budgets; `policy` is the state at its end, `decision_log` has all its records."""
+    facts = decision_log.facts()
+    coefficients = [policy.learner.coefficients()[name] for name in decision_log.deciders]
     known = Known(facts, len(coefficients[0].theta))
-    beliefs, feedback = Beliefs(policy, facts), feedback_of(past, facts)
-    dearest = dict(zip(past.resources, np.nan_to_num(facts.costs).max(axis=0, initial=0.0).tolist(), strict=True))
+    imputer, feedback = OutcomeImputer(policy, facts), feedback_of(decision_log, facts)
+    dearest = dict(
+        zip(decision_log.resources, np.nan_to_num(facts.costs).max(axis=0, initial=0.0).tolist(), strict=True)
+    )
     log = iter(log)
     created = next(log)
     assert isinstance(created, log_records.Created)
-    courses = []
+    runs = []
     for each in scenarios:
-        spec = each.spec(created.spec, decisions=len(past), dearest=dearest)
-        doubts = (Doubt(coefficients, spec.link), Doubt(coefficients, spec.link))
-        courses.append(Course(Alternative(spec, each, feedback), known, doubts))
-    doubt = Doubt(coefficients, created.spec.link)
-    for piece in pieces(log, beliefs):
-        known.believe(piece.first, piece.estimated)
-        if not known.at_first_hand:
-            piece.doubt(doubt, known, known.chances[piece.first : piece.first + len(piece.told)])
-        for course in courses:
-            course.go(piece)
-        progress(len(piece.log))
-    rows = [as_it_was(policy, known, doubt.variance(len(past), known.noise))]
-    remarks = remarks_of(known, past)
-    for course in courses:
-        row, said = row_of(course, rows[0], past)
+        spec = each.spec(created.spec, decisions=len(decision_log), dearest=dearest)
+        model_variances = (ModelVariance(coefficients, spec.link), ModelVariance(coefficients, spec.link))
+        runs.append(ScenarioRun(Alternative(spec, each, feedback), known, model_variances))
+    model_variance = ModelVariance(coefficients, created.spec.link)
+    for chunk in chunks(log, imputer):
+        known.impute(chunk.first, chunk.estimated)
+        if not known.own_rewards_suffice:
+            chunk.model_variance(model_variance, known, known.propensities[chunk.first : chunk.first + len(chunk.told)])
+        for run in runs:
+            run.replay(chunk)
+        progress(len(chunk.log))
+    rows = [as_it_was(policy, known, model_variance.variance(len(decision_log), known.noise))]
+    remarks = remarks_of(known, decision_log)
+    for run in runs:
+        row, said = row_of(run, rows[0], decision_log)
         rows.append(row)
         remarks += said
-    return WhatIf(rows, len(past), past.floor, remarks)
+    return WhatIf(rows, len(decision_log), decision_log.floor, remarks)
 
 
-def as_it_was(policy: Policy, known: Known, doubt: float) -> Row:
+def as_it_was(policy: Policy, known: Known, model_variance: float) -> Row:
     """Return the row of what was done."""
-    value = None if len(known.strangers(taken(known))) or not len(known.routes) else known.done(doubt)
+    value = None if len(known.without_rewards(taken(known))) or not len(known.routes) else known.done(model_variance)
     return Row(
         budget="as it was",
         totals={name: None if each.total is None else each.total / MICRO for name, each in policy.accounts.items()},
@@ -103,42 +105,44 @@ def as_it_was(policy: Policy, known: Known, doubt: float) -> Row:
     )
 
 
-def row_of(course: Course, done: Row, past: Past) -> tuple[Row, list[str]]:
+def row_of(run: ScenarioRun, done: Row, decision_log: DecisionLog) -> tuple[Row, list[str]]:
     """Return the row of an alternative, and what has to be said of it."""
-    other, known = course.other, course.known
-    of_difference, of_reward = (each.variance(len(past), known.noise) for each in course.doubts)
-    outlook = known.outlook(course.chances, past.floor, (of_difference, of_reward))
-    strangers = known.strangers(course.chances - known.chances)
-    covered = done.reward is not None and not len(strangers)
+    other, known = run.other, run.known
+    of_difference, of_reward = (each.variance(len(decision_log), known.noise) for each in run.model_variances)
+    estimate = known.estimate(run.propensities, decision_log.floor, (of_difference, of_reward))
+    without_rewards = known.without_rewards(run.propensities - known.propensities)
+    covered = done.reward is not None and not len(without_rewards)
     row = Row(
         budget=other.scenario.text,
         totals={name: None if total is None else total / MICRO for name, total in other.scenario.totals.items()},
         asked=other.policy.learner.summary().deferral_rate,
         spent=spent(other.policy),
         price=other.policy.learner.summary().price,
-        reward=outlook.reward if covered else None,
-        difference=outlook.difference if covered else None,
-        unsupported=outlook.unsupported,
+        reward=estimate.reward if covered else None,
+        difference=estimate.difference if covered else None,
+        unsupported=estimate.unsupported,
     )
     said = []
     if done.reward is not None and not covered:
-        said.append(f"{row.budget}: no reward of {names(past, strangers)} is known.")
-    if covered and past.floor > 0 and outlook.unsupported > NOTEWORTHY:
+        said.append(f"{row.budget}: no reward of {names(decision_log, without_rewards)} is known.")
+    if covered and decision_log.floor > 0 and estimate.unsupported > NOTEWORTHY:
         said.append(
-            f"{row.budget}: {100 * outlook.unsupported:.0f} % of the choices rest on estimates alone, because nobody"
+            f"{row.budget}: {100 * estimate.unsupported:.0f} % of the choices rest on estimates alone, because nobody"
             " could have been asked when those tasks came."
         )
-    if covered and past.floor > 0 and outlook.explored is not None and outlook.explored < FEW:
-        said.append(f"{row.budget}: {outlook.explored} explored tasks tell of it, which is few: its error is rough.")
+    if covered and decision_log.floor > 0 and estimate.explored is not None and estimate.explored < FEW:
+        said.append(f"{row.budget}: {estimate.explored} explored tasks tell of it, which is few: its error is rough.")
     return row, said
 
 
-def remarks_of(known: Known, past: Past) -> list[str]:
+def remarks_of(known: Known, decision_log: DecisionLog) -> list[str]:
     """Say what is missing in the log."""
-    if not len(past):
+    if not len(decision_log):
         return ["The log has no decisions."]
-    if len(strangers := known.strangers(taken(known))):
-        return [f"No reward of {names(past, strangers)} is known, so that nothing can be said of rewards."]
+    if len(without_rewards := known.without_rewards(taken(known))):
+        return [
+            f"No reward of {names(decision_log, without_rewards)} is known, so that nothing can be said of rewards."
+        ]
     share = float(known.known[np.arange(len(known.routes)), known.routes].mean())
     if share < 1 - NOTEWORTHY:
         return [f"The reward of {100 * share:.0f} % of the decisions is known; the others are taken to be like them."]
@@ -147,12 +151,12 @@ def remarks_of(known: Known, past: Past) -> list[str]:
 
 def taken(known: Known) -> Floats:
     """Return who decided [n, K]: 1 for the route that was taken."""
-    return np.eye(known.chances.shape[1])[known.routes]
+    return np.eye(known.propensities.shape[1])[known.routes]
 
 
-def names(past: Past, places: Iterable[int]) -> str:
+def names(decision_log: DecisionLog, places: Iterable[int]) -> str:
     """Return the names of some deciders."""
-    return " and ".join(past.deciders[place] for place in places)
+    return " and ".join(decision_log.deciders[place] for place in places)
 
 
 def spent(policy: Policy) -> dict[str, float]:
