@@ -12,10 +12,10 @@ import pytest
 from rich.console import Console
 
 from deferkit import Client, DeferkitError, InvalidArgument
-from deferkit.cli.demo.crew import Crew
-from deferkit.cli.demo.process import ServiceProcess
-from deferkit.cli.demo.scene import Scene
-from deferkit.cli.demo.view import View, next_steps
+from deferkit.cli.demo.live_view import View, next_steps
+from deferkit.cli.demo.service_process import ServiceProcess
+from deferkit.cli.demo.simulated_users import SimulatedUsers
+from deferkit.cli.demo.simulation import Simulation
 from deferkit.client import PolicySummary
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.storage.sqlite import Sqlite
@@ -99,25 +99,25 @@ def test_a_service_that_cannot_start_is_said_in_one_line(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("world", ["synthetic", "knapsack"])
 def test_a_scene_knows_its_tasks(world: str) -> None:
-    scene = Scene(world, tasks=200, budget="10%", seed=1)
-    assert scene.n_tasks == 200
-    assert scene.budget.max_cost is not None
-    assert scene.costs.max() <= scene.budget.max_cost
-    assert scene.budget.total == pytest.approx(0.1 * scene.stream.known()[1].sum(), abs=1e-6)
-    assert scene.possible[-1] == max(scene.possible) > 0
-    before = scene.context(199)
+    simulation = Simulation(world, tasks=200, budget="10%", seed=1)
+    assert simulation.n_tasks == 200
+    assert simulation.budget.max_cost is not None
+    assert simulation.costs.max() <= simulation.budget.max_cost
+    assert simulation.budget.total == pytest.approx(0.1 * simulation.stream.known()[1].sum(), abs=1e-6)
+    assert simulation.possible[-1] == max(simulation.possible) > 0
+    before = simulation.context(199)
     for place in range(150):
-        assert scene.place_of(scene.name_of(place)) == place
-        assert scene.cost(place) == round(scene.cost(place), 6) >= 0
-        scene.reviewed(place)
-    assert (scene.context(199) != before) == (world == "knapsack"), "what is known of people grows"
+        assert simulation.place_of(simulation.name_of(place)) == place
+        assert simulation.cost(place) == round(simulation.cost(place), 6) >= 0
+        simulation.reviewed(place)
+    assert (simulation.context(199) != before) == (world == "knapsack"), "what is known of people grows"
 
 
 def test_other_worlds_are_refused() -> None:
     with pytest.raises(InvalidArgument, match="synthetic, knapsack"):
-        Scene("imagenet16h", tasks=10, budget="10%", seed=0)
+        Simulation("imagenet16h", tasks=10, budget="10%", seed=0)
     with pytest.raises(InvalidArgument, match="A budget must be"):
-        Scene("synthetic", tasks=10, budget="ten", seed=0)
+        Simulation("synthetic", tasks=10, budget="ten", seed=0)
 
 
 SUMMARY = PolicySummary(
@@ -149,19 +149,19 @@ SUMMARY = PolicySummary(
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_live_view_fits_a_terminal(width: int) -> None:
-    scene = Scene("synthetic", tasks=2000, budget="10%", seed=0)
+    simulation = Simulation("synthetic", tasks=2000, budget="10%", seed=0)
     with Client("http://127.0.0.1:1", policy="demo") as client:
-        crew = Crew(scene, client, reviewers=3, seconds=36, seed=0)
-    crew.decided, crew.gain, crew.reviewed = 1000, 31.5, 114
+        users = SimulatedUsers(simulation, client, reviewers=3, seconds=36, seed=0)
+    users.decided, users.gain, users.reviewed = 1000, 31.5, 114
     amounts: dict[str, Amount] = {"human": 0.5123}
     numbers = {MODEL: 0.123456, "human": 0.987654}
     for number, (route, reason) in enumerate([("model", "not worth it"), ("human", "worth it")]):
-        crew.latest[route] = Decision(
+        users.latest[route] = Decision(
             number, route, reason, 1.0, 1.2345, 39.5, 0.8, 0.5, numbers, numbers, amounts, amounts
         )
     console = Console(width=width, height=24, record=True)
     with console.capture() as capture:
-        console.print(View(crew, "http://127.0.0.1:54321", 3).live(SUMMARY))
+        console.print(View(users, "http://127.0.0.1:54321", 3).live(SUMMARY))
     lines = capture.get().splitlines()
     assert len(lines) < 24
     assert max(map(len, lines)) <= width
@@ -170,11 +170,13 @@ def test_the_live_view_fits_a_terminal(width: int) -> None:
     assert "30.25 posted + 4.80 reserved + 39.52 free = 74.57 minutes" in text
     assert "4 wait, 2 with reviewers, the oldest for 1.2 s" in text
     assert "model 880, human 120: 12.0 % deferred" in text
-    share = 100 * 31.5 / scene.possible[999]
-    assert f"+31.5 right answers over the model alone, of {scene.possible[999]:.1f} possible ({share:.0f} %)" in text
+    share = 100 * 31.5 / simulation.possible[999]
+    assert (
+        f"+31.5 right answers over the model alone, of {simulation.possible[999]:.1f} possible ({share:.0f} %)" in text
+    )
     assert "Task 1 goes to human, which is worth it" in text
     unlimited = SUMMARY._replace(total=float("inf"), left=float("inf"), oldest_s=None)
-    line = View(crew, "", 3).line(unlimited)
+    line = View(users, "", 3).line(unlimited)
     assert "no limit" in line
     assert "nobody waits" in line
 

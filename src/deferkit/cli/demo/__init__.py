@@ -12,10 +12,10 @@ from rich.live import Live
 
 from deferkit.cli import INTERRUPTED
 from deferkit.cli.app import app, console
-from deferkit.cli.demo.crew import CALL_S, Crew
-from deferkit.cli.demo.process import ServiceProcess
-from deferkit.cli.demo.scene import HUMAN, WORLDS, Scene
-from deferkit.cli.demo.view import View, next_steps
+from deferkit.cli.demo.live_view import View, next_steps
+from deferkit.cli.demo.service_process import ServiceProcess
+from deferkit.cli.demo.simulated_users import CALL_S, SimulatedUsers
+from deferkit.cli.demo.simulation import HUMAN, WORLDS, Simulation
 from deferkit.client.client import Client
 from deferkit.errors import ServiceError
 from deferkit.types import MODEL
@@ -41,40 +41,40 @@ def demo(
     key: Annotated[str | None, typer.Option(help="For a store that has keys", envvar="DEFERKIT_KEY")] = None,
 ) -> None:
     """Watch the decision service at work for less than a minute: tasks, reviewers, late outcomes, a budget."""
-    scene = Scene(world, tasks=tasks, budget=budget, seed=seed)
+    simulation = Simulation(world, tasks=tasks, budget=budget, seed=seed)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="deferkit-demo-")))
         service = stack.enter_context(ServiceProcess(store or str(folder / "demo.db"), folder / "service.log"))
         with console.status("starting the service; on a new machine it compiles first, up to two minutes …"):
             url = service.wait()
         client = stack.enter_context(new_policy(url, key))
-        client.create(**scene.settings())
-        crew = Crew(scene, client, reviewers=reviewers, seconds=FEEDING * seconds, seed=seed)
-        stack.callback(crew.stop)
-        crew.start()
-        view = View(crew, url, reviewers)
+        client.create(**simulation.settings())
+        users = SimulatedUsers(simulation, client, reviewers=reviewers, seconds=FEEDING * seconds, seed=seed)
+        stack.callback(users.stop)
+        users.start()
+        view = View(users, url, reviewers)
         if not console.is_terminal:
             console.print(f"{view.title}\n{view.about}", highlight=False, soft_wrap=True)
-        stopped = watch(service, client, crew, view, seconds)
-        crew.stop()
-        if crew.failure is not None and not stopped:
-            raise crew.failure
-        took = time.monotonic() - crew.began
+        stopped = watch(service, client, users, view, seconds)
+        users.stop()
+        if users.failure is not None and not stopped:
+            raise users.failure
+        took = time.monotonic() - users.began
         summary = client.summary()
         if stopped:
-            console.print(f"Stopped after {crew.decided:,} of {scene.n_tasks:,} tasks.", highlight=False)
-        elif not crew.fed:
-            console.print(f"Time was up after {crew.decided:,} of {scene.n_tasks:,} tasks.", highlight=False)
+            console.print(f"Stopped after {users.decided:,} of {simulation.n_tasks:,} tasks.", highlight=False)
+        elif not users.fed:
+            console.print(f"Time was up after {users.decided:,} of {simulation.n_tasks:,} tasks.", highlight=False)
         console.print(view.result(summary, took), highlight=False)
-        asked = crew.latest.get(HUMAN) or crew.latest.get(MODEL)
-        task = scene.name_of(0) if asked is None else client.task_of(asked)
+        asked = users.latest.get(HUMAN) or users.latest.get(MODEL)
+        task = simulation.name_of(0) if asked is None else client.task_of(asked)
     console.print()
-    for decision in crew.latest.values():
+    for decision in users.latest.values():
         console.print(decision.explain(), highlight=False)
     from deferkit.serve.storage.open_store import shown  # noqa: PLC0415 - an extra
 
     console.print("\nwhat to try next", style="bold")
-    limited = scene.budget.total < float("inf")
+    limited = simulation.budget.total < float("inf")
     for command, what in next_steps(store and shown(store), client.policy, task, limited=limited):
         console.print(f"  {command}", highlight=False, soft_wrap=True)
         console.print(f"    {what}", style="bright_black", highlight=False)
@@ -97,23 +97,23 @@ def new_policy(url: str, key: str | None) -> Client:
     raise AssertionError
 
 
-def watch(service: ServiceProcess, client: Client, crew: Crew, view: View, seconds: float) -> bool:
+def watch(service: ServiceProcess, client: Client, users: SimulatedUsers, view: View, seconds: float) -> bool:
     """Show how it goes until all is done or time is up; return whether somebody has pressed Ctrl-C."""
-    end = crew.began + seconds
+    end = users.began + seconds
     told = 0.0
     try:
         with Live(console=console, auto_refresh=False, transient=True) as live:
             while time.monotonic() < end:
                 service.check()
-                if crew.failure is not None:
-                    raise crew.failure
+                if users.failure is not None:
+                    raise users.failure
                 summary = client.summary()
                 if console.is_terminal:
                     live.update(view.live(summary), refresh=True)
                 elif time.monotonic() - told >= LINE_S:
                     told = time.monotonic()
                     console.print(view.line(summary), highlight=False, soft_wrap=True)
-                if crew.done(summary.waiting + summary.claimed):
+                if users.done(summary.waiting + summary.claimed):
                     return False
                 time.sleep(LOOK_S)
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""What a demonstration is played with: tasks, what each decider would earn on them, a budget."""
+"""The simulated tasks of a demonstration: contexts, rewards of each decider, costs, a budget."""
 
 import math
 import threading
@@ -19,13 +19,13 @@ REWARDS = {"synthetic": "right answers", "knapsack": "reward"}
 HUMAN = "human"
 
 
-class Scene:
+class Simulation:
     """The tasks of a world with a budget; what is known of a task when it comes, and what comes of it.
 
-    >>> scene = Scene("synthetic", tasks=100, budget="10%", seed=0)
-    >>> scene.n_tasks, scene.budget.horizon, scene.unit
+    >>> simulation = Simulation("synthetic", tasks=100, budget="10%", seed=0)
+    >>> simulation.n_tasks, simulation.budget.horizon, simulation.unit
     (100, 100, 'minute')
-    >>> scene.place_of(scene.name_of(17))
+    >>> simulation.place_of(simulation.name_of(17))
     17
     """
 
@@ -86,7 +86,7 @@ class Scene:
         return float(self.costs[place])
 
     def reviewed(self, place: int) -> None:
-        """Take in that a person has answered: how people did so far is part of what is known of the next task."""
+        """Record that a person has answered: how people did so far is part of the next context."""
         if self._follower is not None:
             with self._following:
                 self._follower.asked(place, self.reward(place, HUMAN), self.cost(place))

@@ -1,4 +1,4 @@
-"""Those who play: callers with tasks, reviewers, and the world that tells late how the model did."""
+"""Simulated users of the service: callers with tasks, reviewers, and late rewards of the model."""
 
 import heapq
 import random
@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from deferkit.cli.demo.scene import HUMAN, Scene
+from deferkit.cli.demo.simulation import HUMAN, Simulation
 from deferkit.client.client import Client
 from deferkit.types import MODEL, Decision
 
@@ -20,11 +20,11 @@ CALL_S = 15.0  # for a call, with all its tries
 WINDOW_S = 3.0  # for a rate
 
 
-class Crew:
+class SimulatedUsers:
     """Threads that call the service; each stops when told to, or when one of them fails."""
 
-    def __init__(self, scene: Scene, client: Client, *, reviewers: int, seconds: float, seed: int) -> None:
-        self.scene, self.client = scene, client
+    def __init__(self, simulation: Simulation, client: Client, *, reviewers: int, seconds: float, seed: int) -> None:
+        self.simulation, self.client = simulation, client
         self.decided = 0
         self.reviewed = 0
         self.told = 0  # rewards of the model
@@ -34,10 +34,10 @@ class Crew:
         self.failure: Exception | None = None
         self.began = time.monotonic()
         self._seconds = seconds
-        total = min(scene.budget.total, float(scene.costs.sum()))
-        mean = float(scene.costs.mean()) or 1.0
+        total = min(simulation.budget.total, float(simulation.costs.sum()))
+        mean = float(simulation.costs.mean()) or 1.0
         self._review_s = min(BUSY * reviewers * seconds / max(total, mean), LONGEST_REVIEW_S / mean)  # a unit of cost
-        self._next = iter(range(scene.n_tasks))
+        self._next = iter(range(simulation.n_tasks))
         self._late: list[tuple[float, int]] = []
         self._random = random.Random(seed)
         self._recent: deque[float] = deque()
@@ -53,7 +53,7 @@ class Crew:
         ]
 
     def start(self) -> None:
-        """Let them begin."""
+        """Start the threads."""
         self.began = time.monotonic()
         for thread in self._threads:
             thread.start()
@@ -61,14 +61,14 @@ class Crew:
     @property
     def fed(self) -> bool:
         """Whether all tasks were decided."""
-        return self.decided >= self.scene.n_tasks
+        return self.decided >= self.simulation.n_tasks
 
     def done(self, waiting: int) -> bool:
         """Whether nothing is left to do, given how many reviews wait or are held."""
-        return self.fed and waiting == 0 and self.told >= self.scene.n_tasks
+        return self.fed and waiting == 0 and self.told >= self.simulation.n_tasks
 
     def rate(self) -> float:
-        """Return decisions a second, of late."""
+        """Return decisions a second over the last seconds."""
         now = time.monotonic()
         with self._turn:
             while self._recent and self._recent[0] < now - WINDOW_S:
@@ -90,19 +90,19 @@ class Crew:
             self._stop.set()
 
     def _call(self) -> None:
-        """Bring tasks, evenly."""
+        """Send tasks, evenly."""
         while not self._stop.is_set():
             with self._turn:
                 place = next(self._next, None)
             if place is None:
                 return
-            at = self.began + self._seconds * place / self.scene.n_tasks
+            at = self.began + self._seconds * place / self.simulation.n_tasks
             if self._stop.wait(max(0.0, at - time.monotonic())):
                 return
             decision = self.client.decide(
-                self.scene.context(place),
-                task=self.scene.name_of(place),
-                payload={"text": f"{self.scene.world} task {place}"},
+                self.simulation.context(place),
+                task=self.simulation.name_of(place),
+                payload={"text": f"{self.simulation.world} task {place}"},
                 model_answer="the model's answer",
             )
             with self._turn:
@@ -121,7 +121,7 @@ class Crew:
             if place is None:
                 self._stop.wait(IDLE_S)
                 continue
-            self.client.observe(self.scene.name_of(place), {MODEL: self.scene.reward(place, MODEL)})
+            self.client.observe(self.simulation.name_of(place), {MODEL: self.simulation.reward(place, MODEL)})
             with self._turn:
                 self.told += 1
 
@@ -132,15 +132,15 @@ class Crew:
             if review is None:
                 self._stop.wait(IDLE_S)
                 continue
-            place = self.scene.place_of(review.task)
-            cost = self.scene.cost(place)
+            place = self.simulation.place_of(review.task)
+            cost = self.simulation.cost(place)
             if self._stop.wait(cost * self._review_s):
                 self.client.reviews.release(review)
                 return
-            rewards = {HUMAN: self.scene.reward(place, HUMAN)}
+            rewards = {HUMAN: self.simulation.reward(place, HUMAN)}
             self.client.reviews.complete(review, "a person's answer", rewards=rewards, cost=cost)
-            self.scene.reviewed(place)
+            self.simulation.reviewed(place)
             with self._turn:
                 self.reviewed += 1
                 self.reported_micros += round(cost * 1_000_000)
-                self.gain += self.scene.gain(place)
+                self.gain += self.simulation.gain(place)

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from deferkit.cli.demo.crew import Crew
+from deferkit.cli.demo.simulated_users import SimulatedUsers
 from deferkit.client.summary import PolicySummary
 from deferkit.types import MODEL, Decision
 
@@ -18,77 +18,77 @@ EARLY = 0.05  # of the tasks: before it a share of what is possible says nothing
 
 
 class View:
-    """Turns what the service and the crew say into something to read."""
+    """Turns what the service and the users say into something to read."""
 
-    def __init__(self, crew: Crew, url: str, reviewers: int) -> None:
-        self.crew = crew
-        scene = crew.scene
-        remark = f" ({scene.stream.remark})" if scene.stream.remark else ""
-        self.title = f"{scene.world}{remark}: {scene.n_tasks:,} tasks, {reviewers} simulated reviewers"
-        self.about = f"The model decides for nothing, people for {scene.unit}s. The service: {url}"
+    def __init__(self, users: SimulatedUsers, url: str, reviewers: int) -> None:
+        self.users = users
+        simulation = users.simulation
+        remark = f" ({simulation.stream.remark})" if simulation.stream.remark else ""
+        self.title = f"{simulation.world}{remark}: {simulation.n_tasks:,} tasks, {reviewers} simulated reviewers"
+        self.about = f"The model decides for nothing, people for {simulation.unit}s. The service: {url}"
         self._why: list[Decision] = []
         self._since = 0.0
 
     def live(self, summary: PolicySummary) -> RenderableType:
         """Return the live view."""
-        scene = self.crew.scene
+        simulation = self.users.simulation
         grid = Table.grid(padding=(0, 2, 0, 0))
         grid.add_column(style="bold", no_wrap=True)
         grid.add_column()
-        decided = self.crew.decided
-        done = bar([(decided, POSTED), (scene.n_tasks - decided, FREE)])
-        grid.add_row("tasks", done.append(f"  {decided:,} of {scene.n_tasks:,}, {self.crew.rate():.0f}/s"))
+        decided = self.users.decided
+        done = bar([(decided, POSTED), (simulation.n_tasks - decided, FREE)])
+        grid.add_row("tasks", done.append(f"  {decided:,} of {simulation.n_tasks:,}, {self.users.rate():.0f}/s"))
         grid.add_row("routes", routes(summary))
         if isinstance(summary.total, float) and summary.total < float("inf"):
             parts = ((summary.spent, POSTED), (summary.reserved, RESERVED), (summary.left, FREE))
             grid.add_row("budget", bar([(float(size), style) for size, style in parts]))  # type: ignore[arg-type]
-        grid.add_row("", coloured(money(summary, scene.unit)))
+        grid.add_row("", coloured(money(summary, simulation.unit)))
         grid.add_row("price", self.price(summary))
         grid.add_row("queue", queue(summary))
-        grid.add_row("outcomes", f"{self.crew.told:,} of the model, {self.crew.reviewed:,} of people")
+        grid.add_row("outcomes", f"{self.users.told:,} of the model, {self.users.reviewed:,} of people")
         grid.add_row("gain", self.gain())
         head = Text(self.title, style="bold"), Text(self.about, style="bright_black")
         return Group(*head, Text(), grid, Text(), *self.explanations())
 
     def line(self, summary: PolicySummary) -> str:
         """Return the same in one line."""
-        crew = self.crew
+        users = self.users
         return (
-            f"{time.monotonic() - crew.began:3.0f} s: {crew.decided:,} tasks, {crew.rate():.0f}/s,"
-            f" {100 * summary.deferral_rate:.1f} % deferred, {money(summary, crew.scene.unit)},"
+            f"{time.monotonic() - users.began:3.0f} s: {users.decided:,} tasks, {users.rate():.0f}/s,"
+            f" {100 * summary.deferral_rate:.1f} % deferred, {money(summary, users.simulation.unit)},"
             f" price {summary.price:.3g}, {queue(summary)}, gain {self.gain()}"
         )
 
     def gain(self) -> str:
         """Say what asking people has brought, and what it could have brought."""
-        crew, scene = self.crew, self.crew.scene
-        possible = float(scene.possible[crew.decided - 1]) if crew.decided else 0.0
-        early = crew.decided < EARLY * scene.n_tasks
-        share = f" ({100 * crew.gain / possible:.0f} %)" if possible > 0 and not early else ""
-        return f"{crew.gain:+.1f} {scene.gained_in} over the model alone, of {possible:.1f} possible{share}"
+        users, simulation = self.users, self.users.simulation
+        possible = float(simulation.possible[users.decided - 1]) if users.decided else 0.0
+        early = users.decided < EARLY * simulation.n_tasks
+        share = f" ({100 * users.gain / possible:.0f} %)" if possible > 0 and not early else ""
+        return f"{users.gain:+.1f} {simulation.gained_in} over the model alone, of {possible:.1f} possible{share}"
 
     def price(self, summary: PolicySummary) -> str:
         """Say what budget is worth."""
-        scene = self.crew.scene
-        return f"one {scene.unit} must bring {summary.price:.3g} {scene.gained_in}"
+        simulation = self.users.simulation
+        return f"one {simulation.unit} must bring {summary.price:.3g} {simulation.gained_in}"
 
     def explanations(self) -> list[Text]:
         """Return why the latest task of each route went there; for long enough to be read."""
         if time.monotonic() - self._since > READ_S:
-            self._why, self._since = list(self.crew.latest.values()), time.monotonic()
+            self._why, self._since = list(self.users.latest.values()), time.monotonic()
         return [Text(decision.explain(), style="cyan" if decision.route != MODEL else "") for decision in self._why]
 
     def result(self, summary: PolicySummary, seconds: float) -> Table:
         """Return the table at the end."""
-        crew, scene = self.crew, self.crew.scene
+        users, simulation = self.users, self.users.simulation
         table = Table.grid(padding=(0, 2, 0, 0))
         table.add_column(style="bold", no_wrap=True)
         table.add_column()
         table.add_row("decisions", f"{summary.decisions:,} in {seconds:.0f} s; {routes(summary)}")
-        table.add_row("budget", money(summary, scene.unit))
-        reported = crew.reported_micros / 1_000_000
+        table.add_row("budget", money(summary, simulation.unit))
+        reported = users.reported_micros / 1_000_000
         same = "exactly what is posted" if reported == summary.spent else f"but {summary.spent} is posted"
-        table.add_row("reviewers", f"{crew.reviewed:,} answers, {reported:,.6f} {scene.unit}s reported: {same}")
+        table.add_row("reviewers", f"{users.reviewed:,} answers, {reported:,.6f} {simulation.unit}s reported: {same}")
         table.add_row("queue", queue(summary))
         table.add_row("outcomes", f"{summary.outcomes:,} in all, {summary.late:,} of them too late to learn from")
         table.add_row("price", f"{self.price(summary)}, at the end")
