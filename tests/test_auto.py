@@ -225,3 +225,17 @@ def test_named_features_have_trees_unless_something_speaks_against_it() -> None:
     assert Deferrer(encoder=Encoder(numbers=["a"]), representation="linear").settings.representation == "linear"
     assert Deferrer(encoder=Encoder(numbers=["a"]), cost_link="logistic").settings.representation == "linear"
     assert Deferrer(n_features=2).settings.representation == "linear"
+
+
+@pytest.mark.parametrize("tiny", [0.0, 1e-200, 5e-324])
+def test_costs_that_begin_next_to_nothing_and_then_grow(tiny: float) -> None:
+    """The unit of costs is their first mean; a later cost in that unit must fit the 32-bit labels of LightGBM."""
+    deferrer = auto()
+    x = np.random.default_rng(0).uniform(-1, 1, (300, D))
+    y = (x[:, 0] > 0).astype(float)
+    costs = np.where(np.arange(300) < 150, tiny, 0.2 + 0.5 * y)
+    for rows in (slice(0, 150), slice(150, 300)):
+        deferrer.warm_start(x[rows], {"model": y[rows], "human": 1 - y[rows]}, cost=costs[rows])
+    expected = deferrer.score(x).costs["human"]
+    assert np.isfinite(expected).all()
+    assert np.abs(expected).max() < 2

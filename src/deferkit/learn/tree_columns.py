@@ -26,6 +26,7 @@ from deferkit.types import LARGEST
 
 LEAST_DELAY, MOST_DELAY = 32, 2_000  # observations between a fit and its effect
 MOST_KEPT = 100_000  # tasks that trees are fitted to
+SMALLEST_UNIT = 1e-30  # of a cost: LightGBM reads labels as 32-bit floats, and a cost over its unit must fit
 
 
 def gap_after(n: int) -> int:
@@ -179,7 +180,7 @@ class TreeColumns:
         found = [self.past.labelled(target) for target in range(self._shape.n_targets)]
         for target in range(self._shape.n_deciders, self._shape.n_targets):
             y = found[target][1]
-            if self._unit[target] == 1.0 and len(y) and y.mean() > 0.0:
+            if self._unit[target] == 1.0 and len(y) and y.mean() > SMALLEST_UNIT:
                 self._unit[target] = y.mean()
         return [(rows, y / unit) for (rows, y), unit in zip(found, self._unit, strict=True)]
 
