@@ -11,9 +11,11 @@ from threadpoolctl import threadpool_info
 from deferkit import Deferrer
 from tests.conftest import SETTINGS, make, rewards_of
 from tests.golden.lives import digest, fingerprint, live, lives, long_runs, run_digest
+from tests.golden.version3 import STEPS_SAVED, continue_with, learners, state_digest
 
 FOLDER = Path(__file__).parent / "golden"
 GOLDEN: dict[str, Any] = json.loads((FOLDER / "golden.json").read_text())
+VERSION_3: dict[str, Any] = json.loads((FOLDER / "version3.json").read_text())
 # The linear layer of these is solved by the compiled Newton solver now, which the version before had twice.
 SOLVED_BY_NEWTON = {"neural, logistic", "neural, logistic, bounded", "trees, logistic"}
 
@@ -62,3 +64,18 @@ def test_a_state_file_of_version_1_opens_and_goes_on(name: str) -> None:
     assert fingerprint(deferrer) == golden["middle"]
     live(deferrer, np.random.default_rng(18), 150)
     assert fingerprint(deferrer) == golden["end"]
+
+
+@pytest.mark.parametrize("name", VERSION_3)
+def test_a_state_file_of_version_3_opens_and_goes_on(name: str) -> None:
+    golden = VERSION_3[name]
+    deferrer = Deferrer.load(FOLDER / golden["file"])
+    assert state_digest(deferrer) == golden["saved"]
+    assert continue_with(deferrer, name) == (golden["log"], golden["end"])
+
+
+@pytest.mark.parametrize("name", ["mixture", "never"])
+def test_a_learner_lives_to_the_state_file_of_version_3(name: str) -> None:
+    deferrer = dict(learners())[name]
+    live(deferrer, np.random.default_rng(17), STEPS_SAVED)
+    assert state_digest(Deferrer.from_bytes(deferrer.to_bytes())) == VERSION_3[name]["saved"]
