@@ -14,7 +14,7 @@ from deferkit.learn import tree_columns
 from deferkit.learn.tree_columns import TreeColumns
 from deferkit.learn.tree_fit import FOLDS, TreeFit
 from tests.conftest import Floats, Tasks, make, rewards_of, step_through
-from tests.pasts import crossed
+from tests.training_sets import crossed
 
 D = 4
 PARAMETERS = {  # of the large trees of `tree_views.py`, written down once more
@@ -192,7 +192,7 @@ def test_a_correction_reaches_the_next_fit_and_moves_no_member_too_far(monkeypat
     moved = np.abs(ledger.view("theta").reshape(8, 3, -1)[:, 0] - before).max(axis=1)
     assert (moved > 0).all()
     assert (moved <= abs(1 - 2 * old) * np.array(steps) * (1 + 1e-9)).all()
-    past = trees_of(learner).past
+    past = trees_of(learner).training_set
     assert past.known()[0][past.row(695), 0] == 1 - old
 
 

@@ -51,7 +51,7 @@ class Player:
     def decide(self, value: float) -> int:
         number = self.learner.summary().decisions
         x = np.random.default_rng(number).uniform(-1, 1, D)
-        free = float(self.learner._ledger.left()[0])
+        free = float(self.learner._ledger.budget_left()[0])
         event = self.learner.propose(x, force="human" if value > 0.6 and free >= 1 else None)
         self.apply(event)
         assert isinstance(event, Decided)

@@ -27,7 +27,7 @@ def test_bounded_memory_stays_bounded_and_keeps_what_was_learned() -> None:
     )
     learner.run(tasks.contexts, rewards_of(learner, tasks), tasks.costs)
     representation: Any = learner._representation
-    assert representation.past.n <= 200 + 50
+    assert representation.training_set.n <= 200 + 50
     # with no discount nothing is forgotten: the systems hold every sample ever observed
     assert learner._ledger.view("n_observed")[0] == 2_000
     forgetful = Deferrer(
@@ -45,7 +45,7 @@ def test_old_tasks_weigh_as_their_own_views_saw_them() -> None:
     learner, tasks = make("neural, one network, bounded")
     learner.run(tasks.contexts[:80], {k: v[:80] for k, v in rewards_of(learner, tasks).items()}, tasks.costs[:80])
     representation: Any = learner._representation
-    past = representation.past
+    past = representation.training_set
     learner.run(tasks.contexts[80:99], {k: v[80:99] for k, v in rewards_of(learner, tasks).items()}, tasks.costs[80:99])
     first = past.labelled(0)[0]
     old = representation.embedder.embed(past, first[first < 9], 0)
@@ -64,7 +64,7 @@ def test_memory_is_bounded_without_feedback_too() -> None:
         for row in contexts:
             learner.decide(row)
         bulk.decide_many(contexts)
-        assert learner._representation.past.n <= 100  # type: ignore[union-attr]
+        assert learner._representation.training_set.n <= 100  # type: ignore[union-attr]
         assert learner == bulk
 
 

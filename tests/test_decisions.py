@@ -93,7 +93,7 @@ def test_the_widths_by_their_formula(rule: str) -> None:
     share = 1.0
     if rule == "index":
         costs = learner._ledger.cost[:250][learner._ledger.route[:250] == 1]
-        share = min(1.0, learner._ledger.left()[0] / costs.mean() / (5 * 6))
+        share = min(1.0, learner._ledger.budget_left()[0] / costs.mean() / (5 * 6))
         assert 0 < share < 1
     scores = learner.score([x])
     noise = learner.summary().noise

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deferkit import Budget, Deferrer, Encoder, InvalidArgument
-from deferkit.learn.decisions import SETTLE_AFTER
+from deferkit.learn.decisions import FREEZE_AFTER
 from tests.conftest import Floats
 
 
@@ -100,7 +100,7 @@ def test_scales_settle_in_the_warm_up_and_never_move_again() -> None:
     after = deferrer._contexts.encoder.to_dict()
     deferrer.decide({"amount": 1e12, "age": 0, "country": "xx", "kind": "q"})
     assert deferrer._contexts.encoder.to_dict() == after
-    assert deferrer._contexts.encoder.scales["age"].n == max(deferrer.settings.n_features, SETTLE_AFTER)
+    assert deferrer._contexts.encoder.scales["age"].n == max(deferrer.settings.n_features, FREEZE_AFTER)
 
 
 def test_what_was_observed_before_the_scales_settled_is_learned_with_the_settled_ones() -> None:

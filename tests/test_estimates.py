@@ -103,14 +103,14 @@ def test_a_drifted_inverse_is_refactored() -> None:
     deferrer.run(
         tasks.contexts[:half], {k: v[:half] for k, v in rewards_of(deferrer, tasks).items()}, tasks.costs[:half]
     )
-    deferrer._ledger.view("inverse")[0] *= 1 + 1e4 * CONSTANTS["drift_allowed"]
+    deferrer._ledger.view("inverse")[0] *= 1 + 1e4 * CONSTANTS["largest_inverse_error"]
     rest = tasks._replace(contexts=tasks.contexts[half:], rewards=tasks.rewards[half:], costs=tasks.costs[half:])
     tasks = rest
     deferrer.run(tasks.contexts[:-1], {k: v[:-1] for k, v in rewards_of(deferrer, tasks).items()}, tasks.costs[:-1])
     error = np.abs(deferrer._ledger.view("inverse")[0] @ precision(deferrer, 0) - np.eye(5)).max()
     deferrer.observe(deferrer.decide(tasks.contexts[-1]).id, {"model": 0.5})
     mended = np.abs(deferrer._ledger.view("inverse")[0] @ precision(deferrer, 0) - np.eye(5)).max()
-    assert error > 10 * CONSTANTS["drift_allowed"]
+    assert error > 10 * CONSTANTS["largest_inverse_error"]
     assert mended < 1e-12
 
 

@@ -1,4 +1,4 @@
-"""The short way through `decide` and `observe` does what the long way does, whatever a user hands in."""
+"""The short way through `decide` and `observe` does what the slow path does, whatever a user hands in."""
 
 import re
 from collections import OrderedDict
@@ -227,15 +227,15 @@ def test_observe_takes_the_same_outcomes(link: str, decision: Any, given: Any, c
         assert_alike(fast, slow, one, other, before)
 
 
-def test_the_short_way_is_taken() -> None:
-    """Else the tests above would compare the long way with itself."""
+def test_the_fast_path_is_taken() -> None:
+    """Else the tests above would compare the slow path with itself."""
     deferrer = learner()
     x = np.full(D, 0.5)
-    assert deferrer._ledger.core.load(x)
+    assert deferrer._ledger.core.try_load(x)
     decision = deferrer.decide(x)
     cost = 0.5 if decision.route == "human" else None
-    assert deferrer._ledger.core.observe_plain(decision.id, {decision.route: 0.5}, cost)
-    assert not deferrer._ledger.core.observe_plain(decision.id, {decision.route: 0.5}, cost)  # the same again
+    assert deferrer._ledger.core.try_observe(decision.id, {decision.route: 0.5}, cost)
+    assert not deferrer._ledger.core.try_observe(decision.id, {decision.route: 0.5}, cost)  # the same again
     encoder = Encoder(numbers=["a", "b"], categories={"kind": ["x", "y"]})
     assert encoder.encode_row({"a": 1.0, "b": 2, "kind": "x"}, np.zeros(encoder.n_features))
     assert not encoder.encode_row({"a": "1.0"}, np.zeros(encoder.n_features))

@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 import deferkit
-from deferkit.extras import PARTS
+from deferkit.extras import REQUIREMENTS
 from tests.command_line import SCRIPT
 
 CORE = ("numpy",)
@@ -262,13 +262,13 @@ def requirements(extra: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", REQUIREMENTS)
 def test_an_extra_brings_every_module_of_its_part(part: str) -> None:
     packages = packages_distributions()
-    names = {re.sub(r"[-_.]+", "-", name).lower() for name in requirements(PARTS[part].extra)}
-    for module in PARTS[part].modules:
+    names = {re.sub(r"[-_.]+", "-", name).lower() for name in requirements(REQUIREMENTS[part].extra)}
+    for module in REQUIREMENTS[part].modules:
         assert names & {re.sub(r"[-_.]+", "-", name).lower() for name in packages[module]}, module
 
 
 def test_all_brings_every_extra_that_a_part_names() -> None:
-    assert set().union(*(requirements(part.extra) for part in PARTS.values())) == requirements("all")
+    assert set().union(*(requirements(part.extra) for part in REQUIREMENTS.values())) == requirements("all")

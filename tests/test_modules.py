@@ -77,7 +77,7 @@ def test_a_module_of_the_wrong_shape_is_refused() -> None:
 @pytest.mark.parametrize(
     ("library", "room", "embedding", "hint"),
     [
-        ("torch", "module", NeuralEmbedding(module=own_module), "pip install 'deferkit\\[neural\\]'"),
+        ("torch", "torch_modules", NeuralEmbedding(module=own_module), "pip install 'deferkit\\[neural\\]'"),
         ("lightgbm", "forest", TreeEmbedding(), "pip install 'deferkit\\[trees\\]'"),
     ],
 )

@@ -17,7 +17,7 @@ from deferkit.learn.embed.forest import Forest
 from deferkit.learn.embed.gradient import Gradients
 from deferkit.learn.embed.networks import Networks
 from tests.conftest import make, rewards_of
-from tests.pasts import SHAPE, Floats, crossed, past_of
+from tests.training_sets import SHAPE, Floats, crossed, past_of
 
 
 @pytest.mark.parametrize(

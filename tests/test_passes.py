@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from deferkit.learn.embed import _passes
 from deferkit.learn.embed.dense import Dense
-from deferkit.learn.embed.past import Floats, Singles
+from deferkit.learn.embed.training_set import Floats, Singles
 from deferkit.worlds import _knapsacks
 from deferkit.worlds.knapsack_instances import Instances
 
@@ -103,7 +103,7 @@ def test_bias_and_relu(rows: int, units: int) -> None:
 def test_relu_beside_the_context(rows: int, units: int) -> None:
     product, bias, x = normal(rows, units), normal(units), normal(rows, 3)
     out = np.full((rows, units + 3), np.nan)
-    _passes.beside(product, bias, x, out)
+    _passes.relu_and_concat(product, bias, x, out)
     np.testing.assert_array_equal(out, np.hstack([np.maximum(0.0, product + bias), x]))
 
 
@@ -113,7 +113,7 @@ def test_through_relu(rows: int, units: int) -> None:
     """Where a unit is exactly 0 it is off; the sum runs over the batch in its order."""
     given, layer = singles(rows, units), np.maximum(np.float32(0), singles(rows, units))[::-1].copy()
     slope, bias_slope = given.copy(), np.full(units, np.nan, dtype=np.float32)
-    _passes.through_relu(slope, layer, bias_slope)
+    _passes.relu_gradient(slope, layer, bias_slope)
     expected = np.where(layer > 0, given, np.float32(0))
     np.testing.assert_array_equal(slope, expected)
     summed = np.zeros(units, dtype=np.float32)
@@ -128,7 +128,7 @@ def test_what_is_not_a_number_turns_a_unit_off() -> None:
     units, out, hidden = given.copy(), np.empty((1, 5)), np.empty((1, 4))
     _passes.bias_and_relu(units, np.full(4, -0.0, dtype=np.float32))
     wide, negative_zeros = given.astype(np.float64), np.full(4, -0.0)
-    _passes.beside(wide, negative_zeros, np.ones((1, 1)), out)
+    _passes.relu_and_concat(wide, negative_zeros, np.ones((1, 1)), out)
     _passes.hidden_rows(np.zeros((1, 1)), np.ones((1, 1, 4)), wide, False, hidden)
     for found in (units, out[:, :4], hidden):
         np.testing.assert_array_equal(found, [[0, 0, 0, np.inf]])
@@ -178,7 +178,7 @@ def test_adam_after_many_steps() -> None:
 def test_other_layouts_are_refused(wrong: NDArray[Any]) -> None:
     """Rather than read as what they are not."""
     with pytest.raises(ValueError, match="ndarray is not|Buffer dtype mismatch|Buffer has wrong number"):
-        _passes.beside(np.ones((2, 1)), np.ones(1), wrong, np.ones((2, 4)))
+        _passes.relu_and_concat(np.ones((2, 1)), np.ones(1), wrong, np.ones((2, 4)))
 
 
 def test_layers_take_contexts_of_any_layout() -> None:

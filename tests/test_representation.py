@@ -17,15 +17,15 @@ from deferkit import (
     Pacing,
     TreeEmbedding,
 )
-from deferkit.learn.embed.past import Past
+from deferkit.learn.embed.training_set import TrainingSet
 from tests.conftest import draw_tasks, make, outcome, step_through
-from tests.pasts import crossed
+from tests.training_sets import crossed
 
 
 def test_the_past_holds_what_was_observed_and_nothing_else() -> None:
     learner, tasks = make("neural")
     events = step_through(learner, tasks, "bandit")
-    past: Past = learner._representation.past  # type: ignore[union-attr]
+    past: TrainingSet = learner._representation.training_set  # type: ignore[union-attr]
     np.testing.assert_array_equal(past.x, tasks.contexts)
     asked = np.array([e.cost is not None for e in events if isinstance(e, Observed)])
     np.testing.assert_array_equal(past.labelled(0)[0], np.flatnonzero(~asked))
@@ -53,7 +53,7 @@ def test_late_feedback_is_learned_with_the_views_of_now() -> None:
             learner.observe(seen.id, seen.rewards, seen.cost)
         learner._representation.retrain()  # type: ignore[union-attr]
     for target in range(3):
-        pasts = [learner._representation.past.labelled(target) for learner in (late, early)]  # type: ignore[union-attr]
+        pasts = [learner._representation.training_set.labelled(target) for learner in (late, early)]  # type: ignore[union-attr]
         np.testing.assert_array_equal(pasts[0], pasts[1])
     assert late.summary().reserved == 0.0
 
@@ -80,7 +80,7 @@ def test_the_price_is_solved_for_the_views_of_now() -> None:
     assert not np.allclose(before, after, atol=1e-9)
     for view in range(3):
         np.testing.assert_allclose(
-            after[:, view], representation.embedder.embed(representation.past, np.arange(120), view)
+            after[:, view], representation.embedder.embed(representation.training_set, np.arange(120), view)
         )
 
 
@@ -89,7 +89,7 @@ def test_a_correction_reaches_the_past() -> None:
     step_through(learner, tasks._replace(contexts=tasks.contexts[:50]))
     learner.correct(10, {"model": 0.125})
     learner._representation.retrain()  # type: ignore[union-attr]
-    rows, values = learner._representation.past.labelled(0)  # type: ignore[union-attr]
+    rows, values = learner._representation.training_set.labelled(0)  # type: ignore[union-attr]
     assert values[rows == 10] == 0.125
 
 
@@ -105,7 +105,7 @@ def test_an_encoder_in_front_settles_first(embedding: Any, tmp_path: Path) -> No
         decision = learner.decide({"a": float(rng.normal(5, 2)), "b": "x" if t % 2 else "y"})
         seen = {"model": 0.4} if decision.route == "model" else {"model": 0.4, "human": 0.9}
         learner.observe(decision.id, seen, None if decision.route == "model" else 0.5)
-    past = learner._representation.past  # type: ignore[union-attr]
+    past = learner._representation.training_set  # type: ignore[union-attr]
     assert past.n == 200
     assert np.abs(past.x).max() <= 1.0
     learner.save(tmp_path / "a.state")

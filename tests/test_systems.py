@@ -57,7 +57,7 @@ def test_after_a_retraining_the_estimates_are_those_of_the_past(name: str) -> No
     learner.run(tasks.contexts, rewards_of(learner, tasks), tasks.costs, feedback="bandit")
     representation: Any = learner._representation
     representation.retrain()
-    past = representation.past
+    past = representation.training_set
     for target, belief in enumerate(learner.coefficients().values()):
         rows, y = past.labelled(target)
         z = representation.embedder.embed(past, rows, representation.views[target])

@@ -8,7 +8,7 @@ from deferkit import (
 )
 from deferkit.learn.embed.boosting import from_text
 from deferkit.learn.embed.forest import Forest
-from tests.pasts import SHAPE, past_of
+from tests.training_sets import SHAPE, past_of
 
 
 def test_trees_as_arrays_say_what_lightgbm_says() -> None:

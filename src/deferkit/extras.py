@@ -1,4 +1,4 @@
-"""Optional dependencies: which modules a part of deferkit imports, and which extra installs them."""
+"""Optional dependencies: the modules that a feature of deferkit imports, and the extra that installs them."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -7,57 +7,66 @@ from typing import NamedTuple
 from deferkit.errors import MissingExtra
 
 
-class Part(NamedTuple):
-    """A part of deferkit that needs more than numpy."""
+class Requirement(NamedTuple):
+    """The modules that a feature of deferkit needs beside numpy."""
 
-    what: str  # how an error message calls it
+    subject: str  # of the error message
     extra: str  # of pyproject.toml
     modules: tuple[str, ...]  # as they are imported
 
 
-PARTS = {
-    "cli": Part("The command line", "cli", ("typer", "rich")),
-    "study": Part(
+REQUIREMENTS = {
+    "cli": Requirement("The command line", "cli", ("typer", "rich")),
+    "study": Requirement(
         "A study or a simulated world", "study", ("polars", "altair", "vl_convert", "scipy", "threadpoolctl")
     ),
-    "serve": Part("The service", "serve", ("litestar", "msgspec", "uvicorn", "httptools", "apsw", "prometheus_client")),
-    "postgres": Part("A PostgreSQL store", "serve", ("psycopg",)),
-    "trees": Part("A TreeEmbedding", "trees", ("lightgbm", "scipy", "threadpoolctl")),
-    "networks": Part("An embedding by networks", "networks", ("scipy", "threadpoolctl")),
-    "torch": Part("A torch module of your own", "neural", ("torch", "scipy", "threadpoolctl")),
-    "xlsx": Part("An Excel file (.xlsx)", "xlsx", ("python_calamine",)),
-    "ray": Part("The engine 'ray'", "ray", ("ray",)),
+    "serve": Requirement(
+        "The service", "serve", ("litestar", "msgspec", "uvicorn", "httptools", "apsw", "prometheus_client")
+    ),
+    "postgres": Requirement("A PostgreSQL store", "serve", ("psycopg",)),
+    "trees": Requirement("A TreeEmbedding", "trees", ("lightgbm", "scipy", "threadpoolctl")),
+    "networks": Requirement("An embedding by networks", "networks", ("scipy", "threadpoolctl")),
+    "torch": Requirement("A torch module of your own", "neural", ("torch", "scipy", "threadpoolctl")),
+    "xlsx": Requirement("An Excel file (.xlsx)", "xlsx", ("python_calamine",)),
+    "ray": Requirement("The engine 'ray'", "ray", ("ray",)),
 }
 
 
-def missing(part: str) -> list[str]:
-    """Return the modules of a part that are not installed; nothing is imported.
+def missing(feature: str) -> list[str]:
+    """Return the modules of a feature that are not installed. Nothing is imported.
 
     Args:
-        part: A key of `PARTS`.
+        feature: A key of `REQUIREMENTS`.
+
+    >>> missing("serve") == [name for name in REQUIREMENTS["serve"].modules if find_spec(name) is None]
+    True
     """
-    return [module for module in PARTS[part].modules if find_spec(module) is None]
+    return [module for module in REQUIREMENTS[feature].modules if find_spec(module) is None]
 
 
-def needs(part: str, *, what: str = "") -> None:
-    """Raise, and name the extra to install, if a module of a part is not installed.
+def needs(feature: str, *, what: str = "") -> None:
+    """Raise an error that names the extra to install, if a module of a feature is not installed.
 
     Args:
-        part: A key of `PARTS`.
-        what: The subject of the message, instead of the part's own.
+        feature: A key of `REQUIREMENTS`.
+        what: The subject of the message; that of the requirement by default.
 
     Raises:
         MissingExtra: The message is one line, such as "The command line needs typer and rich: pip install
             'deferkit[cli]'."
     """
-    if absent := missing(part):
+    if absent := missing(feature):
+        required = REQUIREMENTS[feature]
         raise MissingExtra(
-            f"{what or PARTS[part].what} needs {listed(absent)}: pip install 'deferkit[{PARTS[part].extra}]'."
+            f"{what or required.subject} needs {listed(absent)}: pip install 'deferkit[{required.extra}]'."
         )
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names as they stand in a sentence.
+    """Return names as an English list.
+
+    Args:
+        names: At least one name.
 
     >>> listed(["polars"]), listed(["polars", "altair", "scipy"])
     ('polars', 'polars, altair and scipy')

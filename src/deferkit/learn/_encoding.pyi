@@ -10,7 +10,7 @@ class RowEncoder:
         centers: Sequence[float],
         spreads: Sequence[float],
         levels: dict[str, dict[str, int]],
-        rooms: Sequence[int],
+        max_levels: Sequence[int],
         size: float,
         intercept: bool,
     ) -> None: ...

@@ -16,12 +16,12 @@ cdef double largest = LARGEST
 cdef class RowEncoder:
     """Encodes rows with given scales and levels, which do not change any more.
 
-    Arguments:
+    Args:
         numbers: names of the number features.
         centers: what is subtracted from each number.
         spreads: what the difference is divided by; the result is cut at ±1.
-        levels: for each category, by name: the element of each of its levels, counted from its first one.
-        rooms: how many levels each category has room for; then comes one element for any other level, and one for a
+        levels: for each category, by name: the offset of each of its levels from the category's first element.
+        max_levels: the most levels of each category; after them come an element for any other level and one for a
             missing value.
         size: what the whole vector is divided by.
         intercept: whether the first element is always 1.
@@ -30,63 +30,63 @@ cdef class RowEncoder:
     cdef tuple numbers, categories
     cdef list levels
     cdef double[::1] centers, spreads
-    cdef long long[::1] rooms
+    cdef long long[::1] max_levels
     cdef double size
     cdef bint intercept
     cdef Py_ssize_t length
 
-    def __init__(self, tuple numbers, centers, spreads, dict levels, rooms, double size, bint intercept):
+    def __init__(self, tuple numbers, centers, spreads, dict levels, max_levels, double size, bint intercept):
         self.numbers, self.categories, self.levels = numbers, tuple(levels), list(levels.values())
         self.centers, self.spreads = np.array(centers, dtype=np.float64), np.array(spreads, dtype=np.float64)
-        self.rooms = np.array(rooms, dtype=np.int64)
+        self.max_levels = np.array(max_levels, dtype=np.int64)
         self.size, self.intercept = size, intercept
-        self.length = intercept + 2 * len(numbers) + sum(rooms) + 2 * len(levels)
-        for places, room in zip(self.levels, rooms, strict=True):
-            if not all(0 <= place < room for place in places.values()):
-                raise ValueError(f"A category has room for {room} levels. Got {len(places)} instead.")
+        self.length = intercept + 2 * len(numbers) + sum(max_levels) + 2 * len(levels)
+        for offsets, n_levels in zip(self.levels, max_levels, strict=True):
+            if not all(0 <= offset < n_levels for offset in offsets.values()):
+                raise ValueError(f"A category has room for {n_levels} levels. Got {len(offsets)} instead.")
 
     def encode(self, dict row not None, double[::1] x not None):
         """Write the vector of a row to x; return False, and leave x undefined, if the row is not plain.
 
         A plain row has no unknown names, numbers that are floats, ints or None, and texts or None as levels.
         """
-        cdef Py_ssize_t i, at = 0, found = 0
+        cdef Py_ssize_t i, column = 0, found = 0
         cdef PyObject *given
-        cdef PyObject *place
+        cdef PyObject *offset
         cdef double value
         if x.shape[0] != self.length:
             raise ValueError(f"The vector of a row has {self.length} elements. Got {x.shape[0]} instead.")
         x[:] = 0.0
         if self.intercept:
             x[0] = 1.0 / self.size
-            at = 1
+            column = 1
         for i in range(len(self.numbers)):
             given = PyDict_GetItem(row, self.numbers[i])
             found += given != NULL
             if given == NULL or <object>given is None:
-                x[at + 1] = 1.0 / self.size
+                x[column + 1] = 1.0 / self.size
             elif PyFloat_Check(<object>given) or PyLong_CheckExact(<object>given):
                 value = PyFloat_AsDouble(<object>given) if PyFloat_Check(<object>given) else whole(<object>given)
                 if isnan(value):
-                    x[at + 1] = 1.0 / self.size
+                    x[column + 1] = 1.0 / self.size
                 elif fabs(value) <= largest:
-                    x[at] = min(1.0, max(-1.0, (value - self.centers[i]) / self.spreads[i])) / self.size
+                    x[column] = min(1.0, max(-1.0, (value - self.centers[i]) / self.spreads[i])) / self.size
                 else:
                     return False
             else:
                 return False
-            at += 2
+            column += 2
         for i in range(len(self.categories)):
             given = PyDict_GetItem(row, self.categories[i])
             found += given != NULL
             if given == NULL or <object>given is None:
-                x[at + self.rooms[i] + 1] = 1.0 / self.size
+                x[column + self.max_levels[i] + 1] = 1.0 / self.size
             elif type(<object>given) is str:
-                place = PyDict_GetItem(self.levels[i], <object>given)
-                x[at + (self.rooms[i] if place == NULL else <Py_ssize_t><object>place)] = 1.0 / self.size
+                offset = PyDict_GetItem(self.levels[i], <object>given)
+                x[column + (self.max_levels[i] if offset == NULL else <Py_ssize_t><object>offset)] = 1.0 / self.size
             else:
                 return False
-            at += self.rooms[i] + 2
+            column += self.max_levels[i] + 2
         return found == len(row)
 
 

@@ -9,34 +9,34 @@ from numpy.typing import NDArray
 
 from deferkit.errors import MissingExtra, UnreadableState
 from deferkit.learn import state
+from deferkit.learn.components import Components
 from deferkit.learn.consistency import check_sizes
 from deferkit.learn.embed import given_again
 from deferkit.learn.embed.embedding import Embedding
 from deferkit.learn.encode import Encoder
 from deferkit.learn.ledger import Ledger
-from deferkit.learn.parts import Parts
 from deferkit.learn.settings import Settings
 
 REPRESENTATION = "representation "  # what the names of its arrays begin with
 
 
-def to_bytes(parts: Parts) -> bytes:
+def to_bytes(components: Components) -> bytes:
     """Return estimates, price, budget, pending decisions and random stream as the bytes of a state file."""
     saved = {
-        "deferrer": parts.settings.to_dict(),
-        "counters": parts.ledger.counters(),
-        "encoder": None if parts.contexts.encoder is None else parts.contexts.encoder.to_dict(),
-        "rows": parts.contexts.unsettled,
+        "deferrer": components.settings.to_dict(),
+        "counters": components.ledger.counters(),
+        "encoder": None if components.contexts.encoder is None else components.contexts.encoder.to_dict(),
+        "rows": components.contexts.rows_before_freeze,
     }
-    arrays = parts.ledger.state()
-    if parts.settings.forget_used == "never":  # where nothing is forgotten, nobody asks; version 2 had no numbers
+    arrays = components.ledger.state()
+    if components.settings.forget_used == "never":  # where nothing is forgotten, nobody asks; version 2 had no numbers
         arrays["learned_as"] = np.zeros_like(arrays["learned_as"])
-    if parts.representation is not None:
-        arrays |= {REPRESENTATION + name: array for name, array in parts.representation.state().items()}
+    if components.representation is not None:
+        arrays |= {REPRESENTATION + name: array for name, array in components.representation.state().items()}
     return state.pack(saved, arrays)
 
 
-class Saved(NamedTuple):
+class SavedLearner(NamedTuple):
     """What was read from a state file."""
 
     plain: dict[str, Any]
@@ -44,7 +44,7 @@ class Saved(NamedTuple):
     source: str
 
     @classmethod
-    def from_bytes(cls, data: bytes, source: str, embedding: Embedding | None) -> "Saved":
+    def from_bytes(cls, data: bytes, source: str, embedding: Embedding | None) -> "SavedLearner":
         """Return what is in the bytes of a state file, or raise `UnreadableState`."""
         plain, arrays = state.unpack(data, source)
         if isinstance(plain, dict) and isinstance(plain.get("deferrer"), dict):
@@ -52,7 +52,7 @@ class Saved(NamedTuple):
         return cls(plain, arrays, source)
 
     @contextmanager
-    def damage_reported(self) -> Iterator[None]:
+    def errors_as_unreadable_state(self) -> Iterator[None]:
         """Raise `UnreadableState` where something is missing, or is not what it should be."""
         try:
             yield
@@ -82,14 +82,14 @@ class Saved(NamedTuple):
             raise ValueError(f"its encoder makes {encoder.n_features} features")
         return encoder
 
-    def restore(self, parts: Parts) -> None:
+    def restore(self, components: Components) -> None:
         """Restore what is neither in the settings nor in the ledger."""
-        if parts.representation is not None:
+        if components.representation is not None:
             start = len(REPRESENTATION)
             kept = {name[start:]: array for name, array in self.arrays.items() if name.startswith(REPRESENTATION)}
-            parts.representation.restore(kept)
-        unsettled, rows, encoder = self.plain["counters"]["unsettled"], self.plain["rows"], parts.contexts.encoder
-        if len(rows) != (parts.ledger.next_id if unsettled else 0) or (unsettled and encoder is None):
+            components.representation.restore(kept)
+        unsettled, rows, encoder = self.plain["counters"]["unsettled"], self.plain["rows"], components.contexts.encoder
+        if len(rows) != (components.ledger.next_id if unsettled else 0) or (unsettled and encoder is None):
             raise ValueError(f"there are {len(rows)} rows to settle an encoder on")
-        parts.contexts.unsettled = [] if encoder is None else [encoder.check(row) for row in rows]
-        parts.ledger.set("unsettled", unsettled)
+        components.contexts.rows_before_freeze = [] if encoder is None else [encoder.check(row) for row in rows]
+        components.ledger.set("unsettled", unsettled)

@@ -14,15 +14,15 @@ from deferkit.events import BudgetChanged, Corrected, Decided, Event, Expired, O
 from deferkit.extras import listed, missing
 from deferkit.learn import archive, state
 from deferkit.learn.budget_change import change_budget
-from deferkit.learn.decisions import SETTLE_AFTER, Decisions
+from deferkit.learn.bulk_loop import BulkLoop
+from deferkit.learn.components import Components
+from deferkit.learn.decisions import FREEZE_AFTER, Decisions
 from deferkit.learn.embed.embedding import Embedding
 from deferkit.learn.encode import Encoder
 from deferkit.learn.exploration import INDEX, Exploration
 from deferkit.learn.ledger import Ledger
 from deferkit.learn.pacing import Pacing
-from deferkit.learn.parts import Parts
 from deferkit.learn.settings import Settings
-from deferkit.learn.stream import Stream
 from deferkit.learn.warm_start import WarmStart
 from deferkit.types import Amount, Budget, Coefficients, Decision, Drifted, Run, Scores, Summary
 
@@ -131,18 +131,18 @@ class Deferrer:
             representation=representation_used(representation, encoder, embedding, exploration, cost_link),
             seed=seed,
         )
-        least = max(settings.warm_up_steps, SETTLE_AFTER)
+        least = max(settings.warm_up_steps, FREEZE_AFTER)
         if encoder is not None and memory < least:
             raise expected("memory", "Deferrer", f"at least the {least} rows that its encoder settles on", memory)
         self._set_up(settings, settings.ledger(), encoder)
 
     def _set_up(self, settings: Settings, ledger: Ledger, encoder: Encoder | None) -> None:
         self.settings = settings
-        self._parts = Parts.of(settings, ledger, encoder)
-        self._decisions = Decisions(self._parts)
-        _, self._ledger, self._records, self._contexts, self._outcomes, self._representation = self._parts
+        self._components = Components.of(settings, ledger, encoder)
+        self._decisions = Decisions(self._components)
+        _, self._ledger, self._records, self._contexts, self._outcomes, self._representation = self._components
         # where no representation learns from it, an outcome needs no second look
-        self._observe_plain = ledger.core.observe_plain if self._representation is None else _refuse
+        self._try_observe = ledger.core.try_observe if self._representation is None else _never_observe
 
     @classmethod
     def _of(cls, settings: Settings, ledger: Ledger, encoder: Encoder | None) -> Self:
@@ -289,7 +289,7 @@ class Deferrer:
         >>> deferrer.summary().spent, deferrer.summary().reserved
         (0.4, 0.0)
         """
-        if not self._observe_plain(decision, rewards, cost):
+        if not self._try_observe(decision, rewards, cost):
             self._outcomes.observe(decision, rewards, cost)
 
     def observe_many(
@@ -351,7 +351,7 @@ class Deferrer:
         >>> deferrer.summary().left
         20.0
         """
-        change_budget(self._parts, total)
+        change_budget(self._components, total)
 
     def warm_start(
         self,
@@ -371,7 +371,7 @@ class Deferrer:
         >>> deferrer.decide([1.0]).reason
         'worth it'
         """
-        WarmStart(self._parts, self._decisions).learn(contexts, rewards, expert, cost)
+        WarmStart(self._components, self._decisions).learn(contexts, rewards, expert, cost)
 
     @classmethod
     def from_table(
@@ -388,7 +388,7 @@ class Deferrer:
     ) -> Self:
         """Return a learner that starts from a table of past tasks: its encoder is settled on them, and it is warm.
 
-        Rewards and costs may be missing, where nobody was asked or nobody knows. Contexts are named features then,
+        Rewards and costs may be missing, where nobody was asked or nobody knows. ContextLoader are named features then,
         called as the columns are. Needs `deferkit[study]`.
 
         Arguments:
@@ -440,7 +440,7 @@ class Deferrer:
         >>> bool(run.costs.sum() <= 20)
         True
         """
-        return Stream(self._parts, self._decisions).run(contexts, rewards, cost, feedback, progress)
+        return BulkLoop(self._components, self._decisions).run(contexts, rewards, cost, feedback, progress)
 
     def apply(self, event: Event) -> None:
         """Change the state by an event. The same events in the same order give the same state, bit for bit.
@@ -519,7 +519,10 @@ class Deferrer:
         >>> Deferrer(n_features=2).awaits_fit
         False
         """
-        return self._representation is not None and self._representation.fitting and self._representation.room() == 1
+        representation = self._representation
+        if representation is None or not representation.fitting:
+            return False
+        return representation.observations_until_retraining() == 1
 
     def summary(self) -> Summary:
         """Return where the learner stands.
@@ -549,7 +552,7 @@ class Deferrer:
         >>> Deferrer.from_bytes(deferrer.to_bytes()) == deferrer
         True
         """
-        return archive.to_bytes(self._parts)
+        return archive.to_bytes(self._components)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, embedding: Embedding | None = None) -> Self:
@@ -571,10 +574,10 @@ class Deferrer:
             UnreadableState: if these are not the bytes of a learner, whole and consistent.
             InvalidArgument: if it was made with another `embedding`, or with a torch module that is not given again.
         """
-        saved = archive.Saved.from_bytes(data, source, embedding)
-        with saved.damage_reported():
+        saved = archive.SavedLearner.from_bytes(data, source, embedding)
+        with saved.errors_as_unreadable_state():
             deferrer = cls._of(saved.settings(), saved.ledger(), saved.encoder())
-            saved.restore(deferrer._parts)
+            saved.restore(deferrer._components)
         return deferrer
 
     def __eq__(self, other: object) -> bool:
@@ -603,7 +606,7 @@ def representation_used(
     return given if given is not None else "auto" if encoder is not None and plain and not absent else "linear"
 
 
-def _refuse(decision: object, rewards: object, cost: object) -> bool:
+def _never_observe(decision: object, rewards: object, cost: object) -> bool:
     del decision, rewards, cost
     return False
 

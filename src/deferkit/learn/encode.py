@@ -21,16 +21,16 @@ class Scale(NamedTuple):
     mean: float = 0.0
     squares: float = 0.0  # Σ (value − mean)²
 
-    def seen(self, value: float) -> "Scale":
+    def with_value(self, value: float) -> "Scale":
         """Return the scale with one more value."""
         n = self.n + 1
         mean = self.mean + (value - self.mean) / n
         return Scale(n, mean, self.squares + (value - self.mean) * (value - mean))
 
-    def seen_all(self, values: NDArray[np.float64]) -> "Scale":
+    def with_values(self, values: NDArray[np.float64]) -> "Scale":
         """Return the scale with many more values: that of them one by one, but for rounding (Chan's way to join two).
 
-        >>> Scale().seen(1.0).seen_all(np.array([2.0, 3.0]))
+        >>> Scale().with_value(1.0).with_values(np.array([2.0, 3.0]))
         Scale(n=3, mean=2.0, squares=2.0)
         """
         if not values.size:
@@ -94,10 +94,10 @@ def as_texts(values: Sequence[Any] | NDArray[Any]) -> list[str | None]:
     return [value if type(value) is str else None if is_missing(value) else str(value) for value in values]
 
 
-def first_places(levels: Sequence[str]) -> dict[str, int]:
+def first_index_of_levels(levels: Sequence[str]) -> dict[str, int]:
     """Return the place of each level; of one that is given twice, the first.
 
-    >>> first_places(["de", "fr", "de"])
+    >>> first_index_of_levels(["de", "fr", "de"])
     {'de': 0, 'fr': 1}
     """
     places: dict[str, int] = {}
@@ -213,7 +213,7 @@ class Encoder:
         self._rows = None
         for name, value in self.check(row).items():
             if isinstance(value, float):
-                self.scales[name] = self.scales[name].seen(value)
+                self.scales[name] = self.scales[name].with_value(value)
             elif isinstance(value, str):
                 levels = self.levels[name]
                 if value not in levels and len(levels) < self.room[name]:
@@ -228,7 +228,7 @@ class Encoder:
     def encode_row(self, row: Any, x: NDArray[np.float64]) -> bool:
         """Write the vector of a plain row, or of a checked one, to x; return whether the row was plain."""
         if self._rows is None:
-            levels = {name: first_places(known) for name, known in self.levels.items()}
+            levels = {name: first_index_of_levels(known) for name, known in self.levels.items()}
             self._rows = RowEncoder(
                 self.numbers,
                 [self.scales[name].mean for name in self.numbers],
@@ -245,7 +245,7 @@ class Encoder:
         self._rows = None
         numbers, texts, _ = self._checked(columns)
         for name, values in numbers.items():
-            self.scales[name] = self.scales[name].seen_all(values[~np.isnan(values)])
+            self.scales[name] = self.scales[name].with_values(values[~np.isnan(values)])
         for name, cells in texts.items():
             levels, room = self.levels[name], self.room[name]
             if len(levels) < room:
@@ -280,7 +280,7 @@ class Encoder:
         every = np.arange(n)
         for name, cells in texts.items():
             room = self.room[name]
-            places: dict[str | None, int] = dict(first_places(self.levels[name])) | {None: room + 1}
+            places: dict[str | None, int] = dict(first_index_of_levels(self.levels[name])) | {None: room + 1}
             x[every, at + np.fromiter((places.get(text, room) for text in cells), np.int64, n)] = 1.0 / size
             at += room + 2
         return x

@@ -118,7 +118,7 @@ def as_rewards(
     if not isinstance(rewards, Mapping):
         raise expected("rewards", "Deferrer", f"given by decider ({', '.join(deciders)})", rewards)
     for name, values in rewards.items():
-        result[:, place_of(name, deciders, "decider")] = as_vector(f"rewards of {name}", values, n)
+        result[:, index_of(name, deciders, "decider")] = as_vector(f"rewards of {name}", values, n)
     if not missing:
         for name in deciders:
             if name not in rewards:
@@ -128,7 +128,7 @@ def as_rewards(
     return result
 
 
-def place_of(name: object, names: Sequence[str], what: str) -> int:
+def index_of(name: object, names: Sequence[str], what: str) -> int:
     """Return where a name stands, or raise and say what there is."""
     try:
         return names.index(cast("str", name))

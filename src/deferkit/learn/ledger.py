@@ -33,7 +33,7 @@ SCALARS = {
 }
 
 
-class Head(NamedTuple):
+class LedgerSpec(NamedTuple):
     """What the arrays are made for: the scalars of a new learner by name, and whose rewards and costs these are."""
 
     scalars: dict[str, float]
@@ -58,16 +58,16 @@ class Ledger:
     nothing that is owed is ever forgotten; the room there grows as needed.
     """
 
-    def __init__(self, head: Head) -> None:
+    def __init__(self, spec: LedgerSpec) -> None:
         self.arrays: dict[str, NDArray[Any]] = {}
         for struct, table in layout.STRUCTS.items():
             kind = np.float64 if struct == "Parameters" else np.int64
-            self.arrays[struct] = np.array([head.scalars[scalar.name] for scalar in table], dtype=kind)
+            self.arrays[struct] = np.array([spec.scalars[scalar.name] for scalar in table], dtype=kind)
         kinds = {array.name: np.float64 if array.kind == "double" else np.int64 for array in layout.ARRAYS}
         for name, shape in self._shapes().items():
             self.arrays[name] = aligned(shape, kinds[name])
         self.arrays["known_cost"][:] = np.nan
-        self.core = Core(self.arrays, head.experts, head.resources, head.reward_bounds, head.cost_bounds)
+        self.core = Core(self.arrays, spec.experts, spec.resources, spec.reward_bounds, spec.cost_bounds)
         self.core.initialise()
         self.samples: Floats = np.zeros(0)
         self.overflow: dict[int, int] = {}  # decision → its row behind the ring
@@ -135,7 +135,7 @@ class Ledger:
             " and those that hold budget are remembered."
         )
 
-    def make_room(self, n: int) -> None:
+    def move_open_decisions(self, n: int) -> None:
         """Move decisions that hold budget out of the way of the next n, which take their rows in the ring."""
         first = self.core.next_id - self.memory
         if n == 1 and (first < 0 or self.status.item(first % self.memory) != OPEN):
@@ -171,7 +171,7 @@ class Ledger:
         room = range(self.memory, self.memory + self.get("overflow"))
         self._free = [row for row in reversed(room) if row not in taken]
 
-    def forget_if_done(self, decision: int, slot: int) -> None:
+    def free_overflow_row(self, decision: int, slot: int) -> None:
         """Give back the row of a decision behind the ring that no longer holds budget."""
         if slot >= self.memory and self.status[slot] != OPEN:
             del self.overflow[decision]
@@ -185,7 +185,7 @@ class Ledger:
             targets if self.get("cost_link") != IDENTITY else deciders,
         )
 
-    def room_for_samples(self, n: int) -> None:
+    def grow_sample_store(self, n: int) -> None:
         """Make room for n more samples of each target whose link is refitted; free it after the last refit."""
         if not self.refits:
             return
@@ -208,7 +208,7 @@ class Ledger:
         self.set("capacity", samples.shape[1])
         self.core.bind_samples(self.samples)
 
-    def left(self) -> Floats:
+    def budget_left(self) -> Floats:
         """Return the budgets that are neither spent nor reserved."""
         with np.errstate(invalid="ignore"):
             return np.maximum(self.view("total") - self.view("spent") - self.view("reserved"), 0.0)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from deferkit.errors import ConflictingObservation, InvalidArgument, expected
 from deferkit.learn import inputs
 from deferkit.learn.ledger import OPEN, Ledger
-from deferkit.learn.records import Records
+from deferkit.learn.ledger_reader import LedgerReader
 from deferkit.learn.representation import Representation
 from deferkit.learn.settings import Settings
 from deferkit.types import LARGEST, Amount, is_number, plain, show
@@ -19,15 +19,15 @@ Floats = NDArray[np.float64]
 
 
 class Outcomes:
-    """Takes in what is observed. `examine` raises if anything is wrong and changes nothing; the rest cannot fail."""
+    """Takes in what is observed. `new_values` raises if anything is wrong and changes nothing; the rest cannot fail."""
 
     def __init__(
-        self, settings: Settings, ledger: Ledger, records: Records, representation: Representation | None
+        self, settings: Settings, ledger: Ledger, reader: LedgerReader, representation: Representation | None
     ) -> None:
         self.settings = settings
         self.ledger = ledger
         self.representation = representation
-        self.records = records
+        self.reader = reader
         self.reward_bounds = settings.reward_bounds
         self.cost_bounds = settings.cost_bounds
         self._places = {name: place for place, name in enumerate(settings.deciders)}
@@ -36,14 +36,14 @@ class Outcomes:
 
     def observe(self, decision: int, rewards: Mapping[str, float] | None, cost: Amount | None) -> None:
         """Take in what has become known of a decision, or raise."""
-        self.take_in(decision, *self.examine(decision, rewards, cost))
+        self.book_and_learn(decision, *self.new_values(decision, rewards, cost))
 
     def observe_many(self, decisions: Any, rewards: Any, cost: Any) -> None:
         """Take in several observations, or raise and take in none."""
-        for each in self._examine_many(decisions, rewards, cost):
-            self.take_in(*each)
+        for each in self._new_values_of_many(decisions, rewards, cost):
+            self.book_and_learn(*each)
 
-    def examine(
+    def new_values(
         self, decision: int, rewards: Mapping[str, float] | None, cost: Amount | None
     ) -> tuple[int, list[float] | None, list[float] | None]:
         """Return the row of a decision, and the rewards and costs that are new, None if none is."""
@@ -70,13 +70,13 @@ class Outcomes:
                 if math.isnan(booked[0]):
                     new_cost = numbers
                 elif booked != numbers:
-                    first = show(self.records.amount(booked))
+                    first = show(self.reader.amount(booked))
                     raise ConflictingObservation(
                         f"The cost of decision {decision} was observed as {first}. Got {show(cost)}."
                     )
         return slot, new_reward, new_cost
 
-    def _examine_many(
+    def _new_values_of_many(
         self, decisions: Any, rewards: Any, cost: Any
     ) -> list[tuple[int, int, list[float] | None, list[float] | None]]:
         """Return what is new in several observations; raise if one of them is wrong."""
@@ -88,7 +88,7 @@ class Outcomes:
         if rewards is not None and not isinstance(rewards, Mapping):
             raise expected("rewards", "call of observe_many", "given by decider", rewards)
         for name in rewards or {}:
-            inputs.place_of(name, self.settings.deciders, "decider")
+            inputs.index_of(name, self.settings.deciders, "decider")
         columns = {
             name: inputs.as_vector(f"rewards of {name}", values, len(ids)).tolist()
             for name, values in (rewards or {}).items()
@@ -96,28 +96,28 @@ class Outcomes:
         amounts: list[Amount | None] = [None] * len(ids)
         if cost is not None:
             table = inputs.as_costs(cost, ("cost",), self.settings.resources, len(ids))[:, 0]
-            amounts = [None if np.isnan(row).any() else self.records.amount(row.tolist()) for row in table]
+            amounts = [None if np.isnan(row).any() else self.reader.amount(row.tolist()) for row in table]
         examined = []
         for i, number in enumerate(ids):
             known = {name: column[i] for name, column in columns.items() if not math.isnan(column[i])}
-            examined.append((cast(int, number), *self.examine(cast(int, number), known, amounts[i])))
+            examined.append((cast(int, number), *self.new_values(cast(int, number), known, amounts[i])))
         return examined
 
-    def take_in(self, decision: int, slot: int, reward: list[float] | None, cost: list[float] | None) -> None:
-        """Book and learn what `examine` found to be new."""
+    def book_and_learn(self, decision: int, slot: int, reward: list[float] | None, cost: list[float] | None) -> None:
+        """Book and learn what `new_values` found to be new."""
         if reward is None and cost is None:
             return
         ledger, number = self.ledger, int(decision)
         new_reward, new_cost = reward or self._no_reward, cost or self._no_cost
-        ledger.room_for_samples(1)
+        ledger.grow_sample_store(1)
         if self.representation is not None:
-            self.representation.refresh(number, slot)
+            self.representation.refresh_views(number, slot)
         ledger.core.observe(number, slot, new_reward, new_cost)
         if self.representation is not None:
             self.representation.observed(number, slot, new_reward, new_cost)
             self.representation.retrain_if_due()
-            self.representation.look_if_due()
-        ledger.forget_if_done(number, slot)
+            self.representation.refresh_window_if_due()
+        ledger.free_overflow_row(number, slot)
 
     def expire(self, decision: int) -> None:
         """Release the reservation of a decision, if it holds one."""
@@ -125,12 +125,12 @@ class Outcomes:
         slot = ledger.slot(decision)
         if ledger.status[slot] == OPEN:
             ledger.core.expire(slot)
-            ledger.forget_if_done(int(decision), slot)
+            ledger.free_overflow_row(int(decision), slot)
 
-    def learn(self, matrix: Floats, whose: NDArray[np.int64], rewards: Floats, costs: Floats) -> None:
-        """Learn from tasks that need no booking; `whose` says which expert cost that, 0 for nobody."""
-        self.ledger.room_for_samples(len(matrix))
-        self.ledger.core.learn_many(matrix, whose, rewards, costs)
+    def learn(self, matrix: Floats, cost_expert: NDArray[np.int64], rewards: Floats, costs: Floats) -> None:
+        """Learn from tasks that need no booking; `cost_expert` says which expert cost that, 0 for nobody."""
+        self.ledger.grow_sample_store(len(matrix))
+        self.ledger.core.learn_many(matrix, cost_expert, rewards, costs)
 
     def check_costs(self, costs: Floats, *, missing: bool) -> None:
         """Raise if a cost of the array, whose last axis is the resource, is out of bounds."""
@@ -156,7 +156,7 @@ class Outcomes:
             if ledger.route[slot] == 0 or np.isnan(ledger.cost[slot]).any():
                 raise InvalidArgument(f"No cost of decision {decision} was observed yet: observe it.")
         if self.representation is not None:
-            self.representation.refresh(int(decision), slot)
+            self.representation.refresh_views(int(decision), slot)
         for place, old, new in changes:
             known[place] = new
             self._learn_correction(slot, place, old, new)
@@ -178,7 +178,7 @@ class Outcomes:
         """Return the place of a decider, or raise if it or its reward is not possible."""
         place = self._places.get(name, -1) if isinstance(name, str) else -1
         if place < 0:
-            inputs.place_of(name, self.settings.deciders, "decider")
+            inputs.index_of(name, self.settings.deciders, "decider")
         low, high = max(self.reward_bounds[0], -LARGEST), min(self.reward_bounds[1], LARGEST)
         if not is_number(value) or not low <= cast("float", value) <= high:
             raise expected(f"reward of {name}", "decision", f"between {low:g} and {high:g}", value)
@@ -201,7 +201,7 @@ class Outcomes:
         """Book the difference that a corrected cost makes; an overrun is the last to come and the first to go."""
         spent, overrun = self.ledger.view("spent"), self.ledger.view("overrun")
         if more > 0:
-            room = min(more, max(0.0, float(self.ledger.left()[resource])))
+            room = min(more, max(0.0, float(self.ledger.budget_left()[resource])))
             spent[resource] += room
             overrun[resource] += more - room
         else:

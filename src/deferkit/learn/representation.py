@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from deferkit.learn.ledger import Ledger
-from deferkit.learn.retrained import RetrainedEmbedding
+from deferkit.learn.retrained_embedding import RetrainedEmbedding
 from deferkit.learn.settings import Settings
 from deferkit.learn.tree_columns import TreeColumns
 

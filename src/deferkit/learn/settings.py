@@ -13,7 +13,7 @@ from deferkit.learn.core.layout import COUNTERS, whole_lanes
 from deferkit.learn.embed import EMBEDDINGS, embedding_from, tree_views
 from deferkit.learn.embed.embedding import Embedding, Shape
 from deferkit.learn.exploration import INDEX, INTERVAL_SCALE, Exploration
-from deferkit.learn.ledger import Head, Ledger
+from deferkit.learn.ledger import Ledger, LedgerSpec
 from deferkit.learn.links import link_named
 from deferkit.learn.members import FORGETS, Member, members_of
 from deferkit.learn.pacing import Budgets, Pacing
@@ -285,7 +285,7 @@ class Settings:
             "retrain_at": self._first_fit,
         }
         scalars = {**self.sizes(), **self._options(), **counters, **self._parameters()}
-        ledger = Ledger(Head(scalars, self.experts, self.resources, self.reward_bounds, self.cost_bounds))
+        ledger = Ledger(LedgerSpec(scalars, self.experts, self.resources, self.reward_bounds, self.cost_bounds))
         budgets = self.budgets
         ledger.view("total")[:], ledger.view("horizon")[:] = budgets
         caps = [math.nan if each.max_cost is None else each.max_cost for each in self.budget.values()]

@@ -17,11 +17,11 @@ from deferkit.extras import needs
 from deferkit.learn.consistency import LARGEST_COUNT, check_finite, check_shapes
 from deferkit.learn.embed.boosting import check_trees, no_trees
 from deferkit.learn.embed.embedding import Shape
-from deferkit.learn.embed.past import Floats, Ints, Past
+from deferkit.learn.embed.training_set import Floats, Ints
 from deferkit.learn.embed.tree_views import N_VIEWS, Labels, TreeViews
 from deferkit.learn.ledger import Ledger
 from deferkit.learn.settings import FIRST_FIT
-from deferkit.learn.tree_fit import Known, TreeFit
+from deferkit.learn.tree_fit import KnownOutcomes, TreeFit
 from deferkit.types import LARGEST
 
 LEAST_DELAY, MOST_DELAY = 32, 2_000  # observations between a fit and its effect
@@ -54,7 +54,7 @@ class TreeColumns:
 
     def __init__(self, shape: Shape, ledger: Ledger, fresh_ledger: Callable[[], Ledger]) -> None:
         needs("trees", what="The representation 'auto'")
-        self.past = Past(n_features=shape.n_features, n_deciders=shape.n_deciders, n_resources=shape.n_resources)
+        self.training_set = shape.training_set()
         self.trees = no_trees()
         self._views = TreeViews(shape)
         self._shape = shape
@@ -77,67 +77,68 @@ class TreeColumns:
         """Return the views of contexts, one behind the other."""
         return self._views.of(self.trees, x)
 
-    def settle(self, matrix: Floats) -> Floats:
+    def replace_contexts(self, matrix: Floats) -> Floats:
         """Replace the contexts of the first decisions by these, and return their views."""
-        self.past.replace(matrix)
+        self.training_set.replace(matrix)
         return self.transform(matrix)
 
-    def refresh(self, decision: int, slot: int) -> None:
+    def refresh_views(self, decision: int, slot: int) -> None:
         """Update the views of a decision in the ledger, before something is learned from it."""
         if decision < self._fresh_from:
-            row = self.past.row(decision)
+            row = self.training_set.row(decision)
             if row >= 0:  # what was let go of keeps the views of its time
-                self._ledger.view("context")[slot] = self.transform(self.past.x[row : row + 1]).reshape(N_VIEWS, -1)
+                views = self.transform(self.training_set.x[row : row + 1])
+                self._ledger.view("context")[slot] = views.reshape(N_VIEWS, -1)
 
-    def look_if_due(self) -> None:
+    def refresh_window_if_due(self) -> None:
         """Do nothing: contexts that the price is solved for get their views of now as soon as there are new ones."""
 
     # ------------------------------------------------------------ the past
 
-    def enter(self, x: Floats) -> None:
-        """Take in contexts that were just decided, no more than `free_steps` of them."""
-        self.make_room()
-        self.past.append(x)
+    def append_decided(self, x: Floats) -> None:
+        """Take in contexts that were just decided, no more than `decisions_until_upkeep` of them."""
+        self.drop_old_tasks()
+        self.training_set.append(x)
         if self._fit is not None:
             self._fit.decided(x)
 
-    def make_room(self) -> None:
+    def drop_old_tasks(self) -> None:
         """Let old tasks go, unless trees are being fitted to them."""
-        if self.past.n >= 2 * MOST_KEPT and self._fit is None:
-            self.past.let_go(self.past.n - MOST_KEPT)
+        if self.training_set.n >= 2 * MOST_KEPT and self._fit is None:
+            self.training_set.drop_first(self.training_set.n - MOST_KEPT)
 
-    def free_steps(self) -> int:
-        """Return how many decisions may be made before `make_room` has something to do."""
-        room = 2 * MOST_KEPT - self.past.n if self._fit is None else self._ledger.memory
+    def decisions_until_upkeep(self) -> int:
+        """Return how many decisions may be made before `drop_old_tasks` has something to do."""
+        room = 2 * MOST_KEPT - self.training_set.n if self._fit is None else self._ledger.memory
         return max(1, min(self._ledger.memory, room))
 
-    def record(self, first: int, n: int = 1) -> None:
+    def record_outcomes(self, first: int, n: int = 1) -> None:
         """Take over what the ledger knows by now of decisions in the ring that were just made."""
         ledger = self._ledger
         slots = np.arange(first, first + n) % ledger.memory
-        self.past.label(first, ledger.reward[slots], ledger.cost[slots], ledger.route[slots])
+        self.training_set.label(first, ledger.reward[slots], ledger.cost[slots], ledger.route[slots])
         if self._fit is not None:
             paid = (ledger.route[slots] > 0) & ~np.isnan(ledger.cost[slots]).any(axis=1)
-            known = Known(ledger.reward[slots], ledger.cost[slots], np.where(paid, ledger.route[slots], 0))
-            self._fit.observed(self.past.x[self.past.rows(np.arange(first, first + n))], known)
+            known = KnownOutcomes(ledger.reward[slots], ledger.cost[slots], np.where(paid, ledger.route[slots], 0))
+            self._fit.observed(self.training_set.x[self.training_set.rows(np.arange(first, first + n))], known)
 
     def observed(self, decision: int, slot: int, rewards: list[float], costs: list[float]) -> None:
         """Take over what has just become known of a decision, wherever it lies; NaN: nothing."""
-        ledger, rows, row = self._ledger, slice(slot, slot + 1), self.past.row(decision)
-        self.past.label(decision, ledger.reward[rows], ledger.cost[rows], ledger.route[rows])
+        ledger, rows, row = self._ledger, slice(slot, slot + 1), self.training_set.row(decision)
+        self.training_set.label(decision, ledger.reward[rows], ledger.cost[rows], ledger.route[rows])
         if self._fit is not None and row >= 0:
-            whose = 0 if np.isnan(costs[0]) else ledger.route[slot]
-            known = Known(np.array([rewards]), np.array([costs]), np.array([whose], dtype=np.int64))
-            self._fit.observed(self.past.x[row : row + 1], known)
+            cost_expert = 0 if np.isnan(costs[0]) else ledger.route[slot]
+            known = KnownOutcomes(np.array([rewards]), np.array([costs]), np.array([cost_expert], dtype=np.int64))
+            self._fit.observed(self.training_set.x[row : row + 1], known)
 
     def corrected(self, decision: int, slot: int, _changes: list[tuple[int, float, float]]) -> None:
         """Take over corrections of a decision; a fit under way does without them, the next one has them."""
         rows, ledger = slice(slot, slot + 1), self._ledger
-        self.past.label(decision, ledger.reward[rows], ledger.cost[rows], ledger.route[rows])
+        self.training_set.label(decision, ledger.reward[rows], ledger.cost[rows], ledger.route[rows])
 
     # ------------------------------------------------------------ fits
 
-    def room(self) -> int:
+    def observations_until_retraining(self) -> int:
         """Return how many observations may come before a fit begins or takes effect."""
         return max(1, self._ledger.get("retrain_at") - self._ledger.get("n_seen"))
 
@@ -166,18 +167,18 @@ class TreeColumns:
         More than these decisions, if a warm start has brought tasks between them.
         """
         first = max(0, self._ledger.next_id - self._window)
-        row = self.past.row(first) if first < self._ledger.next_id else self.past.n
-        return self.past.n - max(row, 0)
+        row = self.training_set.row(first) if first < self._ledger.next_id else self.training_set.n
+        return self.training_set.n - max(row, 0)
 
     def _begin(self, keep: int) -> TreeFit:
         """Begin to fit trees to what is known now."""
         fit = TreeFit(self._views, self._fresh_ledger(), keep)
-        fit.start(self.past.x, self._labels(), Known(*self.past.known()), self._shape.seed)
+        fit.start(self.training_set.x, self._labels(), KnownOutcomes(*self.training_set.known()), self._shape.seed)
         return fit
 
     def _labels(self) -> Labels:
         """Return the rows and responses of every target, as they are now; costs in their unit."""
-        found = [self.past.labelled(target) for target in range(self._shape.n_targets)]
+        found = [self.training_set.labelled(target) for target in range(self._shape.n_targets)]
         for target in range(self._shape.n_deciders, self._shape.n_targets):
             y = found[target][1]
             if self._unit[target] == 1.0 and len(y) and y.mean() > SMALLEST_UNIT:
@@ -194,24 +195,24 @@ class TreeColumns:
         self._fit, self._effect_at = None, LARGEST_COUNT
         self._fresh_from = max(0, ledger.next_id - self._window)
         decisions = np.arange(self._fresh_from, ledger.next_id)
-        rows = self.past.rows(decisions)
-        decisions, rows = decisions[rows >= 0], rows[rows >= 0] - (self.past.n - len(fit.latest))
+        rows = self.training_set.rows(decisions)
+        decisions, rows = decisions[rows >= 0], rows[rows >= 0] - (self.training_set.n - len(fit.latest))
         views = fit.latest[rows].reshape(len(rows), N_VIEWS, self._views.width)
         ledger.view("context")[decisions % ledger.memory] = views
 
-    def learn_labelled(self, x: Floats, rewards: Floats, costs: Floats, whose: Ints) -> None:
+    def learn_labelled(self, x: Floats, rewards: Floats, costs: Floats, cost_expert: Ints) -> None:
         """Learn from labelled tasks of the past: from what trees say that were fitted to the others of them."""
         if self._fit is not None:
             self._take_effect(self._fit)
-        self.past.append_labelled(x, rewards, costs, whose)
+        self.training_set.append_labelled(x, rewards, costs, cost_expert)
         self._learned += len(x)
         seen = self._ledger.get("n_seen")
-        if self.past.n < FIRST_FIT:
-            self._ledger.core.learn_many(self.transform(x), whose, rewards, costs)
+        if self.training_set.n < FIRST_FIT:
+            self._ledger.core.learn_many(self.transform(x), cost_expert, rewards, costs)
             return
         fit = self._begin(max(len(x), self._rows_in_window()))
         fit.wait()
-        self._ledger.core.learn_many(fit.latest[-len(x) :].copy(), whose, rewards, costs)
+        self._ledger.core.learn_many(fit.latest[-len(x) :].copy(), cost_expert, rewards, costs)
         self._take_effect(fit)
         self._start_at = seen + gap_after(seen + self._learned)
         self._ledger.set("retrain_at", self._start_at)
@@ -220,7 +221,8 @@ class TreeColumns:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return all that decides, for saving; a fit that is under way is waited for."""
-        parts = {"past": self.past.state(), "trees": self.trees, "fit": {} if self._fit is None else self._fit.state()}
+        fit = {} if self._fit is None else self._fit.state()
+        parts = {"past": self.training_set.state(), "trees": self.trees, "fit": fit}
         arrays = {f"{part} {name}": array for part, each in parts.items() for name, array in each.items()}
         schedule = [self._start_at, self._effect_at, self._fit is not None, self._learned, self._fresh_from]
         return arrays | {"schedule": np.array(schedule), "unit": self._unit}
@@ -231,14 +233,14 @@ class TreeColumns:
         def part(prefix: str) -> dict[str, NDArray[Any]]:
             return {name[len(prefix) + 1 :]: a for name, a in saved.items() if name.startswith(f"{prefix} ")}
 
-        self.past.restore(part("past"))
+        self.training_set.restore(part("past"))
         check_shapes(saved, {"schedule": (5,), "unit": self._unit.shape}, {"schedule": "i", "unit": "f"})
         check_finite(saved, ["unit"])
         check_trees(part("trees"), self._views.n_features, self._views.n_columns)
         schedule = saved["schedule"].tolist()
         if not all(0 <= each <= LARGEST_COUNT for each in schedule) or schedule[4] > self._ledger.next_id:
             raise ValueError("the schedule of the trees is out of range")
-        if self.past.decided != self._ledger.next_id or not (saved["unit"] > 0.0).all():
+        if self.training_set.decided != self._ledger.next_id or not (saved["unit"] > 0.0).all():
             raise ValueError("the past of the trees is not that of the decisions")
         self._start_at, self._effect_at, fitting, self._learned, self._fresh_from = schedule
         due = self._effect_at if fitting else self._start_at
@@ -251,5 +253,5 @@ class TreeColumns:
             fresh = self._fresh_ledger()
             self._fit = TreeFit(self._views, fresh, self._window)
             self._fit.restore(part("fit"), fresh.sizes())
-            if not self._rows_in_window() <= len(self._fit.latest) <= self.past.n:
+            if not self._rows_in_window() <= len(self._fit.latest) <= self.training_set.n:
                 raise ValueError("a fit under way lacks views of the latest tasks, or has more than there are tasks")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from deferkit.learn.consistency import check_finite, check_shapes, check_sizes
 from deferkit.learn.embed.boosting import check_trees, join, no_trees
-from deferkit.learn.embed.past import Floats, Ints
+from deferkit.learn.embed.training_set import Floats, Ints
 from deferkit.learn.embed.tree_views import N_VIEWS, Labels, TreeViews, average, fit_trees
 from deferkit.learn.ledger import ROWS, Ledger
 
@@ -30,16 +30,16 @@ MEMBER_STATE = (
 _free_cores = threading.BoundedSemaphore(max(1, (os.cpu_count() or 1) // 2))
 
 
-class Known(NamedTuple):
+class KnownOutcomes(NamedTuple):
     """What is known of tasks: rewards, costs, and who cost that (0 for nobody); NaN: nothing."""
 
     rewards: Floats
     costs: Floats
-    whose: Ints
+    cost_expert: Ints
 
-    def at(self, rows: Ints) -> "Known":
+    def at(self, rows: Ints) -> "KnownOutcomes":
         """Return what is known of these tasks."""
-        return Known(self.rewards[rows], self.costs[rows], self.whose[rows])
+        return KnownOutcomes(self.rewards[rows], self.costs[rows], self.cost_expert[rows])
 
 
 class TreeFit:
@@ -61,7 +61,7 @@ class TreeFit:
         self._last: Future[None] | None = None
         self._failed: BaseException | None = None
 
-    def start(self, x: Floats, labels: Labels, known: Known, seed: int) -> None:
+    def start(self, x: Floats, labels: Labels, known: KnownOutcomes, seed: int) -> None:
         """Begin to fit trees to these tasks, of which rows will not change."""
         self._later(self._fit, x, labels, known, seed)
 
@@ -69,7 +69,7 @@ class TreeFit:
         """Take in contexts that were decided since."""
         self._later(self._look, x.copy())
 
-    def observed(self, x: Floats, known: Known) -> None:
+    def observed(self, x: Floats, known: KnownOutcomes) -> None:
         """Take in what became known since."""
         self._later(self._learn, x.copy(), known)
 
@@ -99,7 +99,7 @@ class TreeFit:
             except BaseException as error:
                 self._failed = error
 
-    def _fit(self, x: Floats, labels: Labels, known: Known, seed: int) -> None:
+    def _fit(self, x: Floats, labels: Labels, known: KnownOutcomes, seed: int) -> None:
         fold_of = np.random.default_rng([seed, len(x)]).permutation(len(x)) % FOLDS
         views = np.zeros((len(x), self.latest.shape[1]))
         folds = []
@@ -116,17 +116,17 @@ class TreeFit:
     def _look(self, x: Floats) -> None:
         self.latest = np.concatenate([self.latest, self._views.of(self.trees, x)])
 
-    def _learn(self, x: Floats, known: Known) -> None:
+    def _learn(self, x: Floats, known: KnownOutcomes) -> None:
         self._learn_views(self._views.of(self.trees, x), known)
 
-    def _learn_views(self, views: Floats, known: Known) -> None:
-        told = np.flatnonzero(~np.isnan(known.rewards).all(axis=1) | (known.whose > 0))
-        self.ledger.core.learn_many(np.ascontiguousarray(views[told]), known.whose[told], *known.at(told)[:2])
+    def _learn_views(self, views: Floats, known: KnownOutcomes) -> None:
+        told = np.flatnonzero(~np.isnan(known.rewards).all(axis=1) | (known.cost_expert > 0))
+        self.ledger.core.learn_many(np.ascontiguousarray(views[told]), known.cost_expert[told], *known.at(told)[:2])
 
     def hand_over(self, ledger: Ledger) -> None:
         """Give what was learned to the members of a ledger that look at the columns."""
         for expert in np.flatnonzero(ledger.view("shares_design") == 0).tolist():
-            self.ledger.core.split_costs(expert)
+            self.ledger.core.split_cost_design(expert)
         seeing = np.flatnonzero(ledger.view("view") == N_VIEWS - 1)
         for name in MEMBER_STATE:
             ledger.arrays[name][seeing] = self.ledger.arrays[name][seeing]

@@ -6,42 +6,42 @@ import numpy as np
 
 from deferkit.errors import expected
 from deferkit.learn import inputs
-from deferkit.learn.decisions import SETTLE_AFTER, Decisions
+from deferkit.learn.components import Components
+from deferkit.learn.decisions import FREEZE_AFTER, Decisions
 from deferkit.learn.outcomes import Floats
-from deferkit.learn.parts import Parts
 
 
 class WarmStart:
     """Learns from tasks that were decided and labelled elsewhere."""
 
-    def __init__(self, parts: Parts, decisions: Decisions) -> None:
-        self._settings = parts.settings
-        self._ledger = parts.ledger
-        self._contexts = parts.contexts
-        self._outcomes = parts.outcomes
-        self._representation = parts.representation
+    def __init__(self, components: Components, decisions: Decisions) -> None:
+        self._settings = components.settings
+        self._ledger = components.ledger
+        self._contexts = components.contexts
+        self._outcomes = components.outcomes
+        self._representation = components.representation
         self._decisions = decisions
 
     def learn(self, contexts: Any, rewards: Any, expert: str | None, cost: Any) -> None:
         """Learn labelled tasks, NaN where something is not known; shorten the warm-up accordingly."""
         settings, ledger, encoder = self._settings, self._ledger, self._contexts.encoder
         name = settings.experts[0] if expert is None else expert
-        place = inputs.place_of(name, settings.experts, "expert") + 1
+        place = inputs.index_of(name, settings.experts, "expert") + 1
         rows = self._contexts.rows(contexts)
         matrix = self._contexts.matrix(contexts) if rows is None else self._contexts.encode(rows)
         values, costs = self._labels(rewards, cost, len(matrix))
-        if encoder is not None and ledger.get("unsettled") and len(matrix) < SETTLE_AFTER:
-            raise expected("contexts", "warm start", f"at least {SETTLE_AFTER} rows, for the scales", len(matrix))
+        if encoder is not None and ledger.get("unsettled") and len(matrix) < FREEZE_AFTER:
+            raise expected("contexts", "warm start", f"at least {FREEZE_AFTER} rows, for the scales", len(matrix))
         if rows and encoder is not None and ledger.get("unsettled"):
-            self._decisions.see_rows(encoder, rows)
+            self._decisions.freeze_encoder_on(encoder, rows)
             matrix = self._contexts.encode(rows)
-        whose = np.where(np.isnan(costs).any(axis=1), 0, place)
+        cost_expert = np.where(np.isnan(costs).any(axis=1), 0, place)
         if self._representation is None:
-            self._outcomes.learn(matrix, whose, values, costs)
+            self._outcomes.learn(matrix, cost_expert, values, costs)
         else:
-            self._representation.learn_labelled(matrix, values, costs, whose)
+            self._representation.learn_labelled(matrix, values, costs, cost_expert)
         self._shorten_warm_up()
-        self._count_costs(costs[whose > 0])
+        self._count_costs(costs[cost_expert > 0])
 
     def _labels(self, rewards: Any, cost: Any, n: int) -> tuple[Floats, Floats]:
         """Return rewards and costs, checked; NaN where one is not known."""
@@ -60,7 +60,7 @@ class WarmStart:
         ledger.set("warm_up", min(ledger.get("warm_up"), max(settings.warm_up_steps - least, ledger.next_id)))
         settings.pacing.strategy.warm_up_changed(ledger.dual, ledger.get("warm_up"))
         if self._representation is not None:
-            self._representation.look_if_due()
+            self._representation.refresh_window_if_due()
 
     def _count_costs(self, seen: Floats) -> None:
         if len(seen):

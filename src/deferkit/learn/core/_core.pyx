@@ -18,7 +18,7 @@ from deferkit.learn.core.kernels cimport LANES, STASHED
 from deferkit.learn.core.links cimport cumulant, link_names, mean, slope
 from deferkit.learn.core.newton cimport LEAST_WEIGHT, Likelihood, Workspace, maximise
 from deferkit.learn.core.pacing cimport pacing_names
-from deferkit.learn.core.precision cimport CHECK_EVERY, DRIFT_ALLOWED, initialise
+from deferkit.learn.core.precision cimport CHECK_EVERY, LARGEST_INVERSE_ERROR, initialise
 from deferkit.learn.core.refit cimport is_refitted, refit_names, repair
 from deferkit.learn.core.state cimport Arrays, Counters, Int, Options, Parameters, Sizes, State, built_fields
 
@@ -44,7 +44,7 @@ FIELDS = built_fields()
 CONSTANTS = {
     "lanes": LANES, "stash": STASHED, "open": OPEN, "settled": SETTLED, "expired": EXPIRED,
     "least_budget": LEAST_BUDGET, "least_weight": LEAST_WEIGHT,
-    "drift_allowed": DRIFT_ALLOWED, "check_every": CHECK_EVERY,
+    "largest_inverse_error": LARGEST_INVERSE_ERROR, "check_every": CHECK_EVERY,
 }
 LINKS = link_names()
 PACINGS = pacing_names()
@@ -103,7 +103,7 @@ def fit(Int link, Int n_features, const double[:, ::1] samples, const double[:, 
     return information, inverse
 
 
-cdef inline bint usable(const double *row, Int n) noexcept nogil:
+cdef inline bint is_in_range(const double *row, Int n) noexcept nogil:
     cdef Int i
     for i in range(n):
         if not fabs(row[i]) <= largest:
@@ -111,11 +111,11 @@ cdef inline bint usable(const double *row, Int n) noexcept nogil:
     return True
 
 
-cdef inline void take(State *s, const double *row) noexcept nogil:
+cdef inline void load_context(State *s, const double *row) noexcept nogil:
     """Copy a context, its views one behind the other, to where the steps look for it."""
     cdef Int v, d = s.sizes.n_features
     for v in range(s.sizes.n_views):
-        memcpy(s.at.x + v * s.sizes.stride, row + v * d, d * sizeof(double))
+        memcpy(s.arrays.x + v * s.sizes.stride, row + v * d, d * sizeof(double))
 
 
 cdef inline bint is_revealed(Int feedback, Int route, Int decider) noexcept nogil:
@@ -131,14 +131,14 @@ def revealed(str feedback, Int route):
     return [decider for decider in range(route + 1) if is_revealed(code, route, decider)]
 
 
-cdef inline bint is_plain_number(object value):
+cdef inline bint is_exact_number(object value):
     return PyFloat_Check(value) or PyLong_CheckExact(value)
 
 
 cdef class Core:
     """The steps over the arrays of one learner.
 
-    Arguments:
+    Args:
         arrays: every struct and array of `layout.py` by name; they are used in place.
         experts: names of the experts.
         resources: names of the resources.
@@ -154,7 +154,7 @@ cdef class Core:
     cdef dict decider_numbers
     cdef object decision_type
     cdef double least_reward, largest_reward, largest_cost
-    cdef readonly Int everyone
+    cdef readonly Int all_experts
 
     def __init__(self, dict arrays, tuple experts, tuple resources, reward_bounds, cost_bounds):
         self.deciders, self.resources, self.reasons = ("model", *experts), resources, REASONS
@@ -162,13 +162,13 @@ cdef class Core:
         self.decision_type = Decision
         self.least_reward, self.largest_reward = max(reward_bounds[0], -LARGEST), min(reward_bounds[1], LARGEST)
         self.largest_cost = min(cost_bounds[0][1], LARGEST)
-        self.everyone = (<Int>1 << len(experts)) - 1
+        self.all_experts = (<Int>1 << len(experts)) - 1
         self.bind(arrays)
         self.bind_samples(np.zeros(0))
 
     def bind(self, dict arrays):
         """Use these arrays from now on."""
-        cdef void **pointers = <void **>&self.s.at
+        cdef void **pointers = <void **>&self.s.arrays
         cdef Int i = 0
         for field in FIELDS:
             struct, _, rest = field.partition(".")
@@ -211,7 +211,7 @@ cdef class Core:
 
     # ------------------------------------------------------------ decide
 
-    def load(self, context):
+    def try_load(self, context):
         """Take a context, if it is a plain vector of usable numbers of the right length; else return False."""
         cdef const double *row
         if not (cnp.PyArray_CheckExact(context) and cnp.PyArray_NDIM(context) == 1
@@ -219,9 +219,9 @@ cdef class Core:
                 and cnp.PyArray_DIM(context, 0) == self.s.sizes.n_features * self.s.sizes.n_views):
             return False
         row = <const double *>cnp.PyArray_DATA(context)
-        if not usable(row, self.s.sizes.n_features * self.s.sizes.n_views):
+        if not is_in_range(row, self.s.sizes.n_features * self.s.sizes.n_views):
             return False
-        take(&self.s, row)
+        load_context(&self.s, row)
         return True
 
     def propose(self, Int available, Int force):
@@ -237,9 +237,9 @@ cdef class Core:
         """Commit a decision on the context that was loaded last, with its expected cost and its reservation."""
         cdef Int r
         for r in range(self.s.sizes.n_resources):
-            self.s.at.proposed_cost[r] = cost[r]
-            self.s.at.proposed_hold[r] = hold[r]
-        prepare(&self.s, self.s.at.x)
+            self.s.arrays.proposed_cost[r] = cost[r]
+            self.s.arrays.proposed_hold[r] = hold[r]
+        prepare(&self.s, self.s.arrays.x)
         commit(&self.s, route, reason)
 
     def decide_many(self, const double[:, ::1] contexts):
@@ -247,8 +247,8 @@ cdef class Core:
         cdef Int t
         cdef list decisions = []
         for t in range(contexts.shape[0]):
-            take(&self.s, &contexts[t, 0])
-            self.proposal = propose(&self.s, self.everyone, -1)
+            load_context(&self.s, &contexts[t, 0])
+            self.proposal = propose(&self.s, self.all_experts, -1)
             decisions.append(self.decision())
             self.commit()
         return decisions
@@ -259,18 +259,18 @@ cdef class Core:
         cdef Int t, target
         with nogil:
             for t in range(contexts.shape[0]):
-                take(&self.s, &contexts[t, 0])
-                routes[t] = propose(&self.s, self.everyone, -1).route
+                load_context(&self.s, &contexts[t, 0])
+                routes[t] = propose(&self.s, self.all_experts, -1).route
                 for target in range(self.s.sizes.n_targets):
-                    estimates[t, target] = self.s.at.estimate[target]
+                    estimates[t, target] = self.s.arrays.estimate[target]
                     widths[t, target] = self.width(target)
-                memcpy(&price[0], self.s.at.next_dual, self.s.sizes.n_resources * sizeof(double))
+                memcpy(&price[0], self.s.arrays.next_dual, self.s.sizes.n_resources * sizeof(double))
 
     cdef inline double width(self, Int target) noexcept nogil:
         """What optimism adds to an estimate or takes off it; under Thompson sampling a standard deviation."""
         if self.s.options.sampled:
-            return self.s.at.width[target]
-        return fabs(self.s.at.optimistic[target] - self.s.at.estimate[target])
+            return self.s.arrays.width[target]
+        return fabs(self.s.arrays.optimistic[target] - self.s.arrays.estimate[target])
 
     cdef inline object amount(self, const double *values):
         """A number when there is one resource, else a number for each by name."""
@@ -287,21 +287,21 @@ cdef class Core:
         """The proposal as a `Decision`, with all that was known."""
         cdef State *s = &self.s
         cdef dict estimates = {}, widths = {}, costs = {}, cost_widths = {}
-        cdef Int r, decider, place, resources = s.sizes.n_resources
-        cdef double *free = s.at.new_cost  # not in use until the next observation
-        cdef double *values = s.at.told_cost
-        cdef double *value_widths = s.at.told_width
+        cdef Int r, decider, cost_index, resources = s.sizes.n_resources
+        cdef double *free = s.arrays.new_cost  # not in use until the next observation
+        cdef double *values = s.arrays.decision_cost
+        cdef double *value_widths = s.arrays.decision_cost_width
         for decider in range(s.sizes.n_experts + 1):
             name = self.deciders[decider]
-            estimates[name] = s.at.estimate[decider]
+            estimates[name] = s.arrays.estimate[decider]
             widths[name] = self.width(decider)
             if decider > 0:
                 for r in range(resources):
-                    place = (decider - 1) * resources + r
-                    values[r] = s.at.known_cost[place]
+                    cost_index = (decider - 1) * resources + r
+                    values[r] = s.arrays.known_cost[cost_index]
                     value_widths[r] = 0.0
                     if isnan(values[r]):
-                        values[r] = s.at.estimate[cost_target(s, decider - 1, r)]
+                        values[r] = s.arrays.estimate[cost_target(s, decider - 1, r)]
                         value_widths[r] = self.width(cost_target(s, decider - 1, r))
                 costs[name] = self.amount(values)
                 cost_widths[name] = self.amount(value_widths)
@@ -309,12 +309,12 @@ cdef class Core:
             free[r] = left(s, r)
         return tuple.__new__(self.decision_type, (
             s.counters.next_id, self.deciders[self.proposal.route], self.reasons[self.proposal.reason],
-            self.proposal.propensity, self.amount(s.at.next_dual), self.amount(free), self.amount(s.at.proposed_hold),
-            self.amount(s.at.proposed_cost), estimates, widths, costs, cost_widths))
+            self.proposal.propensity, self.amount(s.arrays.next_dual), self.amount(free),
+            self.amount(s.arrays.proposed_hold), self.amount(s.arrays.proposed_cost), estimates, widths, costs, cost_widths))
 
     # ------------------------------------------------------------ observe
 
-    def observe_plain(self, decision, rewards, cost):
+    def try_observe(self, decision, rewards, cost):
         """Observe a decision of the ring if all that is given is plain, possible and new; else return False.
 
         Nothing is changed then: the caller finds out what is wrong, or does it the long way.
@@ -330,35 +330,35 @@ cdef class Core:
             return False
         slot = number % s.sizes.memory
         for decider in range(deciders):
-            s.at.new_reward[decider] = NAN
+            s.arrays.new_reward[decider] = NAN
         if rewards is not None:
             if type(rewards) is not dict:
                 return False
             for name, given in (<dict>rewards).items():
                 known = self.decider_numbers.get(name) if type(name) is str else None
-                if known is None or not is_plain_number(given):
+                if known is None or not is_exact_number(given):
                     return False
                 decider = known
                 value = as_double(given)
                 if not (self.least_reward <= value <= self.largest_reward
-                        and isnan(s.at.reward[slot * deciders + decider])):
+                        and isnan(s.arrays.reward[slot * deciders + decider])):
                     return False
-                s.at.new_reward[decider] = value
+                s.arrays.new_reward[decider] = value
                 new = True
-        s.at.new_cost[0] = NAN
+        s.arrays.new_cost[0] = NAN
         if cost is not None:
-            if not is_plain_number(cost) or s.at.route[slot] == 0 or not isnan(s.at.cost[slot]):
+            if not is_exact_number(cost) or s.arrays.route[slot] == 0 or not isnan(s.arrays.cost[slot]):
                 return False
             value = as_double(cost)
             if not 0.0 <= value <= self.largest_cost:
                 return False
-            s.at.new_cost[0] = value
+            s.arrays.new_cost[0] = value
             new = True
         if not new:
             return False
         for target in range(s.sizes.n_targets):
-            if is_refitted(s, target) and s.at.n_observed[target] >= s.counters.capacity and (
-                    s.counters.capacity > 0 or s.at.n_observed[target] < s.options.refit_limit):
+            if is_refitted(s, target) and s.arrays.n_observed[target] >= s.counters.capacity and (
+                    s.counters.capacity > 0 or s.arrays.n_observed[target] < s.options.refit_limit):
                 return False  # the store of samples must grow, or is no longer needed
         prepare(s, context_of(s, slot))
         observe(s, number, slot)
@@ -368,9 +368,9 @@ cdef class Core:
         """Book and learn what has become known of a decision; NaN: nothing has."""
         cdef Int i
         for i in range(self.s.sizes.n_experts + 1):
-            self.s.at.new_reward[i] = rewards[i]
+            self.s.arrays.new_reward[i] = rewards[i]
         for i in range(self.s.sizes.n_resources):
-            self.s.at.new_cost[i] = cost[i]
+            self.s.arrays.new_cost[i] = cost[i]
         with nogil:
             prepare(&self.s, context_of(&self.s, slot))
             observe(&self.s, decision, slot)
@@ -383,20 +383,20 @@ cdef class Core:
         """Learn that a sample was not `old` but `new`."""
         correct(&self.s, slot, target, old, new)
 
-    def learn_many(self, const double[:, ::1] contexts, const Int[::1] whose, const double[:, ::1] rewards,
+    def learn_many(self, const double[:, ::1] contexts, const Int[::1] cost_expert, const double[:, ::1] rewards,
                    const double[:, ::1] costs):
-        """Learn from tasks that need no booking; `whose` says which expert cost that, 0 for nobody."""
+        """Learn from tasks that need no booking; `cost_expert` says which expert cost that, 0 for nobody."""
         cdef State *s = &self.s
         cdef Int t
         with nogil:
             for t in range(contexts.shape[0]):
-                take(s, &contexts[t, 0])
-                prepare(s, s.at.x)
-                learn_outcome(s, whose[t], s.at.x, &rewards[t, 0], &costs[t, 0])
+                load_context(s, &contexts[t, 0])
+                prepare(s, s.arrays.x)
+                learn_outcome(s, cost_expert[t], s.arrays.x, &rewards[t, 0], &costs[t, 0])
                 if s.counters.repair_due:
                     repair(s)
 
-    def split_costs(self, Int expert):
+    def split_cost_design(self, Int expert):
         """Give the costs of an expert designs of their own, if they share that of its reward."""
         split_cost_design(&self.s, expert)
 
@@ -414,15 +414,15 @@ cdef class Core:
         cdef Proposal p
         with nogil:
             for t in range(contexts.shape[0]):
-                take(s, &contexts[t, 0])
-                p = propose(s, self.everyone, -1)
+                load_context(s, &contexts[t, 0])
+                p = propose(s, self.all_experts, -1)
                 routes[t], reasons[t], propensities[t], earned[t] = p.route, p.reason, p.propensity, rewards[t, p.route]
                 for r in range(s.sizes.n_resources):
-                    prices[t, r] = s.at.next_dual[r]
+                    prices[t, r] = s.arrays.next_dual[r]
                     paid[t, r] = costs[t, p.route - 1, r] if p.route > 0 else 0.0
-                    s.at.new_cost[r] = paid[t, r] if p.route > 0 else NAN
+                    s.arrays.new_cost[r] = paid[t, r] if p.route > 0 else NAN
                 for r in range(s.sizes.n_experts + 1):
-                    s.at.new_reward[r] = rewards[t, r] if is_revealed(feedback, p.route, r) else NAN
+                    s.arrays.new_reward[r] = rewards[t, r] if is_revealed(feedback, p.route, r) else NAN
                 slot = s.counters.slot
                 commit(s, p.route, p.reason)
                 observe(s, s.counters.next_id - 1, slot)

@@ -9,9 +9,10 @@ from libc.string cimport memcpy
 
 from deferkit.learn.core.budget cimport left
 from deferkit.learn.core.choice cimport FORCED, NO_BUDGET
-from deferkit.learn.core.forget cimport forget_if_due, kept_of
+from deferkit.learn.core.forget cimport forget_if_due, share_remembered
 from deferkit.learn.core.glm cimport (
-    cost_target, design_of, learn_alone, learn_expert, link_of, moment_of, prepare, split_cost_design, theta_of, view_of)
+    cost_target, design_of, learn_with_own_design, learn_with_shared_design, link_of, moment_of, prepare,
+    split_cost_design, theta_of, view_of)
 from deferkit.learn.core.kernels cimport add_scaled, dot
 from deferkit.learn.core.links cimport IDENTITY
 from deferkit.learn.core.mixture cimport estimate_of, weights_of
@@ -33,7 +34,7 @@ cdef enum:
     EXPIRED  # the reservation was released without a cost
 
 cdef inline double *context_of(State *s, Int slot) noexcept nogil:
-    return s.at.context + slot * s.sizes.stride * s.sizes.n_views
+    return s.arrays.context + slot * s.sizes.stride * s.sizes.n_views
 
 cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:
     """Write down the decision on the task in `x`: reserve `proposed_hold`, move the price for `proposed_cost`.
@@ -42,47 +43,48 @@ cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:
     """
     cdef Int r, decider, resources = s.sizes.n_resources, deciders = s.sizes.n_experts + 1, slot = s.counters.slot
     if s.counters.price_due:
-        move_price(s, s.at.dual, s.at.owed)
+        move_price(s, s.arrays.dual, s.arrays.owed)
         s.counters.price_due = 0
     s.counters.slot = slot + 1 if slot + 1 < s.sizes.memory else 0
     s.counters.next_id += 1
-    s.at.n_routed[route] += 1
+    s.arrays.n_routed[route] += 1
     s.counters.n_forced += reason == FORCED
     s.counters.n_no_budget += reason == NO_BUDGET
-    memcpy(context_of(s, slot), s.at.x, s.sizes.stride * s.sizes.n_views * sizeof(double))
+    memcpy(context_of(s, slot), s.arrays.x, s.sizes.stride * s.sizes.n_views * sizeof(double))
     if s.options.one_index:
-        s.at.context_power[0] += dot(s.at.x, s.at.x, s.sizes.stride)
-        s.at.context_power[1] += 1.0
-    s.at.route[slot] = route
-    s.at.status[slot] = OPEN if route > 0 else SETTLED
+        s.arrays.context_power[0] += dot(s.arrays.x, s.arrays.x, s.sizes.stride)
+        s.arrays.context_power[1] += 1.0
+    s.arrays.route[slot] = route
+    s.arrays.status[slot] = OPEN if route > 0 else SETTLED
     for decider in range(deciders):
-        s.at.reward[slot * deciders + decider] = NAN
-        s.at.past_width[slot * deciders + decider] = sqrt(
-            s.at.spread[decider] * (s.at.n_observed[decider] + s.sizes.n_features)) if s.options.one_index else 0.0
+        s.arrays.reward[slot * deciders + decider] = NAN
+        s.arrays.past_width[slot * deciders + decider] = sqrt(
+            s.arrays.spread[decider] * (s.arrays.n_observed[decider] + s.sizes.n_features)
+        ) if s.options.one_index else 0.0
     for decider in range(deciders + 1):
-        s.at.learned_as[slot * (deciders + 1) + decider] = 0
+        s.arrays.learned_as[slot * (deciders + 1) + decider] = 0
     for r in range(resources):
-        s.at.cost[slot * resources + r] = NAN if route > 0 else 0.0
-        s.at.held[slot * resources + r] = s.at.proposed_hold[r]
-        s.at.reserved[r] += s.at.proposed_hold[r]
-        s.at.owed[r] = s.at.proposed_cost[r]
+        s.arrays.cost[slot * resources + r] = NAN if route > 0 else 0.0
+        s.arrays.held[slot * resources + r] = s.arrays.proposed_hold[r]
+        s.arrays.reserved[r] += s.arrays.proposed_hold[r]
+        s.arrays.owed[r] = s.arrays.proposed_cost[r]
     if route > 0:
         s.counters.price_due = 1
     else:
-        move_price(s, s.at.dual, s.at.owed)
+        move_price(s, s.arrays.dual, s.arrays.owed)
 
 cdef inline void release(State *s, Int slot) noexcept nogil:
     """Give a reservation back."""
     cdef Int r
-    cdef double *held = s.at.held + slot * s.sizes.n_resources
+    cdef double *held = s.arrays.held + slot * s.sizes.n_resources
     for r in range(s.sizes.n_resources):
-        s.at.reserved[r] = max(0.0, s.at.reserved[r] - held[r])
+        s.arrays.reserved[r] = max(0.0, s.arrays.reserved[r] - held[r])
         held[r] = 0.0
 
 cdef inline void expire(State *s, Int slot) noexcept nogil:
     """Release the reservation of a decision that will not hear back."""
     release(s, slot)
-    s.at.status[slot] = EXPIRED
+    s.arrays.status[slot] = EXPIRED
     s.counters.n_expired += 1
 
 cdef inline void book(State *s, Int slot, const double *cost) noexcept nogil:
@@ -94,19 +96,19 @@ cdef inline void book(State *s, Int slot, const double *cost) noexcept nogil:
         c = cost[r]
         room = left(s, r)
         if c <= room:
-            s.at.spent[r] += c
+            s.arrays.spent[r] += c
         else:
-            s.at.spent[r] += max(room, 0.0)
-            if c - max(room, 0.0) > ROUNDING * s.at.total[r]:
-                s.at.overrun[r] += c - max(room, 0.0)
-        s.at.cost[slot * s.sizes.n_resources + r] = c
-        s.at.largest_cost[r] = max(s.at.largest_cost[r], c)
-        s.at.cost_sum[r] += c
-        s.at.cost_n[r] += 1.0
-    s.at.status[slot] = SETTLED
+            s.arrays.spent[r] += max(room, 0.0)
+            if c - max(room, 0.0) > ROUNDING * s.arrays.total[r]:
+                s.arrays.overrun[r] += c - max(room, 0.0)
+        s.arrays.cost[slot * s.sizes.n_resources + r] = c
+        s.arrays.largest_cost[r] = max(s.arrays.largest_cost[r], c)
+        s.arrays.cost_sum[r] += c
+        s.arrays.cost_n[r] += 1.0
+    s.arrays.status[slot] = SETTLED
 
 cdef inline void learn_target(State *s, Int target, const double *context, double y) noexcept nogil:
-    learn_alone(s, target, context, y)
+    learn_with_own_design(s, target, context, y)
     if is_refitted(s, target):
         store_sample(s, target, view_of(s, target, context), y)
     forget_if_due(s, target)
@@ -115,8 +117,8 @@ cdef inline void learn_outcome(State *s, Int route, const double *context, const
                                const double *cost) noexcept nogil:
     """Learn what has newly become known of a task, NaN where nothing has. Needs `prepare`."""
     cdef Int decider, r, shared = 0  # the expert whose reward and cost are learned at once
-    if route > 0 and not isnan(reward[route]) and not isnan(cost[0]) and s.at.shares_design[route - 1]:
-        learn_expert(s, route - 1, context, reward[route], cost)
+    if route > 0 and not isnan(reward[route]) and not isnan(cost[0]) and s.arrays.shares_design[route - 1]:
+        learn_with_shared_design(s, route - 1, context, reward[route], cost)
         forget_if_due(s, route)
         shared = route
     for decider in range(s.sizes.n_experts + 1):
@@ -129,42 +131,42 @@ cdef inline void learn_outcome(State *s, Int route, const double *context, const
         for r in range(s.sizes.n_resources):
             learn_target(s, cost_target(s, route - 1, r), context, cost[r])
 
-cdef inline void number_samples(State *s, Int slot, Int route) noexcept nogil:
+cdef inline void record_sample_numbers(State *s, Int slot, Int route) noexcept nogil:
     """Note which samples of their designs these were: a correction must know what has been forgotten of them since."""
     cdef Int decider, deciders = s.sizes.n_experts + 1
-    cdef Int *learned_as = s.at.learned_as + slot * (deciders + 1)
+    cdef Int *learned_as = s.arrays.learned_as + slot * (deciders + 1)
     for decider in range(deciders):
-        if not isnan(s.at.new_reward[decider]):
-            learned_as[decider] = s.at.n_absorbed[decider]
-    if route > 0 and not isnan(s.at.new_cost[0]):
-        learned_as[deciders] = s.at.n_absorbed[design_of(s, cost_target(s, route - 1, 0))]
+        if not isnan(s.arrays.new_reward[decider]):
+            learned_as[decider] = s.arrays.n_absorbed[decider]
+    if route > 0 and not isnan(s.arrays.new_cost[0]):
+        learned_as[deciders] = s.arrays.n_absorbed[design_of(s, cost_target(s, route - 1, 0))]
 
-cdef inline void hear_of(State *s, Int decision) noexcept nogil:
+cdef inline void count_model_decisions_up_to(State *s, Int decision) noexcept nogil:
     """Count the tasks that the model decided up to a decision of which something became known."""
     cdef Int number = max(s.counters.heard_to, s.counters.next_id - s.sizes.memory)
     while number <= decision:
-        s.counters.n_model_due += s.at.route[number % s.sizes.memory] == 0
+        s.counters.n_model_due += s.arrays.route[number % s.sizes.memory] == 0
         number += 1
     s.counters.heard_to = max(s.counters.heard_to, decision + 1)
 
 cdef inline void observe(State *s, Int decision, Int slot) noexcept nogil:
     """Book and learn `new_reward` and `new_cost` of a decision. Needs `prepare`."""
-    cdef Int decider, new = 0, deciders = s.sizes.n_experts + 1, route = s.at.route[slot]
+    cdef Int decider, new = 0, deciders = s.sizes.n_experts + 1, route = s.arrays.route[slot]
     for decider in range(deciders):
-        if not isnan(s.at.new_reward[decider]):
-            s.at.reward[slot * deciders + decider] = s.at.new_reward[decider]
+        if not isnan(s.arrays.new_reward[decider]):
+            s.arrays.reward[slot * deciders + decider] = s.arrays.new_reward[decider]
             new = 1
             if s.options.one_index and route == 0 and decider == 0:
                 s.counters.n_model_seen += 1
-    if s.sizes.n_members > 1 and (new or not isnan(s.at.new_cost[0])):
-        hear_of(s, decision)
+    if s.sizes.n_members > 1 and (new or not isnan(s.arrays.new_cost[0])):
+        count_model_decisions_up_to(s, decision)
     if not s.counters.unsettled:
-        learn_outcome(s, route, context_of(s, slot), s.at.new_reward, s.at.new_cost)
-        number_samples(s, slot, route)
-    if route > 0 and not isnan(s.at.new_cost[0]):
-        book(s, slot, s.at.new_cost)
+        learn_outcome(s, route, context_of(s, slot), s.arrays.new_reward, s.arrays.new_cost)
+        record_sample_numbers(s, slot, route)
+    if route > 0 and not isnan(s.arrays.new_cost[0]):
+        book(s, slot, s.arrays.new_cost)
         if s.counters.price_due and decision == s.counters.next_id - 1:
-            move_price(s, s.at.dual, s.at.new_cost)
+            move_price(s, s.arrays.dual, s.arrays.new_cost)
             s.counters.price_due = 0
         new = 1
     s.counters.n_seen += new
@@ -173,7 +175,7 @@ cdef inline void observe(State *s, Int decision, Int slot) noexcept nogil:
 
 cdef inline double correct_member(State *s, Int member, Int target, const double *context, double old, double new,
                                   double kept) noexcept nogil:
-    """Move a member's estimate for a corrected sample, as far as it still knows it; return what that does to Σ error²."""
+    """Move a member's estimate for a corrected sample, by the share it still remembers; return the change of Σ error²."""
     cdef Int w = s.sizes.stride, estimate = estimate_of(s, member, target)
     cdef double *theta = theta_of(s, estimate)
     cdef double *moment = moment_of(s, estimate)
@@ -185,19 +187,20 @@ cdef inline double correct_member(State *s, Int member, Int target, const double
 
 cdef inline void correct(State *s, Int slot, Int target, double old, double new) noexcept nogil:
     """Learn that a sample was not `old` but `new`: exact for the identity link, one Newton step for another."""
-    cdef Int member, place = min(target, s.sizes.n_experts + 1)
+    cdef Int member, column = min(target, s.sizes.n_experts + 1)
     cdef const double *context = context_of(s, slot)
     cdef double change = 0.0
     if target <= s.sizes.n_experts:
-        s.at.reward_power[0] = max(0.0, s.at.reward_power[0] + (new * new - old * old))
+        s.arrays.reward_power[0] = max(0.0, s.arrays.reward_power[0] + (new * new - old * old))
     if s.options.frozen:
         return
     prepare(s, context)
     for member in range(s.sizes.n_members):
         change += weights_of(s, target)[member] * correct_member(
             s, member, target, context, old, new,
-            kept_of(s, member, design_of(s, target), s.at.learned_as[slot * (s.sizes.n_experts + 2) + place]))
+            share_remembered(s, member, design_of(s, target),
+                             s.arrays.learned_as[slot * (s.sizes.n_experts + 2) + column]))
     if link_of(s, target) == IDENTITY:
-        s.at.squared_error[target] = max(0.0, s.at.squared_error[target] + change)
+        s.arrays.squared_error[target] = max(0.0, s.arrays.squared_error[target] + change)
     else:
         correct_sample(s, target, view_of(s, target, context), old, new)

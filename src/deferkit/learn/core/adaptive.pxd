@@ -16,11 +16,11 @@ cdef inline void step(State *s, double *dual, const double *cost) noexcept nogil
     if done <= s.counters.warm_up:
         return
     for r in range(s.sizes.n_resources):
-        tasks = s.at.horizon[r] - done
-        if not bounded(s, r) or tasks < 1.0 or s.at.cost_sum[r] <= 0.0:
+        tasks = s.arrays.horizon[r] - done
+        if not bounded(s, r) or tasks < 1.0 or s.arrays.cost_sum[r] <= 0.0:
             continue
-        unit = s.at.cost_sum[r] / s.at.cost_n[r]
+        unit = s.arrays.cost_sum[r] / s.arrays.cost_n[r]
         g = (cost[r] - left(s, r) / tasks) / unit
         squares[r] += g * g
         if squares[r] > 0.0:
-            price[r] = max(0.0, price[r] + s.at.pacing_constant[0] / unit * g / sqrt(squares[r]))
+            price[r] = max(0.0, price[r] + s.arrays.pacing_constant[0] / unit * g / sqrt(squares[r]))

@@ -11,8 +11,8 @@ cdef extern from *:
     const double LEAST_BUDGET
 
 cdef inline double left(State *s, Int resource) noexcept nogil:
-    return s.at.total[resource] - s.at.spent[resource] - s.at.reserved[resource]
+    return s.arrays.total[resource] - s.arrays.spent[resource] - s.arrays.reserved[resource]
 
 cdef inline bint bounded(State *s, Int resource) noexcept nogil:
     """Whether there is a price to find: not for a budget of nothing, nor for one without end."""
-    return LEAST_BUDGET < s.at.total[resource] < INFINITY
+    return LEAST_BUDGET < s.arrays.total[resource] < INFINITY

@@ -8,7 +8,8 @@ from libc.string cimport memcpy
 
 from deferkit.learn.core.budget cimport left
 from deferkit.learn.core.glm cimport cost_target, link_of, prepare
-from deferkit.learn.core.index cimport growth, is_untried, learning_share, model_bonus, noise_of, prior_factor, with_bonus
+from deferkit.learn.core.index cimport (
+    growth, is_untried, learning_share, model_bonus, noise_of, prior_factor, with_bonus)
 from deferkit.learn.core.links cimport mean
 from deferkit.learn.core.pacing cimport move_price
 from deferkit.learn.core.random cimport gaussian, uniform
@@ -36,43 +37,44 @@ cdef inline void score(State *s) noexcept nogil:
     cdef Int target, link
     cdef double eta, width, low
     cdef double prior = prior_factor(s), grown = growth(s), share = learning_share(s), bonus = model_bonus(s)
-    prepare(s, s.at.x)
+    prepare(s, s.arrays.x)
     for target in range(s.sizes.n_targets):
         link = link_of(s, target)
-        eta = s.at.mixed_predictor[target]
+        eta = s.arrays.mixed_predictor[target]
         width = s.parameters.scale * noise_of(s, target) * grown + (prior if target <= s.sizes.n_experts else 0.0)
-        width *= sqrt(s.at.spread[target])  # of the first member
+        width *= sqrt(s.arrays.spread[target])  # of the first member
         if s.options.one_index:
             width *= share if target <= s.sizes.n_experts else 0.0  # no optimism on costs
-        s.at.estimate[target] = mean(link, eta)
-        s.at.width[target] = width
+        s.arrays.estimate[target] = mean(link, eta)
+        s.arrays.width[target] = width
         if s.options.sampled:
-            s.at.optimistic[target] = mean(link, eta + width * gaussian(s.options.key, s.counters.next_id, target))
+            s.arrays.optimistic[target] = mean(link, eta + width * gaussian(s.options.key, s.counters.next_id, target))
         elif target <= s.sizes.n_experts:
-            s.at.optimistic[target] = with_bonus(link, eta, width, bonus if target == 0 else 1.0)
+            s.arrays.optimistic[target] = with_bonus(link, eta, width, bonus if target == 0 else 1.0)
         else:
             low = mean(link, eta - width)
-            s.at.optimistic[target] = low if s.options.printed_costs else max(0.0, low)
+            s.arrays.optimistic[target] = low if s.options.printed_costs else max(0.0, low)
 
 cdef inline void size_holds(State *s) noexcept nogil:
     """Write what would be reserved for each expert and resource."""
-    cdef Int k, r, place, resources = s.sizes.n_resources
-    cdef double hold
+    cdef Int k, r, cost_index, resources = s.sizes.n_resources
+    cdef double hold, known
     for r in range(resources):
-        hold = s.at.max_cost[r]
+        hold = s.arrays.max_cost[r]
         if isnan(hold):
-            hold = FIRST_SHARE * s.at.total[r]
-            if s.at.cost_n[r] > 0.0 or not isfinite(hold):
-                hold = s.at.largest_cost[r]
+            hold = FIRST_SHARE * s.arrays.total[r]
+            if s.arrays.cost_n[r] > 0.0 or not isfinite(hold):
+                hold = s.arrays.largest_cost[r]
         for k in range(s.sizes.n_experts):
-            place = k * resources + r
-            s.at.hold[place] = hold if isnan(s.at.known_cost[place]) else s.at.known_cost[place]
+            cost_index = k * resources + r
+            known = s.arrays.known_cost[cost_index]
+            s.arrays.hold[cost_index] = hold if isnan(known) else known
 
 cdef inline bint affordable(State *s, Int expert) noexcept nogil:
     """Whether what would be reserved for an expert is still free."""
     cdef Int r
     for r in range(s.sizes.n_resources):
-        if s.at.hold[expert * s.sizes.n_resources + r] > left(s, r) or s.at.total[r] <= 0.0:
+        if s.arrays.hold[expert * s.sizes.n_resources + r] > left(s, r) or s.arrays.total[r] <= 0.0:
             return False
     return True
 
@@ -84,9 +86,9 @@ cdef inline bint exceeds_cold_start_cap(State *s, Int expert) noexcept nogil:
     cdef Int r
     cdef double held
     for r in range(s.sizes.n_resources):
-        held = s.at.reserved[r]
-        if (s.at.cost_n[r] == 0.0 and held > 0.0
-                and held + s.at.hold[expert * s.sizes.n_resources + r] > COLD_START_SHARE * s.at.total[r]):
+        held = s.arrays.reserved[r]
+        if (s.arrays.cost_n[r] == 0.0 and held > 0.0
+                and held + s.arrays.hold[expert * s.sizes.n_resources + r] > COLD_START_SHARE * s.arrays.total[r]):
             return True
     return False
 
@@ -95,22 +97,22 @@ cdef inline bint can_be_asked(State *s, Int available, Int expert) noexcept nogi
 
 cdef inline double expected_cost(State *s, Int expert, Int resource) noexcept nogil:
     """The cost that is known, or the estimate of it."""
-    cdef double known = s.at.known_cost[expert * s.sizes.n_resources + resource]
-    return max(0.0, s.at.estimate[cost_target(s, expert, resource)]) if isnan(known) else known
+    cdef double known = s.arrays.known_cost[expert * s.sizes.n_resources + resource]
+    return max(0.0, s.arrays.estimate[cost_target(s, expert, resource)]) if isnan(known) else known
 
 cdef inline double worth(State *s, Int decider) noexcept nogil:
     """The optimistic reward of a decider less the price of its optimistic cost."""
-    cdef double cost, value = s.at.optimistic[decider]
+    cdef double cost, value = s.arrays.optimistic[decider]
     cdef Int r
     for r in range(s.sizes.n_resources):
         if decider > 0:
-            cost = s.at.known_cost[(decider - 1) * s.sizes.n_resources + r]
+            cost = s.arrays.known_cost[(decider - 1) * s.sizes.n_resources + r]
             if isnan(cost):
-                cost = s.at.optimistic[cost_target(s, decider - 1, r)]
-            value -= s.at.next_dual[r] * cost
+                cost = s.arrays.optimistic[cost_target(s, decider - 1, r)]
+            value -= s.arrays.next_dual[r] * cost
         elif s.options.printed_costs:
             # as printed, the model's cost has an optimistic estimate too: that of 0
-            value -= s.at.next_dual[r] * mean(s.options.cost_link, -s.at.width[0])
+            value -= s.arrays.next_dual[r] * mean(s.options.cost_link, -s.arrays.width[0])
     return value
 
 cdef inline double probability_best(State *s, Int best) noexcept nogil:
@@ -122,15 +124,15 @@ cdef inline double probability_best(State *s, Int best) noexcept nogil:
     cdef Int r
     if not s.options.sampled:
         return 1.0
-    ahead = s.at.mixed_predictor[1] - s.at.mixed_predictor[0]
-    variance = s.at.width[0] * s.at.width[0] + s.at.width[1] * s.at.width[1]
+    ahead = s.arrays.mixed_predictor[1] - s.arrays.mixed_predictor[0]
+    variance = s.arrays.width[0] * s.arrays.width[0] + s.arrays.width[1] * s.arrays.width[1]
     for r in range(s.sizes.n_resources):
-        price = s.at.next_dual[r]
-        if isnan(s.at.known_cost[r]):
-            ahead -= price * s.at.mixed_predictor[2 + r]
-            variance += (price * s.at.width[2 + r]) * (price * s.at.width[2 + r])
+        price = s.arrays.next_dual[r]
+        if isnan(s.arrays.known_cost[r]):
+            ahead -= price * s.arrays.mixed_predictor[2 + r]
+            variance += (price * s.arrays.width[2 + r]) * (price * s.arrays.width[2 + r])
         else:
-            ahead -= price * s.at.known_cost[r]
+            ahead -= price * s.arrays.known_cost[r]
     if variance == 0.0:
         return 1.0
     asked = 0.5 * erfc(-ahead / sqrt(2.0 * variance))
@@ -160,7 +162,7 @@ cdef inline Int untried_expert(State *s, Int available) noexcept nogil:
 
 cdef inline Proposal choose(State *s, Int available, Int force) noexcept nogil:
     """Choose between the deciders that can be asked, from the scores in the scratch."""
-    cdef Int excuse = UNAVAILABLE, choices = 1, best = 0, k, route, untried, reason
+    cdef Int model_reason = UNAVAILABLE, choices = 1, best = 0, k, route, untried, reason
     cdef Int decision = s.counters.next_id
     cdef double value, likely, best_value, floor = s.parameters.floor
     if force >= 0:
@@ -169,9 +171,9 @@ cdef inline Proposal choose(State *s, Int available, Int force) noexcept nogil:
     for k in range(s.sizes.n_experts):
         if (available >> k) & 1:
             if not affordable(s, k):
-                excuse = UNSETTLED if excuse == UNSETTLED else NO_BUDGET
+                model_reason = UNSETTLED if model_reason == UNSETTLED else NO_BUDGET
             elif exceeds_cold_start_cap(s, k):
-                excuse = UNSETTLED
+                model_reason = UNSETTLED
             else:
                 choices += 1
                 value = worth(s, k + 1)
@@ -179,7 +181,7 @@ cdef inline Proposal choose(State *s, Int available, Int force) noexcept nogil:
                     best_value = value
                     best = k + 1
     if choices == 1:
-        return Proposal(0, excuse, 1.0)
+        return Proposal(0, model_reason, 1.0)
     if decision < s.counters.warm_up:
         route = nth_choice(s, available, <Int>(uniform(s.options.key, decision, 0) * choices))
         return Proposal(route, WARM_UP, 1.0 / choices)
@@ -200,11 +202,11 @@ cdef inline Proposal propose(State *s, Int available, Int force) noexcept nogil:
     cdef Proposal p
     score(s)
     size_holds(s)
-    memcpy(s.at.next_dual, s.at.dual, s.sizes.n_dual * sizeof(double))
+    memcpy(s.arrays.next_dual, s.arrays.dual, s.sizes.n_dual * sizeof(double))
     if s.counters.price_due:
-        move_price(s, s.at.next_dual, s.at.owed)
+        move_price(s, s.arrays.next_dual, s.arrays.owed)
     p = choose(s, available, force)
     for r in range(s.sizes.n_resources):
-        s.at.proposed_cost[r] = expected_cost(s, p.route - 1, r) if p.route > 0 else 0.0
-        s.at.proposed_hold[r] = s.at.hold[(p.route - 1) * s.sizes.n_resources + r] if p.route > 0 else 0.0
+        s.arrays.proposed_cost[r] = expected_cost(s, p.route - 1, r) if p.route > 0 else 0.0
+        s.arrays.proposed_hold[r] = s.arrays.hold[(p.route - 1) * s.sizes.n_resources + r] if p.route > 0 else 0.0
     return p

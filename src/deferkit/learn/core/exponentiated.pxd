@@ -15,16 +15,16 @@ from deferkit.learn.core.state cimport Int, State
 
 cdef inline void step(State *s, double *dual, const double *cost, bint printed) noexcept nogil:
     cdef Int r, resources = s.sizes.n_resources
-    cdef const double *log_up = s.at.pacing_constant
-    cdef const double *log_down = s.at.pacing_constant + resources
+    cdef const double *log_up = s.arrays.pacing_constant
+    cdef const double *log_down = s.arrays.pacing_constant + resources
     cdef double *price = dual
     cdef double *log_weight = dual + resources
-    cdef double g, rate, below, unit = s.at.total[0] / s.at.horizon[0], top = 0.0
+    cdef double g, rate, below, unit = s.arrays.total[0] / s.arrays.horizon[0], top = 0.0
     if s.counters.next_id <= s.counters.warm_up:
         return
     for r in range(resources):
         if bounded(s, r):
-            rate = s.at.total[r] / s.at.horizon[r]
+            rate = s.arrays.total[r] / s.arrays.horizon[r]
             g = cost[r] - rate
             if r > 0 and bounded(s, 0):
                 g *= unit / rate  # in the unit of the first, so that weights compare
@@ -42,4 +42,4 @@ cdef inline void step(State *s, double *dual, const double *cost, bint printed) 
             below += exp(log_weight[r] - top)
     for r in range(resources):
         if bounded(s, r):
-            price[r] = exp(log_weight[r] - top) / below * (s.at.horizon[r] / s.at.total[r])
+            price[r] = exp(log_weight[r] - top) / below * (s.arrays.horizon[r] / s.arrays.total[r])

@@ -14,43 +14,44 @@ from deferkit.learn.core.precision cimport discount, solve
 from deferkit.learn.core.state cimport Int, State
 
 cdef inline bint forgets_now(State *s, Int member, Int estimate) noexcept nogil:
-    cdef Int every = s.at.forget_every[member]
-    return every > 0 and s.at.n_absorbed[estimate] % every == 0
+    cdef Int every = s.arrays.forget_every[member]
+    return every > 0 and s.arrays.n_absorbed[estimate] % every == 0
 
 cdef inline void forget_target(State *s, Int member, Int target, Int design) noexcept nogil:
     """Give up a part of what a member knows of a target, after its design was discounted."""
     cdef Int estimate = estimate_of(s, member, target), w = s.sizes.stride
     cdef double *theta = theta_of(s, estimate)
-    s.at.member_samples[estimate] *= s.at.keep[member]
+    s.arrays.member_samples[estimate] *= s.arrays.keep[member]
     if link_of(s, target) == IDENTITY:
-        copy_scaled(moment_of(s, estimate), s.at.keep[member], moment_of(s, estimate), w)
+        copy_scaled(moment_of(s, estimate), s.arrays.keep[member], moment_of(s, estimate), w)
         solve(s, estimate_of(s, member, design), moment_of(s, estimate), theta)
     else:
-        solve(s, estimate_of(s, member, design), theta, s.at.work)
-        add_scaled(theta, -s.parameters.ridge, s.at.work, w)
+        solve(s, estimate_of(s, member, design), theta, s.arrays.work)
+        add_scaled(theta, -s.parameters.ridge, s.arrays.work, w)
 
 cdef inline void forget(State *s, Int member, Int design) noexcept nogil:
     """Give up a part of a design, and of all targets that use it."""
     cdef Int target
-    discount(s, estimate_of(s, member, design), s.at.keep[member])
+    discount(s, estimate_of(s, member, design), s.arrays.keep[member])
     for target in range(s.sizes.n_targets):
         if design_of(s, target) == design:
             forget_target(s, member, target, design)
 
-cdef inline double kept_of(State *s, Int member, Int design, Int sample) noexcept nogil:
+cdef inline double share_remembered(State *s, Int member, Int design, Int sample) noexcept nogil:
     """How much a member still knows of a sample of a design, by its number; one without a number is taken as whole.
 
     Numbers are those of the first member. One that learned the past anew may have begun with a later sample, so what
     counts is how many have come since.
     """
-    cdef Int every = s.at.forget_every[member], absorbed = s.at.n_absorbed[estimate_of(s, member, design)]
-    cdef Int since = max(<Int>0, s.at.n_absorbed[estimate_of(s, 0, design)] - sample), place = absorbed - since
+    cdef Int every = s.arrays.forget_every[member], absorbed = s.arrays.n_absorbed[estimate_of(s, member, design)]
+    cdef Int since = max(<Int>0, s.arrays.n_absorbed[estimate_of(s, 0, design)] - sample)
+    cdef Int own_number = absorbed - since
     if sample == 0:
         return 1.0
-    if place < 1:
+    if own_number < 1:
         return 0.0
     # a sample that brings the forgetting about is part of what is forgotten
-    return s.at.keep[member] ** (absorbed // every - (place - 1) // every) if every > 0 else 1.0
+    return s.arrays.keep[member] ** (absorbed // every - (own_number - 1) // every) if every > 0 else 1.0
 
 cdef inline void forget_if_due(State *s, Int design) noexcept nogil:
     """Let every member forget whose time has come for this design, after a sample has entered it."""

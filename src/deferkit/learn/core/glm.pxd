@@ -14,7 +14,7 @@ as they are observed together.
 
 from deferkit.learn.core.kernels cimport add_scaled, dot, dot_three
 from deferkit.learn.core.links cimport IDENTITY, mean, slope
-from deferkit.learn.core.mixture cimport estimate_of, mix, weigh, weights_of
+from deferkit.learn.core.mixture cimport estimate_of, mix, reweight_members, weights_of
 from deferkit.learn.core.newton cimport LEAST_WEIGHT
 from deferkit.learn.core.precision cimport copy_design, product_of, project, update
 from deferkit.learn.core.state cimport Int, State
@@ -32,17 +32,17 @@ cdef inline Int design_of(State *s, Int target) noexcept nogil:
     if target <= s.sizes.n_experts:
         return target
     expert = (target - s.sizes.n_experts - 1) // s.sizes.n_resources
-    return expert + 1 if s.at.shares_design[expert] else target
+    return expert + 1 if s.arrays.shares_design[expert] else target
 
 cdef inline double *theta_of(State *s, Int estimate) noexcept nogil:
-    return s.at.theta + estimate * s.sizes.stride
+    return s.arrays.theta + estimate * s.sizes.stride
 
 cdef inline double *moment_of(State *s, Int estimate) noexcept nogil:
-    return s.at.moment + estimate * s.sizes.stride
+    return s.arrays.moment + estimate * s.sizes.stride
 
 cdef inline const double *view_of(State *s, Int estimate, const double *context) noexcept nogil:
     """The vector of a context that an estimate looks at."""
-    return context + s.at.view[estimate] * s.sizes.stride
+    return context + s.arrays.view[estimate] * s.sizes.stride
 
 cdef inline double weight_of(State *s, Int link, double eta) noexcept nogil:
     """The weight of a sample in its design."""
@@ -63,12 +63,12 @@ cdef inline void dots(State *s, const double *context, const double *theta, Int 
 cdef inline void predict_mixed(State *s, const double *context, double *out) noexcept nogil:
     """Write xᵀθ of every target, after `mix_theta`. The last member looks at all that any of them does."""
     cdef Int last = estimate_of(s, s.sizes.n_members - 1, 0)
-    dots(s, context, s.at.mixed_theta, last, s.sizes.n_targets, out)
+    dots(s, context, s.arrays.mixed_theta, last, s.sizes.n_targets, out)
 
 cdef inline void prepare(State *s, const double *context) noexcept nogil:
     """Write what scoring and learning a context both need: predictors, products and spreads."""
     cdef Int member, first, estimate, target, expert, resource
-    dots(s, context, s.at.theta, 0, s.sizes.n_members * s.sizes.n_targets, s.at.predictor)
+    dots(s, context, s.arrays.theta, 0, s.sizes.n_members * s.sizes.n_targets, s.arrays.predictor)
     for member in range(s.sizes.n_members):
         first = estimate_of(s, member, 0)
         for target in range(1 + s.sizes.n_experts):
@@ -76,8 +76,8 @@ cdef inline void prepare(State *s, const double *context) noexcept nogil:
         for expert in range(s.sizes.n_experts):
             for resource in range(s.sizes.n_resources):
                 estimate = first + cost_target(s, expert, resource)
-                if s.at.shares_design[expert]:
-                    s.at.spread[estimate] = s.at.spread[first + expert + 1]
+                if s.arrays.shares_design[expert]:
+                    s.arrays.spread[estimate] = s.arrays.spread[first + expert + 1]
                 else:
                     project(s, estimate, view_of(s, estimate, context))
     mix(s)
@@ -86,63 +86,63 @@ cdef inline double learn(State *s, Int member, Int target, Int design, const dou
     """Move an estimate for a sample, before x enters the design; return the sample's weight."""
     cdef Int link = link_of(s, target), estimate = estimate_of(s, member, target)
     cdef Int of_design = estimate_of(s, member, design)
-    cdef double eta = s.at.predictor[estimate]
+    cdef double eta = s.arrays.predictor[estimate]
     cdef double weight = weight_of(s, link, eta)
     cdef double residual = y - mean(link, eta)
-    cdef double step = residual / (1.0 + weight * s.at.spread[of_design])
+    cdef double step = residual / (1.0 + weight * s.arrays.spread[of_design])
     if not s.options.frozen:
         add_scaled(theta_of(s, estimate), step, product_of(s, of_design), s.sizes.stride)
         add_scaled(moment_of(s, estimate), y, x, s.sizes.stride)
     # squared errors, each over its own variance, add up to the penalised sum of squares
-    s.at.squared_error[target] += weights_of(s, target)[member] * (residual * step / weight)
-    s.at.member_samples[estimate] += 1.0
+    s.arrays.squared_error[target] += weights_of(s, target)[member] * (residual * step / weight)
+    s.arrays.member_samples[estimate] += 1.0
     return weight
 
-cdef inline void count(State *s, Int target, double y) noexcept nogil:
+cdef inline void count_sample(State *s, Int target, double y) noexcept nogil:
     """Count a sample, after all members have learned it."""
-    s.at.n_observed[target] += 1
+    s.arrays.n_observed[target] += 1
     if target <= s.sizes.n_experts:
-        s.at.reward_power[0] += y * y
-        s.at.reward_power[1] += 1.0
+        s.arrays.reward_power[0] += y * y
+        s.arrays.reward_power[1] += 1.0
 
-cdef inline void learn_alone(State *s, Int target, const double *context, double y) noexcept nogil:
+cdef inline void learn_with_own_design(State *s, Int target, const double *context, double y) noexcept nogil:
     """Learn a sample of a target that has a design of its own."""
     cdef Int member, estimate
     cdef const double *x
     cdef double weight
-    weigh(s, target, link_of(s, target), y)
+    reweight_members(s, target, link_of(s, target), y)
     for member in range(s.sizes.n_members):
         estimate = estimate_of(s, member, target)
         x = view_of(s, estimate, context)
         weight = learn(s, member, target, target, x, y)
         if not s.options.frozen:
             update(s, estimate, x, weight)
-    count(s, target, y)
+    count_sample(s, target, y)
 
-cdef inline void learn_expert(State *s, Int expert, const double *context, double reward,
+cdef inline void learn_with_shared_design(State *s, Int expert, const double *context, double reward,
                               const double *cost) noexcept nogil:
     """Learn the reward and the costs of an expert that share one design (identity links) and one view."""
     cdef Int member, resource, target, design = expert + 1
     cdef const double *x
-    weigh(s, design, link_of(s, design), reward)
+    reweight_members(s, design, link_of(s, design), reward)
     for resource in range(s.sizes.n_resources):
         target = cost_target(s, expert, resource)
-        weigh(s, target, link_of(s, target), cost[resource])
+        reweight_members(s, target, link_of(s, target), cost[resource])
     for member in range(s.sizes.n_members):
         x = view_of(s, estimate_of(s, member, design), context)
         learn(s, member, design, design, x, reward)
         for resource in range(s.sizes.n_resources):
             learn(s, member, cost_target(s, expert, resource), design, x, cost[resource])
         update(s, estimate_of(s, member, design), x, 1.0)
-    count(s, design, reward)
+    count_sample(s, design, reward)
     for resource in range(s.sizes.n_resources):
-        count(s, cost_target(s, expert, resource), cost[resource])
+        count_sample(s, cost_target(s, expert, resource), cost[resource])
 
 cdef inline void split_cost_design(State *s, Int expert) noexcept nogil:
     """Give the costs of an expert designs of their own from now on: copies of the one they shared."""
     cdef Int member, resource
-    if s.at.shares_design[expert]:
-        s.at.shares_design[expert] = 0
+    if s.arrays.shares_design[expert]:
+        s.arrays.shares_design[expert] = 0
         for member in range(s.sizes.n_members):
             for resource in range(s.sizes.n_resources):
                 copy_design(s, estimate_of(s, member, expert + 1),

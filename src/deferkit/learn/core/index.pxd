@@ -22,12 +22,12 @@ cdef extern from *:
 
 cdef inline bint is_untried(State *s, Int expert) noexcept nogil:
     """Whether an expert was never asked, and nothing is known of it."""
-    return s.at.n_routed[expert + 1] == 0 and s.at.n_observed[expert + 1] == 0
+    return s.arrays.n_routed[expert + 1] == 0 and s.arrays.n_observed[expert + 1] == 0
 
 cdef inline double noise_of(State *s, Int target) noexcept nogil:
     """The noise of a target, known or estimated from its prediction errors."""
     if isnan(s.parameters.noise):
-        return sqrt(s.at.squared_error[target] / max(s.at.n_observed[target], <Int>1))
+        return sqrt(s.arrays.squared_error[target] / max(s.arrays.n_observed[target], <Int>1))
     return s.parameters.noise
 
 cdef inline double prior_factor(State *s) noexcept nogil:
@@ -39,8 +39,9 @@ cdef inline double prior_factor(State *s) noexcept nogil:
     cdef double size, factor
     if s.parameters.prior <= 0.0 or s.options.reward_link != IDENTITY:
         return 0.0
-    factor = s.parameters.prior * sqrt(s.parameters.ridge * s.at.reward_power[0] / max(s.at.reward_power[1], 1.0))
-    size = s.at.context_power[0] / max(s.at.context_power[1], 1.0)
+    factor = s.parameters.prior * sqrt(
+        s.parameters.ridge * s.arrays.reward_power[0] / max(s.arrays.reward_power[1], 1.0))
+    size = s.arrays.context_power[0] / max(s.arrays.context_power[1], 1.0)
     return factor / sqrt(size) if s.options.one_index and 0.0 < size < 1.0 else factor
 
 cdef inline double growth(State *s) noexcept nogil:
@@ -56,8 +57,8 @@ cdef inline double learning_share(State *s) noexcept nogil:
     cdef Int r
     if s.options.one_index:
         for r in range(s.sizes.n_resources):
-            if bounded(s, r) and s.at.cost_sum[r] > 0.0:
-                share = min(share, max(left(s, r), 0.0) / (s.at.cost_sum[r] / s.at.cost_n[r])
+            if bounded(s, r) and s.arrays.cost_sum[r] > 0.0:
+                share = min(share, max(left(s, r), 0.0) / (s.arrays.cost_sum[r] / s.arrays.cost_n[r])
                             / (ASKS_A_FEATURE * s.sizes.n_features))
     return share
 
@@ -67,7 +68,7 @@ cdef inline double model_bonus(State *s) noexcept nogil:
     Tasks after the latest one of which anything became known do not count: their outcomes may be on the way. Learners
     with one member count them, as all did before there were several: their logs must give the same prices again.
     """
-    cdef Int decided = s.counters.n_model_due if s.sizes.n_members > 1 else s.at.n_routed[0]
+    cdef Int decided = s.counters.n_model_due if s.sizes.n_members > 1 else s.arrays.n_routed[0]
     if not s.options.one_index:
         return 1.0
     return min(1.0, 2.0 * (s.counters.n_model_seen + 1) / (decided + 1) - 1.0)

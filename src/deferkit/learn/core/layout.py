@@ -51,7 +51,7 @@ OPTIONS = (
     Scalar("refit", "when an estimate is refitted exactly, see refit.pxd"),
     Scalar("refit_limit", "samples up to which an estimate is refitted"),
     Scalar("printed_costs", "1: optimistic costs exactly as printed in the paper"),
-    Scalar("fisher", "1: samples weigh μ'; 0: they weigh 1, as in the paper's M"),
+    Scalar("fisher", "1: samples reweight_members μ'; 0: they reweight_members 1, as in the paper's M"),
     Scalar("one_index", "1: price and decision use one index (index.pxd); 0: ends of intervals and prices on means"),
     Scalar("sampled", "1: values are drawn around the estimates (Thompson sampling)"),
     Scalar("frozen", "1: estimates and designs change only when an embedding is retrained"),
@@ -155,8 +155,8 @@ SCRATCH = (
     Array("next_dual", "double", "D", "the dual as it will be when this decision is committed"),
     Array("proposed_cost", "double", "R", "expected cost of the proposed route"),
     Array("proposed_hold", "double", "R", "what the proposed route reserves"),
-    Array("told_cost", "double", "R", "cost of one expert, as a decision tells it"),
-    Array("told_width", "double", "R", "the width of that cost"),
+    Array("decision_cost", "double", "R", "cost of one expert, as a decision tells it"),
+    Array("decision_cost_width", "double", "R", "the width of that cost"),
     Array("new_reward", "double", "A", "what is being observed; NaN: nothing"),
     Array("new_cost", "double", "R", "what is being observed; NaN: nothing"),
     Array("window_predictor", "double", "G", "xᵀθ of a context in the window"),
@@ -212,7 +212,7 @@ def struct_source() -> str:
     lines += [f"    {a.kind} *{a.name}  # [{a.shape}] {a.meaning}".rstrip() for a in ARRAYS]
     lines += ["", "cdef struct State:"]
     lines += [f"    {struct} *{struct.lower()}" for struct in STRUCTS]
-    lines += ["    Arrays at", "    double *samples  # of estimates that are refitted exactly, see refit.pxd", ""]
+    lines += ["    Arrays arrays", "    double *samples  # of estimates that are refitted exactly, see refit.pxd", ""]
     names = ", ".join(repr(field) for field in fields())
     return "\n".join([*lines, f"cdef inline tuple built_fields():\n    return ({names},)", ""])
 

@@ -8,7 +8,7 @@ foresaw it,
 with the mean squared error v of the mixture so far, n samples and the prior weights π (fixed share: a member that was
 wrong for long comes back within a few samples). What decides is the average of the members' predictors. The width is
 that of the first member alone, which forgets nothing and looks at the context: the widths of members that forget would
-never shrink, and asking would never become rarer. With one member there is nothing to weigh.
+never shrink, and asking would never become rarer. With one member there is nothing to reweight_members.
 """
 
 from libc.math cimport exp
@@ -26,11 +26,11 @@ cdef extern from *:
     const double DRIFT_ENDS
 
 cdef inline Int estimate_of(State *s, Int member, Int target) noexcept nogil:
-    """The place of a member's estimate of a target."""
+    """The row of a member's estimate of a target, in arrays of the shape E."""
     return member * s.sizes.n_targets + target
 
 cdef inline double *weights_of(State *s, Int target) noexcept nogil:
-    return s.at.member_weight + target * s.sizes.n_members
+    return s.arrays.member_weight + target * s.sizes.n_members
 
 cdef inline void mix(State *s) noexcept nogil:
     """Average the predictors of the context at hand over the members."""
@@ -41,25 +41,25 @@ cdef inline void mix(State *s) noexcept nogil:
         weight = weights_of(s, target)
         predictor = 0.0
         for member in range(s.sizes.n_members):
-            predictor += weight[member] * s.at.predictor[estimate_of(s, member, target)]
-        s.at.mixed_predictor[target] = predictor
+            predictor += weight[member] * s.arrays.predictor[estimate_of(s, member, target)]
+        s.arrays.mixed_predictor[target] = predictor
 
 cdef inline void mix_theta(State *s) noexcept nogil:
     """Average the coefficients over the members: predictors of many contexts need not be averaged one by one."""
     cdef Int target, member, w = s.sizes.stride
     cdef double *mixed
     for target in range(s.sizes.n_targets):
-        mixed = s.at.mixed_theta + target * w
-        copy_scaled(mixed, weights_of(s, target)[0], s.at.theta + target * w, w)
+        mixed = s.arrays.mixed_theta + target * w
+        copy_scaled(mixed, weights_of(s, target)[0], s.arrays.theta + target * w, w)
         for member in range(1, s.sizes.n_members):
-            add_scaled(mixed, weights_of(s, target)[member], s.at.theta + estimate_of(s, member, target) * w, w)
+            add_scaled(mixed, weights_of(s, target)[member], s.arrays.theta + estimate_of(s, member, target) * w, w)
 
 cdef inline double samples_in_use(State *s, Int target) noexcept nogil:
     """How many samples the estimate of a target rests on: fewer than it has seen where members forget."""
     cdef Int member
     cdef double samples = 0.0
     for member in range(s.sizes.n_members):
-        samples += weights_of(s, target)[member] * s.at.member_samples[estimate_of(s, member, target)]
+        samples += weights_of(s, target)[member] * s.arrays.member_samples[estimate_of(s, member, target)]
     return samples
 
 cdef inline double forecast(State *s, Int target, Int link, double eta) noexcept nogil:
@@ -75,35 +75,35 @@ cdef inline void report_drift(State *s, Int target) noexcept nogil:
     cdef double lasting = 0.0
     for member in range(s.sizes.n_lasting):
         lasting += weights_of(s, target)[member]
-    if s.at.drift_told[target]:
-        s.at.drift_told[target] = lasting <= DRIFT_ENDS
+    if s.arrays.drift_told[target]:
+        s.arrays.drift_told[target] = lasting <= DRIFT_ENDS
     elif lasting < DRIFT_BEGINS:
-        s.at.drift_told[target] = 1
-        s.at.n_drifts[target] += 1
-        s.at.drift_at[target] = s.counters.next_id
-        s.at.drift_strength[target] = 1.0 - samples_in_use(s, target) / max(s.at.n_observed[target], <Int>1)
+        s.arrays.drift_told[target] = 1
+        s.arrays.n_drifts[target] += 1
+        s.arrays.drift_at[target] = s.counters.next_id
+        s.arrays.drift_strength[target] = 1.0 - samples_in_use(s, target) / max(s.arrays.n_observed[target], <Int>1)
 
-cdef inline void weigh(State *s, Int target, Int link, double y) noexcept nogil:
+cdef inline void reweight_members(State *s, Int target, Int link, double y) noexcept nogil:
     """Weigh the members of a target by how well they foresaw a sample that none of them has learned. Needs `mix`."""
-    cdef Int member, n = s.at.n_observed[target] + 1
+    cdef Int member, n = s.arrays.n_observed[target] + 1
     cdef double error, variance, least, total = 0.0, share = 1.0 / (n + 1.0)
     cdef double *weight = weights_of(s, target)
     if s.sizes.n_members == 1:
         return
-    error = y - forecast(s, target, link, s.at.mixed_predictor[target])
-    s.at.forecast_error[target] += error * error
-    variance = s.at.forecast_error[target] / n
+    error = y - forecast(s, target, link, s.arrays.mixed_predictor[target])
+    s.arrays.forecast_error[target] += error * error
+    variance = s.arrays.forecast_error[target] / n
     if variance <= 0.0:
         return  # all of them are right so far
     least = -1.0
     for member in range(s.sizes.n_members):
-        error = y - forecast(s, target, link, s.at.predictor[estimate_of(s, member, target)])
-        s.at.member_loss[member] = error * error
+        error = y - forecast(s, target, link, s.arrays.predictor[estimate_of(s, member, target)])
+        s.arrays.member_loss[member] = error * error
         if least < 0.0 or error * error < least:
             least = error * error
     for member in range(s.sizes.n_members):
-        weight[member] *= exp((least - s.at.member_loss[member]) / (2.0 * variance))
+        weight[member] *= exp((least - s.arrays.member_loss[member]) / (2.0 * variance))
         total += weight[member]
     for member in range(s.sizes.n_members):
-        weight[member] = (1.0 - share) * (weight[member] / total) + share * s.at.member_prior[member]
+        weight[member] = (1.0 - share) * (weight[member] / total) + share * s.arrays.member_prior[member]
     report_drift(s, target)

@@ -14,12 +14,12 @@ from deferkit.learn.core.state cimport Int, State
 
 cdef extern from *:
     """
-    #define DRIFT_ALLOWED 1e-10 /* of P·P⁻¹x from x, relative to the largest element of x */
+    #define LARGEST_INVERSE_ERROR 1e-10 /* of P·P⁻¹x from x, relative to the largest element of x */
     #define LEAST_PIVOT 1e-15   /* of the diagonal element */
     #define SURE_SPREAD 1e8     /* of w·xᵀP⁻¹x; a rank-one update loses as many digits as this has */
     #define CHECK_EVERY 64      /* stashes, that is 1,024 samples */
     """
-    const double DRIFT_ALLOWED
+    const double LARGEST_INVERSE_ERROR
     const double LEAST_PIVOT
     const double SURE_SPREAD
     const Int CHECK_EVERY
@@ -28,20 +28,20 @@ cdef inline Int matrix_size(State *s) noexcept nogil:
     return s.sizes.stride * s.sizes.stride
 
 cdef inline double *inverse_of(State *s, Int design) noexcept nogil:
-    return s.at.inverse + design * matrix_size(s)
+    return s.arrays.inverse + design * matrix_size(s)
 
 cdef inline double *precision_of(State *s, Int design) noexcept nogil:
-    return s.at.precision + design * matrix_size(s)
+    return s.arrays.precision + design * matrix_size(s)
 
 cdef inline double *rounding_of(State *s, Int design) noexcept nogil:
-    return s.at.rounding + design * matrix_size(s)
+    return s.arrays.rounding + design * matrix_size(s)
 
 cdef inline double *stash_of(State *s, Int design) noexcept nogil:
-    return s.at.stash + design * STASHED * s.sizes.stride
+    return s.arrays.stash + design * STASHED * s.sizes.stride
 
 cdef inline double *product_of(State *s, Int design) noexcept nogil:
     """P⁻¹x of the context that `project` was called with"""
-    return s.at.product + design * s.sizes.stride
+    return s.arrays.product + design * s.sizes.stride
 
 cdef inline void set_diagonal(double *m, double value, Int d, Int w) noexcept nogil:
     cdef Int i
@@ -61,7 +61,7 @@ cdef inline void project(State *s, Int design, const double *x) noexcept nogil:
     """Write P⁻¹x and xᵀP⁻¹x, which scoring and learning a context both need."""
     cdef double *product = product_of(s, design)
     multiply(inverse_of(s, design), x, product, s.sizes.stride)
-    s.at.spread[design] = max(0.0, dot(x, product, s.sizes.stride))
+    s.arrays.spread[design] = max(0.0, dot(x, product, s.sizes.stride))
 
 cdef inline void solve(State *s, Int design, const double *right, double *out) noexcept nogil:
     """Write P⁻¹ · right."""
@@ -74,49 +74,49 @@ cdef inline void mirror(double *m, Int d, Int w) noexcept nogil:
         for j in range(i):
             m[j * w + i] = m[i * w + j]
 
-cdef inline double drift(State *s, Int design, const double *x) noexcept nogil:
+cdef inline double inverse_error(State *s, Int design, const double *x) noexcept nogil:
     """Return how far P·P⁻¹x is from x, relative to the largest element of x."""
     cdef Int i, w = s.sizes.stride
-    cdef double *back = s.at.work + w
+    cdef double *back = s.arrays.work + w
     cdef double worst = 0.0, largest = 0.0
-    multiply(inverse_of(s, design), x, s.at.work, w)
-    multiply(precision_of(s, design), s.at.work, back, w)
+    multiply(inverse_of(s, design), x, s.arrays.work, w)
+    multiply(precision_of(s, design), s.arrays.work, back, w)
     for i in range(w):
         worst = max(worst, fabs(back[i] - x[i]))
         largest = max(largest, fabs(x[i]))
     return worst / largest if largest > 0.0 else 0.0
 
-cdef inline void empty_stash(State *s, Int design) noexcept nogil:
+cdef inline void flush_stash(State *s, Int design) noexcept nogil:
     """Add the stashed contexts to the precision."""
     cdef double *stash = stash_of(s, design)
-    cdef Int used = s.at.n_stashed[design] * s.sizes.stride, room = STASHED * s.sizes.stride
+    cdef Int used = s.arrays.n_stashed[design] * s.sizes.stride, room = STASHED * s.sizes.stride
     memset(stash + used, 0, (room - used) * sizeof(double))
-    add_stash(precision_of(s, design), rounding_of(s, design), stash, s.at.work, s.sizes.stride)
-    s.at.n_stashed[design] = 0
+    add_stash(precision_of(s, design), rounding_of(s, design), stash, s.arrays.work, s.sizes.stride)
+    s.arrays.n_stashed[design] = 0
 
-cdef inline void request_refactoring(State *s, Int design) noexcept nogil:
-    s.at.drifted[design] = 1
+cdef inline void request_refactor(State *s, Int design) noexcept nogil:
+    s.arrays.drifted[design] = 1
     s.counters.repair_due = 1
 
 cdef inline void update(State *s, Int design, const double *x, double weight) noexcept nogil:
     """Add weight·xxᵀ to P, after `project`: by Sherman and Morrison's formula to the inverse, via the stash to P."""
-    cdef Int w = s.sizes.stride, stashed = s.at.n_stashed[design] + 1
-    cdef double spread = s.at.spread[design]
-    copy_scaled(s.at.work, sqrt(weight / (1.0 + weight * spread)), product_of(s, design), w)
-    subtract_outer(inverse_of(s, design), s.at.work, w)
+    cdef Int w = s.sizes.stride, stashed = s.arrays.n_stashed[design] + 1
+    cdef double spread = s.arrays.spread[design]
+    copy_scaled(s.arrays.work, sqrt(weight / (1.0 + weight * spread)), product_of(s, design), w)
+    subtract_outer(inverse_of(s, design), s.arrays.work, w)
     copy_scaled(stash_of(s, design) + (stashed - 1) * w, sqrt(weight), x, w)
-    s.at.n_absorbed[design] += 1
-    s.at.n_stashed[design] = stashed
+    s.arrays.n_absorbed[design] += 1
+    s.arrays.n_stashed[design] = stashed
     if stashed == STASHED:
-        empty_stash(s, design)
-        if s.at.n_absorbed[design] // STASHED % CHECK_EVERY == 0:
+        flush_stash(s, design)
+        if s.arrays.n_absorbed[design] // STASHED % CHECK_EVERY == 0:
             mirror(precision_of(s, design), s.sizes.n_features, w)
-            if drift(s, design, x) > DRIFT_ALLOWED:
-                request_refactoring(s, design)
+            if inverse_error(s, design, x) > LARGEST_INVERSE_ERROR:
+                request_refactor(s, design)
     if weight * spread > SURE_SPREAD:  # a context that dwarfs those before leaves no digits of a rank-one update
-        empty_stash(s, design)
+        flush_stash(s, design)
         mirror(precision_of(s, design), s.sizes.n_features, w)
-        request_refactoring(s, design)
+        request_refactor(s, design)
 
 cdef inline double partial_dot(const double *x, const double *y, Int n) noexcept nogil:
     cdef double result = 0.0
@@ -155,29 +155,29 @@ cdef inline void invert(const double *m, double *inverse, double *factor, Int d,
 
 cdef inline void refactor(State *s, Int design) noexcept nogil:
     """Compute the inverse anew from the precision."""
-    invert(precision_of(s, design), inverse_of(s, design), s.at.factor, s.sizes.n_features, s.sizes.stride)
+    invert(precision_of(s, design), inverse_of(s, design), s.arrays.factor, s.sizes.n_features, s.sizes.stride)
 
 cdef inline void add_to_precision(State *s, Int design, const double *x) noexcept nogil:
     """Add xxᵀ to P alone; `refactor` comes after the last one."""
     add_outer(precision_of(s, design), x, s.sizes.stride)
 
-cdef inline void forget_rounding(State *s, Int design) noexcept nogil:
+cdef inline void clear_rounding(State *s, Int design) noexcept nogil:
     memset(rounding_of(s, design), 0, matrix_size(s) * sizeof(double))
 
-cdef inline void forget_stash(State *s, Int design) noexcept nogil:
+cdef inline void clear_stash(State *s, Int design) noexcept nogil:
     """Drop the stash and the rounding of a precision that was computed from all samples."""
-    s.at.n_stashed[design] = 0
-    forget_rounding(s, design)
+    s.arrays.n_stashed[design] = 0
+    clear_rounding(s, design)
 
 cdef inline void discount(State *s, Int design, double keep) noexcept nogil:
     """Multiply all that is in P but the ridge, and compute the inverse anew."""
     cdef Int i, w = s.sizes.stride
     cdef double *m = precision_of(s, design)
-    empty_stash(s, design)
+    flush_stash(s, design)
     copy_scaled(m, keep, m, matrix_size(s))
     for i in range(s.sizes.n_features):
         m[i * w + i] += (1.0 - keep) * s.parameters.ridge
-    forget_rounding(s, design)
+    clear_rounding(s, design)
     mirror(m, s.sizes.n_features, w)
     refactor(s, design)
 
@@ -189,6 +189,6 @@ cdef inline void copy_design(State *s, Int source, Int target) noexcept nogil:
     memcpy(rounding_of(s, target), rounding_of(s, source), matrix)
     memcpy(stash_of(s, target), stash_of(s, source), STASHED * vector)
     memcpy(product_of(s, target), product_of(s, source), vector)
-    s.at.spread[target] = s.at.spread[source]
-    s.at.n_stashed[target] = s.at.n_stashed[source]
-    s.at.n_absorbed[target] = s.at.n_absorbed[source]
+    s.arrays.spread[target] = s.arrays.spread[source]
+    s.arrays.n_stashed[target] = s.arrays.n_stashed[source]
+    s.arrays.n_absorbed[target] = s.arrays.n_absorbed[source]

@@ -16,7 +16,7 @@ from deferkit.learn.core.links cimport IDENTITY
 from deferkit.learn.core.mixture cimport estimate_of
 from deferkit.learn.core.newton cimport Likelihood, Workspace, maximise
 from deferkit.learn.core.precision cimport (
-    add_to_precision, forget_stash, initialise, inverse_of, precision_of, refactor, solve)
+    add_to_precision, clear_stash, initialise, inverse_of, precision_of, refactor, solve)
 from deferkit.learn.core.state cimport Int, State
 
 cdef enum:
@@ -43,13 +43,13 @@ cdef inline double *sample_of(State *s, Int target, Int sample) noexcept nogil:
 
 cdef inline void store_sample(State *s, Int target, const double *x, double y) noexcept nogil:
     """Store the latest sample of a target for the refits to come, if there are any."""
-    cdef Int sample = s.at.n_observed[target] - 1
+    cdef Int sample = s.arrays.n_observed[target] - 1
     cdef double *stored
     if sample < s.options.refit_limit:
         stored = sample_of(s, target, sample)
         memcpy(stored, x, s.sizes.stride * sizeof(double))
         stored[s.sizes.stride] = y
-    if s.at.n_observed[target] >= s.at.next_refit[target]:
+    if s.arrays.n_observed[target] >= s.arrays.next_refit[target]:
         s.counters.repair_due = 1
 
 cdef inline void correct_sample(State *s, Int target, const double *x, double old, double new) noexcept nogil:
@@ -57,7 +57,7 @@ cdef inline void correct_sample(State *s, Int target, const double *x, double ol
     cdef Int i, sample, w = s.sizes.stride
     cdef double *stored
     cdef bint same
-    for sample in range(min(s.at.n_observed[target], s.counters.capacity) - 1, -1, -1):
+    for sample in range(min(s.arrays.n_observed[target], s.counters.capacity) - 1, -1, -1):
         stored = sample_of(s, target, sample)
         same = stored[w] == old
         for i in range(w):
@@ -68,38 +68,39 @@ cdef inline void correct_sample(State *s, Int target, const double *x, double ol
 
 cdef inline void refit(State *s, Int target) noexcept nogil:
     """Maximise the penalised likelihood of the stored samples, and compute the design at the maximum."""
-    cdef Int sample, w = s.sizes.stride, n = s.at.n_observed[target]
+    cdef Int sample, w = s.sizes.stride, n = s.arrays.n_observed[target]
     cdef Workspace work
     cdef Likelihood likelihood
     likelihood.link, likelihood.n, likelihood.d, likelihood.w = link_of(s, target), n, s.sizes.n_features, w
     likelihood.samples, likelihood.length = sample_of(s, target, 0), w + LANES
     likelihood.ridge, likelihood.precision, likelihood.moment = s.parameters.ridge, NULL, NULL
-    work.factor, work.step, work.gradient, work.weighted_x = s.at.factor, s.at.work, s.at.work + w, s.at.weighted_x
+    work.factor, work.weighted_x = s.arrays.factor, s.arrays.weighted_x
+    work.step, work.gradient = s.arrays.work, s.arrays.work + w
     maximise(&likelihood, theta_of(s, target), precision_of(s, target), inverse_of(s, target), &work, REFIT_TOLERANCE)
     if not s.options.fisher:  # the paper's M is not weighted
         initialise(s, target)
         for sample in range(n):
             add_to_precision(s, target, sample_of(s, target, sample))
         refactor(s, target)
-    forget_stash(s, target)
+    clear_stash(s, target)
     if s.options.refit == REFIT_ALWAYS:
-        s.at.next_refit[target] = n + 1
+        s.arrays.next_refit[target] = n + 1
     else:
-        s.at.next_refit[target] = 2 * n if 2 * n <= s.options.refit_limit else NO_REFIT
+        s.arrays.next_refit[target] = 2 * n if 2 * n <= s.options.refit_limit else NO_REFIT
 
 cdef inline void repair(State *s) noexcept nogil:
     """Compute drifted inverses anew, and refit what is due."""
     cdef Int member, design, target, estimate, estimates = s.sizes.n_members * s.sizes.n_targets
     s.counters.repair_due = 0
     for estimate in range(estimates):
-        if s.at.drifted[estimate]:
+        if s.arrays.drifted[estimate]:
             refactor(s, estimate)
     for target in range(s.sizes.n_targets):
-        if is_refitted(s, target) and s.at.n_observed[target] >= s.at.next_refit[target]:
+        if is_refitted(s, target) and s.arrays.n_observed[target] >= s.arrays.next_refit[target]:
             refit(s, target)
         for member in range(s.sizes.n_members):
             design, estimate = estimate_of(s, member, design_of(s, target)), estimate_of(s, member, target)
-            if link_of(s, target) == IDENTITY and s.at.drifted[design]:
+            if link_of(s, target) == IDENTITY and s.arrays.drifted[design]:
                 solve(s, design, moment_of(s, estimate), theta_of(s, estimate))
     for estimate in range(estimates):
-        s.at.drifted[estimate] = 0
+        s.arrays.drifted[estimate] = 0

@@ -29,7 +29,7 @@ cdef inline double past_factor(State *s, Int decider, double prior, double share
     A spread shrinks about as 1 / (samples + d): with the widths of 1,000 contexts computed anew, solving a price would
     take eight times as long, for the same gains.
     """
-    cdef double seen = s.at.n_observed[decider] + s.sizes.n_features
+    cdef double seen = s.arrays.n_observed[decider] + s.sizes.n_features
     return share * (s.parameters.scale * noise_of(s, decider) + prior) / sqrt(seen) if s.options.one_index else 0.0
 
 cdef inline Int fill_window(State *s) noexcept nogil:
@@ -39,12 +39,12 @@ cdef inline Int fill_window(State *s) noexcept nogil:
     cdef Int reward_link = s.options.reward_link, cost_link = s.options.cost_link
     cdef Int n = min(done, min(window, memory)), slot = (done - n) % memory
     cdef Int i, k, context = s.sizes.stride * s.sizes.n_views
-    cdef const double *past = s.at.context
-    cdef const double *past_width = s.at.past_width
-    cdef double *eta = s.at.window_predictor
-    cdef double *factor = s.at.window_factor
-    cdef double *gain = s.at.window_gain
-    cdef double *cost = s.at.window_cost
+    cdef const double *past = s.arrays.context
+    cdef const double *past_width = s.arrays.past_width
+    cdef double *eta = s.arrays.window_predictor
+    cdef double *factor = s.arrays.window_factor
+    cdef double *gain = s.arrays.window_gain
+    cdef double *cost = s.arrays.window_cost
     cdef double model, prior = prior_factor(s), share = learning_share(s), bonus = model_bonus(s)
     for k in range(experts + 1):
         factor[k] = past_factor(s, k, prior, share)
@@ -66,8 +66,8 @@ cdef inline Int fill_window(State *s) noexcept nogil:
     return n
 
 cdef inline double demand(State *s, const double *price, Int resource, Int n) noexcept nogil:
-    return window_demand(s.at.window_gain, s.at.window_cost, price, s.sizes.n_experts, s.sizes.n_resources, resource,
-                         s.sizes.window, n)
+    return window_demand(s.arrays.window_gain, s.arrays.window_cost, price, s.sizes.n_experts, s.sizes.n_resources,
+                         resource, s.sizes.window, n)
 
 cdef inline void solve_price(State *s, double *price, Int r, double goal, Int n) noexcept nogil:
     """Set the least price of one resource, the others fixed, at which no more than the goal is used."""
@@ -99,11 +99,12 @@ cdef inline void solve_price(State *s, double *price, Int r, double goal, Int n)
 cdef inline void solve_prices(State *s, double *dual) noexcept nogil:
     cdef Int n, r, sweep, resources = s.sizes.n_resources, done = s.counters.next_id
     cdef double tasks
-    dual[resources] = done + min(max(done // (50 if s.options.one_index else 10), <Int>1), <Int>s.at.pacing_constant[0])
+    cdef Int longest = <Int>s.arrays.pacing_constant[0]
+    dual[resources] = done + min(max(done // (50 if s.options.one_index else 10), <Int>1), longest)
     n = fill_window(s)
     for sweep in range(1 if resources == 1 else SWEEPS):
         for r in range(resources):
-            tasks = s.at.horizon[r] - done
+            tasks = s.arrays.horizon[r] - done
             if bounded(s, r) and tasks >= 1.0:
                 # after an overrun, less than nothing may be left by rounding: no price would reach that
                 solve_price(s, dual, r, max(0.0, left(s, r)) / tasks * n, n)

@@ -88,7 +88,8 @@ def gradient_rows(
                         inner = 1.0 / bias_curvature[network, j]
                         for i in range(features):
                             inner += x[row, i] * x[row, i] / first_curvature[network, i, j]
-                        spread += heads[network, j] * heads[network, j] * inner + unit * unit / head_curvature[network, j]
+                        spread += (heads[network, j] * heads[network, j] * inner
+                                   + unit * unit / head_curvature[network, j])
                 slope = 1.0
                 if squashed[network] == 1:
                     value = 1.0 / (1.0 + exp(-value))
@@ -149,7 +150,7 @@ def bias_and_relu(float[:, ::1] units, const float[::1] bias):
                 units[i, j] = unit if unit > 0 else 0
 
 
-def beside(const double[:, ::1] product, const double[::1] bias, const double[:, ::1] x, double[:, ::1] out):
+def relu_and_concat(const double[:, ::1] product, const double[::1] bias, const double[:, ::1] x, double[:, ::1] out):
     """Write max(0, product + bias) of each row, followed by its context x. NaN becomes 0."""
     cdef Py_ssize_t units = product.shape[1]
     cdef Py_ssize_t i, j
@@ -163,7 +164,7 @@ def beside(const double[:, ::1] product, const double[::1] bias, const double[:,
                 out[i, units + j] = x[i, j]
 
 
-def through_relu(float[:, ::1] slope, const float[:, ::1] units, float[::1] bias_slope):
+def relu_gradient(float[:, ::1] slope, const float[:, ::1] units, float[::1] bias_slope):
     """Set the slope to 0, in place, where a unit is off; write its sum over the batch to `bias_slope`."""
     cdef Py_ssize_t i, j
     with nogil:

@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.learn.consistency import check_shapes, count_of
-from deferkit.learn.embed._passes import adam, beside, bias_and_relu, hidden_rows, through_relu
-from deferkit.learn.embed.past import Floats, Singles
+from deferkit.learn.embed._passes import adam, bias_and_relu, hidden_rows, relu_and_concat, relu_gradient
+from deferkit.learn.embed.training_set import Floats, Singles
 
 
 class Parameters:
@@ -73,7 +73,7 @@ class Dense:
     def backward(self, slope: Singles, rate: float) -> None:
         """Move the weights for the slope of the loss along the hidden units of the last batch."""
         slopes = self.parameters.slopes
-        through_relu(slope, self._units, slopes["biases"])
+        relu_gradient(slope, self._units, slopes["biases"])
         np.matmul(self._x.T, slope, out=slopes["weights"])
         self.parameters.move(rate)
 
@@ -88,7 +88,7 @@ class Dense:
             product += self.biases[view]
             return np.maximum(product, 0.0, out=product)
         out = np.empty((len(x), product.shape[1] + x.shape[1]))
-        beside(product, self.biases[view], np.ascontiguousarray(x), out)
+        relu_and_concat(product, self.biases[view], np.ascontiguousarray(x), out)
         return out
 
     def state(self) -> dict[str, NDArray[np.float64]]:

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.learn.embed.past import Floats, Ints, Past
+from deferkit.learn.embed.training_set import Floats, Ints, TrainingSet
 
 
 class Shape(NamedTuple):
@@ -28,6 +28,10 @@ class Shape(NamedTuple):
         """All that is estimated: the rewards of the deciders, then the costs of the experts by resource."""
         return self.n_deciders + self.n_experts * self.n_resources
 
+    def training_set(self) -> TrainingSet:
+        """Return a training set for contexts and outcomes of this shape, still empty."""
+        return TrainingSet(n_features=self.n_features, n_deciders=self.n_deciders, n_resources=self.n_resources)
+
     def expert_of(self, target: int) -> int:
         """Return whose reward or cost an estimate is: 0 for the model."""
         if target < self.n_deciders:
@@ -42,11 +46,11 @@ class Embedder(Protocol):
         """Write the views of contexts [n, d] to [n, views · width]; a row does not depend on the others."""
         ...
 
-    def retrain(self, past: Past, epochs: int) -> None:
+    def retrain(self, training_set: TrainingSet, epochs: int) -> None:
         """Learn from all of the past, this many times as thoroughly as usual."""
         ...
 
-    def embed(self, past: Past, rows: Ints, view: int) -> Floats:
+    def embed(self, training_set: TrainingSet, rows: Ints, view: int) -> Floats:
         """Return one view [rows, width] of tasks of the past, as their linear systems shall see them."""
         ...
 

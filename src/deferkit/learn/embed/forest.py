@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from deferkit.learn.consistency import check_shapes, count_of
 from deferkit.learn.embed.boosting import Boosting, Trees, check_trees, join, no_trees, walk
 from deferkit.learn.embed.embedding import Shape
-from deferkit.learn.embed.past import Floats, Ints, Past
+from deferkit.learn.embed.training_set import Floats, Ints, TrainingSet
 from deferkit.learn.embed.trees import TreeEmbedding
 from deferkit.learn.links import link_named
 
@@ -21,7 +21,7 @@ class Forest:
         self.shape = shape
         self.fitted = 0  # refits so far
         self.arrays = no_trees()
-        self.past_columns: Floats = np.zeros((0, shape.n_targets))  # out-of-fold predictions of the past, as it was
+        self.out_of_fold: Floats = np.zeros((0, shape.n_targets))  # out-of-fold predictions of the past, as it was
         self._boosting = Boosting(
             int(settings.trees),
             int(settings.leaves),
@@ -37,17 +37,17 @@ class Forest:
         out[:, d:] = 0.0
         walk(self.arrays, x, out, d)
 
-    def embed(self, past: Past, rows: Ints, _view: int) -> Floats:
+    def embed(self, training_set: TrainingSet, rows: Ints, _view: int) -> Floats:
         """Return tasks of the past with the predictions of trees that have not seen them."""
         d = self.shape.n_features
         out = np.zeros((len(rows), d + self.shape.n_targets))
-        out[:, :d] = past.x[rows]
-        known = rows < len(self.past_columns)
-        out[known, d:] = self.past_columns[rows[known]]
+        out[:, :d] = training_set.x[rows]
+        known = rows < len(self.out_of_fold)
+        out[known, d:] = self.out_of_fold[rows[known]]
         later = np.flatnonzero(~known)  # what came after the fit was not seen by any tree
         if len(later):
             fresh = np.zeros((len(later), out.shape[1]))
-            self.transform(past.x[rows[later]], fresh)
+            self.transform(training_set.x[rows[later]], fresh)
             out[later] = fresh
         return out
 
@@ -55,14 +55,14 @@ class Forest:
         """Return nothing: every system is fitted to the past."""
         return
 
-    def retrain(self, past: Past, _epochs: int) -> None:
+    def retrain(self, training_set: TrainingSet, _epochs: int) -> None:
         """Fit the trees of every fold anew; a task is always in the same fold, whichever outcome it teaches."""
         n_folds, d = self.settings.folds, self.shape.n_features
-        folds = np.random.default_rng([self.shape.seed, self.fitted]).permutation(past.n) % n_folds
+        folds = np.random.default_rng([self.shape.seed, self.fitted]).permutation(training_set.n) % n_folds
         self.fitted += 1
         parts: list[tuple[int, int, Trees]] = []
         for target in range(self.shape.n_targets):
-            rows, y = past.labelled(target)
+            rows, y = training_set.labelled(target)
             if len(y) < 2 * n_folds * self.settings.least_in_leaf or y.min() == y.max():
                 continue  # nothing to split yet: the column stays 0
             binary = link_named(self.shape.link).is_probability and target < self.shape.n_deciders
@@ -71,24 +71,24 @@ class Forest:
             if any(y[seen].min() == y[seen].max() for seen in shown if seen.any()) or not all(map(np.any, shown)):
                 continue
             for fold, seen in enumerate(shown):
-                trees = self._boosting.fit(past.x[rows[seen]], y[seen] / unit, binary=binary)
+                trees = self._boosting.fit(training_set.x[rows[seen]], y[seen] / unit, binary=binary)
                 parts.append((target, fold, trees))
         self.arrays = join(parts, n_folds)
-        self.past_columns = np.zeros((past.n, self.shape.n_targets))
+        self.out_of_fold = np.zeros((training_set.n, self.shape.n_targets))
         for fold in range(n_folds):
             mine, theirs = np.flatnonzero(folds == fold), np.flatnonzero(self.arrays["fold"] == fold)
             out = np.zeros((len(mine), d + self.shape.n_targets))
-            walk(self.arrays, past.x[mine], out, d, theirs, float(n_folds))
-            self.past_columns[mine] = out[:, d:]
+            walk(self.arrays, training_set.x[mine], out, d, theirs, float(n_folds))
+            self.out_of_fold[mine] = out[:, d:]
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the trees and what they said of the past."""
-        return self.arrays | {"past_columns": self.past_columns, "fitted": np.array([self.fitted])}
+        return self.arrays | {"past_columns": self.out_of_fold, "fitted": np.array([self.fitted])}
 
     def restore(self, saved: dict[str, NDArray[np.float64]]) -> None:
         """Restore what `state` returned."""
         check_trees(saved, self.shape.n_features, self.shape.n_targets)
         check_shapes(saved, {"past_columns": (len(saved["past_columns"]), self.shape.n_targets)})
         self.arrays = {name: saved[name].copy() for name in self.arrays}
-        self.past_columns = saved["past_columns"].copy()
+        self.out_of_fold = saved["past_columns"].copy()
         self.fitted = count_of(saved["fitted"])

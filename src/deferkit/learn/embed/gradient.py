@@ -20,7 +20,7 @@ from deferkit.learn.embed._passes import gradient_rows
 from deferkit.learn.embed.embedding import Embedder, Shape
 from deferkit.learn.embed.networks import Networks
 from deferkit.learn.embed.neural import NeuralEmbedding, Schedule, as_schedule, next_in
-from deferkit.learn.embed.past import Floats, Ints, Past
+from deferkit.learn.embed.training_set import Floats, Ints, TrainingSet
 from deferkit.types import is_number, is_whole, plain
 
 COEFFICIENTS = np.array([1.0, 0.0])
@@ -137,14 +137,14 @@ class Gradients:
             out,
         )
 
-    def retrain(self, past: Past, epochs: int) -> None:
+    def retrain(self, training_set: TrainingSet, epochs: int) -> None:
         """Train the networks, and compute Z anew with the gradients of now."""
-        self.networks.retrain(past, epochs)
+        self.networks.retrain(training_set, epochs)
         self._read()
         for g in range(self.shape.n_targets):
-            rows, _ = past.labelled(g)
-            x = past.x[rows]
-            units, shown = self._said(x, g)
+            rows, _ = training_set.labelled(g)
+            x = training_set.x[rows]
+            units, shown = self._predict(x, g)
             slope = shown * (1.0 - shown) if self.squashed[g] else np.ones(len(rows))
             on = (units > 0) * (slope**2)[:, None]
             heads = self.heads[g] ** 2
@@ -153,13 +153,13 @@ class Gradients:
             self.curvature["head"][g] = self.ridge + (units**2 * (slope**2)[:, None]).sum(axis=0)
             self.curvature["offset"][g] = self.ridge + (slope**2).sum()
 
-    def embed(self, past: Past, rows: Ints, view: int) -> Floats:
+    def embed(self, training_set: TrainingSet, rows: Ints, view: int) -> Floats:
         """Return predictions of one network for tasks of the past; widths are for decisions, and those are taken."""
         out = np.zeros((len(rows), 2))
-        out[:, 0] = self._said(past.x[rows], view)[1]
+        out[:, 0] = self._predict(training_set.x[rows], view)[1]
         return out
 
-    def _said(self, x: Floats, g: int) -> tuple[Floats, Floats]:
+    def _predict(self, x: Floats, g: int) -> tuple[Floats, Floats]:
         """Return the hidden units and the predictions of one network."""
         units = np.maximum(x @ self.weights[g] + self.biases[g], 0.0)
         said = units @ self.heads[g] + self.offsets[g]

@@ -13,7 +13,7 @@ from deferkit.learn.consistency import check_shapes, count_of
 from deferkit.learn.embed.dense import Dense, Parameters
 from deferkit.learn.embed.embedding import Shape
 from deferkit.learn.embed.neural import NeuralEmbedding
-from deferkit.learn.embed.past import Floats, Ints, Past, Singles
+from deferkit.learn.embed.training_set import Floats, Ints, Singles, TrainingSet
 from deferkit.learn.links import link_named
 
 LARGEST_TRAINED = 1e15  # of a reward or a cost, so that its square is still a number of single precision
@@ -34,10 +34,10 @@ class Networks:
         if settings.module is None:
             self.body = Dense(shape.n_features, hidden, views, rng)
         else:
-            from deferkit.learn.embed.module import Modules  # noqa: PLC0415 - torch is an extra, and seconds to import
+            from deferkit.learn.embed.torch_modules import TorchModules  # noqa: PLC0415 - torch is an extra
 
             rate = settings.learning_rate
-            self.body = Modules(settings.module, shape.n_features, hidden, views, rate, shape.seed)
+            self.body = TorchModules(settings.module, shape.n_features, hidden, views, rate, shape.seed)
         self.heads = Parameters({"weights": (targets, views * hidden), "biases": (targets,)})
         self.mask = np.zeros((targets, views * hidden), dtype=np.float32)  # each head sees the units of its network
         for target, view in enumerate(view_of):
@@ -52,9 +52,9 @@ class Networks:
         """Write the views of contexts, each row by itself."""
         self.body.rows(x, self.settings.skip, out)
 
-    def embed(self, past: Past, rows: Ints, view: int) -> Floats:
+    def embed(self, training_set: TrainingSet, rows: Ints, view: int) -> Floats:
         """Return one view of tasks of the past, with the networks of now."""
-        x = past.x if len(rows) == past.n else past.x[rows]
+        x = training_set.x if len(rows) == training_set.n else training_set.x[rows]
         seen: Floats = self.body.view(x, view, self.settings.skip)
         return seen
 
@@ -62,12 +62,12 @@ class Networks:
         """Return nothing: every system is fitted to the past."""
         return
 
-    def retrain(self, past: Past, epochs: int) -> None:
+    def retrain(self, training_set: TrainingSet, epochs: int) -> None:
         """Take this many epochs of Adam over all tasks of which something is known."""
-        y = np.zeros((past.n, self.shape.n_targets), dtype=np.float32)
-        known = np.zeros((past.n, self.shape.n_targets), dtype=np.float32)
+        y = np.zeros((training_set.n, self.shape.n_targets), dtype=np.float32)
+        known = np.zeros((training_set.n, self.shape.n_targets), dtype=np.float32)
         for target in range(self.shape.n_targets):
-            rows, values = past.labelled(target)
+            rows, values = training_set.labelled(target)
             if target >= self.shape.n_deciders and len(values):
                 self.units[target] = float(values.mean()) or 1.0
             y[rows, target] = np.clip(values / self.units[target], -LARGEST_TRAINED, LARGEST_TRAINED)
@@ -76,7 +76,7 @@ class Networks:
         # a stream of its own for each retraining: nothing to save, and a replay draws the same batches
         rng = np.random.default_rng([self.shape.seed, self.trained])
         self.trained += 1
-        x = self.body.prepare(past.x)
+        x = self.body.prepare(training_set.x)
         for _ in range(epochs):
             order = rng.permutation(rows)
             for start in range(0, len(order), self.settings.batch):
@@ -90,7 +90,7 @@ class Networks:
         units = self.body.forward(x)
         out = units @ weights.T
         out += biases
-        slope = self.slope_of_loss(out, y)
+        slope = self.loss_gradient(out, y)
         slope *= known / np.maximum(known.sum(axis=0), np.float32(1.0))
         inner = slope @ weights
         np.matmul(slope.T, units, out=self.heads.slopes["weights"])
@@ -99,7 +99,7 @@ class Networks:
         self.heads.move(self.settings.learning_rate)
         self.body.backward(inner, self.settings.learning_rate)
 
-    def slope_of_loss(self, out: Singles, y: Singles) -> Singles:
+    def loss_gradient(self, out: Singles, y: Singles) -> Singles:
         """Return the slope of the loss along what the heads say.
 
         Squared error, of rewards within [0, 1] behind a sigmoid; cross-entropy for rewards that are 0 or 1.

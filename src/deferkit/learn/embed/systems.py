@@ -15,7 +15,7 @@ import numpy as np
 from deferkit.learn.core import fit, mean_and_weight
 from deferkit.learn.core.layout import N_LANES, whole_lanes
 from deferkit.learn.embed.embedding import Embedder, Shape
-from deferkit.learn.embed.past import Floats, Ints, Past
+from deferkit.learn.embed.training_set import Floats, Ints, TrainingSet
 from deferkit.learn.ledger import Ledger
 from deferkit.learn.links import Link, link_named
 
@@ -27,7 +27,7 @@ STATE = (
 )
 
 
-class Old(NamedTuple):
+class RetiredTasks(NamedTuple):
     """What is left of tasks that are no longer kept, for each estimate."""
 
     precision: Floats  # [G, width, width]
@@ -36,7 +36,7 @@ class Old(NamedTuple):
     n: Floats  # [G]
 
     @classmethod
-    def nothing(cls, targets: int, width: int) -> "Old":
+    def nothing(cls, targets: int, width: int) -> "RetiredTasks":
         """Return what is left of no tasks."""
         shapes = (targets, width, width), (targets, width), (targets,), (targets,)
         return cls(*(np.zeros(shape) for shape in shapes))
@@ -121,7 +121,7 @@ class Fit(NamedTuple):
     misfit: float
 
 
-class Systems:
+class LinearSystems:
     """Rebuilds the estimates of a learner from the past."""
 
     def __init__(self, ledger: Ledger, shape: Shape, views: list[int], width: int, *, ridge: float) -> None:
@@ -129,33 +129,33 @@ class Systems:
         self._shape = shape
         self._views = views
         self._ridge = ridge * np.eye(width)
-        self.old = Old.nothing(shape.n_targets, width)
+        self.retired = RetiredTasks.nothing(shape.n_targets, width)
 
     def _link(self, target: int) -> Link:
         return link_named(self._shape.link if target < self._shape.n_deciders else "identity")
 
-    def retire(self, embedder: Embedder, past: Past, n: int, discount: float) -> None:
+    def retire(self, embedder: Embedder, training_set: TrainingSet, n: int, discount: float) -> None:
         """Keep what the first n tasks taught, as they are seen now, with all that is older weighing less."""
-        for part in self.old:
+        for part in self.retired:
             np.multiply(part, discount, out=part)
         for target in range(self._shape.n_targets) if n > 0 else ():
-            rows, y = past.labelled(target)
+            rows, y = training_set.labelled(target)
             y, rows = y[rows < n], rows[rows < n]
             theta = self._ledger.view("theta")[target]
-            z = embedder.embed(past, rows, self._views[target])
+            z = embedder.embed(training_set, rows, self._views[target])
             more, right = normal_equations(z, y, theta, self._link(target))
-            self.old.precision[target] += more
-            self.old.moment[target] += right
-            self.old.squares[target] += y @ y
-            self.old.n[target] += len(y)
+            self.retired.precision[target] += more
+            self.retired.moment[target] += right
+            self.retired.squares[target] += y @ y
+            self.retired.n[target] += len(y)
 
-    def rebuild(self, embedder: Embedder, past: Past) -> None:
+    def rebuild(self, embedder: Embedder, training_set: TrainingSet) -> None:
         """Fit every estimate to what the views of now show of the past; nothing is written before all are found."""
         state = {name: self._ledger.view(name) for name in STATE}
-        labels = [past.labelled(target) for target in range(self._shape.n_targets)]
+        labels = [training_set.labelled(target) for target in range(self._shape.n_targets)]
         fits = []
         for target, (rows, y) in enumerate(labels):
-            z = embedder.embed(past, rows, self._views[target])
+            z = embedder.embed(training_set, rows, self._views[target])
             given = embedder.system(target)
             fits.append(self._fit(state, target, z, y) if given is None else self._take(target, given, z, y))
         for target, found in enumerate(fits):
@@ -171,12 +171,12 @@ class Systems:
         self._share([None if fit.precision is None else rows for fit, (rows, _) in zip(fits, labels, strict=True)])
 
     def _fit(self, state: dict[str, Any], target: int, z: Floats, y: Floats) -> Fit:
-        link, n = self._link(target), len(y) + self.old.n[target]
-        prior, moment = self._ridge + self.old.precision[target], self.old.moment[target]
+        link, n = self._link(target), len(y) + self.retired.n[target]
+        prior, moment = self._ridge + self.retired.precision[target], self.retired.moment[target]
         theta, precision, inverse, right = solve(z, y, state["theta"][target].copy(), prior, moment, link)
         if link.exact_updates:
             # the penalised sum of squares is Σy² − θᵀΣzy
-            misfit = max(0.0, float(y @ y) + self.old.squares[target] - float(theta @ right))
+            misfit = max(0.0, float(y @ y) + self.retired.squares[target] - float(theta @ right))
         elif state["n_observed"][target]:
             # errors of predictions that were made before, for as many samples as there are now
             misfit = state["squared_error"][target] * n / state["n_observed"][target]
@@ -193,15 +193,15 @@ class Systems:
         """Learn a sample of a task that is no longer kept, as the view of its time saw it."""
         theta = self._ledger.view("theta")[target]
         more, right = normal_equations(z[None], np.array([y]), theta, self._link(target))
-        self.old.precision[target] += more
-        self.old.moment[target] += right
-        self.old.squares[target] += y * y
-        self.old.n[target] += 1
+        self.retired.precision[target] += more
+        self.retired.moment[target] += right
+        self.retired.squares[target] += y * y
+        self.retired.n[target] += 1
 
     def correct(self, target: int, z: Floats, before: float, after: float) -> None:
         """Correct a sample of a task that is no longer kept."""
-        self.old.moment[target] += (after - before) * z
-        self.old.squares[target] += after * after - before * before
+        self.retired.moment[target] += (after - before) * z
+        self.retired.squares[target] += after * after - before * before
 
     def _share(self, rows: list[Ints | None]) -> None:
         """Let the costs of an expert share the design of its rewards where both have the same view and samples."""
@@ -210,7 +210,7 @@ class Systems:
             first, own = shape.n_deciders + expert * shape.n_resources, rows[expert + 1]
             costs = range(first, first + shape.n_resources)
             alike = all(views[cost] == views[expert + 1] and same(own, rows[cost]) for cost in costs)
-            shares_design[expert] = link_named(shape.link).exact_updates and alike and not self.old.n.any()
+            shares_design[expert] = link_named(shape.link).exact_updates and alike and not self.retired.n.any()
 
 
 def same(one: Ints | None, other: Ints | None) -> bool:

@@ -1,4 +1,4 @@
-"""Contexts beside what boosted trees predict for them: two views, the context alone and the context with columns.
+"""ContextLoader beside what boosted trees predict for them: two views, the context alone and the context with columns.
 
 For each reward and cost there is one column for each size of trees. The linear layer weighs them: large trees find more
 where there is much to learn from, small ones are steadier.
@@ -11,7 +11,7 @@ import numpy as np
 from deferkit.learn.embed._passes import log_odds_rows
 from deferkit.learn.embed.boosting import Boosting, Trees, join, walk
 from deferkit.learn.embed.embedding import Shape
-from deferkit.learn.embed.past import Floats, Ints
+from deferkit.learn.embed.training_set import Floats, Ints
 from deferkit.learn.links import link_named
 
 N_VIEWS = 2

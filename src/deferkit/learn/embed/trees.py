@@ -26,7 +26,7 @@ class TreeEmbedding:
     frozen: ClassVar[bool] = False
 
     folds: int = 3
-    """Parts of the past; the trees of a fold are fitted to the other parts."""
+    """Parts of the training set; the trees of a fold are fitted to the other parts."""
     trees: int = 60
     """Of each fold."""
     leaves: int = 15

@@ -43,7 +43,7 @@ class Resolve(Strategy):
         """Solve when the warm-up is over."""
         dual[-1] = min(dual[-1], warm_up)
 
-    def next_look(self, dual: Floats, n_resources: int) -> float:
+    def next_solve(self, dual: Floats, n_resources: int) -> float:
         """Return when it solves next."""
         del n_resources
         return dual.item(-1)

@@ -99,7 +99,7 @@ class Strategy:
     def warm_up_changed(self, dual: Floats, warm_up: int) -> None:
         """React to a shorter warm-up."""
 
-    def next_look(self, dual: Floats, n_resources: int) -> float:
+    def next_solve(self, dual: Floats, n_resources: int) -> float:
         """Return the number of the decision that next looks at past contexts."""
         del dual, n_resources
         return math.inf

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from deferkit.errors import expected
 from deferkit.learn import inputs
+from deferkit.learn.components import Components
 from deferkit.learn.core import FEEDBACKS, revealed
 from deferkit.learn.decisions import Decisions
-from deferkit.learn.parts import Parts
 from deferkit.types import REASONS, Run
 
 Floats = NDArray[np.float64]
@@ -31,15 +31,15 @@ def blank_run(n: int, resources: int, deciders: tuple[str, ...]) -> Run:
     )
 
 
-class Stream:
+class BulkLoop:
     """Decides a stream of tasks whose outcomes are known beforehand, and observes each one at once."""
 
-    def __init__(self, parts: Parts, decisions: Decisions) -> None:
-        self._settings = parts.settings
-        self._ledger = parts.ledger
-        self._contexts = parts.contexts
-        self._outcomes = parts.outcomes
-        self._representation = parts.representation
+    def __init__(self, components: Components, decisions: Decisions) -> None:
+        self._settings = components.settings
+        self._ledger = components.ledger
+        self._contexts = components.contexts
+        self._outcomes = components.outcomes
+        self._representation = components.representation
         self._decisions = decisions
 
     def run(self, contexts: Any, rewards: Any, cost: Any, feedback: str, progress: Callable[[int], None] | None) -> Run:
@@ -64,7 +64,7 @@ class Stream:
             if progress is not None:
                 progress(done - before)
         if self._ledger.next_id > self._decisions.horizon:
-            self._decisions.tell_horizon()
+            self._decisions.warn_horizon_over()
         return run
 
     def _run_chunk(self, matrix: Floats, rewards: Floats, costs: Floats, feedback: str, run: Run, first: int) -> int:
@@ -72,15 +72,16 @@ class Stream:
         ledger, representation = self._ledger, self._representation
         end = min(len(matrix), first + min(CHUNK, ledger.memory))
         if representation is not None:  # views hold until the next retraining, and no further
-            representation.make_room()
-            end = min(end, first + representation.room(), first + representation.free_steps())
+            representation.drop_old_tasks()
+            until = min(representation.observations_until_retraining(), representation.decisions_until_upkeep())
+            end = min(end, first + until)
         decision = ledger.next_id
         done = first + self._run_compiled(matrix[first:end], rewards, costs, feedback, run, first)
         if representation is not None:
-            representation.enter(matrix[first:done])
-            representation.record(decision, done - first)
+            representation.append_decided(matrix[first:done])
+            representation.record_outcomes(decision, done - first)
             representation.retrain_if_due()
-            representation.look_if_due()
+            representation.refresh_window_if_due()
         return done
 
     def _run_unsettled(
@@ -99,7 +100,7 @@ class Stream:
         decision, route = event.decision, self._settings.deciders.index(event.decision.route)
         seen = {self._settings.deciders[each]: float(rewards[first, each]) for each in revealed(feedback, route)}
         paid = costs[first, route - 1].tolist() if route else None
-        self._outcomes.observe(decision.id, seen, None if paid is None else self._outcomes.records.amount(paid))
+        self._outcomes.observe(decision.id, seen, None if paid is None else self._outcomes.reader.amount(paid))
         run.routes[first], run.reasons[first] = route, REASONS.index(decision.reason)
         run.propensities[first], run.rewards[first] = decision.propensity, rewards[first, route]
         run.costs[first] = paid if route else 0.0
@@ -112,8 +113,8 @@ class Stream:
         self, contexts: Floats, rewards: Floats, costs: Floats, feedback: str, run: Run, first: int
     ) -> int:
         end = first + len(contexts)
-        self._ledger.make_room(len(contexts))
-        self._ledger.room_for_samples(len(contexts))
+        self._ledger.move_open_decisions(len(contexts))
+        self._ledger.grow_sample_store(len(contexts))
         return self._ledger.core.run(
             self._contexts.represent(contexts),
             rewards[first:end],

@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 
 from deferkit.errors import InvalidArgument
-from deferkit.learn.embed.past import Floats, Singles
 from deferkit.learn.embed.threads import OneThread
+from deferkit.learn.embed.training_set import Floats, Singles
 
 REMEMBERED = ("exp_avg", "exp_avg_sq", "step")  # by Adam, of each parameter
 
@@ -24,7 +24,7 @@ def limit_torch() -> Callable[[], None]:
 one_torch_thread = OneThread(limit_torch)
 
 
-class Modules:
+class TorchModules:
     """A module for each network. A context is represented by itself, not in a batch, for the sake of the last bit."""
 
     def __init__(

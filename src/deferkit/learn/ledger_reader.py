@@ -12,7 +12,7 @@ from deferkit.types import MODEL, Amount, Coefficients, Drifted, Scores, Summary
 Floats = NDArray[np.float64]
 
 
-class Records:
+class LedgerReader:
     """Reads a ledger for given names of experts and resources."""
 
     def __init__(self, experts: Sequence[str], resources: Sequence[str], n_features: int, ledger: Ledger) -> None:
@@ -104,7 +104,7 @@ class Records:
             total=totals,
             spent=spent,
             reserved=reserved,
-            left=self.amount(ledger.left().tolist()),
+            left=self.amount(ledger.budget_left().tolist()),
             overrun=overrun,
             price=self.amount(ledger.price.tolist()),
             pending=int((ledger.status == OPEN).sum()),

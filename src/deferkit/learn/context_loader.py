@@ -16,7 +16,7 @@ from deferkit.types import LARGEST
 Floats = NDArray[np.float64]
 
 
-class Contexts:
+class ContextLoader:
     """Numbers are taken as they are, named features go through an encoder; then comes the representation, if any.
 
     While the encoder's scales are not settled, the rows that it has seen are kept, so that they can be encoded again.
@@ -28,7 +28,7 @@ class Contexts:
         self.encoder = None if encoder is None else Encoder.from_dict(encoder.to_dict())
         self.representation = representation
         self.largest = LARGEST if representation is None else representation.largest  # that a number may be
-        self.unsettled: list[dict[str, Any]] = []
+        self.rows_before_freeze: list[dict[str, Any]] = []
         self._core = core
         self._given: Floats = np.zeros((1, n_features))
         self._row = self._given[0]
@@ -71,7 +71,7 @@ class Contexts:
             if not np.abs(self._given).max() <= self.largest:  # a hidden layer might hide it
                 raise self._not_finite()
             self.representation.write(self._given, self._views)
-        if not self._core.load(self._views[0]):
+        if not self._core.try_load(self._views[0]):
             raise self._not_finite()
 
     def _not_finite(self) -> InvalidArgument:
@@ -83,8 +83,8 @@ class Contexts:
     def decided(self) -> None:
         """Let the representation know that the context that was loaded last was decided."""
         if self.representation is not None:
-            self.representation.enter(self._given)
-            self.representation.look_if_due()
+            self.representation.append_decided(self._given)
+            self.representation.refresh_window_if_due()
 
     def represent(self, matrix: Floats) -> Floats:
         """Return what the compiled core reads for vectors of contexts."""

@@ -12,13 +12,13 @@ Singles = NDArray[np.float32]  # what networks are trained in
 FIRST_ROOM = 256
 
 
-class Past:
+class TrainingSet:
     """Tasks in the order in which they came: decided ones, and labelled ones that a warm start brought.
 
-    >>> past = Past(n_features=1, n_deciders=2, n_resources=1)
-    >>> past.append(np.array([[0.5], [0.7]]))
-    >>> past.label(1, np.array([[0.0, 1.0]]), np.array([[2.0]]), np.array([1]))
-    >>> past.labelled(1), past.labelled(2)
+    >>> training_set = TrainingSet(n_features=1, n_deciders=2, n_resources=1)
+    >>> training_set.append(np.array([[0.5], [0.7]]))
+    >>> training_set.label(1, np.array([[0.0, 1.0]]), np.array([[2.0]]), np.array([1]))
+    >>> training_set.labelled(1), training_set.labelled(2)
     ((array([1]), array([1.])), (array([1]), array([2.])))
     """
 
@@ -46,14 +46,14 @@ class Past:
         self._arrays["before"][rows, 0] = self.decided + np.arange(len(x))
         self.decided += len(x)
 
-    def append_labelled(self, x: Floats, rewards: Floats, costs: Floats, whose: Ints) -> None:
+    def append_labelled(self, x: Floats, rewards: Floats, costs: Floats, cost_expert: Ints) -> None:
         """Take in tasks of which is known what they came to, and which nobody will ask about."""
         rows = self._room(len(x))
         self._arrays["x"][rows] = x
         self._arrays["before"][rows, 0] = self.decided
         self._arrays["rewards"][rows] = rewards
         self._arrays["costs"][rows] = costs
-        self._arrays["whose"][rows, 0] = whose
+        self._arrays["whose"][rows, 0] = cost_expert
 
     def row(self, decision: int) -> int:
         """Return where a decision lies, or −1 if it was let go of."""
@@ -75,16 +75,16 @@ class Past:
         """Set the contexts of the first decisions anew."""
         self._arrays["x"][self.rows(np.arange(len(x)))] = x
 
-    def label(self, decision: int, rewards: Floats, costs: Floats, whose: Ints) -> None:
+    def label(self, decision: int, rewards: Floats, costs: Floats, cost_expert: Ints) -> None:
         """Set what is known by now of decisions that came one after the other, NaN where nothing is."""
         place = self.row(decision)
         if place < 0:
             return
         rows = slice(place, place + len(rewards))
         self._arrays["rewards"][rows] = rewards
-        paid = (whose > 0) & ~np.isnan(costs).any(axis=1)
+        paid = (cost_expert > 0) & ~np.isnan(costs).any(axis=1)
         self._arrays["costs"][rows] = np.where(paid[:, None], costs, np.nan)
-        self._arrays["whose"][rows, 0] = np.where(paid, whose, 0)
+        self._arrays["whose"][rows, 0] = np.where(paid, cost_expert, 0)
 
     def labelled(self, target: int) -> tuple[Ints, Floats]:
         """Return the rows whose response an estimate knows, and the responses; rewards come first, then costs."""
@@ -99,10 +99,10 @@ class Past:
 
     def known(self) -> tuple[Floats, Floats, Ints]:
         """Return what is known by now of every task: rewards, costs, and who cost that (0 for nobody)."""
-        rewards, costs, whose = (self._arrays[name][: self.n].copy() for name in ("rewards", "costs", "whose"))
-        return rewards, costs, whose[:, 0].astype(np.int64)
+        rewards, costs, cost_expert = (self._arrays[name][: self.n].copy() for name in ("rewards", "costs", "whose"))
+        return rewards, costs, cost_expert[:, 0].astype(np.int64)
 
-    def let_go(self, n: int) -> None:
+    def drop_first(self, n: int) -> None:
         """Forget the first n tasks."""
         for array in self._arrays.values():
             array[: self.n - n] = array[n : self.n]

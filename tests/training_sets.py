@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.learn.embed.embedding import Shape
-from deferkit.learn.embed.past import Past
+from deferkit.learn.embed.training_set import TrainingSet
 from tests.conftest import Tasks
 
 Floats = NDArray[np.float64]
@@ -23,10 +23,10 @@ def crossed(n: int, d: int, seed: int = 0) -> Tasks:
     return Tasks(x, rewards, rng.uniform(0.5, 1.0, (n, 1, 1)))
 
 
-def past_of(shape: Shape, n: int, seed: int = 0) -> Past:
+def past_of(shape: Shape, n: int, seed: int = 0) -> TrainingSet:
     """Return a past in which the model is always known and the human on every third task."""
     rng = np.random.default_rng(seed)
-    past = Past(n_features=shape.n_features, n_deciders=2, n_resources=1)
+    past = TrainingSet(n_features=shape.n_features, n_deciders=2, n_resources=1)
     rewards = rng.random((n, 2))
     if shape.link == "logistic":
         rewards = np.round(rewards)
