@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from deferkit.learn.exploration import Exploration
     from deferkit.learn.pacing import Pacing
 else:
-    # Imported when they are asked for, so that a client loads no numpy.
+    # Imported on first use, so that a client loads no numpy.
     _LAZY = {
         "Client": "deferkit.client.client",
         "Deferrer": "deferkit.learn.deferrer",

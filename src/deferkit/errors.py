@@ -1,8 +1,8 @@
-"""Everything that deferkit raises on purpose, under one base class."""
+"""Errors and warnings of deferkit; all errors have one base class."""
 
 
 class DeferkitError(Exception):
-    """The base of every error that deferkit raises on purpose.
+    """Base class of all errors that deferkit raises.
 
     >>> from deferkit import Budget, DeferkitError
     >>> try:
@@ -14,7 +14,7 @@ class DeferkitError(Exception):
 
 
 class InvalidArgument(DeferkitError, ValueError):
-    """An argument is of the wrong kind, shape or range; nothing was changed.
+    """An argument has the wrong type, shape or range; nothing was changed.
 
     >>> from deferkit import Budget, Deferrer, InvalidArgument
     >>> deferrer = Deferrer(n_features=1, budget=Budget(1, horizon=100, max_cost=1), memory=2, pacing="adaptive")
@@ -27,7 +27,7 @@ class InvalidArgument(DeferkitError, ValueError):
 
 
 class MissingData(InvalidArgument):
-    """A data set is not where it was looked for; the message says where to get it and where to put it.
+    """A data set was not found; the message says where to get it and where to put it.
 
     >>> from deferkit.errors import MissingData
     >>> raise MissingData("The data set ImageNet16H is not shipped with deferkit.")
@@ -37,7 +37,7 @@ class MissingData(InvalidArgument):
 
 
 class MissingExtra(InvalidArgument, ImportError):
-    """A library is not installed; the message says which extra of deferkit brings it.
+    """A library is not installed; the message names the extra of deferkit that installs it.
 
     >>> from deferkit.errors import MissingExtra
     >>> raise MissingExtra("A TreeEmbedding needs lightgbm: pip install 'deferkit[trees]'.")
@@ -59,12 +59,12 @@ class UnknownDecision(DeferkitError, KeyError):
     """
 
     def __str__(self) -> str:
-        # KeyError would show the repr of the sentence, quotes and all.
+        # KeyError would show the repr of the message, with quotes.
         return str(self.args[0])
 
 
 class AlreadySettled(DeferkitError):
-    """The decision is settled and so old that its outcome is no longer remembered.
+    """The decision is settled and older than the last `memory` decisions, so its outcome is no longer stored.
 
     >>> from deferkit import Budget, Deferrer, AlreadySettled
     >>> deferrer = Deferrer(n_features=1, budget=Budget(1, horizon=100, max_cost=1), memory=2, pacing="adaptive")
@@ -78,7 +78,7 @@ class AlreadySettled(DeferkitError):
 
 
 class ConflictingObservation(DeferkitError):
-    """An observation contradicts one that was made before; the first one stands.
+    """An observation contradicts an earlier one, which stays; `Deferrer.correct` replaces it.
 
     >>> from deferkit import Budget, Deferrer, ConflictingObservation
     >>> deferrer = Deferrer(n_features=1, budget=Budget(1, horizon=100, max_cost=1), memory=2, pacing="adaptive")
@@ -92,7 +92,7 @@ class ConflictingObservation(DeferkitError):
 
 
 class BudgetExhausted(DeferkitError):
-    """A forced route or a cut of the budget does not fit into what is free.
+    """The budget left is too small for a forced route, or for a lower total.
 
     >>> from deferkit import Budget, Deferrer, BudgetExhausted
     >>> deferrer = Deferrer(n_features=1, budget=Budget(1, horizon=100, max_cost=1), memory=2, pacing="adaptive")
@@ -106,7 +106,7 @@ class BudgetExhausted(DeferkitError):
 
 
 class EventOutOfOrder(DeferkitError):
-    """An event was applied to a learner that is not in the state the event was made for.
+    """An event was applied to a learner whose next decision is another one.
 
     >>> from deferkit import Budget, Deferrer, EventOutOfOrder
     >>> deferrer = Deferrer(n_features=1, budget=Budget(1, horizon=100, max_cost=1), memory=2, pacing="adaptive")
@@ -121,7 +121,7 @@ class EventOutOfOrder(DeferkitError):
 
 
 class UnreadableState(DeferkitError):
-    """A file is not a state that this version can load.
+    """A file is not a state file that this version can load: damaged, inconsistent or too new.
 
     >>> from deferkit import Budget, Deferrer, UnreadableState
     >>> deferrer = Deferrer(n_features=1, budget=Budget(1, horizon=100, max_cost=1), memory=2, pacing="adaptive")
@@ -134,7 +134,7 @@ class UnreadableState(DeferkitError):
 
 
 class StudyFailed(DeferkitError):
-    """A study could not be finished; what was measured is saved.
+    """A study could not be finished; finished trials are saved.
 
     >>> from deferkit.errors import StudyFailed
     >>> raise StudyFailed("1 of 20 trials failed; the others are saved.")
@@ -144,7 +144,7 @@ class StudyFailed(DeferkitError):
 
 
 class UnreadableResults(DeferkitError):
-    """A file of results is damaged, or of another version.
+    """A results file is damaged, or of another version.
 
     >>> from deferkit.errors import UnreadableResults
     >>> raise UnreadableResults("trials/0.parquet cannot be read. Delete it, and its trials run again.")
@@ -154,7 +154,11 @@ class UnreadableResults(DeferkitError):
 
 
 class ServiceError(DeferkitError):
-    """The service refused a call, for a reason that the library has no error for: no valid key, no such policy.
+    """The service refused a call for a reason that the library has no error for: no valid key, no such policy.
+
+    Args:
+        detail: The message of the service.
+        status: The HTTP status; None (default) if there was no response.
 
     >>> from deferkit import ServiceError
     >>> error = ServiceError("There is no policy 'claims'.", status=404)
@@ -168,7 +172,7 @@ class ServiceError(DeferkitError):
 
 
 class ServiceUnavailable(ServiceError):
-    """The service could not be reached, or was too busy, for as long as the client tries. The call can be repeated.
+    """The service was unreachable or too busy until the client gave up retrying. The call can be repeated.
 
     >>> from deferkit import Client, ServiceUnavailable
     >>> with Client("http://127.0.0.1:9", policy="claims", total_s=0.01) as client:
@@ -181,7 +185,7 @@ class ServiceUnavailable(ServiceError):
 
 
 class AssumptionWarning(UserWarning):
-    """A guarantee of the paper does not cover this setting.
+    """The guarantee of the paper does not cover these settings.
 
     >>> import warnings
     >>> from deferkit import AssumptionWarning, Budget, Deferrer
@@ -192,7 +196,7 @@ class AssumptionWarning(UserWarning):
 
 
 class MissingTreesWarning(UserWarning):
-    """Trees were asked for, but LightGBM is not installed: estimates are linear.
+    """The representation "auto" was requested, but LightGBM is not installed: estimates are linear.
 
     >>> from deferkit import MissingTreesWarning
     >>> issubclass(MissingTreesWarning, UserWarning)
@@ -201,7 +205,7 @@ class MissingTreesWarning(UserWarning):
 
 
 class HorizonWarning(UserWarning):
-    """The horizon of the budget is over; what is left is spent at the last price.
+    """More tasks were decided than the horizon of the budget; the rest is spent at the last price.
 
     >>> import warnings
     >>> from deferkit import Budget, Deferrer, HorizonWarning
@@ -215,7 +219,13 @@ class HorizonWarning(UserWarning):
 
 
 def expected(name: str, owner: str, what: str, got: object) -> InvalidArgument:
-    """Return the one error sentence that is used for every bad argument.
+    """Return the error for an invalid argument, always in the same words.
+
+    Args:
+        name: The name of the argument.
+        owner: The class or call that has it.
+        what: What it must be, as it follows "must be".
+        got: The value that was given.
 
     >>> print(expected("ridge", "Deferrer", "a number above 0", -1))
     The 'ridge' of a Deferrer must be a number above 0. Got -1 instead.

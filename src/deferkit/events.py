@@ -1,4 +1,4 @@
-"""What can happen to a learner. Its state is the fold of `Deferrer.apply` over these."""
+"""Events of a learner. Its state is the fold of `Deferrer.apply` over them."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
@@ -6,11 +6,15 @@ from typing import NamedTuple, TypeAlias
 from deferkit.types import Amount, Decision
 
 Context: TypeAlias = Sequence[float] | Mapping[str, object]
-"""Numbers, or named features for a learner with an encoder."""
+"""A vector of numbers, or named features for a learner with an encoder."""
 
 
 class Decided(NamedTuple):
     """A task was decided: what `propose` returns and `apply` takes.
+
+    Args:
+        decision: The route with its reservation; its id must be that of the learner's next decision.
+        context: The context that was decided.
 
     >>> from deferkit import Budget, Deferrer, Decided
     >>> deferrer = Deferrer(n_features=1, budget=Budget(5, horizon=100, max_cost=1))
@@ -24,7 +28,12 @@ class Decided(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """Something became known of a decision.
+    """Rewards or the cost of a decision became known.
+
+    Args:
+        id: The id of the decision.
+        rewards: The rewards that became known, by decider; may be empty.
+        cost: What the decision cost, in the unit of the budget; None if it is not known yet.
 
     >>> from deferkit import Budget, Deferrer, Observed
     >>> deferrer = Deferrer(n_features=1, budget=Budget(5, horizon=100, max_cost=1))
@@ -40,7 +49,12 @@ class Observed(NamedTuple):
 
 
 class Corrected(NamedTuple):
-    """Something that was observed of a decision turned out to be wrong.
+    """Rewards or a cost that were observed before are replaced.
+
+    Args:
+        id: The id of the decision.
+        rewards: The correct rewards by decider; only those that change.
+        cost: The correct cost, in the unit of the budget; None if it stays.
 
     >>> from deferkit import Budget, Deferrer, Corrected, Observed
     >>> deferrer = Deferrer(n_features=1, budget=Budget(5, horizon=100, max_cost=1))
@@ -57,7 +71,10 @@ class Corrected(NamedTuple):
 
 
 class Expired(NamedTuple):
-    """A decision will not hear back; its reservation is released.
+    """The outcome of a decision will not arrive; its reservation is released.
+
+    Args:
+        id: The id of the decision.
 
     >>> from deferkit import Budget, Deferrer, Expired
     >>> deferrer = Deferrer(n_features=1, budget=Budget(5, horizon=100, max_cost=1))
@@ -71,7 +88,10 @@ class Expired(NamedTuple):
 
 
 class BudgetChanged(NamedTuple):
-    """The total of a budget was topped up or cut.
+    """The total of the budget was raised or lowered.
+
+    Args:
+        total: The new total, by resource if there are several.
 
     >>> from deferkit import Budget, Deferrer, BudgetChanged
     >>> deferrer = Deferrer(n_features=1, budget=Budget(5, horizon=100, max_cost=1))
@@ -84,7 +104,13 @@ class BudgetChanged(NamedTuple):
 
 
 class WarmStarted(NamedTuple):
-    """The learner was shown labelled tasks of the past. NaN: not known.
+    """The learner learned from labelled tasks that it did not decide. NaN stands for an unknown value.
+
+    Args:
+        contexts: The contexts of the tasks.
+        rewards: The rewards of the tasks by decider.
+        expert: The name of the expert whose costs are given.
+        costs: The costs of that expert, by resource if there are several; None if they are not known.
 
     >>> from deferkit import Budget, Deferrer, WarmStarted
     >>> deferrer = Deferrer(n_features=1, budget=Budget(5, horizon=100, max_cost=1))
@@ -95,8 +121,8 @@ class WarmStarted(NamedTuple):
 
     contexts: Sequence[Context]
     rewards: Mapping[str, Sequence[float]]
-    expert: str  # whose costs these are
-    costs: Sequence[float] | Mapping[str, Sequence[float]] | None  # by resource if there are several
+    expert: str
+    costs: Sequence[float] | Mapping[str, Sequence[float]] | None
 
 
 Event: TypeAlias = Decided | Observed | Corrected | Expired | BudgetChanged | WarmStarted

@@ -1,4 +1,4 @@
-"""The words of the library: what goes in and what comes out."""
+"""Public value types of the library: `Budget`, `Decision`, `Summary` and the other arguments and results."""
 
 import math
 import sys
@@ -14,24 +14,34 @@ if TYPE_CHECKING:  # a client works without numpy
     from numpy.typing import NDArray
 
 Amount: TypeAlias = float | Mapping[str, float]
-"""A number when there is one resource, else a number for each resource by name."""
+"""A number if there is one resource, else a mapping from the name of each resource to its number."""
 
 LARGEST = 1e50
-"""What a number of a context, a reward or a cost may be at most; the square of its square is still a number."""
+"""The largest absolute value of a feature, a reward or a cost; its fourth power is still a finite double."""
 
 MODEL = "model"
 REASONS = ("warm-up", "worth it", "not worth it", "budget", "forced", "explored", "unavailable", "unsettled")
-"""Why a decision went where it went."""
+"""The values of `Decision.reason`, in the order of the compiled core."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How much of a resource may be used over how many tasks.
+    """How much of one resource may be spent over how many tasks.
 
-    With `max_cost`, no decision may cost more, and that much is held for each decision until its cost is known, so
-    that the total is never passed. Without it the largest cost seen is held. What does not fit the total after all
-    is counted as overrun: without `max_cost`, or when a cost comes after its decision expired, or turns out higher
-    than was announced with `decide(x, cost=…)`.
+    With `max_cost`, that amount is reserved for each deferral until its cost is known, so that spending never exceeds
+    the total. Without it, the largest cost observed so far is reserved. A cost that does not fit the total is counted
+    as overrun: without `max_cost`, if it is reported after its decision expired, or if it is higher than announced
+    with `decide(x, cost=…)`.
+
+    Args:
+        total: The amount that may be spent, in any unit (minutes, euros, reviews); at least 0, `math.inf` for an
+            unlimited budget. Costs are reported in the same unit.
+        horizon: The number of tasks that the total is to last for, at least 1. Required unless the total is infinite.
+        max_cost: The largest cost of one decision, in the unit of the total; a higher cost is refused. None (default)
+            if it is not known.
+
+    Raises:
+        InvalidArgument: If an argument is of the wrong type or out of range, or the horizon is missing.
 
     >>> Budget(8_000, horizon=50_000, max_cost=3)
     Budget(total=8000, horizon=50000, max_cost=3)
@@ -59,12 +69,19 @@ class Budget:
 
     @classmethod
     def unlimited(cls) -> "Budget":
-        """Return the budget that never ends: the price is 0."""
+        """Return an infinite budget, under which the price is 0.
+
+        >>> Budget.unlimited() == Budget(math.inf)
+        True
+        """
         return cls(math.inf)
 
 
 def is_number(value: object) -> bool:
-    """Whether this is a real number; a truth value is not one here.
+    """Whether a value is a real number that fits a double; True and False are not.
+
+    Args:
+        value: Anything.
 
     >>> is_number(1), is_number(0.5), is_number(True), is_number("1")
     (True, True, False, False)
@@ -79,7 +96,11 @@ def is_number(value: object) -> bool:
 
 
 def is_whole(value: object, least: int) -> bool:
-    """Whether this is a whole number that is not below the least.
+    """Whether a value is a whole number from `least` to 2⁵³ − 1; floats such as 3.0 are.
+
+    Args:
+        value: Anything.
+        least: The smallest number allowed.
 
     >>> is_whole(3, 1), is_whole(3.0, 1), is_whole(0, 1), is_whole(math.nan, 1)
     (True, True, False, False)
@@ -88,17 +109,38 @@ def is_whole(value: object, least: int) -> bool:
 
 
 def plain(value: object) -> object:
-    """Return a number of numpy's as one of Python's, so that it can be written as JSON; anything else as it is."""
-    generic = getattr(sys.modules.get("numpy"), "generic", ())  # nothing is one where numpy was never imported
+    """Return a numpy scalar as a Python number, which JSON can hold; return anything else unchanged.
+
+    Args:
+        value: Anything.
+
+    >>> plain("text")
+    'text'
+    """
+    generic = getattr(sys.modules.get("numpy"), "generic", ())  # without numpy there are no numpy scalars
     return value.item() if isinstance(value, generic) else value
 
 
 class Decision(NamedTuple):
-    """Who decides a task, and all that was known when that was decided.
+    """The route of a task, with the estimates, price and budget that it was decided with.
 
     The expert with the largest (estimate + width) − price · max(0, cost − cost width) is asked, if that is more than
-    the model's estimate + width. (`Deferrer.paper` does not cut the cost at 0, and gives the model an optimistic cost;
+    the model's estimate + width. (`Deferrer.paper` does not clip the cost at 0, and gives the model an optimistic cost;
     under Thompson sampling values are drawn, with the widths as standard deviations.)
+
+    Attributes:
+        id: The number of the decision, counted from 0.
+        route: "model", or the name of the expert to ask.
+        reason: One of `REASONS`.
+        propensity: The probability with which this route was taken, in (0, 1].
+        price: The reward that one unit of budget must bring, by resource if there are several.
+        budget_left: Before this decision: the total less what is spent and reserved.
+        reserved: The hold of this decision: the amount reserved until its cost is known; 0 if the model decides.
+        expected_cost: The estimated cost of this route; 0 if the model decides.
+        estimates: The expected reward of each decider.
+        widths: What optimism adds to each of these estimates.
+        costs: The expected cost of each expert.
+        cost_widths: What optimism subtracts from each of these costs.
 
     >>> from deferkit import Budget, Deferrer
     >>> decision = Deferrer(n_features=1, budget=Budget(5, horizon=100, max_cost=1)).decide([1.0], force="human")
@@ -106,26 +148,34 @@ class Decision(NamedTuple):
     ('human', 'forced', 1.0, {'model': 0.0, 'human': 0.0})
     """
 
-    id: int  # counts up from 0
-    route: str  # "model", or the name of an expert
-    reason: str  # one of REASONS
-    propensity: float  # the probability with which this route was taken
-    price: Amount  # the reward that one unit of budget must bring
-    budget_left: Amount  # before this decision: neither spent nor reserved
-    reserved: Amount  # for this decision
-    expected_cost: Amount  # of this decision
-    estimates: dict[str, float]  # expected reward of each decider
-    widths: dict[str, float]  # what optimism adds to it
-    costs: dict[str, Amount]  # expected cost of each expert
-    cost_widths: dict[str, Amount]  # what optimism takes off it
+    id: int
+    route: str
+    reason: str
+    propensity: float
+    price: Amount
+    budget_left: Amount
+    reserved: Amount
+    expected_cost: Amount
+    estimates: dict[str, float]
+    widths: dict[str, float]
+    costs: dict[str, Amount]
+    cost_widths: dict[str, Amount]
 
     def explain(self) -> str:
-        """Say in one sentence why the task went where it went."""
+        """Return one English sentence that gives the reason of this route.
+
+        >>> from deferkit import Budget, Deferrer
+        >>> Deferrer(n_features=1, budget=Budget(0, horizon=10)).decide([1.0]).explain()
+        'Task 0 goes to model, because the 0 left of the budget is not enough to ask.'
+        """
         return explain(self)
 
 
 def show(amount: Amount) -> str:
-    """Return an amount as text.
+    """Return an amount as text, with four significant digits.
+
+    Args:
+        amount: A number, or numbers by resource.
 
     >>> show(0.25), show({"minutes": 3.0, "euros": 0.5})
     ('0.25', '3 minutes and 0.5 euros')
@@ -136,7 +186,11 @@ def show(amount: Amount) -> str:
 
 
 def explain(decision: Decision) -> str:
-    """Say in one sentence why a decision went where it went."""
+    """Return one English sentence that gives the reason of a route.
+
+    Args:
+        decision: A decision of a `Deferrer` or of the service.
+    """
     head = f"Task {decision.id} goes to {decision.route}"
     expert = decision.route if decision.route != MODEL else runner_up(decision)
     compared = (
@@ -159,7 +213,11 @@ def explain(decision: Decision) -> str:
 
 
 def runner_up(decision: Decision) -> str:
-    """Return the expert that came closest to being worth it."""
+    """Return the expert with the largest optimistic reward less the price of its optimistic cost.
+
+    Args:
+        decision: A decision of a `Deferrer` or of the service.
+    """
 
     def worth(expert: str) -> float:
         price, cost, width = (
@@ -173,7 +231,15 @@ def runner_up(decision: Decision) -> str:
 
 
 class Scores(NamedTuple):
-    """What the learner thinks of a set of contexts, without deciding any of them.
+    """Routes, estimates and widths of n contexts, none of which was decided. R is the number of resources.
+
+    Attributes:
+        routes: [n] The route that each context would get if it came next.
+        estimates: [n] for each decider: expected rewards.
+        widths: [n] for each decider: what optimism adds to them.
+        costs: [n, R] for each expert: expected costs.
+        cost_widths: [n, R] for each expert: what optimism subtracts from them.
+        price: The reward that one unit of budget must bring.
 
     >>> from deferkit import Budget, Deferrer
     >>> scores = Deferrer(n_features=1, warm_up=0).score([[1.0], [0.5]])
@@ -181,16 +247,20 @@ class Scores(NamedTuple):
     (['model', 'model'], 0.0)
     """
 
-    routes: "NDArray[np.str_]"  # [n] who would decide if this context came next
-    estimates: "dict[str, NDArray[np.float64]]"  # [n] expected reward of each decider
-    widths: "dict[str, NDArray[np.float64]]"  # [n] what optimism adds to it
-    costs: "dict[str, NDArray[np.float64]]"  # [n, R] expected cost of each expert
-    cost_widths: "dict[str, NDArray[np.float64]]"  # [n, R]
+    routes: "NDArray[np.str_]"
+    estimates: "dict[str, NDArray[np.float64]]"
+    widths: "dict[str, NDArray[np.float64]]"
+    costs: "dict[str, NDArray[np.float64]]"
+    cost_widths: "dict[str, NDArray[np.float64]]"
     price: Amount
 
 
 class Coefficients(NamedTuple):
-    """What a learner believes of one reward or cost: a coefficient for each feature, and how sure it is of them.
+    """The estimate of one reward or cost: a coefficient for each of d features, and their uncertainty.
+
+    Attributes:
+        theta: [d] The coefficients θ.
+        inverse: [d, d] The inverse M⁻¹ of the precision matrix; a width is a factor times √(xᵀM⁻¹x).
 
     >>> from deferkit import Budget, Deferrer
     >>> deferrer = Deferrer(n_features=1, budget=Budget(10, horizon=100, max_cost=1), ridge=0.5)
@@ -200,25 +270,40 @@ class Coefficients(NamedTuple):
     Coefficients(theta=array([0.6]), inverse=array([[0.66666667]]))
     """
 
-    theta: "NDArray[np.float64]"  # [d]
-    inverse: "NDArray[np.float64]"  # [d, d] M⁻¹: a width is a factor times √(xᵀM⁻¹x)
+    theta: "NDArray[np.float64]"
+    inverse: "NDArray[np.float64]"
 
 
 class Drifted(NamedTuple):
-    """A reward or cost that has changed, so that much of what was learned of it was given up.
+    """A detected drift: the relation between context and one reward or cost has changed.
+
+    Attributes:
+        target: "model", the name of an expert, or "cost of …".
+        decision: The id of the next decision at the time of detection.
+        strength: The share of the observations that the estimate stopped using, from 0 to 1.
+        times: How often this target has drifted so far.
 
     >>> Drifted("human", decision=1_200, strength=0.8, times=1).target
     'human'
     """
 
-    target: str  # "model", the name of an expert, or "cost of …"
-    decision: int  # the one that was to come next when it was found
-    strength: float  # share of the observations that was given up then
-    times: int  # how often this target has drifted so far
+    target: str
+    decision: int
+    strength: float
+    times: int
 
 
 class Run(NamedTuple):
-    """What a stream of tasks came to.
+    """The routes, rewards and costs of a stream of n tasks. R is the number of resources.
+
+    Attributes:
+        routes: [n] Indices into `deciders`: 0 for the model, 1 for the first expert, …
+        reasons: [n] Indices into `REASONS`.
+        propensities: [n] The probability of each route.
+        prices: [n, R] The price at each decision.
+        rewards: [n] The reward of the chosen decider.
+        costs: [n, R] The cost of the chosen decider.
+        deciders: "model", then the names of the experts.
 
     >>> from deferkit import Budget, Deferrer
     >>> deferrer = Deferrer(n_features=1, budget=Budget(0, horizon=2))
@@ -227,12 +312,12 @@ class Run(NamedTuple):
     (0.75, 0.0, [[0.0], [0.0]])
     """
 
-    routes: "NDArray[np.int64]"  # [n] 0 for the model, 1 for the first expert, …
-    reasons: "NDArray[np.int64]"  # [n] places in REASONS
-    propensities: "NDArray[np.float64]"  # [n]
-    prices: "NDArray[np.float64]"  # [n, R] at each decision
-    rewards: "NDArray[np.float64]"  # [n] of the chosen decider
-    costs: "NDArray[np.float64]"  # [n, R] of the chosen decider
+    routes: "NDArray[np.int64]"
+    reasons: "NDArray[np.int64]"
+    propensities: "NDArray[np.float64]"
+    prices: "NDArray[np.float64]"
+    rewards: "NDArray[np.float64]"
+    costs: "NDArray[np.float64]"
     deciders: tuple[str, ...]
 
     @property
@@ -242,12 +327,32 @@ class Run(NamedTuple):
 
     @property
     def deferral_rate(self) -> float:
-        """The share of tasks that an expert decided."""
+        """The share of tasks that went to an expert, from 0 to 1; 0 for an empty stream."""
         return float((self.routes > 0).mean()) if self.routes.size else 0.0
 
 
 class Summary(NamedTuple):
-    """Where a learner stands.
+    """Counts, budget and estimates of a learner at one moment.
+
+    Attributes:
+        decisions: How many tasks were decided.
+        routes: How many of them went to each decider.
+        deferral_rate: The share that went to an expert, from 0 to 1.
+        total: The total of the budget.
+        spent: The sum of the observed costs, without overruns.
+        reserved: The sum of all holds.
+        left: The total less what is spent and reserved.
+        overrun: Costs that did not fit the budget.
+        price: The reward that one unit of budget must bring.
+        pending: Decisions that hold budget, because their cost is not known.
+        expired: Decisions that expired.
+        forced: Decisions whose route the caller prescribed.
+        without_budget: Decisions that went to the model because no budget was left.
+        noise: The estimated standard deviation of each reward, and of each cost as "cost of …".
+        samples: The number of observations of each of them.
+        samples_in_use: How many observations each estimate rests on; fewer than `samples` where it forgets.
+        drifts: How many drifts were detected.
+        history_bytes: Memory used for remembered decisions and for the samples of exact refits, in bytes.
 
     >>> from deferkit import Budget, Deferrer
     >>> summary = Deferrer(n_features=1, budget=Budget(5, horizon=100)).summary()
@@ -256,7 +361,7 @@ class Summary(NamedTuple):
     """
 
     decisions: int
-    routes: dict[str, int]  # decisions by decider
+    routes: dict[str, int]
     deferral_rate: float
     total: Amount
     spent: Amount
@@ -264,12 +369,12 @@ class Summary(NamedTuple):
     left: Amount
     overrun: Amount
     price: Amount
-    pending: int  # decisions that hold budget
+    pending: int
     expired: int
     forced: int
-    without_budget: int  # decisions that went to the model because nothing was left
-    noise: dict[str, float]  # estimated for each reward, and for each cost as "cost of …"
-    samples: dict[str, int]  # observations of each of them
-    samples_in_use: dict[str, float]  # how many of those its estimate rests on: fewer where the past is forgotten
-    drifts: int  # how often one of them was found to have changed
-    history_bytes: int  # kept of the past: decisions remembered, and samples for exact refits
+    without_budget: int
+    noise: dict[str, float]
+    samples: dict[str, int]
+    samples_in_use: dict[str, float]
+    drifts: int
+    history_bytes: int
