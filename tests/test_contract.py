@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from deferkit import Decided, Deferrer, HorizonWarning
+from deferkit.learn.initial_state import new_ledger
 from deferkit.learn.tree_columns import TreeColumns
 from deferkit.types import REASONS
 from tests.conftest import SETTINGS, make, numbers, outcome, rewards_of, step_through
@@ -128,7 +129,7 @@ def test_other_seeds_decide_otherwise_in_the_warm_up(name: str) -> None:
     for seed in range(20):
         given = {**learner.settings.to_dict(), "seed": seed, "warm_up": 3}
         settings = type(learner.settings).from_dict(given)
-        other = Deferrer._of(settings, settings.ledger(), copy.deepcopy(learner._contexts.encoder))
+        other = Deferrer._of(settings, new_ledger(settings), copy.deepcopy(learner._contexts.encoder))
         routes.add(tuple(decision.route for decision in other.decide_many(tasks.contexts[:3])))
     assert len(routes) > 3
 

@@ -28,9 +28,28 @@ METHODS = [name for name, _ in inspect.getmembers(deferkit.Deferrer, callable) i
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_of_the_learner_is_documented(name: str) -> None:
     doc = inspect.getdoc(getattr(deferkit.Deferrer, name)) or ""
-    assert doc
-    if name not in ("load", "to_bytes", "from_bytes"):  # shown in the examples of save
-        assert ">>>" in doc, name
+    assert ">>>" in doc, name
+
+
+DOCUMENTED = [
+    *(name for name in PUBLIC if name != "Client"),
+    *(f"Deferrer.{name}" for name in METHODS),
+    *(f"Encoder.{name}" for name in ("check", "see", "encode", "see_columns", "encode_columns")),
+    *("Exploration.printed", "Exploration.thompson"),
+]
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_a_docstring_names_every_parameter(name: str) -> None:
+    owner, _, method = name.partition(".")
+    called = getattr(deferkit, owner)
+    called = getattr(called, method) if method else called
+    if inspect.isclass(called) and issubclass(called, Exception) and "__init__" not in vars(called):
+        return  # the message alone
+    doc = f"{inspect.getdoc(called)}\n"
+    sections = re.findall(r"^(?:Args|Attributes):\n((?:    .*\n|\n)+)", doc, flags=re.MULTILINE)
+    described = {part for text in sections for part in re.findall(r"^    (\w+): ", text, flags=re.MULTILINE)}
+    assert set(inspect.signature(called).parameters) - {"self"} <= described
 
 
 CALLS = [

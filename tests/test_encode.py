@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deferkit import Budget, Deferrer, Encoder, InvalidArgument
-from deferkit.learn.decisions import FREEZE_AFTER
+from deferkit.learn.encode import FREEZE_AFTER
 from tests.conftest import Floats
 
 
@@ -210,7 +210,7 @@ def test_a_learner_does_not_share_its_encoder() -> None:
 
 
 def test_too_little_to_settle_on_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="at least the 16 rows that its encoder settles on. Got 8"):
+    with pytest.raises(InvalidArgument, match="at least 16, the rows before the encoder's scales are frozen. Got 8"):
         Deferrer(encoder=encoder(), pacing="adaptive", memory=8)
     deferrer = learner()
     table = rows(3)

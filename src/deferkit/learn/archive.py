@@ -14,6 +14,7 @@ from deferkit.learn.consistency import check_sizes
 from deferkit.learn.embed import given_again
 from deferkit.learn.embed.embedding import Embedding
 from deferkit.learn.encode import Encoder
+from deferkit.learn.initial_state import new_ledger, sizes_of
 from deferkit.learn.ledger import Ledger
 from deferkit.learn.settings import Settings
 
@@ -68,8 +69,8 @@ class SavedLearner(NamedTuple):
     def ledger(self) -> Ledger:
         """Return the ledger."""
         settings = self.settings()
-        check_sizes(self.arrays, settings.sizes())  # before as much room is made as the settings ask for
-        ledger = settings.ledger()
+        check_sizes(self.arrays, sizes_of(settings))  # before as much room is made as the settings ask for
+        ledger = new_ledger(settings)
         ledger.restore(self.plain["counters"], self.arrays)
         return ledger
 

@@ -12,12 +12,10 @@ from deferkit.errors import BudgetExhausted, EventOutOfOrder, HorizonWarning, ex
 from deferkit.events import Decided
 from deferkit.learn import inputs
 from deferkit.learn.components import Components
-from deferkit.learn.encode import Encoder
+from deferkit.learn.encode import FREEZE_AFTER, Encoder
 from deferkit.types import REASONS, Decision, show
 
 Floats = NDArray[np.float64]
-
-FREEZE_AFTER = 16  # rows, at least, that an encoder sees before its scales are frozen
 
 
 class Decisions:

@@ -1,25 +1,23 @@
-"""The learner that users hold: decides who decides, learns from what comes back, and never overspends."""
+"""`Deferrer`, the public class of the learner: routes tasks to the model or an expert within a budget."""
 
-import math
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deferkit.errors import AlreadySettled, AssumptionWarning, MissingTreesWarning, UnknownDecision, expected
+from deferkit.errors import AlreadySettled, UnknownDecision, expected
 from deferkit.events import BudgetChanged, Corrected, Decided, Event, Expired, Observed, WarmStarted
-from deferkit.extras import listed, missing
-from deferkit.learn import archive, state
+from deferkit.learn import archive, arguments, state
 from deferkit.learn.budget_change import change_budget
 from deferkit.learn.bulk_loop import BulkLoop
 from deferkit.learn.components import Components
-from deferkit.learn.decisions import FREEZE_AFTER, Decisions
+from deferkit.learn.decisions import Decisions
 from deferkit.learn.embed.embedding import Embedding
 from deferkit.learn.encode import Encoder
-from deferkit.learn.exploration import INDEX, Exploration
+from deferkit.learn.exploration import Exploration
+from deferkit.learn.initial_state import new_ledger
 from deferkit.learn.ledger import Ledger
 from deferkit.learn.pacing import Pacing
 from deferkit.learn.settings import Settings
@@ -28,39 +26,45 @@ from deferkit.types import Amount, Budget, Coefficients, Decision, Drifted, Run,
 
 
 class Deferrer:
-    """Decides, task by task, whether the model or an expert decides.
+    """Routes each task to the model or to an expert, learns from rewards and costs, and keeps within a budget.
 
-    Arguments:
-        n_features: the length of a context; or give an `encoder` for named features.
-        encoder: turns named features into vectors.
-        budget: a `Budget`, or one for each resource by name; without end by default.
-        experts: names of the experts; ("human",) by default.
-        link: of the rewards, "identity" (default) or "logistic".
-        cost_link: the same for the costs.
-        pacing: a `Pacing`, or just its kind; "resolve" by default.
-        exploration: an `Exploration`, or just its scale; 0.3 by default.
-        ridge: of the estimates; 0.01 by default, 0.1 for a logistic link.
-        warm_up: decisions that are taken at random first; one for each feature by default.
-        explore_floor: the share of decisions taken at random for later evaluation; 0 by default.
-        reward_range: what a reward may be; it is checked, never clipped.
-        forget: "auto" (default) forgets as fast as what is seen asks for, which is not at all where nothing changes;
-            "never" weighs all of the past alike.
-        refit: for links other than the identity, where nothing is forgotten: exact refits each time the sample has
-            doubled ("doubling"), after every sample ("always") or "never". Asking for refits is asking for
-            `forget="never"`, which has "doubling" by default.
-        refit_limit: the number of samples after which there are no more refits.
-        memory: how many decisions are remembered, beside those that hold budget.
-        representation: "linear", or "auto": the context, and what boosted trees make of it, whichever foresees better
-            (needs LightGBM: `pip install 'deferkit[trees]'`). "linear" by default; "auto" with an encoder, where
-            LightGBM is installed.
-        embedding: another learned representation in front, such as a `NeuralEmbedding` or a `TreeEmbedding`.
-        seed: of the random decisions.
+    A `Deferrer` is not thread-safe: only one thread may use it at a time. A copy (`copy.copy`, `copy.deepcopy`, pickle)
+    is an independent learner with the same state; attributes that a subclass adds are not copied.
+
+    Args:
+        n_features: The length of a context vector. Required unless an `encoder` is given.
+        encoder: Converts named features to context vectors.
+        budget: A `Budget`, or one for each resource by name; unlimited by default.
+        experts: The names of 1 to 32 experts; ("human",) by default.
+        link: The link function of the rewards, "identity" (default) or "logistic" for rewards that are 0 or 1.
+        cost_link: The link function of the costs; "identity" by default.
+        pacing: How the price of the budget moves: a `Pacing`, or its kind alone; "resolve" by default.
+        exploration: An `Exploration`, or its scale alone (a width in units of the noise); by default the scale is
+            0.3, and 1 for the logistic link.
+        ridge: The ridge penalty λ of the estimates, above 0; 0.01 by default, 0.1 for a logistic link.
+        warm_up: The number of random decisions at the start; 1 by default, and one for each feature with
+            `Exploration(rule="interval")`.
+        explore_floor: The share of decisions that are random for ever, for off-policy evaluation, from 0 to 1;
+            0 by default.
+        reward_range: The least and the largest reward; (0, 1) by default. A reward outside is refused, not clipped.
+        forget: "auto" (default) adapts the speed of forgetting to the observed prediction errors, and forgets nothing
+            in a stationary stream; "never" gives all observations the same weight, and is the default with an
+            embedding, with `refit` or with `Exploration(rule="interval")`.
+        refit: Exact refits with a logistic link and `forget="never"`: each time the number of samples has doubled
+            ("doubling", the default there), after every sample ("always"), or "never".
+        refit_limit: The number of samples after which an estimate is refitted no more; 65,536 by default.
+        memory: How many of the latest decisions are remembered, beside older ones that hold budget; 10,000 by default.
+        representation: "linear", or "auto": linear estimates and boosted trees, weighted by their prediction errors
+            (needs LightGBM: `pip install 'deferkit[trees]'`). By default "auto" with an encoder if LightGBM is
+            installed, else "linear".
+        embedding: A learned representation, such as a `NeuralEmbedding` or a `TreeEmbedding`; None by default.
+        seed: The seed of the random decisions, at least 0; 0 by default.
 
     Raises:
-        InvalidArgument: if an argument is of the wrong kind or out of range.
+        InvalidArgument: If an argument is of the wrong type or out of range.
 
-    A `Deferrer` is not thread-safe: one thread at a time. A copy (`copy.copy`, `copy.deepcopy`, pickle) is a learner of
-    its own that goes on from here; attributes that a subclass adds are not copied.
+    Attributes:
+        settings: The arguments, checked, with the defaults that follow from them.
 
     >>> from deferkit import Budget, Deferrer
     >>> deferrer = Deferrer(n_features=2, budget=Budget(10, horizon=100, max_cost=1), seed=4)
@@ -99,26 +103,16 @@ class Deferrer:
         embedding: Embedding | None = None,
         seed: int = 0,
     ) -> None:
-        if (n_features is None) == (encoder is None):
-            raise expected("n_features", "Deferrer", "given, or else an encoder", n_features)
-        if budget is None:
-            budget = Budget.unlimited()
-        if isinstance(experts, str) or not isinstance(experts, Sequence):
-            raise expected("experts", "Deferrer", "a list of names", experts)
-        if encoder is not None and not isinstance(encoder, Encoder):
-            raise expected("encoder", "Deferrer", "an Encoder", encoder)
-        if exploration is None:
-            exploration = Exploration()
-        elif not isinstance(exploration, Exploration):
-            exploration = Exploration(scale=exploration)
+        width = arguments.as_n_features(n_features, encoder)
+        explored = arguments.as_exploration(exploration)
         settings = Settings(
-            n_features=encoder.n_features if encoder is not None else cast("int", n_features),
-            budget=dict(budget) if isinstance(budget, Mapping) else {"cost": budget},
-            experts=tuple(experts),
+            n_features=width,
+            budget=arguments.as_budgets(budget),
+            experts=arguments.as_experts(experts),
             link=link,
             cost_link=cost_link,
-            pacing=pacing if isinstance(pacing, Pacing) else Pacing(kind=pacing),
-            exploration=exploration,
+            pacing=arguments.as_pacing(pacing),
+            exploration=explored,
             ridge=ridge,
             warm_up=warm_up,
             explore_floor=explore_floor,
@@ -128,20 +122,18 @@ class Deferrer:
             refit_limit=refit_limit,
             memory=memory,
             embedding=embedding,
-            representation=representation_used(representation, encoder, embedding, exploration, cost_link),
+            representation=arguments.choose_representation(representation, encoder, embedding, explored, cost_link),
             seed=seed,
         )
-        least = max(settings.warm_up_steps, FREEZE_AFTER)
-        if encoder is not None and memory < least:
-            raise expected("memory", "Deferrer", f"at least the {least} rows that its encoder settles on", memory)
-        self._set_up(settings, settings.ledger(), encoder)
+        arguments.check_encoder_memory(settings, encoder)
+        self._set_up(settings, new_ledger(settings), encoder)
 
     def _set_up(self, settings: Settings, ledger: Ledger, encoder: Encoder | None) -> None:
         self.settings = settings
         self._components = Components.of(settings, ledger, encoder)
         self._decisions = Decisions(self._components)
-        _, self._ledger, self._records, self._contexts, self._outcomes, self._representation = self._components
-        # where no representation learns from it, an outcome needs no second look
+        _, self._ledger, self._reader, self._contexts, self._outcomes, self._representation = self._components
+        # the compiled fast path knows nothing of representations, which learn from outcomes as well
         self._try_observe = ledger.core.try_observe if self._representation is None else _never_observe
 
     @classmethod
@@ -166,20 +158,27 @@ class Deferrer:
         reward_range: tuple[float, float] = (0.0, 1.0),
         seed: int = 0,
     ) -> Self:
-        """Return Algorithm 1 exactly as printed, for comparison; κ = 1 for the logistic link too.
+        """Return a learner that follows Algorithm 1 of the paper exactly as printed, for comparison.
 
-        Arguments:
-            n_features: the length of a context.
-            budget: one `Budget`.
-            experts: names of the experts; ("human",) by default.
-            link: of the rewards, "identity" (default) or "logistic".
-            cost_link: of the costs, that of the rewards by default; in the paper's logistic experiment it is linear.
-            noise: σ of β(t), the standard deviation of rewards and costs around their mean.
-            delta: δ of β(t).
-            kappa: κ of β(t).
-            warm_up: decisions that are taken at random first.
-            reward_range: what a reward may be; it is checked, never clipped.
-            seed: of the random decisions.
+        Args:
+            n_features: The length of a context vector.
+            budget: One `Budget`.
+            experts: The names of the experts; ("human",) by default.
+            link: The link function of the rewards, "identity" (default) or "logistic".
+            cost_link: The link function of the costs; `link` by default. In the paper's logistic experiment it is
+                linear.
+            noise: σ of β(t), the standard deviation of rewards and costs around their mean; 0.1 by default.
+            delta: δ of β(t), between 0 and 1; 0.05 by default.
+            kappa: κ of β(t); 1 by default, for the logistic link too.
+            warm_up: The number of random decisions at the start; 100 by default.
+            reward_range: The least and the largest reward; (0, 1) by default.
+            seed: The seed of the random decisions; 0 by default.
+
+        Raises:
+            InvalidArgument: If an argument is of the wrong type or out of range.
+
+        Warns:
+            AssumptionWarning: If the budget is smaller than the paper's guarantee asks for.
 
         >>> import warnings
         >>> with warnings.catch_warnings(record=True) as caught:
@@ -201,15 +200,8 @@ class Deferrer:
             reward_range=reward_range,
             seed=seed,
         )
-        least = math.sqrt(n_features) * (budget.horizon or 0) ** 0.75
-        if budget.total < least:
-            warnings.warn(
-                f"The paper's guarantee asks for B > √d·T^¾ = {least:,.0f};"
-                f" the budget of {budget.total:,.0f} is smaller.",
-                AssumptionWarning,
-                stacklevel=2,
-            )
-        return cls._of(settings, settings.ledger(), None)
+        arguments.warn_if_below_guarantee(n_features, budget)
+        return cls._of(settings, new_ledger(settings), None)
 
     def decide(
         self,
@@ -219,10 +211,22 @@ class Deferrer:
         available: Sequence[str] | None = None,
         force: str | None = None,
     ) -> Decision:
-        """Decide who decides a task, and reserve what it may cost: `propose`, then `apply`.
+        """Route a task, and reserve what the route may cost: `propose`, then `apply`.
 
-        `cost` if it is known beforehand (by expert if there are several), `available` if only some experts are on duty,
-        `force` for a route that the caller prescribes: it spends and teaches, but is not the policy's choice.
+        Args:
+            context: A vector of `n_features` numbers, or named features with an encoder.
+            cost: The cost of each expert, if it is known before the task is decided: an amount, or amounts by expert if
+                there are several. None (default) if costs are to be estimated.
+            available: The names of the experts who can be asked; None (default) for all of them.
+            force: A decider that the caller prescribes: the outcome is booked and learned, but the route is not the
+                policy's choice. None (default) lets the policy choose.
+
+        Returns:
+            The decision. Its `id` identifies it in `observe`, `correct` and `expire`.
+
+        Raises:
+            InvalidArgument: If an argument is of the wrong type or out of range; nothing is decided.
+            BudgetExhausted: If the budget left is too small for a forced route.
 
         >>> deferrer = Deferrer(n_features=1, experts=["ann", "bo"], budget=Budget(10, horizon=100, max_cost=1))
         >>> print(deferrer.decide([1.0], force="bo").explain())
@@ -244,7 +248,19 @@ class Deferrer:
         available: Sequence[str] | None = None,
         force: str | None = None,
     ) -> Decided:
-        """Return what `decide` would do, as an event that `apply` takes; change nothing.
+        """Return what `decide` would decide, as an event for `apply`; the learner does not change.
+
+        Args:
+            context: A vector of `n_features` numbers, or named features with an encoder.
+            cost: The cost of each expert, if it is known before the task is decided: an amount, or amounts by expert if
+                there are several. None (default) if costs are to be estimated.
+            available: The names of the experts who can be asked; None (default) for all of them.
+            force: A decider that the caller prescribes: the outcome is booked and learned, but the route is not the
+                policy's choice. None (default) lets the policy choose.
+
+        Raises:
+            InvalidArgument: If an argument is of the wrong type or out of range.
+            BudgetExhausted: If the budget left is too small for a forced route.
 
         >>> deferrer = Deferrer(n_features=1, budget=Budget(10, horizon=100, max_cost=1))
         >>> event = deferrer.propose([1.0], force="human")
@@ -257,7 +273,13 @@ class Deferrer:
         return self._decisions.propose(context, cost, available, force)
 
     def decide_many(self, contexts: Any) -> list[Decision]:
-        """Decide several tasks, one after the other: the same decisions as that many calls of `decide`.
+        """Decide several tasks in order, with the same decisions as that many calls of `decide`.
+
+        Args:
+            contexts: [n, n_features] numbers, or n rows of named features; lists, arrays, pandas or polars frames.
+
+        Raises:
+            InvalidArgument: If a context is invalid; none is decided then.
 
         >>> deferrer = Deferrer(n_features=2, budget=Budget(10, horizon=100, max_cost=1))
         >>> [decision.id for decision in deferrer.decide_many([[0.0, 1.0], [1.0, 0.0]])]
@@ -269,18 +291,36 @@ class Deferrer:
         return self._decisions.decide_many(self._contexts.matrix(contexts))
 
     def score(self, contexts: Any) -> Scores:
-        """Return estimates, widths, price and the route for each context, as if it came next; change nothing.
+        """Return estimates, widths and the route of each context, as if it came next; the learner does not change.
+
+        Args:
+            contexts: [n, n_features] numbers, or n rows of named features; lists, arrays, pandas or polars frames.
+
+        Raises:
+            InvalidArgument: If a context is invalid.
 
         >>> deferrer = Deferrer(n_features=2, budget=Budget(10, horizon=100, max_cost=1), warm_up=0)
         >>> deferrer.score([[0.0, 1.0], [1.0, 0.0]]).estimates["model"]
         array([0., 0.])
         """
-        return self._records.scores(self._contexts.represent(self._contexts.matrix(contexts)))
+        return self._reader.scores(self._contexts.represent(self._contexts.matrix(contexts)))
 
     def observe(self, decision: int, rewards: Mapping[str, float] | None = None, cost: Amount | None = None) -> None:
-        """Take in what has become known of a decision: rewards of any decider, the cost, in any order and in parts.
+        """Learn rewards and book the cost of a decision. They may come in any order, in one call or several.
 
-        The same observation again changes nothing; a different one raises `ConflictingObservation`.
+        Repeating an observation changes nothing.
+
+        Args:
+            decision: The id of the decision.
+            rewards: Rewards that became known, by decider, of any decider; None (default) for none.
+            cost: What the decision cost, in the unit of the budget, by resource if there are several. None (default) if
+                it is not known yet; only 0 is valid where the model decided.
+
+        Raises:
+            InvalidArgument: If a reward or the cost is out of range, or a name is unknown; nothing is observed then.
+            UnknownDecision: If there is no such decision.
+            AlreadySettled: If the decision is no longer remembered.
+            ConflictingObservation: If a value differs from the one observed before; `correct` replaces it.
 
         >>> deferrer = Deferrer(n_features=1, budget=Budget(10, horizon=100, max_cost=1))
         >>> decision = deferrer.decide([1.0], force="human")
@@ -298,7 +338,18 @@ class Deferrer:
         rewards: Mapping[str, ArrayLike] | None = None,
         cost: Any = None,
     ) -> None:
-        """Take in several observations, or, if one of them is wrong, none. NaN: nothing became known.
+        """Observe several decisions: all of them, or none if one observation is invalid.
+
+        Args:
+            decisions: The ids of n decisions.
+            rewards: [n] rewards by decider, NaN where one is not known; None (default) for none.
+            cost: [n] costs, by resource if there are several, NaN where one is not known; None (default) for none.
+
+        Raises:
+            InvalidArgument: If an argument is of the wrong shape or out of range.
+            UnknownDecision: If there is no such decision.
+            AlreadySettled: If a decision is no longer remembered.
+            ConflictingObservation: If a value differs from the one observed before.
 
         >>> deferrer = Deferrer(n_features=1, budget=Budget(10, horizon=100, max_cost=1))
         >>> ids = [decision.id for decision in deferrer.decide_many([[1.0], [1.0]])]
@@ -307,7 +358,17 @@ class Deferrer:
         self._outcomes.observe_many(decisions, rewards, cost)
 
     def correct(self, decision: int, rewards: Mapping[str, float] | None = None, cost: Amount | None = None) -> None:
-        """Replace values that were observed before; the explicit way to contradict an observation.
+        """Replace rewards or the cost that were observed before.
+
+        Args:
+            decision: The id of the decision.
+            rewards: The correct rewards by decider; None (default) if they stay.
+            cost: The correct cost, in the unit of the budget; None (default) if it stays.
+
+        Raises:
+            InvalidArgument: If a value was not observed before, or is out of range.
+            UnknownDecision: If there is no such decision.
+            AlreadySettled: If the decision is no longer remembered.
 
         >>> deferrer = Deferrer(n_features=1, budget=Budget(10, horizon=100, max_cost=1))
         >>> decision = deferrer.decide([1.0], force="human")
@@ -319,9 +380,16 @@ class Deferrer:
         self._outcomes.correct(decision, rewards, cost)
 
     def expire(self, decision: int) -> None:
-        """Release the reservation of a decision that will not hear back.
+        """Release the reservation of a decision whose cost will not be reported.
 
-        A late cost is still booked, as long as the decision is remembered.
+        A cost that comes later is still booked while the decision is remembered.
+
+        Args:
+            decision: The id of the decision.
+
+        Raises:
+            UnknownDecision: If there is no such decision.
+            AlreadySettled: If the decision is no longer remembered.
 
         >>> deferrer = Deferrer(n_features=1, budget=Budget(10, horizon=100, max_cost=1))
         >>> deferrer.expire(deferrer.decide([1.0], force="human").id)
@@ -331,7 +399,10 @@ class Deferrer:
         self._outcomes.expire(decision)
 
     def remembers(self, decision: int) -> bool:
-        """Whether a decision can still be learned from: it is one of the last `memory`, or holds budget.
+        """Whether a decision can still be observed: it is one of the last `memory`, or it holds budget.
+
+        Args:
+            decision: The id of the decision.
 
         >>> deferrer = Deferrer(n_features=1, budget=Budget(10, horizon=100, max_cost=1))
         >>> deferrer.remembers(deferrer.decide([1.0]).id), deferrer.remembers(7)
@@ -344,7 +415,14 @@ class Deferrer:
         return True
 
     def change_budget(self, total: Amount) -> None:
-        """Set the total of the budget: top it up or cut it.
+        """Set the total of the budget, and let the pacing react.
+
+        Args:
+            total: The new total, by resource if there are several; infinite if and only if it was before.
+
+        Raises:
+            InvalidArgument: If the total is not a valid amount.
+            BudgetExhausted: If the total is less than what is spent and reserved.
 
         >>> deferrer = Deferrer(n_features=1, budget=Budget(10, horizon=100, max_cost=1))
         >>> deferrer.change_budget(20)
@@ -361,10 +439,20 @@ class Deferrer:
         expert: str | None = None,
         cost: Any = None,
     ) -> None:
-        """Learn from labelled tasks of the past instead of a random warm-up. NaN where something is not known.
+        """Learn from n labelled tasks that this learner did not decide, and shorten the warm-up.
 
-        `cost` is what `expert` cost on them. The warm-up gets shorter by the number of labels that the least known
-        decider has.
+        The warm-up gets shorter by the number of labels of the decider that has the fewest.
+
+        Args:
+            contexts: [n, n_features] numbers, or n rows of named features; lists, arrays, pandas or polars frames.
+            rewards: [n] rewards by decider, NaN where one is not known; deciders may be left out.
+            expert: The name of the expert whose costs are given; the first expert by default.
+            cost: [n] costs of that expert, by resource if there are several, NaN where one is not known; None (default)
+                for none.
+
+        Raises:
+            InvalidArgument: If an argument is of the wrong shape or out of range, or there are fewer than 16 rows while
+                the encoder's scales are not frozen.
 
         >>> deferrer = Deferrer(n_features=1, budget=Budget(10, horizon=100, max_cost=1))
         >>> deferrer.warm_start([[1.0], [0.5]], {"model": [0.6, 0.3], "human": [0.9, 0.4]}, cost=[0.5, 0.2])
@@ -386,29 +474,28 @@ class Deferrer:
         expert: str | None = None,
         **settings: Any,
     ) -> Self:
-        """Return a learner that starts from a table of past tasks: its encoder is settled on them, and it is warm.
+        """Return a learner that was fitted to a table of past tasks: encoder and estimates. Needs `deferkit[study]`.
 
-        Rewards and costs may be missing, where nobody was asked or nobody knows. ContextLoader are named features then,
-        called as the columns are. Needs `deferkit[study]`.
+        Rewards and costs may be missing. Contexts are named features, with the names of the columns.
 
-        Arguments:
-            table: a path (CSV, Parquet, Excel), a pandas or polars frame, or columns by name.
-            model_reward: the column of the model's rewards.
-            human_reward: the column of the expert's rewards.
-            cost: the column of what the expert cost.
-            context: columns of the context: names or globs, with commas between.
-            budget: of the tasks to come.
-            expert: who reviewed the tasks of the table; the first expert by default.
-            settings: other arguments of a `Deferrer`. `link` is logistic by default where all rewards are 0 or 1, and
-                `reward_range` open where one is outside [0, 1].
+        Args:
+            table: A path (CSV, Parquet, Excel), a pandas or polars frame, or columns by name.
+            model_reward: The column of the model's rewards.
+            human_reward: The column of the expert's rewards.
+            cost: The column of the expert's costs.
+            context: The columns of the context: names or globs, separated by commas.
+            budget: The budget of the tasks to come; unlimited by default.
+            expert: The expert who reviewed the tasks of the table; the first expert by default.
+            settings: Other arguments of a `Deferrer`. By default `link` is "logistic" if all rewards are 0 or 1, and
+                `reward_range` is unbounded if a reward is outside [0, 1].
 
         Raises:
-            InvalidArgument: if the table cannot be read, or a column is missing or not what it must be.
+            InvalidArgument: If the table cannot be read, or a column is missing or invalid.
 
-        >>> past = {"x_size": [1.0, 9.0] * 10, "x_kind": ["a", "b"] * 10, "right": [1, 0] * 10}
-        >>> past |= {"expert_right": [None, 1] * 10, "minutes": [None, 2.5] * 10}
+        >>> reviews = {"x_size": [1.0, 9.0] * 10, "x_kind": ["a", "b"] * 10, "right": [1, 0] * 10}
+        >>> reviews |= {"expert_right": [None, 1] * 10, "minutes": [None, 2.5] * 10}
         >>> names = {"model_reward": "right", "human_reward": "expert_right", "cost": "minutes"}
-        >>> deferrer = Deferrer.from_table(past, **names, budget=Budget(50, horizon=100, max_cost=5))
+        >>> deferrer = Deferrer.from_table(reviews, **names, budget=Budget(50, horizon=100, max_cost=5))
         >>> deferrer.decide({"x_size": 8.0, "x_kind": "b"}).route
         'human'
         """
@@ -426,12 +513,20 @@ class Deferrer:
         feedback: str = "full",
         progress: Callable[[int], None] | None = None,
     ) -> Run:
-        """Decide a stream of tasks whose outcomes are known beforehand, and observe each one at once.
+        """Decide a stream of n tasks whose outcomes are known beforehand, and observe each before the next.
 
-        The same decisions as that many calls of `decide` and `observe`, in one compiled loop. `rewards` by decider,
-        `cost` by expert if there are several; `feedback` is what is observed of them: "full" (the model's reward
-        always, the expert's when asked), "bandit" (only the chosen decider's) or "reviewed" (nothing unless an expert
-        was asked, then both). `progress` is called with the number of tasks done since it was called last.
+        The same decisions as n calls of `decide` and `observe`, in one compiled loop.
+
+        Args:
+            contexts: [n, n_features] numbers, or n rows of named features; lists, arrays, pandas or polars frames.
+            rewards: [n] rewards of every decider by name.
+            cost: [n] costs of the expert; by expert if there are several, then by resource if there are several.
+            feedback: What is observed: "full" (default), the model's reward always and the expert's if it is asked;
+                "bandit", the reward of the chosen decider; "reviewed", nothing unless an expert is asked, then both.
+            progress: Called with the number of tasks done since its last call; None (default) for no calls.
+
+        Raises:
+            InvalidArgument: If an argument is of the wrong shape or out of range; no task is decided then.
 
         >>> rng = np.random.default_rng(0)
         >>> deferrer = Deferrer(n_features=2, budget=Budget(20, horizon=200, max_cost=1))
@@ -443,7 +538,15 @@ class Deferrer:
         return BulkLoop(self._components, self._decisions).run(contexts, rewards, cost, feedback, progress)
 
     def apply(self, event: Event) -> None:
-        """Change the state by an event. The same events in the same order give the same state, bit for bit.
+        """Apply an event. The same events in the same order give the same state, bit for bit.
+
+        Args:
+            event: One of the events of `deferkit.events`.
+
+        Raises:
+            InvalidArgument: If the event, or a value in it, is invalid.
+            EventOutOfOrder: If it decides another task than the next one.
+            DeferkitError: As `observe`, `correct`, `expire` and `change_budget` do.
 
         >>> from deferkit import Budget, Deferrer, Observed
         >>> first, second = (Deferrer(n_features=1, budget=Budget(10, horizon=100)) for _ in range(2))
@@ -470,15 +573,21 @@ class Deferrer:
             raise expected("event", "call of apply", "one of the events of deferkit.events", event)
 
     def coefficients(self) -> dict[str, Coefficients]:
-        """Return what the learner believes of each reward and cost, by name.
+        """Return the estimated coefficients of each reward (by decider) and each cost ("cost of …").
 
         >>> sorted(Deferrer(n_features=2, budget=Budget(10, horizon=100)).coefficients())
         ['cost of human', 'human', 'model']
         """
-        return self._records.coefficients()
+        return self._reader.coefficients()
 
     def vectors(self, contexts: Any) -> NDArray[np.float64]:
-        """Return contexts as the vectors [n, d] that the coefficients belong to: named features as they are encoded.
+        """Return contexts as vectors [n, d] for `coefficients`: encoded, and with the columns of a representation.
+
+        Args:
+            contexts: [n, n_features] numbers, or n rows of named features; lists, arrays, pandas or polars frames.
+
+        Raises:
+            InvalidArgument: If a context is invalid.
 
         >>> Deferrer(n_features=2).vectors([[0.0, 1.0], [1.0, 0.0]]).tolist()
         [[0.0, 1.0], [1.0, 0.0]]
@@ -486,26 +595,26 @@ class Deferrer:
         return self._contexts.vectors(contexts)
 
     def drifts(self) -> tuple[Drifted, ...]:
-        """Return the latest drift of each reward and cost that has drifted, the latest one last.
+        """Return the latest drift of each reward and cost that has drifted, in the order of detection.
 
-        A drift is reported when what was learned long ago foresees a target so badly that it is given up.
+        A drift is reported when estimates that forget nothing predict so badly that they have lost nearly all weight.
 
         >>> Deferrer(n_features=2).drifts()
         ()
         """
-        return self._records.drifts()
+        return self._reader.drifts()
 
     def representation_shares(self) -> dict[str, dict[str, float]]:
-        """Return how much the estimate of each reward and cost rests on the context alone ("linear") and on trees.
+        """Return the weight of linear estimates and of trees in the estimate of each reward and cost; they add up to 1.
 
         >>> Deferrer(n_features=2).representation_shares()["human"]
         {'linear': 1.0}
         """
-        return self._records.representation_shares()
+        return self._reader.representation_shares()
 
     @property
     def fitting(self) -> bool:
-        """Whether trees are being fitted in the background; `to_bytes` would wait for them.
+        """Whether trees are being fitted in the background; `to_bytes` and `save` would wait for them.
 
         >>> Deferrer(n_features=2).fitting
         False
@@ -514,7 +623,7 @@ class Deferrer:
 
     @property
     def awaits_fit(self) -> bool:
-        """Whether the next observation would wait for a fit that is under way. A decision never does.
+        """Whether the next observation would wait for a fit in the background. Decisions never wait.
 
         >>> Deferrer(n_features=2).awaits_fit
         False
@@ -525,15 +634,18 @@ class Deferrer:
         return representation.observations_until_retraining() == 1
 
     def summary(self) -> Summary:
-        """Return where the learner stands.
+        """Return counts, budget, price and noise as they are now.
 
         >>> Deferrer(n_features=1, budget=Budget(10, horizon=100)).summary().left
         10.0
         """
-        return self._records.summary()
+        return self._reader.summary()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything that decides to one file; see `deferkit.learn.state` for the format.
+        """Write the complete state to one file, atomically; `deferkit.learn.state` describes the format.
+
+        Args:
+            path: The file; one that exists is replaced.
 
         >>> import tempfile, pathlib
         >>> deferrer = Deferrer(n_features=1, budget=Budget(10, horizon=100))
@@ -546,7 +658,7 @@ class Deferrer:
         state.write(path, self.to_bytes())
 
     def to_bytes(self) -> bytes:
-        """Return what `save` writes.
+        """Return the complete state as the bytes that `save` writes.
 
         >>> deferrer = Deferrer(n_features=1, budget=Budget(10, horizon=100))
         >>> Deferrer.from_bytes(deferrer.to_bytes()) == deferrer
@@ -556,23 +668,40 @@ class Deferrer:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, embedding: Embedding | None = None) -> Self:
-        """Return the learner that was saved; it goes on exactly where that one was.
+        """Return the learner saved in a file; it continues bit for bit.
 
-        One that was made with a torch module of your own needs the same `embedding` again: code is not saved.
+        Args:
+            path: A file that `save` wrote, with this version or an earlier one.
+            embedding: Required if the learner was made with a torch module of your own, because code is not saved: the
+                same `NeuralEmbedding` again. None by default.
 
         Raises:
-            UnreadableState: if the file cannot be read, or does not hold a learner, whole and consistent.
-            InvalidArgument: if it was made with another `embedding`, or with a torch module that is not given again.
+            UnreadableState: If the file cannot be read, is damaged or inconsistent.
+            InvalidArgument: If the learner was made with another `embedding`, or with a torch module that is not given.
+
+        >>> import tempfile, pathlib
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Deferrer(n_features=3).save(pathlib.Path(folder, "a.state"))
+        ...     Deferrer.load(pathlib.Path(folder, "a.state")).settings.n_features
+        3
         """
         return cls.from_bytes(state.read(path), str(path), embedding=embedding)
 
     @classmethod
     def from_bytes(cls, data: bytes, source: str = "The state", *, embedding: Embedding | None = None) -> Self:
-        """Return a learner from what `to_bytes` returned.
+        """Restore a learner from `to_bytes()`.
+
+        Args:
+            data: The bytes of a state file.
+            source: The name of the data in error messages; "The state" by default.
+            embedding: As in `load`.
 
         Raises:
-            UnreadableState: if these are not the bytes of a learner, whole and consistent.
-            InvalidArgument: if it was made with another `embedding`, or with a torch module that is not given again.
+            UnreadableState: If the bytes are not a state file, are damaged or inconsistent.
+            InvalidArgument: If the learner was made with another `embedding`, or with a torch module that is not given.
+
+        >>> Deferrer.from_bytes(Deferrer(n_features=3).to_bytes()).settings.n_features
+        3
         """
         saved = archive.SavedLearner.from_bytes(data, source, embedding)
         with saved.errors_as_unreadable_state():
@@ -586,24 +715,8 @@ class Deferrer:
         return self.to_bytes() == other.to_bytes()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # copied and pickled as its state file is read: two learners must not share arrays
+        # copied and pickled through the state file: two learners must not share arrays
         return _from_bytes, (type(self), self.to_bytes(), self.settings.embedding)
-
-
-def representation_used(
-    given: str | None, encoder: Encoder | None, embedding: Embedding | None, exploration: Exploration, cost_link: str
-) -> str:
-    """Return the representation to use: as given, else "auto" for named features where it can be had."""
-    absent = missing("trees")
-    if given == "auto" and absent:
-        warnings.warn(
-            f"Estimates will be linear, because {listed(absent)} is missing: pip install 'deferkit[trees]'.",
-            MissingTreesWarning,
-            stacklevel=3,
-        )
-        return "linear"
-    plain = embedding is None and exploration.rule == INDEX and cost_link == "identity"
-    return given if given is not None else "auto" if encoder is not None and plain and not absent else "linear"
 
 
 def _never_observe(decision: object, rewards: object, cost: object) -> bool:

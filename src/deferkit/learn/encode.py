@@ -1,4 +1,4 @@
-"""Named features to vectors: numbers with a running scale, categories one-hot, an intercept, in the unit ball."""
+"""Encoder of named features: numbers with a running scale, one-hot categories, an intercept; in the unit ball."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,24 +11,25 @@ from deferkit.errors import InvalidArgument, expected
 from deferkit.learn._encoding import RowEncoder
 from deferkit.types import LARGEST, is_number, is_whole
 
-CLIP = 3.0  # standard deviations at which a number is cut
+CLIP = 3.0  # standard deviations at which a scaled number is clipped
+FREEZE_AFTER = 16  # rows that an encoder has seen, at least, before its scales are frozen
 
 
 class Scale(NamedTuple):
-    """The running mean and spread of a number (Welford's way: no large squares to cancel)."""
+    """The running mean and variance of a number feature (Welford: no large squares cancel)."""
 
     n: int = 0
     mean: float = 0.0
     squares: float = 0.0  # Σ (value − mean)²
 
     def with_value(self, value: float) -> "Scale":
-        """Return the scale with one more value."""
+        """Return the scale after one more value."""
         n = self.n + 1
         mean = self.mean + (value - self.mean) / n
         return Scale(n, mean, self.squares + (value - self.mean) * (value - mean))
 
     def with_values(self, values: NDArray[np.float64]) -> "Scale":
-        """Return the scale with many more values: that of them one by one, but for rounding (Chan's way to join two).
+        """Return the scale after many more values: that of one by one, except for rounding (Chan).
 
         >>> Scale().with_value(1.0).with_values(np.array([2.0, 3.0]))
         Scale(n=3, mean=2.0, squares=2.0)
@@ -36,9 +37,10 @@ class Scale(NamedTuple):
         if not values.size:
             return self
         n, mean = self.n + values.size, float(values.mean())
-        apart = mean - self.mean
-        squares = self.squares + float(((values - mean) ** 2).sum()) + apart * apart * self.n * values.size / n
-        return Scale(n, self.mean + apart * values.size / n, squares)
+        difference = mean - self.mean
+        squares = self.squares + float(((values - mean) ** 2).sum())
+        squares += difference * difference * self.n * values.size / n
+        return Scale(n, self.mean + difference * values.size / n, squares)
 
     @property
     def std(self) -> float:
@@ -48,7 +50,10 @@ class Scale(NamedTuple):
 
 
 def is_missing(value: object) -> bool:
-    """Whether a value is None, or not equal to itself as NaN and the missing values of pandas are.
+    """Whether a value is None, NaN or a missing value of pandas.
+
+    Args:
+        value: Anything.
 
     >>> is_missing(None), is_missing(float("nan")), is_missing(0.0), is_missing("")
     (True, True, False, False)
@@ -60,7 +65,14 @@ def is_missing(value: object) -> bool:
 
 
 def number_of(name: str, value: Any) -> float | None:
-    """Return the value of a number feature, None if it is missing; raise if it is something else.
+    """Return the value of a number feature, or None if it is missing.
+
+    Args:
+        name: The feature, for the error message.
+        value: What a context holds.
+
+    Raises:
+        InvalidArgument: If it is neither a finite number nor missing.
 
     >>> number_of("age", 41), number_of("age", float("nan"))
     (41.0, None)
@@ -90,37 +102,37 @@ def as_texts(values: Sequence[Any] | NDArray[Any]) -> list[str | None]:
     >>> as_texts(["a", 1, None, float("nan")])
     ['a', '1', None, None]
     """
-    # of a million cells, most are texts: those need no more than a look at their type
+    # most of a million cells are strings, for which one look at the type is enough
     return [value if type(value) is str else None if is_missing(value) else str(value) for value in values]
 
 
 def first_index_of_levels(levels: Sequence[str]) -> dict[str, int]:
-    """Return the place of each level; of one that is given twice, the first.
+    """Return the index of each level; of one that is given twice, the first.
 
     >>> first_index_of_levels(["de", "fr", "de"])
     {'de': 0, 'fr': 1}
     """
-    places: dict[str, int] = {}
-    for place, level in enumerate(levels):
-        places.setdefault(level, place)
-    return places
+    indices: dict[str, int] = {}
+    for index, level in enumerate(levels):
+        indices.setdefault(level, index)
+    return indices
 
 
 class Encoder:
-    """Turns named features into a vector of fixed length within the unit ball.
+    """Converts named features to vectors of fixed length within the unit ball.
 
-    A number becomes (value − mean) / (3 std), cut at ±1, and a column that says whether it is missing. A category
-    becomes a column for each level, one for any other level and one for a missing value. Levels are given, or their
-    number is, and then the first ones seen in the warm-up are taken. Mean, std and levels settle in the learner's
-    warm-up; from then on a vector means the same thing for ever.
+    A number becomes (value − mean) / (3 std), clipped at ±1, and an indicator of a missing value. A category becomes
+    one-hot: a column for each level, one for any other level and one for a missing value. The mean, the std and levels
+    that are not given are learned in the learner's warm-up, then frozen, so that a vector keeps its meaning.
 
-    Arguments:
-        numbers: names of the number features.
-        categories: for each category, by name: its levels, or how many there is room for.
-        intercept: whether the first element is constant; True by default.
+    Args:
+        numbers: The names of the number features; none by default.
+        categories: The categories by name, each with its levels, or with the most levels that it can have: then the
+            first ones seen are taken. None by default.
+        intercept: Whether the first element is constant; True by default.
 
     Raises:
-        InvalidArgument: if there is no feature, if a name occurs twice, or if an argument is of the wrong kind.
+        InvalidArgument: If there is no feature, a name occurs twice, or an argument is of the wrong type.
 
     >>> encoder = Encoder(numbers=["amount"], categories={"country": ["de", "fr"]})
     >>> encoder.n_features
@@ -148,60 +160,70 @@ class Encoder:
             if not isinstance(name, str):
                 raise expected("numbers", "Encoder", "names, and categories too", name)
         self.numbers = tuple(numbers)
-        self.room: dict[str, int] = {}
+        self.max_levels: dict[str, int] = {}
         self.levels: dict[str, list[str]] = {}
         for name, levels in (categories or {}).items():
             if isinstance(levels, Sequence) and not isinstance(levels, str):
-                self.room[name], self.levels[name] = len(levels), [str(level) for level in levels]
+                self.max_levels[name], self.levels[name] = len(levels), [str(level) for level in levels]
             elif is_whole(levels, 1):
-                self.room[name], self.levels[name] = int(levels), []
+                self.max_levels[name], self.levels[name] = int(levels), []
             else:
                 raise expected(f"categories[{name!r}]", "Encoder", "a list of levels or their number", levels)
         self.intercept = bool(intercept)
-        self._rows: RowEncoder | None = None  # made when the first row is encoded with the scales of now
+        self._rows: RowEncoder | None = None  # compiled for the current scales when the first row is encoded
         self.scales = {name: Scale() for name in self.numbers}
-        if not self.numbers and not self.room:
+        if not self.numbers and not self.max_levels:
             raise expected("numbers", "Encoder", "given, or categories", [])
-        if len({*self.numbers, *self.room}) < len(self.numbers) + len(self.room):
-            raise expected("numbers", "Encoder", "names that occur once", (*self.numbers, *self.room))
+        if len({*self.numbers, *self.max_levels}) < len(self.numbers) + len(self.max_levels):
+            raise expected("numbers", "Encoder", "names that occur once", (*self.numbers, *self.max_levels))
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The names that a row may have."""
-        return (*self.numbers, *self.room)
+        """The names of the features that a row may have."""
+        return (*self.numbers, *self.max_levels)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What each element of the vector stands for."""
+        """The name of each element of the vector."""
         result = ["intercept"] if self.intercept else []
         for name in self.numbers:
             result += [name, f"{name} missing"]
-        for name, room in self.room.items():
+        for name, max_levels in self.max_levels.items():
             known = self.levels[name]
-            result += [f"{name}={known[i]}" if i < len(known) else f"{name} level {i + 1}" for i in range(room)]
+            result += [f"{name}={known[i]}" if i < len(known) else f"{name} level {i + 1}" for i in range(max_levels)]
             result += [f"{name} other", f"{name} missing"]
         return tuple(result)
 
     @property
     def n_features(self) -> int:
         """The length of the vector."""
-        return self.intercept + 2 * len(self.numbers) + sum(room + 2 for room in self.room.values())
+        return self.intercept + 2 * len(self.numbers) + sum(most + 2 for most in self.max_levels.values())
 
     def check(self, row: Mapping[str, Any]) -> dict[str, float | str | None]:
-        """Return the row with each value as a float, a text, or None if it is missing; raise if one is neither."""
+        """Return a row with each value as a float, a string, or None if it is missing.
+
+        Args:
+            row: Values by feature; a feature that is left out is missing.
+
+        Raises:
+            InvalidArgument: If a feature is unknown, or the value of a number feature is not a number.
+
+        >>> Encoder(numbers=["age"], categories={"kind": 3}).check({"age": 41, "kind": "a"})
+        {'age': 41.0, 'kind': 'a'}
+        """
         if not isinstance(row, Mapping):
             raise expected("context", "Deferrer", f"named features ({', '.join(self.features)})", row)
         self._check_names(row)
         clean: dict[str, float | str | None] = {}
         for name in self.numbers:
             clean[name] = number_of(name, row.get(name))
-        for name in self.room:
+        for name in self.max_levels:
             value: Any = row.get(name)
             clean[name] = None if is_missing(value) else str(value)
         return clean
 
     def _check_names(self, given: Mapping[str, Any]) -> None:
-        unknown = [name for name in given if name not in self.scales and name not in self.room]
+        unknown = [name for name in given if name not in self.scales and name not in self.max_levels]
         if unknown:
             raise InvalidArgument(
                 f"The context has a feature {unknown[0]!r} that the encoder does not know."
@@ -209,24 +231,51 @@ class Encoder:
             )
 
     def see(self, row: Mapping[str, Any]) -> None:
-        """Take a row into the running scales and levels."""
+        """Update the running scales and the levels with a row.
+
+        Args:
+            row: Values by feature.
+
+        Raises:
+            InvalidArgument: If the row is invalid.
+
+        >>> encoder = Encoder(categories={"kind": 1})
+        >>> encoder.see({"kind": "a"})
+        >>> encoder.names
+        ('intercept', 'kind=a', 'kind other', 'kind missing')
+        """
         self._rows = None
         for name, value in self.check(row).items():
             if isinstance(value, float):
                 self.scales[name] = self.scales[name].with_value(value)
             elif isinstance(value, str):
                 levels = self.levels[name]
-                if value not in levels and len(levels) < self.room[name]:
+                if value not in levels and len(levels) < self.max_levels[name]:
                     levels.append(value)
 
     def encode(self, row: Mapping[str, Any]) -> NDArray[np.float64]:
-        """Return the vector of a row, with the scales and levels of now."""
+        """Return the vector of a row, with the current scales and levels.
+
+        Args:
+            row: Values by feature.
+
+        Raises:
+            InvalidArgument: If the row is invalid.
+
+        >>> Encoder(categories={"kind": ["a"]}, intercept=False).encode({"kind": "b"})
+        array([0., 1., 0.])
+        """
         x = np.zeros(self.n_features)
         self.encode_row(self.check(row), x)
         return x
 
     def encode_row(self, row: Any, x: NDArray[np.float64]) -> bool:
-        """Write the vector of a plain row, or of a checked one, to x; return whether the row was plain."""
+        """Write the vector of a row to x and return True; return False if the row must go through `check` first.
+
+        Args:
+            row: Values by feature; a dict of floats, ints, strings and None needs no check.
+            x: [n_features] The vector to write to; undefined after False.
+        """
         if self._rows is None:
             levels = {name: first_index_of_levels(known) for name, known in self.levels.items()}
             self._rows = RowEncoder(
@@ -234,26 +283,39 @@ class Encoder:
                 [self.scales[name].mean for name in self.numbers],
                 [CLIP * self.scales[name].std for name in self.numbers],
                 levels,
-                list(self.room.values()),
-                math.sqrt(self.intercept + len(self.numbers) + len(self.room)),
+                list(self.max_levels.values()),
+                math.sqrt(self.intercept + len(self.numbers) + len(self.max_levels)),
                 self.intercept,
             )
         return type(row) is dict and self._rows.encode(row, x)
 
     def see_columns(self, columns: Mapping[str, Sequence[Any] | NDArray[Any]]) -> None:
-        """Take many rows into the scales and levels at once, a column for each feature; as `see`, but for rounding."""
+        """Update the scales and levels with many rows at once; as `see` for each, except for rounding.
+
+        Args:
+            columns: The values of each feature, all of one length.
+
+        Raises:
+            InvalidArgument: If a feature is unknown, a value is invalid, or the lengths differ.
+        """
         self._rows = None
         numbers, texts, _ = self._checked(columns)
         for name, values in numbers.items():
             self.scales[name] = self.scales[name].with_values(values[~np.isnan(values)])
         for name, cells in texts.items():
-            levels, room = self.levels[name], self.room[name]
-            if len(levels) < room:
+            levels, most = self.levels[name], self.max_levels[name]
+            if len(levels) < most:
                 new = [text for text in dict.fromkeys(cells) if text is not None and text not in levels]
-                levels += new[: room - len(levels)]
+                levels += new[: most - len(levels)]
 
     def encode_columns(self, columns: Mapping[str, Sequence[Any] | NDArray[Any]]) -> NDArray[np.float64]:
-        """Return the vectors [n, d] of many rows, given as a column for each feature: exactly those of `encode`.
+        """Return the vectors [n, d] of many rows at once, exactly those of `encode`.
+
+        Args:
+            columns: The values of each feature, all of length n.
+
+        Raises:
+            InvalidArgument: If a feature is unknown, a value is invalid, or the lengths differ.
 
         >>> encoder = Encoder(numbers=["amount"], categories={"country": ["de", "fr"]})
         >>> columns = {"amount": [10.0, 30.0, None], "country": ["de", "fr", None]}
@@ -264,45 +326,45 @@ class Encoder:
         True
         """
         numbers, texts, n = self._checked(columns)
-        size = math.sqrt(self.intercept + len(self.numbers) + len(self.room))
+        size = math.sqrt(self.intercept + len(self.numbers) + len(self.max_levels))
         x = np.zeros((n, self.n_features))
-        at = 0
+        column = 0
         if self.intercept:
             x[:, 0] = 1.0 / size
-            at = 1
+            column = 1
         for name, values in numbers.items():
             scale = self.scales[name]
             missing = np.isnan(values)
             scaled = np.clip((values - scale.mean) / (CLIP * scale.std), -1.0, 1.0) / size
-            x[:, at] = np.where(missing, 0.0, scaled)
-            x[missing, at + 1] = 1.0 / size
-            at += 2
+            x[:, column] = np.where(missing, 0.0, scaled)
+            x[missing, column + 1] = 1.0 / size
+            column += 2
         every = np.arange(n)
         for name, cells in texts.items():
-            room = self.room[name]
-            places: dict[str | None, int] = dict(first_index_of_levels(self.levels[name])) | {None: room + 1}
-            x[every, at + np.fromiter((places.get(text, room) for text in cells), np.int64, n)] = 1.0 / size
-            at += room + 2
+            most = self.max_levels[name]
+            offsets: dict[str | None, int] = dict(first_index_of_levels(self.levels[name])) | {None: most + 1}
+            x[every, column + np.fromiter((offsets.get(text, most) for text in cells), np.int64, n)] = 1.0 / size
+            column += most + 2
         return x
 
     def _checked(
         self, columns: Mapping[str, Sequence[Any] | NDArray[Any]]
     ) -> tuple[dict[str, NDArray[np.float64]], dict[str, list[str | None]], int]:
-        """Return number columns with NaN where one is missing, category columns with None, and the number of rows."""
+        """Return number columns with NaN for missing values, category columns with None, and the number of rows."""
         self._check_names(columns)
         lengths = {len(column) for column in columns.values()}
         if len(lengths) != 1:
             raise expected("columns", "Encoder", "columns of one length", sorted(lengths))
         n = lengths.pop()
         numbers = {name: as_numbers(name, columns.get(name, [None] * n)) for name in self.numbers}
-        texts = {name: as_texts(columns.get(name, [None] * n)) for name in self.room}
+        texts = {name: as_texts(columns.get(name, [None] * n)) for name in self.max_levels}
         return numbers, texts, n
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything that decides about an encoding, as plain data."""
+        """Return features, scales and levels as JSON values, for the state file."""
         return {
             "numbers": list(self.numbers),
-            "room": self.room,
+            "room": self.max_levels,
             "levels": self.levels,
             "intercept": self.intercept,
             "scales": {name: list(scale) for name, scale in self.scales.items()},
@@ -310,7 +372,13 @@ class Encoder:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "Encoder":
-        """Return an encoder from what `to_dict` returned; raise ValueError if no encoder can have.
+        """Restore an encoder from `to_dict()`.
+
+        Args:
+            plain: Features, scales and levels.
+
+        Raises:
+            ValueError: If no encoder can have them.
 
         >>> Encoder.from_dict(Encoder(numbers=["age"]).to_dict()).names
         ('intercept', 'age', 'age missing')
@@ -318,9 +386,9 @@ class Encoder:
         encoder = cls(numbers=plain["numbers"], categories=plain["room"], intercept=plain["intercept"])
         encoder.levels = {name: list(levels) for name, levels in plain["levels"].items()}
         encoder.scales = {name: Scale(int(n), mean, sq) for name, (n, mean, sq) in plain["scales"].items()}
-        if list(encoder.levels) != list(encoder.room) or list(encoder.scales) != list(encoder.numbers):
+        if list(encoder.levels) != list(encoder.max_levels) or list(encoder.scales) != list(encoder.numbers):
             raise ValueError("the levels or scales of an encoder are not those of its features")
-        if any(len(known) > encoder.room[name] for name, known in encoder.levels.items()):
+        if any(len(known) > encoder.max_levels[name] for name, known in encoder.levels.items()):
             raise ValueError("an encoder has more levels than it has room for")
         if not all(type(level) is str for known in encoder.levels.values() for level in known):
             raise ValueError("the levels of an encoder are not texts")

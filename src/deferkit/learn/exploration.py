@@ -1,4 +1,4 @@
-"""How wide the confidence intervals are that optimism goes to the end of."""
+"""Exploration: the width of the bonus that optimism adds to an estimate."""
 
 import math
 from collections.abc import Mapping
@@ -14,24 +14,26 @@ INTERVAL_SCALE = 0.3
 
 @dataclass(frozen=True, kw_only=True)
 class Exploration:
-    """How much is paid for what asking would teach: (scale × noise + prior × √ridge × size of a reward) × √(xᵀM⁻¹x).
+    """The width of an estimate: (scale × noise + prior × √ridge × root mean square reward) × √(xᵀM⁻¹x).
 
-    The noise of each reward and cost is estimated from its own residuals unless it is given. The second term is
-    for directions that were never seen: there it is as wide as a reward is large, so that an expert is tried even
-    if the noise is small; it is gone after a few samples.
+    The first term is the usual one of UCB; the noise of each reward and cost is estimated from its residuals unless it
+    is given. The second term is for directions without observations: there the width is as large as a reward, so that
+    an expert is tried even if the noise is small. It vanishes after a few samples.
 
-    Arguments:
-        scale: the width in units of the noise; by default 0.3, and 1 for logistic rewards.
-        prior: how large a reward may be where nothing was seen yet, in units of the root mean square of all rewards.
-        noise: σ, if known: the standard deviation of rewards and costs around their mean.
-        delta: δ of Definition 4.2; None for a width that does not grow with t.
-        kappa: κ of Definition 4.2.
-        sampled: draw each value around its estimate, the width being one standard deviation.
-        rule: "index" (default): one index for decision and price, whose bonus fades with the budget and has the sign
-            that the feedback gives it; "interval": the ends of intervals, for costs too, and prices solved on means.
+    Args:
+        scale: The width in units of the noise, at least 0; by default 0.3, and 1 for the logistic link.
+        prior: The size of a reward without observations, in units of the root mean square of all rewards; 1 by default.
+        noise: σ, the standard deviation of rewards and costs around their mean; None (default) to estimate it.
+        delta: δ of Definition 4.2, between 0 and 1; None (default) for a width that does not grow with t.
+        kappa: κ of Definition 4.2; 1 by default.
+        sampled: True for Thompson sampling: each value is drawn around its estimate, with the width as standard
+            deviation. False by default.
+        rule: "index" (default): decision and price use one index, whose bonus fades with the budget left and changes
+            sign with the feedback. "interval": the ends of confidence intervals, for costs too, and prices solved on
+            means.
 
     Raises:
-        InvalidArgument: if an argument is of the wrong kind or out of range.
+        InvalidArgument: If an argument is of the wrong type or out of range.
 
     >>> Exploration(scale=0.5)
     Exploration(scale=0.5, prior=1.0, noise=None, delta=None, kappa=1.0, sampled=False, rule='index')
@@ -72,18 +74,25 @@ class Exploration:
 
     @classmethod
     def printed(cls, *, noise: float, delta: float = 0.05, kappa: float = 1.0) -> "Exploration":
-        """Return β(t) = σ/κ·√(2d·log((1 + 2td)/δ)) as the paper prints it."""
+        """Return the width of the paper, β(t) = σ/κ·√(2d·log((1 + 2td)/δ)).
+
+        Args:
+            noise: σ, the standard deviation of rewards and costs around their mean.
+            delta: δ, between 0 and 1; 0.05 by default.
+            kappa: κ; 1 by default.
+        """
         return cls(scale=1.0, prior=0.0, noise=noise, delta=delta, kappa=kappa, rule=INTERVAL)
 
     @classmethod
     def thompson(cls, *, scale: float = 1.0) -> "Exploration":
-        """Return Thompson sampling: a decider is asked as often as it is believed to be the best.
+        """Return Thompson sampling, for one expert and identity links: there the propensity has a closed form.
 
-        For one expert and identity links, where the probability of a route has a formula.
+        Args:
+            scale: The standard deviation in units of the noise; 1 by default.
         """
         return cls(scale=scale, sampled=True, rule=INTERVAL)
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> "Exploration":
-        """Return the exploration of a state file; those from before there was a rule have intervals."""
+        """Restore an exploration from a state file; files older than `rule` have intervals."""
         return cls(**{"rule": INTERVAL, **saved})

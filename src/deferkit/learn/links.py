@@ -1,4 +1,4 @@
-"""Link functions μ of the generalised linear model E[y | x] = μ(xᵀθ): what is known of each outside the compiled core.
+"""Link functions μ of the generalised linear model E[y | x] = μ(xᵀθ): their properties and defaults.
 
 Another link is a row here and its functions in `core/links.pxd`; nothing else knows which links there are.
 """
@@ -11,18 +11,27 @@ from deferkit.learn import core
 
 
 class Link(NamedTuple):
-    """A link function: which responses it can have, and what works well with it."""
+    """A link function with its defaults.
+
+    Attributes:
+        name: "identity" or "logistic".
+        domain: The least and the largest response y that it can be fitted to.
+        exact_updates: Whether the online step is the exact minimiser, so that no refit is needed.
+        ridge: The default ridge; a likelihood without a maximum needs more than least squares.
+        scale: The default scale of the bonus, in units of the noise.
+        is_probability: Whether the mean is a probability, so that the likelihood is Bernoulli.
+    """
 
     name: str
-    domain: tuple[float, float]  # the responses y that it can be fitted to
-    exact_updates: bool  # whether the online step is the exact minimiser, so that no refit is needed
-    ridge: float  # that works well: a likelihood without a maximum needs more than least squares
-    scale: float  # of the bonus for what is not known, in units of the noise
-    is_probability: bool  # whether the mean is a probability, so that the likelihood is that of a coin
+    domain: tuple[float, float]
+    exact_updates: bool
+    ridge: float
+    scale: float
+    is_probability: bool
 
     @property
     def code(self) -> int:
-        """Its number in the compiled core."""
+        """The number of this link in the compiled core."""
         return core.LINKS.index(self.name)
 
 
@@ -36,7 +45,14 @@ LINKS = {
 
 
 def link_named(name: str, argument: str = "link") -> Link:
-    """Return the link of this name.
+    """Return the link with a name.
+
+    Args:
+        name: "identity" or "logistic".
+        argument: The argument that the error names; "link" by default.
+
+    Raises:
+        InvalidArgument: If there is no such link.
 
     >>> link_named("logistic").domain
     (0.0, 1.0)

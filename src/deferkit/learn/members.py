@@ -1,22 +1,33 @@
-"""The members of a learner's mixture: how fast each of them forgets, and what it looks at."""
+"""The members of the mixture by which each target is estimated: their forgetting and their view."""
 
 from typing import NamedTuple
 
 FORGETS = ("auto", "never")
-WINDOWS = ((1_500, 128), (300, 64), (60, 32))  # samples that a member remembers, and after how many it forgets
+WINDOWS = ((1_500, 128), (300, 64), (60, 32))  # effective samples of a member, and samples between two discounts
 
 
 class Member(NamedTuple):
-    """One estimate of every target."""
+    """One estimate of every target.
 
-    view: int | None  # the vector of a context that it looks at; None: what the embedding says
-    prior: float  # its weight before anything was seen; those of all members add up to 1
-    forget_every: int  # samples; 0: it forgets nothing
-    keep: float  # what it multiplies its past with then
+    Attributes:
+        view: The view of a context that it reads; None for the one that the embedding assigns to the target.
+        prior: Its weight before any observation; the weights of all members add up to 1.
+        forget_every: The number of samples between two discounts; 0 if it forgets nothing.
+        keep: The factor of a discount, applied to everything learned so far.
+    """
+
+    view: int | None
+    prior: float
+    forget_every: int
+    keep: float
 
 
 def members_of(forget: str, views: int | None) -> list[Member]:
-    """Return the members of a mixture: every rate of forgetting for each view, those that forget nothing first.
+    """Return the members of a mixture: every window for each view, those that forget nothing first.
+
+    Args:
+        forget: "auto", or "never" for members that forget nothing.
+        views: The number of views with members of their own; None if the embedding assigns the views.
 
     >>> [(each.forget_every, round(each.prior, 3)) for each in members_of("auto", None)]
     [(0, 0.533), (128, 0.267), (64, 0.133), (32, 0.067)]

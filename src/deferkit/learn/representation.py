@@ -1,7 +1,9 @@
-"""What a learner puts in front of its estimates: trees beside the decisions, or an embedding that is retrained."""
+"""The representation in front of the estimates: tree columns fitted in the background, or a retrained embedding."""
 
 from dataclasses import replace
+from functools import partial
 
+from deferkit.learn.initial_state import new_ledger
 from deferkit.learn.ledger import Ledger
 from deferkit.learn.retrained_embedding import RetrainedEmbedding
 from deferkit.learn.settings import Settings
@@ -11,11 +13,16 @@ Representation = TreeColumns | RetrainedEmbedding
 
 
 def representation_of(settings: Settings, ledger: Ledger) -> Representation | None:
-    """Return the representation that settings ask for; None where estimates look at contexts as they are."""
+    """Return the representation that the settings name; None if estimates read the contexts themselves.
+
+    Args:
+        settings: Of the learner.
+        ledger: Of the learner.
+    """
     if settings.embedding is not None:
         return RetrainedEmbedding(settings, ledger)
     if settings.representation == "auto":
-        # what a fit learns again holds no decisions: the least memory will do
-        apart = replace(settings, memory=max(1, settings.pacing.window))
-        return TreeColumns(settings.shape, ledger, apart.ledger)
+        # the ledger that a fit learns with holds no decisions, so that the smallest memory is enough
+        small = replace(settings, memory=max(1, settings.pacing.window))
+        return TreeColumns(settings.shape, ledger, partial(new_ledger, small))
     return None

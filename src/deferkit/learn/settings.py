@@ -1,4 +1,4 @@
-"""All settings of a learner, checked, and how they stand in its arrays."""
+"""Settings of a learner: what it was made with, checked, and the defaults that follow from it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,26 +9,32 @@ import numpy as np
 
 from deferkit.errors import expected
 from deferkit.learn.core import REFITS
-from deferkit.learn.core.layout import COUNTERS, whole_lanes
 from deferkit.learn.embed import EMBEDDINGS, embedding_from, tree_views
 from deferkit.learn.embed.embedding import Embedding, Shape
 from deferkit.learn.exploration import INDEX, INTERVAL_SCALE, Exploration
-from deferkit.learn.ledger import Ledger, LedgerSpec
 from deferkit.learn.links import link_named
 from deferkit.learn.members import FORGETS, Member, members_of
 from deferkit.learn.pacing import Budgets, Pacing
 from deferkit.types import MODEL, Budget, is_number, is_whole, plain
 
 MOST_EXPERTS = 32
-FIRST_REFIT = 16  # samples
-FOREVER = 1 << 62
-FIRST_FIT = 64  # observations before trees are first fitted
+FIRST_REFIT = 16  # samples before the first exact refit
+FOREVER = 1 << 62  # a count that is never reached
+FIRST_FIT = 64  # observations before the first fit of trees
 REPRESENTATIONS = ("linear", "auto")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a `Deferrer` was made with."""
+    """The settings of a `Deferrer`; its docstring describes them.
+
+    Three more are those of `Deferrer.paper`.
+
+    Attributes:
+        printed_costs: Optimistic costs exactly as Algorithm 1 prints them: not clipped at 0, and one for the model.
+        weighted: Whether samples weigh μ' in their design (default); else 1, as in the paper's M.
+        budget: The budgets by resource.
+    """
 
     n_features: int
     budget: Mapping[str, Budget]
@@ -91,7 +97,7 @@ class Settings:
         if not (isinstance(pair, Sequence) and len(pair) == 2 and all(map(is_number, pair)) and pair[0] < pair[1]):
             raise expected("reward_range", "Deferrer", "(low, high) with low < high", pair)
         if self.reward_bounds[0] >= self.reward_bounds[1]:
-            raise expected("reward_range", "Deferrer", f"within what the {self.link} link can be fitted to", pair)
+            raise expected("reward_range", "Deferrer", f"within the domain of the {self.link} link", pair)
         if self.memory < self.pacing.window:
             raise expected("memory", "Deferrer", f"at least the pacing's window of {self.pacing.window}", self.memory)
         reward_link, cost_link = link_named(self.link), link_named(self.cost_link)
@@ -122,7 +128,7 @@ class Settings:
         reward_range: tuple[float, float],
         seed: int,
     ) -> "Settings":
-        """Return the whole printed setting of Algorithm 1."""
+        """Return the settings of Algorithm 1 as printed; `Deferrer.paper` describes the arguments."""
         return cls(
             n_features=n_features,
             budget={"cost": budget},
@@ -143,7 +149,7 @@ class Settings:
 
     @property
     def deciders(self) -> tuple[str, ...]:
-        """The model and the experts."""
+        """The names of the model and the experts."""
         return (MODEL, *self.experts)
 
     @property
@@ -153,167 +159,80 @@ class Settings:
 
     @property
     def reward_bounds(self) -> tuple[float, float]:
-        """What a reward may be: within `reward_range` and what the link can be fitted to."""
+        """The least and the largest reward: the intersection of `reward_range` and the domain of the link."""
         low, high = link_named(self.link).domain
         return max(low, self.reward_range[0]), min(high, self.reward_range[1])
 
     @property
     def cost_bounds(self) -> list[tuple[float, float]]:
-        """What a cost may be, for each resource."""
+        """The least and the largest cost of one decision, for each resource."""
         _, high = link_named(self.cost_link).domain
         return [(0.0, min(high, math.inf if b.max_cost is None else b.max_cost)) for b in self.budget.values()]
 
     @property
     def warm_up_steps(self) -> int:
-        """How many decisions are taken at random at the start."""
+        """The number of random decisions at the start: as given, else 1, or one for each feature with intervals."""
         default = 1 if self.exploration.rule == INDEX else self.n_features
         return int(default if self.warm_up is None else self.warm_up)
 
     @property
     def shape(self) -> Shape:
-        """What an embedding is made for."""
+        """The sizes and the link that an embedding is made for."""
         seed = int(self.seed)
         return Shape(self.n_features, len(self.experts), len(self.budget), self.link, self.reward_bounds, seed)
 
     @property
     def views(self) -> list[int]:
-        """Which of a context's views each estimate looks at: without an embedding there is one."""
+        """The view of a context that each target reads; without an embedding there is one."""
         return [0] * self.shape.n_targets if self.embedding is None else self.embedding.views(self.shape)
 
     @property
     def forget_used(self) -> str:
-        """How the past is forgotten: as given, else not at all with an embedding, intervals or refits."""
+        """The forgetting: as given, else "never" with an embedding, intervals or refits, and "auto" without."""
         refitted = self.refit not in (None, "never")
         kept = self.embedding is not None or self.exploration.rule != INDEX or refitted
         return self.forget if self.forget is not None else "never" if kept else "auto"
 
     @property
     def refit_used(self) -> str:
-        """When estimates are refitted exactly: not where something else is refitted, or something is forgotten."""
+        """When estimates are refitted exactly: "never" with an embedding, with trees or with forgetting."""
         if self.embedding is not None or self.representation == "auto" or self.forget_used != "never":
             return "never"
         return "doubling" if self.refit is None else self.refit
 
     @property
     def members(self) -> list[Member]:
-        """The members of the mixture that estimates each target."""
+        """The members of the mixture by which each target is estimated."""
         return members_of(self.forget_used, tree_views.N_VIEWS if self.representation == "auto" else None)
 
     @property
     def ridge_used(self) -> float:
-        """The ridge, given or that of the link."""
+        """The ridge: as given, else the larger default of the two links."""
         links = (link_named(self.link), link_named(self.cost_link))
         return max(link.ridge for link in links) if self.ridge is None else self.ridge
 
     @property
     def scale_used(self) -> float:
-        """The width of an interval in units of the noise, given or that of the link."""
+        """The width in units of the noise: as given, else the default of the link or of intervals."""
         given, rule = self.exploration.scale, self.exploration.rule
         return given if given is not None else link_named(self.link).scale if rule == INDEX else INTERVAL_SCALE
 
     @property
     def budgets(self) -> Budgets:
-        """Totals and horizons, as a pacing reads them."""
+        """The totals and horizons as arrays, for the pacing."""
         given = list(self.budget.values())
         horizons = [math.inf if budget.horizon is None else budget.horizon for budget in given]
         return Budgets(np.array([float(budget.total) for budget in given]), np.array(horizons, dtype=np.float64))
 
-    def sizes(self) -> dict[str, int]:
-        """Return the sizes of the arrays, by their names in `layout.py`."""
-        width, n_views = self.n_features, 1
-        if self.embedding is not None:
-            width, n_views = self.embedding.width(self.shape), max(self.views) + 1
-        elif self.representation == "auto":
-            width, n_views = tree_views.width_of(self.shape), tree_views.N_VIEWS
-        resources, strategy = len(self.budget), self.pacing.strategy
-        return {
-            "n_features": width,
-            "stride": whole_lanes(width),
-            "n_experts": len(self.experts),
-            "n_resources": resources,
-            "n_targets": self.shape.n_targets,
-            "n_members": len(self.members),
-            "n_lasting": sum(member.forget_every == 0 for member in self.members),
-            "n_views": n_views,
-            "memory": self.memory,
-            "overflow": 0,
-            "window": whole_lanes(self.pacing.window),
-            "n_dual": resources + strategy.memory_size(resources),
-            "n_pacing": len(strategy.constants(self.pacing.parameters, self.budgets)),
-        }
-
-    def _options(self) -> dict[str, int]:
-        return {
-            "reward_link": link_named(self.link).code,
-            "cost_link": link_named(self.cost_link).code,
-            "pacing": self.pacing.strategy.code,
-            "refit": REFITS.index(self.refit_used),
-            "refit_limit": FOREVER if self.refit_used == "always" else self.refit_limit,
-            "printed_costs": self.printed_costs,
-            "fisher": self.weighted,
-            "one_index": self.exploration.rule == INDEX,
-            "sampled": self.exploration.sampled,
-            "frozen": self.embedding is not None and self.embedding.frozen,
-            "key": int(np.random.SeedSequence(int(self.seed)).generate_state(1, np.uint64).view(np.int64)[0]),
-        }
-
-    def _parameters(self) -> dict[str, float]:
-        exploration = self.exploration
-        return {
-            "ridge": self.ridge_used,
-            "scale": self.scale_used,
-            "noise": math.nan if exploration.noise is None else exploration.noise,
-            "delta": math.nan if exploration.delta is None else exploration.delta,
-            "kappa": exploration.kappa,
-            "floor": self.explore_floor,
-            "prior": exploration.prior,
-            "least_reward": self.reward_bounds[0],
-            "largest_reward": self.reward_bounds[1],
-        }
-
     @property
-    def _first_fit(self) -> int:
-        """After how many observations a representation is first fitted."""
+    def first_fit(self) -> int:
+        """The number of observations before a representation is first fitted; `FOREVER` if there is none."""
         if self.embedding is not None:
             return self.embedding.next_at(0)
         return FIRST_FIT if self.representation == "auto" else FOREVER
 
-    def ledger(self) -> Ledger:
-        """Return the state of a learner that has seen nothing."""
-        counters = {counter.name: 0 for counter in COUNTERS} | {
-            "warm_up": self.warm_up_steps,
-            "retrain_at": self._first_fit,
-        }
-        scalars = {**self.sizes(), **self._options(), **counters, **self._parameters()}
-        ledger = Ledger(LedgerSpec(scalars, self.experts, self.resources, self.reward_bounds, self.cost_bounds))
-        budgets = self.budgets
-        ledger.view("total")[:], ledger.view("horizon")[:] = budgets
-        caps = [math.nan if each.max_cost is None else each.max_cost for each in self.budget.values()]
-        ledger.view("max_cost")[:] = caps
-        members = self.members
-        for place, name in enumerate(("member_prior", "forget_every", "keep"), start=1):
-            ledger.view(name)[:] = [member[place] for member in members]
-        ledger.view("member_weight")[:] = ledger.view("member_prior")
-        ledger.view("view")[:] = [
-            view if member.view is None else member.view for member in members for view in self.views
-        ]
-        ledger.view("shares_design")[:] = [self._shares_design(expert) for expert in range(len(self.experts))]
-        ledger.view("next_refit")[:] = 1 if self.refit_used == "always" else FIRST_REFIT
-        strategy = self.pacing.strategy
-        ledger.view("pacing_constant")[:] = strategy.constants(self.pacing.parameters, budgets)
-        strategy.start(ledger.dual, budgets, self.warm_up_steps)
-        return ledger
-
-    def _shares_design(self, expert: int) -> bool:
-        """Whether costs of an expert can share the design of its reward: exact updates of the same view."""
-        exact = link_named(self.link).exact_updates and link_named(self.cost_link).exact_updates
-        first = len(self.deciders) + expert * len(self.budget)
-        views = {self.views[expert + 1], *self.views[first : first + len(self.budget)]}
-        frozen = self.embedding is not None and self.embedding.frozen
-        return exact and len(views) == 1 and not frozen
-
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings as plain data."""
+        """Return the settings as JSON values, for the state file."""
         given = {each.name: getattr(self, each.name) for each in fields(self)}
         embedding = None if self.embedding is None else self.embedding.to_dict()
         budgets = {name: asdict(each) for name, each in self.budget.items()}
@@ -322,7 +241,7 @@ class Settings:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "Settings":
-        """Return settings from what `to_dict` returned."""
+        """Restore settings from `to_dict()`."""
         return cls(
             **{
                 **plain,

@@ -7,7 +7,8 @@ import numpy as np
 from deferkit.errors import expected
 from deferkit.learn import inputs
 from deferkit.learn.components import Components
-from deferkit.learn.decisions import FREEZE_AFTER, Decisions
+from deferkit.learn.decisions import Decisions
+from deferkit.learn.encode import FREEZE_AFTER
 from deferkit.learn.outcomes import Floats
 
 

@@ -1,4 +1,4 @@
-"""Learned representations under the same optimism and the same price."""
+"""Learned representations: embeddings, and the trees of the representation "auto"."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,13 @@ EMBEDDINGS: tuple[type[Any], ...] = (NeuralEmbedding, TreeEmbedding, GradientEmb
 
 
 def embedding_from(plain: Mapping[str, Any]) -> Embedding:
-    """Return the settings of an embedding from what `to_dict` returned.
+    """Restore the settings of an embedding from `to_dict()`.
+
+    Args:
+        plain: The settings as JSON values, with the key "kind".
+
+    Raises:
+        InvalidArgument: If the kind is unknown or a setting is invalid.
 
     >>> embedding_from({"kind": "neural", "hidden": 20}).hidden
     20
@@ -31,7 +37,16 @@ def embedding_from(plain: Mapping[str, Any]) -> Embedding:
 
 
 def given_again(saved: Any, embedding: Embedding | None, source: str) -> Any:
-    """Return the saved settings of an embedding with the module that is given again; nothing else may differ."""
+    """Return saved settings of an embedding, completed by the torch module of `embedding`; all else must be equal.
+
+    Args:
+        saved: The settings in a state file.
+        embedding: What the caller of `Deferrer.load` gives; None if nothing.
+        source: The name of the state file in error messages.
+
+    Raises:
+        InvalidArgument: If the two differ, or a torch module is needed and not given.
+    """
     if embedding is None:
         if isinstance(saved, Mapping) and saved.get("module"):
             raise InvalidArgument(

@@ -1,4 +1,4 @@
-"""What a learned representation is: settings that a user gives, and what they make."""
+"""Protocols of a learned representation: `Embedding`, its settings, and `Embedder`, which they make."""
 
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -9,7 +9,16 @@ from deferkit.learn.embed.training_set import Floats, Ints, TrainingSet
 
 
 class Shape(NamedTuple):
-    """What a representation is made for."""
+    """The sizes, link and seed that a representation is made for.
+
+    Attributes:
+        n_features: The length of a context vector.
+        n_experts: The number of experts.
+        n_resources: The number of resources.
+        link: The name of the link of the rewards.
+        reward_range: The least and the largest reward.
+        seed: The seed of the learner.
+    """
 
     n_features: int
     n_experts: int
@@ -20,12 +29,12 @@ class Shape(NamedTuple):
 
     @property
     def n_deciders(self) -> int:
-        """The model and the experts."""
+        """The number of deciders: the model and the experts."""
         return self.n_experts + 1
 
     @property
     def n_targets(self) -> int:
-        """All that is estimated: the rewards of the deciders, then the costs of the experts by resource."""
+        """The number of targets: the rewards of the deciders, then the costs of the experts by resource."""
         return self.n_deciders + self.n_experts * self.n_resources
 
     def training_set(self) -> TrainingSet:
@@ -33,55 +42,55 @@ class Shape(NamedTuple):
         return TrainingSet(n_features=self.n_features, n_deciders=self.n_deciders, n_resources=self.n_resources)
 
     def expert_of(self, target: int) -> int:
-        """Return whose reward or cost an estimate is: 0 for the model."""
+        """Return the decider whose reward or cost a target is; 0 is the model."""
         if target < self.n_deciders:
             return target
         return (target - self.n_deciders) // self.n_resources + 1
 
 
 class Embedder(Protocol):
-    """A representation at work."""
+    """A representation that maps contexts to views, and is retrained."""
 
     def transform(self, x: Floats, out: Floats) -> None:
         """Write the views of contexts [n, d] to [n, views · width]; a row does not depend on the others."""
         ...
 
     def retrain(self, training_set: TrainingSet, epochs: int) -> None:
-        """Learn from all of the past, this many times as thoroughly as usual."""
+        """Train on the whole training set, for this many epochs."""
         ...
 
     def embed(self, training_set: TrainingSet, rows: Ints, view: int) -> Floats:
-        """Return one view [rows, width] of tasks of the past, as their linear systems shall see them."""
+        """Return one view [rows, width] of observed tasks, for the linear systems."""
         ...
 
     def system(self, target: int) -> tuple[Floats, Floats] | None:
-        """Return coefficients and inverse precision of an estimate, where they are not to be fitted to the past."""
+        """Return coefficients and inverse precision of a target; None if they are fitted to the training set."""
         ...
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return all that was learned, as arrays."""
+        """Return all that was learned, as arrays for the state file."""
         ...
 
     def restore(self, saved: dict[str, NDArray[np.float64]]) -> None:
-        """Restore what `state` returned."""
+        """Restore from `state()`."""
         ...
 
 
 class Embedding(Protocol):
-    """The settings of a representation: a frozen record of plain data."""
+    """The settings of a representation: a frozen dataclass."""
 
     kind: ClassVar[str]
     frozen: ClassVar[bool]
-    """Whether estimates change at a retraining only."""
+    """Whether estimates change at a retraining only, and not with each observation."""
 
     @property
     def memory(self) -> int | None:
-        """How many tasks are kept to retrain on; None for all."""
+        """The number of tasks kept to retrain on; None for all."""
         ...
 
     @property
     def discount(self) -> float:
-        """The weight, at each retraining, of what was learned from tasks that are no longer kept."""
+        """The factor, at each retraining, of what was learned from tasks that are no longer kept."""
         ...
 
     def width(self, shape: Shape) -> int:
@@ -89,17 +98,17 @@ class Embedding(Protocol):
         ...
 
     def views(self, shape: Shape) -> list[int]:
-        """Return which view each estimate looks at."""
+        """Return the view that each target reads."""
         ...
 
     def next_at(self, seen: int) -> int:
-        """Return after how many observations it wants to be retrained, if this many have come."""
+        """Return the number of observations at which it is retrained next, after `seen` of them."""
         ...
 
     def make(self, shape: Shape) -> Embedder:
-        """Return it, untrained."""
+        """Return the embedder, untrained."""
         ...
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings as plain data."""
+        """Return the settings as JSON values."""
         ...

@@ -1,4 +1,4 @@
-"""NeuralUCB and NeuralTS, to compare with: a network predicts, and its own gradient says how sure that is.
+"""NeuralUCB and NeuralTS, for comparison: networks predict, and their gradients give the widths.
 
 The prediction is f(x) and its width √(g(x)ᵀZ⁻¹g(x)), with the gradient g of f and a diagonal Z = λI + Σ g·gᵀ over what
 was observed (Zhou, Li & Gu 2020; Zhang et al. 2021). Prediction and width are the two numbers of a view that no linear
@@ -29,7 +29,20 @@ INVERSE = np.diag([0.0, 1.0])
 
 @dataclass(frozen=True, kw_only=True)
 class GradientEmbedding:
-    """Predictions of networks with the widths of NeuralUCB; with `Exploration.thompson()` it is NeuralTS.
+    """Predictions of networks with the widths of NeuralUCB, or of NeuralTS with `Exploration.thompson()`.
+
+    Needs `pip install 'deferkit[networks]'`.
+
+    Args:
+        hidden: The number of hidden units of each network; 50 by default. There is a network for each reward and cost.
+        learning_rate: The learning rate of Adam; 5e-4 by default.
+        batch: The number of tasks in a mini-batch; 500 by default.
+        every: Observations between two retrainings of one epoch each: a number, or pairs (from which observation on,
+            every how many). By default every 10, and every 100 from observation 4,000 on.
+        ridge: λ of the curvature Z, above 0; 1 by default.
+
+    Raises:
+        InvalidArgument: If an argument is of the wrong type or out of range.
 
     >>> GradientEmbedding().next_at(seen=25)
     30
@@ -39,15 +52,10 @@ class GradientEmbedding:
     frozen: ClassVar[bool] = True
 
     hidden: int = 50
-    """Units of the hidden layer, for each network; there is one for each reward and each cost."""
     learning_rate: float = 5e-4
-    """Of Adam."""
     batch: int = 500
-    """Tasks in a mini-batch."""
     every: Schedule = ((0, 10), (4_000, 100))
-    """Observations between two retrainings, one epoch each: a number, or pairs (from how many on, every how many)."""
     ridge: float = 1.0
-    """λ of Z."""
 
     memory: ClassVar[None] = None
     discount: ClassVar[float] = 1.0
@@ -77,11 +85,11 @@ class GradientEmbedding:
         return 2
 
     def views(self, shape: Shape) -> list[int]:
-        """Return that each estimate has a network of its own."""
+        """Return a view of its own for each target."""
         return list(range(shape.n_targets))
 
     def next_at(self, seen: int) -> int:
-        """Return after how many observations it is retrained next."""
+        """Return the number of observations at which the networks are retrained next."""
         return next_in(self.every, seen)
 
     def make(self, shape: Shape) -> Embedder:
@@ -90,12 +98,12 @@ class GradientEmbedding:
         return Gradients(self, shape)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings as plain data."""
+        """Return the settings as JSON values."""
         return {"kind": self.kind, **asdict(self)}
 
 
 class Gradients:
-    """Networks, and the curvature Z of each."""
+    """The networks of a `GradientEmbedding`, with the curvature Z of each."""
 
     def __init__(self, settings: GradientEmbedding, shape: Shape) -> None:
         self.networks = Networks(settings.network, shape)
@@ -138,7 +146,7 @@ class Gradients:
         )
 
     def retrain(self, training_set: TrainingSet, epochs: int) -> None:
-        """Train the networks, and compute Z anew with the gradients of now."""
+        """Train the networks, and recompute Z with their gradients."""
         self.networks.retrain(training_set, epochs)
         self._read()
         for g in range(self.shape.n_targets):
@@ -154,7 +162,7 @@ class Gradients:
             self.curvature["offset"][g] = self.ridge + (slope**2).sum()
 
     def embed(self, training_set: TrainingSet, rows: Ints, view: int) -> Floats:
-        """Return predictions of one network for tasks of the past; widths are for decisions, and those are taken."""
+        """Return predictions of one network for observed tasks, with widths of 0: their decisions are made."""
         out = np.zeros((len(rows), 2))
         out[:, 0] = self._predict(training_set.x[rows], view)[1]
         return out
@@ -166,7 +174,7 @@ class Gradients:
         return units, 0.5 * (1.0 + np.tanh(0.5 * said)) if self.squashed[g] else said
 
     def system(self, _target: int) -> tuple[Floats, Floats]:
-        """Return that the prediction is the estimate, and the width the width."""
+        """Return the system by which prediction and width are passed through."""
         return COEFFICIENTS, INVERSE
 
     def state(self) -> dict[str, NDArray[Any]]:
@@ -174,7 +182,7 @@ class Gradients:
         return self.networks.state() | {f"curvature {name}": array for name, array in self.curvature.items()}
 
     def restore(self, saved: dict[str, NDArray[np.float64]]) -> None:
-        """Restore what `state` returned."""
+        """Restore from `state()`."""
         prefix = "curvature "
         check_shapes(saved, {prefix + name: array.shape for name, array in self.curvature.items()})
         self.curvature = {name: saved[prefix + name].copy() for name in self.curvature}

@@ -1,4 +1,4 @@
-"""Networks in front of the linear layer: the paper's NeuralLinear (Section 4.3), and NeuralLogistic."""
+"""Settings of a `NeuralEmbedding`: networks in front of the linear layer (NeuralLinear, Section 4.3 of the paper)."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -18,8 +18,26 @@ Schedule = int | Sequence[tuple[int, int]]
 class NeuralEmbedding:
     """The hidden layer of small networks that predict rewards and costs, retrained on a schedule.
 
-    After each retraining the views of all past contexts are computed anew and the linear systems on top are rebuilt.
-    It needs `pip install 'deferkit[networks]'`; a `module` of your own needs torch, `pip install 'deferkit[neural]'`.
+    After each retraining the views of all kept tasks are recomputed and the linear systems on top are refitted. Needs
+    `pip install 'deferkit[networks]'`, or `pip install 'deferkit[neural]'` for a torch `module` of your own.
+
+    Args:
+        hidden: The number of hidden units of each network; 50 by default.
+        networks: 3 (default): a network for each reward and each cost; 2: one for each decider, with its costs;
+            1: one for all targets.
+        learning_rate: The learning rate of Adam; 5e-4 by default.
+        batch: The number of tasks in a mini-batch; 500 by default. A network learns from those with a known outcome.
+        every: Observations between two retrainings of one epoch each: a number, or pairs (from which observation on,
+            every how many). By default every 10, and every 100 from observation 4,000 on.
+        skip: Whether the view holds the context beside the hidden layer; True by default.
+        memory: The number of tasks kept to retrain on; None (default) keeps all. What was learned from older
+            tasks stays, discounted at each retraining.
+        discount: The factor of that discount, from 0 to 1; 0.95 by default.
+        module: A function from the number of features to a torch Module that maps contexts to `hidden` numbers; None
+            (default) for one ReLU layer.
+
+    Raises:
+        InvalidArgument: If an argument is of the wrong type or out of range.
 
     >>> NeuralEmbedding(every=[(0, 20), (4_000, 100)]).next_at(seen=5_000)
     5100
@@ -29,23 +47,14 @@ class NeuralEmbedding:
     frozen: ClassVar[bool] = False
 
     hidden: int = 50
-    """Units of the hidden layer, for each network."""
     networks: int = 3
-    """3: one for each reward and each cost; 2: one for each decider, its cost included; 1: one for everything."""
     learning_rate: float = 5e-4
-    """Of Adam."""
     batch: int = 500
-    """Tasks in a mini-batch; each network learns from those of them whose outcome it knows."""
     every: Schedule = ((0, 10), (4_000, 100))
-    """Observations between two retrainings, one epoch each: a number, or pairs (from how many on, every how many)."""
     skip: bool = True
-    """Put the context itself beside the hidden layer: never worse than either by more than noise."""
     memory: int | None = None
-    """Tasks kept to retrain on. What was learned from older ones stays, with less and less weight; None keeps all."""
     discount: float = 0.95
-    """That weight, at each retraining."""
     module: Callable[[int], Any] | None = field(default=None, compare=False)
-    """Your own network: takes the number of features, returns a torch Module from contexts to `hidden` numbers."""
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -70,7 +79,7 @@ class NeuralEmbedding:
         return int(self.hidden) + (shape.n_features if self.skip else 0)
 
     def views(self, shape: Shape) -> list[int]:
-        """Return which network each estimate looks at."""
+        """Return the network whose view each target reads."""
         if self.networks == 1:
             return [0] * shape.n_targets
         if self.networks == 2:
@@ -78,7 +87,7 @@ class NeuralEmbedding:
         return list(range(shape.n_targets))
 
     def next_at(self, seen: int) -> int:
-        """Return after how many observations it is retrained next."""
+        """Return the number of observations at which the networks are retrained next."""
         return next_in(self.every, seen)
 
     def make(self, shape: Shape) -> Embedder:
@@ -89,13 +98,13 @@ class NeuralEmbedding:
         return Networks(self, shape)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings as plain data; of your own module only that there is one."""
+        """Return the settings as JSON values; of a module of your own, only that there is one."""
         given = {each.name: getattr(self, each.name) for each in fields(self)}
         return {"kind": self.kind, **given, "module": self.module is not None}
 
 
 def as_schedule(every: object, owner: str = "NeuralEmbedding") -> tuple[tuple[int, int], ...]:
-    """Return pairs (from how many observations on, every how many), the first from 0 on; raise if these are none."""
+    """Return a schedule as pairs (from which observation on, every how many), the first from 0 on; raise if invalid."""
     what = "a whole number, or pairs (from how many observations on, every how many) of which the first begins at 0"
     if is_whole(every, 1):
         every = [(0, every)]
@@ -107,7 +116,11 @@ def as_schedule(every: object, owner: str = "NeuralEmbedding") -> tuple[tuple[in
 
 
 def next_in(every: Schedule, seen: int) -> int:
-    """Return the first time after `seen` that a schedule names.
+    """Return the number of observations at which a schedule is due next.
+
+    Args:
+        every: A number, or pairs (from which observation on, every how many).
+        seen: The number of observations so far.
 
     >>> next_in(((0, 20), (100, 50)), 80), next_in(((0, 20), (100, 50)), 100), next_in(((0, 10),), 7)
     (100, 150, 10)
@@ -124,7 +137,7 @@ def next_in(every: Schedule, seen: int) -> int:
 
 
 def check_memory(memory: object, discount: object, owner: str) -> None:
-    """Raise unless these say how many tasks are kept, and what the others still weigh."""
+    """Raise unless the memory is None or a number of tasks, and the discount a factor from 0 to 1."""
     if memory is not None and not is_whole(memory, 1):
         raise expected("memory", owner, "None or a whole number of at least 1", memory)
     if not is_number(discount) or not 0 <= discount <= 1:  # type: ignore[operator]

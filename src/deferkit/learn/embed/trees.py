@@ -1,4 +1,4 @@
-"""Boosted trees in front of the linear layer (TreeLinear): for tables, without torch."""
+"""Settings of a `TreeEmbedding`: boosted trees in front of the linear layer (TreeLinear)."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
@@ -12,11 +12,26 @@ from deferkit.types import is_number, is_whole, plain
 
 @dataclass(frozen=True, kw_only=True)
 class TreeEmbedding:
-    """What boosted trees predict of each reward and cost, beside the context itself.
+    """The context with the predictions of boosted trees for each reward and cost, for tables. Needs LightGBM.
 
-    Refitted when the sample has grown by half. The past is predicted *out of fold*, by trees that have not seen it, so
-    that the linear layer does not trust an overfit; a new context by the mean over the folds. Needs LightGBM
-    (`pip install 'deferkit[trees]'`).
+    Observed tasks are predicted *out of fold*, by trees that were not fitted to them, so that the linear layer does not
+    trust overfitted predictions; new tasks by the mean over the folds. `pip install 'deferkit[trees]'` installs
+    LightGBM.
+
+    Args:
+        folds: The number of folds, at least 2; the trees of a fold are fitted to the others. 3 by default.
+        trees: The number of trees of each fold and target; 60 by default.
+        leaves: The number of leaves of a tree, at least 2; 15 by default.
+        learning_rate: The shrinkage of each tree, up to 1; 0.1 by default.
+        least_in_leaf: The least number of tasks in a leaf; 20 by default.
+        first: The number of observations before the first fit; 64 by default.
+        growth: The factor by which the number of observations grows between two fits; 1.5 by default.
+        memory: The number of tasks kept to refit on; None (default) keeps all. What was learned from older
+            tasks stays, discounted at each refit.
+        discount: The factor of that discount, from 0 to 1; 0.5 by default.
+
+    Raises:
+        InvalidArgument: If an argument is of the wrong type or out of range.
 
     >>> TreeEmbedding(first=40).next_at(seen=0), TreeEmbedding().next_at(seen=1_000)
     (40, 1500)
@@ -26,23 +41,14 @@ class TreeEmbedding:
     frozen: ClassVar[bool] = False
 
     folds: int = 3
-    """Parts of the training set; the trees of a fold are fitted to the other parts."""
     trees: int = 60
-    """Of each fold."""
     leaves: int = 15
-    """Of each tree."""
     learning_rate: float = 0.1
-    """What each tree counts for."""
     least_in_leaf: int = 20
-    """Tasks in a leaf."""
     first: int = 64
-    """Observations before the first fit."""
     growth: float = 1.5
-    """How many times as many there must be for the next one."""
     memory: int | None = None
-    """Tasks kept to refit on. What was learned from older ones stays, with less and less weight; None keeps all."""
     discount: float = 0.5
-    """That weight, at each refit."""
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
@@ -58,24 +64,24 @@ class TreeEmbedding:
         check_memory(self.memory, self.discount, "TreeEmbedding")
 
     def width(self, shape: Shape) -> int:
-        """Return the length of the one view: the context, and a prediction for each estimate."""
+        """Return the length of the view: the context, and a prediction for each target."""
         return shape.n_features + shape.n_targets
 
     def views(self, shape: Shape) -> list[int]:
-        """Return that all estimates look at the same view."""
+        """Return view 0 for all targets."""
         return [0] * shape.n_targets
 
     def next_at(self, seen: int) -> int:
-        """Return after how many observations it is refitted next."""
+        """Return the number of observations at which the trees are fitted next."""
         return max(int(self.first), int(seen * self.growth), seen + 1)
 
     def make(self, shape: Shape) -> Embedder:
-        """Return the trees, of which there are none yet."""
+        """Return the embedder, without trees."""
         needs("trees")
         from deferkit.learn.embed.forest import Forest  # noqa: PLC0415 - LightGBM is an extra
 
         return Forest(self, shape)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings as plain data."""
+        """Return the settings as JSON values."""
         return {"kind": self.kind, **asdict(self)}

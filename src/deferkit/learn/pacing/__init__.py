@@ -1,4 +1,4 @@
-"""The price λ of each resource, and how it moves: once for each decision.
+"""Pacing: how the price λ of each resource moves, once for each decision.
 
 `PACINGS` is the one list of pacings: `Pacing`, the service and the studies read it. Another pacing is a strategy in a
 file of its own here, its compiled step in `learn/core/`, and an entry in both registries.
@@ -20,16 +20,18 @@ PACINGS: dict[str, Strategy] = {strategy.name: strategy for strategy in (Resolve
 
 
 class Pacing:
-    """How the price moves.
+    """How the price of the budget moves. Immutable.
 
-    Arguments:
-        kind: "resolve" (default), "adaptive", "gradient" or "paper".
-        parameters: of "resolve": `every` (200), decisions between two prices once there are ten times as many, and
-            `window` (1,000), how many of the latest contexts the price is solved for, rounded up to a multiple of
-            four; of "adaptive": `step` (0.3), in units of reward for the mean cost.
+    Args:
+        kind: "resolve" (default): the price is solved for the latest contexts every so often; "adaptive": it takes an
+            adaptive gradient step after every decision; "gradient": the exponentiated gradient of Agrawal & Devanur;
+            "paper": the same as Algorithm 1 prints it.
+        parameters: Of "resolve": `every`, the most decisions between two prices (200 by default), and `window`, the
+            number of contexts that the price is solved for, rounded up to a multiple of four (1,000 by default).
+            Of "adaptive": `step`, in units of reward for the mean cost (0.3 by default).
 
     Raises:
-        InvalidArgument: for an unknown kind, a parameter that the kind does not have, or a value out of range.
+        InvalidArgument: If the kind is unknown, has no such parameter, or a value is out of range.
 
     >>> Pacing(kind="resolve", every=50)
     Pacing(kind='resolve', every=50, window=1000)
@@ -49,21 +51,21 @@ class Pacing:
 
     @property
     def strategy(self) -> Strategy:
-        """What this kind of pacing does."""
+        """The strategy of this kind: initial state and reactions."""
         return PACINGS[self.kind]
 
     @property
     def window(self) -> int:
-        """How many of the latest contexts the pacing looks at."""
+        """The number of latest contexts that the price is solved for; 0 for pacings that read none."""
         return self.strategy.window(self.parameters)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the pacing as plain data."""
+        """Return kind and parameters as JSON values."""
         return {"kind": self.kind, **self.parameters}
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> "Pacing":
-        """Return a pacing from what `to_dict` returned; older files also hold parameters of other kinds."""
+        """Restore a pacing from `to_dict()`; parameters of other kinds, which older files hold, are ignored."""
         known = {parameter.name for parameter in PACINGS[saved["kind"]].parameters}
         return cls(kind=saved["kind"], **{name: value for name, value in saved.items() if name in known})
 

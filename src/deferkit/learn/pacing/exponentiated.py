@@ -1,4 +1,4 @@
-"""The exponentiated gradient: as Agrawal & Devanur have it, and as the paper prints it."""
+"""The exponentiated gradient of Agrawal & Devanur, and the variant that the paper prints."""
 
 import math
 from collections.abc import Mapping
@@ -12,14 +12,14 @@ LARGEST_STEP = 0.999  # ε = √(2/T) is above 1 for a horizon of 1
 
 
 class Gradient(Strategy):
-    """Memory: log α of each resource."""
+    """The dual holds log α of each resource beside the prices."""
 
     name = "gradient"
     description = "the exponentiated gradient of Agrawal & Devanur"
     first_weight: ClassVar[float] = 1.0
 
     def memory_size(self, n_resources: int) -> int:
-        """Return one number for each resource."""
+        """Return the number of resources."""
         return n_resources
 
     def constants(self, parameters: Mapping[str, float], budgets: Budgets) -> list[float]:
@@ -29,7 +29,7 @@ class Gradient(Strategy):
         return [*np.log1p(epsilon), *np.log1p(-np.minimum(epsilon, LARGEST_STEP))]
 
     def start(self, dual: Floats, budgets: Budgets, warm_up: int) -> None:
-        """Start at γ = ½, or at equal shares of several resources."""
+        """Start at γ = ½, or at equal shares if there are several resources."""
         del warm_up
         n, bounded = len(budgets.total), budgets.bounded
         share = 0.5 if n == 1 else 1.0 / (1.0 + n)
@@ -37,7 +37,7 @@ class Gradient(Strategy):
         dual[n:] = math.log(self.first_weight)
 
     def budget_changed(self, dual: Floats, before: Budgets, after: Budgets, next_id: int, warm_up: int) -> None:
-        """Keep γ; a budget that was nothing starts anew, and one that becomes nothing has no price."""
+        """Keep γ; a budget that was 0 starts at γ = ½, and one that becomes 0 has no price."""
         del next_id, warm_up
         price = dual[: len(after.total)]
         changed = (after.total != before.total) & np.isfinite(after.total)
@@ -48,7 +48,7 @@ class Gradient(Strategy):
 
 
 class Paper(Gradient):
-    """As printed: g = γ·(c − B/T), and α = ½ at the start, though α = 1 is what goes with γ = ½."""
+    """As printed: g = γ·(c − B/T), and α = ½ at the start, although γ = ½ implies α = 1."""
 
     name = "paper"
     description = "the exponentiated gradient exactly as Algorithm 1 prints it"

@@ -1,7 +1,7 @@
-"""What a pacing is: its parameters, initial state and reaction to a change of the budget.
+"""Base class of the pacings: parameters, initial state, and reaction to a change of the budget.
 
 Its step is compiled: the file of the same name in `learn/core/`. The state is one vector, the *dual*: the prices of
-the resources first, then whatever the pacing remembers.
+the resources first, then the memory of the pacing.
 """
 
 import math
@@ -30,7 +30,7 @@ class Parameter(NamedTuple):
     meaning: str
 
     def check(self, value: object) -> float:
-        """Return the value, or raise."""
+        """Return a valid value, or raise `InvalidArgument`."""
         if self.whole:
             if not is_whole(value, int(self.least)):
                 raise expected(self.name, "Pacing", f"a whole number of at least {self.least:g}", value)
@@ -48,12 +48,12 @@ class Budgets(NamedTuple):
 
     @property
     def bounded(self) -> NDArray[np.bool_]:
-        """Where there is a price to find: not for a budget of nothing, nor for one without end."""
+        """Which resources have a price: not those with a budget of 0, nor those with an infinite one."""
         return (self.total > LEAST_BUDGET) & np.isfinite(self.total)
 
 
 class Strategy:
-    """The base of all pacings: no parameters, no memory, a price of 0 at the start."""
+    """A pacing without parameters and without memory, whose price starts at 0."""
 
     name: ClassVar[str]
     description: ClassVar[str]
@@ -61,11 +61,11 @@ class Strategy:
 
     @property
     def code(self) -> int:
-        """Its number in the compiled core."""
+        """The number of this pacing in the compiled core."""
         return core.PACINGS.index(self.name)
 
     def check(self, given: Mapping[str, object]) -> dict[str, float]:
-        """Return all parameters with these values, checked."""
+        """Return all parameters, with defaults for those that are not given; raise if one is invalid."""
         known = {parameter.name: parameter for parameter in self.parameters}
         for name in given:
             if name not in known:
@@ -76,22 +76,22 @@ class Strategy:
         return {name: each.check(given.get(name, each.default)) for name, each in known.items()}
 
     def window(self, parameters: Mapping[str, float]) -> int:
-        """Return how many of the latest contexts are looked at."""
+        """Return the number of latest contexts that the price is solved for."""
         del parameters
         return 0
 
     def memory_size(self, n_resources: int) -> int:
-        """Return how many numbers it remembers beside the prices."""
+        """Return how many numbers the dual holds beside the prices."""
         del n_resources
         return 0
 
     def constants(self, parameters: Mapping[str, float], budgets: Budgets) -> list[float]:
-        """Return the numbers that the compiled step reads and never changes."""
+        """Return the constants of the compiled step."""
         del budgets
         return list(parameters.values())
 
     def start(self, dual: Floats, budgets: Budgets, warm_up: int) -> None:
-        """Write the initial state to a vector of zeros."""
+        """Write the initial dual to a vector of zeros."""
 
     def budget_changed(self, dual: Floats, before: Budgets, after: Budgets, next_id: int, warm_up: int) -> None:
         """React to a change of the totals."""
@@ -100,6 +100,6 @@ class Strategy:
         """React to a shorter warm-up."""
 
     def next_solve(self, dual: Floats, n_resources: int) -> float:
-        """Return the number of the decision that next looks at past contexts."""
+        """Return the number of the decision at which the price is next solved over past contexts."""
         del dual, n_resources
         return math.inf
