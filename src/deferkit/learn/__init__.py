@@ -1,1 +1,1 @@
-"""The numeric core: no printing, no clock, no network."""
+"""The learner. It does not print, log, read a clock or use the network."""

@@ -1,4 +1,4 @@
-"""One row of named features to its vector, compiled: what `Encoder.encode` does for every task."""
+"""Compiled encoder of one row of named features, which `Encoder` calls for every task."""
 
 from cpython.dict cimport PyDict_GetItem
 from cpython.float cimport PyFloat_AsDouble, PyFloat_Check
@@ -14,17 +14,17 @@ cdef double largest = LARGEST
 
 
 cdef class RowEncoder:
-    """Encodes rows with given scales and levels, which do not change any more.
+    """Encodes rows with fixed scales and levels.
 
     Args:
-        numbers: names of the number features.
-        centers: what is subtracted from each number.
-        spreads: what the difference is divided by; the result is cut at ±1.
-        levels: for each category, by name: the offset of each of its levels from the category's first element.
-        max_levels: the most levels of each category; after them come an element for any other level and one for a
+        numbers: The names of the number features.
+        centers: The number subtracted from each value.
+        spreads: The divisor of the difference; the result is clipped at ±1.
+        levels: For each category, by name: the offset of each of its levels from the category's first element.
+        max_levels: The most levels of each category; after them come an element for any other level and one for a
             missing value.
-        size: what the whole vector is divided by.
-        intercept: whether the first element is always 1.
+        size: The divisor of the whole vector.
+        intercept: Whether the first element is constant.
     """
 
     cdef tuple numbers, categories
@@ -46,9 +46,9 @@ cdef class RowEncoder:
                 raise ValueError(f"A category has room for {n_levels} levels. Got {len(offsets)} instead.")
 
     def encode(self, dict row not None, double[::1] x not None):
-        """Write the vector of a row to x; return False, and leave x undefined, if the row is not plain.
+        """Write the vector of a row to x and return True; return False, with x undefined, if the row needs a check.
 
-        A plain row has no unknown names, numbers that are floats, ints or None, and texts or None as levels.
+        None is needed if all names are known, numbers are floats, ints or None, and levels are strings or None.
         """
         cdef Py_ssize_t i, column = 0, found = 0
         cdef PyObject *given

@@ -1,4 +1,4 @@
-"""A learner as bytes: everything that decides, and nothing else, so that two are equal if their bytes are."""
+"""A learner as bytes: its complete state and nothing else, so that equal bytes mean equal learners."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,11 +18,11 @@ from deferkit.learn.initial_state import new_ledger, sizes_of
 from deferkit.learn.ledger import Ledger
 from deferkit.learn.settings import Settings
 
-REPRESENTATION = "representation "  # what the names of its arrays begin with
+REPRESENTATION = "representation "  # prefix of the names of its arrays
 
 
 def to_bytes(components: Components) -> bytes:
-    """Return estimates, price, budget, pending decisions and random stream as the bytes of a state file."""
+    """Return settings, counters, encoder and arrays of a learner as the bytes of a state file."""
     saved = {
         "deferrer": components.settings.to_dict(),
         "counters": components.ledger.counters(),
@@ -30,7 +30,7 @@ def to_bytes(components: Components) -> bytes:
         "rows": components.contexts.rows_before_freeze,
     }
     arrays = components.ledger.state()
-    if components.settings.forget_used == "never":  # where nothing is forgotten, nobody asks; version 2 had no numbers
+    if components.settings.forget_used == "never":  # read by forgetting members only, and absent in version 2
         arrays["learned_as"] = np.zeros_like(arrays["learned_as"])
     if components.representation is not None:
         arrays |= {REPRESENTATION + name: array for name, array in components.representation.state().items()}
@@ -38,7 +38,7 @@ def to_bytes(components: Components) -> bytes:
 
 
 class SavedLearner(NamedTuple):
-    """What was read from a state file."""
+    """The settings, counters, encoder and arrays in a state file."""
 
     plain: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
@@ -46,7 +46,7 @@ class SavedLearner(NamedTuple):
 
     @classmethod
     def from_bytes(cls, data: bytes, source: str, embedding: Embedding | None) -> "SavedLearner":
-        """Return what is in the bytes of a state file, or raise `UnreadableState`."""
+        """Parse the bytes of a state file, or raise `UnreadableState`."""
         plain, arrays = state.unpack(data, source)
         if isinstance(plain, dict) and isinstance(plain.get("deferrer"), dict):
             plain["deferrer"]["embedding"] = given_again(plain["deferrer"].get("embedding"), embedding, source)
@@ -54,28 +54,28 @@ class SavedLearner(NamedTuple):
 
     @contextmanager
     def errors_as_unreadable_state(self) -> Iterator[None]:
-        """Raise `UnreadableState` where something is missing, or is not what it should be."""
+        """Convert errors about missing or invalid values to `UnreadableState`."""
         try:
             yield
         except MissingExtra:
-            raise  # the file is whole: what reads it is not
+            raise  # not the fault of the file
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, MemoryError) as error:
             raise UnreadableState(f"{self.source} does not hold a learner ({error}).") from error
 
     def settings(self) -> Settings:
-        """Return the settings of the learner."""
+        """Return the settings, checked."""
         return Settings.from_dict(self.plain["deferrer"])
 
     def ledger(self) -> Ledger:
-        """Return the ledger."""
+        """Return the ledger, checked and restored."""
         settings = self.settings()
-        check_sizes(self.arrays, sizes_of(settings))  # before as much room is made as the settings ask for
+        check_sizes(self.arrays, sizes_of(settings))  # before memory is allocated for these sizes
         ledger = new_ledger(settings)
         ledger.restore(self.plain["counters"], self.arrays)
         return ledger
 
     def encoder(self) -> Encoder | None:
-        """Return the encoder, if there is one."""
+        """Return the encoder, or None."""
         if self.plain["encoder"] is None:
             return None
         encoder = Encoder.from_dict(self.plain["encoder"])
@@ -84,7 +84,7 @@ class SavedLearner(NamedTuple):
         return encoder
 
     def restore(self, components: Components) -> None:
-        """Restore what is neither in the settings nor in the ledger."""
+        """Restore the representation, and the rows that wait for the encoder to be frozen."""
         if components.representation is not None:
             start = len(REPRESENTATION)
             kept = {name[start:]: array for name, array in self.arrays.items() if name.startswith(REPRESENTATION)}

@@ -1,4 +1,4 @@
-"""A change of the budget: topped up or cut, never below what is spent or reserved."""
+"""Raising or lowering the total of the budget, never below what is spent or reserved."""
 
 import numpy as np
 
@@ -10,7 +10,16 @@ from deferkit.types import Amount, show
 
 
 def change_budget(components: Components, total: Amount) -> None:
-    """Set the total of the budget, and let the pacing react."""
+    """Set the total of the budget, and let the pacing react.
+
+    Args:
+        components: Of the learner.
+        total: The new total, by resource if there are several.
+
+    Raises:
+        InvalidArgument: If the total is not a valid amount.
+        BudgetExhausted: If the total is less than what is spent and reserved.
+    """
     settings, ledger = components.settings, components.ledger
     before = Budgets(ledger.view("total").copy(), ledger.view("horizon"))
     after = before._replace(total=np.array(inputs.as_totals(total, settings.resources, before.total.tolist())))

@@ -1,4 +1,4 @@
-"""A whole stream of tasks through the compiled loop, in chunks between which the ledger makes room."""
+"""The bulk loop: a stream of tasks decided and observed in compiled code, chunk by chunk."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ CHUNK = 8_192  # tasks between two reports of progress
 
 
 def blank_run(n: int, resources: int, deciders: tuple[str, ...]) -> Run:
-    """Return the record of a run of n tasks that has not begun."""
+    """Return a run of n tasks, filled with zeros."""
     return Run(
         routes=np.zeros(n, dtype=np.int64),
         reasons=np.zeros(n, dtype=np.int64),
@@ -32,7 +32,7 @@ def blank_run(n: int, resources: int, deciders: tuple[str, ...]) -> Run:
 
 
 class BulkLoop:
-    """Decides a stream of tasks whose outcomes are known beforehand, and observes each one at once."""
+    """Decides a stream of tasks with known outcomes, and observes each before the next."""
 
     def __init__(self, components: Components, decisions: Decisions) -> None:
         self._settings = components.settings
@@ -43,7 +43,7 @@ class BulkLoop:
         self._decisions = decisions
 
     def run(self, contexts: Any, rewards: Any, cost: Any, feedback: str, progress: Callable[[int], None] | None) -> Run:
-        """Return what a stream comes to."""
+        """Return the routes, rewards and costs of a stream; `Deferrer.run` describes the arguments."""
         settings = self._settings
         if not isinstance(feedback, str) or feedback not in FEEDBACKS:
             raise expected("feedback", "call of run", "one of " + ", ".join(map(repr, FEEDBACKS)), feedback)
@@ -58,7 +58,7 @@ class BulkLoop:
         while done < n:
             before = done
             if rows is not None and self._ledger.get("unsettled"):
-                done = self._run_unsettled(rows, matrix, values, costs, feedback, run, done)
+                done = self._run_before_freeze(rows, matrix, values, costs, feedback, run, done)
             else:
                 done = self._run_chunk(matrix, values, costs, feedback, run, done)
             if progress is not None:
@@ -68,10 +68,10 @@ class BulkLoop:
         return run
 
     def _run_chunk(self, matrix: Floats, rewards: Floats, costs: Floats, feedback: str, run: Run, first: int) -> int:
-        """Decide and observe the tasks from `first` on, as many as fit; return how far it came."""
+        """Decide and observe one chunk of tasks from `first` on; return the index of the next task."""
         ledger, representation = self._ledger, self._representation
         end = min(len(matrix), first + min(CHUNK, ledger.memory))
-        if representation is not None:  # views hold until the next retraining, and no further
+        if representation is not None:  # views are valid until the next retraining
             representation.drop_old_tasks()
             until = min(representation.observations_until_retraining(), representation.decisions_until_upkeep())
             end = min(end, first + until)
@@ -84,7 +84,7 @@ class BulkLoop:
             representation.refresh_window_if_due()
         return done
 
-    def _run_unsettled(
+    def _run_before_freeze(
         self,
         rows: list[dict[str, Any]],
         matrix: Floats,
@@ -94,7 +94,7 @@ class BulkLoop:
         run: Run,
         first: int,
     ) -> int:
-        """Do one task, whose context teaches the encoder its scales; encode the rest once they are settled."""
+        """Decide and observe one task while the encoder's scales are not frozen; encode the rest once they are."""
         event = self._decisions.propose(rows[first])
         self._decisions.apply(event)
         decision, route = event.decision, self._settings.deciders.index(event.decision.route)

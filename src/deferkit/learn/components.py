@@ -1,4 +1,4 @@
-"""The collaborators that one learner consists of."""
+"""The components of a learner, wired together."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,16 @@ from deferkit.learn.settings import Settings
 
 
 class Components(NamedTuple):
-    """What decides, learns and remembers for one learner."""
+    """The components of one learner.
+
+    Attributes:
+        settings: What the learner was made with.
+        ledger: The arrays of its state, and the decisions that it remembers.
+        reader: Reports of the ledger for users.
+        contexts: Checks and encodes contexts for the compiled core.
+        outcomes: Checks, books and learns outcomes.
+        representation: Trees or an embedding in front of the estimates; None if they read the contexts themselves.
+    """
 
     settings: Settings
     ledger: Ledger
@@ -23,7 +32,7 @@ class Components(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings, ledger: Ledger, encoder: Encoder | None) -> "Components":
-        """Return the collaborators of a learner with this state."""
+        """Return the components of a learner with this state."""
         if encoder is not None and ledger.next_id == 0:
             ledger.set("unsettled", 1)
         representation = representation_of(settings, ledger)

@@ -1,7 +1,7 @@
-"""Whether saved counters and arrays fit together: compiled steps check no bounds, so nothing else may reach them.
+"""Checks of saved counters and arrays. Compiled steps check no bounds, so that invalid ones must not reach them.
 
-A checksum finds accidents, not files that somebody wrote. Each function raises ValueError, which a reader of state
-files turns into `UnreadableState`.
+A checksum detects damage, but not forged files. Each function raises ValueError, which the reader of state files
+converts to `UnreadableState`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,10 @@ Arrays = Mapping[str, NDArray[Any]]
 Ints = NDArray[np.int64]
 
 OPEN: int = CONSTANTS["open"]
-LARGEST_COUNT = 1 << 53  # what whole numbers that users give are limited to as well
-NEVER = 1 << 62  # a retraining or a refit that will not come
+LARGEST_COUNT = 1 << 53  # the limit of whole numbers in arguments as well
+NEVER = 1 << 62  # the count of a retraining or refit that is not scheduled
 FLAGS = ("price_due", "horizon_told", "unsettled")
-INT_RANGES = {  # least and largest; those of `route` depend on the sizes
+INT_RANGES = {  # least and largest value; the range of `route` depends on the sizes
     "n_routed": (0, LARGEST_COUNT),
     "shares_design": (0, 1),
     "n_observed": (0, LARGEST_COUNT),
@@ -39,7 +39,7 @@ FINITE = (
 )
 NOT_NEGATIVE = ("total", "spent", "reserved", "overrun", "held", "member_samples", "forecast_error")
 NEVER_CHANGE = ("view", "horizon", "max_cost", "member_prior", "forget_every", "keep")
-WEIGHT_ROUNDING = 1e-9  # what the weights of a target may be off 1 together
+WEIGHT_ROUNDING = 1e-9  # tolerance of the sum of the weights of a target, which is 1
 
 
 def check_counters(counters: Mapping[str, object], names: Sequence[str]) -> None:
@@ -60,31 +60,31 @@ def check_shapes(found: Arrays, wanted: Mapping[str, tuple[int, ...]], kinds: Ma
 
 
 def check_finite(found: Arrays, names: Sequence[str], *, missing: bool = False) -> None:
-    """Raise if a number is infinite, or NaN where nothing may be missing."""
+    """Raise if a number is infinite, or NaN unless `missing` values are allowed."""
     for name in names:
         if not (np.isfinite(found[name]) | (missing & np.isnan(found[name]))).all():
             raise ValueError(f"the array {name!r} is not finite")
 
 
 def count_of(array: NDArray[Any]) -> int:
-    """Return a count that is saved as an array of one number, or raise."""
+    """Return a count that is saved as an array of one number; raise if it is none."""
     if array.shape != (1,) or not 0 <= array[0] <= LARGEST_COUNT or array[0] % 1:
         raise ValueError(f"a count is {array.tolist()}")
     return int(array[0])
 
 
 def check_sizes(saved: Arrays, sizes: Mapping[str, int]) -> None:
-    """Raise unless the arrays of a learner have these sizes, and any number of rows behind the ring."""
+    """Raise unless the arrays of a learner have these sizes, with any number of overflow rows."""
     overflow = len(saved["route"]) - sizes["memory"]
     if overflow < 0:
         raise ValueError(f"there are {len(saved['route'])} decisions, not {sizes['memory']}")
-    shapes = layout.shapes({**sizes, "stride": sizes["n_features"], "overflow": overflow})  # saved without filling
+    shapes = layout.shapes({**sizes, "stride": sizes["n_features"], "overflow": overflow})  # saved without padding
     kinds = {array.name: "f" if array.kind == "double" else "i" for array in layout.STATE}
     check_shapes(saved, {name: shapes[name] for name in kinds}, kinds)
 
 
 def check_values(saved: Arrays, fresh: Arrays) -> None:
-    """Raise unless arrays of the right sizes hold what can follow from those of a learner that has seen nothing."""
+    """Raise unless arrays of the right sizes are reachable from those of a new learner with the same settings."""
     ranges = INT_RANGES | {"route": (0, len(fresh["n_routed"]) - 1)}
     for name, (least, largest) in ranges.items():
         if saved[name].size and not least <= saved[name].min() <= saved[name].max() <= largest:
@@ -104,13 +104,13 @@ def check_values(saved: Arrays, fresh: Arrays) -> None:
     if (saved["shares_design"] > fresh["shares_design"]).any():
         raise ValueError("costs share the design of a reward whose samples have other weights")
     if (np.isinf(saved["total"]) != np.isinf(fresh["total"])).any():
-        raise ValueError("a budget without end has one, or one with an end has none")
+        raise ValueError("a finite budget has become infinite, or an infinite one finite")
     if (saved["route"][saved["status"] == OPEN] == 0).any():
         raise ValueError("a decision of the model holds budget")
 
 
 def check_overflow(overflow: NDArray[Any], status: Ints, memory: int, next_id: int) -> None:
-    """Raise unless older decisions that hold budget lie in rows of their own behind the ring."""
+    """Raise unless the overflow rows are those of older decisions that hold budget, each in a row of its own."""
     if overflow.dtype.kind != "i" or overflow.ndim != 2 or overflow.shape[1] != 2:
         raise ValueError("the older decisions are not pairs of a decision and its row")
     decisions, rows = overflow.T
@@ -122,7 +122,7 @@ def check_overflow(overflow: NDArray[Any], status: Ints, memory: int, next_id: i
 
 
 def check_samples(samples: NDArray[Any], n_observed: Ints, next_refit: Ints, n_features: int, limit: int) -> None:
-    """Raise unless there are all samples that the exact refits to come will read."""
+    """Raise unless all samples that coming refits will read are stored."""
     if (next_refit <= n_observed).any() or ((next_refit > limit) & (next_refit < LARGEST_COUNT)).any():
         raise ValueError("a refit is overdue, or comes after the last sample that is stored")
     needed = 0 if n_observed.min() >= limit else min(int(n_observed.max()), limit)

@@ -1,4 +1,4 @@
-"""What a user hands in as a task, turned into the vector that the compiled core reads."""
+"""Contexts as users give them, checked and converted to the vectors that the compiled core reads."""
 
 from typing import Any
 
@@ -17,9 +17,9 @@ Floats = NDArray[np.float64]
 
 
 class ContextLoader:
-    """Numbers are taken as they are, named features go through an encoder; then comes the representation, if any.
+    """Converts contexts: named features by an encoder, then the views of a representation, if there is one.
 
-    While the encoder's scales are not settled, the rows that it has seen are kept, so that they can be encoded again.
+    Until the encoder's scales are frozen, its rows are kept in `rows_before_freeze`, to be encoded again.
     """
 
     def __init__(
@@ -27,22 +27,22 @@ class ContextLoader:
     ) -> None:
         self.encoder = None if encoder is None else Encoder.from_dict(encoder.to_dict())
         self.representation = representation
-        self.largest = LARGEST if representation is None else representation.largest  # that a number may be
+        self.largest = LARGEST if representation is None else representation.largest  # absolute value of a feature
         self.rows_before_freeze: list[dict[str, Any]] = []
         self._core = core
         self._given: Floats = np.zeros((1, n_features))
         self._row = self._given[0]
-        self._latest: list[float] | None = None  # what `load_event` has returned last, where it lies in `_row`
+        self._latest: list[float] | None = None  # the result of the last `load_event`, if it is in `_row`
         self._views = self._given if representation is None else representation.transform(self._given)
 
     def load(self, context: Any) -> None:
-        """Hand a context to the compiled core, or raise. Vectors that need no conversion are tried there first."""
+        """Load a context into the compiled core, or raise `InvalidArgument`."""
         if not (self.encoder.encode_row(context, self._row) if self.encoder is not None else False):
             self._convert(context)
         self._hand_over()
 
     def load_event(self, context: Any) -> Any:
-        """Do the same, and return the context as an event keeps it: never the caller's own array."""
+        """Load a context, and return it as an event stores it: never the caller's own array."""
         if context is not self._latest or self._row.tolist() != context:
             kept = self._convert(context)
             self._hand_over()
@@ -50,11 +50,11 @@ class ContextLoader:
                 return kept
             self._latest = self._row.tolist()
             return self._latest
-        self._hand_over()  # it was proposed just now and is to be applied: the numbers lie there already
+        self._hand_over()  # it was just proposed and is applied now: its numbers are in `_row` already
         return context
 
     def _convert(self, context: Any) -> Any:
-        """Write a context to `_row`; return it as an encoder checked it."""
+        """Write a context to `_row`; return it as checked by the encoder."""
         if self.encoder is not None:
             clean = self.encoder.check(context)
             self.encoder.encode_row(clean, self._row)
@@ -68,30 +68,29 @@ class ContextLoader:
 
     def _hand_over(self) -> None:
         if self.representation is not None:
-            if not np.abs(self._given).max() <= self.largest:  # a hidden layer might hide it
+            if not np.abs(self._given).max() <= self.largest:  # the hidden layer might turn it into a valid number
                 raise self._not_finite()
             self.representation.write(self._given, self._views)
         if not self._core.try_load(self._views[0]):
             raise self._not_finite()
 
     def _not_finite(self) -> InvalidArgument:
-        """Return the error for the context in `_row`."""
-        place = int(np.argmin(np.abs(self._row) <= self.largest))
-        what = f"finite numbers up to {self.largest:g} (element {place})"
-        return expected("context", "Deferrer", what, float(self._row[place]))
+        index = int(np.argmin(np.abs(self._row) <= self.largest))
+        what = f"finite numbers up to {self.largest:g} (element {index})"
+        return expected("context", "Deferrer", what, float(self._row[index]))
 
     def decided(self) -> None:
-        """Let the representation know that the context that was loaded last was decided."""
+        """Tell the representation that the context that was loaded last is decided."""
         if self.representation is not None:
             self.representation.append_decided(self._given)
             self.representation.refresh_window_if_due()
 
     def represent(self, matrix: Floats) -> Floats:
-        """Return what the compiled core reads for vectors of contexts."""
+        """Return the views of context vectors, which the compiled core reads."""
         return matrix if self.representation is None else self.representation.transform(matrix)
 
     def vectors(self, contexts: Any) -> Floats:
-        """Return contexts as the vectors that coefficients belong to; with trees, those that have their columns."""
+        """Return contexts as the vectors of `Deferrer.coefficients`; with trees, those with the tree columns."""
         views = self.represent(self.matrix(contexts))
         return views[:, views.shape[1] // 2 :] if isinstance(self.representation, TreeColumns) else views
 
@@ -102,7 +101,7 @@ class ContextLoader:
         return [self.encoder.check(row) for row in inputs.rows_of(contexts)]
 
     def matrix(self, contexts: Any) -> Floats:
-        """Return several contexts as vectors, with the scales of now."""
+        """Return several contexts as vectors, with the current scales of the encoder."""
         rows = self.rows(contexts)
         if rows is not None:
             return self.encode(rows)
@@ -113,7 +112,7 @@ class ContextLoader:
         return matrix
 
     def encode(self, rows: list[dict[str, Any]]) -> Floats:
-        """Return the vectors of checked rows, with the scales of now."""
+        """Return the vectors of checked rows, with the current scales of the encoder."""
         matrix = np.zeros((len(rows), len(self._row)))
         if self.encoder is not None:
             for row, x in zip(rows, matrix, strict=True):

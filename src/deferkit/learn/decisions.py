@@ -1,4 +1,4 @@
-"""Decisions: proposed, committed, and what a proposal of the past must be to be applied."""
+"""Decisions one at a time: proposed, checked and committed; the freezing of the encoder's scales."""
 
 import math
 import warnings
@@ -29,12 +29,12 @@ class Decisions:
         self._outcomes = components.outcomes
         self._representation = components.representation
         self.horizon = min((budget.horizon or math.inf) for budget in self._settings.budget.values())
-        # before this decision nothing can be in the way of the next one, and the horizon is not over
+        # before this decision the ring has free rows and the horizon is not over, so that nothing needs a check
         self._first_checked = min(self._ledger.memory, self.horizon)
         self._plain = self._contexts.encoder is None and self._representation is None
 
     def decide(self, context: Any) -> Decision:
-        """Propose and commit. Most of the time that this takes is spent in two calls of the compiled core."""
+        """Propose and commit: `Deferrer.decide` without options, on the fast path."""
         core = self._core
         if not (self._plain and core.try_load(context)):
             if self._ledger.get("unsettled"):
@@ -51,7 +51,7 @@ class Decisions:
         return decision
 
     def decide_many(self, matrix: Floats) -> list[Decision]:
-        """Decide tasks one after the other, in chunks between which the ledger makes room."""
+        """Decide tasks in order, in chunks between which open decisions are moved out of the ring."""
         ledger, representation = self._ledger, self._representation
         decisions: list[Decision] = []
         while len(decisions) < len(matrix):
@@ -72,7 +72,7 @@ class Decisions:
     def propose(
         self, context: Any, cost: Any = None, available: Sequence[str] | None = None, force: str | None = None
     ) -> Decided:
-        """Return what would be decided, as an event that `apply` takes; change nothing."""
+        """Return what would be decided, as an event for `apply`; the state does not change."""
         settings, ledger = self._settings, self._ledger
         kept = self._contexts.load_event(context)
         mask = self._mask(available)
@@ -92,7 +92,7 @@ class Decisions:
         return Decided(decision, kept)
 
     def apply(self, event: Decided) -> None:
-        """Commit a decision that was proposed before, here or elsewhere."""
+        """Commit a decision that this learner or an equal one proposed; raise if it cannot be."""
         ledger, decision = self._ledger, event.decision
         if not isinstance(decision, Decision):
             raise expected("decision", "Decided", "a Decision", decision)
@@ -119,7 +119,7 @@ class Decisions:
                 self.freeze_encoder()
 
     def _prepare_for_next(self) -> None:
-        """Make room for the next decision, and announce the end of the horizon."""
+        """Free the row of the next decision, and warn if the horizon is over."""
         self._ledger.move_open_decisions(1)
         if self._core.next_id >= self.horizon:
             self.warn_horizon_over()
@@ -129,10 +129,9 @@ class Decisions:
             return self._core.all_experts
         if isinstance(available, str) or not isinstance(available, Iterable):
             raise expected("available", "Deferrer", "a list of experts", available)
-        return sum(1 << place for place in {inputs.index_of(e, self._settings.experts, "expert") for e in available})
+        return sum(1 << index for index in {inputs.index_of(e, self._settings.experts, "expert") for e in available})
 
     def _check_free(self, decision: Decision) -> None:
-        """Raise if what a decision reserves is not free."""
         held = np.array(inputs.as_amount("reserved", decision.reserved, self._settings.resources))
         left = self._ledger.budget_left()
         if (held > left).any() or (self._ledger.view("total") <= 0).any():
@@ -140,13 +139,13 @@ class Decisions:
             raise BudgetExhausted(f"Asking {decision.route} needs {show(decision.reserved)} of budget; {free} is free.")
 
     def freeze_encoder_on(self, encoder: Encoder, rows: list[dict[str, Any]]) -> None:
-        """Settle the encoder's scales on these rows, and those seen before."""
+        """Update the encoder's scales with these rows, then freeze them."""
         for row in rows:
             encoder.see(row)
         self.freeze_encoder()
 
     def freeze_encoder(self) -> None:
-        """Freeze the encoder's scales, encode the contexts so far with them, and learn what is known of those."""
+        """Freeze the encoder's scales, encode the contexts so far again, and learn their outcomes."""
         ledger, contexts = self._ledger, self._contexts
         ledger.set("unsettled", 0)
         n = len(contexts.rows_before_freeze)

@@ -1,4 +1,4 @@
-"""What users hand in, checked and turned into arrays: lists, arrays, pandas and polars frames, mappings."""
+"""Arguments of users checked and converted to arrays: lists, arrays, pandas and polars frames, mappings."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,12 +14,12 @@ Floats = NDArray[np.float64]
 
 
 def is_frame(value: object) -> bool:
-    """Whether this is a table with named columns, of pandas or polars."""
+    """Whether a value is a pandas or polars frame."""
     return hasattr(value, "columns") and hasattr(value, "to_numpy")
 
 
 def rows_of(table: Any) -> list[dict[str, Any]]:
-    """Return the rows of a frame, of a mapping of columns or of a list of rows, by name."""
+    """Return the rows of a frame, of columns by name, or of a list of rows by name."""
     what = "a frame, columns by name or a list of rows by name"
     try:
         if is_frame(table):
@@ -71,7 +71,7 @@ def wrong_context(context: Any, n_features: int) -> InvalidArgument:
 
 
 def as_context(context: Any, n_features: int) -> Floats:
-    """Return one context as float64; its length and whether it is finite is checked by the caller."""
+    """Return one context as float64; the caller checks its length and that it is finite."""
     if isinstance(context, Mapping):
         raise InvalidArgument(
             f"The 'context' of a Deferrer without an encoder must be {n_features} numbers. Got named features instead."
@@ -83,7 +83,7 @@ def as_context(context: Any, n_features: int) -> Floats:
 
 
 def as_vector(name: str, values: ArrayLike, n: int) -> Floats:
-    """Return values as float64 [n]; NaN is let through."""
+    """Return values as float64 [n]; NaN is allowed."""
     try:
         array = np.ascontiguousarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
@@ -96,24 +96,24 @@ def as_vector(name: str, values: ArrayLike, n: int) -> Floats:
 
 
 def check_range(name: str, array: Floats, low: float, high: float, *, missing: bool) -> None:
-    """Raise if a value is outside [low, high], or NaN where nothing may be missing."""
+    """Raise if a value is outside [low, high], or NaN unless `missing` values are allowed."""
     low, high = max(low, -LARGEST), min(high, LARGEST)
     if array.size == 0 or (low <= array.min() and array.max() <= high):
-        return  # neither holds if one of them is NaN
+        return  # false if one of them is NaN
     fine = (array >= low) & (array <= high)
     if missing:
         fine |= np.isnan(array)
     if not fine.all():
-        place = tuple(int(i) for i in np.argwhere(~fine)[0])
+        index = tuple(int(i) for i in np.argwhere(~fine)[0])
         raise InvalidArgument(
-            f"The '{name}' must be between {low:g} and {high:g}. Got {array[place]} at {list(place)}."
+            f"The '{name}' must be between {low:g} and {high:g}. Got {array[index]} at {list(index)}."
         )
 
 
 def as_rewards(
     rewards: Mapping[str, ArrayLike], deciders: Sequence[str], n: int, bounds: tuple[float, float], *, missing: bool
 ) -> Floats:
-    """Return rewards by decider as [n, deciders]; NaN for a decider that is not given."""
+    """Return rewards by decider as [n, deciders], with NaN for deciders that are not given."""
     result = np.full((n, len(deciders)), np.nan)
     if not isinstance(rewards, Mapping):
         raise expected("rewards", "Deferrer", f"given by decider ({', '.join(deciders)})", rewards)
@@ -123,13 +123,13 @@ def as_rewards(
         for name in deciders:
             if name not in rewards:
                 raise expected("rewards", "Deferrer", f"given for {', '.join(deciders)}", list(rewards))
-    for place, name in enumerate(deciders):
-        check_range(f"rewards of {name}", result[:, place], *bounds, missing=missing)
+    for index, name in enumerate(deciders):
+        check_range(f"rewards of {name}", result[:, index], *bounds, missing=missing)
     return result
 
 
 def index_of(name: object, names: Sequence[str], what: str) -> int:
-    """Return where a name stands, or raise and say what there is."""
+    """Return the index of a name; raise with a list of all names if there is no such one."""
     try:
         return names.index(cast("str", name))
     except ValueError:
@@ -137,10 +137,17 @@ def index_of(name: object, names: Sequence[str], what: str) -> int:
 
 
 def as_costs(cost: Any, experts: Sequence[str], resources: Sequence[str], n: int) -> Floats:
-    """Return the costs that each expert would have, as [n, experts, resources].
+    """Return the cost of asking each expert as [n, experts, resources].
 
-    Numbers [n] for one expert and one resource; else by expert, then by resource if there are several; or an
-    array [n, experts, resources].
+    Args:
+        cost: Numbers [n] for one expert and one resource; else by expert, then by resource if there are several; or an
+            array [n, experts, resources].
+        experts: The names of the experts.
+        resources: The names of the resources.
+        n: The number of tasks.
+
+    Raises:
+        InvalidArgument: If the shape or a name is wrong.
     """
     shape = (n, len(experts), len(resources))
     if not isinstance(cost, Mapping):
@@ -168,7 +175,20 @@ def as_costs(cost: Any, experts: Sequence[str], resources: Sequence[str], n: int
 
 
 def as_amount(name: str, amount: Amount, resources: Sequence[str], low: float = 0.0) -> list[float]:
-    """Return an amount as a number for each resource: finite and at least `low`."""
+    """Return an amount as a list of numbers, one for each resource.
+
+    Args:
+        name: The argument, for the error message.
+        amount: A number, or numbers by resource.
+        resources: The names of the resources.
+        low: The least number allowed; 0 by default.
+
+    Raises:
+        InvalidArgument: If a number is not finite or too small, or a resource is missing or unknown.
+
+    >>> as_amount("cost", {"minutes": 3, "euros": 0.5}, ["euros", "minutes"])
+    [0.5, 3.0]
+    """
     if type(amount) is float and len(resources) == 1 and low <= amount <= LARGEST:
         return [amount]
     if isinstance(amount, Mapping):
@@ -186,7 +206,7 @@ def as_amount(name: str, amount: Amount, resources: Sequence[str], low: float = 
 
 
 def as_totals(total: Amount, resources: Sequence[str], before: Sequence[float]) -> list[float]:
-    """Return new totals of budgets; one without end stays so, because it has no horizon to pace over."""
+    """Return new totals of budgets; an infinite one stays infinite, because it has no horizon to pace over."""
     given = dict(total) if isinstance(total, Mapping) else {resources[0]: total} if len(resources) == 1 else total
     if not isinstance(given, dict) or set(given) != set(resources):
         raise expected("total", "budget", f"given for each of {', '.join(resources)}", total)
@@ -200,7 +220,7 @@ def as_totals(total: Amount, resources: Sequence[str], before: Sequence[float]) 
 
 
 def as_known_costs(cost: Any, experts: Sequence[str], resources: Sequence[str]) -> Floats:
-    """Return costs that are known before a decision as [experts, resources]; NaN where one is not."""
+    """Return costs that are known before a decision as [experts, resources], with NaN for unknown ones."""
     result = np.full((len(experts), len(resources)), np.nan)
     if isinstance(cost, Mapping) and set(cost) <= set(experts):
         for expert, amount in cost.items():

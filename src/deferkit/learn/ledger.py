@@ -1,4 +1,4 @@
-"""The state of a learner: its arrays, the compiled core that works on them, and the decisions that it remembers."""
+"""The ledger: the arrays of a learner's state, its compiled core, and the rows of remembered decisions."""
 
 from typing import Any, NamedTuple
 
@@ -13,8 +13,8 @@ from deferkit.types import is_number
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-CACHE_LINE = 64  # bytes: a store across two cache lines takes twice as long
-FIRST_CAPACITY = 256  # samples for exact refits that there is room for at first
+CACHE_LINE = 64  # bytes; a store across two cache lines takes twice as long
+FIRST_CAPACITY = 256  # samples for exact refits, at first
 OPEN: int = CONSTANTS["open"]
 IDENTITY = LINKS.index("identity")
 ROWS = (
@@ -29,12 +29,20 @@ ROWS = (
 )  # arrays with a row for each remembered decision
 DERIVED = ("slot", "capacity", "repair_due")  # counters that are not saved
 SCALARS = {
-    scalar.name: (struct, place) for struct, table in layout.STRUCTS.items() for place, scalar in enumerate(table)
+    scalar.name: (struct, index) for struct, table in layout.STRUCTS.items() for index, scalar in enumerate(table)
 }
 
 
 class LedgerSpec(NamedTuple):
-    """What the arrays are made for: the scalars of a new learner by name, and whose rewards and costs these are."""
+    """What a ledger is allocated from.
+
+    Attributes:
+        scalars: The sizes, options, counters and parameters of a new learner, by their names in `layout.py`.
+        experts: The names of the experts.
+        resources: The names of the resources.
+        reward_bounds: The least and the largest reward.
+        cost_bounds: The least and the largest cost of each resource.
+    """
 
     scalars: dict[str, float]
     experts: tuple[str, ...]
@@ -44,7 +52,7 @@ class LedgerSpec(NamedTuple):
 
 
 def aligned(shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
-    """Return zeros that start at a cache line."""
+    """Return zeros whose memory starts at a cache line."""
     n = layout.size_of(shape)
     raw: NDArray[Any] = np.zeros(n + CACHE_LINE // 8, dtype=dtype)
     start = -raw.ctypes.data % CACHE_LINE // 8
@@ -52,10 +60,10 @@ def aligned(shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
 
 
 class Ledger:
-    """All that decides, as arrays by name (`layout.py` declares them), and where each decision lies.
+    """The state of a learner as arrays by name (`layout.py` declares them), and the row of each decision.
 
-    The last `memory` decisions lie in a ring. An older one that still holds budget is moved behind the ring, so that
-    nothing that is owed is ever forgotten; the room there grows as needed.
+    The last `memory` decisions are in a ring. An older one that still holds budget is moved to an overflow row behind
+    the ring, so that no reservation is ever lost; overflow rows are added as needed.
     """
 
     def __init__(self, spec: LedgerSpec) -> None:
@@ -70,8 +78,8 @@ class Ledger:
         self.core = Core(self.arrays, spec.experts, spec.resources, spec.reward_bounds, spec.cost_bounds)
         self.core.initialise()
         self.samples: Floats = np.zeros(0)
-        self.overflow: dict[int, int] = {}  # decision → its row behind the ring
-        self._free: list[int] = []  # rows behind the ring
+        self.overflow: dict[int, int] = {}  # decision → its overflow row
+        self._free: list[int] = []  # overflow rows
         self.memory = self.get("memory")
         self.refits = self.get("refit") != REFITS.index("never") and not (
             self.get("reward_link") == self.get("cost_link") == IDENTITY
@@ -99,18 +107,18 @@ class Ledger:
         self.price = self.dual[: self.get("n_resources")]
 
     def view(self, name: str) -> NDArray[Any]:
-        """Return the array of this name, without filling; it shares memory with the state."""
+        """Return an array by name, without padding; it shares memory with the state."""
         return self._views[name]
 
     def get(self, name: str) -> int:
-        """Return a size, an option or a counter."""
-        struct, place = SCALARS[name]
-        return self.arrays[struct].item(place)
+        """Return a size, an option or a counter by name."""
+        struct, index = SCALARS[name]
+        return self.arrays[struct].item(index)
 
     def set(self, name: str, value: int) -> None:
-        """Set a counter."""
-        struct, place = SCALARS[name]
-        self.arrays[struct][place] = value
+        """Set a counter by name."""
+        struct, index = SCALARS[name]
+        self.arrays[struct][index] = value
 
     @property
     def next_id(self) -> int:
@@ -118,7 +126,7 @@ class Ledger:
         return self.core.next_id
 
     def slot(self, decision: object) -> int:
-        """Return the row of a decision, or raise."""
+        """Return the row of a decision; raise `UnknownDecision` or `AlreadySettled` if it has none."""
         following = self.core.next_id
         if type(decision) is int and max(0, following - self.memory) <= decision < following:
             return decision % self.memory
@@ -136,7 +144,7 @@ class Ledger:
         )
 
     def move_open_decisions(self, n: int) -> None:
-        """Move decisions that hold budget out of the way of the next n, which take their rows in the ring."""
+        """Move decisions that hold budget to overflow rows, if the next n decisions take their rows in the ring."""
         first = self.core.next_id - self.memory
         if n == 1 and (first < 0 or self.status.item(first % self.memory) != OPEN):
             return
@@ -154,7 +162,7 @@ class Ledger:
         self.overflow[decision] = row
 
     def grow_overflow(self, n: int) -> None:
-        """Make room for this many decisions behind the ring."""
+        """Set the number of overflow rows."""
         self.set("overflow", n)
         shapes = self._shapes()
         for name in ROWS:
@@ -166,19 +174,19 @@ class Ledger:
         self._find_free()
 
     def _find_free(self) -> None:
-        """List the free rows behind the ring, the first one last, so that it is taken first."""
+        """List the free overflow rows, the first one last, so that it is taken first."""
         taken = set(self.overflow.values())
         room = range(self.memory, self.memory + self.get("overflow"))
         self._free = [row for row in reversed(room) if row not in taken]
 
     def free_overflow_row(self, decision: int, slot: int) -> None:
-        """Give back the row of a decision behind the ring that no longer holds budget."""
+        """Free the overflow row of a decision that no longer holds budget."""
         if slot >= self.memory and self.status[slot] != OPEN:
             del self.overflow[decision]
             self._find_free()
 
     def _refitted(self) -> slice:
-        """Return the targets whose samples are stored: those with a link that is refitted."""
+        """Return the targets whose samples are stored for refits."""
         deciders, targets = self.get("n_experts") + 1, self.get("n_targets")
         return slice(
             0 if self.get("reward_link") != IDENTITY else deciders,
@@ -186,7 +194,7 @@ class Ledger:
         )
 
     def grow_sample_store(self, n: int) -> None:
-        """Make room for n more samples of each target whose link is refitted; free it after the last refit."""
+        """Grow the sample store for n more samples of each refitted target; free it after the last refit."""
         if not self.refits:
             return
         counts = self.view("n_observed")[self._refitted()]
@@ -203,22 +211,22 @@ class Ledger:
             self._store_samples(grown)
 
     def _store_samples(self, samples: Floats) -> None:
-        """Take a store of samples [targets, capacity, stride + lanes]."""
+        """Use a sample store [targets, capacity, stride + lanes] from now on."""
         self.samples = samples.reshape(-1)
         self.set("capacity", samples.shape[1])
         self.core.bind_samples(self.samples)
 
     def budget_left(self) -> Floats:
-        """Return the budgets that are neither spent nor reserved."""
+        """Return the budget left of each resource: neither spent nor reserved."""
         with np.errstate(invalid="ignore"):
             return np.maximum(self.view("total") - self.view("spent") - self.view("reserved"), 0.0)
 
     def counters(self) -> dict[str, int]:
-        """Return the counters that are saved, by name."""
+        """Return the saved counters by name."""
         return {each.name: self.get(each.name) for each in layout.COUNTERS if each.name not in DERIVED}
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return all arrays that decide, for saving and for comparing; spare room for samples is left out."""
+        """Return the saved arrays by name, without spare capacity for samples."""
         arrays = {array.name: self.view(array.name) for array in layout.STATE}
         if self.refits:
             counts = self.view("n_observed")[self._refitted()]
@@ -230,7 +238,7 @@ class Ledger:
         return arrays | {"overflow": overflow}
 
     def restore(self, counters: dict[str, int], saved: dict[str, NDArray[Any]]) -> None:
-        """Restore what `counters` and `state` of a ledger of these sizes returned; raise ValueError if it cannot be."""
+        """Restore from `counters()` and `state()`; raise ValueError if they are inconsistent."""
         consistency.check_counters(counters, list(self.counters()))
         if self.get("retrain_at") == consistency.NEVER != counters["retrain_at"]:
             raise ValueError("a retraining is due, but there is no embedding")

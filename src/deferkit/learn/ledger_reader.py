@@ -1,4 +1,4 @@
-"""From the arrays of the compiled core to what a user reads."""
+"""Reports of a ledger for users: summary, scores, coefficients, drifts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,27 +13,34 @@ Floats = NDArray[np.float64]
 
 
 class LedgerReader:
-    """Reads a ledger for given names of experts and resources."""
+    """Reads a ledger, with the names of experts and resources.
+
+    Args:
+        experts: The names of the experts.
+        resources: The names of the resources.
+        n_features: The length of a context vector, without the columns of trees.
+        ledger: The ledger to read.
+    """
 
     def __init__(self, experts: Sequence[str], resources: Sequence[str], n_features: int, ledger: Ledger) -> None:
         self.experts = tuple(experts)
         self.deciders = (MODEL, *experts)
         self.resources = tuple(resources)
-        self.n_features = n_features  # of a context
+        self.n_features = n_features
         self.ledger = ledger
 
     @property
     def targets(self) -> list[str]:
-        """The names of all that is estimated: the rewards of the deciders, then the costs of the experts."""
+        """The names of all targets: the rewards of the deciders, then the costs of the experts."""
         each = [""] if len(self.resources) == 1 else [f" in {name}" for name in self.resources]
         return [*self.deciders, *(f"cost of {expert}{suffix}" for expert in self.experts for suffix in each)]
 
     def amount(self, numbers: Sequence[float]) -> Amount:
-        """Return a number for each resource as an amount."""
+        """Return numbers by resource as an amount."""
         return numbers[0] if len(self.resources) == 1 else dict(zip(self.resources, numbers, strict=True))
 
     def scores(self, matrix: Floats) -> Scores:
-        """Return the scores of a set of contexts, as the compiled core reads them."""
+        """Return the scores of contexts, given as views [n, views · width]."""
         n, k, r = len(matrix), len(self.experts), len(self.resources)
         routes = np.zeros(n, dtype=np.int64)
         estimates, widths = np.zeros((n, len(self.targets))), np.zeros((n, len(self.targets)))
@@ -50,30 +57,30 @@ class LedgerReader:
         )
 
     def coefficients(self) -> dict[str, Coefficients]:
-        """Return what is believed of each reward and cost."""
+        """Return the coefficients of each target, averaged over the members; the inverse is that of the first one."""
         weights, theta = self.ledger.view("member_weight"), self._by_member(self.ledger.view("theta"))
         inverse, views = self.ledger.view("inverse"), self.ledger.view("view")
         found = {}
         for target, name in enumerate(self.targets):
-            width = inverse[self.ledger.core.design_of(target)].copy()  # that of the first member
-            if self.ledger.get("n_lasting") > views[target] + 1:  # it does not look at the columns of trees
+            width = inverse[self.ledger.core.design_of(target)].copy()
+            if self.ledger.get("n_lasting") > views[target] + 1:  # the first member does not read the columns of trees
                 width[self.n_features :] = 0.0
                 width[:, self.n_features :] = 0.0
             found[name] = Coefficients(np.tensordot(weights[target], theta[:, target], axes=1), width)
         return found
 
     def _by_member(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Return an array that has a row for each estimate, as [member, target, …]."""
+        """Return an array [member · target, …] as [member, target, …]."""
         return array.reshape(-1, len(self.targets), *array.shape[1:])
 
     def samples_in_use(self) -> dict[str, float]:
-        """Return how many samples the estimate of each target rests on: fewer than were seen where it forgets."""
+        """Return the effective number of samples of each target: fewer than observed if its members forget."""
         samples = self._by_member(self.ledger.view("member_samples"))
         used = (self.ledger.view("member_weight") * samples.T).sum(axis=1)
         return dict(zip(self.targets, used.tolist(), strict=True))
 
     def representation_shares(self) -> dict[str, dict[str, float]]:
-        """Return how much the estimate of each target rests on each view of the context."""
+        """Return the weight of each view of the context in the estimate of each target."""
         views, weights = self._by_member(self.ledger.view("view"))[:, 0], self.ledger.view("member_weight")
         names = ("linear", "trees")[: int(views.max()) + 1]
         return {
@@ -82,13 +89,13 @@ class LedgerReader:
         }
 
     def drifts(self) -> tuple[Drifted, ...]:
-        """Return the latest drift of each target that has drifted, the latest one last."""
+        """Return the latest drift of each target that has drifted, in the order of detection."""
         counts, at, strength = (self.ledger.view(name).tolist() for name in ("n_drifts", "drift_at", "drift_strength"))
-        told = zip(self.targets, at, strength, counts, strict=True)
-        return tuple(sorted((Drifted(*each) for each in told if each[3]), key=lambda drift: drift.decision))
+        reported = zip(self.targets, at, strength, counts, strict=True)
+        return tuple(sorted((Drifted(*each) for each in reported if each[3]), key=lambda drift: drift.decision))
 
     def summary(self) -> Summary:
-        """Return where a learner stands."""
+        """Return counts, budget, price and noise."""
         ledger = self.ledger
         routed = ledger.view("n_routed").tolist()
         made = ledger.next_id

@@ -1,4 +1,4 @@
-"""What becomes known of decisions: checked, booked, learned, corrected."""
+"""Outcomes of decisions: checked, booked, learned, corrected."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,10 @@ Floats = NDArray[np.float64]
 
 
 class Outcomes:
-    """Takes in what is observed. `new_values` raises if anything is wrong and changes nothing; the rest cannot fail."""
+    """Checks, books and learns outcomes.
+
+    `new_values` does all checks and changes nothing; `book_and_learn` cannot fail.
+    """
 
     def __init__(
         self, settings: Settings, ledger: Ledger, reader: LedgerReader, representation: Representation | None
@@ -30,35 +33,35 @@ class Outcomes:
         self.reader = reader
         self.reward_bounds = settings.reward_bounds
         self.cost_bounds = settings.cost_bounds
-        self._places = {name: place for place, name in enumerate(settings.deciders)}
+        self._index_of_decider = {name: index for index, name in enumerate(settings.deciders)}
         self._no_reward = [math.nan] * len(settings.deciders)
         self._no_cost = [math.nan] * len(settings.budget)
 
     def observe(self, decision: int, rewards: Mapping[str, float] | None, cost: Amount | None) -> None:
-        """Take in what has become known of a decision, or raise."""
+        """Check, book and learn an outcome; `Deferrer.observe` describes the arguments and errors."""
         self.book_and_learn(decision, *self.new_values(decision, rewards, cost))
 
     def observe_many(self, decisions: Any, rewards: Any, cost: Any) -> None:
-        """Take in several observations, or raise and take in none."""
+        """Observe several outcomes: all, or none if one of them is invalid."""
         for each in self._new_values_of_many(decisions, rewards, cost):
             self.book_and_learn(*each)
 
     def new_values(
         self, decision: int, rewards: Mapping[str, float] | None, cost: Amount | None
     ) -> tuple[int, list[float] | None, list[float] | None]:
-        """Return the row of a decision, and the rewards and costs that are new, None if none is."""
+        """Return the row of a decision, and its new rewards and costs; None for those without new values."""
         ledger = self.ledger
         slot = ledger.slot(decision)
         new_reward = new_cost = None
         if rewards is not None and not isinstance(rewards, Mapping):
             raise expected("rewards", "decision", "given by decider", rewards)
         for name, value in (rewards or {}).items():
-            place = self._check_reward(name, value)
-            known = ledger.reward.item(slot, place)
+            index = self._check_reward(name, value)
+            known = ledger.reward.item(slot, index)
             if math.isnan(known):
                 if new_reward is None:
                     new_reward = self._no_reward.copy()
-                new_reward[place] = value
+                new_reward[index] = value
             elif known != value:
                 raise ConflictingObservation(
                     f"The reward of {name} for decision {decision} was observed as {known}. Got {value}."
@@ -79,7 +82,7 @@ class Outcomes:
     def _new_values_of_many(
         self, decisions: Any, rewards: Any, cost: Any
     ) -> list[tuple[int, int, list[float] | None, list[float] | None]]:
-        """Return what is new in several observations; raise if one of them is wrong."""
+        """Return the new values of several outcomes; raise if one of them is invalid."""
         if not isinstance(decisions, Iterable) or isinstance(decisions, str):
             raise expected("decisions", "call of observe_many", "a list of ids", decisions)
         ids = [plain(number) for number in decisions]
@@ -104,7 +107,7 @@ class Outcomes:
         return examined
 
     def book_and_learn(self, decision: int, slot: int, reward: list[float] | None, cost: list[float] | None) -> None:
-        """Book and learn what `new_values` found to be new."""
+        """Book and learn the result of `new_values`."""
         if reward is None and cost is None:
             return
         ledger, number = self.ledger, int(decision)
@@ -128,12 +131,19 @@ class Outcomes:
             ledger.free_overflow_row(int(decision), slot)
 
     def learn(self, matrix: Floats, cost_expert: NDArray[np.int64], rewards: Floats, costs: Floats) -> None:
-        """Learn from tasks that need no booking; `cost_expert` says which expert cost that, 0 for nobody."""
+        """Learn from tasks without booking their costs.
+
+        Args:
+            matrix: [n, views · width] The views of their contexts.
+            cost_expert: [n] The expert whose costs are given, counted from 1; 0 for none.
+            rewards: [n, deciders] NaN where one is not known.
+            costs: [n, resources] NaN where one is not known.
+        """
         self.ledger.grow_sample_store(len(matrix))
         self.ledger.core.learn_many(matrix, cost_expert, rewards, costs)
 
     def check_costs(self, costs: Floats, *, missing: bool) -> None:
-        """Raise if a cost of the array, whose last axis is the resource, is out of bounds."""
+        """Raise if a cost is out of bounds; the last axis of the array is the resource."""
         for r, bounds in enumerate(self.cost_bounds):
             inputs.check_range("cost", costs[..., r], *bounds, missing=missing)
 
@@ -146,10 +156,10 @@ class Outcomes:
         if rewards is not None and not isinstance(rewards, Mapping):
             raise expected("rewards", "decision", "given by decider", rewards)
         for name, value in (rewards or {}).items():
-            place = self._check_reward(name, value)
-            if math.isnan(known[place]):
+            index = self._check_reward(name, value)
+            if math.isnan(known[index]):
                 raise InvalidArgument(f"The reward of {name} for decision {decision} was not observed yet: observe it.")
-            changes.append((place, float(known[place]), float(value)))
+            changes.append((index, float(known[index]), float(value)))
         costs = None
         if cost is not None:
             costs = self._check_cost(decision, slot, cost)
@@ -157,9 +167,9 @@ class Outcomes:
                 raise InvalidArgument(f"No cost of decision {decision} was observed yet: observe it.")
         if self.representation is not None:
             self.representation.refresh_views(int(decision), slot)
-        for place, old, new in changes:
-            known[place] = new
-            self._learn_correction(slot, place, old, new)
+        for index, old, new in changes:
+            known[index] = new
+            self._learn_correction(slot, index, old, new)
         if costs is not None:
             expert = int(ledger.route[slot]) - 1
             for r, (old, new) in enumerate(zip(ledger.cost[slot].tolist(), costs, strict=True)):
@@ -175,14 +185,14 @@ class Outcomes:
             self.representation.corrected(int(decision), slot, changes)
 
     def _check_reward(self, name: str, value: object) -> int:
-        """Return the place of a decider, or raise if it or its reward is not possible."""
-        place = self._places.get(name, -1) if isinstance(name, str) else -1
-        if place < 0:
+        """Return the index of a decider; raise if there is no such decider or the reward is out of range."""
+        index = self._index_of_decider.get(name, -1) if isinstance(name, str) else -1
+        if index < 0:
             inputs.index_of(name, self.settings.deciders, "decider")
         low, high = max(self.reward_bounds[0], -LARGEST), min(self.reward_bounds[1], LARGEST)
         if not is_number(value) or not low <= cast("float", value) <= high:
             raise expected(f"reward of {name}", "decision", f"between {low:g} and {high:g}", value)
-        return place
+        return index
 
     def _check_cost(self, decision: int, slot: int, cost: Amount) -> list[float]:
         numbers = inputs.as_amount("cost", cost, self.settings.resources)
@@ -198,7 +208,7 @@ class Outcomes:
             self.ledger.core.correct(slot, target, old, new)
 
     def _rebook(self, resource: int, more: float) -> None:
-        """Book the difference that a corrected cost makes; an overrun is the last to come and the first to go."""
+        """Book the difference of a corrected cost: overruns are booked last and undone first."""
         spent, overrun = self.ledger.view("spent"), self.ledger.view("overrun")
         if more > 0:
             room = min(more, max(0.0, float(self.ledger.budget_left()[resource])))

@@ -1,4 +1,4 @@
-"""An embedding at work in a learner: what it is trained on, when, and what that does to the estimates."""
+"""An embedding in a learner: its training set, the schedule of retraining, and the refitted estimates."""
 
 import math
 from typing import Any
@@ -13,20 +13,18 @@ from deferkit.learn.embed.training_set import Floats
 from deferkit.learn.ledger import Ledger
 from deferkit.learn.settings import Settings
 
-WARM_EPOCHS = 20  # what a warm start is learned with: in a stream, the same tasks would have been gone through often
+WARM_EPOCHS = 20  # epochs of a warm start; in a stream, the same tasks would have been trained on many times
 
 
 class RetrainedEmbedding:
-    """Keeps the past, retrains when that is due, and keeps contexts and estimates in step with it.
+    """Keeps the training set, retrains the embedder on schedule, and refits the estimates after each retraining.
 
-    All estimates are those of the latest embedding, rebuilt from the past each time it has changed.
-
-    Retraining is due after so many observations. It happens within the observation that makes it due, so that it is
-    part of the fold over events: the same events give the same networks or trees, at the same time.
+    A retraining happens within the observation that makes it due, so that it is part of the fold over events: the same
+    events give the same networks or trees, at the same time.
     """
 
-    fitting = False  # retraining is done within an observation
-    largest = 1e9  # of a context's numbers: networks are trained in single precision
+    fitting = False  # never in the background
+    largest = 1e9  # absolute value of a feature; networks are trained in single precision
 
     def __init__(self, settings: Settings, ledger: Ledger) -> None:
         assert settings.embedding is not None
@@ -38,22 +36,22 @@ class RetrainedEmbedding:
         self.width = self.embedding.width(shape)
         self.systems = LinearSystems(ledger, shape, self.views, self.width, ridge=settings.ridge_used)
         self._ledger = ledger
-        self._window = ledger.get("window")  # whole lanes of contexts: the price is solved for no fewer
+        self._window = ledger.get("window")  # rounded up to whole lanes, as in the solver of the price
         self._pacing = settings.pacing.strategy
-        # the latest contexts are looked at again for the price, so that at least those are kept
+        # the price is solved for the latest contexts, so that at least those are kept
         memory = self.embedding.memory
         self._limit = None if memory is None else max(memory, min(self._window, ledger.memory))
-        self._fresh_from = 0  # decisions from this one on have views of now in the ledger
-        self._window_is_fresh = True  # so have those that the price is solved for
+        self._fresh_from = 0  # from this decision on, views in the ledger are current
+        self._window_is_fresh = True  # whether the views in the window of the price are current
         if self.embedding.frozen and ledger.next_id == 0:
             self.systems.rebuild(self.embedder, self.training_set)
 
     def write(self, x: Floats, out: Floats) -> None:
-        """Write the views of contexts, one behind the other."""
+        """Write the views of contexts [n, d] to [n, views · width]."""
         self.embedder.transform(x, out)
 
     def transform(self, x: Floats) -> Floats:
-        """Return the views of contexts, one behind the other."""
+        """Return the views of contexts [n, d] as [n, views · width]."""
         out = np.zeros((len(x), (max(self.views) + 1) * self.width))
         self.write(x, out)
         return out
@@ -63,34 +61,34 @@ class RetrainedEmbedding:
         return max(1, self._ledger.get("retrain_at") - self._ledger.get("n_seen"))
 
     def refresh_views(self, decision: int, slot: int) -> None:
-        """Update the views of a decision in the ledger, before something is learned from it."""
+        """Recompute the views of a decision in the ledger, before its outcome is learned."""
         if decision < self._fresh_from:
             row = self.training_set.row(decision)
-            if row >= 0:  # what was let go of keeps the views of its time
+            if row >= 0:  # a task that was dropped keeps its old views
                 views = self.transform(self.training_set.x[row : row + 1])
                 self._ledger.view("context")[slot] = views.reshape(-1, self.width)
 
     def record_outcomes(self, first: int, n: int = 1) -> None:
-        """Take over what the ledger knows by now of decisions in the ring, one after the other."""
+        """Copy the outcomes of n consecutive decisions from the ring of the ledger."""
         ledger = self._ledger
         slots = np.arange(first, first + n) % ledger.memory
         self.training_set.label(first, ledger.reward[slots], ledger.cost[slots], ledger.route[slots])
 
     def observed(self, decision: int, slot: int, rewards: list[float], costs: list[float]) -> None:
-        """Take over what has just become known of a decision, wherever it lies; NaN: nothing."""
+        """Copy the outcome of a decision from its row in the ledger; NaN in `rewards` and `costs` is not new."""
         ledger = self._ledger
         if self.training_set.row(decision) >= 0:
             rows = slice(slot, slot + 1)
             self.training_set.label(decision, ledger.reward[rows], ledger.cost[rows], ledger.route[rows])
             return
         first = len(rewards) + (int(ledger.route[slot]) - 1) * len(costs)
-        news = [*enumerate(rewards), *enumerate(costs, start=first)]
-        for target, value in news:
+        new_values = [*enumerate(rewards), *enumerate(costs, start=first)]
+        for target, value in new_values:
             if not math.isnan(value):
                 self.systems.learn(target, ledger.view("context")[slot, self.views[target]], value)
 
     def corrected(self, decision: int, slot: int, changes: list[tuple[int, float, float]]) -> None:
-        """Take over corrections (estimate, before, after) of a decision."""
+        """Copy corrected outcomes of a decision; `changes` are (target, before, after)."""
         ledger = self._ledger
         if self.training_set.row(decision) >= 0:
             rows = slice(slot, slot + 1)
@@ -100,13 +98,13 @@ class RetrainedEmbedding:
             self.systems.correct(target, ledger.view("context")[slot, self.views[target]], before, after)
 
     def retrain_if_due(self) -> None:
-        """Retrain if enough was observed, but not while the encoder's scales are unsettled."""
+        """Retrain if that is due; not before the encoder's scales are frozen."""
         ledger = self._ledger
         if ledger.get("n_seen") >= ledger.get("retrain_at") and not ledger.get("unsettled"):
             self.retrain()
 
     def retrain(self, epochs: int = 1) -> None:
-        """Retrain on the past and rebuild the estimates."""
+        """Retrain on the training set and refit the estimates."""
         ledger, training_set = self._ledger, self.training_set
         with one_thread():
             if self._limit is not None:
@@ -118,18 +116,18 @@ class RetrainedEmbedding:
         self.refresh_window_if_due()
 
     def drop_old_tasks(self) -> None:
-        """Let old tasks go, where memory is bounded, although nothing is retrained: many decisions, no feedback."""
+        """Drop the oldest tasks if memory is bounded; for many decisions without feedback, hence without retraining."""
         if self._limit is not None and self.training_set.n >= 2 * self._limit:
             with one_thread():
                 self._retire(self._limit, 1.0)
 
     def _retire(self, n: int, discount: float) -> None:
-        """Let the first n tasks go; what they taught stays."""
+        """Drop the first n tasks; what was learned from them stays in the linear systems."""
         self.systems.retire(self.embedder, self.training_set, n, discount)
         self.training_set.drop_first(n)
 
     def append_decided(self, x: Floats) -> None:
-        """Take in contexts that were just decided, no more than `decisions_until_upkeep` of them."""
+        """Append contexts that were just decided, at most `decisions_until_upkeep()` of them."""
         self.drop_old_tasks()
         self.training_set.append(x)
 
@@ -143,13 +141,13 @@ class RetrainedEmbedding:
         return max(1, steps)
 
     def refresh_window_if_due(self) -> None:
-        """Give the latest contexts the views of now, if the price is solved for them within the next decision."""
+        """Recompute the views in the window of the price, if it is solved at the next decision."""
         if not self._window_is_fresh and self._next_solve() <= self._ledger.next_id + 1:
             with one_thread():
                 self._refresh_window()
 
     def _next_solve(self) -> float:
-        """Return the number of the decision that next solves the price over past contexts."""
+        """Return the number of the decision at which the price is solved next."""
         return self._pacing.next_solve(self._ledger.dual, len(self._ledger.price))
 
     def _refresh_window(self) -> None:
@@ -157,7 +155,7 @@ class RetrainedEmbedding:
         stale_to = self._fresh_from
         self._window_is_fresh = True
         self._fresh_from = min(stale_to, max(0, ledger.next_id - min(self._window, ledger.memory)))
-        # what was decided since has its views already, to the last bit as it was decided with
+        # later decisions have current views, with the bits that they were decided with
         decisions = np.arange(self._fresh_from, stale_to)
         rows = self.training_set.rows(decisions)
         decisions, rows = decisions[rows >= 0], rows[rows >= 0]
@@ -166,19 +164,19 @@ class RetrainedEmbedding:
             context[decisions % ledger.memory, view] = self.embedder.embed(self.training_set, rows, view)
 
     def replace_contexts(self, matrix: Floats) -> Floats:
-        """Replace the contexts of the first decisions by these, and return their views."""
+        """Replace the contexts of the first decisions, and return their views."""
         self.training_set.replace(matrix)
         return self.transform(matrix)
 
     def learn_labelled(self, x: Floats, rewards: Floats, costs: Floats, cost_expert: NDArray[np.int64]) -> None:
-        """Learn from labelled tasks of the past."""
+        """Learn from labelled tasks of a warm start."""
         self.training_set.append_labelled(x, rewards, costs, cost_expert)
         known = rewards[~np.isnan(rewards)]
         self._ledger.view("reward_power")[:] += known @ known, len(known)
         self.retrain(WARM_EPOCHS)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return all that decides, for saving."""
+        """Return the saved arrays by name."""
         parts = {
             "past": self.training_set.state(),
             "embedder": self.embedder.state(),
@@ -188,7 +186,7 @@ class RetrainedEmbedding:
         return arrays | {"fresh_from": np.array([self._fresh_from, self._window_is_fresh])}
 
     def restore(self, saved: dict[str, NDArray[Any]]) -> None:
-        """Restore what `state` returned."""
+        """Restore from `state()`; raise ValueError if it is inconsistent."""
 
         def part(prefix: str) -> dict[str, NDArray[Any]]:
             return {name[len(prefix) + 1 :]: a for name, a in saved.items() if name.startswith(f"{prefix} ")}
@@ -203,4 +201,4 @@ class RetrainedEmbedding:
         self.systems.retired = RetiredTasks(**{name: array.copy() for name, array in old.items()})
         self._fresh_from, self._window_is_fresh = int(saved["fresh_from"][0]), bool(saved["fresh_from"][1])
         if self.training_set.decided != self._ledger.next_id or not 0 <= self._fresh_from <= self._ledger.next_id:
-            raise ValueError("the past of a representation is not that of the decisions")
+            raise ValueError("the training set of a representation does not match the decisions")

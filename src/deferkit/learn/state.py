@@ -1,4 +1,4 @@
-r"""The file that a learner is saved to: a line of JSON and the bytes of the arrays. Never pickle.
+r"""The state file of a learner: a JSON header and the bytes of the arrays. Never pickle.
 
     deferkit-state\n
     {"version": 3, "sha256": …, "arrays": {name: [dtype, shape, bytes]}, "settings": {…}}\n
@@ -23,7 +23,7 @@ from deferkit.learn import state_v1, state_v2
 
 MAGIC = b"deferkit-state\n"
 VERSION = 3
-OLD = (state_v1.convert, state_v2.convert)  # from version 1 to 2, from 2 to 3
+CONVERSIONS = (state_v1.convert, state_v2.convert)  # from version 1 to 2, from 2 to 3
 DTYPES = {"<f8", "<i8"}
 LONGEST_HEADER = 1 << 26
 
@@ -44,7 +44,7 @@ def pack(settings: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
 
 
 def checksum(header: dict[str, Any], body: bytes) -> str:
-    """Return the checksum of a header, without the one it may have, and the bytes that follow it."""
+    """Return the SHA-256 of a header, without its own checksum, and the bytes that follow it."""
     rest = {key: value for key, value in header.items() if key != "sha256"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode() + b"\n" + body).hexdigest()
 
@@ -75,7 +75,7 @@ def unpack(data: bytes, source: str) -> tuple[dict[str, Any], dict[str, NDArray[
         raise UnreadableState(f"{source} is damaged: its checksum does not fit.")
     try:
         arrays = read_arrays(table, body)
-        for convert in OLD[version - 1 :]:
+        for convert in CONVERSIONS[version - 1 :]:
             settings, arrays = convert(settings, arrays)
         return settings, arrays
     except (LookupError, TypeError, ValueError, ArithmeticError, zlib.error) as error:
@@ -83,24 +83,24 @@ def unpack(data: bytes, source: str) -> tuple[dict[str, Any], dict[str, NDArray[
 
 
 def read_arrays(table: dict[str, Any], body: bytes) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a state file, or raise where the bytes are not what its header says."""
+    """Return the arrays of a state file; raise if the bytes do not match the header."""
     arrays = {}
-    at = 0
+    start = 0
     for name, (dtype, shape, length) in table.items():
         if dtype not in DTYPES:
             raise ValueError(f"the array {name!r} is of unknown type {dtype!r}")
         size = 8 * math.prod(shape)
-        # no more than the header says: a few bytes can be made to unpack to all of the memory
-        raw = zlib.decompressobj().decompress(body[at : at + length], max(size, 0) + 1)
+        # bounded by the size in the header: a few forged bytes could decompress to all of the memory
+        raw = zlib.decompressobj().decompress(body[start : start + length], max(size, 0) + 1)
         if len(raw) != size:
             raise ValueError(f"the array {name!r} is of the wrong length")
         arrays[name] = np.frombuffer(raw, dtype=dtype).reshape(shape)
-        at += length
+        start += length
     return arrays
 
 
 def write(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file so that a crash leaves the old one or the new one, never half of one."""
+    """Write a file atomically: a crash leaves the old one or the new one."""
     target = Path(path)
     fresh = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
@@ -114,7 +114,7 @@ def write(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def read(path: str | os.PathLike[str]) -> bytes:
-    """Return the bytes of a file."""
+    """Return the bytes of a file, or raise `UnreadableState`."""
     try:
         return Path(path).read_bytes()
     except (OSError, TypeError, ValueError) as error:

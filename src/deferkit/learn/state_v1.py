@@ -1,4 +1,4 @@
-"""State files of version 1, which held two flat buffers: read as what version 2 holds."""
+"""State files of version 1, which held two flat buffers, converted to version 2."""
 
 import math
 from typing import Any
@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 Arrays = dict[str, NDArray[Any]]
 
-HEAD = 32  # numbers before the offsets in the int buffer
+HEAD = 32  # length of the header of the int buffer; then come the offsets of the fields
 N_FEATURES, N_EXPERTS, N_RESOURCES, MEMORY, OVERFLOW = range(5)
 REWARD_LINK, COST_LINK, CAPACITY, STRIDE, N_VIEWS = 6, 7, 23, 26, 28
-COUNTERS = {  # name now → place in the head then
+COUNTERS = {  # current name → index in the header of version 1
     "warm_up": 14,
     "next_id": 15,
     "price_due": 16,
@@ -23,7 +23,7 @@ COUNTERS = {  # name now → place in the head then
     "n_seen": 29,
     "retrain_at": 30,
 }
-FIELDS = (  # name then, buffer and shape, in the order of the offsets
+FIELDS = (  # name in version 1, buffer and shape, in the order of the offsets
     *("sees int G", "follows int K", "n_stashed int G", "drifted int G", "n_absorbed int G", "n_observed int G"),
     *("next_refit int G", "n_routed int A", "route int M", "status int M"),
     *("total float R", "horizon float R", "max_cost float R", "spent float R", "reserved float R", "overrun float R"),
@@ -39,7 +39,7 @@ RENAMED = {
     "power": "reward_power",
     "misfit": "squared_error",
 }
-DUAL = {  # what each pacing remembers beside the price, and its constants that were kept in the state
+DUAL = {  # fields of each pacing beside the price, and its constants, which version 1 kept in the state
     "resolve": (("next_solve",), ()),
     "adaptive": (("squares",), ()),
     "gradient": (("log_weight",), ("log_up", "log_down")),
@@ -49,7 +49,7 @@ STASH, LANES = 16, 4
 
 
 def convert(settings: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-    """Return settings and arrays as version 2 has them."""
+    """Return the settings and arrays of version 2."""
     ints, floats = arrays["ints"], arrays["floats"]
     head = ints[:HEAD].tolist()
     k, r, stride = head[N_EXPERTS], head[N_RESOURCES], head[STRIDE]
@@ -65,7 +65,7 @@ def convert(settings: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], A
     pacing = settings["deferrer"]["pacing"]
     memory, constants = DUAL[pacing["kind"]]
     found["view"] = found.pop("sees") // stride
-    found["past_width"] = np.zeros_like(found["reward"])  # its learners use neither
+    found["past_width"] = np.zeros_like(found["reward"])  # not used by learners of version 1
     found["context_power"] = np.zeros(2)
     found["dual"] = np.concatenate([found["price"], *(found[name] for name in memory)])
     given = {"resolve": ("every",), "adaptive": ("step",)}.get(pacing["kind"], ())
@@ -79,5 +79,5 @@ def convert(settings: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], A
     else:
         found["samples"] = np.zeros((0, 0, 0))
     others = {name: array for name, array in arrays.items() if name not in ("ints", "floats", "samples")}
-    counters = {name: head[place] for name, place in COUNTERS.items()} | {"n_model_seen": 0}
+    counters = {name: head[index] for name, index in COUNTERS.items()} | {"n_model_seen": 0}
     return settings | {"counters": counters}, found | others

@@ -1,9 +1,9 @@
-"""Trees at work in a learner: when they are fitted, and when what was fitted takes effect.
+"""Tree columns of the representation "auto": the schedule of background fits, and when each takes effect.
 
-A context has two views: the context alone, and the context with what trees predict of each reward and cost. The mixture
-has members that look at either, and finds out for each target which of them foresees it better.
+A context has two views: the context alone, and the context with the predictions of trees for each reward and cost. The
+mixture has members for both views, and weights them for each target by their prediction errors.
 
-A fit that is due after n observations takes effect after n + k of them, whenever it was done, so that the same events
+A fit that starts after n observations takes effect after n + k of them, however long it took, so that the same events
 give the same decisions.
 """
 
@@ -24,13 +24,13 @@ from deferkit.learn.settings import FIRST_FIT
 from deferkit.learn.tree_fit import KnownOutcomes, TreeFit
 from deferkit.types import LARGEST
 
-LEAST_DELAY, MOST_DELAY = 32, 2_000  # observations between a fit and its effect
-MOST_KEPT = 100_000  # tasks that trees are fitted to
+LEAST_DELAY, MOST_DELAY = 32, 2_000  # observations between the start of a fit and its effect
+MOST_KEPT = 100_000  # tasks in the training set after old ones were dropped
 SMALLEST_UNIT = 1e-30  # of a cost: LightGBM reads labels as 32-bit floats, and a cost over its unit must fit
 
 
 def gap_after(n: int) -> int:
-    """Return how many observations lie between a fit at n observations and the next one.
+    """Return the number of observations between a fit at n observations and the next one.
 
     >>> [gap_after(n) for n in (64, 1_000, 100_000)]
     [32, 333, 50000]
@@ -39,7 +39,7 @@ def gap_after(n: int) -> int:
 
 
 def delay_of(n: int) -> int:
-    """Return after how many observations a fit at n observations takes effect.
+    """Return the number of observations after which a fit at n observations takes effect.
 
     >>> [delay_of(n) for n in (64, 1_000, 100_000)]
     [32, 62, 2000]
@@ -48,7 +48,16 @@ def delay_of(n: int) -> int:
 
 
 class TreeColumns:
-    """Keeps the past, fits trees beside the decisions, and writes the views of contexts."""
+    """Keeps the training set, fits trees to it in the background, and writes the views of contexts.
+
+    Args:
+        shape: Sizes, link and seed of the learner.
+        ledger: Of the learner.
+        fresh_ledger: Returns the ledger of a new learner with the same settings, for a fit to learn with.
+
+    Raises:
+        MissingExtra: If LightGBM is not installed.
+    """
 
     largest = LARGEST
 
@@ -61,59 +70,59 @@ class TreeColumns:
         self._ledger = ledger
         self._fresh_ledger = fresh_ledger
         self._window = min(ledger.get("window"), ledger.memory)
-        self._unit = np.ones(shape.n_targets)  # of costs: the mean at the first fit
-        self._learned = 0  # labelled tasks of a warm start
+        self._unit = np.ones(shape.n_targets)  # of a cost: its mean at the first fit
+        self._n_warm_start = 0  # labelled tasks of a warm start
         self._start_at, self._effect_at = FIRST_FIT, LARGEST_COUNT
-        self._fresh_from = 0  # decisions from this one on have views of now in the ledger
+        self._fresh_from = 0  # from this decision on, views in the ledger are current
         self._fit: TreeFit | None = None
 
     # ------------------------------------------------------------ views
 
     def write(self, x: Floats, out: Floats) -> None:
-        """Write the views of contexts [n, d] to [n, 2 · width]: alone, and with the columns."""
+        """Write the views of contexts [n, d] to [n, 2 · width]: without and with tree columns."""
         self._views.write(self.trees, x, out)
 
     def transform(self, x: Floats) -> Floats:
-        """Return the views of contexts, one behind the other."""
+        """Return the views of contexts [n, d] as [n, 2 · width]."""
         return self._views.of(self.trees, x)
 
     def replace_contexts(self, matrix: Floats) -> Floats:
-        """Replace the contexts of the first decisions by these, and return their views."""
+        """Replace the contexts of the first decisions, and return their views."""
         self.training_set.replace(matrix)
         return self.transform(matrix)
 
     def refresh_views(self, decision: int, slot: int) -> None:
-        """Update the views of a decision in the ledger, before something is learned from it."""
+        """Recompute the views of a decision in the ledger, before its outcome is learned."""
         if decision < self._fresh_from:
             row = self.training_set.row(decision)
-            if row >= 0:  # what was let go of keeps the views of its time
+            if row >= 0:  # a task that was dropped keeps its old views
                 views = self.transform(self.training_set.x[row : row + 1])
                 self._ledger.view("context")[slot] = views.reshape(N_VIEWS, -1)
 
     def refresh_window_if_due(self) -> None:
-        """Do nothing: contexts that the price is solved for get their views of now as soon as there are new ones."""
+        """Do nothing: the window is refreshed as soon as a fit takes effect."""
 
-    # ------------------------------------------------------------ the past
+    # ------------------------------------------------------------ the training set
 
     def append_decided(self, x: Floats) -> None:
-        """Take in contexts that were just decided, no more than `decisions_until_upkeep` of them."""
+        """Append contexts that were just decided, at most `decisions_until_upkeep()` of them."""
         self.drop_old_tasks()
         self.training_set.append(x)
         if self._fit is not None:
             self._fit.decided(x)
 
     def drop_old_tasks(self) -> None:
-        """Let old tasks go, unless trees are being fitted to them."""
+        """Drop the oldest tasks if there are too many, unless trees are being fitted to them."""
         if self.training_set.n >= 2 * MOST_KEPT and self._fit is None:
             self.training_set.drop_first(self.training_set.n - MOST_KEPT)
 
     def decisions_until_upkeep(self) -> int:
-        """Return how many decisions may be made before `drop_old_tasks` has something to do."""
+        """Return how many decisions may come before `drop_old_tasks` must be called."""
         room = 2 * MOST_KEPT - self.training_set.n if self._fit is None else self._ledger.memory
         return max(1, min(self._ledger.memory, room))
 
     def record_outcomes(self, first: int, n: int = 1) -> None:
-        """Take over what the ledger knows by now of decisions in the ring that were just made."""
+        """Copy the outcomes of n decisions, which were just made, from the ring of the ledger."""
         ledger = self._ledger
         slots = np.arange(first, first + n) % ledger.memory
         self.training_set.label(first, ledger.reward[slots], ledger.cost[slots], ledger.route[slots])
@@ -123,7 +132,7 @@ class TreeColumns:
             self._fit.observed(self.training_set.x[self.training_set.rows(np.arange(first, first + n))], known)
 
     def observed(self, decision: int, slot: int, rewards: list[float], costs: list[float]) -> None:
-        """Take over what has just become known of a decision, wherever it lies; NaN: nothing."""
+        """Copy the outcome of a decision from its row in the ledger; NaN in `rewards` and `costs` is not new."""
         ledger, rows, row = self._ledger, slice(slot, slot + 1), self.training_set.row(decision)
         self.training_set.label(decision, ledger.reward[rows], ledger.cost[rows], ledger.route[rows])
         if self._fit is not None and row >= 0:
@@ -132,23 +141,23 @@ class TreeColumns:
             self._fit.observed(self.training_set.x[row : row + 1], known)
 
     def corrected(self, decision: int, slot: int, _changes: list[tuple[int, float, float]]) -> None:
-        """Take over corrections of a decision; a fit under way does without them, the next one has them."""
+        """Copy corrected outcomes of a decision; the next fit uses them, one that is under way does not."""
         rows, ledger = slice(slot, slot + 1), self._ledger
         self.training_set.label(decision, ledger.reward[rows], ledger.cost[rows], ledger.route[rows])
 
     # ------------------------------------------------------------ fits
 
     def observations_until_retraining(self) -> int:
-        """Return how many observations may come before a fit begins or takes effect."""
+        """Return how many observations may come before a fit starts or takes effect."""
         return max(1, self._ledger.get("retrain_at") - self._ledger.get("n_seen"))
 
     @property
     def fitting(self) -> bool:
-        """Whether a fit is under way that is not done yet."""
+        """Whether a fit is running in the background."""
         return self._fit is not None and not self._fit.done
 
     def retrain_if_due(self) -> None:
-        """Begin a fit, or let one take effect, if enough was observed; not while the encoder's scales are unsettled."""
+        """Start a fit or let one take effect if that is due; not before the encoder's scales are frozen."""
         ledger = self._ledger
         if ledger.get("n_seen") < ledger.get("retrain_at") or ledger.get("unsettled"):
             return
@@ -157,27 +166,27 @@ class TreeColumns:
         if self._fit is None and ledger.get("n_seen") >= self._start_at:
             seen = ledger.get("n_seen")
             self._fit = self._begin(self._rows_in_window())
-            self._effect_at = seen + delay_of(seen + self._learned)
-            self._start_at = max(self._effect_at, seen + gap_after(seen + self._learned))
+            self._effect_at = seen + delay_of(seen + self._n_warm_start)
+            self._start_at = max(self._effect_at, seen + gap_after(seen + self._n_warm_start))
         ledger.set("retrain_at", self._effect_at if self._fit is not None else self._start_at)
 
     def _rows_in_window(self) -> int:
-        """Return how many of the latest tasks are needed for the decisions in the window of the price.
+        """Return how many of the latest tasks include all decisions in the window of the price.
 
-        More than these decisions, if a warm start has brought tasks between them.
+        More than the window, if a warm start has added tasks between them.
         """
         first = max(0, self._ledger.next_id - self._window)
         row = self.training_set.row(first) if first < self._ledger.next_id else self.training_set.n
         return self.training_set.n - max(row, 0)
 
     def _begin(self, keep: int) -> TreeFit:
-        """Begin to fit trees to what is known now."""
+        """Start to fit trees to the current training set."""
         fit = TreeFit(self._views, self._fresh_ledger(), keep)
         fit.start(self.training_set.x, self._labels(), KnownOutcomes(*self.training_set.known()), self._shape.seed)
         return fit
 
     def _labels(self) -> Labels:
-        """Return the rows and responses of every target, as they are now; costs in their unit."""
+        """Return the rows and responses of every target; costs are divided by their unit."""
         found = [self.training_set.labelled(target) for target in range(self._shape.n_targets)]
         for target in range(self._shape.n_deciders, self._shape.n_targets):
             y = found[target][1]
@@ -186,7 +195,7 @@ class TreeColumns:
         return [(rows, y / unit) for (rows, y), unit in zip(found, self._unit, strict=True)]
 
     def _take_effect(self, fit: TreeFit) -> None:
-        """Decide with the trees of a fit from now on."""
+        """Use the trees and estimates of a fit from now on."""
         ledger = self._ledger
         fit.wait()
         fit.close()
@@ -201,11 +210,11 @@ class TreeColumns:
         ledger.view("context")[decisions % ledger.memory] = views
 
     def learn_labelled(self, x: Floats, rewards: Floats, costs: Floats, cost_expert: Ints) -> None:
-        """Learn from labelled tasks of the past: from what trees say that were fitted to the others of them."""
+        """Learn from labelled tasks of a warm start, with out-of-fold predictions of trees fitted to them."""
         if self._fit is not None:
             self._take_effect(self._fit)
         self.training_set.append_labelled(x, rewards, costs, cost_expert)
-        self._learned += len(x)
+        self._n_warm_start += len(x)
         seen = self._ledger.get("n_seen")
         if self.training_set.n < FIRST_FIT:
             self._ledger.core.learn_many(self.transform(x), cost_expert, rewards, costs)
@@ -214,21 +223,21 @@ class TreeColumns:
         fit.wait()
         self._ledger.core.learn_many(fit.latest[-len(x) :].copy(), cost_expert, rewards, costs)
         self._take_effect(fit)
-        self._start_at = seen + gap_after(seen + self._learned)
+        self._start_at = seen + gap_after(seen + self._n_warm_start)
         self._ledger.set("retrain_at", self._start_at)
 
     # ------------------------------------------------------------ state
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return all that decides, for saving; a fit that is under way is waited for."""
+        """Return the saved arrays by name; waits for a running fit."""
         fit = {} if self._fit is None else self._fit.state()
         parts = {"past": self.training_set.state(), "trees": self.trees, "fit": fit}
         arrays = {f"{part} {name}": array for part, each in parts.items() for name, array in each.items()}
-        schedule = [self._start_at, self._effect_at, self._fit is not None, self._learned, self._fresh_from]
+        schedule = [self._start_at, self._effect_at, self._fit is not None, self._n_warm_start, self._fresh_from]
         return arrays | {"schedule": np.array(schedule), "unit": self._unit}
 
     def restore(self, saved: dict[str, NDArray[Any]]) -> None:
-        """Restore what `state` returned, or raise ValueError."""
+        """Restore from `state()`; raise ValueError if it is inconsistent."""
 
         def part(prefix: str) -> dict[str, NDArray[Any]]:
             return {name[len(prefix) + 1 :]: a for name, a in saved.items() if name.startswith(f"{prefix} ")}
@@ -241,8 +250,8 @@ class TreeColumns:
         if not all(0 <= each <= LARGEST_COUNT for each in schedule) or schedule[4] > self._ledger.next_id:
             raise ValueError("the schedule of the trees is out of range")
         if self.training_set.decided != self._ledger.next_id or not (saved["unit"] > 0.0).all():
-            raise ValueError("the past of the trees is not that of the decisions")
-        self._start_at, self._effect_at, fitting, self._learned, self._fresh_from = schedule
+            raise ValueError("the training set of the trees does not match the decisions")
+        self._start_at, self._effect_at, fitting, self._n_warm_start, self._fresh_from = schedule
         due = self._effect_at if fitting else self._start_at
         if self._ledger.get("retrain_at") != due or fitting != (self._effect_at < LARGEST_COUNT):
             raise ValueError("the schedule of the trees contradicts itself")

@@ -1,9 +1,9 @@
-"""Fitting trees beside the decisions: everything that takes long, in a thread of its own.
+"""One fit of trees in a background thread.
 
-A fit starts from what is known at a moment. It divides the tasks into folds, fits trees to all folds but one, lets them
-predict that one, and lets a learner of its own learn all of it again, so that estimates trust the columns no more than
-they deserve. Whatever is decided and observed in the meantime is handed on and learned in the same order. What comes
-out depends on these events alone, not on how fast the thread was.
+A fit starts from a copy of the training set. It divides the tasks into folds, predicts each fold by trees fitted to the
+others, and lets a ledger of its own learn all tasks again from these out-of-fold predictions, so that overfitted
+predictions get no trust. Decisions and observations that come in the meantime are queued and learned in the same order.
+The result depends on these events alone, not on the speed of the thread.
 """
 
 import os
@@ -31,24 +31,30 @@ _free_cores = threading.BoundedSemaphore(max(1, (os.cpu_count() or 1) // 2))
 
 
 class KnownOutcomes(NamedTuple):
-    """What is known of tasks: rewards, costs, and who cost that (0 for nobody); NaN: nothing."""
+    """The outcomes of n tasks, with NaN for unknown values.
+
+    Attributes:
+        rewards: [n, deciders] Rewards.
+        costs: [n, resources] Costs.
+        cost_expert: [n] The expert whose costs these are, counted from 1; 0 for none.
+    """
 
     rewards: Floats
     costs: Floats
     cost_expert: Ints
 
     def at(self, rows: Ints) -> "KnownOutcomes":
-        """Return what is known of these tasks."""
+        """Return the outcomes of these rows."""
         return KnownOutcomes(self.rewards[rows], self.costs[rows], self.cost_expert[rows])
 
 
 class TreeFit:
-    """A fit that is under way.
+    """A fit in the background.
 
-    Arguments:
-        views: writes views of contexts.
-        ledger: of a learner that has seen nothing.
-        keep: how many of the latest tasks' views are kept, to be looked at again.
+    Args:
+        views: Writes the views of contexts.
+        ledger: The ledger of a new learner, which the fit learns with.
+        keep: How many of the latest tasks keep their views, for the window of the price.
     """
 
     def __init__(self, views: TreeViews, ledger: Ledger, keep: int) -> None:
@@ -62,19 +68,19 @@ class TreeFit:
         self._failed: BaseException | None = None
 
     def start(self, x: Floats, labels: Labels, known: KnownOutcomes, seed: int) -> None:
-        """Begin to fit trees to these tasks, of which rows will not change."""
-        self._later(self._fit, x, labels, known, seed)
+        """Start to fit trees to these tasks, whose rows must not change."""
+        self._enqueue(self._fit, x, labels, known, seed)
 
     def decided(self, x: Floats) -> None:
-        """Take in contexts that were decided since."""
-        self._later(self._look, x.copy())
+        """Queue contexts that were decided since the start."""
+        self._enqueue(self._append_views, x.copy())
 
     def observed(self, x: Floats, known: KnownOutcomes) -> None:
-        """Take in what became known since."""
-        self._later(self._learn, x.copy(), known)
+        """Queue outcomes that became known since the start."""
+        self._enqueue(self._learn, x.copy(), known)
 
     def wait(self) -> None:
-        """Wait until all is done, or raise what went wrong."""
+        """Wait until the queue is empty; raise the error of the thread, if there was one."""
         if self._last is not None:
             self._last.result()
         if self._failed is not None:
@@ -82,17 +88,17 @@ class TreeFit:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left to wait for."""
+        """Whether the queue is empty."""
         return self._last is None or self._last.done()
 
     def close(self) -> None:
-        """Let the thread go."""
+        """Stop the thread."""
         self._thread.shutdown(wait=False)
 
-    def _later(self, what: Callable[..., None], *given: Any) -> None:
-        self._last = self._thread.submit(self._try, what, *given)
+    def _enqueue(self, what: Callable[..., None], *given: Any) -> None:
+        self._last = self._thread.submit(self._run_unless_failed, what, *given)
 
-    def _try(self, what: Callable[..., None], *given: Any) -> None:
+    def _run_unless_failed(self, what: Callable[..., None], *given: Any) -> None:
         if self._failed is None:
             try:
                 what(*given)
@@ -113,33 +119,35 @@ class TreeFit:
             self._learn_views(views, known)
         self.latest = views[max(0, len(x) - self._keep) :].copy()
 
-    def _look(self, x: Floats) -> None:
+    def _append_views(self, x: Floats) -> None:
         self.latest = np.concatenate([self.latest, self._views.of(self.trees, x)])
 
     def _learn(self, x: Floats, known: KnownOutcomes) -> None:
         self._learn_views(self._views.of(self.trees, x), known)
 
     def _learn_views(self, views: Floats, known: KnownOutcomes) -> None:
-        told = np.flatnonzero(~np.isnan(known.rewards).all(axis=1) | (known.cost_expert > 0))
-        self.ledger.core.learn_many(np.ascontiguousarray(views[told]), known.cost_expert[told], *known.at(told)[:2])
+        known_rows = np.flatnonzero(~np.isnan(known.rewards).all(axis=1) | (known.cost_expert > 0))
+        self.ledger.core.learn_many(
+            np.ascontiguousarray(views[known_rows]), known.cost_expert[known_rows], *known.at(known_rows)[:2]
+        )
 
     def hand_over(self, ledger: Ledger) -> None:
-        """Give what was learned to the members of a ledger that look at the columns."""
+        """Copy the learned estimates to the members of a ledger that read the tree columns."""
         for expert in np.flatnonzero(ledger.view("shares_design") == 0).tolist():
             self.ledger.core.split_cost_design(expert)
-        seeing = np.flatnonzero(ledger.view("view") == N_VIEWS - 1)
+        with_columns = np.flatnonzero(ledger.view("view") == N_VIEWS - 1)
         for name in MEMBER_STATE:
-            ledger.arrays[name][seeing] = self.ledger.arrays[name][seeing]
+            ledger.arrays[name][with_columns] = self.ledger.arrays[name][with_columns]
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return all that there is by now, for saving."""
+        """Return the saved arrays by name; waits for the thread."""
         self.wait()
         saved = {f"trees {name}": array for name, array in self.trees.items()}
         saved |= {f"ledger {name}": array for name, array in self.ledger.state().items()}
         return saved | {"latest": self.latest}
 
     def restore(self, saved: dict[str, NDArray[Any]], sizes: dict[str, int]) -> None:
-        """Restore what `state` returned, or raise ValueError."""
+        """Restore from `state()`; raise ValueError if it is inconsistent."""
         trees = {name[6:]: array for name, array in saved.items() if name.startswith("trees ")}
         arrays = {name[7:]: array for name, array in saved.items() if name.startswith("ledger ")}
         check_trees(trees, self._views.n_features, self._views.n_columns)

@@ -1,4 +1,4 @@
-"""A warm start: labelled tasks of the past instead of a random warm-up."""
+"""Warm start: learning from labelled tasks instead of a random warm-up."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from deferkit.learn.outcomes import Floats
 
 
 class WarmStart:
-    """Learns from tasks that were decided and labelled elsewhere."""
+    """Learns from labelled tasks that the learner did not decide."""
 
     def __init__(self, components: Components, decisions: Decisions) -> None:
         self._settings = components.settings
@@ -24,10 +24,10 @@ class WarmStart:
         self._decisions = decisions
 
     def learn(self, contexts: Any, rewards: Any, expert: str | None, cost: Any) -> None:
-        """Learn labelled tasks, NaN where something is not known; shorten the warm-up accordingly."""
+        """Learn labelled tasks and shorten the warm-up; `Deferrer.warm_start` describes the arguments."""
         settings, ledger, encoder = self._settings, self._ledger, self._contexts.encoder
         name = settings.experts[0] if expert is None else expert
-        place = inputs.index_of(name, settings.experts, "expert") + 1
+        expert_number = inputs.index_of(name, settings.experts, "expert") + 1
         rows = self._contexts.rows(contexts)
         matrix = self._contexts.matrix(contexts) if rows is None else self._contexts.encode(rows)
         values, costs = self._labels(rewards, cost, len(matrix))
@@ -36,7 +36,7 @@ class WarmStart:
         if rows and encoder is not None and ledger.get("unsettled"):
             self._decisions.freeze_encoder_on(encoder, rows)
             matrix = self._contexts.encode(rows)
-        cost_expert = np.where(np.isnan(costs).any(axis=1), 0, place)
+        cost_expert = np.where(np.isnan(costs).any(axis=1), 0, expert_number)
         if self._representation is None:
             self._outcomes.learn(matrix, cost_expert, values, costs)
         else:
@@ -45,7 +45,7 @@ class WarmStart:
         self._count_costs(costs[cost_expert > 0])
 
     def _labels(self, rewards: Any, cost: Any, n: int) -> tuple[Floats, Floats]:
-        """Return rewards and costs, checked; NaN where one is not known."""
+        """Return checked rewards and costs, with NaN for unknown ones."""
         settings = self._settings
         values = inputs.as_rewards(rewards, settings.deciders, n, settings.reward_bounds, missing=True)
         if cost is None:
@@ -55,7 +55,7 @@ class WarmStart:
         return values, costs
 
     def _shorten_warm_up(self) -> None:
-        """Shorten the warm-up by the number of labels that the least known decider has."""
+        """Shorten the warm-up by the number of labels of the decider that has the fewest."""
         settings, ledger = self._settings, self._ledger
         least = int(min(ledger.view("n_observed")[: len(settings.deciders)]))
         ledger.set("warm_up", min(ledger.get("warm_up"), max(settings.warm_up_steps - least, ledger.next_id)))

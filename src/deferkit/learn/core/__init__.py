@@ -1,6 +1,6 @@
-"""The compiled core, in the build that suits this processor.
+"""The compiled core, in the build for this processor.
 
-Both builds give the same bits. DEFERKIT_BASELINE=1 takes the one that runs on any processor.
+Both builds give the same bits. DEFERKIT_BASELINE=1 selects the one that runs on any processor.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""The compiled core of a learner: what Python calls, for one task or for a whole stream.
+"""The compiled core of a learner: the calls from Python, for one task or for a whole stream.
 
-Each entry consists of the steps in the .pxd files; there is no second version of any of them.
+Each call consists of the steps in the .pxd files; there is no second version of any of them.
 """
 
 cimport numpy as cnp
@@ -31,7 +31,7 @@ cnp.import_array()
 cdef extern from *:
     """
     #if defined(__x86_64__) && defined(__GNUC__)
-    /* virtual machines may hide any of these; what else x86-64-v3 has, compilers do not use unasked */
+    /* virtual machines may hide any of these; compilers use no other instruction of x86-64-v3 on their own */
     #define HAS_X86_64_V3 (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") \\
                            && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2"))
     #else
@@ -58,7 +58,7 @@ cdef double largest = LARGEST
 
 
 def has_x86_64_v3():
-    """Whether this processor has AVX2, FMA and BMI2."""
+    """Whether this processor has AVX2, FMA, BMI and BMI2."""
     return HAS_X86_64_V3 != 0
 
 
@@ -80,9 +80,9 @@ def mean_and_weight(Int link, const double[::1] eta):
 
 def fit(Int link, Int n_features, const double[:, ::1] samples, const double[:, ::1] precision,
         const double[::1] moment, double[::1] theta, double tolerance):
-    """Maximise a penalised likelihood from θ on, which is moved; return the information and its inverse.
+    """Maximise a penalised likelihood, starting from θ, which is updated; return the information and its inverse.
 
-    Samples are [n, w + lanes], each a vector of n_features numbers filled up to w, then its response; precision [w, w]
+    Samples are [n, w + lanes], each a vector of n_features numbers padded to w, then its response; precision [w, w]
     and moment [w] are those of the prior.
     """
     cdef Int w = theta.shape[0]
@@ -112,21 +112,21 @@ cdef inline bint is_in_range(const double *row, Int n) noexcept nogil:
 
 
 cdef inline void load_context(State *s, const double *row) noexcept nogil:
-    """Copy a context, its views one behind the other, to where the steps look for it."""
+    """Copy a context, which is all of its views in one row, to the scratch array `x`."""
     cdef Int v, d = s.sizes.n_features
     for v in range(s.sizes.n_views):
         memcpy(s.arrays.x + v * s.sizes.stride, row + v * d, d * sizeof(double))
 
 
 cdef inline bint is_revealed(Int feedback, Int route, Int decider) noexcept nogil:
-    """Whether the reward of a decider becomes known: the feedback rule."""
+    """Whether the reward of a decider is revealed: the feedback rule."""
     if route == 0 and feedback == REVIEWED:
         return False
     return decider == route or (decider == 0 and feedback != BANDIT)
 
 
 def revealed(str feedback, Int route):
-    """Return the deciders whose rewards become known when this one was chosen; 0 is the model."""
+    """Return the deciders whose rewards are revealed if a route is chosen; 0 is the model."""
     cdef Int code = FEEDBACKS.index(feedback), decider
     return [decider for decider in range(route + 1) if is_revealed(code, route, decider)]
 
@@ -136,14 +136,14 @@ cdef inline bint is_exact_number(object value):
 
 
 cdef class Core:
-    """The steps over the arrays of one learner.
+    """The compiled steps over the arrays of one learner.
 
     Args:
-        arrays: every struct and array of `layout.py` by name; they are used in place.
-        experts: names of the experts.
-        resources: names of the resources.
-        reward_bounds: least and largest reward.
-        cost_bounds: least and largest cost, by resource.
+        arrays: Every struct and array of `layout.py` by name; they are used in place.
+        experts: The names of the experts.
+        resources: The names of the resources.
+        reward_bounds: The least and the largest reward.
+        cost_bounds: The least and the largest cost of each resource.
     """
 
     cdef State s
@@ -196,7 +196,7 @@ cdef class Core:
         return self.s.counters.next_id
 
     def initialise(self):
-        """Set every design to the ridge."""
+        """Initialise the precision matrices and their inverses."""
         cdef Int design
         for design in range(self.s.sizes.n_members * self.s.sizes.n_targets):
             initialise(&self.s, design)
@@ -212,7 +212,7 @@ cdef class Core:
     # ------------------------------------------------------------ decide
 
     def try_load(self, context):
-        """Take a context, if it is a plain vector of usable numbers of the right length; else return False."""
+        """Load a context and return True, if it is a contiguous vector of valid doubles; else return False."""
         cdef const double *row
         if not (cnp.PyArray_CheckExact(context) and cnp.PyArray_NDIM(context) == 1
                 and cnp.PyArray_TYPE(context) == cnp.NPY_DOUBLE and cnp.PyArray_ISCARRAY_RO(context)
@@ -225,7 +225,7 @@ cdef class Core:
         return True
 
     def propose(self, Int available, Int force):
-        """Return the decision on the context that was loaded last, to be committed or not; change nothing."""
+        """Return a proposed decision on the context that was loaded last; the state does not change."""
         self.proposal = propose(&self.s, available, force)
         return self.decision()
 
@@ -243,7 +243,7 @@ cdef class Core:
         commit(&self.s, route, reason)
 
     def decide_many(self, const double[:, ::1] contexts):
-        """Propose and commit, one task after the other; return the decisions."""
+        """Propose and commit tasks in order; return the decisions."""
         cdef Int t
         cdef list decisions = []
         for t in range(contexts.shape[0]):
@@ -255,7 +255,7 @@ cdef class Core:
 
     def score_many(self, const double[:, ::1] contexts, Int[::1] routes, double[:, ::1] estimates,
                    double[:, ::1] widths, double[::1] price):
-        """Write the route, estimates and widths of each context, as if it came next; change nothing."""
+        """Write the route, estimates and widths of each context, as if it came next; the state does not change."""
         cdef Int t, target
         with nogil:
             for t in range(contexts.shape[0]):
@@ -267,13 +267,13 @@ cdef class Core:
                 memcpy(&price[0], self.s.arrays.next_dual, self.s.sizes.n_resources * sizeof(double))
 
     cdef inline double width(self, Int target) noexcept nogil:
-        """What optimism adds to an estimate or takes off it; under Thompson sampling a standard deviation."""
+        """What optimism adds to an estimate or subtracts from it; the standard deviation under Thompson sampling."""
         if self.s.options.sampled:
             return self.s.arrays.width[target]
         return fabs(self.s.arrays.optimistic[target] - self.s.arrays.estimate[target])
 
     cdef inline object amount(self, const double *values):
-        """A number when there is one resource, else a number for each by name."""
+        """A number if there is one resource, else numbers by resource."""
         cdef Int r
         cdef dict amounts
         if self.s.sizes.n_resources == 1:
@@ -284,7 +284,7 @@ cdef class Core:
         return amounts
 
     cdef object decision(self):
-        """The proposal as a `Decision`, with all that was known."""
+        """The proposal as a `Decision`."""
         cdef State *s = &self.s
         cdef dict estimates = {}, widths = {}, costs = {}, cost_widths = {}
         cdef Int r, decider, cost_index, resources = s.sizes.n_resources
@@ -310,14 +310,15 @@ cdef class Core:
         return tuple.__new__(self.decision_type, (
             s.counters.next_id, self.deciders[self.proposal.route], self.reasons[self.proposal.reason],
             self.proposal.propensity, self.amount(s.arrays.next_dual), self.amount(free),
-            self.amount(s.arrays.proposed_hold), self.amount(s.arrays.proposed_cost), estimates, widths, costs, cost_widths))
+            self.amount(s.arrays.proposed_hold), self.amount(s.arrays.proposed_cost), estimates, widths, costs,
+            cost_widths))
 
     # ------------------------------------------------------------ observe
 
     def try_observe(self, decision, rewards, cost):
-        """Observe a decision of the ring if all that is given is plain, possible and new; else return False.
+        """Observe a decision in the ring and return True, if all values are plain numbers, valid and new; else False.
 
-        Nothing is changed then: the caller finds out what is wrong, or does it the long way.
+        Nothing changes after False: the caller takes the slow path, which reports what is wrong.
         """
         cdef State *s = &self.s
         cdef Int number, slot, decider, deciders = s.sizes.n_experts + 1, target
@@ -359,13 +360,13 @@ cdef class Core:
         for target in range(s.sizes.n_targets):
             if is_refitted(s, target) and s.arrays.n_observed[target] >= s.counters.capacity and (
                     s.counters.capacity > 0 or s.arrays.n_observed[target] < s.options.refit_limit):
-                return False  # the store of samples must grow, or is no longer needed
+                return False  # the sample store must grow, or can be freed
         prepare(s, context_of(s, slot))
         observe(s, number, slot)
         return True
 
     def observe(self, Int decision, Int slot, list rewards, list cost):
-        """Book and learn what has become known of a decision; NaN: nothing has."""
+        """Book and learn new rewards and costs of a decision, with NaN for unknown values."""
         cdef Int i
         for i in range(self.s.sizes.n_experts + 1):
             self.s.arrays.new_reward[i] = rewards[i]
@@ -376,16 +377,16 @@ cdef class Core:
             observe(&self.s, decision, slot)
 
     def expire(self, Int slot):
-        """Release the reservation of a decision that will not hear back."""
+        """Release the hold of a decision whose cost will not be reported."""
         expire(&self.s, slot)
 
     def correct(self, Int slot, Int target, double old, double new):
-        """Learn that a sample was not `old` but `new`."""
+        """Replace the response `old` of a sample by `new`."""
         correct(&self.s, slot, target, old, new)
 
     def learn_many(self, const double[:, ::1] contexts, const Int[::1] cost_expert, const double[:, ::1] rewards,
                    const double[:, ::1] costs):
-        """Learn from tasks that need no booking; `cost_expert` says which expert cost that, 0 for nobody."""
+        """Learn from tasks without booking; `cost_expert` is the expert whose costs are given, 0 for none."""
         cdef State *s = &self.s
         cdef Int t
         with nogil:
@@ -397,7 +398,7 @@ cdef class Core:
                     repair(s)
 
     def split_cost_design(self, Int expert):
-        """Give the costs of an expert designs of their own, if they share that of its reward."""
+        """Split the design that the costs of an expert share with its reward, if they do."""
         split_cost_design(&self.s, expert)
 
     # ------------------------------------------------------------ the bulk loop
@@ -405,9 +406,9 @@ cdef class Core:
     def run(self, const double[:, ::1] contexts, const double[:, ::1] rewards, const double[:, :, ::1] costs,
             Int feedback, Int[::1] routes, Int[::1] reasons, double[::1] propensities, double[:, ::1] prices,
             double[::1] earned, double[:, ::1] paid):
-        """Decide and at once observe a stream of tasks. Costs are [task, expert, resource].
+        """Decide a stream of tasks, and observe each before the next. Costs are [task, expert, resource].
 
-        Return how far it came: it stops where an embedding is to be retrained.
+        Return the number of tasks done: the loop stops if a representation is due to be retrained.
         """
         cdef State *s = &self.s
         cdef Int t, r, slot, done = contexts.shape[0]
@@ -433,7 +434,7 @@ cdef class Core:
 
 
 cdef inline double as_double(object value) except? -1.0:
-    """A number as a double; a whole number that is too large for one becomes infinite, which no bound allows."""
+    """A number as a double; an int that is too large becomes infinite, which is out of every bound."""
     if PyFloat_Check(value):
         return PyFloat_AsDouble(value)
     try:

@@ -1,7 +1,7 @@
-"""What changes a learner: a decision is committed, its outcome observed, or it expires.
+"""Steps that change the state: a decision is committed, observed, corrected, or expires.
 
-The one-at-a-time calls and the bulk loop consist of the same steps. A step checks nothing that a caller can get wrong;
-that is done before, so that a step either happens or does not.
+The one-at-a-time calls and the bulk loop consist of the same steps. A step checks no arguments: callers do that before,
+so that a step cannot fail halfway.
 """
 
 from libc.math cimport NAN, isnan, sqrt
@@ -23,13 +23,13 @@ from deferkit.learn.core.state cimport Int, State
 
 cdef extern from *:
     """
-    #define ROUNDING 1e-12 /* of the total: less is no overrun, but what sums of decimals come to */
+    #define ROUNDING 1e-12 /* of the total: a smaller excess is a rounding error of decimal sums, not an overrun */
     """
     const double ROUNDING
 
-# What has become of a decision.
+# The status of a decision.
 cdef enum:
-    OPEN = 1  # an expert was asked; the cost is not known, so budget is held
+    OPEN = 1  # an expert was asked and the cost is not known: budget is held
     SETTLED  # the cost is booked, or the model decided
     EXPIRED  # the reservation was released without a cost
 
@@ -37,7 +37,7 @@ cdef inline double *context_of(State *s, Int slot) noexcept nogil:
     return s.arrays.context + slot * s.sizes.stride * s.sizes.n_views
 
 cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:
-    """Write down the decision on the task in `x`: reserve `proposed_hold`, move the price for `proposed_cost`.
+    """Commit the decision on the context in `x`: reserve `proposed_hold`, move the price for `proposed_cost`.
 
     Needs `prepare`, for the widths that the price is solved with.
     """
@@ -74,7 +74,7 @@ cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:
         move_price(s, s.arrays.dual, s.arrays.owed)
 
 cdef inline void release(State *s, Int slot) noexcept nogil:
-    """Give a reservation back."""
+    """Release the hold of a decision."""
     cdef Int r
     cdef double *held = s.arrays.held + slot * s.sizes.n_resources
     for r in range(s.sizes.n_resources):
@@ -82,13 +82,13 @@ cdef inline void release(State *s, Int slot) noexcept nogil:
         held[r] = 0.0
 
 cdef inline void expire(State *s, Int slot) noexcept nogil:
-    """Release the reservation of a decision that will not hear back."""
+    """Release the hold of a decision whose cost will not be reported."""
     release(s, slot)
     s.arrays.status[slot] = EXPIRED
     s.counters.n_expired += 1
 
 cdef inline void book(State *s, Int slot, const double *cost) noexcept nogil:
-    """Release a reservation and book the true cost; what does not fit the budget is an overrun."""
+    """Release the hold of a decision and book its cost; what exceeds the budget left is an overrun."""
     cdef double c, room
     cdef Int r
     release(s, slot)
@@ -115,8 +115,8 @@ cdef inline void learn_target(State *s, Int target, const double *context, doubl
 
 cdef inline void learn_outcome(State *s, Int route, const double *context, const double *reward,
                                const double *cost) noexcept nogil:
-    """Learn what has newly become known of a task, NaN where nothing has. Needs `prepare`."""
-    cdef Int decider, r, shared = 0  # the expert whose reward and cost are learned at once
+    """Learn new rewards and costs of a task, with NaN for unknown values. Needs `prepare`."""
+    cdef Int decider, r, shared = 0  # the expert whose reward and costs are learned together
     if route > 0 and not isnan(reward[route]) and not isnan(cost[0]) and s.arrays.shares_design[route - 1]:
         learn_with_shared_design(s, route - 1, context, reward[route], cost)
         forget_if_due(s, route)
@@ -132,7 +132,7 @@ cdef inline void learn_outcome(State *s, Int route, const double *context, const
             learn_target(s, cost_target(s, route - 1, r), context, cost[r])
 
 cdef inline void record_sample_numbers(State *s, Int slot, Int route) noexcept nogil:
-    """Note which samples of their designs these were: a correction must know what has been forgotten of them since."""
+    """Store the sample numbers of these outcomes: a correction depends on how much of them is remembered."""
     cdef Int decider, deciders = s.sizes.n_experts + 1
     cdef Int *learned_as = s.arrays.learned_as + slot * (deciders + 1)
     for decider in range(deciders):
@@ -142,7 +142,7 @@ cdef inline void record_sample_numbers(State *s, Int slot, Int route) noexcept n
         learned_as[deciders] = s.arrays.n_absorbed[design_of(s, cost_target(s, route - 1, 0))]
 
 cdef inline void count_model_decisions_up_to(State *s, Int decision) noexcept nogil:
-    """Count the tasks that the model decided up to a decision of which something became known."""
+    """Count the tasks that the model decided, up to the latest decision with an observation."""
     cdef Int number = max(s.counters.heard_to, s.counters.next_id - s.sizes.memory)
     while number <= decision:
         s.counters.n_model_due += s.arrays.route[number % s.sizes.memory] == 0
@@ -175,7 +175,7 @@ cdef inline void observe(State *s, Int decision, Int slot) noexcept nogil:
 
 cdef inline double correct_member(State *s, Int member, Int target, const double *context, double old, double new,
                                   double kept) noexcept nogil:
-    """Move a member's estimate for a corrected sample, by the share it still remembers; return the change of Σ error²."""
+    """Correct a sample in a member, by the share that it still remembers; return the change of Σ error²."""
     cdef Int w = s.sizes.stride, estimate = estimate_of(s, member, target)
     cdef double *theta = theta_of(s, estimate)
     cdef double *moment = moment_of(s, estimate)

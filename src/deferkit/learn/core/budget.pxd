@@ -1,4 +1,4 @@
-"""What is left of a budget: neither spent nor reserved."""
+"""The budget left: neither spent nor reserved."""
 
 from libc.math cimport INFINITY
 
@@ -6,7 +6,7 @@ from deferkit.learn.core.state cimport Int, State
 
 cdef extern from *:
     """
-    #define LEAST_BUDGET 1e-100 /* what is below is nothing: T/B would not be a number any more */
+    #define LEAST_BUDGET 1e-100 /* a smaller total counts as 0: T/B would overflow */
     """
     const double LEAST_BUDGET
 
@@ -14,5 +14,5 @@ cdef inline double left(State *s, Int resource) noexcept nogil:
     return s.arrays.total[resource] - s.arrays.spent[resource] - s.arrays.reserved[resource]
 
 cdef inline bint bounded(State *s, Int resource) noexcept nogil:
-    """Whether there is a price to find: not for a budget of nothing, nor for one without end."""
+    """Whether a resource has a price: not if its budget is 0 or infinite."""
     return LEAST_BUDGET < s.arrays.total[resource] < INFINITY

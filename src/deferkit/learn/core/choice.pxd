@@ -1,7 +1,4 @@
-"""Who decides a task: scores it, and proposes a route. It changes nothing but scratch.
-
-Like every compiled step it checks nothing that a caller can get wrong; that is done before.
-"""
+"""The choice of a route: scores a context and proposes who decides. Only scratch arrays change."""
 
 from libc.math cimport erfc, isfinite, isnan, sqrt
 from libc.string cimport memcpy
@@ -15,14 +12,14 @@ from deferkit.learn.core.pacing cimport move_price
 from deferkit.learn.core.random cimport gaussian, uniform
 from deferkit.learn.core.state cimport Int, State
 
-# Why a decision went where it went; the words are `deferkit.types.REASONS`.
+# The reasons of a route, in the order of `deferkit.types.REASONS`.
 cdef enum:
     WARM_UP, WORTH_IT, NOT_WORTH_IT, NO_BUDGET, FORCED, EXPLORED, UNAVAILABLE, UNSETTLED
 
 cdef extern from *:
     """
-    #define FIRST_SHARE 0.01      /* of the budget: held for a decision before any cost was seen */
-    #define COLD_START_SHARE 0.05 /* of the budget: held for all decisions together until then */
+    #define FIRST_SHARE 0.01      /* of the budget: hold of one decision before any cost is known */
+    #define COLD_START_SHARE 0.05 /* of the budget: holds of all decisions together until then */
     """
     const double FIRST_SHARE
     const double COLD_START_SHARE
@@ -56,7 +53,7 @@ cdef inline void score(State *s) noexcept nogil:
             s.arrays.optimistic[target] = low if s.options.printed_costs else max(0.0, low)
 
 cdef inline void size_holds(State *s) noexcept nogil:
-    """Write what would be reserved for each expert and resource."""
+    """Write the hold of each expert and resource."""
     cdef Int k, r, cost_index, resources = s.sizes.n_resources
     cdef double hold, known
     for r in range(resources):
@@ -71,7 +68,7 @@ cdef inline void size_holds(State *s) noexcept nogil:
             s.arrays.hold[cost_index] = hold if isnan(known) else known
 
 cdef inline bint affordable(State *s, Int expert) noexcept nogil:
-    """Whether what would be reserved for an expert is still free."""
+    """Whether the budget left covers the hold of an expert."""
     cdef Int r
     for r in range(s.sizes.n_resources):
         if s.arrays.hold[expert * s.sizes.n_resources + r] > left(s, r) or s.arrays.total[r] <= 0.0:
@@ -79,9 +76,9 @@ cdef inline bint affordable(State *s, Int expert) noexcept nogil:
     return True
 
 cdef inline bint exceeds_cold_start_cap(State *s, Int expert) noexcept nogil:
-    """Whether asking would hold much of a budget before the first cost is known.
+    """Whether asking would exceed the cap on holds of a cold start, before the first cost is known.
 
-    Without this, a stream that is faster than its first outcome would reserve all there is, knowing nothing.
+    Without it, a stream that is faster than its first outcome would reserve the whole budget.
     """
     cdef Int r
     cdef double held
@@ -96,12 +93,12 @@ cdef inline bint can_be_asked(State *s, Int available, Int expert) noexcept nogi
     return (available >> expert) & 1 and affordable(s, expert) and not exceeds_cold_start_cap(s, expert)
 
 cdef inline double expected_cost(State *s, Int expert, Int resource) noexcept nogil:
-    """The cost that is known, or the estimate of it."""
+    """The known cost, or its estimate."""
     cdef double known = s.arrays.known_cost[expert * s.sizes.n_resources + resource]
     return max(0.0, s.arrays.estimate[cost_target(s, expert, resource)]) if isnan(known) else known
 
 cdef inline double worth(State *s, Int decider) noexcept nogil:
-    """The optimistic reward of a decider less the price of its optimistic cost."""
+    """The optimistic reward of a decider less price · optimistic cost."""
     cdef double cost, value = s.arrays.optimistic[decider]
     cdef Int r
     for r in range(s.sizes.n_resources):
@@ -111,14 +108,14 @@ cdef inline double worth(State *s, Int decider) noexcept nogil:
                 cost = s.arrays.optimistic[cost_target(s, decider - 1, r)]
             value -= s.arrays.next_dual[r] * cost
         elif s.options.printed_costs:
-            # as printed, the model's cost has an optimistic estimate too: that of 0
+            # as printed: the model's cost of 0 has an optimistic estimate too
             value -= s.arrays.next_dual[r] * mean(s.options.cost_link, -s.arrays.width[0])
     return value
 
 cdef inline double probability_best(State *s, Int best) noexcept nogil:
-    """How likely the best decider was to be the best: 1, unless values are drawn.
+    """The probability that the best decider would be the best: 1 without Thompson sampling.
 
-    They are drawn with one expert and identity links only: then the difference of the two values is normal.
+    Sampling is for one expert and identity links only: there the difference of the two values is normal.
     """
     cdef double ahead, variance, asked, price
     cdef Int r
@@ -139,7 +136,7 @@ cdef inline double probability_best(State *s, Int best) noexcept nogil:
     return asked if best > 0 else 1.0 - asked
 
 cdef inline Int nth_choice(State *s, Int available, Int n) noexcept nogil:
-    """The n-th of the model and the experts that can be asked; the model is number 0."""
+    """The n-th decider that can be chosen, of the model (0) and the experts that can be asked."""
     cdef Int k
     for k in range(s.sizes.n_experts):
         if n > 0 and can_be_asked(s, available, k):
@@ -149,9 +146,9 @@ cdef inline Int nth_choice(State *s, Int available, Int n) noexcept nogil:
     return 0
 
 cdef inline Int untried_expert(State *s, Int available) noexcept nogil:
-    """An expert who can be asked and of whom nothing is known, because the warm-up did not draw it; or 0.
+    """The first expert that can be asked and was never observed, because the warm-up did not draw it; 0 if none.
 
-    Optimism does not see to it: where it is measured in noise, there is none to be seen in nothing.
+    Optimism does not explore it: without observations the estimated noise is 0, and so is the width.
     """
     cdef Int k
     if s.counters.warm_up > 0:
@@ -161,7 +158,7 @@ cdef inline Int untried_expert(State *s, Int available) noexcept nogil:
     return 0
 
 cdef inline Proposal choose(State *s, Int available, Int force) noexcept nogil:
-    """Choose between the deciders that can be asked, from the scores in the scratch."""
+    """Choose between the deciders that can be asked, by the scores in the scratch arrays."""
     cdef Int model_reason = UNAVAILABLE, choices = 1, best = 0, k, route, untried, reason
     cdef Int decision = s.counters.next_id
     cdef double value, likely, best_value, floor = s.parameters.floor
@@ -197,7 +194,7 @@ cdef inline Proposal choose(State *s, Int available, Int force) noexcept nogil:
     return Proposal(best, reason, (1.0 - floor) * likely + floor / choices)
 
 cdef inline Proposal propose(State *s, Int available, Int force) noexcept nogil:
-    """Propose who decides the task in `x`; what that costs and reserves stays in the scratch, for `commit`."""
+    """Propose a route for the context in `x`; its cost and hold stay in scratch arrays, for `commit`."""
     cdef Int r
     cdef Proposal p
     score(s)

@@ -27,7 +27,7 @@ cdef inline void step(State *s, double *dual, const double *cost, bint printed) 
             rate = s.arrays.total[r] / s.arrays.horizon[r]
             g = cost[r] - rate
             if r > 0 and bounded(s, 0):
-                g *= unit / rate  # in the unit of the first, so that weights compare
+                g *= unit / rate  # in the unit of the first resource, so that the weights are comparable
             if printed:
                 g *= price[r] * rate
             log_weight[r] += g * log_up[r] if g >= 0.0 else -g * log_down[r]

@@ -1,4 +1,4 @@
-"""Forgetting: every so many samples of a design, a member multiplies what it knows.
+"""Forgetting: every `forget_every` samples of a design, a member discounts its sums.
 
     S ← keep·S,   b ← keep·b,   θ = (S + ridge·I)⁻¹·b,     S = Σ w·xxᵀ,   b = Σ y·x
 
@@ -18,7 +18,7 @@ cdef inline bint forgets_now(State *s, Int member, Int estimate) noexcept nogil:
     return every > 0 and s.arrays.n_absorbed[estimate] % every == 0
 
 cdef inline void forget_target(State *s, Int member, Int target, Int design) noexcept nogil:
-    """Give up a part of what a member knows of a target, after its design was discounted."""
+    """Discount a member's estimate of a target, after its design was discounted."""
     cdef Int estimate = estimate_of(s, member, target), w = s.sizes.stride
     cdef double *theta = theta_of(s, estimate)
     s.arrays.member_samples[estimate] *= s.arrays.keep[member]
@@ -30,7 +30,7 @@ cdef inline void forget_target(State *s, Int member, Int target, Int design) noe
         add_scaled(theta, -s.parameters.ridge, s.arrays.work, w)
 
 cdef inline void forget(State *s, Int member, Int design) noexcept nogil:
-    """Give up a part of a design, and of all targets that use it."""
+    """Discount a design and all targets that use it."""
     cdef Int target
     discount(s, estimate_of(s, member, design), s.arrays.keep[member])
     for target in range(s.sizes.n_targets):
@@ -38,10 +38,10 @@ cdef inline void forget(State *s, Int member, Int design) noexcept nogil:
             forget_target(s, member, target, design)
 
 cdef inline double share_remembered(State *s, Int member, Int design, Int sample) noexcept nogil:
-    """How much a member still knows of a sample of a design, by its number; one without a number is taken as whole.
+    """The share of a sample, given by its number in a design, that a member still remembers; 1 without a number.
 
-    Numbers are those of the first member. One that learned the past anew may have begun with a later sample, so what
-    counts is how many have come since.
+    Numbers are those of the first member. A member that was refitted may have started with a later sample, so that the
+    number of samples since is what counts.
     """
     cdef Int every = s.arrays.forget_every[member], absorbed = s.arrays.n_absorbed[estimate_of(s, member, design)]
     cdef Int since = max(<Int>0, s.arrays.n_absorbed[estimate_of(s, 0, design)] - sample)
@@ -50,11 +50,11 @@ cdef inline double share_remembered(State *s, Int member, Int design, Int sample
         return 1.0
     if own_number < 1:
         return 0.0
-    # a sample that brings the forgetting about is part of what is forgotten
+    # the sample that triggers a discount is discounted itself
     return s.arrays.keep[member] ** (absorbed // every - (own_number - 1) // every) if every > 0 else 1.0
 
 cdef inline void forget_if_due(State *s, Int design) noexcept nogil:
-    """Let every member forget whose time has come for this design, after a sample has entered it."""
+    """Discount a design in every member for which that is due, after a sample was added."""
     cdef Int member
     for member in range(1, s.sizes.n_members):
         if forgets_now(s, member, estimate_of(s, member, design)):

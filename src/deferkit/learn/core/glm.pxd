@@ -27,7 +27,7 @@ cdef inline Int cost_target(State *s, Int expert, Int resource) noexcept nogil:
     return 1 + s.sizes.n_experts + expert * s.sizes.n_resources + resource
 
 cdef inline Int design_of(State *s, Int target) noexcept nogil:
-    """The design of a target: its own, or that of the reward that it is observed with."""
+    """The design of a target: its own, or that of the reward that it shares it with."""
     cdef Int expert
     if target <= s.sizes.n_experts:
         return target
@@ -41,7 +41,7 @@ cdef inline double *moment_of(State *s, Int estimate) noexcept nogil:
     return s.arrays.moment + estimate * s.sizes.stride
 
 cdef inline const double *view_of(State *s, Int estimate, const double *context) noexcept nogil:
-    """The vector of a context that an estimate looks at."""
+    """The view of a context that an estimate reads."""
     return context + s.arrays.view[estimate] * s.sizes.stride
 
 cdef inline double weight_of(State *s, Int link, double eta) noexcept nogil:
@@ -61,12 +61,12 @@ cdef inline void dots(State *s, const double *context, const double *theta, Int 
         out[i] = dot(view_of(s, first + i, context), theta + i * w, w)
 
 cdef inline void predict_mixed(State *s, const double *context, double *out) noexcept nogil:
-    """Write xᵀθ of every target, after `mix_theta`. The last member looks at all that any of them does."""
+    """Write xᵀθ of every target, after `mix_theta`. The view of the last member holds those of all others."""
     cdef Int last = estimate_of(s, s.sizes.n_members - 1, 0)
     dots(s, context, s.arrays.mixed_theta, last, s.sizes.n_targets, out)
 
 cdef inline void prepare(State *s, const double *context) noexcept nogil:
-    """Write what scoring and learning a context both need: predictors, products and spreads."""
+    """Write predictors, products and spreads of a context, which scoring and learning both need."""
     cdef Int member, first, estimate, target, expert, resource
     dots(s, context, s.arrays.theta, 0, s.sizes.n_members * s.sizes.n_targets, s.arrays.predictor)
     for member in range(s.sizes.n_members):
@@ -83,7 +83,7 @@ cdef inline void prepare(State *s, const double *context) noexcept nogil:
     mix(s)
 
 cdef inline double learn(State *s, Int member, Int target, Int design, const double *x, double y) noexcept nogil:
-    """Move an estimate for a sample, before x enters the design; return the sample's weight."""
+    """Update an estimate by a sample, before x is added to the design; return the weight of the sample."""
     cdef Int link = link_of(s, target), estimate = estimate_of(s, member, target)
     cdef Int of_design = estimate_of(s, member, design)
     cdef double eta = s.arrays.predictor[estimate]
@@ -139,7 +139,7 @@ cdef inline void learn_with_shared_design(State *s, Int expert, const double *co
         count_sample(s, cost_target(s, expert, resource), cost[resource])
 
 cdef inline void split_cost_design(State *s, Int expert) noexcept nogil:
-    """Give the costs of an expert designs of their own from now on: copies of the one they shared."""
+    """Split the design that the costs of an expert share with its reward: the costs get copies."""
     cdef Int member, resource
     if s.arrays.shares_design[expert]:
         s.arrays.shares_design[expert] = 0

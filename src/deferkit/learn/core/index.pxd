@@ -1,11 +1,11 @@
-"""The index of a decider: what it is expected to earn, and a bonus for what asking it would teach.
+"""The index of a decider: its expected reward, and a bonus for the information that asking it brings.
 
     width = e·(scale·σ̂ + prior·√ridge·rms)·√(xᵀH⁻¹x),     e = min(1, asks left / (5·d))
 
-The bonus fades when few asks are left that could use what is learned (e). An expert's is the upper half of its
-interval. The model's is b times a half-width: choosing the model teaches its reward (b = 1), unless that becomes known
-only where an expert was asked; then the sign turns, because asking is the only way to learn either (b → −1). The price
-is solved with the same index, or it would be wrong as long as bonuses matter.
+The bonus fades when few asks are left that could use the information (e). An expert's bonus is the upper half of its
+interval. The model's is b times a half-width: choosing the model reveals its reward (b = 1), unless rewards are only
+revealed if an expert is asked; then the sign is reversed, because asking is the only way to learn either (b → −1). The
+price is solved with the same index, or it would be wrong as long as bonuses matter.
 """
 
 from libc.math cimport isnan, log, sqrt
@@ -16,25 +16,25 @@ from deferkit.learn.core.state cimport Int, State
 
 cdef extern from *:
     """
-    #define ASKS_A_FEATURE 5.0 /* that must be left for the whole bonus */
+    #define ASKS_A_FEATURE 5.0 /* asks left for each feature at which the bonus begins to fade */
     """
     const double ASKS_A_FEATURE
 
 cdef inline bint is_untried(State *s, Int expert) noexcept nogil:
-    """Whether an expert was never asked, and nothing is known of it."""
+    """Whether an expert was never asked and never observed."""
     return s.arrays.n_routed[expert + 1] == 0 and s.arrays.n_observed[expert + 1] == 0
 
 cdef inline double noise_of(State *s, Int target) noexcept nogil:
-    """The noise of a target, known or estimated from its prediction errors."""
+    """The noise of a target: given, or estimated from its prediction errors."""
     if isnan(s.parameters.noise):
         return sqrt(s.arrays.squared_error[target] / max(s.arrays.n_observed[target], <Int>1))
     return s.parameters.noise
 
 cdef inline double prior_factor(State *s) noexcept nogil:
-    """What is added to the width of rewards: where nothing was seen the ridge makes an estimate 0, by ignorance.
+    """The prior term of the width of rewards: without observations the ridge makes the estimate 0.
 
-    A width is then this times ‖x‖/√ridge. Where contexts are short, it is raised so that it is as large as a reward:
-    an expert of whom little is known would else never be worth as much as a model that is known well.
+    The width is then this factor times ‖x‖/√ridge. For short contexts it is raised so that the width is as large as a
+    reward: else an expert with few observations would never be worth as much as a well-known model.
     """
     cdef double size, factor
     if s.parameters.prior <= 0.0 or s.options.reward_link != IDENTITY:
@@ -45,14 +45,14 @@ cdef inline double prior_factor(State *s) noexcept nogil:
     return factor / sqrt(size) if s.options.one_index and 0.0 < size < 1.0 else factor
 
 cdef inline double growth(State *s) noexcept nogil:
-    """What the printed β(t) has beside the noise; 1 for a width that does not grow."""
+    """The factor of the printed β(t) beside the noise; 1 for a width that does not grow."""
     cdef Int d = s.sizes.n_features, t = s.counters.next_id + 1
     if isnan(s.parameters.delta):
         return 1.0
     return sqrt(2.0 * d * log((1.0 + 2.0 * t * d) / s.parameters.delta)) / s.parameters.kappa
 
 cdef inline double learning_share(State *s) noexcept nogil:
-    """e: how much of a bonus is worth it, so that what is learned can pay within the asks that are left."""
+    """e: the share of the bonus, which fades when few asks are left that could use the information."""
     cdef double share = 1.0
     cdef Int r
     if s.options.one_index:
@@ -63,10 +63,10 @@ cdef inline double learning_share(State *s) noexcept nogil:
     return share
 
 cdef inline double model_bonus(State *s) noexcept nogil:
-    """b: 1 where the model's reward becomes known when the model decides, −1 where it does not.
+    """b: 1 if the model's reward is revealed when the model decides, −1 if it is not.
 
-    Tasks after the latest one of which anything became known do not count: their outcomes may be on the way. Learners
-    with one member count them, as all did before there were several: their logs must give the same prices again.
+    Tasks after the latest one with an observation do not count: their outcomes may still come. Learners with one member
+    count them, as all did before there were mixtures: a replay of their logs must give the same prices.
     """
     cdef Int decided = s.counters.n_model_due if s.sizes.n_members > 1 else s.arrays.n_routed[0]
     if not s.options.one_index:
@@ -74,7 +74,7 @@ cdef inline double model_bonus(State *s) noexcept nogil:
     return min(1.0, 2.0 * (s.counters.n_model_seen + 1) / (decided + 1) - 1.0)
 
 cdef inline double with_bonus(Int link, double eta, double width, double bonus) noexcept nogil:
-    """μ(η) and this share of its upper half-width, or of its lower one where the share is negative."""
+    """μ(η) plus `bonus` times its upper half-width, or its lower one if `bonus` is negative."""
     cdef double middle
     if bonus == 1.0:
         return mean(link, eta + width)

@@ -2,7 +2,7 @@
 
    Every multiply-add is rounded once (IEEE fma) and every sum has one order, so that the result is fixed by this
    source, whatever the compiler and the processor: the bulk loop, the one-at-a-time calls and a replay on another
-   build agree to the last bit. Vectors are `w` long, a multiple of four, filled up with zeros; matrices are w rows
+   build agree to the last bit. Vectors are `w` long, a multiple of four, padded with zeros; matrices are w rows
    of w, row by row. */
 #ifndef DEFERKIT_KERNELS_H
 #define DEFERKIT_KERNELS_H
@@ -97,7 +97,7 @@ INLINE double dot(const double *x, const double *y, int64_t w) {
     return lane_sum(s);
 }
 
-/* xᵀy of three vectors y that lie one behind the other: their sums need not wait for each other */
+/* xᵀy of three consecutive vectors y: their sums do not depend on each other */
 INLINE void dot_three(const double *x, const double *y, double *out, int64_t w) {
     lanes a = broadcast(0.0), b = a, c = a;
     for (int64_t i = 0; i < w; i += LANES) {

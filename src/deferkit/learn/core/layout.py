@@ -1,4 +1,4 @@
-"""Every field of a learner's state, declared once for Python and for the compiled core.
+"""The layout of a learner's state: every field, declared once for Python and for the compiled core.
 
 `setup.py` writes the C structs (`state.pxd`) from these tables, and `core/__init__.py` checks at import, field by
 field, that the extension module was built from the same ones. Only the standard library is imported here, because the
@@ -8,8 +8,8 @@ build reads this file before anything is installed.
 import math
 from typing import NamedTuple
 
-N_LANES = 4  # doubles that the kernels handle at a time; `kernels.h` has the same number
-STASH = 16  # contexts that wait to be added to a precision matrix together; `kernels.h` has the same number
+N_LANES = 4  # doubles in a vector instruction; `kernels.h` has the same number
+STASH = 16  # contexts that are added to a precision matrix together; `kernels.h` has the same number
 
 
 class Scalar(NamedTuple):
@@ -29,18 +29,18 @@ class Array(NamedTuple):
 
 
 SIZES = (
-    Scalar("n_features", "d, the length of the vector that an estimate looks at"),
-    Scalar("stride", "d, filled up with zeros to whole lanes"),
+    Scalar("n_features", "d, the length of the view that an estimate reads"),
+    Scalar("stride", "d, padded with zeros to whole lanes"),
     Scalar("n_experts", "K"),
     Scalar("n_resources", "R"),
     Scalar("n_targets", "G = 1 + K + K·R: rewards of the deciders, then costs by expert and resource"),
-    Scalar("n_members", "N, estimates of each target, which forget at different rates; 1 where nothing is forgotten"),
-    Scalar("n_lasting", "how many of them forget nothing: the first ones, one for each view"),
-    Scalar("n_views", "V, vectors that a context consists of; 1 without an embedding"),
-    Scalar("memory", "decisions that are remembered: the length of the ring"),
-    Scalar("overflow", "rows behind the ring for older decisions that still hold budget"),
-    Scalar("window", "contexts that the pacing looks back at: whole lanes, so up to three more than asked for"),
-    Scalar("n_dual", "numbers that the pacing keeps: the prices first"),
+    Scalar("n_members", "N, members of the mixture, which forget at different rates; 1 if nothing is forgotten"),
+    Scalar("n_lasting", "members that forget nothing: the first ones, one for each view"),
+    Scalar("n_views", "V, views of a context; 1 without a representation"),
+    Scalar("memory", "remembered decisions: the length of the ring"),
+    Scalar("overflow", "overflow rows, for older decisions that still hold budget"),
+    Scalar("window", "contexts that the price is solved for, rounded up to whole lanes"),
+    Scalar("n_dual", "length of the dual: the prices, then the memory of the pacing"),
     Scalar("n_pacing", "constants of the pacing"),
 )
 
@@ -51,30 +51,30 @@ OPTIONS = (
     Scalar("refit", "when an estimate is refitted exactly, see refit.pxd"),
     Scalar("refit_limit", "samples up to which an estimate is refitted"),
     Scalar("printed_costs", "1: optimistic costs exactly as printed in the paper"),
-    Scalar("fisher", "1: samples reweight_members μ'; 0: they reweight_members 1, as in the paper's M"),
-    Scalar("one_index", "1: price and decision use one index (index.pxd); 0: ends of intervals and prices on means"),
+    Scalar("fisher", "1: samples have the weight μ'; 0: 1, as in the paper's M"),
+    Scalar("one_index", "1: price and decision use one index, see index.pxd; 0: ends of intervals, prices on means"),
     Scalar("sampled", "1: values are drawn around the estimates (Thompson sampling)"),
-    Scalar("frozen", "1: estimates and designs change only when an embedding is retrained"),
+    Scalar("frozen", "1: estimates and designs change at a retraining of the embedding only"),
     Scalar("key", "of the random stream"),
 )
 
 COUNTERS = (
-    Scalar("warm_up", "decisions taken at random at the start"),
+    Scalar("warm_up", "random decisions at the start"),
     Scalar("next_id", "number of the next decision"),
     Scalar("slot", "row of the ring for the next decision: next_id modulo memory"),
     Scalar("price_due", "1: the price has not yet moved for the last decision"),
     Scalar("n_model_seen", "tasks that the model decided whose model reward became known"),
     Scalar("n_model_due", "tasks that the model decided before `heard_to`"),
-    Scalar("heard_to", "number of the latest decision of which anything became known, and 1"),
+    Scalar("heard_to", "1 + number of the latest decision with an observation"),
     Scalar("n_forced", "decisions that the caller prescribed"),
     Scalar("n_no_budget", "decisions that went to the model because no budget was left"),
     Scalar("n_expired", "decisions that expired"),
-    Scalar("horizon_told", "1: the end of the horizon was announced"),
-    Scalar("unsettled", "1: the encoder's scales are not settled yet, so nothing is learned"),
-    Scalar("n_seen", "observations that brought something new"),
-    Scalar("retrain_at", "how many of those bring the next retraining of an embedding"),
-    Scalar("capacity", "samples for exact refits that there is room for, for each refitted estimate"),
-    Scalar("repair_due", "1: a design has drifted or a refit is due"),
+    Scalar("horizon_told", "1: the end of the horizon was reported"),
+    Scalar("unsettled", "1: the encoder's scales are not frozen yet, so nothing is learned"),
+    Scalar("n_seen", "observations with a new value"),
+    Scalar("retrain_at", "value of `n_seen` at which a representation is fitted next"),
+    Scalar("capacity", "samples for exact refits that can be stored, for each refitted target"),
+    Scalar("repair_due", "1: an inverse must be recomputed or a refit is due"),
 )
 
 PARAMETERS = (
@@ -83,56 +83,61 @@ PARAMETERS = (
     Scalar("noise", "σ; NaN: estimated"),
     Scalar("delta", "δ of the printed β(t); NaN: the width does not grow with t"),
     Scalar("kappa", "κ of the printed β(t)"),
-    Scalar("floor", "share of decisions taken at random for later evaluation"),
-    Scalar("prior", "size of an unknown parameter, in units of the root mean square reward"),
-    Scalar("least_reward", "that there can be"),
-    Scalar("largest_reward", "that there can be"),
+    Scalar("floor", "share of random decisions for off-policy evaluation"),
+    Scalar("prior", "size of an unknown coefficient, in units of the root mean square reward"),
+    Scalar("least_reward", "lower bound of rewards"),
+    Scalar("largest_reward", "upper bound of rewards"),
 )
 
 STATE = (
     Array("total", "double", "R", "budget"),
-    Array("horizon", "double", "R", "tasks that the budget is to last for"),
-    Array("max_cost", "double", "R", "NaN: none was promised"),
-    Array("spent", "double", "R", ""),
-    Array("reserved", "double", "R", ""),
+    Array("horizon", "double", "R", "number of tasks that the budget is to last for"),
+    Array("max_cost", "double", "R", "NaN: not given"),
+    Array("spent", "double", "R", "sum of the booked costs, without overruns"),
+    Array("reserved", "double", "R", "sum of the holds of open decisions"),
     Array("overrun", "double", "R", "cost that did not fit the budget"),
     Array("largest_cost", "double", "R", "seen so far"),
     Array("cost_sum", "double", "R", "of all costs seen"),
     Array("cost_n", "double", "R", "number of costs seen"),
-    Array("owed", "double", "R", "expected cost of the last decision"),
-    Array("dual", "double", "D", "prices, then what the pacing remembers"),
+    Array("owed", "double", "R", "expected cost of the last decision, for the price"),
+    Array("dual", "double", "D", "prices, then the memory of the pacing"),
     Array("pacing_constant", "double", "P", "of the pacing"),
     Array("n_routed", "Int", "A", "decisions by decider"),
-    Array("member_prior", "double", "N", "weight of a member before anything was seen"),
-    Array("forget_every", "Int", "N", "samples of a design after which a member forgets; 0: never"),
-    Array("keep", "double", "N", "what a member multiplies its past with when it forgets"),
+    Array("member_prior", "double", "N", "weight of a member before any observation"),
+    Array("forget_every", "Int", "N", "samples of a design between two discounts of a member; 0: never"),
+    Array("keep", "double", "N", "factor of a discount"),
     Array("member_weight", "double", "G N", "of each member in the estimate of a target; they add up to 1"),
-    Array("member_samples", "double", "E", "samples that a member still knows: discounted as it forgets"),
-    Array("forecast_error", "double", "G", "Σ of squared errors of the mixture, each before its sample was learned"),
-    Array("drift_told", "Int", "G", "1: the drift of a target was reported and is not over"),
+    Array("member_samples", "double", "E", "effective samples of a member: discounted as it forgets"),
+    Array("forecast_error", "double", "G", "Σ of squared one-step-ahead errors of the mixture"),
+    Array("drift_told", "Int", "G", "1: a drift of a target was reported and is not over"),
     Array("n_drifts", "Int", "G", "drifts that were reported"),
-    Array("drift_at", "Int", "G", "number of the decision that would have come next when the last one was reported"),
-    Array("drift_strength", "double", "G", "share of the samples of a target that was given up then"),
-    Array("view", "Int", "E", "which vector of a context an estimate looks at"),
+    Array("drift_at", "Int", "G", "number of the next decision when the last drift was reported"),
+    Array("drift_strength", "double", "G", "share of the samples of a target that was out of use then"),
+    Array("view", "Int", "E", "view that an estimate reads"),
     Array("shares_design", "Int", "K", "1: costs of this expert use the design of its reward"),
     Array("theta", "double", "E d", "coefficients"),
     Array("moment", "double", "E d", "Σ y·x"),
     Array("squared_error", "double", "G", "Σ of squared, scaled prediction errors"),
     Array("n_observed", "Int", "G", "samples of a target"),
-    Array("next_refit", "Int", "G", "how many samples bring the next exact refit"),
+    Array("next_refit", "Int", "G", "number of samples at which the next exact refit is due"),
     Array("reward_power", "double", "2", "Σ y² of all rewards, and their number"),
     Array("context_power", "double", "2", "Σ ‖x‖² of all decisions, and their number"),
     Array("inverse", "double", "E d d", "of the precision matrix, including the stashed contexts"),
     Array("precision", "double", "E d d", "its lower half, without the stashed contexts"),
-    Array("rounding", "double", "E d d", "what the precision has lost to rounding (Kahan)"),
-    Array("stash", "double", "E S d", "contexts that wait to be added to the precision"),
-    Array("n_stashed", "Int", "E", ""),
-    Array("n_absorbed", "Int", "E", "samples of a design"),
-    Array("drifted", "Int", "E", "1: the inverse is to be computed anew"),
+    Array("rounding", "double", "E d d", "rounding errors of the precision (Kahan)"),
+    Array("stash", "double", "E S d", "contexts not yet added to the precision"),
+    Array("n_stashed", "Int", "E", "number of stashed contexts"),
+    Array("n_absorbed", "Int", "E", "number of samples of a design"),
+    Array("drifted", "Int", "E", "1: the inverse has lost precision and must be recomputed"),
     Array("context", "double", "M V d", "of each remembered decision"),
     Array("past_width", "double", "M A", "√(xᵀH⁻¹x·(samples + d)) of each reward at the time"),
-    Array("learned_as", "Int", "M B", "which sample of its design each reward, and the cost, was; 0: not learned"),
-    Array("held", "double", "M R", "reserved for it"),
+    Array(
+        "learned_as",
+        "Int",
+        "M B",
+        "sample number, in its design, of each reward and of the cost; 0: not learned",
+    ),
+    Array("held", "double", "M R", "hold: reserved for the decision"),
     Array("reward", "double", "M A", "NaN: not known"),
     Array("cost", "double", "M R", "NaN: not known"),
     Array("route", "Int", "M", "0: the model"),
@@ -140,7 +145,7 @@ STATE = (
 )
 
 SCRATCH = (
-    Array("x", "double", "V d", "the context at hand"),
+    Array("x", "double", "V d", "current context"),
     Array("product", "double", "E d", "inverse · x"),
     Array("spread", "double", "E", "xᵀ · inverse · x"),
     Array("predictor", "double", "E", "xᵀθ"),
@@ -149,23 +154,23 @@ SCRATCH = (
     Array("estimate", "double", "G", "μ of the mixed predictor"),
     Array("width", "double", "G", "half-width, on the scale of the predictor"),
     Array("optimistic", "double", "G", "end of the interval, or the value drawn from it"),
-    Array("member_loss", "double", "N", "squared error of each member for the sample at hand"),
+    Array("member_loss", "double", "N", "squared error of each member for the current sample"),
     Array("known_cost", "double", "K R", "costs known beforehand; NaN: not known"),
-    Array("hold", "double", "K R", "what would be reserved for each expert"),
-    Array("next_dual", "double", "D", "the dual as it will be when this decision is committed"),
+    Array("hold", "double", "K R", "hold of each expert, if it were asked"),
+    Array("next_dual", "double", "D", "the dual after this decision is committed"),
     Array("proposed_cost", "double", "R", "expected cost of the proposed route"),
-    Array("proposed_hold", "double", "R", "what the proposed route reserves"),
-    Array("decision_cost", "double", "R", "cost of one expert, as a decision tells it"),
-    Array("decision_cost_width", "double", "R", "the width of that cost"),
-    Array("new_reward", "double", "A", "what is being observed; NaN: nothing"),
-    Array("new_cost", "double", "R", "what is being observed; NaN: nothing"),
+    Array("proposed_hold", "double", "R", "hold of the proposed route"),
+    Array("decision_cost", "double", "R", "cost of one expert in a `Decision`"),
+    Array("decision_cost_width", "double", "R", "width of that cost"),
+    Array("new_reward", "double", "A", "observed now; NaN: not known"),
+    Array("new_cost", "double", "R", "observed now; NaN: not known"),
     Array("window_predictor", "double", "G", "xᵀθ of a context in the window"),
-    Array("window_factor", "double", "A", "what past widths are multiplied by"),
+    Array("window_factor", "double", "A", "factor from past widths to current ones"),
     Array("window_gain", "double", "K W", "expected reward above the model's, of each context in the window"),
     Array("window_cost", "double", "K R W", "expected cost of each context in the window"),
     Array("weighted_x", "double", "d", "a context times the root of its weight"),
     Array("factor", "double", "d d", "Cholesky factor"),
-    Array("work", "double", "2 d", ""),
+    Array("work", "double", "2 d", "workspace of two vectors"),
 )
 
 STRUCTS = {"Sizes": SIZES, "Options": OPTIONS, "Counters": COUNTERS, "Parameters": PARAMETERS}
@@ -173,7 +178,7 @@ ARRAYS = STATE + SCRATCH
 
 
 def whole_lanes(n: int) -> int:
-    """Return n, rounded up to whole lanes.
+    """Return n rounded up to whole lanes.
 
     >>> whole_lanes(20), whole_lanes(21)
     (20, 24)
@@ -182,7 +187,7 @@ def whole_lanes(n: int) -> int:
 
 
 def shapes(size: dict[str, int]) -> dict[str, tuple[int, ...]]:
-    """Return the shape of every array for these sizes; the last axis of vectors and matrices is filled up."""
+    """Return the shape of every array for these sizes; vectors and matrices are padded to whole lanes."""
     k, r = size["n_experts"], size["n_resources"]
     letters = {"d": size["stride"], "K": k, "R": r, "A": k + 1, "G": size["n_targets"], "S": STASH}
     letters |= {"N": size["n_members"], "E": size["n_members"] * size["n_targets"], "B": k + 2}
@@ -192,7 +197,7 @@ def shapes(size: dict[str, int]) -> dict[str, tuple[int, ...]]:
 
 
 def fields() -> list[str]:
-    """Return every field with its type, in the order of the structs: what the build and the import compare.
+    """Return every field with its type, in the order of the structs; compared at import with the build.
 
     >>> fields()[0], fields()[-1]
     ('Sizes.n_features', 'State.work double 2 d')
@@ -218,5 +223,5 @@ def struct_source() -> str:
 
 
 def size_of(shape: tuple[int, ...]) -> int:
-    """Return how many numbers an array of this shape has."""
+    """Return the number of elements of an array."""
     return math.prod(shape)

@@ -1,4 +1,4 @@
-"""Link functions μ of the generalised linear model E[y | x] = μ(η) with η = xᵀθ: the registry of the compiled core.
+"""The compiled registry of link functions μ of the generalised linear model E[y | x] = μ(η) with η = xᵀθ.
 
 Another link is a file like `logistic.pxd`, a code here with its three branches, and its record in `learn/links.py`.
 """

@@ -1,14 +1,13 @@
-"""The mixture: what each target is expected to be, from members that forget at different rates.
+"""The mixture: each target is estimated by N members, which forget at different rates.
 
-A target is estimated by N members side by side. Before a sample y is learned, each member is weighed by how well it
-foresaw it,
+Before a sample y is learned, the members are reweighted by their prediction errors,
 
     w_k ← w_k·exp(−(y − ŷ_k)² / (2·v)),     then  w ← (1 − a)·w + a·π,     a = 1 / (n + 1),
 
 with the mean squared error v of the mixture so far, n samples and the prior weights π (fixed share: a member that was
-wrong for long comes back within a few samples). What decides is the average of the members' predictors. The width is
-that of the first member alone, which forgets nothing and looks at the context: the widths of members that forget would
-never shrink, and asking would never become rarer. With one member there is nothing to reweight_members.
+wrong for long regains weight within a few samples). Decisions use the average of the members' predictors. The width is
+that of the first member alone, which forgets nothing and reads the context alone: the widths of members that forget
+would never shrink, and asking would never become rarer. With one member there are no weights.
 """
 
 from libc.math cimport exp
@@ -19,7 +18,7 @@ from deferkit.learn.core.state cimport Int, State
 
 cdef extern from *:
     """
-    #define DRIFT_BEGINS 0.01 /* weight of what forgets nothing, below which a drift is reported */
+    #define DRIFT_BEGINS 0.01 /* weight of the members that forget nothing, below which a drift is reported */
     #define DRIFT_ENDS 0.5    /* … above which it is over */
     """
     const double DRIFT_BEGINS
@@ -33,7 +32,7 @@ cdef inline double *weights_of(State *s, Int target) noexcept nogil:
     return s.arrays.member_weight + target * s.sizes.n_members
 
 cdef inline void mix(State *s) noexcept nogil:
-    """Average the predictors of the context at hand over the members."""
+    """Average the predictors of the current context over the members."""
     cdef Int target, member
     cdef double predictor
     cdef const double *weight
@@ -45,7 +44,7 @@ cdef inline void mix(State *s) noexcept nogil:
         s.arrays.mixed_predictor[target] = predictor
 
 cdef inline void mix_theta(State *s) noexcept nogil:
-    """Average the coefficients over the members: predictors of many contexts need not be averaged one by one."""
+    """Average the coefficients over the members: one average instead of one for each of many contexts."""
     cdef Int target, member, w = s.sizes.stride
     cdef double *mixed
     for target in range(s.sizes.n_targets):
@@ -55,7 +54,7 @@ cdef inline void mix_theta(State *s) noexcept nogil:
             add_scaled(mixed, weights_of(s, target)[member], s.arrays.theta + estimate_of(s, member, target) * w, w)
 
 cdef inline double samples_in_use(State *s, Int target) noexcept nogil:
-    """How many samples the estimate of a target rests on: fewer than it has seen where members forget."""
+    """The effective number of samples of a target: fewer than observed if members forget."""
     cdef Int member
     cdef double samples = 0.0
     for member in range(s.sizes.n_members):
@@ -63,14 +62,14 @@ cdef inline double samples_in_use(State *s, Int target) noexcept nogil:
     return samples
 
 cdef inline double forecast(State *s, Int target, Int link, double eta) noexcept nogil:
-    """μ(η), within what a reward can be."""
+    """μ(η), clipped to the range of rewards."""
     cdef double value = mean(link, eta)
     if target <= s.sizes.n_experts:
         value = min(max(value, s.parameters.least_reward), s.parameters.largest_reward)
     return value
 
 cdef inline void report_drift(State *s, Int target) noexcept nogil:
-    """Note that a target has begun to drift, or has ceased to: by the weight of the members that forget nothing."""
+    """Detect the begin and the end of a drift, by the weight of the members that forget nothing."""
     cdef Int member
     cdef double lasting = 0.0
     for member in range(s.sizes.n_lasting):
@@ -84,7 +83,7 @@ cdef inline void report_drift(State *s, Int target) noexcept nogil:
         s.arrays.drift_strength[target] = 1.0 - samples_in_use(s, target) / max(s.arrays.n_observed[target], <Int>1)
 
 cdef inline void reweight_members(State *s, Int target, Int link, double y) noexcept nogil:
-    """Weigh the members of a target by how well they foresaw a sample that none of them has learned. Needs `mix`."""
+    """Reweight the members of a target by their errors on a sample that none has learned yet. Needs `mix`."""
     cdef Int member, n = s.arrays.n_observed[target] + 1
     cdef double error, variance, least, total = 0.0, share = 1.0 / (n + 1.0)
     cdef double *weight = weights_of(s, target)
@@ -94,7 +93,7 @@ cdef inline void reweight_members(State *s, Int target, Int link, double y) noex
     s.arrays.forecast_error[target] += error * error
     variance = s.arrays.forecast_error[target] / n
     if variance <= 0.0:
-        return  # all of them are right so far
+        return  # no errors so far
     least = -1.0
     for member in range(s.sizes.n_members):
         error = y - forecast(s, target, link, s.arrays.predictor[estimate_of(s, member, target)])

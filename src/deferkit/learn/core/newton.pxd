@@ -15,7 +15,7 @@ from deferkit.learn.core.state cimport Int
 cdef extern from *:
     """
     #define NEWTON_STEPS 100
-    #define LEAST_WEIGHT 1e-6 /* keeps the information positive where a probability is 0 or 1 to the last bit */
+    #define LEAST_WEIGHT 1e-6 /* keeps the information positive if a probability rounds to 0 or 1 */
     """
     const Int NEWTON_STEPS
     const double LEAST_WEIGHT
@@ -24,8 +24,8 @@ cdef struct Likelihood:
     Int link
     Int n  # samples
     Int d  # features
-    Int w  # features, filled up to whole lanes
-    Int length  # numbers from one sample to the next
+    Int w  # features, padded to whole lanes
+    Int length  # doubles from one sample to the next
     const double *samples  # each is a vector, then its response at w
     double ridge
     const double *precision  # of the prior; NULL: ridge·I
@@ -68,15 +68,15 @@ cdef inline void maximise(Likelihood *l, double *theta, double *precision, doubl
                           double tolerance) noexcept nogil:
     """Move θ to the maximum; write the information, and its inverse, at the last step but one.
 
-    The last step is one whose squared Newton decrement is below `tolerance` for each sample: steps get smaller by
-    squares, so that the next one would be of its square.
+    The last step is the first whose squared Newton decrement is below `tolerance` for each sample: convergence is
+    quadratic, so that the next step would be negligible.
     """
     cdef Int iteration
     cdef double value, scale = 0.0, best = -l.n * cumulant(l.link, 0.0)
     for iteration in range(NEWTON_STEPS):
         value = newton_system(l, theta, precision, work)
         if isnan(value) or value < best - 1e-12 * fabs(best):
-            # worse than before, or not a number: start from zero, or go back half of the last step
+            # worse than before, or NaN: start from zero, or undo half of the last step
             scale *= 0.5
             if iteration == 0:
                 copy_scaled(theta, 0.0, theta, l.w)

@@ -1,4 +1,4 @@
-"""How the price λ of each resource moves, once for each decision: the registry of the compiled core.
+"""The compiled registry of pacings, by which the price λ of each resource moves once for each decision.
 
 Another pacing is a file like `adaptive.pxd`, a code here with its branch, and its strategy in `learn/pacing/`.
 """
@@ -15,7 +15,7 @@ cdef inline tuple pacing_names():
 cdef inline void move_price(State *s, double *dual, const double *cost) noexcept nogil:
     """Move the price for the latest decision, which cost (or is expected to cost) this much.
 
-    `dual` is the state itself, or a copy of it when a proposal only wants to know.
+    `dual` is that of the state, or a copy of it for a proposal, which changes nothing.
     """
     if s.options.pacing == RESOLVE:
         resolve.step(s, dual)

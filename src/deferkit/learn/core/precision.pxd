@@ -1,9 +1,9 @@
 """Designs: a precision matrix P = ridge·I + Σ wᵢ·xᵢxᵢᵀ and its inverse, initialised and updated together.
 
-The inverse takes every sample at once, by a rank-one update in O(d²). The precision itself is only needed to compute
-the inverse anew, so samples wait in a stash and are added sixteen at a time, which touches the matrix once instead of
-sixteen times. A rank-one update loses a few bits; every so often the inverse is checked on a context, and computed
-anew from the precision if it is off. No other file knows how a matrix lies in memory.
+The inverse is updated by every sample, with a rank-one update in O(d²). The precision is only needed to recompute the
+inverse, so samples are stashed and added sixteen at a time, which touches the matrix once instead of sixteen times.
+Rank-one updates lose precision; every 1,024 samples the inverse is checked on a context, and recomputed from the
+precision if its error is too large. No other file knows the memory layout of a matrix.
 """
 
 from libc.math cimport fabs, sqrt
@@ -16,7 +16,7 @@ cdef extern from *:
     """
     #define LARGEST_INVERSE_ERROR 1e-10 /* of P·P⁻¹x from x, relative to the largest element of x */
     #define LEAST_PIVOT 1e-15   /* of the diagonal element */
-    #define SURE_SPREAD 1e8     /* of w·xᵀP⁻¹x; a rank-one update loses as many digits as this has */
+    #define SURE_SPREAD 1e8     /* of w·xᵀP⁻¹x: a rank-one update loses log₁₀ of it in digits */
     #define CHECK_EVERY 64      /* stashes, that is 1,024 samples */
     """
     const double LARGEST_INVERSE_ERROR
@@ -75,7 +75,7 @@ cdef inline void mirror(double *m, Int d, Int w) noexcept nogil:
             m[j * w + i] = m[i * w + j]
 
 cdef inline double inverse_error(State *s, Int design, const double *x) noexcept nogil:
-    """Return how far P·P⁻¹x is from x, relative to the largest element of x."""
+    """Return the largest error of P·P⁻¹x, relative to the largest element of x."""
     cdef Int i, w = s.sizes.stride
     cdef double *back = s.arrays.work + w
     cdef double worst = 0.0, largest = 0.0
@@ -113,7 +113,7 @@ cdef inline void update(State *s, Int design, const double *x, double weight) no
             mirror(precision_of(s, design), s.sizes.n_features, w)
             if inverse_error(s, design, x) > LARGEST_INVERSE_ERROR:
                 request_refactor(s, design)
-    if weight * spread > SURE_SPREAD:  # a context that dwarfs those before leaves no digits of a rank-one update
+    if weight * spread > SURE_SPREAD:  # beside so large a context, a rank-one update has no digits left
         flush_stash(s, design)
         mirror(precision_of(s, design), s.sizes.n_features, w)
         request_refactor(s, design)
@@ -135,7 +135,7 @@ cdef inline void invert(const double *m, double *inverse, double *factor, Int d,
         for j in range(i + 1):
             rest = m[i * w + j] - partial_dot(factor + i * w, factor + j * w, j)
             if i == j:
-                # next to a context of 1e10 the ridge is below rounding, and what is left may even be negative
+                # beside a context of 1e10 the ridge is below rounding, so that the pivot may even be negative
                 factor[i * w + i] = sqrt(max(rest, LEAST_PIVOT * m[i * w + i]))
             else:
                 factor[i * w + j] = rest / factor[j * w + j]
@@ -154,11 +154,11 @@ cdef inline void invert(const double *m, double *inverse, double *factor, Int d,
             inverse[i * w + j] = inverse[j * w + i] = factor[i * w + j]
 
 cdef inline void refactor(State *s, Int design) noexcept nogil:
-    """Compute the inverse anew from the precision."""
+    """Recompute the inverse from the precision."""
     invert(precision_of(s, design), inverse_of(s, design), s.arrays.factor, s.sizes.n_features, s.sizes.stride)
 
 cdef inline void add_to_precision(State *s, Int design, const double *x) noexcept nogil:
-    """Add xxᵀ to P alone; `refactor` comes after the last one."""
+    """Add xxᵀ to P alone; call `refactor` after the last one."""
     add_outer(precision_of(s, design), x, s.sizes.stride)
 
 cdef inline void clear_rounding(State *s, Int design) noexcept nogil:
@@ -170,7 +170,7 @@ cdef inline void clear_stash(State *s, Int design) noexcept nogil:
     clear_rounding(s, design)
 
 cdef inline void discount(State *s, Int design, double keep) noexcept nogil:
-    """Multiply all that is in P but the ridge, and compute the inverse anew."""
+    """Multiply P by `keep`, except for the ridge, and recompute the inverse."""
     cdef Int i, w = s.sizes.stride
     cdef double *m = precision_of(s, design)
     flush_stash(s, design)
@@ -182,7 +182,7 @@ cdef inline void discount(State *s, Int design, double keep) noexcept nogil:
     refactor(s, design)
 
 cdef inline void copy_design(State *s, Int source, Int target) noexcept nogil:
-    """Make one design a copy of another, with what `project` wrote."""
+    """Copy a design, with its results of `project`."""
     cdef Int matrix = matrix_size(s) * sizeof(double), vector = s.sizes.stride * sizeof(double)
     memcpy(inverse_of(s, target), inverse_of(s, source), matrix)
     memcpy(precision_of(s, target), precision_of(s, source), matrix)

@@ -14,7 +14,7 @@ cdef inline double uniform(Int key, Int decision, Int draw) noexcept nogil:
     return <double>(z >> 11) * (1.0 / 9007199254740992.0)
 
 cdef inline double gaussian(Int key, Int decision, Int draw) noexcept nogil:
-    """A standard normal number (Box & Muller), from a stream of its own."""
+    """A standard normal number (Box & Muller), from a separate stream."""
     cdef Int other = key ^ (<Int>0x5851F42D4C957F2D + draw)
     cdef double radius = sqrt(-2.0 * log(1.0 - uniform(other, decision, 0)))
     return radius * cos(2.0 * 3.141592653589793 * uniform(other, decision, 1))

@@ -1,11 +1,11 @@
 """Exact estimates for links other than the identity, from stored samples.
 
-Each time the sample has doubled (or after every sample, for research) the maximum of
+Each time the number of samples has doubled (or after every sample, for research) the maximum of
 
     Σ log-likelihood − ridge/2·‖θ‖²
 
-is computed from all stored samples, starting from the running estimate. `repair` also computes the inverses anew that
-have drifted. Both are rare: a step only requests them.
+is computed from all stored samples, starting from the running estimate. `repair` also recomputes inverses that have
+lost precision. Both are rare: a step only requests them.
 """
 
 from libc.string cimport memcpy
@@ -37,12 +37,12 @@ cdef inline bint is_refitted(State *s, Int target) noexcept nogil:
     return s.options.refit != REFIT_NEVER and link_of(s, target) != IDENTITY
 
 cdef inline double *sample_of(State *s, Int target, Int sample) noexcept nogil:
-    """A stored sample: its vector, then its response. Only refitted targets have room."""
+    """A stored sample: its vector, then its response. Only refitted targets have stored samples."""
     cdef Int row = target if s.options.reward_link != IDENTITY else target - s.sizes.n_experts - 1
     return s.samples + (row * s.counters.capacity + sample) * (s.sizes.stride + LANES)
 
 cdef inline void store_sample(State *s, Int target, const double *x, double y) noexcept nogil:
-    """Store the latest sample of a target for the refits to come, if there are any."""
+    """Store the latest sample of a target for later refits, if there are any."""
     cdef Int sample = s.arrays.n_observed[target] - 1
     cdef double *stored
     if sample < s.options.refit_limit:
@@ -53,7 +53,7 @@ cdef inline void store_sample(State *s, Int target, const double *x, double y) n
         s.counters.repair_due = 1
 
 cdef inline void correct_sample(State *s, Int target, const double *x, double old, double new) noexcept nogil:
-    """Correct the latest stored sample that is this context with this response, if it is still stored."""
+    """Correct the latest stored sample with this context and response, if there is one."""
     cdef Int i, sample, w = s.sizes.stride
     cdef double *stored
     cdef bint same
@@ -89,7 +89,7 @@ cdef inline void refit(State *s, Int target) noexcept nogil:
         s.arrays.next_refit[target] = 2 * n if 2 * n <= s.options.refit_limit else NO_REFIT
 
 cdef inline void repair(State *s) noexcept nogil:
-    """Compute drifted inverses anew, and refit what is due."""
+    """Recompute inverses that have lost precision, and refit targets that are due."""
     cdef Int member, design, target, estimate, estimates = s.sizes.n_members * s.sizes.n_targets
     s.counters.repair_due = 0
     for estimate in range(estimates):

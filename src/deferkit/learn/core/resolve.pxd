@@ -1,8 +1,8 @@
-"""The pacing `resolve`: every so often, the least price at which the recent contexts would use what is left.
+"""The pacing `resolve`: periodically, the least price at which the latest contexts would use the budget left.
 
-Over a window of the latest contexts and at today's estimates, the price is set so that they use
-(budget left) / (tasks left) each: by bisection, with several resources one after the other. The dual is prices [R],
-then the number of the decision that brings the next solution; the constant is the most decisions between two.
+With the current estimates, the contexts in the window use (budget left) / (tasks left) each at this price, which is
+found by bisection; several resources are solved in turn. The dual is prices [R], then the number of the decision at
+which the price is solved next; the constant is the most decisions between two solutions.
 """
 
 from libc.math cimport sqrt
@@ -24,16 +24,16 @@ cdef extern from *:
     const double PRICE_TOLERANCE
 
 cdef inline double past_factor(State *s, Int decider, double prior, double share) noexcept nogil:
-    """What the past width of a context is multiplied by to be its width now.
+    """The factor from the width of a context when it was decided to its width now.
 
-    A spread shrinks about as 1 / (samples + d): with the widths of 1,000 contexts computed anew, solving a price would
-    take eight times as long, for the same gains.
+    A spread shrinks about as 1 / (samples + d). Recomputing the widths of 1,000 contexts would make the solution take
+    eight times as long, for the same gains.
     """
     cdef double seen = s.arrays.n_observed[decider] + s.sizes.n_features
     return share * (s.parameters.scale * noise_of(s, decider) + prior) / sqrt(seen) if s.options.one_index else 0.0
 
 cdef inline Int fill_window(State *s) noexcept nogil:
-    """Write what each expert would gain and cost on the latest contexts; return how many there are."""
+    """Write the gain and cost of each expert on the contexts in the window; return the number of contexts."""
     cdef Int done = s.counters.next_id, window = s.sizes.window, memory = s.sizes.memory
     cdef Int experts = s.sizes.n_experts, costs = experts * s.sizes.n_resources
     cdef Int reward_link = s.options.reward_link, cost_link = s.options.cost_link
@@ -56,13 +56,13 @@ cdef inline Int fill_window(State *s) noexcept nogil:
             gain[k * window + i] = mean(
                 reward_link, eta[1 + k] + factor[1 + k] * past_width[slot * (experts + 1) + 1 + k]) - model
             if s.options.one_index and is_untried(s, k):
-                gain[k * window + i] = 0.0  # asked once, out of turn; one who is never there shall not move the price
+                gain[k * window + i] = 0.0  # asked once in any case; one who is never available must not move the price
         for k in range(costs):
             cost[k * window + i] = max(0.0, mean(cost_link, eta[1 + experts + k]))
         slot = slot + 1 if slot + 1 < memory else 0
     for k in range(experts):
         for i in range(n, min(n + LANES - 1, window)):
-            gain[k * window + i] = 0.0  # the last lanes are filled up with contexts that gain nothing
+            gain[k * window + i] = 0.0  # the last lanes are padded with contexts without gain
     return n
 
 cdef inline double demand(State *s, const double *price, Int resource, Int n) noexcept nogil:
@@ -70,7 +70,7 @@ cdef inline double demand(State *s, const double *price, Int resource, Int n) no
                          resource, s.sizes.window, n)
 
 cdef inline void solve_price(State *s, double *price, Int r, double goal, Int n) noexcept nogil:
-    """Set the least price of one resource, the others fixed, at which no more than the goal is used."""
+    """Set the least price of one resource, with the others fixed, at which no more than the goal is used."""
     cdef double start = price[r], low = 0.0, high, middle
     price[r] = 0.0
     if demand(s, price, r, n) <= goal:
@@ -106,7 +106,7 @@ cdef inline void solve_prices(State *s, double *dual) noexcept nogil:
         for r in range(resources):
             tasks = s.arrays.horizon[r] - done
             if bounded(s, r) and tasks >= 1.0:
-                # after an overrun, less than nothing may be left by rounding: no price would reach that
+                # after an overrun the budget left may be negative by rounding, which no price would reach
                 solve_price(s, dual, r, max(0.0, left(s, r)) / tasks * n, n)
 
 cdef inline void step(State *s, double *dual) noexcept nogil:

@@ -1,6 +1,6 @@
-"""Loops over the numbers of learned representations: each a single pass that numpy has no one function for.
+"""Compiled loops of the learned representations, each a single pass that numpy has no function for.
 
-A row's result does not depend on the rows next to it. A library's matrix product sums in another order for one row
+The result of a row does not depend on the other rows. A matrix product of a library sums in another order for one row
 than for a thousand, so that a decision in the bulk loop would differ in the last bit from the same decision alone.
 All sums here run in the order of the indices.
 
@@ -111,8 +111,8 @@ def tree_rows(
 ):
     """Add the leaf value of every tree to its column of each row.
 
-    Nodes of all trees are numbered through; a leaf has a negative feature. A value at most the threshold goes left,
-    anything else, NaN too, right.
+    Nodes are numbered over all trees; a leaf has a negative feature. A value up to the threshold goes left, anything
+    else, including NaN, right.
     """
     cdef Py_ssize_t row, tree
     cdef int64_t node
@@ -128,7 +128,7 @@ def tree_rows(
 def log_odds_rows(double[:, ::1] out, const int64_t[::1] columns, double unit):
     """Turn the probabilities in these columns into log-odds, in place.
 
-    A probability is taken to be at least 0.02 and at most 0.98.
+    Probabilities are clipped to [0.02, 0.98].
     """
     cdef Py_ssize_t row, j
     cdef double p
@@ -164,16 +164,16 @@ def relu_and_concat(const double[:, ::1] product, const double[::1] bias, const 
                 out[i, units + j] = x[i, j]
 
 
-def relu_gradient(float[:, ::1] slope, const float[:, ::1] units, float[::1] bias_slope):
-    """Set the slope to 0, in place, where a unit is off; write its sum over the batch to `bias_slope`."""
+def relu_gradient(float[:, ::1] gradient, const float[:, ::1] units, float[::1] bias_gradient):
+    """Set the gradient to 0, in place, where a unit is off; write its sum over the batch to `bias_gradient`."""
     cdef Py_ssize_t i, j
     with nogil:
         for j in range(units.shape[1]):
-            bias_slope[j] = 0
+            bias_gradient[j] = 0
         for i in range(units.shape[0]):
             for j in range(units.shape[1]):
-                slope[i, j] = slope[i, j] if units[i, j] > 0 else 0
-                bias_slope[j] += slope[i, j]
+                gradient[i, j] = gradient[i, j] if units[i, j] > 0 else 0
+                bias_gradient[j] += gradient[i, j]
 
 
 cdef double power(double base, int64_t exponent) noexcept nogil:
@@ -187,10 +187,10 @@ cdef double power(double base, int64_t exponent) noexcept nogil:
     return result
 
 
-def adam(float[::1] weights, const float[::1] slope, float[::1] mean, float[::1] square, double rate, int64_t step):
+def adam(float[::1] weights, const float[::1] gradient, float[::1] mean, float[::1] square, double rate, int64_t step):
     """Take one step of Adam (Kingma & Ba 2015, Algorithm 1), in place.
 
-    mean ← β₁·mean + (1−β₁)·slope,  square ← β₂·square + (1−β₂)·slope²,
+    mean ← β₁·mean + (1−β₁)·gradient,  square ← β₂·square + (1−β₂)·gradient²,
     weights ← weights − rate/(1−β₁ᵗ) · mean / (√square/√(1−β₂ᵗ) + ε),  with t the `step`, from 1 on.
     """
     # All of this is single precision, except for the two factors of the step.
@@ -201,6 +201,6 @@ def adam(float[::1] weights, const float[::1] slope, float[::1] mean, float[::1]
     cdef Py_ssize_t i
     with nogil:
         for i in range(weights.shape[0]):
-            mean[i] = keep_mean * mean[i] + add_mean * slope[i]
-            square[i] = keep_square * square[i] + add_square * slope[i] * slope[i]
+            mean[i] = keep_mean * mean[i] + add_mean * gradient[i]
+            square[i] = keep_square * square[i] + add_square * gradient[i] * gradient[i]
             weights[i] -= factor * mean[i] / (sqrtf(square[i]) * grown + epsilon)

@@ -1,4 +1,4 @@
-"""Boosted trees: fitted by LightGBM, kept and walked as plain arrays."""
+"""Boosted trees: fitted by LightGBM, stored and evaluated as plain arrays."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ NODES = ("feature", "threshold", "left", "right", "value")
 
 
 class Boosting(NamedTuple):
-    """How trees are grown."""
+    """The hyperparameters of LightGBM."""
 
     trees: int
     leaves: int
@@ -28,7 +28,7 @@ class Boosting(NamedTuple):
     seed: int = 0
 
     def fit(self, x: Floats, y: Floats, *, binary: bool = False) -> Trees:
-        """Return the trees that LightGBM fits; on the log-odds of a response that is 0 or 1 where it is `binary`."""
+        """Return the trees that LightGBM fits; to the log-odds of a 0/1 response if `binary`."""
         import lightgbm  # noqa: PLC0415 - an extra
 
         settings = {
@@ -48,12 +48,12 @@ class Boosting(NamedTuple):
 
 
 def no_trees() -> Trees:
-    """Return the arrays of no trees at all."""
+    """Return the arrays of an empty set of trees."""
     return {name: np.zeros(0, dtype=np.int64 if name in INTS else np.float64) for name in (*NODES, *INTS)}
 
 
 def join(parts: Iterable[tuple[int, int, Trees]], folds: int = 1) -> Trees:
-    """Return the trees of all parts (column, fold, trees), one behind the other; each fold counts for its share."""
+    """Return the trees of all parts (column, fold, trees) as one set, with their values divided by `folds`."""
     joined: dict[str, list[NDArray[Any]]] = {name: [] for name in no_trees()}
     nodes = 0
     for column, fold, part in parts:
@@ -75,7 +75,7 @@ def join(parts: Iterable[tuple[int, int, Trees]], folds: int = 1) -> Trees:
 
 
 def walk(trees: Trees, x: Floats, out: Floats, first: int, chosen: Ints | None = None, times: float = 1.0) -> None:
-    """Add what these trees say of each row to its columns from `first` on."""
+    """Add the predictions of trees for each row of x to the columns of `out` from `first` on."""
     root, column, value = trees["root"], trees["column"], trees["value"]
     if chosen is not None:
         root, column = root[chosen], column[chosen]
@@ -84,14 +84,14 @@ def walk(trees: Trees, x: Floats, out: Floats, first: int, chosen: Ints | None =
 
 
 def check_trees(trees: Trees, n_features: int, n_columns: int) -> None:
-    """Raise ValueError unless every walk from a root stays within the nodes, and ends."""
+    """Raise ValueError unless every walk from a root stays within the nodes and ends at a leaf."""
     nodes, roots = trees["feature"].shape, trees["root"].shape
     shapes = {name: nodes if name in NODES else roots for name in no_trees()}
     check_shapes(trees, shapes, {name: "i" if name in INTS else "f" for name in shapes})
     check_finite(trees, ["value"])
     inner = np.flatnonzero(trees["feature"] >= 0)
     ends = np.full(len(inner), len(trees["feature"]))
-    # children come after their parent, so that no walk goes round in a circle
+    # children come after their parent, so that there are no cycles
     for name, found, least, end in (
         ("feature", trees["feature"], LEAF, n_features),
         ("left", trees["left"][inner], inner + 1, ends),
@@ -104,9 +104,9 @@ def check_trees(trees: Trees, n_features: int, n_columns: int) -> None:
 
 
 def from_text(text: str) -> dict[str, NDArray[Any]]:
-    r"""Return the trees of a LightGBM model, which it writes as text, as one set of nodes and where each tree begins.
+    r"""Parse the text of a LightGBM model: the nodes of all trees, and the root of each.
 
-    Inner nodes come first, then leaves; a child that is negative is the leaf −child − 1.
+    Inner nodes come first, then leaves; in the text a negative child is the leaf −child − 1.
 
     >>> tree = "split_feature=2\nthreshold=0.5\nleft_child=-1\nright_child=-2\nleaf_value=0.1 0.9"
     >>> trees = from_text("Tree=0\n" + tree)

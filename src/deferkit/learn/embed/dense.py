@@ -1,4 +1,4 @@
-"""The hidden layers of all networks, as one; plain matrix products train so small a thing fastest."""
+"""The hidden layers of all networks as one matrix, trained by plain matrix products, which is fastest at this size."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,29 +9,29 @@ from deferkit.learn.embed.training_set import Floats, Singles
 
 
 class Parameters:
-    """Arrays of single precision that lie in one vector, and Adam on it."""
+    """Arrays of single precision in one vector, with their gradients and the moments of Adam."""
 
     def __init__(self, shapes: dict[str, tuple[int, ...]]) -> None:
         sizes = [int(np.prod(shape)) for shape in shapes.values()]
         ends = np.cumsum(sizes)
-        self.vector, self.slope, self._mean, self._square = (np.zeros(ends[-1], dtype=np.float32) for _ in range(4))
+        self.vector, self.gradient, self._mean, self._square = (np.zeros(ends[-1], dtype=np.float32) for _ in range(4))
         self.steps = 0
         parts = list(zip(shapes.items(), ends - sizes, ends, strict=True))
         self.values = {name: self.vector[a:b].reshape(shape) for (name, shape), a, b in parts}
-        self.slopes = {name: self.slope[a:b].reshape(shape) for (name, shape), a, b in parts}
+        self.gradients = {name: self.gradient[a:b].reshape(shape) for (name, shape), a, b in parts}
 
-    def move(self, rate: float) -> None:
-        """Take one step of Adam along the slopes."""
+    def adam_step(self, rate: float) -> None:
+        """Take one step of Adam along the gradients."""
         self.steps += 1
-        adam(self.vector, self.slope, self._mean, self._square, rate, self.steps)
+        adam(self.vector, self.gradient, self._mean, self._square, rate, self.steps)
 
     def state(self) -> dict[str, NDArray[np.float64]]:
-        """Return values and what Adam remembers."""
+        """Return the saved arrays by name."""
         vectors = {"values": self.vector, "mean": self._mean, "square": self._square}
         return {name: v.astype(np.float64) for name, v in vectors.items()} | {"steps": np.array([float(self.steps)])}
 
     def restore(self, saved: dict[str, NDArray[np.float64]]) -> None:
-        """Restore what `state` returned."""
+        """Restore from `state()`."""
         for name, vector in (("values", self.vector), ("mean", self._mean), ("square", self._square)):
             check_shapes(saved, {name: vector.shape})
             vector[:] = saved[name]
@@ -44,24 +44,24 @@ class Dense:
     def __init__(self, n_features: int, hidden: int, n_views: int, rng: np.random.Generator) -> None:
         self.shape = n_features, hidden, n_views
         self.parameters = Parameters({"weights": (n_features, n_views * hidden), "biases": (n_views * hidden,)})
-        reach = 1.0 / np.sqrt(n_features)
+        bound = 1.0 / np.sqrt(n_features)
         for values in self.parameters.values.values():
-            values[:] = rng.uniform(-reach, reach, values.shape)
-        self._stretch = np.float32(np.sqrt(n_features))  # contexts come within the unit ball; networks like 1
+            values[:] = rng.uniform(-bound, bound, values.shape)
+        self._input_scale = np.float32(np.sqrt(n_features))  # from the unit ball to features of about 1
         self.read()
 
     def read(self) -> None:
-        """Copy the weights to where contexts are represented, scaled so that views are of a context's size."""
+        """Copy the weights for `rows` and `view`, scaled so that views have about the norm of a context."""
         d, hidden, views = self.shape
         weights, biases = (self.parameters.values[name].astype(np.float64) for name in ("weights", "biases"))
         shrink = 1.0 / np.sqrt(hidden)
         by_view = weights.reshape(d, views, hidden).transpose(1, 0, 2)
-        self.weights = np.ascontiguousarray(by_view) * (float(self._stretch) * shrink)
+        self.weights = np.ascontiguousarray(by_view) * (float(self._input_scale) * shrink)
         self.biases = biases.reshape(views, hidden) * shrink
 
     def prepare(self, x: Floats) -> Singles:
-        """Return contexts as training wants them."""
-        return x.astype(np.float32) * self._stretch
+        """Return contexts in the precision and scale of the training."""
+        return x.astype(np.float32) * self._input_scale
 
     def forward(self, x: Singles) -> Singles:
         """Return the hidden units of a batch."""
@@ -70,12 +70,12 @@ class Dense:
         bias_and_relu(self._units, self.parameters.values["biases"])
         return self._units
 
-    def backward(self, slope: Singles, rate: float) -> None:
-        """Move the weights for the slope of the loss along the hidden units of the last batch."""
-        slopes = self.parameters.slopes
-        relu_gradient(slope, self._units, slopes["biases"])
-        np.matmul(self._x.T, slope, out=slopes["weights"])
-        self.parameters.move(rate)
+    def backward(self, gradient: Singles, rate: float) -> None:
+        """Update the weights by the gradient of the loss with respect to the hidden units of the last batch."""
+        gradients = self.parameters.gradients
+        relu_gradient(gradient, self._units, gradients["biases"])
+        np.matmul(self._x.T, gradient, out=gradients["weights"])
+        self.parameters.adam_step(rate)
 
     def rows(self, x: Floats, skip: bool, out: Floats) -> None:
         """Write the views of contexts, each row by itself."""
@@ -92,10 +92,10 @@ class Dense:
         return out
 
     def state(self) -> dict[str, NDArray[np.float64]]:
-        """Return all that was learned."""
+        """Return the saved arrays by name."""
         return self.parameters.state()
 
     def restore(self, saved: dict[str, NDArray[np.float64]]) -> None:
-        """Restore what `state` returned."""
+        """Restore from `state()`."""
         self.parameters.restore(saved)
         self.read()

@@ -1,4 +1,4 @@
-"""Trees of several folds: what they predict of the past, none of them has seen."""
+"""The embedder of a `TreeEmbedding`: trees of several folds, with out-of-fold predictions of the training set."""
 
 from typing import Any
 
@@ -14,14 +14,14 @@ from deferkit.learn.links import link_named
 
 
 class Forest:
-    """Predictions of every reward and cost, from trees of several folds."""
+    """Predictions of every reward and cost by trees of several folds."""
 
     def __init__(self, settings: TreeEmbedding, shape: Shape) -> None:
         self.settings = settings
         self.shape = shape
         self.fitted = 0  # refits so far
         self.arrays = no_trees()
-        self.out_of_fold: Floats = np.zeros((0, shape.n_targets))  # out-of-fold predictions of the past, as it was
+        self.out_of_fold: Floats = np.zeros((0, shape.n_targets))  # predictions at the last fit
         self._boosting = Boosting(
             int(settings.trees),
             int(settings.leaves),
@@ -31,20 +31,20 @@ class Forest:
         )
 
     def transform(self, x: Floats, out: Floats) -> None:
-        """Write contexts and what the trees of all folds say of them, on average."""
+        """Write contexts and the mean predictions of the trees of all folds."""
         d = self.shape.n_features
         out[:, :d] = x
         out[:, d:] = 0.0
         walk(self.arrays, x, out, d)
 
     def embed(self, training_set: TrainingSet, rows: Ints, _view: int) -> Floats:
-        """Return tasks of the past with the predictions of trees that have not seen them."""
+        """Return observed tasks with their out-of-fold predictions."""
         d = self.shape.n_features
         out = np.zeros((len(rows), d + self.shape.n_targets))
         out[:, :d] = training_set.x[rows]
         known = rows < len(self.out_of_fold)
         out[known, d:] = self.out_of_fold[rows[known]]
-        later = np.flatnonzero(~known)  # what came after the fit was not seen by any tree
+        later = np.flatnonzero(~known)  # no tree was fitted to tasks that came after the fit
         if len(later):
             fresh = np.zeros((len(later), out.shape[1]))
             self.transform(training_set.x[rows[later]], fresh)
@@ -52,11 +52,11 @@ class Forest:
         return out
 
     def system(self, _target: int) -> None:
-        """Return nothing: every system is fitted to the past."""
+        """Return None: every system is fitted to the training set."""
         return
 
     def retrain(self, training_set: TrainingSet, _epochs: int) -> None:
-        """Fit the trees of every fold anew; a task is always in the same fold, whichever outcome it teaches."""
+        """Refit the trees of every fold; a task is in the same fold for all targets."""
         n_folds, d = self.settings.folds, self.shape.n_features
         folds = np.random.default_rng([self.shape.seed, self.fitted]).permutation(training_set.n) % n_folds
         self.fitted += 1
@@ -64,7 +64,7 @@ class Forest:
         for target in range(self.shape.n_targets):
             rows, y = training_set.labelled(target)
             if len(y) < 2 * n_folds * self.settings.least_in_leaf or y.min() == y.max():
-                continue  # nothing to split yet: the column stays 0
+                continue  # nothing to split: the column stays 0
             binary = link_named(self.shape.link).is_probability and target < self.shape.n_deciders
             unit = 1.0 if target < self.shape.n_deciders else float(y.mean())
             shown = [folds[rows] != fold for fold in range(n_folds)]
@@ -82,11 +82,11 @@ class Forest:
             self.out_of_fold[mine] = out[:, d:]
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return the trees and what they said of the past."""
+        """Return the saved arrays by name."""
         return self.arrays | {"past_columns": self.out_of_fold, "fitted": np.array([self.fitted])}
 
     def restore(self, saved: dict[str, NDArray[np.float64]]) -> None:
-        """Restore what `state` returned."""
+        """Restore from `state()`."""
         check_trees(saved, self.shape.n_features, self.shape.n_targets)
         check_shapes(saved, {"past_columns": (len(saved["past_columns"]), self.shape.n_targets)})
         self.arrays = {name: saved[name].copy() for name in self.arrays}

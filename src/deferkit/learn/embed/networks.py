@@ -1,7 +1,8 @@
-"""The networks: hidden layers, and on top of them a head for each reward and cost.
+"""The embedder of a `NeuralEmbedding`: hidden layers, and on top of them a head for each reward and cost.
 
-All networks see the same mini-batch, so that three of them are one: a hidden layer three times as wide, of which each
-head sees its own third. One matrix product instead of three, and Adam, which treats every weight apart, cannot tell.
+All networks get the same mini-batch, so that three networks are trained as one with a hidden layer three times as wide,
+of which each head reads its own third: one matrix product instead of three. The result is the same, because Adam treats
+every weight separately.
 """
 
 from typing import Any
@@ -16,11 +17,11 @@ from deferkit.learn.embed.neural import NeuralEmbedding
 from deferkit.learn.embed.training_set import Floats, Ints, Singles, TrainingSet
 from deferkit.learn.links import link_named
 
-LARGEST_TRAINED = 1e15  # of a reward or a cost, so that its square is still a number of single precision
+LARGEST_TRAINED = 1e15  # absolute value of a response, so that its square is finite in single precision
 
 
 class Networks:
-    """Predicts rewards and costs from hidden layers, for the sake of the hidden layers."""
+    """Networks that predict rewards and costs; their hidden layers are the views."""
 
     def __init__(self, settings: NeuralEmbedding, shape: Shape) -> None:
         self.settings = settings
@@ -28,7 +29,7 @@ class Networks:
         view_of = settings.views(shape)
         views, hidden, targets = max(view_of) + 1, settings.hidden, shape.n_targets
         self.trained = 0  # retrainings so far
-        self.units = np.ones(targets)  # what rewards and costs are counted in; a cost in its mean
+        self.units = np.ones(targets)  # of responses: 1 for a reward, the mean for a cost
         rng = np.random.default_rng(shape.seed)
         self.body: Any
         if settings.module is None:
@@ -39,12 +40,12 @@ class Networks:
             rate = settings.learning_rate
             self.body = TorchModules(settings.module, shape.n_features, hidden, views, rate, shape.seed)
         self.heads = Parameters({"weights": (targets, views * hidden), "biases": (targets,)})
-        self.mask = np.zeros((targets, views * hidden), dtype=np.float32)  # each head sees the units of its network
+        self.mask = np.zeros((targets, views * hidden), dtype=np.float32)  # each head reads the units of its network
         for target, view in enumerate(view_of):
             self.mask[target, view * hidden : (view + 1) * hidden] = 1.0
-        reach = 1.0 / np.sqrt(hidden)
+        bound = 1.0 / np.sqrt(hidden)
         for name, values in self.heads.values.items():
-            values[:] = rng.uniform(-reach, reach, values.shape) * (self.mask if name == "weights" else 1.0)
+            values[:] = rng.uniform(-bound, bound, values.shape) * (self.mask if name == "weights" else 1.0)
         self.likelihood = link_named(shape.link).is_probability
         self.squashed = not self.likelihood and shape.reward_range[0] >= 0 and shape.reward_range[1] <= 1
 
@@ -53,17 +54,17 @@ class Networks:
         self.body.rows(x, self.settings.skip, out)
 
     def embed(self, training_set: TrainingSet, rows: Ints, view: int) -> Floats:
-        """Return one view of tasks of the past, with the networks of now."""
+        """Return one view of observed tasks, with the current networks."""
         x = training_set.x if len(rows) == training_set.n else training_set.x[rows]
         seen: Floats = self.body.view(x, view, self.settings.skip)
         return seen
 
     def system(self, _target: int) -> None:
-        """Return nothing: every system is fitted to the past."""
+        """Return None: every system is fitted to the training set."""
         return
 
     def retrain(self, training_set: TrainingSet, epochs: int) -> None:
-        """Take this many epochs of Adam over all tasks of which something is known."""
+        """Train for this many epochs of Adam on all tasks with a known outcome."""
         y = np.zeros((training_set.n, self.shape.n_targets), dtype=np.float32)
         known = np.zeros((training_set.n, self.shape.n_targets), dtype=np.float32)
         for target in range(self.shape.n_targets):
@@ -73,7 +74,7 @@ class Networks:
             y[rows, target] = np.clip(values / self.units[target], -LARGEST_TRAINED, LARGEST_TRAINED)
             known[rows, target] = 1.0
         rows = np.flatnonzero(known.any(axis=1))
-        # a stream of its own for each retraining: nothing to save, and a replay draws the same batches
+        # a random stream for each retraining: nothing to save, and a replay draws the same batches
         rng = np.random.default_rng([self.shape.seed, self.trained])
         self.trained += 1
         x = self.body.prepare(training_set.x)
@@ -85,46 +86,46 @@ class Networks:
         self.body.read()
 
     def _step(self, x: Singles, y: Singles, known: Singles) -> None:
-        """Take one step of Adam on a mini-batch; the loss of each head is its mean over what is known."""
+        """Take one step of Adam on a mini-batch; the loss of each head is the mean over known outcomes."""
         weights, biases = self.heads.values["weights"], self.heads.values["biases"]
         units = self.body.forward(x)
         out = units @ weights.T
         out += biases
-        slope = self.loss_gradient(out, y)
-        slope *= known / np.maximum(known.sum(axis=0), np.float32(1.0))
-        inner = slope @ weights
-        np.matmul(slope.T, units, out=self.heads.slopes["weights"])
-        self.heads.slopes["weights"] *= self.mask
-        slope.sum(axis=0, out=self.heads.slopes["biases"])
-        self.heads.move(self.settings.learning_rate)
+        gradient = self.loss_gradient(out, y)
+        gradient *= known / np.maximum(known.sum(axis=0), np.float32(1.0))
+        inner = gradient @ weights
+        np.matmul(gradient.T, units, out=self.heads.gradients["weights"])
+        self.heads.gradients["weights"] *= self.mask
+        gradient.sum(axis=0, out=self.heads.gradients["biases"])
+        self.heads.adam_step(self.settings.learning_rate)
         self.body.backward(inner, self.settings.learning_rate)
 
     def loss_gradient(self, out: Singles, y: Singles) -> Singles:
-        """Return the slope of the loss along what the heads say.
+        """Return the gradient of the loss with respect to the output of the heads.
 
-        Squared error, of rewards within [0, 1] behind a sigmoid; cross-entropy for rewards that are 0 or 1.
+        The loss is the squared error, behind a sigmoid for rewards within [0, 1]; cross-entropy for a logistic link.
         """
-        slope: Singles = out - y
+        gradient: Singles = out - y
         rewards = slice(0, self.shape.n_deciders)
         if self.likelihood or self.squashed:
             shown = 1.0 / (1.0 + np.exp(-np.clip(out[:, rewards], -30, 30)))
-            slope[:, rewards] = shown - y[:, rewards]
+            gradient[:, rewards] = shown - y[:, rewards]
         if self.likelihood:
-            slope[:, self.shape.n_deciders :] *= 2
-            return slope
+            gradient[:, self.shape.n_deciders :] *= 2
+            return gradient
         if self.squashed:
-            slope[:, rewards] *= shown * (1.0 - shown)
-        slope *= 2
-        return slope
+            gradient[:, rewards] *= shown * (1.0 - shown)
+        gradient *= 2
+        return gradient
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return weights, what Adam remembers, and the count of retrainings."""
+        """Return the saved arrays by name."""
         counts = {"trained": np.array([float(self.trained)]), "units": self.units}
         heads = {f"heads {name}": array for name, array in self.heads.state().items()}
         return counts | heads | {f"body {name}": array for name, array in self.body.state().items()}
 
     def restore(self, saved: dict[str, NDArray[np.float64]]) -> None:
-        """Restore what `state` returned."""
+        """Restore from `state()`."""
         check_shapes(saved, {"units": self.units.shape})
         self.trained, self.units = count_of(saved["trained"]), saved["units"].copy()
         for prefix, part in (("heads ", self.heads), ("body ", self.body)):

@@ -1,11 +1,11 @@
-"""The linear systems on top of a representation, rebuilt from the past when the representation has changed.
+"""The linear systems on top of a representation, refitted to the training set after each retraining.
 
 For a sample with predictor η = zᵀθ, weight W = μ'(η) and working response η + (y − μ(η))/W,
 
     P = ridge·I + P_old + Σ W·zzᵀ,     P·θ = b_old + Σ W·z·(working response),
 
 once for the identity link, where W = 1 and the working response is y, and until nothing moves for another (Newton).
-P_old and b_old are what is left of tasks that are no longer kept, as the views of their time saw them.
+P_old and b_old are the discounted sums of tasks that are no longer kept, with their views of that time.
 """
 
 from typing import Any, NamedTuple
@@ -19,8 +19,8 @@ from deferkit.learn.embed.training_set import Floats, Ints, TrainingSet
 from deferkit.learn.ledger import Ledger
 from deferkit.learn.links import Link, link_named
 
-CLOSE = 1e-5  # a squared Newton decrement, for each sample, whose step leaves nothing to do
-LEAST_RAISE = 1e-14  # of the diagonal
+TOLERANCE = 1e-5  # squared Newton decrement, for each sample, of the last step
+LEAST_JITTER = 1e-14  # relative, added to the diagonal if a factorisation fails
 STATE = (
     *("theta", "precision", "inverse", "moment", "rounding"),
     *("n_stashed", "drifted", "n_absorbed", "n_observed", "squared_error"),
@@ -28,16 +28,23 @@ STATE = (
 
 
 class RetiredTasks(NamedTuple):
-    """What is left of tasks that are no longer kept, for each estimate."""
+    """Discounted sums over tasks that are no longer kept, for each of G targets.
 
-    precision: Floats  # [G, width, width]
-    moment: Floats  # [G, width]
-    squares: Floats  # [G] Σy²
-    n: Floats  # [G]
+    Attributes:
+        precision: [G, width, width] Σ W·zzᵀ.
+        moment: [G, width] Σ W·z·(working response).
+        squares: [G] Σ y².
+        n: [G] The number of samples.
+    """
+
+    precision: Floats
+    moment: Floats
+    squares: Floats
+    n: Floats
 
     @classmethod
-    def nothing(cls, targets: int, width: int) -> "RetiredTasks":
-        """Return what is left of no tasks."""
+    def zeros(cls, targets: int, width: int) -> "RetiredTasks":
+        """Return zeros: no task was dropped yet."""
         shapes = (targets, width, width), (targets, width), (targets,), (targets,)
         return cls(*(np.zeros(shape) for shape in shapes))
 
@@ -61,7 +68,15 @@ def scaled_errors(z: Floats, y: Floats, theta: Floats, link: Link) -> float:
 def solve(
     z: Floats, y: Floats, theta: Floats, prior: Floats, moment: Floats, link: Link
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return coefficients, precision, its inverse and the moment of one estimate, starting from these coefficients.
+    """Return coefficients, precision, its inverse and the moment of one target.
+
+    Args:
+        z: [n, width] The views of the samples.
+        y: [n] The responses.
+        theta: [width] The coefficients to start from.
+        prior: [width, width] The precision of the prior.
+        moment: [width] The moment of the prior.
+        link: The link function.
 
     >>> z, y = np.array([[1.0], [2.0]]), np.array([1.0, 3.0])
     >>> theta, precision, *_ = solve(z, y, np.zeros(1), np.eye(1), np.zeros(1), link_named("identity"))
@@ -84,58 +99,66 @@ def solve(
 def solve_by_newton(
     z: Floats, y: Floats, theta: Floats, prior: Floats, moment: Floats, link: Link
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Do the same for a link that needs iterations."""
+    """Solve for a link that needs iterations; arguments and result of `solve`."""
     n, d = z.shape
     w = whole_lanes(d)
     samples, precision = np.zeros((n, w + N_LANES)), np.zeros((w, w))
     samples[:, :d], samples[:, w], precision[:d, :d] = z, y, prior
     right, found = np.zeros(w), np.zeros(w)
     right[:d], found[:d] = moment, theta
-    information, inverse = fit(link.code, d, samples, precision, right, found, CLOSE)
+    information, inverse = fit(link.code, d, samples, precision, right, found, TOLERANCE)
     information, inverse, found = information[:d, :d], inverse[:d, :d], found[:d]
     return found, information, inverse, information @ found
 
 
 def cholesky(precision: Floats) -> Floats:
-    """Return the lower Cholesky factor; where the ridge drowns beside a huge context, the diagonal is raised first."""
+    """Return the lower Cholesky factor; the diagonal is raised if the ridge vanishes beside huge contexts."""
     from scipy.linalg.lapack import dpotrf  # noqa: PLC0415 - an extra
 
-    raised = LEAST_RAISE
+    jitter = LEAST_JITTER
     factor, failed = dpotrf(precision, lower=1)
-    if failed and not np.isfinite(precision).all():  # no diagonal would be large enough
+    if failed and not np.isfinite(precision).all():  # no jitter would help
         raise ValueError("The precision of an estimate is not finite: its views or responses are too large.")
     while failed:
-        factor, failed = dpotrf(precision + np.diag(raised * np.diag(precision)), lower=1)
-        raised *= 10.0
+        factor, failed = dpotrf(precision + np.diag(jitter * np.diag(precision)), lower=1)
+        jitter *= 10.0
     return np.asarray(factor)
 
 
-class Fit(NamedTuple):
-    """What is found for one estimate."""
+class FittedSystem(NamedTuple):
+    """The fitted system of one target; a frozen embedding has no precision and no moment."""
 
     theta: Floats
     precision: Floats | None
     inverse: Floats
     moment: Floats | None
     n: float
-    misfit: float
+    squared_error: float
 
 
 class LinearSystems:
-    """Rebuilds the estimates of a learner from the past."""
+    """Refits the estimates of a learner to the training set.
+
+    Args:
+        ledger: Of the learner.
+        shape: Sizes, link and seed of the learner.
+        views: The view that each target reads.
+        width: The length of a view.
+        ridge: The ridge penalty λ.
+    """
 
     def __init__(self, ledger: Ledger, shape: Shape, views: list[int], width: int, *, ridge: float) -> None:
         self._ledger = ledger
         self._shape = shape
         self._views = views
         self._ridge = ridge * np.eye(width)
-        self.retired = RetiredTasks.nothing(shape.n_targets, width)
+        self.retired = RetiredTasks.zeros(shape.n_targets, width)
 
     def _link(self, target: int) -> Link:
         return link_named(self._shape.link if target < self._shape.n_deciders else "identity")
 
     def retire(self, embedder: Embedder, training_set: TrainingSet, n: int, discount: float) -> None:
-        """Keep what the first n tasks taught, as they are seen now, with all that is older weighing less."""
+        """Add the first n tasks, with their current views, to the sums of dropped tasks, which are discounted first."""
         for part in self.retired:
             np.multiply(part, discount, out=part)
         for target in range(self._shape.n_targets) if n > 0 else ():
@@ -150,14 +173,14 @@ class LinearSystems:
             self.retired.n[target] += len(y)
 
     def rebuild(self, embedder: Embedder, training_set: TrainingSet) -> None:
-        """Fit every estimate to what the views of now show of the past; nothing is written before all are found."""
+        """Fit every target to the current views of the training set; nothing is written before all are fitted."""
         state = {name: self._ledger.view(name) for name in STATE}
         labels = [training_set.labelled(target) for target in range(self._shape.n_targets)]
         fits = []
         for target, (rows, y) in enumerate(labels):
             z = embedder.embed(training_set, rows, self._views[target])
             given = embedder.system(target)
-            fits.append(self._fit(state, target, z, y) if given is None else self._take(target, given, z, y))
+            fits.append(self._fit(state, target, z, y) if given is None else self._given_system(target, given, z, y))
         for target, found in enumerate(fits):
             for name, value in (("theta", found.theta), ("inverse", found.inverse)):
                 state[name][target] = value
@@ -167,30 +190,30 @@ class LinearSystems:
                 state[name][target] = 0
             for name in ("n_absorbed", "n_observed"):
                 state[name][target] = round(found.n)
-            state["squared_error"][target] = found.misfit
+            state["squared_error"][target] = found.squared_error
         self._share([None if fit.precision is None else rows for fit, (rows, _) in zip(fits, labels, strict=True)])
 
-    def _fit(self, state: dict[str, Any], target: int, z: Floats, y: Floats) -> Fit:
+    def _fit(self, state: dict[str, Any], target: int, z: Floats, y: Floats) -> FittedSystem:
         link, n = self._link(target), len(y) + self.retired.n[target]
         prior, moment = self._ridge + self.retired.precision[target], self.retired.moment[target]
         theta, precision, inverse, right = solve(z, y, state["theta"][target].copy(), prior, moment, link)
         if link.exact_updates:
             # the penalised sum of squares is Σy² − θᵀΣzy
-            misfit = max(0.0, float(y @ y) + self.retired.squares[target] - float(theta @ right))
+            squared_error = max(0.0, float(y @ y) + self.retired.squares[target] - float(theta @ right))
         elif state["n_observed"][target]:
-            # errors of predictions that were made before, for as many samples as there are now
-            misfit = state["squared_error"][target] * n / state["n_observed"][target]
+            # the mean squared error of earlier predictions, times the number of samples now
+            squared_error = state["squared_error"][target] * n / state["n_observed"][target]
         else:
-            misfit = scaled_errors(z, y, theta, link)
-        return Fit(theta, precision, inverse, right, n, misfit)
+            squared_error = scaled_errors(z, y, theta, link)
+        return FittedSystem(theta, precision, inverse, right, n, squared_error)
 
-    def _take(self, target: int, given: tuple[Floats, Floats], z: Floats, y: Floats) -> Fit:
-        """Take a system as it is given, and see how well it does."""
+    def _given_system(self, target: int, given: tuple[Floats, Floats], z: Floats, y: Floats) -> FittedSystem:
+        """Return a system that the embedder gives, with its squared error."""
         theta, inverse = given
-        return Fit(theta, None, inverse, None, len(y), scaled_errors(z, y, theta, self._link(target)))
+        return FittedSystem(theta, None, inverse, None, len(y), scaled_errors(z, y, theta, self._link(target)))
 
     def learn(self, target: int, z: Floats, y: float) -> None:
-        """Learn a sample of a task that is no longer kept, as the view of its time saw it."""
+        """Add a sample of a task that is no longer kept, with its old view, to the sums of dropped tasks."""
         theta = self._ledger.view("theta")[target]
         more, right = normal_equations(z[None], np.array([y]), theta, self._link(target))
         self.retired.precision[target] += more
@@ -199,20 +222,20 @@ class LinearSystems:
         self.retired.n[target] += 1
 
     def correct(self, target: int, z: Floats, before: float, after: float) -> None:
-        """Correct a sample of a task that is no longer kept."""
+        """Correct a sample of a task that is no longer kept, in the sums of dropped tasks."""
         self.retired.moment[target] += (after - before) * z
         self.retired.squares[target] += after * after - before * before
 
     def _share(self, rows: list[Ints | None]) -> None:
-        """Let the costs of an expert share the design of its rewards where both have the same view and samples."""
+        """Let the costs of an expert share the design of its reward if both have the same view and samples."""
         shape, shares_design, views = self._shape, self._ledger.view("shares_design"), self._views
         for expert in range(shape.n_experts):
             first, own = shape.n_deciders + expert * shape.n_resources, rows[expert + 1]
             costs = range(first, first + shape.n_resources)
-            alike = all(views[cost] == views[expert + 1] and same(own, rows[cost]) for cost in costs)
-            shares_design[expert] = link_named(shape.link).exact_updates and alike and not self.retired.n.any()
+            shared = all(views[cost] == views[expert + 1] and same(own, rows[cost]) for cost in costs)
+            shares_design[expert] = link_named(shape.link).exact_updates and shared and not self.retired.n.any()
 
 
 def same(one: Ints | None, other: Ints | None) -> bool:
-    """Whether two estimates are fitted to the same samples."""
+    """Whether two targets are fitted to the same samples."""
     return one is not None and other is not None and np.array_equal(one, other)

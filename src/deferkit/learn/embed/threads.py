@@ -1,4 +1,4 @@
-"""One thread for matrix products: these are small, and several threads would wait for each other."""
+"""Limits libraries to one thread: matrix products are small here, and several threads would wait for each other."""
 
 import functools
 import threading
@@ -8,9 +8,9 @@ from typing import Any
 
 
 class OneThread:
-    """Sets a library to one thread for as long as anybody is inside; the first one in sets it, the last one out resets.
+    """Limits a library to one thread in `with` blocks: the first to enter sets the limit, the last to leave resets it.
 
-    The setting is that of the whole process: two learners in two threads must not put each other's back.
+    The limit is that of the process, so that two learners in two threads must not reset each other's.
     """
 
     def __init__(self, limit: Callable[[], Callable[[], None]]) -> None:
@@ -21,7 +21,7 @@ class OneThread:
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        """Return a context in which sums come in one order."""
+        """Return a context manager within which the limit holds."""
         with self._lock:
             if self._inside == 0:
                 self._reset = self._limit()
@@ -37,14 +37,14 @@ class OneThread:
 
 @functools.cache
 def controller() -> Any:
-    """Return the hold on the libraries that are loaded, which takes milliseconds to get."""
+    """Return the controller of the loaded libraries, which takes milliseconds to make."""
     from threadpoolctl import ThreadpoolController  # noqa: PLC0415 - an extra
 
     return ThreadpoolController()
 
 
 def limit_blas() -> Callable[[], None]:
-    """Set matrix products to one thread, and return what sets them back."""
+    """Limit BLAS to one thread; return a function that restores the limit."""
     limiter: Any = controller().limit(limits=1, user_api="blas")
     reset: Callable[[], None] = limiter.restore_original_limits
     return reset

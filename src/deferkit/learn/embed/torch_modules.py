@@ -1,4 +1,4 @@
-"""A torch module of the user's in place of the hidden layers."""
+"""Torch modules of the user in place of the hidden layers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,11 +11,11 @@ from deferkit.errors import InvalidArgument
 from deferkit.learn.embed.threads import OneThread
 from deferkit.learn.embed.training_set import Floats, Singles
 
-REMEMBERED = ("exp_avg", "exp_avg_sq", "step")  # by Adam, of each parameter
+ADAM_STATE = ("exp_avg", "exp_avg_sq", "step")  # of each parameter
 
 
 def limit_torch() -> Callable[[], None]:
-    """Set torch to one thread, and return what sets it back."""
+    """Limit torch to one thread; return a function that restores the limit."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     return lambda: torch.set_num_threads(before)
@@ -25,7 +25,7 @@ one_torch_thread = OneThread(limit_torch)
 
 
 class TorchModules:
-    """A module for each network. A context is represented by itself, not in a batch, for the sake of the last bit."""
+    """A module for each network. Contexts are transformed one by one: batches would differ in the last bit."""
 
     def __init__(
         self, make: Callable[[int], Any], n_features: int, hidden: int, n_views: int, rate: float, seed: int
@@ -53,13 +53,13 @@ class TorchModules:
             )
 
     def prepare(self, x: Floats) -> Singles:
-        """Return contexts as training wants them."""
+        """Return contexts in single precision."""
         return x.astype(np.float32)
 
     def forward(self, x: Singles) -> Singles:
         """Return the hidden units of a batch."""
         with one_torch_thread(), torch.random.fork_rng():
-            # dropout and the like: a stream of its own for each batch, so that a replay draws the same
+            # for dropout: a random stream for each batch, so that a replay draws the same
             torch.manual_seed(hash((self._seed, self._batches)))
             self._batches += 1
             for body in self.bodies:
@@ -67,16 +67,16 @@ class TorchModules:
             self._units = torch.cat([body(torch.from_numpy(x)) for body in self.bodies], dim=1)
         return np.asarray(self._units.detach().numpy())
 
-    def backward(self, slope: Singles, _rate: float) -> None:
-        """Move the weights for the slope of the loss along the hidden units of the last batch."""
+    def backward(self, gradient: Singles, _rate: float) -> None:
+        """Update the weights by the gradient of the loss with respect to the hidden units of the last batch."""
         if self._adam is not None and self._units.requires_grad:
             with one_torch_thread():
                 self._adam.zero_grad(set_to_none=True)
-                self._units.backward(torch.from_numpy(slope))  # type: ignore[no-untyped-call]
+                self._units.backward(torch.from_numpy(gradient))  # type: ignore[no-untyped-call]
                 self._adam.step()
 
     def read(self) -> None:
-        """Do nothing: modules represent contexts with the weights that they have."""
+        """Do nothing: `rows` and `view` use the modules themselves."""
 
     def rows(self, x: Floats, skip: bool, out: Floats) -> None:
         """Write the views of contexts, each row by itself."""
@@ -87,7 +87,7 @@ class TorchModules:
                 out[row, first : first + width] = self.view(x[row : row + 1], view, skip)[0]
 
     def view(self, x: Floats, view: int, skip: bool) -> Floats:
-        """Return one network's view of many contexts; hidden units are scaled to a context's size."""
+        """Return one network's view of many contexts, scaled to about the norm of a context."""
         body = self.bodies[view]
         body.eval()
         with torch.no_grad(), one_torch_thread():
@@ -96,27 +96,26 @@ class TorchModules:
         return np.concatenate([units, x], axis=1) if skip else units
 
     def _tensors(self) -> dict[str, Any]:
-        """Return all tensors that are state, by name."""
         result: dict[str, Any] = {}
         for i, body in enumerate(self.bodies):
             result |= {f"body {i}.{name}": tensor for name, tensor in body.state_dict().items()}
         for i, parameter in enumerate(self._parameters):
             if self._adam is not None and parameter in self._adam.state:
-                result |= {f"adam {i}.{name}": self._adam.state[parameter][name] for name in REMEMBERED}
+                result |= {f"adam {i}.{name}": self._adam.state[parameter][name] for name in ADAM_STATE}
         return result
 
     def state(self) -> dict[str, NDArray[np.float64]]:
-        """Return all that was learned."""
+        """Return the saved arrays by name."""
         arrays = {name: tensor.detach().double().numpy().copy() for name, tensor in self._tensors().items()}
         return arrays | {"batches": np.array([float(self._batches)])}
 
     def restore(self, saved: dict[str, NDArray[np.float64]]) -> None:
-        """Restore what `state` returned."""
+        """Restore from `state()`; raise ValueError if the modules differ."""
         if self._adam is not None and any(name.startswith("adam ") for name in saved):
             for i, parameter in enumerate(self._parameters):
                 if f"adam {i}.step" in saved:
                     blank = torch.zeros_like(parameter), torch.zeros_like(parameter), torch.zeros(())
-                    self._adam.state[parameter] = dict(zip(REMEMBERED, blank, strict=True))
+                    self._adam.state[parameter] = dict(zip(ADAM_STATE, blank, strict=True))
         tensors = self._tensors()
         self._batches = int(saved["batches"][0])
         if set(tensors) != set(saved) - {"batches"}:

@@ -1,7 +1,7 @@
-"""ContextLoader beside what boosted trees predict for them: two views, the context alone and the context with columns.
+"""The two views of the representation "auto": the context alone, and the context with tree columns.
 
-For each reward and cost there is one column for each size of trees. The linear layer weighs them: large trees find more
-where there is much to learn from, small ones are steadier.
+For each target there is a column for each size of trees, which the linear layer weights: large trees find more in large
+samples, small ones have less variance.
 """
 
 from collections import Counter
@@ -15,17 +15,17 @@ from deferkit.learn.embed.training_set import Floats, Ints
 from deferkit.learn.links import link_named
 
 N_VIEWS = 2
-LEAVES = (15, 4)  # of the sizes of trees
+LEAVES = (15, 4)  # leaves of a tree, for each size
 ROUNDS, LEARNING_RATE = 60, 0.1
-LEAST_IN_LEAF, LARGEST_LEAST = 5, 20  # tasks in a leaf: a twentieth of all, within these
-LEAVES_NEEDED = 4  # leaves' worth of samples that a target must have
-LOG_ODDS_UNIT = 0.1  # what log-odds are multiplied with, so that a column is about as large as a feature
+LEAST_IN_LEAF, LARGEST_LEAST = 5, 20  # bounds of the least number of tasks in a leaf, a twentieth of all
+LEAVES_NEEDED = 4  # a target must have samples for so many leaves
+LOG_ODDS_UNIT = 0.1  # factor of log-odds, so that a column is about as large as a feature
 
 Labels = list[tuple[Ints, Floats]]  # rows and responses of each target
 
 
 class TreeViews:
-    """Writes the views of contexts for a learner of this shape."""
+    """Writes the views of contexts, for a learner of a given shape."""
 
     def __init__(self, shape: Shape) -> None:
         self.n_features = shape.n_features
@@ -45,7 +45,7 @@ class TreeViews:
             log_odds_rows(out, np.intersect1d(trees["column"], self._log_odds) + first, LOG_ODDS_UNIT)
 
     def of(self, trees: Trees, x: Floats) -> Floats:
-        """Return the views of contexts, one behind the other."""
+        """Return the views of contexts [n, d] as [n, 2 · width]."""
         out = np.zeros((len(x), N_VIEWS * self.width))
         self.write(trees, x, out)
         return out
@@ -57,7 +57,7 @@ def width_of(shape: Shape) -> int:
 
 
 def fit_trees(x: Floats, labels: Labels, seed: int) -> list[tuple[int, Trees]]:
-    """Return trees with their column, for every target that has enough samples and different responses."""
+    """Return (column, trees) for every target with enough samples and different responses."""
     found = []
     for target, (rows, y) in enumerate(labels):
         least = min(LARGEST_LEAST, max(LEAST_IN_LEAF, len(y) // 20))
@@ -69,7 +69,7 @@ def fit_trees(x: Floats, labels: Labels, seed: int) -> list[tuple[int, Trees]]:
 
 
 def average(folds: list[list[tuple[int, Trees]]]) -> Trees:
-    """Return trees that say what those of several folds say on average, in each column over the folds that have any."""
+    """Return trees whose predictions are the mean over the folds, in each column over the folds that have trees."""
     having = Counter(column for parts in folds for column, _ in parts)
     return join(
         (column, fold, trees | {"value": trees["value"] / having[column]})
