@@ -97,12 +97,12 @@ def mean_of(link: str, predictor: Floats) -> Floats:
 
 
 class Member:
-    """One estimate of a reward or a cost: E[y | x] = μ(xᵀθ). Every so many samples it forgets a part of them."""
+    """One estimate of a reward or a cost: E[y | x] = μ(xᵀθ). It forgets by a discount every so many samples."""
 
     def __init__(self, n_features: int, link: str, ridge: float, window: float, every: int) -> None:
         self.link, self.ridge = link, ridge
         self.every = every
-        self.keep = (1 - 1 / window) ** every  # of what is known, each time
+        self.keep = (1 - 1 / window) ** every  # the discount
         self.seen = 0  # samples so far
         self.theta = np.zeros(n_features)  # θ
         self.squares = np.zeros((n_features, n_features))  # S = Σ w·xxᵀ
@@ -117,7 +117,7 @@ class Member:
         return float(x @ self.solve(x))
 
     def learn(self, x: Floats, y: float) -> float:
-        """Learn a sample; return the squared error that was made on it, over its variance."""
+        """Learn a sample; return its squared prediction error, over its variance."""
         mean = float(mean_of(self.link, x @ self.theta))
         weight = 1.0 if self.link == "identity" else max(mean * (1 - mean), LEAST_WEIGHT)  # w = μ'(xᵀθ)
         direction, variance = self.solve(x), 1 + weight * self.spread(x)
@@ -133,14 +133,14 @@ class Member:
         return (y - mean) ** 2 / (weight * variance)
 
     def forget(self) -> None:
-        """Multiply what is known with `keep`, but not the ridge."""
+        """Multiply the sums by `keep`, but not the ridge."""
         self.squares *= self.keep
         self.moment *= self.keep
         self.theta = self.solve(self.moment if self.link == "identity" else self.squares @ self.theta)
 
 
 class Estimate:
-    """One reward or one cost: members that forget at different rates, weighed by how well they foresee."""
+    """One reward or one cost: members that forget at different rates, weighted by prediction error."""
 
     def __init__(self, n_features: int, link: str, ridge: float, bounds: tuple[float, float]) -> None:
         self.link, self.ridge, self.bounds = link, ridge, bounds
@@ -149,8 +149,8 @@ class Estimate:
         self.start = halves / halves.sum()  # π
         self.weights = self.start.copy()  # w
         self.responses: list[float] = []  # y
-        self.foreseen = 0.0  # sum of squared errors of the mixture, each before its sample was learned
-        self.misfit = 0.0  # sum of squared errors, each over its variance
+        self.forecast_error = 0.0  # sum of squared one-step-ahead errors of the mixture
+        self.scaled_error = 0.0  # sum of squared errors, each over its variance
 
     def mean(self, predictor: Floats) -> Floats:
         """μ."""
@@ -166,7 +166,7 @@ class Estimate:
 
     def factor(self, prior: float) -> float:
         """scale·σ̂ + prior: a width in units of √(xᵀH⁻¹x)."""
-        noise = math.sqrt(self.misfit / max(len(self.responses), 1))  # σ̂
+        noise = math.sqrt(self.scaled_error / max(len(self.responses), 1))  # σ̂
         return SCALE[self.link] * noise + prior
 
     def index(self, X: Floats, widths: Floats, b: float) -> Floats:
@@ -176,18 +176,18 @@ class Estimate:
         return middle + abs(b) * (end - middle)
 
     def learn(self, x: Floats, y: float) -> None:
-        """Weigh the members by a sample, then let them learn it."""
-        self.weigh(x, y)
+        """Reweight the members by their errors on a sample, then let them learn it."""
+        self.reweight(x, y)
         self.responses.append(y)
-        self.misfit += float(self.weights @ np.array([each.learn(x, y) for each in self.members]))
+        self.scaled_error += float(self.weights @ np.array([each.learn(x, y) for each in self.members]))
 
-    def weigh(self, x: Floats, y: float) -> None:
-        """Multiply each weight by exp(−error² / 2v), then share a part out as at the start."""
+    def reweight(self, x: Floats, y: float) -> None:
+        """Multiply each weight by exp(−error² / 2v), then add a share of the prior weights."""
         n = len(self.responses) + 1
         predictors = np.array([self.predictor(x), *(member.theta @ x for member in self.members)])
         mixed, *each = np.clip(self.mean(predictors), *self.bounds)
-        self.foreseen += (y - mixed) ** 2
-        variance = self.foreseen / n  # v
+        self.forecast_error += (y - mixed) ** 2
+        variance = self.forecast_error / n  # v
         if variance > 0:
             losses = (y - np.array(each)) ** 2
             weights = self.weights * np.exp((losses.min() - losses) / (2 * variance))
@@ -258,7 +258,7 @@ class Learner:
     def __init__(self, d: int, K: int, limits: list[Limit], links: list[str], seed: int) -> None:
         self.d = d
         ridge = max(RIDGE[link] for link in links)  # the first is for rewards, the second for costs
-        unit, any_cost = (0.0, 1.0), (-math.inf, math.inf)  # what rewards and costs can be
+        unit, any_cost = (0.0, 1.0), (-math.inf, math.inf)  # ranges of rewards and costs
         self.rewards = [Estimate(d, links[0], ridge, unit) for _ in range(K + 1)]
         self.costs = {k: [Estimate(d, links[1], ridge, any_cost) for _ in limits] for k in range(1, K + 1)}
         self.budgets = np.array([limit.budget for limit in limits], dtype=float)
@@ -269,10 +269,10 @@ class Learner:
         self.past_widths: list[list[float]] = []  # √(xᵀH⁻¹x)·√(samples + d) of each reward
         self.routes: list[int] = []
         self.model_seen = 0  # tasks that the model decided whose model reward became known
-        self.heard_to = 0  # tasks up to the latest of which anything became known
+        self.observed_to = 0  # 1 + the latest task with an observation
         self.prices = np.zeros(len(limits))  # λ
         self.next_solve = self.warm_up  # solve the prices after this many decisions
-        self.price_waits = False  # for the cost of the latest decision
+        self.price_due = False  # it waits for the cost of the latest decision
         self.reserved: dict[int, Floats] = {}  # by decision, until its cost is known
         self.spent = np.zeros(len(limits))
         self.largest = np.zeros(len(limits))  # cost seen
@@ -280,25 +280,25 @@ class Learner:
         self.n_costs = 0
 
     def held(self) -> Floats:
-        """What is reserved for all decisions together."""
+        """The sum of all reservations."""
         return sum(self.reserved.values(), np.zeros(len(self.budgets)))
 
     def left(self) -> Floats:
-        """What is neither spent nor reserved."""
+        """The budget left: neither spent nor reserved."""
         return self.budgets - self.spent - self.held()
 
     def reservation(self) -> Floats:
-        """What one task may cost: as declared, else the largest cost seen, else a share of B."""
+        """The hold of one task: its max_cost if declared, else the largest cost seen, else a share of B."""
         first = np.where(np.isfinite(self.budgets), FIRST_SHARE * self.budgets, 0.0)
         seen = self.largest if self.n_costs > 0 else first
         return np.where(np.isnan(self.max_costs), seen, self.max_costs)
 
     def untried(self, k: int) -> bool:
-        """Whether an expert was never asked, and nothing is known of it."""
+        """Whether an expert was never asked and never observed."""
         return k not in self.routes and not self.rewards[k].responses
 
     def learning_share(self) -> float:
-        """e: what is learned must pay within the asks that are left."""
+        """e: the share of the bonus, which fades when few asks are left."""
         bounded = (self.budgets > 0) & np.isfinite(self.budgets) & (self.cost_sum > 0)
         if not bounded.any():
             return 1.0
@@ -306,11 +306,11 @@ class Learner:
         return float(min(1.0, asks_left.min() / (ASKS_A_FEATURE * self.d)))
 
     def model_bonus(self) -> float:
-        """b: 1 where the model's reward is seen when the model decides, towards −1 where not."""
-        return 2 * (self.model_seen + 1) / (self.routes[: self.heard_to].count(0) + 1) - 1
+        """b: 1 if the model's reward is revealed when the model decides, towards −1 if not."""
+        return 2 * (self.model_seen + 1) / (self.routes[: self.observed_to].count(0) + 1) - 1
 
     def prior(self) -> float:
-        """prior·√ridge·rms of all rewards, more where contexts are short; for identity rewards only."""
+        """prior·√ridge·rms of all rewards, more if contexts are short; for identity rewards only."""
         seen = [y for each in self.rewards for y in each.responses]
         rms = math.sqrt(sum(y * y for y in seen) / max(len(seen), 1))
         if self.contexts:
@@ -329,7 +329,7 @@ class Learner:
         return reward - float(self.prices @ np.array(costs))
 
     def choose(self, x: Floats, available: Sequence[int]) -> tuple[int, str, float]:
-        """Who decides, why, and with what probability."""
+        """The route, its reason and its propensity."""
         needed, held = self.reservation(), self.held()
         over_cap = (held > 0) & (held + needed > COLD_START_SHARE * self.budgets)
         choices = [0, *available]
@@ -337,7 +337,7 @@ class Learner:
             return 0, "unavailable", 1.0
         if np.any(needed > self.left()) or np.any(self.budgets <= 0):
             return 0, "budget", 1.0
-        if self.n_costs == 0 and np.any(over_cap):  # cold start: nothing is known of what was asked
+        if self.n_costs == 0 and np.any(over_cap):  # cold start: no cost is known yet
             return 0, "unsettled", 1.0
         if len(self.routes) < self.warm_up:
             drawn = int(uniform(self.seed, len(self.routes)) * len(choices))
@@ -349,8 +349,8 @@ class Learner:
         return best, "worth it" if best > 0 else "not worth it", 1.0
 
     def decide(self, x: Floats, available: Sequence[int] | None = None) -> Choice:
-        """Choose who decides a task, and reserve what that may cost."""
-        if self.price_waits:  # the cost has not come before the next decision
+        """Choose the route of a task, and reserve its hold."""
+        if self.price_due:  # the cost was not observed before the next decision
             self.move_prices()
         choice = self.choose(x, list(self.costs) if available is None else available)
         prices = tuple(self.prices.tolist())
@@ -359,7 +359,7 @@ class Learner:
         self.routes.append(choice[0])
         if choice[0] > 0:
             self.reserved[len(self.routes) - 1] = self.reservation()
-            self.price_waits = True
+            self.price_due = True
         else:
             self.move_prices()
         return Choice(*choice, prices)
@@ -369,7 +369,7 @@ class Learner:
         samples = [(self.rewards[decider], y) for decider, y in rewards.items()]
         self.model_seen += self.routes[decision] == 0 and 0 in rewards
         if rewards or costs is not None:
-            self.heard_to = max(self.heard_to, decision + 1)
+            self.observed_to = max(self.observed_to, decision + 1)
         if costs is not None:
             samples += zip(self.costs[self.routes[decision]], costs.tolist(), strict=True)
         for estimate, y in samples:
@@ -384,8 +384,8 @@ class Learner:
                 self.move_prices()
 
     def move_prices(self) -> None:
-        """Now and then: the prices at which recent tasks would use left / (tasks left) each."""
-        self.price_waits = False
+        """Solve the prices periodically: recent tasks would use left / (tasks left) each."""
+        self.price_due = False
         done = len(self.routes)
         if done < self.next_solve:
             return

@@ -82,6 +82,29 @@ def test_the_code_on_a_page_runs(page: Path, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
+def glossary() -> list[tuple[str, str]]:
+    """Return each term of the glossary with its location."""
+    rows = (ROOT / "docs" / "glossary.md").read_text().splitlines()
+    cells = [row.strip("| ").split(" | ") for row in rows if row.startswith("| ") and not row.startswith("| Term")]
+    return [(term, where.strip("`")) for term, _, where in cells]
+
+
+def test_the_glossary_is_in_alphabetical_order() -> None:
+    terms = [term.lower() for term, _ in glossary()]
+    assert terms == sorted(set(terms))
+    assert len(terms) > 80
+
+
+@pytest.mark.parametrize(("term", "where"), glossary())
+def test_a_glossary_term_points_at_something_that_exists(term: str, where: str) -> None:
+    path, _, name = where.partition(":")
+    found = ROOT / "src" / "deferkit" / path
+    assert found.exists(), term
+    files = [found] if found.is_file() else [file for end in ("py", "pyx", "pxd") for file in found.rglob(f"*.{end}")]
+    defined = rf"^\s*(?:(?:class|(?:async )?def|cdef) .*\b{name}\b|{name}\b *(?:[:=#]|$))"
+    assert not name or any(re.search(defined, file.read_text(), flags=re.MULTILINE) for file in files), where
+
+
 def test_the_page_of_commands_names_every_make_target() -> None:
     targets = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)[0].split()
     text = (ROOT / "docs" / "commands.md").read_text()
