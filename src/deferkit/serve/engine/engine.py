@@ -27,6 +27,7 @@ class EngineSettings(NamedTuple):
     queue_limit: int = 1024  # commands that may wait
     tenant_share: float = 0.5  # the part of the queue that one tenant may take
     group_limit: int = 256  # commands in one commit
+    group_s: float = 0.025  # seconds of the processor for the commands of one commit
     owner_lease_s: float = 15.0
     snapshot_every: int = 20_000  # records
     tick_s: float = 1.0
@@ -65,7 +66,13 @@ class Engine:
         self.owned = self.ownership.owned
         self.queue: FairQueue[Job] = FairQueue(limit=self.settings.queue_limit, share=self.settings.tenant_share)
         self.fits: PendingFits[Job] = PendingFits(self.queue, self.owned)
-        self.group_commit = GroupCommit(self.ownership, self.fits, snapshot_every=self.settings.snapshot_every)
+        self.group_commit = GroupCommit(
+            self.ownership,
+            self.queue,
+            self.fits,
+            group_s=self.settings.group_s,
+            snapshot_every=self.settings.snapshot_every,
+        )
         self.policy_creation = PolicyCreation(self.ownership)
         self._serving = False
         self._at_work = False  # a group was taken and is not answered yet

@@ -6,7 +6,8 @@ callers are told to try again.
 """
 
 import asyncio
-from typing import NamedTuple
+import time
+from typing import NamedTuple, TypeAlias
 
 from deferkit.errors import DeferkitError
 from deferkit.serve.domain.owned_policy import OwnedPolicy
@@ -19,9 +20,10 @@ from deferkit.serve.domain.problems import (
     unavailable,
 )
 from deferkit.serve.domain.reply import Reply
+from deferkit.serve.engine.fair_queue import FairQueue
 from deferkit.serve.engine.ownership import Key, Ownership
 from deferkit.serve.engine.pending_fits import PendingFits
-from deferkit.serve.engine.unit_of_work import Command, UnitOfWork
+from deferkit.serve.engine.unit_of_work import Command, Unfinished, UnitOfWork
 from deferkit.serve.storage.transaction import QueueQuery
 from deferkit.serve.structured_logs import logger
 
@@ -34,6 +36,10 @@ class Job(NamedTuple):
     done: "asyncio.Future[Reply]"
 
 
+Result: TypeAlias = Reply | QueueQuery | Unfinished | Problem
+"""What a command came to."""
+
+
 class Failed(DeferkitError):
     """A command has failed in a way that nobody thought of; the others of its group are not to suffer for it."""
 
@@ -44,7 +50,7 @@ class Failed(DeferkitError):
 
 
 def size_of(job: Job) -> int:
-    """Return how many tasks a command is about: one tenant's batches are not to make a group of minutes."""
+    """Return how many tasks a command is about."""
     return getattr(job.command, "size", 1)
 
 
@@ -55,15 +61,29 @@ class GroupCommit:
     ----------
     ownership
         The policies of this process, and the thread that writes.
+    queue
+        Where commands come from; what a group had no time for goes back there.
     fits
         Where commands wait whose policy is fitting trees.
+    group_s
+        Seconds after which no more commands of a group are run: every other caller waits as long.
     snapshot_every
         Records of a policy's log between two snapshots.
     """
 
-    def __init__(self, ownership: Ownership, fits: PendingFits[Job], *, snapshot_every: int) -> None:
+    def __init__(
+        self,
+        ownership: Ownership,
+        queue: FairQueue[Job],
+        fits: PendingFits[Job],
+        *,
+        group_s: float,
+        snapshot_every: int,
+    ) -> None:
         self.ownership = ownership
+        self.queue = queue
         self.fits = fits
+        self.group_s = group_s
         self.snapshot_every = snapshot_every
         self.groups = 0  # committed
         self.commands = 0  # in those groups
@@ -106,22 +126,19 @@ class GroupCommit:
         except StoreFailed as error:
             await self._fail(jobs, None, error)
             return
-        results: list[tuple[Job, Reply | QueueQuery | Problem]] = []
+        results: list[tuple[Job, Result]] = []
         try:
             now = self.ownership.clock.now()
-            for job, each, need in zip(jobs, owned, reads, strict=True):
+            work.ends = time.perf_counter() + self.group_s
+            for place, (job, each, need) in enumerate(zip(jobs, owned, reads, strict=True)):
+                if results and work.out_of_time:
+                    self._put_back(group, jobs[place:])
+                    break
                 if self.fits.must_wait(each, need, work):
                     group.remove(job)
                     self.fits.put_aside(job.key, job)
                     continue
-                try:
-                    results.append((job, job.command.run(each, work, each.time(now))))
-                except Problem as problem:
-                    results.append((job, problem))
-                except Exception as error:
-                    raise Failed(job, error) from error
-                if size_of(job) > 1:
-                    await asyncio.sleep(0)  # it took long, and others wait for answers that need no commit
+                results.append((job, self._run(job, each, work, each.time(now))))
             if work.empty:
                 await self.ownership.in_thread(self.ownership.store.rollback)
             else:
@@ -145,6 +162,28 @@ class GroupCommit:
         for each in work.changed.values():
             await self._follow_up(each)
 
+    def _run(self, job: Job, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Result:
+        """Run a command, and charge its tenant with the time that it took."""
+        began = time.perf_counter()
+        try:
+            return job.command.run(owned, work, now)
+        except Problem as problem:
+            return problem
+        except Exception as error:
+            raise Failed(job, error) from error
+        finally:
+            self.queue.charge(job.key[0], time.perf_counter() - began)
+
+    def _put_back(self, group: list[Job], late: list[Job]) -> None:
+        """Take commands that there is no time for out of a group, and let them be first in the next one."""
+        gone = {id(job) for job in late}
+        group[:] = [job for job in group if id(job) not in gone]
+        by_tenant: dict[str, list[Job]] = {}
+        for job in late:
+            by_tenant.setdefault(job.key[0], []).append(job)
+        for tenant, jobs in reversed(by_tenant.items()):
+            self.queue.put_first(tenant, jobs)
+
     async def _follow_up(self, owned: OwnedPolicy) -> None:
         """Say what has drifted, and keep a snapshot if one is due and would not wait for a fit."""
         for drift in owned.new_drifts():
@@ -152,11 +191,13 @@ class GroupCommit:
         if owned.policy.seq - owned.snapshot_at >= self.snapshot_every and not owned.policy.learner.fitting:
             await self.ownership.snapshot(owned)
 
-    def _answer(self, job: Job, result: Reply | QueueQuery | Problem) -> None:
+    def _answer(self, job: Job, result: Result) -> None:
         if job.done.done():
-            return  # the caller has gone; what was decided stands
+            return  # the caller has gone; what was decided stands, what is left to decide is not
         if isinstance(result, Problem):
             job.done.set_exception(result)
+        elif isinstance(result, Unfinished):
+            self.queue.put_last(job.key[0], job._replace(command=result.rest))
         else:
             reply = result.reply if isinstance(result, QueueQuery) else result
             job.done.set_result(reply)  # type: ignore[arg-type]

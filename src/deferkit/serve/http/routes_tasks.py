@@ -86,7 +86,7 @@ async def decide(request: AnyRequest, name: PolicyName, data: JSONBody[TaskBody]
     opt=about("tasks", "decide", example={"tasks": [{"task": "mail-2", "context": [0.4, 0.1, 1.0]}]}),
 )
 async def decide_batch(request: AnyRequest, name: PolicyName, data: JSONBody[BatchBody]) -> Response[BatchReply]:
-    """Decide several tasks in one call and one commit; each is decided, or refused, by itself."""
+    """Decide several tasks in one call; each is decided, or refused, by itself. A batch sent again goes on."""
     return await done(request, name, DecideMany(data), BatchReply)
 
 
