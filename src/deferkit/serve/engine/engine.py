@@ -31,6 +31,7 @@ class EngineSettings(NamedTuple):
     owner_lease_s: float = 15.0
     snapshot_every: int = 20_000  # records
     tick_s: float = 1.0
+    max_policies: int | None = None  # that a tenant may have
     address: str | None = None  # where other processes find this one
 
 
@@ -73,7 +74,7 @@ class Engine:
             group_s=self.settings.group_s,
             snapshot_every=self.settings.snapshot_every,
         )
-        self.policy_creation = PolicyCreation(self.ownership)
+        self.policy_creation = PolicyCreation(self.ownership, max_policies=self.settings.max_policies)
         self._serving = False
         self._at_work = False  # a group was taken and is not answered yet
         self._writing: asyncio.Task[None] | None = None

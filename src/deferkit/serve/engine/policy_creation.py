@@ -1,6 +1,7 @@
 """Creation of policies: the same one again changes nothing."""
 
 import asyncio
+from collections import defaultdict
 
 import msgspec
 
@@ -10,7 +11,7 @@ from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.policy_learner import remark_on, with_defaults
 from deferkit.serve.domain.policy_spec import PolicySpec
-from deferkit.serve.domain.problems import conflict, invalid
+from deferkit.serve.domain.problems import TooManyPolicies, conflict, invalid
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.rows import LogRow
 from deferkit.serve.engine.ownership import Ownership
@@ -23,18 +24,49 @@ def made_of(spec: PolicySpec) -> Policy:
 
 
 class PolicyCreation:
-    """Creates policies and owns them."""
+    """Creates policies and owns them.
 
-    def __init__(self, ownership: Ownership) -> None:
+    Parameters
+    ----------
+    ownership
+        The policies of this process.
+    max_policies
+        How many policies a tenant may have; None for no limit.
+    """
+
+    def __init__(self, ownership: Ownership, *, max_policies: int | None) -> None:
         self.ownership = ownership
+        self.max_policies = max_policies
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by tenant
 
     async def create(self, tenant: str, spec: PolicySpec) -> Reply:
-        """Make a policy; the same one again changes nothing."""
-        try:
-            # a large one takes a second, and others wait for answers
-            policy = await asyncio.to_thread(made_of, spec)
-        except DeferkitError as error:
-            raise invalid(str(error)) from error
+        """Create a policy; the same one again changes nothing.
+
+        A tenant's policies are created one after the other: each may take 400 MB, also one that is refused then.
+        """
+        async with self._turns[tenant]:
+            await self._check_limit(tenant, spec.name)
+            try:
+                # a large one takes a second, and others wait for answers
+                policy = await asyncio.to_thread(made_of, spec)
+            except DeferkitError as error:
+                raise invalid(str(error)) from error
+            if (number := await self._add(tenant, policy)) is not None:
+                if remark := remark_on(spec, policy.spec):
+                    logger.warning(remark, extra={"policy": number})
+                return Reply(201, msgspec.json.encode(policy.spec))
+        return Reply(201, msgspec.json.encode(await self._check_same(tenant, spec)))
+
+    async def _check_limit(self, tenant: str, name: str) -> None:
+        """Raise if a new policy would be one too many, before it takes time and memory; `_add` has the last word."""
+        read, store = self.ownership.read, self.ownership.store
+        if self.max_policies is None or await read(store.policy, tenant, name) is not None:
+            return
+        if await read(store.count_policies, tenant) >= self.max_policies:
+            raise TooManyPolicies(self.max_policies)
+
+    async def _add(self, tenant: str, policy: Policy) -> int | None:
+        """Write a policy and own it; return its number, None if there is one of its name."""
         async with self.ownership.busy:
             now = self.ownership.clock.now()
             first = log_records.Created(spec=policy.spec)
@@ -48,13 +80,11 @@ class PolicyCreation:
                 self.ownership.owner,
                 self.ownership.address,
                 self.ownership.expiry(),
+                most=self.max_policies,
             )
             if number is not None:
-                self.ownership.owned[tenant, spec.name] = OwnedPolicy(number, tenant, policy, 1, 0)
-                if remark := remark_on(spec, policy.spec):
-                    logger.warning(remark, extra={"policy": number})
-                return Reply(201, msgspec.json.encode(policy.spec))
-        return Reply(201, msgspec.json.encode(await self._check_same(tenant, spec)))
+                self.ownership.owned[tenant, policy.spec.name] = OwnedPolicy(number, tenant, policy, 1, 0)
+            return number
 
     async def _check_same(self, tenant: str, spec: PolicySpec) -> PolicySpec:
         """Return the policy of this name, or raise if it was made with other settings, whatever was changed since."""

@@ -9,7 +9,7 @@ import msgspec
 from deferkit.serve.domain import hash_chain
 from deferkit.serve.domain.account import Account
 from deferkit.serve.domain.policy import Policy
-from deferkit.serve.domain.problems import Fenced
+from deferkit.serve.domain.problems import Fenced, TooManyPolicies
 from deferkit.serve.domain.rows import (
     ClaimRow,
     DecisionRow,
@@ -153,15 +153,29 @@ class Store:
     # --- owning ---------------------------------------------------------------------------------------------------
 
     def add_policy(
-        self, tenant: str, policy: Policy, first: LogRow, owner: str, address: str | None, expires: int
+        self,
+        tenant: str,
+        policy: Policy,
+        first: LogRow,
+        owner: str,
+        address: str | None,
+        expires: int,
+        *,
+        most: int | None = None,
     ) -> int | None:
-        """Write a new policy and own it; return its number, None if the name is taken."""
+        """Write a new policy and own it; return its number, None if the name is taken.
+
+        Raises `TooManyPolicies` if the tenant has `most` of them.
+        """
         writer = self.writer
         writer.begin()
         try:
-            writer.lock("policies")  # two processes must not give out one number, or one name
+            # two processes must not give out one number, or one name, or both the last policy that a tenant may have
+            writer.lock("policies")
             if writer.run("policy", tenant=tenant, name=policy.spec.name):
                 return None
+            if most is not None and writer.run("count_policies", tenant=tenant)[0][0] >= most:
+                raise TooManyPolicies(most)
             [(number,)] = writer.run(
                 "add_policy",
                 tenant=tenant,
@@ -255,6 +269,10 @@ class Store:
         """Return a page of a tenant's policies."""
         rows = self.database.reader().run("policies_of", tenant=tenant, after=after, limit=limit)
         return [PolicyRow(*row) for row in rows]
+
+    def count_policies(self, tenant: str) -> int:
+        """Return how many policies a tenant has."""
+        return int(self.database.reader().run("count_policies", tenant=tenant)[0][0])
 
     def policy(self, tenant: str, name: str) -> PolicyRow | None:
         """Return a tenant's policy of this name."""

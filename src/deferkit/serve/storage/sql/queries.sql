@@ -13,6 +13,9 @@ FROM policies WHERE tenant = :tenant AND name = :name;
 SELECT id, tenant, name, spec, seq, head, created, owner, address, epoch, expires, parked
 FROM policies WHERE tenant = :tenant AND name > :after ORDER BY name LIMIT :limit;
 
+-- name: count_policies
+SELECT COUNT(*) FROM policies WHERE tenant = :tenant;
+
 -- name: add_policy
 INSERT INTO policies (id, tenant, name, spec, seq, head, created, owner, address, epoch, expires)
 SELECT COALESCE(MAX(id), 0) + 1, :tenant, :name, :spec, 0, :head, :at, :owner, :address, 1, :expires FROM policies
