@@ -76,6 +76,9 @@ def replay(
         show(report)
         if found is not None:
             show_what_if(found)
+    for remark in report.remarks:
+        aside.print("warning:", style="yellow", end=" ")
+        aside.print(remark, markup=False, highlight=False, soft_wrap=True)
     for fault in report.faults:
         aside.print("error:", style="red", end=" ")
         aside.print(fault, markup=False, highlight=False, soft_wrap=True)
@@ -131,6 +134,7 @@ def as_data(report: "Report") -> dict[str, Any]:
         "tenant": report.row.tenant,
         "whole": not report.faults,
         "faults": report.faults,
+        "remarks": report.remarks,
         "rows": report.rows,
         "seconds": report.seconds,
     }

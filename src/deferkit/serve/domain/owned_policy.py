@@ -14,6 +14,7 @@ class OwnedPolicy:
         self.epoch = epoch
         self.parked = parked
         self.dropped_parked = 0  # parked outcomes that this process has dropped
+        self.dropped_costs = 0  # costs that were parked, then the model decided
         self.snapshot_at = policy.seq  # where the last snapshot was taken
         self._drifts = drifts_of(policy)
         self.ahead = 0  # microseconds: an owner before may have had another clock

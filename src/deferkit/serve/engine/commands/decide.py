@@ -16,10 +16,11 @@ from deferkit.serve.domain.problems import Problem, conflict, exhausted, invalid
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import BatchBody, OutcomeBody, TaskBody, digest
 from deferkit.serve.domain.rows import MODEL, OPEN, WAITING, DecisionRow, SeatRow
-from deferkit.serve.engine.commands.outcome import book, cost_of
+from deferkit.serve.engine.commands.outcome import book, cost_of, is_cost_of_model
 from deferkit.serve.engine.unit_of_work import Unfinished, UnitOfWork
 from deferkit.serve.storage.row_codec import text_of
 from deferkit.serve.storage.transaction import ReadSet
+from deferkit.serve.structured_logs import logger
 from deferkit.types import Amount, Decision
 
 SLICE = 100  # tasks of a batch that are looked up and decided at once, if there is time
@@ -264,11 +265,16 @@ def reply_of(record: log_records.Decided) -> bytes:
 
 
 def outcome_that_came_first(owned: OwnedPolicy, work: UnitOfWork, now: int, task: str) -> None:
-    """Book what became known of a task before it was decided."""
+    """Book what became known of a task before it was decided; the cost only if an expert is asked."""
     parked = work.parked.get((owned.id, task))
-    if parked is None:
+    row = work.decisions[owned.id, task]
+    if parked is None or row is None:
         return  # or not read, because nothing was parked when the group began
     work.unpark(owned, task)
     body = msgspec.json.decode(parked.body, type=OutcomeBody)
-    row = work.decisions[owned.id, task]
-    book(owned, work, now, row, body.rewards, cost_of(owned, body.cost))  # type: ignore[arg-type]
+    micros = cost_of(owned, body.cost)
+    if is_cost_of_model(row, micros):  # as if it had come after the decision: that is refused
+        micros = None
+        owned.dropped_costs += 1
+        logger.warning("a parked cost was dropped: the model decided", extra={"policy": owned.id, "task": task})
+    book(owned, work, now, row, body.rewards, micros)

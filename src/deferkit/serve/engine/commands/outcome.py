@@ -63,7 +63,7 @@ class Observe:
         micros = cost_of(owned, body.cost)
         if row is None:
             return self._park(owned, work, now)
-        if row.route == MODEL and row.cost is None and micros is not None and any(micros.values()):
+        if is_cost_of_model(row, micros):
             raise invalid(f"The model decided task {body.task!r}: there is no cost to book.")
         return Reply(200, msgspec.json.encode(book(owned, work, now, row, body.rewards, micros)))
 
@@ -81,6 +81,11 @@ class Observe:
             work.park(owned, ParkedRow(owned.id, body.task, msgspec.json.encode(kept), now))
         reply = OutcomeReply(task=body.task, changed=kept != first, learned=False, parked=True)
         return Reply(202, msgspec.json.encode(reply))
+
+
+def is_cost_of_model(row: DecisionRow, micros: Micros | None) -> bool:
+    """Whether a cost is reported for a decision of the model's, which has none; before, some were booked."""
+    return row.route == MODEL and row.cost is None and micros is not None and any(micros.values())
 
 
 def is_full(owned: OwnedPolicy) -> bool:
