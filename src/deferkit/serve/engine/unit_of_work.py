@@ -77,15 +77,18 @@ class UnitOfWork(Transaction):
     def park(self, owned: OwnedPolicy, row: ParkedRow) -> None:
         """Keep an outcome until its decision comes."""
         key = (row.policy, row.task)
-        owned.parked += self.parked.get(key) is None
+        if self.parked.get(key) is None:
+            owned.parked += 1
+            owned.parked_by[row.key] += 1
         self.changed[owned.id] = owned
         self.parked[key] = self.new_parked[key] = row
         self.dropped_parked.pop(key, None)
 
-    def unpark(self, owned: OwnedPolicy, task: str) -> None:
+    def unpark(self, owned: OwnedPolicy, row: ParkedRow) -> None:
         """Delete a parked outcome: its decision has come, or it is dropped."""
-        key = (owned.id, task)
+        key = (owned.id, row.task)
         owned.parked -= 1
+        owned.parked_by[row.key] -= 1
         self.changed[owned.id] = owned
         self.parked[key] = None
         self.new_parked.pop(key, None)

@@ -55,7 +55,7 @@ class ServiceMetrics(Collector):
         late = CounterMetricFamily("deferkit_late_outcomes", "Outcomes booked, not learned", labels=["policy"])
         gain = GaugeMetricFamily("deferkit_expected_gain", "Expected reward above the model's", labels=["policy"])
         parked = GaugeMetricFamily("deferkit_parked", "Outcomes that wait for a decision", labels=["policy"])
-        forgotten = CounterMetricFamily("deferkit_parked_dropped", "Outcomes that waited too long", labels=["policy"])
+        forgotten = CounterMetricFamily("deferkit_parked_dropped", "Parked outcomes dropped", labels=["policy"])
         dropped_costs = CounterMetricFamily(
             "deferkit_parked_costs_dropped", "Parked costs of tasks that the model decided", labels=["policy"]
         )

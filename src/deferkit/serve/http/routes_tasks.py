@@ -138,7 +138,7 @@ async def read_decision(request: AnyRequest, name: PolicyName, task: TaskId) -> 
 )
 async def observe(request: AnyRequest, name: PolicyName, data: JSONBody[OutcomeBody]) -> Response[OutcomeReply]:
     """Report rewards and the cost of a task: early (202: kept until its decision comes), late, in parts, or again."""
-    return await done(request, name, Observe(data), OutcomeReply)
+    return await done(request, name, Observe(data, caller_of(request).key), OutcomeReply)
 
 
 @post(

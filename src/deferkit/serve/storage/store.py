@@ -25,6 +25,7 @@ from deferkit.serve.storage.row_codec import (
     claim_row,
     decision_row,
     decision_values,
+    oldest_parked_row,
     seat_row,
     seat_values,
     text_of,
@@ -42,7 +43,11 @@ ONE_OF: dict[str, Callable[[Row], Any]] = {
     "parked": ParkedRow._make,
     "requests": RequestRow._make,
 }
-SEVERAL_OF: dict[str, Callable[[Row], Any]] = {"seats": seat_row, "claims": claim_row}
+SEVERAL_OF: dict[str, Callable[[Row], Any]] = {
+    "seats": seat_row,
+    "claims": claim_row,
+    "oldest_parked": oldest_parked_row,
+}
 
 
 def advanced(policy: Policy, number: int, epoch: int, owner: str, expires: int, parked: int) -> dict[str, Any]:
@@ -306,6 +311,10 @@ class Store:
         """Return the tasks of outcomes that were parked before a time, the oldest first."""
         rows = self.database.reader().run("old_parked", policy=policy, before=before, limit=limit)
         return [task for (task,) in rows]
+
+    def parked_by_key(self, policy: int) -> dict[str, int]:
+        """Return how many outcomes are parked by each API key."""
+        return dict(self.database.reader().run("parked_by_key", policy=policy))
 
     def queue(self, policy: int) -> tuple[int, int, int | None]:
         """Return how many seats wait, how many are claimed, and since when the oldest is there."""

@@ -270,7 +270,7 @@ def outcome_that_came_first(owned: OwnedPolicy, work: UnitOfWork, now: int, task
     row = work.decisions[owned.id, task]
     if parked is None or row is None:
         return  # or not read, because nothing was parked when the group began
-    work.unpark(owned, task)
+    work.unpark(owned, parked)
     body = msgspec.json.decode(parked.body, type=OutcomeBody)
     micros = cost_of(owned, body.cost)
     if is_cost_of_model(row, micros):  # as if it had come after the decision: that is refused

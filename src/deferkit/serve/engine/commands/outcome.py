@@ -43,14 +43,25 @@ class OutcomeReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observe:
-    """Take in what has become known of a task."""
+    """Take in what has become known of a task.
 
-    def __init__(self, body: OutcomeBody) -> None:
+    Parameters
+    ----------
+    body
+        What has become known.
+    key
+        Id of the API key that it came with; '' without one. Each key has its share of the room for outcomes that come
+        before their decisions.
+    """
+
+    def __init__(self, body: OutcomeBody, key: str = "") -> None:
         self.body = body
+        self.key = key
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
         """Return what must be read first."""
-        return ReadSet(owned.id, (self.body.task,), parked=True, seats=True, observes=True)
+        parked_by = greediest(owned) if is_full(owned) else None
+        return ReadSet(owned.id, (self.body.task,), parked=True, seats=True, observes=True, parked_by=parked_by)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
         """Book it and learn from it; park it if its decision is yet to come."""
@@ -73,12 +84,11 @@ class Observe:
         before = work.parked[owned.id, body.task]
         first = None if before is None else msgspec.json.decode(before.body, type=OutcomeBody)
         if first is None and is_full(owned):
-            raise unavailable(
-                f"{MOST_PARKED:,} outcomes wait for their decisions; there is no room for another.", retry_after=60
-            )
+            make_room(owned, work, self.key)
         kept = body if first is None else merge_outcomes(owned, first, body)
         if kept != first:
-            work.park(owned, ParkedRow(owned.id, body.task, msgspec.json.encode(kept), now))
+            key = self.key if before is None else before.key
+            work.park(owned, ParkedRow(owned.id, body.task, msgspec.json.encode(kept), now, key))
         reply = OutcomeReply(task=body.task, changed=kept != first, learned=False, parked=True)
         return Reply(202, msgspec.json.encode(reply))
 
@@ -91,6 +101,26 @@ def is_cost_of_model(row: DecisionRow, micros: Micros | None) -> bool:
 def is_full(owned: OwnedPolicy) -> bool:
     """Whether no more outcomes can be parked."""
     return owned.parked >= MOST_PARKED
+
+
+def greediest(owned: OwnedPolicy) -> str:
+    """Return the API key that has parked most."""
+    return max(owned.parked_by, key=lambda key: owned.parked_by[key], default="")
+
+
+def make_room(owned: OwnedPolicy, work: UnitOfWork, key: str) -> None:
+    """Drop the oldest outcome of the key that has parked most; raise if that is the key that wants the room."""
+    most = greediest(owned)
+    if owned.parked_by[key] + 1 >= owned.parked_by[most]:
+        raise unavailable(
+            f"{MOST_PARKED:,} outcomes wait for their decisions; there is no room for another.", retry_after=60
+        )
+    for row in work.oldest_parked.get((owned.id, most), ()):
+        if work.parked.get((owned.id, row.task), row) is not None:  # else it was decided or dropped in this group
+            work.unpark(owned, row)
+            owned.dropped_parked += 1
+            return
+    raise unavailable("The room for outcomes that wait for their decisions is being shared out anew. Try again.")
 
 
 def merge_outcomes(owned: OwnedPolicy, first: OutcomeBody, more: OutcomeBody) -> OutcomeBody:
@@ -120,7 +150,7 @@ class Forget:
         parked = [work.parked[owned.id, task] for task in self.tasks]
         old = [row for row in parked if row is not None and row.at < now - PARKED_S * MICRO]
         for row in old:
-            work.unpark(owned, row.task)
+            work.unpark(owned, row)
         return Reply(200, msgspec.json.encode(len(old)))
 
 
@@ -157,6 +187,7 @@ def book(
     new |= review.rewards
     micros = added(micros, review.cost)
     late = too_late(owned, row, now)
+    booked = None if micros is None else {name: micro / MICRO for name, micro in micros.items()}
     released = row.held if row.state == OPEN and micros is not None else None
     told = None
     if micros is not None and late is None and row.route != MODEL:
@@ -187,7 +218,6 @@ def book(
     work.put_decision(row)
     if ended:
         work.close_seats(row)
-    booked = None if micros is None else {name: micro / MICRO for name, micro in micros.items()}
     return OutcomeReply(
         task=row.task,
         changed=True,

@@ -114,14 +114,22 @@ ON CONFLICT (policy, task) DO UPDATE SET
     final = excluded.final, answer = excluded.answer, told = excluded.told;
 
 -- name: parked
-SELECT policy, task, body, at FROM parked WHERE policy = :policy AND task IN (:keys);
+SELECT policy, task, body, at, key FROM parked WHERE policy = :policy AND task IN (:keys);
+
+-- name: oldest_parked
+-- What keys have parked, the oldest first: as many as the commands of a group may need the room of.
+SELECT policy, key, task, body, at FROM parked
+WHERE policy = :policy AND key IN (:keys) ORDER BY at, task LIMIT 256;
+
+-- name: parked_by_key
+SELECT key, COUNT(*) FROM parked WHERE policy = :policy GROUP BY key;
 
 -- name: old_parked
 -- Outcomes that have waited longest for their decisions.
 SELECT task FROM parked WHERE policy = :policy AND at < :before ORDER BY at, task LIMIT :limit;
 
 -- name: put_parked
-INSERT INTO parked (policy, task, body, at) VALUES (:policy, :task, :body, :at)
+INSERT INTO parked (policy, task, body, at, key) VALUES (:policy, :task, :body, :at, :key)
 ON CONFLICT (policy, task) DO UPDATE SET body = excluded.body, at = excluded.at;
 
 -- name: drop_parked
