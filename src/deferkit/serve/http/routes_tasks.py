@@ -9,7 +9,7 @@ from litestar.params import JSONBody
 
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.api_keys import SCOPES
-from deferkit.serve.domain.money import MICRO, from_micros
+from deferkit.serve.domain.money import MICRO, all_in_reply
 from deferkit.serve.domain.policy_spec import TaskId
 from deferkit.serve.domain.problems import unknown
 from deferkit.serve.domain.request_bodies import BatchBody, CorrectionBody, ExpirationBody, OutcomeBody, TaskBody
@@ -112,7 +112,7 @@ async def read_decision(request: AnyRequest, name: PolicyName, task: TaskId) -> 
             "at": row.at / MICRO,
             "state": row.state,
             "rewards": row.rewards,
-            "cost": None if row.cost is None else from_micros(row.cost),
+            "cost": None if row.cost is None else all_in_reply(row.cost),
             "final": row.final,
             "answer": None if row.answer is None else msgspec.Raw(row.answer.encode()),
             "history": [line_of(line) for line in history],
@@ -122,7 +122,7 @@ async def read_decision(request: AnyRequest, name: PolicyName, task: TaskId) -> 
                     "epoch": claim.epoch,
                     "reviewer": claim.reviewer,
                     "at": claim.at / MICRO,
-                    "effort": None if claim.effort is None else from_micros(claim.effort),
+                    "effort": None if claim.effort is None else all_in_reply(claim.effort),
                 }
                 for claim in store.claims(policy.id, task)
             ],

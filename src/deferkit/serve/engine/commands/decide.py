@@ -16,7 +16,7 @@ from deferkit.serve.domain.problems import Problem, conflict, exhausted, invalid
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import BatchBody, OutcomeBody, TaskBody, digest
 from deferkit.serve.domain.rows import MODEL, OPEN, WAITING, DecisionRow, SeatRow
-from deferkit.serve.engine.commands.outcome import book, cost_of, is_cost_of_model
+from deferkit.serve.engine.commands.outcome import book, cost_of, has_room, is_cost_of_model
 from deferkit.serve.engine.unit_of_work import Unfinished, UnitOfWork
 from deferkit.serve.storage.row_codec import text_of
 from deferkit.serve.storage.transaction import ReadSet
@@ -219,7 +219,7 @@ def propose(owned: OwnedPolicy, body: TaskBody) -> tuple[Decided, Micros | None]
     if event.decision.route == MODEL:
         return event, None
     micros = micros_of(event.decision, policy.spec.resources)
-    if policy.fits(micros):
+    if policy.fits(micros) and has_room(owned, micros):
         return event, micros
     if body.force is not None:
         raise exhausted(f"Asking {body.force} needs more than what is free of the budget.")
@@ -273,8 +273,13 @@ def outcome_that_came_first(owned: OwnedPolicy, work: UnitOfWork, now: int, task
     work.unpark(owned, parked)
     body = msgspec.json.decode(parked.body, type=OutcomeBody)
     micros = cost_of(owned, body.cost)
-    if is_cost_of_model(row, micros):  # as if it had come after the decision: that is refused
+    reason = None
+    if is_cost_of_model(row, micros):
+        reason = "the model decided"
+    elif micros is not None and not has_room(owned, micros, row.held):
+        reason = "the account cannot hold it"
+    if reason is not None:  # as if it had come after the decision: that is refused
         micros = None
         owned.dropped_costs += 1
-        logger.warning("a parked cost was dropped: the model decided", extra={"policy": owned.id, "task": task})
+        logger.warning(f"a parked cost was dropped: {reason}", extra={"policy": owned.id, "task": task})
     book(owned, work, now, row, body.rewards, micros)

@@ -7,7 +7,7 @@ import msgspec
 
 from deferkit.errors import DeferkitError
 from deferkit.serve.domain import log_records
-from deferkit.serve.domain.money import MICRO, Micros, to_micros
+from deferkit.serve.domain.money import LARGEST_SUM, MICRO, Micros, all_in_reply, to_micros
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import conflict, invalid, unavailable, unknown
 from deferkit.serve.domain.reply import Reply
@@ -187,8 +187,9 @@ def book(
     new |= review.rewards
     micros = added(micros, review.cost)
     late = too_late(owned, row, now)
-    booked = None if micros is None else {name: micro / MICRO for name, micro in micros.items()}
     released = row.held if row.state == OPEN and micros is not None else None
+    if micros is not None:
+        check_room(owned, micros, released)
     told = None
     if micros is not None and late is None and row.route != MODEL:
         told = policy.tellable(micros)
@@ -223,7 +224,7 @@ def book(
         changed=True,
         learned=late is None,
         late=late,
-        booked=next(iter(booked.values())) if booked is not None and len(booked) == 1 else booked,
+        booked=None if micros is None else all_in_reply(micros),
     )
 
 
@@ -286,6 +287,21 @@ def cost_of(owned: OwnedPolicy, cost: Amount | None) -> Micros | None:
         raise invalid(str(error)) from error
 
 
+def has_room(owned: OwnedPolicy, micros: Micros, released: Micros | None = None) -> bool:
+    """Whether the accounts can hold this much more, if a reservation is released for it."""
+    less = released or {}
+    return all(owned.policy.accounts[name].has_room(micro - less.get(name, 0)) for name, micro in micros.items())
+
+
+def check_room(owned: OwnedPolicy, micros: Micros, released: Micros | None = None) -> None:
+    """Raise if a cost would make a sum larger than an account can hold."""
+    if not has_room(owned, micros, released):
+        raise invalid(
+            f"With this cost more than {LARGEST_SUM:,} would be booked or reserved, which is the most that an account"
+            " holds: count in a larger unit."
+        )
+
+
 class CorrectionReply(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a correction."""
 
@@ -322,6 +338,8 @@ class Correct:
             raise conflict(f"No cost was observed for task {body.task!r}: observe it.")
         if not body.rewards and micros is None:
             raise invalid("A correction needs rewards or a cost.")
+        if micros is not None and row.cost is not None:
+            check_room(owned, micros, row.cost)
         knows = row.told.split() if owned.policy.learner.remembers(row.id) else []
         learned = {name: float(value) for name, value in body.rewards.items() if name in knows}
         told = owned.policy.tellable(micros) if micros is not None and COST in knows else None
