@@ -24,7 +24,7 @@ from deferkit.serve.engine.commands.expire import Expire
 from deferkit.serve.engine.commands.outcome import Correct, Observe
 from deferkit.serve.engine.commands.review import Effort
 from deferkit.serve.engine.engine import Engine
-from deferkit.serve.engine.unit_of_work import UnitOfWork
+from deferkit.serve.engine.unit_of_work import Command, UnitOfWork
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
 from tests.serve.checking import account, problem_of
@@ -115,16 +115,16 @@ def test_no_sequence_of_costs_passes_the_limit(
         work.decisions.setdefault((1, task), None)
         work.parked.setdefault((1, task), None)
         work.requests[1, f"correction {number}"] = None
-        command = {
+        commands: dict[str, Command] = {
             "decide": Decide(TaskBody(task=task, context=[1.0, 0.5], force="human" if total is None else None)),
             "observe": Observe(OutcomeBody(task=task, cost=micro / MICRO, park=False)),
             "park": Observe(OutcomeBody(task=task, cost=micro / MICRO)),
             "correct": Correct(CorrectionBody(id=str(number), task=task, cost=micro / MICRO)),
             "expire": Expire(task),
-        }[what]
+        }
         before = owned.policy.accounts["cost"]
         try:
-            command.run(owned, work, number)
+            commands[what].run(owned, work, number)
         except Problem:
             assert owned.policy.accounts["cost"] == before
         after = owned.policy.accounts["cost"]

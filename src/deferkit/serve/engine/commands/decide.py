@@ -189,7 +189,7 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, numbe
                     epoch=0,
                     reviewer=None,
                     lease_until=0,
-                    priority=decision.estimates[decision.route] - decision.estimates[MODEL],
+                    priority=record.expected_gain,
                     created=now,
                     deadline=deadline,
                     payload=text_of(body.payload),
