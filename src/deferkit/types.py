@@ -212,22 +212,31 @@ def explain(decision: Decision) -> str:
     }[decision.reason]
 
 
+def worth_of(decision: Decision, decider: str) -> float:
+    """Return what a decider was worth at a decision: its reward less the price of its cost, each as it may be at best.
+
+    >>> from deferkit import Budget, Deferrer
+    >>> decision = Deferrer(n_features=1, budget=Budget(9, horizon=100, max_cost=1), warm_up=0).decide([1.0])
+    >>> worth_of(decision, "model") == decision.estimates["model"] + decision.widths["model"]
+    True
+    """
+    reward = decision.estimates[decider] + decision.widths[decider]
+    if decider == MODEL:
+        return reward
+    price, cost, width = (
+        list(amount.values()) if isinstance(amount, Mapping) else [amount]
+        for amount in (decision.price, decision.costs[decider], decision.cost_widths[decider])
+    )
+    return reward - sum(p * max(0.0, c - w) for p, c, w in zip(price, cost, width, strict=True))
+
+
 def runner_up(decision: Decision) -> str:
     """Return the expert with the largest optimistic reward less the price of its optimistic cost.
 
     Args:
         decision: A decision of a `Deferrer` or of the service.
     """
-
-    def worth(expert: str) -> float:
-        price, cost, width = (
-            list(amount.values()) if isinstance(amount, Mapping) else [amount]
-            for amount in (decision.price, decision.costs[expert], decision.cost_widths[expert])
-        )
-        paid = sum(p * max(0.0, c - w) for p, c, w in zip(price, cost, width, strict=True))
-        return decision.estimates[expert] + decision.widths[expert] - paid
-
-    return max(decision.costs, key=worth)
+    return max(decision.costs, key=lambda expert: worth_of(decision, expert))
 
 
 class Scores(NamedTuple):

@@ -91,7 +91,8 @@ class Model:
             final=None if asked else "model",
         )
         if name in self.parked:
-            self.book(name, *self.parked.pop(name))
+            rewards, cost = self.parked.pop(name)
+            self.book(name, rewards, cost if asked else None)  # the model costs nothing
 
     def observe(self, name: str, rewards: dict[str, float], cost: int | None) -> int:
         """Return the status that an outcome gets."""

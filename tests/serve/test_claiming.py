@@ -9,33 +9,33 @@ from typing import Any
 import msgspec
 import pytest
 
-from deferkit.serve.domain.policy_spec import BudgetSpec
+from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
 from deferkit.serve.domain.problems import Problem, StoreFailed
 from deferkit.serve.domain.request_bodies import ClaimBody, ExtendBody, LeaseBody
 from deferkit.serve.engine.commands.expire import Expire
-from deferkit.serve.engine.commands.lease import claiming, extending, releasing
+from deferkit.serve.engine.commands.lease import Claim, Extend, LeaseCommand, Release
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.postgres import Postgres
 from deferkit.serve.storage.store import Store
-from deferkit.serve.storage.transaction import QueueQuery
 from tests.serve.checking import problem_of
 from tests.serve.keeping import add, seat, write
 from tests.serve.playing import KEY, SPEC, again, call, claim, complete, decide, observe, play
 
 NOW = 1_000_000_000
 RICH = msgspec.structs.replace(SPEC, budget={"cost": BudgetSpec(total=1000, horizon=1000, max_cost=1)})
+NINE = msgspec.structs.replace(SPEC, lease_s=9.0)
 LAPSED = 1e-6  # a lease that is over as soon as it is given
 
 
-def ask(store: Store, question: QueueQuery) -> Any:
+def ask(store: Store, policy: int, command: LeaseCommand, now: int = NOW, spec: PolicySpec = SPEC) -> Any:
     """Ask the queue, as a process that does not own the policy does."""
-    reply = store.directly(question.run)
+    reply = store.directly(command.query(policy, spec, now).run)
     return msgspec.json.decode(reply.body) if reply.body else None
 
 
-def take(store: Store, policy: int, reviewer: str, now: int = NOW, **given: Any) -> Any:
-    return ask(store, claiming(policy, ClaimBody(reviewer=reviewer, **given), 300.0, late=False, now=now))
+def take(store: Store, policy: int, reviewer: str, now: int = NOW, spec: PolicySpec = SPEC, **given: Any) -> Any:
+    return ask(store, policy, Claim(ClaimBody(reviewer=reviewer, **given)), now, spec)
 
 
 def at_once(calls: Sequence[Callable[[], Any]]) -> list[Any]:
@@ -129,9 +129,9 @@ def test_who_waits_for_a_lock_too_long_is_told_to_try_again(
     owner.writer.begin()
     owner.writer.run("seats", policy=owned.id, keys=["t"])
     with pytest.raises(StoreFailed, match="lock timeout"):
-        ask(other, releasing(owned.id, body))
+        ask(other, owned.id, Release(body))
     owner.rollback()
-    assert ask(other, releasing(owned.id, body))["lease_until"] is None
+    assert ask(other, owned.id, Release(body))["lease_until"] is None
     for store in (owner, other):
         store.close()
 
@@ -145,12 +145,12 @@ def test_a_lease_is_used_by_its_epoch_only(database: Database) -> None:
     second = take(store, owned.id, "bo", now=NOW + 2)
     assert (first["epoch"], second["epoch"]) == (1, 2)
     old, new = (ExtendBody(task="t", seat=0, epoch=epoch) for epoch in (1, 2))
-    assert ask(store, extending(owned.id, old, 9.0, now=NOW))["status"] == 409
-    assert ask(store, releasing(owned.id, old))["status"] == 409
-    assert ask(store, releasing(owned.id, LeaseBody(task="t", seat=3, epoch=1)))["status"] == 404
-    assert ask(store, extending(owned.id, new, 9.0, now=NOW))["lease_until"] == NOW / 1e6 + 9
+    assert ask(store, owned.id, Extend(old), spec=NINE)["status"] == 409
+    assert ask(store, owned.id, Release(old))["status"] == 409
+    assert ask(store, owned.id, Release(LeaseBody(task="t", seat=3, epoch=1)))["status"] == 404
+    assert ask(store, owned.id, Extend(new), spec=NINE)["lease_until"] == NOW / 1e6 + 9
     assert take(store, owned.id, "cy", now=NOW + 3) is None
-    assert ask(store, releasing(owned.id, new))["lease_until"] is None
+    assert ask(store, owned.id, Release(new))["lease_until"] is None
     assert take(store, owned.id, "cy", now=NOW + 51) is None  # its deadline has passed
     assert take(store, owned.id, "cy", now=NOW + 50)["epoch"] == 3
     store.close()
@@ -208,12 +208,13 @@ def test_who_stands_for_several_experts_gets_what_is_worth_most_of_all_of_theirs
     store = Store(database)
     owned = add(store)
     worth = {"clerk": 1.0, "human": 2.0, "lawyer": 3.0}
+    three = msgspec.structs.replace(SPEC, experts=[*worth])
     for expert, priority in worth.items():
         one = seat(owned, expert, expert=expert, priority=priority)
         write(store, owned, fill=lambda work, one=one: work.put_seats([one]))  # type: ignore[misc]
-    assert take(store, owned.id, "ann", experts=["clerk", "human"])["task"] == "human"
-    assert take(store, owned.id, "ann", experts=["clerk", "human"])["task"] == "clerk"
-    assert take(store, owned.id, "ann", experts=["clerk", "human"]) is None
+    assert take(store, owned.id, "ann", spec=three, experts=["clerk", "human"])["task"] == "human"
+    assert take(store, owned.id, "ann", spec=three, experts=["clerk", "human"])["task"] == "clerk"
+    assert take(store, owned.id, "ann", spec=three, experts=["clerk", "human"]) is None
     assert take(store, owned.id, "ann")["task"] == "lawyer"
     store.close()
 

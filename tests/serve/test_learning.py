@@ -17,7 +17,7 @@ from deferkit.serve.domain import policy_learner as learners
 from deferkit.serve.domain.policy_learner import learner_of, with_defaults
 from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
 from deferkit.serve.domain.problems import Problem
-from deferkit.serve.engine import engine as engines
+from deferkit.serve.engine import policy_creation as engines
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.engine.policy_summary import summary_of
 from deferkit.serve.http.metrics import metrics_of

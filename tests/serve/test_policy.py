@@ -90,7 +90,7 @@ def test_the_lives_meet_everything(database: Database) -> None:
 
     async def script(engine: Engine) -> None:
         life = Life(23, SPECS["plain"])
-        for _ in range(300):
+        for _ in range(600):
             await life.step(engine)
             if policy_of(engine).frozen:
                 seen.add("suspense")

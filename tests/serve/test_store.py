@@ -115,7 +115,7 @@ def test_a_parked_outcome_goes_when_its_decision_comes(store: Store) -> None:
     write(store, owned, reads, fill=lambda work: work.park(owned, row))
     write(store, owned, reads, fill=lambda work: work.park(owned, row._replace(body=b"[]")))
     assert row_of(store, owned).parked == 1
-    write(store, owned, reads, fill=lambda work: work.unpark(owned, "t"))
+    write(store, owned, reads, fill=lambda work: work.unpark(owned, row))
     assert row_of(store, owned).parked == 0
     work = store.begin([reads], UnitOfWork())
     store.rollback()

@@ -47,9 +47,9 @@ def replay(
     from deferkit.serve.audit.replay import find  # noqa: PLC0415
     from deferkit.serve.audit.replay import replay as rebuild  # noqa: PLC0415
     from deferkit.serve.settings import Settings  # noqa: PLC0415
-    from deferkit.serve.storage.open_store import store_to_read  # noqa: PLC0415
+    from deferkit.serve.storage.open_store import LOG_SINCE, store_to_read  # noqa: PLC0415
 
-    kept = store_to_read(Settings.read(os.environ, store=store).store)
+    kept = store_to_read(Settings.read(os.environ, store=store).store, since=LOG_SINCE)
     decision_log = DecisionLog()
     try:
         for text in budget or []:
@@ -76,6 +76,9 @@ def replay(
         show(report)
         if found is not None:
             show_what_if(found)
+    for remark in report.remarks:
+        aside.print("warning:", style="yellow", end=" ")
+        aside.print(remark, markup=False, highlight=False, soft_wrap=True)
     for fault in report.faults:
         aside.print("error:", style="red", end=" ")
         aside.print(fault, markup=False, highlight=False, soft_wrap=True)
@@ -133,6 +136,7 @@ def as_data(report: "Report") -> dict[str, Any]:
         "tenant": report.row.tenant,
         "whole": not report.faults,
         "faults": report.faults,
+        "remarks": report.remarks,
         "rows": report.rows,
         "seconds": report.seconds,
     }

@@ -5,11 +5,13 @@ This is not the code that writes those rows: it is what they are checked against
 
 from collections.abc import Iterator
 from itertools import groupby
+from typing import NamedTuple
 
 import msgspec
 
 from deferkit.errors import DeferkitError
 from deferkit.serve.domain import log_records
+from deferkit.serve.domain.money import from_micros
 from deferkit.serve.domain.rows import MODEL, OPEN, POSTED, VOID, DecisionRow, LogRow
 from deferkit.serve.engine.commands.decide import reply_of
 from deferkit.serve.engine.commands.outcome import COST, agreed
@@ -98,8 +100,26 @@ def faults_of(task: str, row: DecisionRow | None, told: DecisionRow | None) -> s
     return f"The decision on task {task!r} was changed: {'; '.join(wrong)}."
 
 
-def check_decisions(store: Store, policy: int) -> Iterator[tuple[int, list[str]]]:
-    """Compare all decisions with the log, a page at a time; yield how many were compared, and what is wrong.
+def cost_of_model(row: DecisionRow) -> str | None:
+    """Return a remark on a cost that was booked for a decision of the model's, if so.
+
+    No fault: it was possible in the past, by reporting the cost before the decision.
+    """
+    if row.route != MODEL or row.cost is None or not any(row.cost.values()):
+        return None
+    return f"A cost is booked for task {row.task!r}, which the model decided: {from_micros(row.cost)}."
+
+
+class Compared(NamedTuple):
+    """A page of decisions that were compared with the log."""
+
+    decisions: int
+    faults: list[str]
+    remarks: list[str]  # what is as the log says, and should not be
+
+
+def check_decisions(store: Store, policy: int) -> Iterator[Compared]:
+    """Compare all decisions with the log, a page at a time.
 
     A service may be writing meanwhile, so that a page and its log are of two moments: what looks wrong is looked at
     again by itself.
@@ -112,10 +132,14 @@ def check_decisions(store: Store, policy: int) -> Iterator[tuple[int, list[str]]
         lines = map(LogRow._make, reader.run("log_of_tasks", policy=policy, after=after, last=last))
         told = {str(task): row_of(list(group)) for task, group in groupby(lines, key=lambda line: line.task)}
         doubtful = [t for t in {**rows, **told} if faults_of(t, rows.get(t), told.get(t))]
-        yield len(rows), [fault for task in doubtful if (fault := looked_at_again(store, policy, task))]
+        yield Compared(
+            len(rows),
+            [fault for task in doubtful if (fault := looked_at_again(store, policy, task))],
+            [remark for row in told.values() if row is not None and (remark := cost_of_model(row))],
+        )
     while page := reader.run("tasks_after", policy=policy, after=last, limit=PAGE):
         last = page[-1][0]
-        yield 0, [fault for (task,) in page if (fault := looked_at_again(store, policy, task))]
+        yield Compared(0, [fault for (task,) in page if (fault := looked_at_again(store, policy, task))], [])
 
 
 def looked_at_again(store: Store, policy: int, task: str) -> str | None:

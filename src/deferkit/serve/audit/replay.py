@@ -40,6 +40,7 @@ class Report(NamedTuple):
     snapshots: int  # that were compared
     seconds: float
     faults: list[str]
+    remarks: tuple[str, ...] = ()  # what is as the log says, and should not be: such a log is whole
 
     @property
     def rows_per_second(self) -> float:
@@ -105,14 +106,39 @@ def replay(
         return Report(row, None, 0 if policy is None else policy.seq, 0, seconds, [*faults, str(error)])
     faults += check_row(row, policy, budgets)
     started(policy.seq + policy.learner.summary().decisions)
-    n_wrong = 0
-    for done, wrong in check_decisions(store, row.id):
-        progress(done)
-        faults += wrong[: max(0, NAMED - n_wrong)]
-        n_wrong += len(wrong)
-    if n_wrong > NAMED:
-        faults.append(f"{n_wrong - NAMED:,} more decisions are not what the log says.")
-    return Report(row, policy, policy.seq, len(places), time.perf_counter() - begin, faults)
+    wrong, remarks = FirstFew("more decisions are not what the log says."), FirstFew("more such costs are booked.")
+    for page in check_decisions(store, row.id):
+        progress(page.decisions)
+        wrong.add(page.faults)
+        remarks.add(page.remarks)
+    seconds = time.perf_counter() - begin
+    return Report(row, policy, policy.seq, len(places), seconds, [*faults, *wrong.listed], tuple(remarks.listed))
+
+
+class FirstFew:
+    """Keeps the first sentences of many, and counts the others.
+
+    >>> few = FirstFew("more are odd.")
+    >>> few.add([f"{i} is odd." for i in range(1, 26, 2)])
+    >>> few.listed[0], few.listed[-1]
+    ('1 is odd.', '3 more are odd.')
+    """
+
+    def __init__(self, more: str) -> None:
+        self._more = more
+        self._first: list[str] = []
+        self._others = 0
+
+    def add(self, sentences: list[str]) -> None:
+        """Add sentences."""
+        room = NAMED - len(self._first)
+        self._first += sentences[:room]
+        self._others += len(sentences[room:])
+
+    @property
+    def listed(self) -> list[str]:
+        """The first ones, and how many more there are."""
+        return [*self._first, *([f"{self._others:,} {self._more}"] if self._others else [])]
 
 
 def read_again(store: Store, row: PolicyRow) -> Iterator[AnyRecord]:

@@ -7,6 +7,7 @@ is posted from it, before anything else can be reserved.
 from typing import NamedTuple
 
 from deferkit.errors import BudgetExhausted
+from deferkit.serve.domain.money import LARGEST_SUM, MICRO
 
 
 class Account(NamedTuple):
@@ -32,6 +33,13 @@ class Account(NamedTuple):
     def fits(self, amount: int) -> bool:
         """Whether this much may be reserved: never while something stands in suspense."""
         return self.total is None or (self.suspense == 0 and amount <= self.total - self.reserved - self.posted)
+
+    def has_room(self, amount: int) -> bool:
+        """Whether the sums stay numbers that every database can hold, if this much is added to them.
+
+        Not asked by `reserve` and `settle`: what a log says has happened.
+        """
+        return self.reserved + self.posted + self.suspense + amount <= LARGEST_SUM * MICRO
 
     def reserve(self, amount: int) -> "Account":
         """Hold an amount for a decision."""

@@ -19,6 +19,7 @@ class Caller(NamedTuple):
 
     tenant: str
     scopes: frozenset[str]
+    key: str = ""  # its id; '' where everyone may call
 
 
 def new_key(tenant: str, scopes: list[str], name: str) -> tuple[str, KeyRow]:

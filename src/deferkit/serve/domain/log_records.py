@@ -11,7 +11,7 @@ import msgspec
 
 from deferkit.serve.domain.money import Micros
 from deferkit.serve.domain.policy_spec import PolicySpec
-from deferkit.types import Amount, Decision
+from deferkit.types import MODEL, Amount, Decision
 
 
 def without_infinity(amount: Amount) -> float | dict[str, float | None] | None:
@@ -68,6 +68,11 @@ class Decided(Record, frozen=True, kw_only=True, tag="decided"):
     held: Micros | None = None
     announced: float | dict[str, float | dict[str, float]] | None = None  # the cost, where it was known beforehand
     available: list[str] | None = None  # the experts on duty, where the caller named them
+
+    @property
+    def expected_gain(self) -> float:
+        """What the route is expected to earn above the model."""
+        return self.estimates[self.route] - self.estimates[MODEL]
 
     @property
     def decision(self) -> Decision:

@@ -1,13 +1,16 @@
 """Money is whole micro-units: what is added up all day must not round."""
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
+
+import msgspec
 
 from deferkit.errors import InvalidArgument
 from deferkit.types import Amount, is_number
 
 MICRO = 1_000_000
 LARGEST_AMOUNT = 4_000_000_000  # from 2**32 on, some micro-units do not come back from the double next to them
+LARGEST_SUM = 9_000_000_000_000  # in micro-units it fits into 64 bits
 
 Micros: TypeAlias = dict[str, int]
 """Micro-units by resource."""
@@ -54,3 +57,24 @@ def from_micros(micros: Mapping[str, int]) -> Amount:
     if len(micros) == 1:
         return next(iter(micros.values())) / MICRO
     return {resource: micro / MICRO for resource, micro in micros.items()}
+
+
+def in_reply(micro: int) -> float:
+    """Return micro-units as JSON is to show them: exactly, also where the double next to them is another number.
+
+    >>> msgspec.json.encode([in_reply(500_000), in_reply(9_007_199_254_740_993)])
+    b'[0.5,9007199254.740993]'
+    """
+    if micro <= LARGEST_AMOUNT * MICRO:
+        return micro / MICRO
+    return cast("float", msgspec.Raw(f"{micro // MICRO}.{micro % MICRO:06}".encode()))
+
+
+def all_in_reply(micros: Mapping[str, int]) -> float | dict[str, float]:
+    """Return micro-units as `from_micros` does, for JSON.
+
+    >>> msgspec.json.encode(all_in_reply({"minutes": 500_000}))
+    b'0.5'
+    """
+    amounts = {resource: in_reply(micro) for resource, micro in micros.items()}
+    return next(iter(amounts.values())) if len(amounts) == 1 else amounts

@@ -1,5 +1,8 @@
 """A policy that this process owns, in memory."""
 
+from collections import Counter
+from collections.abc import Mapping
+
 from deferkit.serve.domain.policy import Policy
 from deferkit.types import Drifted
 
@@ -7,13 +10,23 @@ from deferkit.types import Drifted
 class OwnedPolicy:
     """A policy in memory, with the epoch (fencing token) under which this process owns it."""
 
-    def __init__(self, number: int, tenant: str, policy: Policy, epoch: int, parked: int) -> None:
+    def __init__(
+        self,
+        number: int,
+        tenant: str,
+        policy: Policy,
+        epoch: int,
+        parked: int,
+        parked_by: Mapping[str, int] | None = None,
+    ) -> None:
         self.id = number
         self.tenant = tenant
         self.policy = policy
         self.epoch = epoch
         self.parked = parked
+        self.parked_by = Counter(parked_by)  # API key
         self.dropped_parked = 0  # parked outcomes that this process has dropped
+        self.dropped_costs = 0  # costs that were parked, then the model decided
         self.snapshot_at = policy.seq  # where the last snapshot was taken
         self._drifts = drifts_of(policy)
         self.ahead = 0  # microseconds: an owner before may have had another clock

@@ -14,7 +14,7 @@ from deferkit.serve.domain.log_records import AnyRecord
 from deferkit.serve.domain.money import LARGEST_AMOUNT, MICRO, Micros, from_micros, to_micro
 from deferkit.serve.domain.policy_learner import learner_of, load_trees
 from deferkit.serve.domain.policy_spec import PolicySpec
-from deferkit.types import MODEL, Amount
+from deferkit.types import Amount
 
 
 class Tally(msgspec.Struct, kw_only=True):
@@ -119,7 +119,7 @@ class Policy:
         if record.held is not None:
             for name, amount in record.held.items():
                 self.accounts[name] = self.accounts[name].reserve(amount)
-            self.tally.expected_gain += record.estimates[record.route] - record.estimates[MODEL]
+            self.tally.expected_gain += record.expected_gain
 
     def _observed(self, record: log_records.Observed) -> None:
         owed = self.frozen

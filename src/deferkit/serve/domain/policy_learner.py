@@ -65,16 +65,41 @@ def trees_can_be_had(spec: PolicySpec) -> bool:
 def numbers_of(spec: PolicySpec) -> int:
     """Return how many numbers a policy keeps in memory.
 
-    A learner keeps two matrices for each reward and each cost, as often as it has members, and the contexts that it
-    remembers; trees are fitted to all of the past, up to a limit.
+    Beside its matrices a learner keeps the contexts that it remembers; trees are fitted to all of the past, up to a
+    limit.
     """
     auto = spec.representation_used == "auto"
     encoder = encoder_of(spec)
     d = encoder.n_features if encoder is not None else int(spec.features)  # type: ignore[arg-type]
-    models = len(spec.deciders) + len(spec.experts) * len(spec.budget)
-    width, views = (d + len(LEAVES) * models, N_VIEWS) if auto else (d, 1)
-    members = len(members_of(spec.forget_used, views if auto else None))
-    return 2 * width * width * models * members + views * width * spec.memory + auto * 2 * MOST_KEPT * d
+    contexts = (N_VIEWS if auto else 1) * width_of(spec, d) * spec.memory
+    return matrix_numbers(spec, d) + contexts + auto * 2 * MOST_KEPT * d
+
+
+def matrix_numbers(spec: PolicySpec, n_features: int) -> int:
+    """Return how many numbers the matrices of a policy have: a decision goes through most of them.
+
+    There are two for each reward and each cost, as often as the estimates have members.
+
+    Parameters
+    ----------
+    spec
+        The policy.
+    n_features
+        Numbers of an encoded context.
+    """
+    views = N_VIEWS if spec.representation_used == "auto" else None
+    members = len(members_of(spec.forget_used, views))
+    return 2 * width_of(spec, n_features) ** 2 * n_models(spec) * members
+
+
+def n_models(spec: PolicySpec) -> int:
+    """Return how many rewards and costs are estimated."""
+    return len(spec.deciders) + len(spec.experts) * len(spec.budget)
+
+
+def width_of(spec: PolicySpec, n_features: int) -> int:
+    """Return how many numbers estimates look at: those of the context, and with trees a leaf for each model."""
+    return n_features + (len(LEAVES) * n_models(spec) if spec.representation_used == "auto" else 0)
 
 
 def check_size(spec: PolicySpec) -> None:

@@ -43,6 +43,13 @@ def unavailable(detail: str, *, retry_after: float = 1.0) -> Problem:
     return Problem(503, "unavailable", detail, retry_after=retry_after)
 
 
+class TooManyPolicies(Problem):
+    """A tenant has as many policies as it may have."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(409, "too_many", f"There are {most} policies, and no more may be made.")
+
+
 class Damaged(Problem):
     """The log of a policy is not what was written: it is not served until somebody has looked at it."""
 

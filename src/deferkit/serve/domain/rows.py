@@ -86,6 +86,7 @@ class ParkedRow(NamedTuple):
     task: str
     body: bytes
     at: int
+    key: str = ""  # id of the API key that it came with
 
 
 class RequestRow(NamedTuple):

@@ -1,11 +1,19 @@
-"""A bounded queue in which no tenant can keep the others from their turn."""
+"""A bounded queue in which no tenant can keep the others from their turn, or from the processor.
+
+Fair queueing by measured time: what the commands of a tenant took of the processor is charged to it, and whoever was
+charged least is next. Tenants whose charges differ by less than a turn's worth take turns.
+"""
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
 from deferkit.serve.domain.problems import unavailable
+
+TURN_S = 0.005  # seconds of the processor that one turn is worth
+NEWEST = 0.2  # weight of the latest command in the mean of a tenant's
 
 Item = TypeVar("Item")
 
@@ -30,6 +38,9 @@ class FairQueue(Generic[Item]):
         self.aside: dict[tuple[str, str], deque[Item]] = {}  # by tenant and what they wait for
         self.length = 0  # of both
         self._some = asyncio.Event()
+        self._charged: dict[str, float] = {}  # seconds of the processor, by tenant
+        self._mean: dict[str, float] = {}  # seconds that a command of a tenant takes
+        self._level = 0.0  # what the tenant whose turn it was last had been charged
 
     def put(self, tenant: str, item: Item) -> None:
         """Add an item, or raise if the queue, or this tenant's part of it, is full."""
@@ -41,6 +52,8 @@ class FairQueue(Generic[Item]):
             raise unavailable(f"Too much is waiting: {n} of your calls. Try again.")
         if mine is None:
             mine = self.waiting[tenant] = deque()
+            # who was away has saved nothing up
+            self._charged[tenant] = max(self._charged.get(tenant, 0.0), self._level)
         mine.append(item)
         self.length += 1
         self._some.set()
@@ -57,17 +70,46 @@ class FairQueue(Generic[Item]):
             self.waiting[key[0]] = items
             self._some.set()
 
+    def put_first(self, tenant: str, items: list[Item]) -> None:
+        """Put items back that were taken and not run, before all others. They were let in: no limit holds for them."""
+        self.waiting = {tenant: deque([*items, *self.waiting.pop(tenant, ())]), **self.waiting}
+        self.length += len(items)
+        self._some.set()
+
+    def put_last(self, tenant: str, item: Item) -> None:
+        """Put back what is left of an item, behind what its tenant has waiting. No limit holds for it."""
+        self.waiting.setdefault(tenant, deque()).append(item)
+        self.length += 1
+        self._some.set()
+
+    def charge(self, tenant: str, seconds: float) -> None:
+        """Charge a tenant with the seconds that one of its commands took of the processor."""
+        mean = self._mean.get(tenant, 0.0)
+        self._mean[tenant] = mean + NEWEST * (seconds - mean)
+        self._charged[tenant] = self._charged.get(tenant, self._level) + seconds
+
     async def take(self, most: int, size: Callable[[Item], int] = lambda _: 1) -> list[Item]:
-        """Return what waits, as soon as there is something, until it is this much; each tenant's in order."""
+        """Return what waits, as soon as there is something, until it is this much; each tenant's in order.
+
+        Within one group what a command will take is not known: the mean of its tenant's commands stands for it.
+        """
         await self._some.wait()
         taken: list[Item] = []
-        while self.waiting and most > 0:
-            tenant = next(iter(self.waiting))
+        charged = {tenant: self._charged.get(tenant, self._level) for tenant in self.waiting}
+        turns = [(int(charged[tenant] / TURN_S), place, tenant) for place, tenant in enumerate(self.waiting)]
+        heapify(turns)
+        place = len(turns)
+        while turns and most > 0:
+            tenant = heappop(turns)[2]
+            self._level = max(self._level, self._charged.get(tenant, 0.0))
             mine = self.waiting.pop(tenant)
             taken.append(mine.popleft())
             most -= size(taken[-1])
             if mine:
                 self.waiting[tenant] = mine  # behind all others, whenever the next group is taken
+                charged[tenant] += self._mean.get(tenant, 0.0)
+                place += 1
+                heappush(turns, (int(charged[tenant] / TURN_S), place, tenant))
         self.length -= len(taken)
         if not self.waiting:
             self._some.clear()

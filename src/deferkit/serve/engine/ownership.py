@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -178,7 +179,8 @@ class Ownership:
             self.damaged[key] = str(error)  # until the next start: it is not read again with every call
             raise Damaged(str(error)) from error
         [last] = await self.read(self.store.log_page, row.id, policy.seq - 1, 1)
-        owned = OwnedPolicy(row.id, row.tenant, policy, epoch, row.parked)
+        parked_by = await self.read(self.store.parked_by_key, row.id)
+        owned = OwnedPolicy(row.id, row.tenant, policy, epoch, row.parked, parked_by)
         owned.snapshot_at = max(await self.read(self.store.snapshot_places, row.id), default=0)
         owned.ahead = max(0, last.at - self.clock.now())
         self.owned[key] = owned
@@ -249,11 +251,13 @@ class Ownership:
                     self.lose(owned.id)
                     continue
                 policy = await self.in_thread(recover, self.store, row)
+                parked_by = await asyncio.to_thread(self.store.parked_by_key, row.id)
             except DeferkitError as error:  # the others can go on
                 logger.error("a policy could not be rebuilt", extra={"policy": owned.id, "error": str(error)})
                 continue
             owned.policy = policy
             owned.parked = row.parked
+            owned.parked_by = Counter(parked_by)
             self._dirty.discard(key)
 
     async def snapshot(self, owned: OwnedPolicy) -> None:

@@ -1,6 +1,8 @@
 """The unit of work of a group of commands: what they read and change, written in one transaction."""
 
-from typing import Protocol
+import math
+import time
+from typing import NamedTuple, Protocol
 
 from deferkit.serve.domain.log_records import AnyRecord
 from deferkit.serve.domain.owned_policy import OwnedPolicy
@@ -20,7 +22,22 @@ from deferkit.serve.storage.transaction import QueueQuery, ReadSet, Transaction
 
 
 class UnitOfWork(Transaction):
-    """Changes to policies and their rows. Every change of a policy goes through `record`, and so into its log."""
+    """Changes to policies and their rows. Every change of a policy goes through `record`, and so into its log.
+
+    Parameters
+    ----------
+    ends
+        When the group is to be committed, by `time.perf_counter`, whatever of it is left to do. Never unless given.
+    """
+
+    def __init__(self, ends: float = math.inf) -> None:
+        super().__init__()
+        self.ends = ends
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the group has run for so long that what is left of it belongs into the next one."""
+        return time.perf_counter() >= self.ends
 
     def observes(self, reads: ReadSet) -> bool:
         """Return whether a command may tell the learner of an outcome: its own, or one that was parked."""
@@ -60,15 +77,18 @@ class UnitOfWork(Transaction):
     def park(self, owned: OwnedPolicy, row: ParkedRow) -> None:
         """Keep an outcome until its decision comes."""
         key = (row.policy, row.task)
-        owned.parked += self.parked.get(key) is None
+        if self.parked.get(key) is None:
+            owned.parked += 1
+            owned.parked_by[row.key] += 1
         self.changed[owned.id] = owned
         self.parked[key] = self.new_parked[key] = row
         self.dropped_parked.pop(key, None)
 
-    def unpark(self, owned: OwnedPolicy, task: str) -> None:
+    def unpark(self, owned: OwnedPolicy, row: ParkedRow) -> None:
         """Delete a parked outcome: its decision has come, or it is dropped."""
-        key = (owned.id, task)
+        key = (owned.id, row.task)
         owned.parked -= 1
+        owned.parked_by[row.key] -= 1
         self.changed[owned.id] = owned
         self.parked[key] = None
         self.new_parked.pop(key, None)
@@ -80,6 +100,12 @@ class UnitOfWork(Transaction):
         self.new_requests.append(row)
 
 
+class Unfinished(NamedTuple):
+    """What a command returns that was out of time: what is left of it, to be run in a later group."""
+
+    rest: "Command"
+
+
 class Command(Protocol):
     """Something that a caller wants of a policy."""
 
@@ -87,6 +113,6 @@ class Command(Protocol):
         """Return the rows that must be read first."""
         ...
 
-    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply | QueueQuery:
+    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply | QueueQuery | Unfinished:
         """Change the policy, or raise a `Problem` before anything was changed."""
         ...

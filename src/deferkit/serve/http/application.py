@@ -75,6 +75,7 @@ def application(settings: Settings, store: Store, *, failed: Callable[[Exception
             group_limit=settings.group_limit,
             owner_lease_s=settings.owner_lease_s,
             snapshot_every=settings.snapshot_every,
+            max_policies=settings.max_policies,
             address=settings.address or None,
         ),
     )

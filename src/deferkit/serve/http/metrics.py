@@ -55,7 +55,10 @@ class ServiceMetrics(Collector):
         late = CounterMetricFamily("deferkit_late_outcomes", "Outcomes booked, not learned", labels=["policy"])
         gain = GaugeMetricFamily("deferkit_expected_gain", "Expected reward above the model's", labels=["policy"])
         parked = GaugeMetricFamily("deferkit_parked", "Outcomes that wait for a decision", labels=["policy"])
-        forgotten = CounterMetricFamily("deferkit_parked_dropped", "Outcomes that waited too long", labels=["policy"])
+        forgotten = CounterMetricFamily("deferkit_parked_dropped", "Parked outcomes dropped", labels=["policy"])
+        dropped_costs = CounterMetricFamily(
+            "deferkit_parked_costs_dropped", "Parked costs of tasks that the model decided", labels=["policy"]
+        )
         queue = GaugeMetricFamily("deferkit_review_queue", "Seats for reviewers", labels=["policy", "state"])
         age = GaugeMetricFamily("deferkit_review_oldest_seconds", "Age of the oldest review", labels=["policy"])
         drifts = CounterMetricFamily(
@@ -78,13 +81,27 @@ class ServiceMetrics(Collector):
             gain.add_metric([name], summary.expected_gain)
             parked.add_metric([name], summary.parked)
             forgotten.add_metric([name], owned.dropped_parked)
+            dropped_costs.add_metric([name], owned.dropped_costs)
             queue.add_metric([name, "waiting"], summary.queue.waiting)
             queue.add_metric([name, "claimed"], summary.queue.claimed)
             age.add_metric([name], summary.queue.oldest_s or 0.0)
             found = {drift.target: drift.times for drift in summary.drifted}
             for target in summary.samples:
                 drifts.add_metric([name, target], found.get(target, 0))
-        yield from (budget, price, decisions, outcomes, late, gain, parked, forgotten, queue, age, drifts)
+        yield from (
+            budget,
+            price,
+            decisions,
+            outcomes,
+            late,
+            gain,
+            parked,
+            forgotten,
+            dropped_costs,
+            queue,
+            age,
+            drifts,
+        )
 
 
 def metrics_of(engine: Engine, traffic: Traffic, tenant: str) -> str:

@@ -10,43 +10,24 @@ from litestar.params import JSONBody
 from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.problems import unknown
 from deferkit.serve.domain.request_bodies import ClaimBody, CompleteBody, EffortBody, ExtendBody, LeaseBody
-from deferkit.serve.domain.rows import PolicyRow
-from deferkit.serve.engine.commands.lease import (
-    Claim,
-    ClaimReply,
-    Extend,
-    LeaseReply,
-    Release,
-    check_experts,
-    claiming,
-    extending,
-    releasing,
-)
+from deferkit.serve.engine.commands.lease import Claim, ClaimReply, Extend, LeaseCommand, LeaseReply, Release
 from deferkit.serve.engine.commands.review import Complete, CompleteReply, Effort, EffortReply
 from deferkit.serve.http.route_support import AnyRequest, PolicyName, about, answered, caller_of, done, engine_of
-from deferkit.serve.storage.transaction import QueueQuery
 
 Kind = TypeVar("Kind")
 LEASE = {"task": "mail-1", "seat": 0, "epoch": 1}
 
 
-async def policy_of(request: AnyRequest, name: str) -> tuple[PolicyRow, PolicySpec]:
-    """Return a policy as the store has it."""
-    row = await asyncio.to_thread(engine_of(request).store.policy, caller_of(request).tenant, name)
+async def leased(request: AnyRequest, name: str, command: LeaseCommand, kind: type[Kind]) -> Response[Kind]:
+    """Have a lease command done by the owner of the policy, or here if that is another and the database is shared."""
+    engine, tenant = engine_of(request), caller_of(request).tenant
+    if not engine.store.database.shared or (tenant, name) in engine.owned:
+        return await done(request, name, command, kind)
+    row = await asyncio.to_thread(engine.store.policy, tenant, name)
     if row is None:
         raise unknown("policy", name)
-    return row, msgspec.json.decode(row.spec, type=PolicySpec)
-
-
-def directly(request: AnyRequest, name: str) -> bool:
-    """Whether this process may ask the queue by itself: the database is shared, and another process owns the policy."""
-    engine = engine_of(request)
-    return engine.store.database.shared and (caller_of(request).tenant, name) not in engine.owned
-
-
-async def asked(request: AnyRequest, question: QueueQuery, kind: type[Kind]) -> Response[Kind]:
-    """Ask the queue in a transaction of its own."""
-    return answered(await asyncio.to_thread(engine_of(request).store.directly, question.run), kind)
+    query = command.query(row.id, msgspec.json.decode(row.spec, type=PolicySpec), engine.clock.now())
+    return answered(await asyncio.to_thread(engine.store.directly, query.run), kind)
 
 
 @post(
@@ -56,12 +37,7 @@ async def asked(request: AnyRequest, question: QueueQuery, kind: type[Kind]) -> 
 )
 async def claim(request: AnyRequest, name: PolicyName, data: JSONBody[ClaimBody]) -> Response[ClaimReply]:
     """Get the task that is worth most to review, for as long as the lease lasts; 204 if there is none."""
-    if not directly(request, name):
-        return await done(request, name, Claim(data), ClaimReply)
-    row, spec = await policy_of(request, name)
-    check_experts(data, spec)
-    now, late = engine_of(request).clock.now(), spec.after_deadline == "wait"
-    return await asked(request, claiming(row.id, data, spec.lease_s, late=late, now=now), ClaimReply)
+    return await leased(request, name, Claim(data), ClaimReply)
 
 
 @post(
@@ -71,11 +47,7 @@ async def claim(request: AnyRequest, name: PolicyName, data: JSONBody[ClaimBody]
 )
 async def extend(request: AnyRequest, name: PolicyName, data: JSONBody[ExtendBody]) -> Response[LeaseReply]:
     """Hold a task for longer."""
-    if not directly(request, name):
-        return await done(request, name, Extend(data), LeaseReply)
-    row, spec = await policy_of(request, name)
-    now = engine_of(request).clock.now()
-    return await asked(request, extending(row.id, data, spec.lease_s, now=now), LeaseReply)
+    return await leased(request, name, Extend(data), LeaseReply)
 
 
 @post(
@@ -85,10 +57,7 @@ async def extend(request: AnyRequest, name: PolicyName, data: JSONBody[ExtendBod
 )
 async def release(request: AnyRequest, name: PolicyName, data: JSONBody[LeaseBody]) -> Response[LeaseReply]:
     """Give a task back to the queue."""
-    if not directly(request, name):
-        return await done(request, name, Release(data), LeaseReply)
-    row, _ = await policy_of(request, name)
-    return await asked(request, releasing(row.id, data), LeaseReply)
+    return await leased(request, name, Release(data), LeaseReply)
 
 
 @post(

@@ -9,7 +9,7 @@ from litestar.params import JSONBody
 
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.api_keys import SCOPES
-from deferkit.serve.domain.money import MICRO, from_micros
+from deferkit.serve.domain.money import MICRO, all_in_reply
 from deferkit.serve.domain.policy_spec import TaskId
 from deferkit.serve.domain.problems import unknown
 from deferkit.serve.domain.request_bodies import BatchBody, CorrectionBody, ExpirationBody, OutcomeBody, TaskBody
@@ -86,7 +86,7 @@ async def decide(request: AnyRequest, name: PolicyName, data: JSONBody[TaskBody]
     opt=about("tasks", "decide", example={"tasks": [{"task": "mail-2", "context": [0.4, 0.1, 1.0]}]}),
 )
 async def decide_batch(request: AnyRequest, name: PolicyName, data: JSONBody[BatchBody]) -> Response[BatchReply]:
-    """Decide several tasks in one call and one commit; each is decided, or refused, by itself."""
+    """Decide several tasks in one call; each is decided, or refused, by itself. A batch sent again goes on."""
     return await done(request, name, DecideMany(data), BatchReply)
 
 
@@ -112,7 +112,7 @@ async def read_decision(request: AnyRequest, name: PolicyName, task: TaskId) -> 
             "at": row.at / MICRO,
             "state": row.state,
             "rewards": row.rewards,
-            "cost": None if row.cost is None else from_micros(row.cost),
+            "cost": None if row.cost is None else all_in_reply(row.cost),
             "final": row.final,
             "answer": None if row.answer is None else msgspec.Raw(row.answer.encode()),
             "history": [line_of(line) for line in history],
@@ -122,7 +122,7 @@ async def read_decision(request: AnyRequest, name: PolicyName, task: TaskId) -> 
                     "epoch": claim.epoch,
                     "reviewer": claim.reviewer,
                     "at": claim.at / MICRO,
-                    "effort": None if claim.effort is None else from_micros(claim.effort),
+                    "effort": None if claim.effort is None else all_in_reply(claim.effort),
                 }
                 for claim in store.claims(policy.id, task)
             ],
@@ -138,7 +138,7 @@ async def read_decision(request: AnyRequest, name: PolicyName, task: TaskId) -> 
 )
 async def observe(request: AnyRequest, name: PolicyName, data: JSONBody[OutcomeBody]) -> Response[OutcomeReply]:
     """Report rewards and the cost of a task: early (202: kept until its decision comes), late, in parts, or again."""
-    return await done(request, name, Observe(data), OutcomeReply)
+    return await done(request, name, Observe(data, caller_of(request).key), OutcomeReply)
 
 
 @post(

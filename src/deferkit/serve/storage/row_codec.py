@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from deferkit.serve.domain.rows import ClaimRow, DecisionRow, SeatRow
+from deferkit.serve.domain.rows import ClaimRow, DecisionRow, ParkedRow, SeatRow
 
 to_json = msgspec.json.Encoder().encode
 
@@ -39,6 +39,12 @@ def seat_row(row: tuple[Any, ...]) -> SeatRow:
 def seat_values(row: SeatRow) -> tuple[Any, ...]:
     """Return the columns of a seat."""
     return row._replace(rewards=text_of(row.rewards), cost=text_of(row.cost))  # type: ignore[arg-type]
+
+
+def oldest_parked_row(row: tuple[Any, ...]) -> ParkedRow:
+    """Return a parked outcome, of a query by key."""
+    policy, key, task, body, at = row
+    return ParkedRow(policy, task, body, at, key)
 
 
 def claim_row(row: tuple[Any, ...]) -> ClaimRow:

@@ -9,7 +9,7 @@ import msgspec
 from deferkit.serve.domain import hash_chain
 from deferkit.serve.domain.account import Account
 from deferkit.serve.domain.policy import Policy
-from deferkit.serve.domain.problems import Fenced
+from deferkit.serve.domain.problems import Fenced, TooManyPolicies
 from deferkit.serve.domain.rows import (
     ClaimRow,
     DecisionRow,
@@ -25,6 +25,7 @@ from deferkit.serve.storage.row_codec import (
     claim_row,
     decision_row,
     decision_values,
+    oldest_parked_row,
     seat_row,
     seat_values,
     text_of,
@@ -42,7 +43,11 @@ ONE_OF: dict[str, Callable[[Row], Any]] = {
     "parked": ParkedRow._make,
     "requests": RequestRow._make,
 }
-SEVERAL_OF: dict[str, Callable[[Row], Any]] = {"seats": seat_row, "claims": claim_row}
+SEVERAL_OF: dict[str, Callable[[Row], Any]] = {
+    "seats": seat_row,
+    "claims": claim_row,
+    "oldest_parked": oldest_parked_row,
+}
 
 
 def advanced(policy: Policy, number: int, epoch: int, owner: str, expires: int, parked: int) -> dict[str, Any]:
@@ -153,15 +158,29 @@ class Store:
     # --- owning ---------------------------------------------------------------------------------------------------
 
     def add_policy(
-        self, tenant: str, policy: Policy, first: LogRow, owner: str, address: str | None, expires: int
+        self,
+        tenant: str,
+        policy: Policy,
+        first: LogRow,
+        owner: str,
+        address: str | None,
+        expires: int,
+        *,
+        most: int | None = None,
     ) -> int | None:
-        """Write a new policy and own it; return its number, None if the name is taken."""
+        """Write a new policy and own it; return its number, None if the name is taken.
+
+        Raises `TooManyPolicies` if the tenant has `most` of them.
+        """
         writer = self.writer
         writer.begin()
         try:
-            writer.lock("policies")  # two processes must not give out one number, or one name
+            # two processes must not give out one number, or one name, or both the last policy that a tenant may have
+            writer.lock("policies")
             if writer.run("policy", tenant=tenant, name=policy.spec.name):
                 return None
+            if most is not None and writer.run("count_policies", tenant=tenant)[0][0] >= most:
+                raise TooManyPolicies(most)
             [(number,)] = writer.run(
                 "add_policy",
                 tenant=tenant,
@@ -256,6 +275,10 @@ class Store:
         rows = self.database.reader().run("policies_of", tenant=tenant, after=after, limit=limit)
         return [PolicyRow(*row) for row in rows]
 
+    def count_policies(self, tenant: str) -> int:
+        """Return how many policies a tenant has."""
+        return int(self.database.reader().run("count_policies", tenant=tenant)[0][0])
+
     def policy(self, tenant: str, name: str) -> PolicyRow | None:
         """Return a tenant's policy of this name."""
         rows = self.database.reader().run("policy", tenant=tenant, name=name)
@@ -288,6 +311,10 @@ class Store:
         """Return the tasks of outcomes that were parked before a time, the oldest first."""
         rows = self.database.reader().run("old_parked", policy=policy, before=before, limit=limit)
         return [task for (task,) in rows]
+
+    def parked_by_key(self, policy: int) -> dict[str, int]:
+        """Return how many outcomes are parked by each API key."""
+        return dict(self.database.reader().run("parked_by_key", policy=policy))
 
     def queue(self, policy: int) -> tuple[int, int, int | None]:
         """Return how many seats wait, how many are claimed, and since when the oldest is there."""

@@ -19,6 +19,7 @@ class ReadSet(NamedTuple):
     claims: bool = False
     request: str | None = None
     observes: bool = False  # whether the learner may be told of an outcome
+    parked_by: str | None = None  # the API key whose oldest parked outcomes may have to make room
 
     def reads(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield the name of each query to be run, and the keys of the rows that it looks up."""
@@ -30,6 +31,8 @@ class ReadSet(NamedTuple):
                 yield "seats", self.tasks
             if self.claims:  # after the seats: those are locked then, and nobody else adds a claim
                 yield "claims", self.tasks
+        if self.parked_by is not None:
+            yield "oldest_parked", (self.parked_by,)
         if self.request is not None:
             yield "requests", (self.request,)
 
@@ -53,6 +56,7 @@ class Transaction:
     def __init__(self) -> None:
         self.decisions: dict[tuple[int, str], DecisionRow | None] = {}
         self.parked: dict[tuple[int, str], ParkedRow | None] = {}
+        self.oldest_parked: dict[tuple[int, str], list[ParkedRow]] = {}  # by policy and API key
         self.seats: dict[tuple[int, str], list[SeatRow]] = {}
         self.claims: dict[tuple[int, str], list[ClaimRow]] = {}
         self.requests: dict[tuple[int, str], RequestRow | None] = {}

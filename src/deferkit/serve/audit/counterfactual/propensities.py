@@ -1,10 +1,10 @@
 """Propensities: the probability of each decider at a logged decision."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import TypeAlias
 
 from deferkit.serve.domain import log_records
-from deferkit.types import MODEL, Amount, Decision
+from deferkit.types import MODEL, Decision, worth_of
 
 Made: TypeAlias = Decision | log_records.Decided
 
@@ -41,18 +41,5 @@ def propensities(
 
 def best_of(made: Made) -> str:
     """Return the decider that is worth most by the estimates of a decision."""
-
-    def worth(name: str) -> float:
-        value = made.estimates[name] + made.widths[name]
-        if name == MODEL:
-            return value
-        costs, widths = numbers(made.costs[name]), numbers(made.cost_widths[name])
-        paid = [p * max(0.0, c - w) for p, c, w in zip(numbers(made.price), costs, widths, strict=True)]
-        return value - sum(paid)
-
-    return max(made.estimates, key=worth)
-
-
-def numbers(amount: Amount) -> list[float]:
-    """Return an amount as a number for each resource."""
-    return list(amount.values()) if isinstance(amount, Mapping) else [amount]
+    decision = made.decision if isinstance(made, log_records.Decided) else made
+    return max(decision.estimates, key=lambda decider: worth_of(decision, decider))

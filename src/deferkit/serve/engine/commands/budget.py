@@ -4,7 +4,7 @@ import msgspec
 
 from deferkit.errors import BudgetExhausted, DeferkitError
 from deferkit.serve.domain import log_records
-from deferkit.serve.domain.money import MICRO, to_micro
+from deferkit.serve.domain.money import MICRO, in_reply, to_micro
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy_spec import PolicyChange
 from deferkit.serve.domain.problems import exhausted, invalid
@@ -33,11 +33,11 @@ def budget_states(owned: OwnedPolicy) -> dict[str, BudgetState]:
     for name, account in owned.policy.accounts.items():
         total, free = account.total, account.free
         states[name] = BudgetState(
-            total=None if total is None else total / MICRO,
-            reserved=account.reserved / MICRO,
-            posted=account.posted / MICRO,
-            suspense=account.suspense / MICRO,
-            free=None if free is None else free / MICRO,
+            total=None if total is None else in_reply(total),
+            reserved=in_reply(account.reserved),
+            posted=in_reply(account.posted),
+            suspense=in_reply(account.suspense),
+            free=None if free is None else in_reply(free),
         )
     return states
 

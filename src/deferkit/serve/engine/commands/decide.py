@@ -1,5 +1,6 @@
 """Deciding a task: the same task again gets the same reply, byte for byte."""
 
+import copy
 import math
 from typing import Any
 
@@ -10,15 +11,20 @@ from deferkit.events import Decided
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.money import MICRO, Micros, to_micro
 from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.policy_learner import matrix_numbers
 from deferkit.serve.domain.problems import Problem, conflict, exhausted, invalid
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import BatchBody, OutcomeBody, TaskBody, digest
 from deferkit.serve.domain.rows import MODEL, OPEN, WAITING, DecisionRow, SeatRow
-from deferkit.serve.engine.commands.outcome import book, cost_of
-from deferkit.serve.engine.unit_of_work import UnitOfWork
+from deferkit.serve.engine.commands.outcome import book, cost_of, has_room, is_cost_of_model
+from deferkit.serve.engine.unit_of_work import Unfinished, UnitOfWork
 from deferkit.serve.storage.row_codec import text_of
 from deferkit.serve.storage.transaction import ReadSet
+from deferkit.serve.structured_logs import logger
 from deferkit.types import Amount, Decision
+
+SLICE = 100  # tasks of a batch that are looked up and decided at once, if there is time
+MOST_WORK = 10_000_000_000  # numbers that the decisions of a batch may go through: about ten seconds
 
 
 class DecisionReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,26 +77,61 @@ class Decide:
 
 
 class DecideMany:
-    """Decide the tasks of a batch."""
+    """Decide the tasks of a batch, in slices: a slice ends with its group, and is committed with it.
+
+    A batch that breaks off has decided some of its tasks. Sent again it gets the same replies for those, and decides
+    the others.
+    """
 
     def __init__(self, body: BatchBody) -> None:
-        self.bodies = [(each, digest(each)) for each in body.tasks]
-        self.size = len(self.bodies)
+        self.tasks = [(each, digest(each)) for each in body.tasks]
+        self.results: list[Any] = []  # of the slices before
+
+    @property
+    def slice(self) -> list[tuple[TaskBody, bytes]]:
+        """The tasks that come next, and the digest of each."""
+        return self.tasks[len(self.results) : len(self.results) + SLICE]
+
+    @property
+    def size(self) -> int:
+        """How many tasks the next slice has at most."""
+        return len(self.slice)
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
         """Return what must be read first."""
-        return ReadSet(owned.id, tuple(body.task for body, _ in self.bodies), parked=owned.parked > 0)
+        return ReadSet(owned.id, tuple(body.task for body, _ in self.slice), parked=owned.parked > 0)
 
-    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
-        """Decide each by itself."""
-        results: list[Any] = []
-        for body, number in self.bodies:
+    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply | Unfinished:
+        """Decide each by itself, until the group is out of time."""
+        if not self.results:
+            check_work(owned, len(self.tasks))
+        results = self.results.copy()  # not changed: a group that fails is run again
+        for body, number in self.slice:
             try:
                 reply = decide(owned, work, now, body, number)
                 results.append({"status": 201, "decision": msgspec.Raw(reply)})
             except Problem as problem:
                 results.append({"status": problem.status, "code": problem.code, "detail": str(problem)})
-        return Reply(200, msgspec.json.encode({"results": results}))
+            if work.out_of_time:
+                break
+        if len(results) == len(self.tasks):
+            return Reply(200, msgspec.json.encode({"results": results}))
+        rest = copy.copy(self)
+        rest.results = results
+        return Unfinished(rest)
+
+
+def check_work(owned: OwnedPolicy, tasks: int) -> None:
+    """Raise if a batch would keep the processor busy for longer than a caller waits."""
+    policy = owned.policy
+    numbers = matrix_numbers(policy.spec, policy.learner.settings.n_features)
+    if tasks * numbers > MOST_WORK:
+        raise Problem(
+            413,
+            "too_large",
+            f"A decision of this policy goes through {numbers:,} numbers, so a batch has at most"
+            f" {MOST_WORK // numbers:,} tasks. Got {tasks:,}: send them in parts.",
+        )
 
 
 def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, number: bytes) -> bytes:
@@ -148,7 +189,7 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, numbe
                     epoch=0,
                     reviewer=None,
                     lease_until=0,
-                    priority=decision.estimates[decision.route] - decision.estimates[MODEL],
+                    priority=record.expected_gain,
                     created=now,
                     deadline=deadline,
                     payload=text_of(body.payload),
@@ -178,7 +219,7 @@ def propose(owned: OwnedPolicy, body: TaskBody) -> tuple[Decided, Micros | None]
     if event.decision.route == MODEL:
         return event, None
     micros = micros_of(event.decision, policy.spec.resources)
-    if policy.fits(micros):
+    if policy.fits(micros) and has_room(owned, micros):
         return event, micros
     if body.force is not None:
         raise exhausted(f"Asking {body.force} needs more than what is free of the budget.")
@@ -224,11 +265,21 @@ def reply_of(record: log_records.Decided) -> bytes:
 
 
 def outcome_that_came_first(owned: OwnedPolicy, work: UnitOfWork, now: int, task: str) -> None:
-    """Book what became known of a task before it was decided."""
+    """Book what became known of a task before it was decided; the cost only if an expert is asked."""
     parked = work.parked.get((owned.id, task))
-    if parked is None:
-        return  # or not read, because nothing was parked when the group began
-    work.unpark(owned, task)
-    body = msgspec.json.decode(parked.body, type=OutcomeBody)
     row = work.decisions[owned.id, task]
-    book(owned, work, now, row, body.rewards, cost_of(owned, body.cost))  # type: ignore[arg-type]
+    if parked is None or row is None:
+        return  # or not read, because nothing was parked when the group began
+    work.unpark(owned, parked)
+    body = msgspec.json.decode(parked.body, type=OutcomeBody)
+    micros = cost_of(owned, body.cost)
+    reason = None
+    if is_cost_of_model(row, micros):
+        reason = "the model decided"
+    elif micros is not None and not has_room(owned, micros, row.held):
+        reason = "the account cannot hold it"
+    if reason is not None:  # as if it had come after the decision: that is refused
+        micros = None
+        owned.dropped_costs += 1
+        logger.warning(f"a parked cost was dropped: {reason}", extra={"policy": owned.id, "task": task})
+    book(owned, work, now, row, body.rewards, micros)

@@ -1,5 +1,6 @@
 """Leases of seats in the review queue: claimed, extended, given back. Any process may ask for them."""
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import msgspec
@@ -46,36 +47,57 @@ def plain(text: str | None) -> Any:
     return None if text is None else msgspec.Raw(text.encode())
 
 
-class Claim:
-    """Give the reviewer the task that is worth most."""
+class LeaseCommand(ABC):
+    """What is done to leases in the database alone, by `query`: the owner of the policy does it among other commands.
 
-    def __init__(self, body: ClaimBody) -> None:
-        self.body = body
+    Where another process owns the policy, and the database is shared, this one may run the query by itself.
+    """
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
         """Return what must be read first: nothing."""
         return ReadSet(owned.id)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> QueueQuery:
-        """Ask the database, after all that came before was written."""
-        spec = owned.policy.spec
-        check_experts(self.body, spec)
-        question = claiming(owned.id, self.body, spec.lease_s, late=spec.after_deadline == "wait", now=now)
-        work.queue_queries.append(question)
-        return question
+        """Run the query after all that came before was written."""
+        query = self.query(owned.id, owned.policy.spec, now)
+        work.queue_queries.append(query)
+        return query
+
+    def query(self, policy: int, spec: PolicySpec, now: int) -> QueueQuery:
+        """Return the query of the review queue that does it.
+
+        Parameters
+        ----------
+        policy
+            Number of the policy.
+        spec
+            Its settings.
+        now
+            The time, in microseconds.
+        """
+        return QueueQuery(lambda connection: self.ask(connection, policy, spec, now))
+
+    @abstractmethod
+    def ask(self, connection: Connection, policy: int, spec: PolicySpec, now: int) -> Reply:
+        """Do it in a transaction that is open."""
 
 
-def check_experts(body: ClaimBody, spec: PolicySpec) -> None:
-    """Raise if a reviewer stands for an expert that the policy does not have."""
-    for name in body.experts or ():
-        if name not in spec.experts:
-            raise invalid(f"There is no expert {name!r}. There is {', '.join(spec.experts)}.")
+class Claim(LeaseCommand):
+    """Give the reviewer the task that is worth most."""
 
+    def __init__(self, body: ClaimBody) -> None:
+        self.body = body
 
-def claiming(policy: int, body: ClaimBody, lease_s: float, *, late: bool, now: int) -> QueueQuery:
-    """Return the question for a task to review."""
+    def query(self, policy: int, spec: PolicySpec, now: int) -> QueueQuery:
+        """Return the query; raise if a reviewer stands for an expert that the policy does not have."""
+        for name in self.body.experts or ():
+            if name not in spec.experts:
+                raise invalid(f"There is no expert {name!r}. There is {', '.join(spec.experts)}.")
+        return super().query(policy, spec, now)
 
-    def ask(connection: Connection) -> Reply:
+    def ask(self, connection: Connection, policy: int, spec: PolicySpec, now: int) -> Reply:
+        """Find a seat and claim it."""
+        body = self.body
         connection.lock(f"{policy} {body.reviewer}")  # or two claims at once could get two seats at one task
         found = connection.run(
             "find_seat",
@@ -84,12 +106,12 @@ def claiming(policy: int, body: ClaimBody, lease_s: float, *, late: bool, now: i
             any_expert=int(body.experts is None),
             experts=[""] if body.experts is None else body.experts,
             reviewer=body.reviewer,
-            late=int(late),
+            late=int(spec.after_deadline == "wait"),
         )
         if not found:
             return Reply(204, b"")
         task, seat = found[0]
-        until = now + int((body.lease_s or lease_s) * MICRO)
+        until = now + int((body.lease_s or spec.lease_s) * MICRO)
         [row] = connection.run(
             "claim_seat", policy=policy, task=task, seat=seat, reviewer=body.reviewer, lease_until=until
         )
@@ -121,66 +143,36 @@ def claiming(policy: int, body: ClaimBody, lease_s: float, *, late: bool, now: i
             ),
         )
 
-    return QueueQuery(ask)
 
-
-class Extend:
+class Extend(LeaseCommand):
     """Hold a seat for longer."""
 
     def __init__(self, body: ExtendBody) -> None:
         self.body = body
 
-    def reads(self, owned: OwnedPolicy) -> ReadSet:
-        """Return what must be read first: nothing."""
-        return ReadSet(owned.id)
-
-    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> QueueQuery:
-        """Ask the database."""
-        question = extending(owned.id, self.body, owned.policy.spec.lease_s, now=now)
-        work.queue_queries.append(question)
-        return question
-
-
-def extending(policy: int, body: ExtendBody, lease_s: float, *, now: int) -> QueueQuery:
-    """Return the question for more time."""
-
-    def ask(connection: Connection) -> Reply:
-        until = now + int((body.lease_s or lease_s) * MICRO)
+    def ask(self, connection: Connection, policy: int, spec: PolicySpec, now: int) -> Reply:
+        """Extend the lease, if the claim still holds."""
+        body = self.body
+        until = now + int((body.lease_s or spec.lease_s) * MICRO)
         values = {"policy": policy, "task": body.task, "seat": body.seat, "epoch": body.epoch}
         if not connection.run("extend_seat", lease_until=until, **values):
             return refused(connection, policy, body)
         return lease_reply(body, until / MICRO)
 
-    return QueueQuery(ask)
 
-
-class Release:
+class Release(LeaseCommand):
     """Give a seat back."""
 
     def __init__(self, body: LeaseBody) -> None:
         self.body = body
 
-    def reads(self, owned: OwnedPolicy) -> ReadSet:
-        """Return what must be read first: nothing."""
-        return ReadSet(owned.id)
-
-    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> QueueQuery:  # noqa: ARG002
-        """Ask the database."""
-        question = releasing(owned.id, self.body)
-        work.queue_queries.append(question)
-        return question
-
-
-def releasing(policy: int, body: LeaseBody) -> QueueQuery:
-    """Return the question to give a seat back."""
-
-    def ask(connection: Connection) -> Reply:
+    def ask(self, connection: Connection, policy: int, spec: PolicySpec, now: int) -> Reply:  # noqa: ARG002
+        """End the lease, if the claim still holds."""
+        body = self.body
         values = {"policy": policy, "task": body.task, "seat": body.seat, "epoch": body.epoch}
         if not connection.run("release_seat", **values):
             return refused(connection, policy, body)
         return lease_reply(body, None)
-
-    return QueueQuery(ask)
 
 
 def lease_reply(body: LeaseBody, until: float | None) -> Reply:

@@ -7,7 +7,7 @@ import msgspec
 
 from deferkit.errors import DeferkitError
 from deferkit.serve.domain import log_records
-from deferkit.serve.domain.money import MICRO, Micros, to_micros
+from deferkit.serve.domain.money import LARGEST_SUM, MICRO, Micros, all_in_reply, to_micros
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import conflict, invalid, unavailable, unknown
 from deferkit.serve.domain.reply import Reply
@@ -43,14 +43,25 @@ class OutcomeReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observe:
-    """Take in what has become known of a task."""
+    """Take in what has become known of a task.
 
-    def __init__(self, body: OutcomeBody) -> None:
+    Parameters
+    ----------
+    body
+        What has become known.
+    key
+        Id of the API key that it came with; '' without one. Each key has its share of the room for outcomes that come
+        before their decisions.
+    """
+
+    def __init__(self, body: OutcomeBody, key: str = "") -> None:
         self.body = body
+        self.key = key
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
         """Return what must be read first."""
-        return ReadSet(owned.id, (self.body.task,), parked=True, seats=True, observes=True)
+        parked_by = greediest(owned) if is_full(owned) else None
+        return ReadSet(owned.id, (self.body.task,), parked=True, seats=True, observes=True, parked_by=parked_by)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
         """Book it and learn from it; park it if its decision is yet to come."""
@@ -63,7 +74,7 @@ class Observe:
         micros = cost_of(owned, body.cost)
         if row is None:
             return self._park(owned, work, now)
-        if row.route == MODEL and row.cost is None and micros is not None and any(micros.values()):
+        if is_cost_of_model(row, micros):
             raise invalid(f"The model decided task {body.task!r}: there is no cost to book.")
         return Reply(200, msgspec.json.encode(book(owned, work, now, row, body.rewards, micros)))
 
@@ -73,19 +84,43 @@ class Observe:
         before = work.parked[owned.id, body.task]
         first = None if before is None else msgspec.json.decode(before.body, type=OutcomeBody)
         if first is None and is_full(owned):
-            raise unavailable(
-                f"{MOST_PARKED:,} outcomes wait for their decisions; there is no room for another.", retry_after=60
-            )
+            make_room(owned, work, self.key)
         kept = body if first is None else merge_outcomes(owned, first, body)
         if kept != first:
-            work.park(owned, ParkedRow(owned.id, body.task, msgspec.json.encode(kept), now))
+            key = self.key if before is None else before.key
+            work.park(owned, ParkedRow(owned.id, body.task, msgspec.json.encode(kept), now, key))
         reply = OutcomeReply(task=body.task, changed=kept != first, learned=False, parked=True)
         return Reply(202, msgspec.json.encode(reply))
+
+
+def is_cost_of_model(row: DecisionRow, micros: Micros | None) -> bool:
+    """Whether a cost is reported for a decision of the model's, which has none; before, some were booked."""
+    return row.route == MODEL and row.cost is None and micros is not None and any(micros.values())
 
 
 def is_full(owned: OwnedPolicy) -> bool:
     """Whether no more outcomes can be parked."""
     return owned.parked >= MOST_PARKED
+
+
+def greediest(owned: OwnedPolicy) -> str:
+    """Return the API key that has parked most."""
+    return max(owned.parked_by, key=lambda key: owned.parked_by[key], default="")
+
+
+def make_room(owned: OwnedPolicy, work: UnitOfWork, key: str) -> None:
+    """Drop the oldest outcome of the key that has parked most; raise if that is the key that wants the room."""
+    most = greediest(owned)
+    if owned.parked_by[key] + 1 >= owned.parked_by[most]:
+        raise unavailable(
+            f"{MOST_PARKED:,} outcomes wait for their decisions; there is no room for another.", retry_after=60
+        )
+    for row in work.oldest_parked.get((owned.id, most), ()):
+        if work.parked.get((owned.id, row.task), row) is not None:  # else it was decided or dropped in this group
+            work.unpark(owned, row)
+            owned.dropped_parked += 1
+            return
+    raise unavailable("The room for outcomes that wait for their decisions is being shared out anew. Try again.")
 
 
 def merge_outcomes(owned: OwnedPolicy, first: OutcomeBody, more: OutcomeBody) -> OutcomeBody:
@@ -115,7 +150,7 @@ class Forget:
         parked = [work.parked[owned.id, task] for task in self.tasks]
         old = [row for row in parked if row is not None and row.at < now - PARKED_S * MICRO]
         for row in old:
-            work.unpark(owned, row.task)
+            work.unpark(owned, row)
         return Reply(200, msgspec.json.encode(len(old)))
 
 
@@ -153,6 +188,8 @@ def book(
     micros = added(micros, review.cost)
     late = too_late(owned, row, now)
     released = row.held if row.state == OPEN and micros is not None else None
+    if micros is not None:
+        check_room(owned, micros, released)
     told = None
     if micros is not None and late is None and row.route != MODEL:
         told = policy.tellable(micros)
@@ -182,13 +219,12 @@ def book(
     work.put_decision(row)
     if ended:
         work.close_seats(row)
-    booked = None if micros is None else {name: micro / MICRO for name, micro in micros.items()}
     return OutcomeReply(
         task=row.task,
         changed=True,
         learned=late is None,
         late=late,
-        booked=next(iter(booked.values())) if booked is not None and len(booked) == 1 else booked,
+        booked=None if micros is None else all_in_reply(micros),
     )
 
 
@@ -251,6 +287,21 @@ def cost_of(owned: OwnedPolicy, cost: Amount | None) -> Micros | None:
         raise invalid(str(error)) from error
 
 
+def has_room(owned: OwnedPolicy, micros: Micros, released: Micros | None = None) -> bool:
+    """Whether the accounts can hold this much more, if a reservation is released for it."""
+    less = released or {}
+    return all(owned.policy.accounts[name].has_room(micro - less.get(name, 0)) for name, micro in micros.items())
+
+
+def check_room(owned: OwnedPolicy, micros: Micros, released: Micros | None = None) -> None:
+    """Raise if a cost would make a sum larger than an account can hold."""
+    if not has_room(owned, micros, released):
+        raise invalid(
+            f"With this cost more than {LARGEST_SUM:,} would be booked or reserved, which is the most that an account"
+            " holds: count in a larger unit."
+        )
+
+
 class CorrectionReply(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a correction."""
 
@@ -287,6 +338,8 @@ class Correct:
             raise conflict(f"No cost was observed for task {body.task!r}: observe it.")
         if not body.rewards and micros is None:
             raise invalid("A correction needs rewards or a cost.")
+        if micros is not None and row.cost is not None:
+            check_room(owned, micros, row.cost)
         knows = row.told.split() if owned.policy.learner.remembers(row.id) else []
         learned = {name: float(value) for name, value in body.rewards.items() if name in knows}
         told = owned.policy.tellable(micros) if micros is not None and COST in knows else None

@@ -9,8 +9,9 @@ from deferkit.serve.domain.problems import conflict, invalid, unknown
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import CompleteBody, EffortBody, digest
 from deferkit.serve.domain.rows import CLAIMED, DONE, DecisionRow, RequestRow, SeatRow
+from deferkit.serve.domain.seats import added
 from deferkit.serve.engine.commands.lease import not_held
-from deferkit.serve.engine.commands.outcome import book, check_known, check_rewards, cost_of, repeated
+from deferkit.serve.engine.commands.outcome import book, check_known, check_rewards, check_room, cost_of, repeated
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.row_codec import text_of
 from deferkit.serve.storage.transaction import ReadSet
@@ -68,6 +69,8 @@ class Complete:
         check_rewards(owned, body.rewards)
         check_known(row, body.rewards)
         micros = cost_of(owned, body.cost)
+        if (costs := added(micros, *(each.cost for each in seats))) is not None:
+            check_room(owned, costs, row.held)
         rewards = {name: float(value) for name, value in body.rewards.items()}
         seat = seat._replace(state=DONE, answer=text_of(body.answer), rewards=rewards, cost=micros)
         after = [*seats[: body.seat], seat, *seats[body.seat + 1 :]]
@@ -129,6 +132,7 @@ class Effort:
         if claim.effort is not None and claim.effort != micros:
             raise conflict(f"Another effort was booked for epoch {body.epoch} of task {body.task!r}.")
         if claim.effort is None:
+            check_room(owned, micros)
             work.record(
                 owned,
                 log_records.Effort(

@@ -13,6 +13,9 @@ FROM policies WHERE tenant = :tenant AND name = :name;
 SELECT id, tenant, name, spec, seq, head, created, owner, address, epoch, expires, parked
 FROM policies WHERE tenant = :tenant AND name > :after ORDER BY name LIMIT :limit;
 
+-- name: count_policies
+SELECT COUNT(*) FROM policies WHERE tenant = :tenant;
+
 -- name: add_policy
 INSERT INTO policies (id, tenant, name, spec, seq, head, created, owner, address, epoch, expires)
 SELECT COALESCE(MAX(id), 0) + 1, :tenant, :name, :spec, 0, :head, :at, :owner, :address, 1, :expires FROM policies
@@ -111,14 +114,22 @@ ON CONFLICT (policy, task) DO UPDATE SET
     final = excluded.final, answer = excluded.answer, told = excluded.told;
 
 -- name: parked
-SELECT policy, task, body, at FROM parked WHERE policy = :policy AND task IN (:keys);
+SELECT policy, task, body, at, key FROM parked WHERE policy = :policy AND task IN (:keys);
+
+-- name: oldest_parked
+-- What keys have parked, the oldest first: as many as the commands of a group may need the room of.
+SELECT policy, key, task, body, at FROM parked
+WHERE policy = :policy AND key IN (:keys) ORDER BY at, task LIMIT 256;
+
+-- name: parked_by_key
+SELECT key, COUNT(*) FROM parked WHERE policy = :policy GROUP BY key;
 
 -- name: old_parked
 -- Outcomes that have waited longest for their decisions.
 SELECT task FROM parked WHERE policy = :policy AND at < :before ORDER BY at, task LIMIT :limit;
 
 -- name: put_parked
-INSERT INTO parked (policy, task, body, at) VALUES (:policy, :task, :body, :at)
+INSERT INTO parked (policy, task, body, at, key) VALUES (:policy, :task, :body, :at, :key)
 ON CONFLICT (policy, task) DO UPDATE SET body = excluded.body, at = excluded.at;
 
 -- name: drop_parked

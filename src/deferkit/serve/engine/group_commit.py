@@ -1,0 +1,224 @@
+"""Group commit: a group of commands runs on the policies in memory, one durable commit, then the replies.
+
+The commands of a group run one after the other. No reply leaves before the commit. If the commit fails, the policies
+that the group has changed are thrown away and rebuilt from their logs, which is what happens at every start, and all
+callers are told to try again.
+"""
+
+import asyncio
+import time
+from typing import NamedTuple, TypeAlias
+
+from deferkit.errors import DeferkitError
+from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.problems import (
+    Fenced,
+    Problem,
+    StoreBroken,
+    StoreFailed,
+    Unconfirmed,
+    unavailable,
+)
+from deferkit.serve.domain.reply import Reply
+from deferkit.serve.engine.fair_queue import FairQueue
+from deferkit.serve.engine.ownership import Key, Ownership
+from deferkit.serve.engine.pending_fits import PendingFits
+from deferkit.serve.engine.unit_of_work import Command, Unfinished, UnitOfWork
+from deferkit.serve.storage.transaction import QueueQuery
+from deferkit.serve.structured_logs import logger
+
+
+class Job(NamedTuple):
+    """A command and who waits for it."""
+
+    key: Key
+    command: Command
+    done: "asyncio.Future[Reply]"
+
+
+Result: TypeAlias = Reply | QueueQuery | Unfinished | Problem
+"""What a command came to."""
+
+
+class Failed(DeferkitError):
+    """A command has failed in a way that nobody thought of; the others of its group are not to suffer for it."""
+
+    def __init__(self, job: Job, error: Exception) -> None:
+        super().__init__(f"A command has failed: {type(error).__name__}.")
+        self.job = job
+        self.error = error
+
+
+def size_of(job: Job) -> int:
+    """Return how many tasks a command is about."""
+    return getattr(job.command, "size", 1)
+
+
+class GroupCommit:
+    """Runs groups of commands, each in one transaction.
+
+    Parameters
+    ----------
+    ownership
+        The policies of this process, and the thread that writes.
+    queue
+        Where commands come from; what a group had no time for goes back there.
+    fits
+        Where commands wait whose policy is fitting trees.
+    group_s
+        Seconds after which no more commands of a group are run: every other caller waits as long.
+    snapshot_every
+        Records of a policy's log between two snapshots.
+    """
+
+    def __init__(
+        self,
+        ownership: Ownership,
+        queue: FairQueue[Job],
+        fits: PendingFits[Job],
+        *,
+        group_s: float,
+        snapshot_every: int,
+    ) -> None:
+        self.ownership = ownership
+        self.queue = queue
+        self.fits = fits
+        self.group_s = group_s
+        self.snapshot_every = snapshot_every
+        self.groups = 0  # committed
+        self.commands = 0  # in those groups
+
+    async def attempt(self, group: list[Job]) -> list[Job]:
+        """Do a group; return what is left to be done, without the policy of a command that has failed."""
+        try:
+            await self._commit(group)
+        except StoreBroken as error:
+            self._refuse(group, unavailable(str(error)))
+        except Failed as failed:
+            logger.error("a command failed", exc_info=failed.error)
+            self._refuse([failed.job], Problem(500, "internal", f"The call failed: {type(failed.error).__name__}."))
+            key = failed.job.key
+            self._refuse([job for job in group if job.key == key], unavailable("Nothing was written. Try again."))
+            return [job for job in group if job.key != key]
+        except Exception as error:
+            logger.exception("a group failed")
+            if len(group) == 1:
+                self._refuse(group, Problem(500, "internal", f"The call failed: {type(error).__name__}."))
+            else:  # one of them is to blame, and the others are not to suffer for it
+                for job in group:
+                    await self.attempt([job])
+        return []
+
+    async def _commit(self, group: list[Job]) -> None:
+        """Run a group of commands in one transaction, and reply when it is committed."""
+        if self.ownership.over:
+            self._refuse(group, unavailable("The disk did not confirm a write; nothing more is written."))
+            return
+        await self.ownership.mend()
+        able = [self.ownership.able(job.key) for job in group]
+        jobs = [job for job, can in zip(group, able, strict=True) if can]
+        away = [job for job, can in zip(group, able, strict=True) if not can]
+        self._refuse(away, unavailable("The policy is being recovered, or has gone elsewhere."))
+        owned = [self.ownership.owned[job.key] for job in jobs]
+        reads = [job.command.reads(each) for job, each in zip(jobs, owned, strict=True)]
+        try:
+            work = await self.ownership.in_thread(self.ownership.store.begin, reads, UnitOfWork())
+        except StoreFailed as error:
+            await self._fail(jobs, None, error)
+            return
+        results: list[tuple[Job, Result]] = []
+        try:
+            now = self.ownership.clock.now()
+            work.ends = time.perf_counter() + self.group_s
+            for place, (job, each, need) in enumerate(zip(jobs, owned, reads, strict=True)):
+                if results and work.out_of_time:
+                    self._put_back(group, jobs[place:])
+                    break
+                if self.fits.must_wait(each, need, work):
+                    group.remove(job)
+                    self.fits.put_aside(job.key, job)
+                    continue
+                results.append((job, self._run(job, each, work, each.time(now))))
+            if work.empty:
+                await self.ownership.in_thread(self.ownership.store.rollback)
+            else:
+                await self.ownership.in_thread(
+                    self.ownership.store.commit, work, self.ownership.owner, self.ownership.expiry()
+                )
+        except (StoreFailed, Fenced) as error:
+            await self._fail(group, work, error)
+            return
+        except StoreBroken:
+            raise  # not even a rollback goes to the disk now
+        except BaseException:
+            self.ownership.spoil(work)
+            await self.ownership.in_thread(self.ownership.store.rollback)
+            raise
+        self.ownership.failing = None
+        self.groups += 1
+        self.commands += len(results)
+        for job, result in results:
+            self._answer(job, result)
+        for each in work.changed.values():
+            await self._follow_up(each)
+
+    def _run(self, job: Job, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Result:
+        """Run a command, and charge its tenant with the time that it took."""
+        began = time.perf_counter()
+        try:
+            return job.command.run(owned, work, now)
+        except Problem as problem:
+            return problem
+        except Exception as error:
+            raise Failed(job, error) from error
+        finally:
+            self.queue.charge(job.key[0], time.perf_counter() - began)
+
+    def _put_back(self, group: list[Job], late: list[Job]) -> None:
+        """Take commands that there is no time for out of a group, and let them be first in the next one."""
+        gone = {id(job) for job in late}
+        group[:] = [job for job in group if id(job) not in gone]
+        by_tenant: dict[str, list[Job]] = {}
+        for job in late:
+            by_tenant.setdefault(job.key[0], []).append(job)
+        for tenant, jobs in reversed(by_tenant.items()):
+            self.queue.put_first(tenant, jobs)
+
+    async def _follow_up(self, owned: OwnedPolicy) -> None:
+        """Say what has drifted, and keep a snapshot if one is due and would not wait for a fit."""
+        for drift in owned.new_drifts():
+            logger.warning("drifted", extra={"policy": owned.id, **drift._asdict()})
+        if owned.policy.seq - owned.snapshot_at >= self.snapshot_every and not owned.policy.learner.fitting:
+            await self.ownership.snapshot(owned)
+
+    def _answer(self, job: Job, result: Result) -> None:
+        if job.done.done():
+            return  # the caller has gone; what was decided stands, what is left to decide is not
+        if isinstance(result, Problem):
+            job.done.set_exception(result)
+        elif isinstance(result, Unfinished):
+            self.queue.put_last(job.key[0], job._replace(command=result.rest))
+        else:
+            reply = result.reply if isinstance(result, QueueQuery) else result
+            job.done.set_result(reply)  # type: ignore[arg-type]
+
+    def _refuse(self, jobs: list[Job], problem: Problem) -> None:
+        for job in jobs:
+            self._answer(job, problem)
+
+    async def _fail(self, jobs: list[Job], work: UnitOfWork | None, error: Exception) -> None:
+        """Undo a group that could not be committed."""
+        if not isinstance(error, Fenced):
+            self.ownership.failing = str(error)
+        logger.error("a commit failed", extra={"error": str(error), "commands": len(jobs)})
+        if work is not None:
+            self.ownership.spoil(work)
+        try:
+            await self.ownership.in_thread(self.ownership.store.rollback)
+        except StoreFailed:
+            logger.warning("a rollback failed")
+        if isinstance(error, Fenced):
+            self.ownership.lose(error.policy)
+        await self.ownership.mend()
+        certain = "" if isinstance(error, Unconfirmed) else "Nothing was written: "
+        self._refuse(jobs, unavailable(f"{certain}{error} Try again."))

@@ -1,0 +1,102 @@
+"""Creation of policies: the same one again changes nothing."""
+
+import asyncio
+from collections import defaultdict
+
+import msgspec
+
+from deferkit.errors import DeferkitError
+from deferkit.serve.domain import log_records
+from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.policy import Policy
+from deferkit.serve.domain.policy_learner import remark_on, with_defaults
+from deferkit.serve.domain.policy_spec import PolicySpec
+from deferkit.serve.domain.problems import TooManyPolicies, conflict, invalid
+from deferkit.serve.domain.reply import Reply
+from deferkit.serve.domain.rows import LogRow
+from deferkit.serve.engine.ownership import Ownership
+from deferkit.serve.structured_logs import logger
+
+
+def made_of(spec: PolicySpec) -> Policy:
+    """Return a new policy, with what it leaves to the service."""
+    return Policy(with_defaults(spec))
+
+
+class PolicyCreation:
+    """Creates policies and owns them.
+
+    Parameters
+    ----------
+    ownership
+        The policies of this process.
+    max_policies
+        How many policies a tenant may have; None for no limit.
+    """
+
+    def __init__(self, ownership: Ownership, *, max_policies: int | None) -> None:
+        self.ownership = ownership
+        self.max_policies = max_policies
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by tenant
+
+    async def create(self, tenant: str, spec: PolicySpec) -> Reply:
+        """Create a policy; the same one again changes nothing.
+
+        A tenant's policies are created one after the other: each may take 400 MB, also one that is refused then.
+        """
+        async with self._turns[tenant]:
+            await self._check_limit(tenant, spec.name)
+            try:
+                # a large one takes a second, and others wait for answers
+                policy = await asyncio.to_thread(made_of, spec)
+            except DeferkitError as error:
+                raise invalid(str(error)) from error
+            if (number := await self._add(tenant, policy)) is not None:
+                if remark := remark_on(spec, policy.spec):
+                    logger.warning(remark, extra={"policy": number})
+                return Reply(201, msgspec.json.encode(policy.spec))
+        return Reply(201, msgspec.json.encode(await self._check_same(tenant, spec)))
+
+    async def _check_limit(self, tenant: str, name: str) -> None:
+        """Raise if a new policy would be one too many, before it takes time and memory; `_add` has the last word."""
+        read, store = self.ownership.read, self.ownership.store
+        if self.max_policies is None or await read(store.policy, tenant, name) is not None:
+            return
+        if await read(store.count_policies, tenant) >= self.max_policies:
+            raise TooManyPolicies(self.max_policies)
+
+    async def _add(self, tenant: str, policy: Policy) -> int | None:
+        """Write a policy and own it; return its number, None if there is one of its name."""
+        async with self.ownership.busy:
+            now = self.ownership.clock.now()
+            first = log_records.Created(spec=policy.spec)
+            body = policy.append(first, now)
+            row = LogRow(0, 0, now, "created", None, body, policy.head)
+            number = await self.ownership.stored(
+                self.ownership.store.add_policy,
+                tenant,
+                policy,
+                row,
+                self.ownership.owner,
+                self.ownership.address,
+                self.ownership.expiry(),
+                most=self.max_policies,
+            )
+            if number is not None:
+                self.ownership.owned[tenant, policy.spec.name] = OwnedPolicy(number, tenant, policy, 1, 0)
+            return number
+
+    async def _check_same(self, tenant: str, spec: PolicySpec) -> PolicySpec:
+        """Return the policy of this name, or raise if it was made with other settings, whatever was changed since."""
+        there = await self.ownership.read(self.ownership.store.policy, tenant, spec.name)
+        if there is None:
+            raise conflict(f"There is another policy {spec.name!r}.")
+        [first] = await self.ownership.read(self.ownership.store.log_page, there.id, 0, 1)
+        made = log_records.decode(bytes(first.body))
+        if not isinstance(made, log_records.Created):
+            raise conflict(f"There is another policy {spec.name!r}.")
+        wanted = spec.as_before(made.spec)
+        if made.spec != wanted:
+            others = [name for name in spec.__struct_fields__ if getattr(made.spec, name) != getattr(wanted, name)]
+            raise conflict(f"There is another policy {spec.name!r}, made with other settings: {', '.join(others)}.")
+        return wanted
