@@ -26,6 +26,7 @@ def serve(
     max_policies: Annotated[int | None, typer.Option(help="Policies of a tenant [default: 100]")] = None,
     max_body: Annotated[int | None, typer.Option(help="Bytes of a request [default: 1,000,000]")] = None,
     body_timeout_s: Annotated[float | None, typer.Option(help="Seconds for it to arrive [default: 10]")] = None,
+    max_connections: Annotated[int | None, typer.Option(help="Connections at a time [default: 1,000]")] = None,
     owner_lease_s: Annotated[
         float | None, typer.Option(help="Seconds after which a silent process loses its policies [default: 15]")
     ] = None,

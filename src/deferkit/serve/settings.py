@@ -39,6 +39,7 @@ class Settings:
     max_policies: int = setting(100, "policies that a tenant may have; more get 409", least=1, most=100_000)
     max_body: int = setting(1_000_000, "bytes that a request may have; more get 413", least=1000, most=100_000_000)
     body_timeout_s: float = setting(10.0, "seconds for a request to arrive; slower ones get 408", least=0.01, most=3600)
+    max_connections: int = setting(1000, "connections at a time; more get 503", least=1, most=1_000_000)
     owner_lease_s: float = setting(
         15.0, "seconds after which a silent process loses its policies", least=0.1, most=86_400
     )

@@ -56,7 +56,7 @@ def test_case_37_the_urls_of_a_task_are_not_fetched(client: Client) -> None:
 
 def test_case_37_nothing_that_fetches_is_imported_but_to_reach_the_owner_of_a_policy() -> None:
     found = imported(deferkit.serve.__path__[0])
-    assert {name for name, names in found.items() if names & FETCHERS} == {"forward.py"}
+    assert {name for name, names in found.items() if names & FETCHERS} == {"forwarding.py"}
 
 
 class Trap:

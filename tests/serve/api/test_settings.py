@@ -111,6 +111,7 @@ BAD = [
         "max_policies": ["0"],
         "max_body": ["10", "1000000000"],
         "body_timeout_s": ["0", "inf"],
+        "max_connections": ["0"],
         "owner_lease_s": ["0", "x"],
         "snapshot_every": ["0"],
         "stop_s": ["-1", "inf"],
