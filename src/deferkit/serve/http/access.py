@@ -3,11 +3,15 @@
 import asyncio
 import re
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import parse_qsl
 
 import msgspec
 from litestar import Request, Response
+from litestar.types import HTTPScope
+from litestar.typing import FieldDefinition
 
 from deferkit.serve.domain.api_keys import SCOPES, Caller, key_fits, parts_of
 from deferkit.serve.domain.policy_spec import NAME_PATTERN
@@ -100,19 +104,31 @@ async def admit(request: Request[Any, Any, Any]) -> Response[None] | None:
     wanted = handler.opt.get("scopes")
     if wanted is None:
         return options(request) if request.method == "OPTIONS" else None
-    if "caller" not in scope:  # else `express` has let it in, and counted it
-        access: Access = request.app.state.access
-        caller = await access.caller(header(scope, b"authorization"), header(scope, b"host"))
-        if caller.scopes.isdisjoint(wanted):
-            raise Problem(403, "forbidden", f"The key has not the scope {' or '.join(sorted(wanted))}.")
-        access.count(caller.tenant)
-        scope["caller"] = caller  # type: ignore[typeddict-unknown-key]
-    name = scope["path_params"].get("name")
-    if name is not None and not NAME.match(name):
-        raise unknown("policy", name)
+    await admitted(request.app.state.access, scope, wanted)
+    if (name := scope["path_params"].get("name")) is not None:
+        check_name(name)
     if scope["query_string"]:
-        check_query(request)
+        parameters = handler.parsed_fn_signature.parameters
+        check_query(
+            scope["query_string"], {name: each for name, each in parameters.items() if name not in NOT_IN_QUERY}
+        )
     return None
+
+
+async def admitted(access: Access, scope: HTTPScope, wanted: frozenset[str]) -> Caller:
+    """Return who calls, and count the call; raise if the key has none of the wanted scopes."""
+    caller = await access.caller(header(scope, b"authorization"), header(scope, b"host"))
+    if caller.scopes.isdisjoint(wanted):
+        raise Problem(403, "forbidden", f"The key lacks the scope {' or '.join(sorted(wanted))}.")
+    access.count(caller.tenant)
+    scope["caller"] = caller  # type: ignore[typeddict-unknown-key]
+    return caller
+
+
+def check_name(name: str) -> None:
+    """Raise if no policy can have this name."""
+    if not NAME.match(name):
+        raise unknown("policy", name)
 
 
 def options(request: Request[Any, Any, Any]) -> Response[None]:
@@ -122,15 +138,10 @@ def options(request: Request[Any, Any, Any]) -> Response[None]:
     return Response(None, status_code=204, headers={"Allow": ", ".join(sorted(methods))})
 
 
-def check_query(request: Request[Any, Any, Any]) -> None:
+def check_query(query: bytes, known: Mapping[str, FieldDefinition]) -> None:
     """Raise if the query is not as strict as a body: an unknown parameter, one twice, a value out of bounds."""
-    known = {
-        name: field
-        for name, field in request.route_handler.parsed_fn_signature.parameters.items()
-        if name not in NOT_IN_QUERY
-    }
     seen: set[str] = set()
-    for name, text in request.query_params.multi_items():
+    for name, text in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         if name not in known:
             raise invalid(f"There is no parameter {name!r}. There is {', '.join(known) or 'none'}.")
         if name in seen:

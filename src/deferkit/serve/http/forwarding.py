@@ -10,7 +10,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-from litestar import Request
+from litestar.datastructures import State
+from litestar.types import HTTPScope
 
 from deferkit.serve.domain.problems import Problem, unavailable
 from deferkit.serve.domain.reply import Reply
@@ -22,18 +23,17 @@ THREADS = 64
 MOST = 256  # calls that are passed on or wait for it; more get 503
 
 
-async def forward(request: Request[Any, Any, Any], address: str | None) -> Reply:
+async def forward(state: State, scope: HTTPScope, body: bytes, address: str | None) -> Reply:
     """Return the reply of the owner of a policy. A call is passed on once: who owns it may have changed by then."""
-    if not address or header(request.scope, PASSED_ON):
+    if not address or header(scope, PASSED_ON):
         raise unavailable("Another process owns the policy, or is about to.")
     headers = {"content-type": "application/json", PASSED_ON.decode(): "1"}
-    if key := header(request.scope, b"authorization"):
+    if key := header(scope, b"authorization"):
         headers["authorization"] = key.decode("latin-1")
-    path = request.scope["raw_path"].decode("ascii")  # no call that is passed on has a query
-    body = await request.body()
-    patience = min(TIMEOUT_S, request.app.state.engine.settings.owner_lease_s)  # by then it is another's
-    messenger: Messenger = request.app.state.messenger
-    return await messenger.ask(address, request.method, path, body, headers, patience)
+    path = scope["raw_path"].decode("ascii")  # no call that is passed on has a query
+    patience = min(TIMEOUT_S, state.engine.settings.owner_lease_s)  # by then it is another's
+    messenger: Messenger = state.messenger
+    return await messenger.ask(address, scope["method"], path, body, headers, patience)
 
 
 class Messenger:

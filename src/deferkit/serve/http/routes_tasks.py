@@ -14,7 +14,7 @@ from deferkit.serve.domain.policy_spec import TaskId
 from deferkit.serve.domain.problems import unknown
 from deferkit.serve.domain.request_bodies import BatchBody, CorrectionBody, ExpirationBody, OutcomeBody, TaskBody
 from deferkit.serve.domain.rows import LogRow
-from deferkit.serve.engine.commands.decide import BatchReply, Decide, DecideMany, DecisionReply
+from deferkit.serve.engine.commands.decide import BatchReply, DecideMany, DecisionReply
 from deferkit.serve.engine.commands.expire import ExpirationReply, Expire
 from deferkit.serve.engine.commands.outcome import Correct, CorrectionReply, Observe, OutcomeReply
 from deferkit.serve.http.route_support import AnyRequest, Limit, PolicyName, about, caller_of, done, engine_of, sent
@@ -75,9 +75,9 @@ def line_of(row: LogRow) -> dict[str, Any]:
 
 
 @post("/v1/policies/{name:str}/decisions", opt=about("tasks", "decide", problems=(409,), example=TASK))
-async def decide(request: AnyRequest, name: PolicyName, data: JSONBody[TaskBody]) -> Response[DecisionReply]:
+async def decide(name: PolicyName, data: JSONBody[TaskBody]) -> Response[DecisionReply]:
     """Decide a task. The same task again gets the same reply, byte for byte; with another body it is a conflict."""
-    return await done(request, name, Decide(data), DecisionReply)
+    raise NotImplementedError  # `decision_route` answers before the router: here the route is only declared
 
 
 @post(
