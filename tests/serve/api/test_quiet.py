@@ -21,7 +21,9 @@ from deferkit.serve.structured_logs import JsonLines
 from tests.serve.serving import POLICY, Client, Running, process, running
 
 SECRETS = ("s3cret", "1234.5678")
-FETCHERS = {"http", "urllib.request", "urllib3", "requests", "httpx", "aiohttp", "ftplib", "smtplib", "subprocess"}
+FETCHERS = {"http", "urllib.request", "urllib3", "requests", "httpx", "aiohttp", "ftplib", "smtplib", "subprocess"} | {
+    "deferkit.http_connections"
+}
 UNPICKLERS = {"pickle", "_pickle", "dill", "joblib", "shelve", "marshal"}
 
 
