@@ -2,17 +2,32 @@
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 from deferkit.errors import InvalidArgument
 
 PREFIX = "DEFERKIT_"
+TRUTH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 
 
 def setting(default: Any, what: str, *, least: float | None = None, most: float | None = None) -> Any:
     """Return a field with what it is for."""
     return field(default=default, metadata={"what": what, "least": least, "most": most})
+
+
+def default_text(setting: Field[Any]) -> str:
+    """Return the default of a setting, as help and documentation show it.
+
+    >>> [default_text(each) for each in fields(Settings) if each.name in ("port", "max_body", "body_timeout_s")]
+    ['8080', '1,000,000', '10']
+    """
+    default = setting.default
+    if isinstance(default, bool):
+        return "on" if default else "off"
+    if isinstance(default, str) or setting.name == "port":
+        return str(default)
+    return f"{default:,g}" if isinstance(default, float) else f"{default:,}"
 
 
 def wrong(name: str, what: str, value: Any) -> InvalidArgument:
@@ -45,7 +60,7 @@ class Settings:
     )
     snapshot_every: int = setting(20_000, "records of a log between two snapshots", least=1, most=1_000_000_000)
     stop_s: float = setting(20.0, "seconds that calls in flight get when the service stops", least=0, most=3600)
-    log_level: str = setting("info", "debug, info, warning or error")
+    log_level: str = setting("info", "how much is logged: debug, info, warning or error")
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -66,12 +81,13 @@ class Settings:
         for each in fields(cls):
             text = environment.get(PREFIX + each.name.upper())
             if each.name not in values and text is not None:
+                kind: Any = type(each.default)
                 try:
-                    kind: Any = type(each.default)
-                    values[each.name] = kind(text)
-                except ValueError as error:
+                    values[each.name] = TRUTH[text.lower()] if kind is bool else kind(text)
+                except (ValueError, KeyError) as error:
+                    wanted = "true or false" if kind is bool else "a number"
                     raise InvalidArgument(
-                        f"{PREFIX}{each.name.upper()} must be a number. Got {text!r} instead."
+                        f"{PREFIX}{each.name.upper()} must be {wanted}. Got {text!r} instead."
                     ) from error
         return cls(**values)
 
