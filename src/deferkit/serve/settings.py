@@ -50,7 +50,7 @@ class Settings:
     queue_limit: int = setting(1024, "calls that may wait; more get 503", least=1, most=1_000_000)
     tenant_share: float = setting(0.5, "the part of that queue that one tenant may fill", least=0.001, most=1)
     group_limit: int = setting(256, "tasks that share one commit", least=1, most=100_000)
-    rate: float = setting(0.0, "calls a second for each tenant; 0 sets no limit", least=0, most=1_000_000)
+    rate: float = setting(1000.0, "calls a second for each tenant; 0 sets no limit", least=0, most=1_000_000)
     max_policies: int = setting(100, "policies that a tenant may have; more get 409", least=1, most=100_000)
     max_body: int = setting(1_000_000, "bytes that a request may have; more get 413", least=1000, most=100_000_000)
     body_timeout_s: float = setting(10.0, "seconds for a request to arrive; slower ones get 408", least=0.01, most=3600)
@@ -61,6 +61,7 @@ class Settings:
     snapshot_every: int = setting(20_000, "records of a log between two snapshots", least=1, most=1_000_000_000)
     stop_s: float = setting(20.0, "seconds that calls in flight get when the service stops", least=0, most=3600)
     log_level: str = setting("info", "how much is logged: debug, info, warning or error")
+    access_log: bool = setting(False, "log each request: method, route, status, milliseconds, tenant and key")
 
     def __post_init__(self) -> None:
         for each in fields(self):

@@ -55,7 +55,7 @@ def test_an_option_goes_before_the_environment() -> None:
 def test_every_setting_is_read_from_its_variable(name: str) -> None:
     default = getattr(Settings(), name)
     other = {"address": "http://a:1", "log_level": "error", "tenant_share": 0.25}.get(name)
-    other = other or ("other" if isinstance(default, str) else default + 1)
+    other = True if default is False else other or ("other" if isinstance(default, str) else default + 1)
     assert getattr(Settings.read({PREFIX + name.upper(): str(other)}), name) == other
 
 
@@ -77,6 +77,7 @@ BAD = [
         "snapshot_every": ["0"],
         "stop_s": ["-1", "inf"],
         "log_level": ["loud", "INFO"],
+        "access_log": ["maybe", ""],
     }.items()
     for text in texts
 ]

@@ -15,12 +15,14 @@ from litestar.typing import FieldDefinition
 
 from deferkit.serve.domain.api_keys import SCOPES, Caller, key_fits, parts_of
 from deferkit.serve.domain.policy_spec import NAME_PATTERN
-from deferkit.serve.domain.problems import Problem, invalid, unknown
+from deferkit.serve.domain.problems import Problem, StoreFailed, invalid, unknown
 from deferkit.serve.domain.rows import KeyRow
 from deferkit.serve.http.headers import header, is_this_machine
 from deferkit.serve.storage.store import Store
+from deferkit.serve.structured_logs import logger
 
 FRESH_S = 1.0  # a revoked key is refused after this long at the latest
+USE_S = 60.0  # how often the last use of keys is written
 NEW_S = 0.05  # and a new one is known; what is not a key at all does not keep the database busier than this
 clock = time.monotonic
 EVERYONE = Caller("default", frozenset(SCOPES))
@@ -38,6 +40,7 @@ class Access:
         self._reading = asyncio.Lock()
         # a thread of its own: every call waits for this, and none is to wait behind those who read long logs
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="keys")
+        self._used: dict[str, int] = {}  # key: when, since the last time that was written
         self._allowance: dict[str, tuple[float, float]] = {}  # tenant: calls left, since when
 
     async def keys(self, age_s: float) -> dict[str, KeyRow]:
@@ -72,9 +75,26 @@ class Access:
         row = keys.get(parts[0]) if parts is not None else None
         if row is None and parts is not None:
             row = (await self.keys(NEW_S)).get(parts[0])
-        if row is None or not key_fits(key, row) or row.revoked is not None:
+        now = time.time_ns() // 1000
+        if row is None or not key_fits(key, row) or not row.usable(now):
             raise Problem(401, "unauthorized", "A valid key is needed: Authorization: Bearer dk_…")
-        return Caller(row.tenant, frozenset(row.scopes.split()))
+        self._used[row.id] = now
+        return Caller(row.tenant, frozenset(row.scopes.split()), row.id)
+
+    async def record_use(self) -> None:
+        """Write when keys were last used, if any were since the last time."""
+        used, self._used = self._used, {}
+        if used:
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._thread, self.store.use_keys, used)
+            except StoreFailed as error:
+                logger.warning("the last use of keys is not written", extra={"error": str(error)})
+
+    async def record_use_regularly(self) -> None:
+        """Write when keys were last used, once a minute: not one write for each call."""
+        while True:
+            await asyncio.sleep(USE_S)
+            await self.record_use()
 
     def count(self, tenant: str) -> None:
         """Take a call off the tenant's allowance; raise if there is none left."""

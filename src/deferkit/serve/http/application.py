@@ -1,5 +1,6 @@
 """The application: routes, limits, access, and an engine that lives as long as it."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,7 +12,7 @@ from litestar.types import ASGIApp
 
 from deferkit.serve.domain.problems import Problem, invalid
 from deferkit.serve.engine.engine import Engine, EngineSettings
-from deferkit.serve.http import routes_operation, routes_policies, routes_reviews, routes_tasks
+from deferkit.serve.http import routes_keys, routes_operation, routes_policies, routes_reviews, routes_tasks
 from deferkit.serve.http.access import Access, admit
 from deferkit.serve.http.decision_route import with_decision_route
 from deferkit.serve.http.forwarding import Messenger
@@ -24,7 +25,13 @@ from deferkit.serve.settings import Settings
 from deferkit.serve.storage.store import Store
 
 AnyRequest = Request[Any, Any, Any]
-ROUTES = [*routes_policies.ROUTES, *routes_tasks.ROUTES, *routes_reviews.ROUTES, *routes_operation.ROUTES]
+ROUTES = [
+    *routes_policies.ROUTES,
+    *routes_tasks.ROUTES,
+    *routes_reviews.ROUTES,
+    *routes_keys.ROUTES,
+    *routes_operation.ROUTES,
+]
 
 
 def on_error(_: AnyRequest, error: Exception) -> Response[ProblemReply]:
@@ -78,10 +85,13 @@ def application(settings: Settings, store: Store, *, failed: Callable[[Exception
         messenger = app.state.messenger = Messenger()
         app.state.engine, app.state.traffic, app.state.settings = engine, traffic, settings
         app.state.document = msgspec.json.encode(document(ROUTES))
+        recording = asyncio.create_task(access.record_use_regularly())
         try:
             yield
         finally:
+            recording.cancel()
             messenger.close()
+            await access.record_use()
             access.close()
             await engine.stop()
 
@@ -95,4 +105,6 @@ def application(settings: Settings, store: Store, *, failed: Callable[[Exception
         openapi_config=None,  # `document` makes a better one
         logging_config=None,
     )
-    return limited(with_decision_route(app), max_body=settings.max_body, traffic=traffic)
+    return limited(
+        with_decision_route(app), max_body=settings.max_body, traffic=traffic, access_log=settings.access_log
+    )

@@ -8,7 +8,6 @@ from litestar import Response, get, post
 from litestar.params import JSONBody
 
 from deferkit.serve.domain import log_records
-from deferkit.serve.domain.api_keys import SCOPES
 from deferkit.serve.domain.money import MICRO, from_micros
 from deferkit.serve.domain.policy_spec import TaskId
 from deferkit.serve.domain.problems import unknown
@@ -90,7 +89,7 @@ async def decide_batch(request: AnyRequest, name: PolicyName, data: JSONBody[Bat
     return await done(request, name, DecideMany(data), BatchReply)
 
 
-@get("/v1/policies/{name:str}/decisions", opt=about("tasks", *SCOPES))
+@get("/v1/policies/{name:str}/decisions", opt=about("tasks", "admin", "read"))
 async def read_decision(request: AnyRequest, name: PolicyName, task: TaskId) -> Response[TaskReply]:
     """Read a decision with its explanation and all that happened to the task since."""
     store = engine_of(request).store
@@ -161,7 +160,7 @@ async def expire(request: AnyRequest, name: PolicyName, data: JSONBody[Expiratio
     return await done(request, name, Expire(data.task), ExpirationReply)
 
 
-@get("/v1/policies/{name:str}/log", opt=about("tasks", "admin"))
+@get("/v1/policies/{name:str}/log", opt=about("tasks", "admin", "read"))
 async def read_log(
     request: AnyRequest,
     name: PolicyName,

@@ -18,7 +18,7 @@ from deferkit.serve.http.connection import LimitedConnection
 from deferkit.serve.settings import Settings
 from deferkit.serve.storage.open_store import database_of, shown
 from deferkit.serve.storage.store import Store
-from deferkit.serve.structured_logs import log_to_stderr, logger
+from deferkit.serve.structured_logs import log_to_stderr, logger, release
 
 # on every response, also those that uvicorn gives by itself: a reply is what it says it is, and nobody's to keep
 HEADERS = [("x-content-type-options", "nosniff"), ("cache-control", "no-store")]
@@ -147,6 +147,14 @@ def allow_open_files(wanted: int) -> None:
 def serve(settings: Settings, listening: Callable[[str, bool], None]) -> int:
     """Serve until told to stop; return the exit code. `listening` is called with the URL, and whether it is open."""
     log_to_stderr(settings.log_level)
+    try:
+        return serve_logged(settings, listening)
+    finally:
+        release()
+
+
+def serve_logged(settings: Settings, listening: Callable[[str, bool], None]) -> int:
+    """Serve, with a log that is held back until the address is printed."""
     allow_open_files(settings.max_connections + OTHER_FILES)
     database = database_of(settings.store)
     check_address(settings.host, settings.port)  # nothing is made where nothing can be served
@@ -158,8 +166,9 @@ def serve(settings: Settings, listening: Callable[[str, bool], None]) -> int:
         warn_without_address(settings)
 
     def say(url: str) -> None:
-        logger.info("listening", extra={"url": url, "open": is_open})
         listening(url, is_open)
+        release()
+        logger.info("listening", extra={"url": url, "open": is_open})
 
     server = Server(settings, store, say)
     try:
