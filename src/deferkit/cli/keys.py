@@ -5,6 +5,7 @@ import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -20,6 +21,7 @@ keys = typer.Typer(help="Keys of tenants: create, list, revoke.", no_args_is_hel
 app.add_typer(keys, name="keys")
 
 
+WIDE = 250  # characters
 FIRST = (
     "It is the first key: from now on every call needs one. A policy belongs to a tenant; those that were made without"
     " a key belong to the tenant default."
@@ -82,7 +84,8 @@ def list_keys(store: Store = None) -> None:
         texts = (row.id, row.tenant, row.scopes, row.name, *("" if each is None else when(each) for each in times))
         table.add_row(*map(Text, texts))  # a name may have brackets in it
     kept.close()
-    console.print(table)
+    # what another program reads is not wrapped
+    (console if console.is_terminal else Console(width=WIDE)).print(table)
 
 
 @keys.command()
