@@ -77,7 +77,19 @@ def service(store: str, *options: str, preload: Path | None = None) -> Iterator[
     """Serve from a store, with a policy to measure."""
     url = f"http://127.0.0.1:{free_port()}"
     start = "from deferkit.cli import main; main()"
-    arguments = ["-c", start, "serve", "--store", store, "--port", url.rsplit(":", 1)[1], "--log-level", "error"]
+    arguments = [
+        "-c",
+        start,
+        "serve",
+        "--store",
+        store,
+        "--port",
+        url.rsplit(":", 1)[1],
+        "--log-level",
+        "error",
+        "--rate",
+        "0",
+    ]
     with process([*arguments, *options], url, preload):
         request = urllib.request.Request(f"{url}/v1/policies", json.dumps(POLICY).encode())
         request.add_header("Content-Type", "application/json")

@@ -95,7 +95,16 @@ def seconds_to_ready(path: str) -> tuple[float, float]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     began = time.perf_counter()
-    command = [sys.executable, "-c", SERVE, "serve", f"--store={path}", f"--port={port}", "--log-level=error"]
+    command = [
+        sys.executable,
+        "-c",
+        SERVE,
+        "serve",
+        f"--store={path}",
+        f"--port={port}",
+        "--log-level=error",
+        "--rate=0",
+    ]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         while not is_ready(port):
             time.sleep(0.01)

@@ -10,7 +10,7 @@ import pytest
 
 import deferkit
 from deferkit.cli.commands import app
-from deferkit.client import Reviews
+from deferkit.client import Keys, Reviews
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -52,9 +52,10 @@ def test_a_docstring_names_every_parameter(name: str) -> None:
     assert set(inspect.signature(called).parameters) - {"self"} <= described
 
 
+PARTS_OF_CLIENT: dict[type, str] = {deferkit.Client: "", Keys: "keys.", Reviews: "reviews."}
 CALLS = [
     (kind, name)
-    for kind in (deferkit.Client, Reviews)
+    for kind in PARTS_OF_CLIENT
     for name, _ in inspect.getmembers(kind, callable)
     if not name.startswith("_")
 ]
@@ -62,7 +63,7 @@ CALLS = [
 
 @pytest.mark.parametrize(("kind", "name"), CALLS, ids=lambda part: getattr(part, "__name__", part))
 def test_every_call_of_a_client_is_documented(kind: type, name: str) -> None:
-    assert f"client.{'reviews.' if kind is Reviews else ''}{name}(" in (inspect.getdoc(getattr(kind, name)) or "")
+    assert f"client.{PARTS_OF_CLIENT[kind]}{name}(" in (inspect.getdoc(getattr(kind, name)) or "")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

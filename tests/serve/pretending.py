@@ -26,13 +26,13 @@ class Pretender(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, *replies: Reply, secure: bool = False) -> None:
+    def __init__(self, *replies: Reply, secure: bool = False, port: int = 0) -> None:
         self.replies = list(replies)
         self.asked: list[tuple[str, str, bytes, float]] = []  # method, path, body, when
         self.keys: list[str | None] = []
         self.connections = 0
         self.turn = threading.Lock()
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(("127.0.0.1", port), Handler)
         if secure:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(CERTIFICATE)

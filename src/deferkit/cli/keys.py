@@ -5,12 +5,14 @@ import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
+from rich.console import Console
+from rich.table import Column, Table
 from rich.text import Text
 
 from deferkit.cli.app import app, aside, console
 from deferkit.cli.serve import Store
 from deferkit.errors import InvalidArgument
+from deferkit.serve.domain.api_keys import LONGEST_S, SCOPES, TENANT_SCOPES, new_key
 
 if TYPE_CHECKING:
     from deferkit.serve.storage.store import Store as KeyStore
@@ -19,6 +21,7 @@ keys = typer.Typer(help="Keys of tenants: create, list, revoke.", no_args_is_hel
 app.add_typer(keys, name="keys")
 
 
+WIDE = 250  # characters
 FIRST = (
     "It is the first key: from now on every call needs one. A policy belongs to a tenant; those that were made without"
     " a key belong to the tenant default."
@@ -36,18 +39,20 @@ def opened(store: str | None, *, make: bool = False) -> "KeyStore":
 @keys.command()
 def create(
     tenant: Annotated[str, typer.Option(help="Whose key it is; tenants do not see each other")] = "default",
-    scopes: Annotated[str, typer.Option(help="What it is good for")] = "decide,observe,review,admin",
+    scopes: Annotated[str, typer.Option(help=f"What it is good for, of {', '.join(SCOPES)}")] = ",".join(TENANT_SCOPES),
     name: Annotated[str, typer.Option(help="A name to know it by")] = "",
+    expires_s: Annotated[float | None, typer.Option(help="Seconds after which it is refused; never")] = None,
     store: Store = None,
 ) -> None:
     """Make a key and print it. It is shown this once: only its hash is kept."""
-    from deferkit.serve.domain.api_keys import new_key  # noqa: PLC0415
-
     if not tenant.isprintable() or not 1 <= len(tenant) <= 64:
         raise InvalidArgument(f"The tenant is a name of 1 to 64 characters. Got {tenant!r}.")
     if not name.isprintable() or len(name) > 64:
         raise InvalidArgument(f"The name of a key has at most 64 characters. Got {name!r}.")
-    key, row = new_key(tenant, [each.strip() for each in scopes.split(",") if each.strip()], name)
+    if expires_s is not None and not 0 < expires_s <= LONGEST_S:
+        raise InvalidArgument(f"A key expires after some seconds, at most {LONGEST_S:,}. Got {expires_s:g}.")
+    names = [each.strip() for each in scopes.split(",") if each.strip()]
+    key, row = new_key(tenant, names, name, expires_s=expires_s)
     kept = opened(store, make=True)
     first = not kept.keys()
     kept.add_key(row)
@@ -64,13 +69,23 @@ def create(
 def list_keys(store: Store = None) -> None:
     """List the keys there are."""
     kept = opened(store)
-    table = Table("key", "tenant", "scopes", "name", "created", "revoked")
+    table = Table(
+        Column("key", no_wrap=True, min_width=12),
+        "tenant",
+        "scopes",
+        "name",
+        "created",
+        "expires",
+        "last used",
+        "revoked",
+    )
     for row in kept.keys():  # noqa: SIM118  keys of tenants, not of a dict
-        revoked = "" if row.revoked is None else when(row.revoked)
-        texts = (row.id, row.tenant, row.scopes, row.name, when(row.created), revoked)
+        times = (row.created, row.expires, row.last_used, row.revoked)
+        texts = (row.id, row.tenant, row.scopes, row.name, *("" if each is None else when(each) for each in times))
         table.add_row(*map(Text, texts))  # a name may have brackets in it
     kept.close()
-    console.print(table)
+    # what another program reads is not wrapped
+    (console if console.is_terminal else Console(width=WIDE)).print(table)
 
 
 @keys.command()

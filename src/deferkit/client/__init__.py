@@ -1,7 +1,8 @@
 """A policy of a decision service, with the calls of a `Deferrer`. Nothing but the standard library is needed."""
 
 from deferkit.client.client import Client
+from deferkit.client.keys import Key, Keys
 from deferkit.client.reviews import Review, Reviews
 from deferkit.client.summary import PolicySummary
 
-__all__ = ["Client", "PolicySummary", "Review", "Reviews"]
+__all__ = ["Client", "Key", "Keys", "PolicySummary", "Review", "Reviews"]

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from deferkit.client.calls import Calls
+from deferkit.client.keys import Keys
 from deferkit.client.reviews import Reviews
 from deferkit.client.summary import PolicySummary, summary_of
 from deferkit.client.wire import (
@@ -77,6 +78,7 @@ class Client:
         self._tasks: dict[int, str] = {}
         self._remembering = threading.Lock()
         self.reviews = Reviews(self._calls, self._path)
+        self.keys = Keys(self._calls)
 
     @property
     def url(self) -> str:

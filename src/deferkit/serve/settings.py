@@ -2,17 +2,32 @@
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 from deferkit.errors import InvalidArgument
 
 PREFIX = "DEFERKIT_"
+TRUTH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 
 
 def setting(default: Any, what: str, *, least: float | None = None, most: float | None = None) -> Any:
     """Return a field with what it is for."""
     return field(default=default, metadata={"what": what, "least": least, "most": most})
+
+
+def default_text(setting: Field[Any]) -> str:
+    """Return the default of a setting, as help and documentation show it.
+
+    >>> [default_text(each) for each in fields(Settings) if each.name in ("port", "max_body", "body_timeout_s")]
+    ['8080', '1,000,000', '10']
+    """
+    default = setting.default
+    if isinstance(default, bool):
+        return "on" if default else "off"
+    if isinstance(default, str) or setting.name == "port":
+        return str(default)
+    return f"{default:,g}" if isinstance(default, float) else f"{default:,}"
 
 
 def wrong(name: str, what: str, value: Any) -> InvalidArgument:
@@ -35,16 +50,18 @@ class Settings:
     queue_limit: int = setting(1024, "calls that may wait; more get 503", least=1, most=1_000_000)
     tenant_share: float = setting(0.5, "the part of that queue that one tenant may fill", least=0.001, most=1)
     group_limit: int = setting(256, "tasks that share one commit", least=1, most=100_000)
-    rate: float = setting(0.0, "calls a second for each tenant; 0 sets no limit", least=0, most=1_000_000)
+    rate: float = setting(1000.0, "calls a second for each tenant; 0 sets no limit", least=0, most=1_000_000)
     max_policies: int = setting(100, "policies that a tenant may have; more get 409", least=1, most=100_000)
     max_body: int = setting(1_000_000, "bytes that a request may have; more get 413", least=1000, most=100_000_000)
     body_timeout_s: float = setting(10.0, "seconds for a request to arrive; slower ones get 408", least=0.01, most=3600)
+    max_connections: int = setting(1000, "connections at a time; more get 503", least=1, most=1_000_000)
     owner_lease_s: float = setting(
         15.0, "seconds after which a silent process loses its policies", least=0.1, most=86_400
     )
     snapshot_every: int = setting(20_000, "records of a log between two snapshots", least=1, most=1_000_000_000)
     stop_s: float = setting(20.0, "seconds that calls in flight get when the service stops", least=0, most=3600)
-    log_level: str = setting("info", "debug, info, warning or error")
+    log_level: str = setting("info", "how much is logged: debug, info, warning or error")
+    access_log: bool = setting(False, "log each request: method, route, status, milliseconds, tenant and key")
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -65,12 +82,13 @@ class Settings:
         for each in fields(cls):
             text = environment.get(PREFIX + each.name.upper())
             if each.name not in values and text is not None:
+                kind: Any = type(each.default)
                 try:
-                    kind: Any = type(each.default)
-                    values[each.name] = kind(text)
-                except ValueError as error:
+                    values[each.name] = TRUTH[text.lower()] if kind is bool else kind(text)
+                except (ValueError, KeyError) as error:
+                    wanted = "true or false" if kind is bool else "a number"
                     raise InvalidArgument(
-                        f"{PREFIX}{each.name.upper()} must be a number. Got {text!r} instead."
+                        f"{PREFIX}{each.name.upper()} must be {wanted}. Got {text!r} instead."
                     ) from error
         return cls(**values)
 

@@ -4,11 +4,14 @@ import json
 import logging
 import sys
 import traceback
+from logging.handlers import MemoryHandler
 from types import TracebackType
 
 import msgspec
 
 logger = logging.getLogger("deferkit.serve")
+access_logger = logging.getLogger("deferkit.serve.access")
+MOST_HELD = 1000  # lines that are held back until the address is printed
 STANDARD = set(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "color_message", "taskName"}
 
 
@@ -49,12 +52,22 @@ def trace(error: BaseException | None) -> list[str]:
 
 
 def log_to_stderr(level: str) -> None:
-    """Send the service's log to standard error."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
+    """Send the service's log to standard error, held back until `release`: the address is printed first."""
+    stream = logging.StreamHandler(sys.stderr)
+    stream.setFormatter(JsonLines())
+    handler = MemoryHandler(MOST_HELD, flushLevel=logging.ERROR, target=stream)
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)  # whatever else has something to say
     for name in ("deferkit.serve", "uvicorn", "uvicorn.error", "litestar"):
         each = logging.getLogger(name)
         each.handlers = [handler]
         each.propagate = False
         each.setLevel(level.upper())
+    access_logger.setLevel(logging.INFO)  # it is asked for by a setting of its own
+
+
+def release() -> None:
+    """Log what was held back, and hold nothing back from now on."""
+    for each in logger.handlers:
+        if isinstance(each, MemoryHandler):
+            each.capacity = 0
+            each.flush()

@@ -44,7 +44,7 @@ def test_case_33_without_a_key_nothing_is_told(service: Running) -> None:
             assert answer.headers["www-authenticate"] == "Bearer"
         else:
             assert answer.status == 200
-    assert {path for _, path, scopes in CALLS if not scopes} == {"/healthz", "/readyz", "/v1/openapi.json"}
+    assert {path for _, path, scopes in CALLS if not scopes} == {"/", "/healthz", "/readyz", "/v1/openapi.json"}
 
 
 def test_case_33_a_bad_key_is_none(service: Running) -> None:

@@ -49,8 +49,11 @@ def test_a_key_is_made_listed_and_revoked(said: Runner, tmp_path: Path) -> None:
 
 
 WRONG = {
-    "an unknown scope": (["create", "--scopes", "decide,fly"], "Scopes are decide, observe, review, admin. Got fly."),
-    "no scope": (["create", "--scopes", " , "], "Scopes are decide, observe, review, admin. Got none."),
+    "an unknown scope": (
+        ["create", "--scopes", "decide,fly"],
+        "Scopes are decide, observe, review, read, admin, operator. Got fly.",
+    ),
+    "no scope": (["create", "--scopes", " , "], "Scopes are decide, observe, review, read, admin, operator. Got none."),
     "no tenant": (["create", "--tenant", ""], "The tenant is a name of 1 to 64 characters. Got ''."),
     "a tenant with a newline": (["create", "--tenant", "a\nb"], "The tenant is a name of 1 to 64 characters."),
     "a name with a bell": (["create", "--name", "\a"], "The name of a key has at most 64 characters."),

@@ -40,7 +40,7 @@ def test_only_so_many_calls_are_passed_on(silent: str, monkeypatch: pytest.Monke
         with pytest.raises(Problem) as caught:
             await messenger.ask(silent, "GET", "/", b"", {}, FOREVER_S)
         assert (caught.value.status, caught.value.retry_after) == (503, 1.0)
-        while len(messenger._connections) < 2 or any(each.sock is None for each in messenger._connections):
+        while messenger.waiting < 2:
             await asyncio.sleep(0.01)
         messenger.close()
         async with asyncio.timeout(60):

@@ -21,7 +21,9 @@ from deferkit.serve.structured_logs import JsonLines
 from tests.serve.serving import POLICY, Client, Running, process, running
 
 SECRETS = ("s3cret", "1234.5678")
-FETCHERS = {"http", "urllib.request", "urllib3", "requests", "httpx", "aiohttp", "ftplib", "smtplib", "subprocess"}
+FETCHERS = {"http", "urllib.request", "urllib3", "requests", "httpx", "aiohttp", "ftplib", "smtplib", "subprocess"} | {
+    "deferkit.http_connections"
+}
 UNPICKLERS = {"pickle", "_pickle", "dill", "joblib", "shelve", "marshal"}
 
 
@@ -56,7 +58,7 @@ def test_case_37_the_urls_of_a_task_are_not_fetched(client: Client) -> None:
 
 def test_case_37_nothing_that_fetches_is_imported_but_to_reach_the_owner_of_a_policy() -> None:
     found = imported(deferkit.serve.__path__[0])
-    assert {name for name, names in found.items() if names & FETCHERS} == {"forward.py"}
+    assert {name for name, names in found.items() if names & FETCHERS} == {"forwarding.py"}
 
 
 class Trap:

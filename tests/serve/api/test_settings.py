@@ -5,55 +5,18 @@ import os
 import re
 from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from checks.service_tables import PAGE, place_of, routes_table, settings_table
 from deferkit.cli.serve import serve
 from deferkit.errors import InvalidArgument
 from deferkit.serve.domain.money import LARGEST_AMOUNT
-from deferkit.serve.http.application import ROUTES
-from deferkit.serve.http.openapi import document
 from deferkit.serve.settings import PREFIX, Settings
-from tests.serve.serving import Client, process
+from tests.serve.serving import Client, command, process
 
-PAGE = Path(__file__).parents[3] / "docs" / "service.md"
 GUIDE = PAGE.with_name("service-guide.md")
 NAMES = [each.name for each in fields(Settings)]
-
-
-def settings_table() -> list[str]:
-    """Return the table of settings as the page must have it."""
-    rows = ["| option | variable | unless given | |", "|---|---|---|---|"]
-    for each in fields(Settings):
-        default = f"{each.default:,}" if type(each.default) is int and each.name != "port" else str(each.default)
-        option = f"--{each.name.replace('_', '-')}"
-        rows.append(f"| `{option}` | `{PREFIX}{each.name.upper()}` | {default or '–'} | {each.metadata['what']} |")
-    return rows
-
-
-def routes_table() -> list[str]:
-    """Return the table of routes as the page must have it."""
-    rows = ["| | scopes | |", "|---|---|---|"]
-    for path, routes in document(ROUTES)["paths"].items():
-        for method, each in routes.items():
-            said = each["description"].partition("\n\nNeeds a key with the scope ")
-            scopes = said[2].rstrip(".").replace("admin or decide or observe or review", "any") or "–"
-            text = " ".join(said[0].split())
-            rows.append(f"| `{method.upper()} {path}` | {scopes.replace(' or ', ', ')} | {text}{query_of(each)} |")
-    return rows
-
-
-def query_of(route: dict[str, Any]) -> str:
-    """Return the query parameters of a route as the page must have them."""
-    found = []
-    for each in route.get("parameters", []):
-        if each["in"] == "query":
-            schema = each["schema"]
-            unless = f", {schema['default']} unless given" if schema.get("default") not in (None, "") else ""
-            most = f", up to {schema['maximum']:,}" if schema.get("maximum", 2**53) < 2**53 - 1 else ""
-            found.append(f"`{each['name']}` ({schema['description']}{unless}{most})")
-    return f" Query: {', '.join(found)}." if found else ""
 
 
 @pytest.mark.parametrize("table", [settings_table, routes_table], ids=["settings", "routes"])
@@ -61,9 +24,7 @@ def test_the_page_has_every_setting_and_every_route(table: object) -> None:
     rows = table()  # type: ignore[operator]
     lines = PAGE.read_text().splitlines()
     assert rows[0] in lines, "\n".join(rows)
-    start = lines.index(rows[0])
-    found = lines[start : next(i for i in range(start, len(lines) + 1) if i == len(lines) or not lines[i])]
-    assert found == rows, "the page must have:\n" + "\n".join(rows)
+    assert lines[place_of(rows, lines)] == rows, "python -m checks.service_tables writes them"
 
 
 def test_the_guide_has_the_largest_amount() -> None:
@@ -94,7 +55,7 @@ def test_an_option_goes_before_the_environment() -> None:
 def test_every_setting_is_read_from_its_variable(name: str) -> None:
     default = getattr(Settings(), name)
     other = {"address": "http://a:1", "log_level": "error", "tenant_share": 0.25}.get(name)
-    other = other or ("other" if isinstance(default, str) else default + 1)
+    other = True if default is False else other or ("other" if isinstance(default, str) else default + 1)
     assert getattr(Settings.read({PREFIX + name.upper(): str(other)}), name) == other
 
 
@@ -111,10 +72,12 @@ BAD = [
         "max_policies": ["0"],
         "max_body": ["10", "1000000000"],
         "body_timeout_s": ["0", "inf"],
+        "max_connections": ["0"],
         "owner_lease_s": ["0", "x"],
         "snapshot_every": ["0"],
         "stop_s": ["-1", "inf"],
         "log_level": ["loud", "INFO"],
+        "access_log": ["maybe", ""],
     }.items()
     for text in texts
 ]
@@ -152,3 +115,9 @@ def test_a_process_takes_settings_from_both(tmp_path: Path) -> None:
         assert "There are no keys: everyone on this machine may call it." in served.log
         assert served.lines()[-1]["open"] is True
         assert served.stop() == 0
+
+
+def test_the_help_shows_what_a_setting_is_unless_given() -> None:
+    shown = command("serve", "--help", environment={"COLUMNS": "200"}).stdout
+    for each in ("[default: 8080]", "[default: 1,024]", "[default: 0.5]", "[default: info]"):
+        assert each in shown

@@ -179,7 +179,7 @@ def test_another_method_is_refused_and_told_which_are_not(
     assert set(answer.headers["allow"].split(", ")) == allowed
 
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/v1/policies/p/nope", "/schema", "/v1/policies/p/../../../etc/passwd"])
+@pytest.mark.parametrize("path", ["/v2", "/v1", "/v1/policies/p/nope", "/schema", "/v1/policies/p/../../../etc/passwd"])
 def test_there_is_nothing_else(client: Client, path: str) -> None:
     answer = client.get(path)
     assert (answer.status, answer.json["code"]) == (404, "unknown")

@@ -93,7 +93,7 @@ class Service:
         self.port = free_port()
         self.host = "127.0.0.1"
         self.log = folder / f"service-{self.port}.log"
-        given = {"store": store, "port": self.port} | settings
+        given = {"store": store, "port": self.port, "rate": 0} | settings
         self.arguments = ["serve", *(f"--{name.replace('_', '-')}={value}" for name, value in given.items())]
         self.pid: int | None = None
 

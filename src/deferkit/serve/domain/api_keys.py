@@ -10,20 +10,32 @@ from deferkit.errors import InvalidArgument
 from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.rows import KeyRow
 
-SCOPES = ("decide", "observe", "review", "admin")
+# read: tasks and logs of the tenant, with contexts and payloads; operator: metrics of the whole process
+SCOPES = ("decide", "observe", "review", "read", "admin", "operator")
+TENANT_SCOPES = tuple(scope for scope in SCOPES if scope != "operator")
+LONGEST_S = 100 * 366 * 86_400  # that a key may be valid for
 PREFIX = "dk"
 
 
 class Caller(NamedTuple):
-    """Who calls: a tenant, and what the key is good for."""
+    """Who calls: a tenant, what the key is good for, and its id; none while the service is open to everyone."""
 
     tenant: str
     scopes: frozenset[str]
     key: str = ""  # its id; '' where everyone may call
 
 
-def new_key(tenant: str, scopes: list[str], name: str) -> tuple[str, KeyRow]:
+def new_key(tenant: str, scopes: list[str], name: str, *, expires_s: float | None = None) -> tuple[str, KeyRow]:
     """Return a new key and the row that is kept of it.
+
+    Args:
+        tenant: Whose key it is.
+        scopes: What it is good for, of `SCOPES`.
+        name: A name to know it by.
+        expires_s: Seconds after which it is refused; None: never.
+
+    Raises:
+        InvalidArgument: There are no scopes, or unknown ones.
 
     >>> key, row = new_key("acme", ["decide"], "router")
     >>> key.startswith(f"dk_{row.id}_"), row.scopes, key_fits(key, row)
@@ -34,7 +46,9 @@ def new_key(tenant: str, scopes: list[str], name: str) -> tuple[str, KeyRow]:
         raise InvalidArgument(f"Scopes are {', '.join(SCOPES)}. Got {', '.join(wrong) or 'none'}.")
     number, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
     kept = " ".join(scope for scope in SCOPES if scope in scopes)
-    row = KeyRow(number, tenant, hash_of(secret), kept, name, int(time.time() * MICRO), None)
+    now = int(time.time() * MICRO)
+    expires = None if expires_s is None else now + int(expires_s * MICRO)
+    row = KeyRow(number, tenant, hash_of(secret), kept, name, now, None, expires)
     return f"{PREFIX}_{number}_{secret}", row
 
 

@@ -120,3 +120,9 @@ class KeyRow(NamedTuple):
     name: str
     created: int
     revoked: int | None
+    expires: int | None = None
+    last_used: int | None = None
+
+    def usable(self, now: int) -> bool:
+        """Return whether the key is neither revoked nor expired at a time in microseconds."""
+        return self.revoked is None and (self.expires is None or now < self.expires)

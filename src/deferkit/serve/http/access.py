@@ -3,20 +3,26 @@
 import asyncio
 import re
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import parse_qsl
 
 import msgspec
 from litestar import Request, Response
+from litestar.types import HTTPScope
+from litestar.typing import FieldDefinition
 
 from deferkit.serve.domain.api_keys import SCOPES, Caller, key_fits, parts_of
 from deferkit.serve.domain.policy_spec import NAME_PATTERN
-from deferkit.serve.domain.problems import Problem, invalid, unknown
+from deferkit.serve.domain.problems import Problem, StoreFailed, invalid, unknown
 from deferkit.serve.domain.rows import KeyRow
 from deferkit.serve.http.headers import header, is_this_machine
 from deferkit.serve.storage.store import Store
+from deferkit.serve.structured_logs import logger
 
 FRESH_S = 1.0  # a revoked key is refused after this long at the latest
+USE_S = 60.0  # how often the last use of keys is written
 NEW_S = 0.05  # and a new one is known; what is not a key at all does not keep the database busier than this
 clock = time.monotonic
 EVERYONE = Caller("default", frozenset(SCOPES))
@@ -34,6 +40,7 @@ class Access:
         self._reading = asyncio.Lock()
         # a thread of its own: every call waits for this, and none is to wait behind those who read long logs
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="keys")
+        self._used: dict[str, int] = {}  # key: when, since the last time that was written
         self._allowance: dict[str, tuple[float, float]] = {}  # tenant: calls left, since when
 
     async def keys(self, age_s: float) -> dict[str, KeyRow]:
@@ -68,9 +75,26 @@ class Access:
         row = keys.get(parts[0]) if parts is not None else None
         if row is None and parts is not None:
             row = (await self.keys(NEW_S)).get(parts[0])
-        if row is None or not key_fits(key, row) or row.revoked is not None:
+        now = time.time_ns() // 1000
+        if row is None or not key_fits(key, row) or not row.usable(now):
             raise Problem(401, "unauthorized", "A valid key is needed: Authorization: Bearer dk_…")
-        return Caller(row.tenant, frozenset(row.scopes.split()), key=row.id)
+        self._used[row.id] = now
+        return Caller(row.tenant, frozenset(row.scopes.split()), row.id)
+
+    async def record_use(self) -> None:
+        """Write when keys were last used, if any were since the last time."""
+        used, self._used = self._used, {}
+        if used:
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._thread, self.store.use_keys, used)
+            except StoreFailed as error:
+                logger.warning("the last use of keys is not written", extra={"error": str(error)})
+
+    async def record_use_regularly(self) -> None:
+        """Write when keys were last used, once a minute: not one write for each call."""
+        while True:
+            await asyncio.sleep(USE_S)
+            await self.record_use()
 
     def count(self, tenant: str) -> None:
         """Take a call off the tenant's allowance; raise if there is none left."""
@@ -100,19 +124,31 @@ async def admit(request: Request[Any, Any, Any]) -> Response[None] | None:
     wanted = handler.opt.get("scopes")
     if wanted is None:
         return options(request) if request.method == "OPTIONS" else None
-    if "caller" not in scope:  # else `express` has let it in, and counted it
-        access: Access = request.app.state.access
-        caller = await access.caller(header(scope, b"authorization"), header(scope, b"host"))
-        if caller.scopes.isdisjoint(wanted):
-            raise Problem(403, "forbidden", f"The key has not the scope {' or '.join(sorted(wanted))}.")
-        access.count(caller.tenant)
-        scope["caller"] = caller  # type: ignore[typeddict-unknown-key]
-    name = scope["path_params"].get("name")
-    if name is not None and not NAME.match(name):
-        raise unknown("policy", name)
+    await admitted(request.app.state.access, scope, wanted)
+    if (name := scope["path_params"].get("name")) is not None:
+        check_name(name)
     if scope["query_string"]:
-        check_query(request)
+        parameters = handler.parsed_fn_signature.parameters
+        check_query(
+            scope["query_string"], {name: each for name, each in parameters.items() if name not in NOT_IN_QUERY}
+        )
     return None
+
+
+async def admitted(access: Access, scope: HTTPScope, wanted: frozenset[str]) -> Caller:
+    """Return who calls, and count the call; raise if the key has none of the wanted scopes."""
+    caller = await access.caller(header(scope, b"authorization"), header(scope, b"host"))
+    if caller.scopes.isdisjoint(wanted):
+        raise Problem(403, "forbidden", f"The key lacks the scope {' or '.join(sorted(wanted))}.")
+    access.count(caller.tenant)
+    scope["caller"] = caller  # type: ignore[typeddict-unknown-key]
+    return caller
+
+
+def check_name(name: str) -> None:
+    """Raise if no policy can have this name."""
+    if not NAME.match(name):
+        raise unknown("policy", name)
 
 
 def options(request: Request[Any, Any, Any]) -> Response[None]:
@@ -122,15 +158,10 @@ def options(request: Request[Any, Any, Any]) -> Response[None]:
     return Response(None, status_code=204, headers={"Allow": ", ".join(sorted(methods))})
 
 
-def check_query(request: Request[Any, Any, Any]) -> None:
+def check_query(query: bytes, known: Mapping[str, FieldDefinition]) -> None:
     """Raise if the query is not as strict as a body: an unknown parameter, one twice, a value out of bounds."""
-    known = {
-        name: field
-        for name, field in request.route_handler.parsed_fn_signature.parameters.items()
-        if name not in NOT_IN_QUERY
-    }
     seen: set[str] = set()
-    for name, text in request.query_params.multi_items():
+    for name, text in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         if name not in known:
             raise invalid(f"There is no parameter {name!r}. There is {', '.join(known) or 'none'}.")
         if name in seen:

@@ -1,5 +1,6 @@
 """The application: routes, limits, access, and an engine that lives as long as it."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,28 +10,33 @@ from litestar import Litestar, Request, Response
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.types import ASGIApp
 
-from deferkit.serve.domain.problems import Problem, StoreFailed, invalid, unavailable
+from deferkit.serve.domain.problems import Problem, invalid
 from deferkit.serve.engine.engine import Engine, EngineSettings
-from deferkit.serve.http import routes_operation, routes_policies, routes_reviews, routes_tasks
+from deferkit.serve.http import routes_keys, routes_operation, routes_policies, routes_reviews, routes_tasks
 from deferkit.serve.http.access import Access, admit
-from deferkit.serve.http.express import express
+from deferkit.serve.http.decision_route import with_decision_route
 from deferkit.serve.http.forwarding import Messenger
 from deferkit.serve.http.limits import limited
 from deferkit.serve.http.openapi import document
-from deferkit.serve.http.route_support import ProblemReply, problem_response
-from deferkit.serve.http.strict_json import StrictRequest
+from deferkit.serve.http.route_support import ProblemReply, problem_of, problem_response
+from deferkit.serve.http.strict_json import EMPTY, StrictRequest
 from deferkit.serve.http.traffic import Traffic
 from deferkit.serve.settings import Settings
 from deferkit.serve.storage.store import Store
-from deferkit.serve.structured_logs import logger
 
 AnyRequest = Request[Any, Any, Any]
-ROUTES = [*routes_policies.ROUTES, *routes_tasks.ROUTES, *routes_reviews.ROUTES, *routes_operation.ROUTES]
+ROUTES = [
+    *routes_policies.ROUTES,
+    *routes_tasks.ROUTES,
+    *routes_reviews.ROUTES,
+    *routes_keys.ROUTES,
+    *routes_operation.ROUTES,
+]
 
 
-def on_problem(_: AnyRequest, problem: Problem) -> Response[ProblemReply]:
+def on_error(_: AnyRequest, error: Exception) -> Response[ProblemReply]:
     """Reply with a problem of the service's."""
-    return problem_response(problem)
+    return problem_response(problem_of(error))
 
 
 def on_http(_: AnyRequest, error: HTTPException) -> Response[ProblemReply]:
@@ -49,20 +55,8 @@ def parameter_problem(error: ValidationException) -> Problem:
     first = error.extra[0] if isinstance(error.extra, list) and error.extra else {"message": error.detail}
     key, message = str(first.get("key", "")), str(first.get("message", ""))
     if key == "data":
-        return Problem(400, "not_json", "The body is empty; JSON is expected.")
+        return Problem(400, "not_json", EMPTY)
     return invalid(f"{key}: {message}" if key else message.partition(" for path")[0] + ".")
-
-
-def on_store(_: AnyRequest, error: StoreFailed) -> Response[ProblemReply]:
-    """Reply when nothing can be read for now."""
-    logger.error("the store cannot be read", extra={"error": str(error)})
-    return problem_response(unavailable("The database does not answer."))
-
-
-def on_fault(_: AnyRequest, error: Exception) -> Response[ProblemReply]:
-    """Reply to a fault of ours, without a word of what was sent."""
-    logger.error("a call failed", exc_info=error)
-    return problem_response(Problem(500, "internal", f"The call failed: {type(error).__name__}."))
 
 
 def application(settings: Settings, store: Store, *, failed: Callable[[Exception], None]) -> ASGIApp:
@@ -92,10 +86,13 @@ def application(settings: Settings, store: Store, *, failed: Callable[[Exception
         messenger = app.state.messenger = Messenger()
         app.state.engine, app.state.traffic, app.state.settings = engine, traffic, settings
         app.state.document = msgspec.json.encode(document(ROUTES))
+        recording = asyncio.create_task(access.record_use_regularly())
         try:
             yield
         finally:
+            recording.cancel()
             messenger.close()
+            await access.record_use()
             access.close()
             await engine.stop()
 
@@ -105,13 +102,10 @@ def application(settings: Settings, store: Store, *, failed: Callable[[Exception
         before_request=admit,
         request_class=StrictRequest,
         request_max_body_size=None,  # `limited` sees to it, before anything is buffered
-        exception_handlers={
-            Problem: on_problem,
-            HTTPException: on_http,
-            StoreFailed: on_store,
-            Exception: on_fault,
-        },
+        exception_handlers={HTTPException: on_http, Exception: on_error},
         openapi_config=None,  # `document` makes a better one
         logging_config=None,
     )
-    return limited(express(app), max_body=settings.max_body, traffic=traffic)
+    return limited(
+        with_decision_route(app), max_body=settings.max_body, traffic=traffic, access_log=settings.access_log
+    )

@@ -1,14 +1,27 @@
-"""A connection with the limits that uvicorn does not set: a client holds neither memory nor a place for long."""
+"""A connection with the limits that uvicorn does not set: on pipelined requests, slow ones, and the size of a head."""
 
 import re
 from typing import Any
 
 import msgspec
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 LARGEST_HEAD = 65_536  # bytes of a request line and its headers
 UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
 CHUNKING = 6  # a body of chunks of one byte each is six times as long as what it carries
+SLICE = 2048  # bytes that are parsed at a time: bounds the pipelined requests that wait parsed, at 3 KB each
+
+
+class RequestFlow(FlowControl):
+    """Flow control that does not resume reading while received bytes are still unparsed."""
+
+    holding = False
+
+    def resume_reading(self) -> None:
+        """Resume reading from the socket, unless received bytes wait to be parsed."""
+        if not self.holding:
+            super().resume_reading()
 
 
 class LimitedConnection(HttpToolsProtocol):
@@ -16,9 +29,16 @@ class LimitedConnection(HttpToolsProtocol):
 
     A look at all connections now and then costs next to nothing; a timer for each request does not. How large a body
     may be the application knows (`deferkit.serve.http.limits`); here is only the end of all chunks and trailers.
+
+    Pipelined requests: uvicorn parses all that was received, and reads on after each reply, so that its queue of parsed
+    requests grows without bound. Here nothing is parsed while a parsed request waits, and nothing is read from the
+    socket while received bytes wait to be parsed: at most one read (256 KB) and the requests of one slice are held.
     """
 
     max_body = 1_000_000  # the class that is made for a server has its own
+    max_connections = 1000  # likewise
+    flow: RequestFlow
+    unparsed = b""
     since: float | None = None
     begun = False  # a request is here in part
     in_body = False
@@ -27,20 +47,46 @@ class LimitedConnection(HttpToolsProtocol):
     unread_since = 0.0
 
     def connection_made(self, transport: Any) -> None:
-        """Begin to wait for the first request."""
+        """Begin to wait for the first request; refuse it if there are too many connections."""
         super().connection_made(transport)
+        self.flow = RequestFlow(transport)
         self.since = self.loop.time()
+        if len(self.connections) > self.max_connections:
+            self.refuse(503, "unavailable", f"There are {self.max_connections:,} connections. Try again.")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Drop the requests that were not begun."""
+        for cycle, _ in self.pipeline:
+            cycle.on_response = nothing  # else the two refer to each other, and wait for the garbage collector
+        self.pipeline.clear()
+        self.unparsed = b""
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Begin to wait for the rest of a request, if this is the first of it."""
         self._wait_from_here(self._idle())
-        self.size += len(data)
-        if not self.in_body and UPGRADE.search(data):
+        self.unparsed += data
+        self._parse()
+
+    def _parse(self) -> None:
+        """Parse what was received, as long as no parsed request waits."""
+        data, at = self.unparsed, 0
+        if not self.in_body and UPGRADE.search(data, 0, LARGEST_HEAD):
             data = without_upgrade(data)
-        super().data_received(data)
-        self._wait_from_here(self.begun and self._idle())
-        if self.size > LARGEST_HEAD and (not self.in_body or self.size > LARGEST_HEAD + CHUNKING * self.max_body):
-            self.refuse(431, "too_large", f"The head of a request has at most {LARGEST_HEAD:,} bytes.")
+        while at < len(data) and not self.pipeline and not self.transport.is_closing():
+            part = data[at : at + SLICE]
+            at += len(part)
+            self.size += len(part)
+            super().data_received(part)
+            self._wait_from_here(self.begun and self._idle())
+            if self.size > LARGEST_HEAD and (not self.in_body or self.size > LARGEST_HEAD + CHUNKING * self.max_body):
+                self.refuse(431, "too_large", f"The head of a request has at most {LARGEST_HEAD:,} bytes.")
+        self.unparsed = b"" if self.transport.is_closing() else data[at:]
+        self.flow.holding = bool(self.unparsed)
+        if self.unparsed:
+            self.flow.pause_reading()
+        elif not self.pipeline and (self.cycle is None or len(self.cycle.body) <= HIGH_WATER_LIMIT):
+            self.flow.resume_reading()
 
     def _idle(self) -> bool:
         """Return whether there is nothing to answer."""
@@ -60,6 +106,8 @@ class LimitedConnection(HttpToolsProtocol):
         last = not self.pipeline
         super().on_response_complete()
         self._wait_from_here(self.begun and (last or (self.in_body and not self.pipeline)))
+        if self.unparsed and not self.transport.is_closing():
+            self._parse()
 
     def on_headers_complete(self) -> None:
         """Count from here what belongs to the body."""
@@ -100,10 +148,16 @@ class LimitedConnection(HttpToolsProtocol):
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
             body = msgspec.json.encode({"status": status, "code": code, "detail": detail})
             headers = [*self.server_state.default_headers, (b"content-type", b"application/json")]
+            if status == 503:
+                headers.append((b"retry-after", b"1"))
             lines = b"".join(b"%b: %b\r\n" % line for line in headers)
             end = b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
             self.transport.write(STATUS_LINE[status] + lines + end + body)
         self.transport.close()
+
+
+def nothing() -> None:
+    """Do nothing."""
 
 
 def without_upgrade(data: bytes) -> bytes:

@@ -2,16 +2,16 @@
 
 import asyncio
 import http.client
-import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-from litestar import Request
+from litestar.datastructures import State
+from litestar.types import HTTPScope
 
+from deferkit.http_connections import Answer, Connections
 from deferkit.serve.domain.problems import Problem, unavailable
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.http.headers import header
@@ -22,18 +22,17 @@ THREADS = 64
 MOST = 256  # calls that are passed on or wait for it; more get 503
 
 
-async def forward(request: Request[Any, Any, Any], address: str | None) -> Reply:
+async def forward(state: State, scope: HTTPScope, body: bytes, address: str | None) -> Reply:
     """Return the reply of the owner of a policy. A call is passed on once: who owns it may have changed by then."""
-    if not address or header(request.scope, PASSED_ON):
+    if not address or header(scope, PASSED_ON):
         raise unavailable("Another process owns the policy, or is about to.")
     headers = {"content-type": "application/json", PASSED_ON.decode(): "1"}
-    if key := header(request.scope, b"authorization"):
+    if key := header(scope, b"authorization"):
         headers["authorization"] = key.decode("latin-1")
-    path = request.scope["raw_path"].decode("ascii")  # no call that is passed on has a query
-    body = await request.body()
-    patience = min(TIMEOUT_S, request.app.state.engine.settings.owner_lease_s)  # by then it is another's
-    messenger: Messenger = request.app.state.messenger
-    return await messenger.ask(address, request.method, path, body, headers, patience)
+    path = scope["raw_path"].decode("ascii")  # no call that is passed on has a query
+    patience = min(TIMEOUT_S, state.engine.settings.owner_lease_s)  # by then it is another's
+    messenger: Messenger = state.messenger
+    return await messenger.ask(address, scope["method"], path, body, headers, patience)
 
 
 class Messenger:
@@ -45,8 +44,8 @@ class Messenger:
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="passes-on")
-        self._local = threading.local()
-        self._connections: set[http.client.HTTPConnection] = set()
+        self._servers: dict[str, Connections] = {}
+        self._opening = threading.Lock()
         self._asked = 0
         self._closed = False
 
@@ -68,41 +67,39 @@ class Messenger:
         """Ask no more, and wait for no answer: nobody is there to get it."""
         self._closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
-        for each in list(self._connections):
-            with suppress(OSError, AttributeError):  # there is no socket, or it was closed in this moment
-                each.sock.shutdown(socket.SHUT_RDWR)
+        with self._opening:
+            for each in self._servers.values():
+                each.abort()
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for an answer, on a connection that is open."""
+        return sum(each.waiting for each in list(self._servers.values()))
 
     def _call(
         self, address: str, method: str, path: str, body: bytes, headers: dict[str, str], timeout_s: float
     ) -> Reply:
-        """Return what a process answers. A connection that has gone stale is opened again, once."""
-        kept: dict[str, http.client.HTTPConnection] = self._local.__dict__.setdefault("kept", {})
-        fresh = address not in kept
-        if fresh:
-            parts = urlsplit(address)
-            kept[address] = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_s)
-            self._connections.add(kept[address])
+        """Return what a process answers. It is asked once: a caller who tries again may find another owner."""
+        with self._opening:
+            if address not in self._servers:
+                parts = urlsplit(address)
+                self._servers[address] = Connections(parts.hostname or "", parts.port)
         try:
-            kept[address].request(method, path, body, headers)
-            response = kept[address].getresponse()
-            answer = response.read()
+            if self._closed:
+                raise ConnectionAbortedError
+            answer = self._servers[address].ask(method, path, body, headers, timeout_s)
         except (OSError, http.client.HTTPException) as error:
-            lost = kept.pop(address)
-            self._connections.discard(lost)
-            lost.close()
-            if not fresh and not isinstance(error, TimeoutError) and not self._closed:
-                return self._call(address, method, path, body, headers, timeout_s)
             raise unavailable(f"The process that owns the policy does not answer ({type(error).__name__}).") from error
-        if response.status >= 400:
-            raise problem_of(response.status, answer, response.headers.get("Retry-After"))
-        return Reply(response.status, answer)
+        if answer.status >= 400:
+            raise problem_of(answer)
+        return Reply(answer.status, answer.body)
 
 
-def problem_of(status: int, answer: bytes, retry: str | None) -> Problem:
+def problem_of(answer: Answer) -> Problem:
     """Return the problem that a process has replied with."""
     try:
-        said = msgspec.json.decode(answer, type=dict[str, Any])
+        said = msgspec.json.decode(answer.body, type=dict[str, Any])
     except msgspec.MsgspecError:
         said = {}
-    wait = float(retry) if retry is not None and retry.isdigit() else None
-    return Problem(status, str(said.get("code", "failed")), str(said.get("detail", "")), retry_after=wait)
+    code, detail = str(said.get("code", "failed")), str(said.get("detail", ""))
+    return Problem(answer.status, code, detail, retry_after=answer.wait_s)

@@ -5,10 +5,12 @@ import time
 from typing import Any
 
 from litestar.enums import ScopeType
-from litestar.types import ASGIApp, Message, Receive, Scope, Send
+from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
+from deferkit.serve.domain.api_keys import Caller
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.http.traffic import Traffic
+from deferkit.serve.structured_logs import access_logger
 
 STOPS = b'{"status":503,"code":"unavailable","detail":"The service stops. Try again."}'
 
@@ -35,7 +37,23 @@ def counted(receive: Receive, declared: int, max_body: int) -> Receive:
     return receive_within
 
 
-def limited(app: ASGIApp, *, max_body: int, traffic: Traffic) -> ASGIApp:
+def log_access(scope: HTTPScope, path: str, status: int, seconds: float) -> None:
+    """Log a request by its route, without anything that a caller has sent."""
+    caller: Caller | None = scope.get("caller")  # type: ignore[assignment]
+    access_logger.info(
+        "request",
+        extra={
+            "method": scope["method"],
+            "path": path,
+            "status": status,
+            "ms": round(1000 * seconds, 3),
+            "tenant": caller and caller.tenant,
+            "key": caller and caller.key,
+        },
+    )
+
+
+def limited(app: ASGIApp, *, max_body: int, traffic: Traffic, access_log: bool = False) -> ASGIApp:
     """Return the application behind a limit: a body that is too large is refused before it is read."""
 
     async def within_limits(scope: Scope, receive: Receive, send: Send) -> None:
@@ -67,6 +85,9 @@ def limited(app: ASGIApp, *, max_body: int, traffic: Traffic) -> ASGIApp:
                 await send_counted({"type": "http.response.body", "body": STOPS, "more_body": False})
         finally:
             path = scope.get("path_template") or "unknown"
-            traffic.count(scope["method"], path, status or 500, time.monotonic() - began)
+            seconds = time.monotonic() - began
+            traffic.count(scope["method"], path, status or 500, seconds)
+            if access_log:
+                log_access(scope, path, status or 500, seconds)
 
     return within_limits

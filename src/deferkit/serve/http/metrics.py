@@ -17,18 +17,20 @@ CONTENT_TYPE = "text/plain; version=0.0.4"  # Litestar adds the charset
 class ServiceMetrics(Collector):
     """Reads off the engine what a dashboard wants to see."""
 
-    def __init__(self, engine: Engine, traffic: Traffic, tenant: str) -> None:
+    def __init__(self, engine: Engine, traffic: Traffic | None, tenant: str | None) -> None:
         self.engine = engine
         self.traffic = traffic
         self.tenant = tenant
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics of the process, then those of the tenant's policies."""
-        yield from self._process()
-        yield from self._policies()
+        """Yield the metrics of the process, if there is its traffic, then those of the tenant's policies."""
+        if self.traffic is not None:
+            yield from self._process(self.traffic)
+        if self.tenant is not None:
+            yield from self._policies()
 
-    def _process(self) -> Iterator[Metric]:
-        engine, traffic = self.engine, self.traffic
+    def _process(self, traffic: Traffic) -> Iterator[Metric]:
+        engine = self.engine
         requests = CounterMetricFamily("deferkit_requests", "Requests answered", labels=["method", "path", "status"])
         for (method, path, status), n in list(traffic.requests.items()):
             requests.add_metric([method, path, str(status)], n)
@@ -104,8 +106,8 @@ class ServiceMetrics(Collector):
         )
 
 
-def metrics_of(engine: Engine, traffic: Traffic, tenant: str) -> str:
-    """Return the metrics as text."""
+def metrics_of(engine: Engine, traffic: Traffic | None, tenant: str | None) -> str:
+    """Return the metrics as text: of the process if its traffic is given, of a tenant's policies if one is."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(ServiceMetrics(engine, traffic, tenant))
     return generate_latest(registry).decode()

@@ -10,11 +10,12 @@ from litestar.handlers import BaseRouteHandler
 
 from deferkit.serve.domain.api_keys import Caller
 from deferkit.serve.domain.policy_spec import NAME_PATTERN
-from deferkit.serve.domain.problems import Problem
+from deferkit.serve.domain.problems import Problem, StoreFailed, unavailable
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.engine.engine import Elsewhere, Engine
 from deferkit.serve.engine.unit_of_work import Command
 from deferkit.serve.http.forwarding import forward
+from deferkit.serve.structured_logs import logger
 
 Body = TypeVar("Body")
 AnyRequest = Request[Any, Any, Any]
@@ -96,8 +97,19 @@ async def done(request: AnyRequest, name: str, command: Command, kind: type[Body
     try:
         reply = await engine_of(request).submit((caller_of(request).tenant, name), command)
     except Elsewhere as elsewhere:
-        reply = await forward(request, elsewhere.address)
+        reply = await forward(request.app.state, request.scope, await request.body(), elsewhere.address)
     return answered(reply, kind)
+
+
+def problem_of(error: Exception) -> Problem:
+    """Return what a caller is told of an error; log it if it is not a caller's, without a word of what was sent."""
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, StoreFailed):
+        logger.error("the store cannot be read", extra={"error": str(error)})
+        return unavailable("The database does not answer.")
+    logger.error("a call failed", exc_info=error)
+    return Problem(500, "internal", f"The call failed: {type(error).__name__}.")
 
 
 def problem_parts(problem: Problem) -> tuple[dict[str, str], bytes]:

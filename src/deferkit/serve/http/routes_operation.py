@@ -20,6 +20,18 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     version: str
 
 
+class Index(msgspec.Struct, frozen=True, kw_only=True):
+    """What the service is, and where it is described."""
+
+    service: str = "deferkit decision service"
+    version: str = __version__
+    routes: str = "/v1/openapi.json"
+    health: str = "/healthz"
+    readiness: str = "/readyz"
+    metrics: str = "/metrics"
+    guide: str = "docs/service-guide.md in the source of deferkit"
+
+
 @get("/healthz", opt=about("operation"))
 async def healthz() -> Response[Health]:
     """Say that the process is alive."""
@@ -37,10 +49,13 @@ async def readyz(request: AnyRequest) -> Response[Health]:
     return sent(Health(status="ready", version=__version__), Health)
 
 
-@get("/metrics", opt=about("operation", "admin"), media_type="text/plain")
+@get("/metrics", opt=about("operation", "admin", "operator"), media_type="text/plain")
 async def metrics(request: AnyRequest) -> Response[str]:
-    """Return metrics in Prometheus' form: those of the process, and those of the caller's own policies."""
-    text = await asyncio.to_thread(metrics_of, engine_of(request), request.app.state.traffic, caller_of(request).tenant)
+    """Return metrics in Prometheus' form: of the tenant's policies (admin), of the whole process (operator)."""
+    caller = caller_of(request)
+    traffic = request.app.state.traffic if "operator" in caller.scopes else None
+    tenant = caller.tenant if "admin" in caller.scopes else None
+    text = await asyncio.to_thread(metrics_of, engine_of(request), traffic, tenant)
     return Response(content=text, media_type=CONTENT_TYPE)
 
 
@@ -50,4 +65,10 @@ async def openapi(request: AnyRequest) -> Response[dict[str, Any]]:
     return answered(Reply(200, request.app.state.document), dict[str, Any])
 
 
-ROUTES = [healthz, readyz, metrics, openapi]
+@get("/", opt=about("operation"))
+async def index() -> Response[Index]:
+    """Say what this is, and where it is described."""
+    return sent(Index(), Index)
+
+
+ROUTES = [index, healthz, readyz, metrics, openapi]

@@ -80,7 +80,7 @@ async def read_summary(request: AnyRequest, name: PolicyName) -> Response[Policy
     try:
         owned = await engine.holding((caller_of(request).tenant, name))
     except Elsewhere as elsewhere:
-        return answered(await forward(request, elsewhere.address), PolicySummary)
+        return answered(await forward(request.app.state, request.scope, b"", elsewhere.address), PolicySummary)
     queue = await asyncio.to_thread(engine.store.queue, owned.id)
     return sent(summary_of(owned, queue, owned.time(engine.clock.now())), PolicySummary)
 

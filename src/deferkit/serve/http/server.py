@@ -6,6 +6,7 @@ import gc
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -17,10 +18,11 @@ from deferkit.serve.http.connection import LimitedConnection
 from deferkit.serve.settings import Settings
 from deferkit.serve.storage.open_store import database_of, shown
 from deferkit.serve.storage.store import Store
-from deferkit.serve.structured_logs import log_to_stderr, logger
+from deferkit.serve.structured_logs import log_to_stderr, logger, release
 
 # on every response, also those that uvicorn gives by itself: a reply is what it says it is, and nobody's to keep
 HEADERS = [("x-content-type-options", "nosniff"), ("cache-control", "no-store")]
+OTHER_FILES = 512  # of databases, of calls that are passed on, and connections that are being refused
 
 
 class Server(uvicorn.Server):
@@ -36,7 +38,11 @@ class Server(uvicorn.Server):
                 host=settings.host,
                 port=settings.port,
                 loop="auto",
-                http=type("Connection", (LimitedConnection,), {"max_body": settings.max_body}),
+                http=type(
+                    "Connection",
+                    (LimitedConnection,),
+                    {"max_body": settings.max_body, "max_connections": settings.max_connections},
+                ),
                 ws="none",
                 lifespan="on",
                 log_config=None,
@@ -127,9 +133,29 @@ def bind_error(family: int, address: Any) -> OSError | None:
     return None
 
 
+def allow_open_files(wanted: int) -> None:
+    """Raise the limit of open files, as far as the system allows: above it no connection is even refused."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource  # noqa: PLC0415  Windows has no such module, and no such limit
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        if soft != resource.RLIM_INFINITY and soft < most:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
 def serve(settings: Settings, listening: Callable[[str, bool], None]) -> int:
     """Serve until told to stop; return the exit code. `listening` is called with the URL, and whether it is open."""
     log_to_stderr(settings.log_level)
+    try:
+        return serve_logged(settings, listening)
+    finally:
+        release()
+
+
+def serve_logged(settings: Settings, listening: Callable[[str, bool], None]) -> int:
+    """Serve, with a log that is held back until the address is printed."""
+    allow_open_files(settings.max_connections + OTHER_FILES)
     database = database_of(settings.store)
     check_address(settings.host, settings.port)  # nothing is made where nothing can be served
     database.occupy()  # first: nothing is brought up to date under a process that serves
@@ -140,8 +166,9 @@ def serve(settings: Settings, listening: Callable[[str, bool], None]) -> int:
         warn_without_address(settings)
 
     def say(url: str) -> None:
-        logger.info("listening", extra={"url": url, "open": is_open})
         listening(url, is_open)
+        release()
+        logger.info("listening", extra={"url": url, "open": is_open})
 
     server = Server(settings, store, say)
     try:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 from litestar import Request
-from litestar.types import Empty
+from litestar.types import Empty, HTTPScope, Receive
 
 from deferkit.serve.domain.problems import Problem, invalid
 from deferkit.serve.http.headers import header
@@ -14,6 +14,7 @@ from deferkit.serve.http.headers import header
 DEEPEST = 64  # lists and objects within each other
 NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
 TEXT = re.compile(rb'"[^"]*"')
+EMPTY = "The body is empty; JSON is expected."
 NAMED = re.compile(rb'"([^"]*)"(\s*:)?')  # all texts: what looks like a name may stand within another text
 
 
@@ -73,30 +74,36 @@ def decode(raw: bytes, kind: Any) -> Any:
     return value
 
 
+def check_json(scope: HTTPScope) -> None:
+    """Raise if a body is not sent as JSON: a form on a foreign page can send anything but that unasked."""
+    if header(scope, b"content-type").partition(b";")[0].strip().lower() != b"application/json":
+        raise Problem(415, "not_json", "A body is sent as content-type: application/json.")
+
+
+async def received(receive: Receive) -> bytes:
+    """Return the body of a request as it came; most come in one piece."""
+    parts = []
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise Problem(408, "too_slow", "The request did not arrive.")  # nobody is there to read this
+        parts.append(message["body"])
+        more = message["more_body"]
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
 class StrictRequest(Request[Any, Any, Any]):
     """A request whose body is read strictly; Litestar by itself would take "1" for 1."""
 
     async def body(self) -> bytes:
         """Return the body as it came; most come in one piece."""
         if self._body is Empty:
-            parts = []
-            more = True
-            while more:
-                message = await self.receive()
-                if message["type"] != "http.request":
-                    raise Problem(408, "too_slow", "The request did not arrive.")  # nobody is there to read this
-                parts.append(message["body"])
-                more = message["more_body"]
-            self._body = parts[0] if len(parts) == 1 else b"".join(parts)
+            self._body = await received(self.receive)
         return self._body
 
     async def json(self) -> Any:
-        """Return the body as what the handler asks for.
-
-        It must say that it is JSON: a form on a foreign page can send anything but that without being asked.
-        """
-        kind = header(self.scope, b"content-type")
-        if kind.partition(b";")[0].strip().lower() != b"application/json":
-            raise Problem(415, "not_json", "A body is sent as content-type: application/json.")
+        """Return the body as what the handler asks for."""
+        check_json(self.scope)
         wanted = self.scope["route_handler"].parsed_data_field
         return decode(await self.body(), Any if wanted is None else wanted.annotation)

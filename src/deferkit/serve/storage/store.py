@@ -359,9 +359,16 @@ class Store:
     def add_key(self, key: KeyRow) -> None:
         """Write a new key."""
         values = key._asdict()
-        values.pop("revoked")
+        del values["revoked"], values["last_used"]
         self.directly(lambda connection: connection.run("add_key", **values))
 
-    def revoke_key(self, number: str, at: int) -> bool:
-        """Revoke a key; False if there is none to revoke."""
-        return bool(self.directly(lambda connection: connection.run("revoke_key", id=number, at=at)))
+    def revoke_key(self, number: str, at: int, *, tenant: str | None = None) -> bool:
+        """Revoke a key, only of a tenant if one is given; False if there is none to revoke."""
+        if tenant is None:
+            return bool(self.directly(lambda connection: connection.run("revoke_key", id=number, at=at)))
+        return bool(self.directly(lambda connection: connection.run("revoke_key_of", id=number, at=at, tenant=tenant)))
+
+    def use_keys(self, used: Mapping[str, int]) -> None:
+        """Write when keys were last used."""
+        calls = [("use_key", {"id": number, "at": at}) for number, at in used.items()]
+        self.directly(lambda connection: connection.run_all(calls))

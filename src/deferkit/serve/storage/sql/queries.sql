@@ -269,14 +269,20 @@ SELECT seq FROM snapshots WHERE policy = :policy ORDER BY seq;
 SELECT sha256, data FROM snapshots WHERE policy = :policy AND seq = :seq;
 
 -- name: add_key
-INSERT INTO keys (id, tenant, hash, scopes, name, created, revoked)
-VALUES (:id, :tenant, :hash, :scopes, :name, :created, NULL);
+INSERT INTO keys (id, tenant, hash, scopes, name, created, revoked, expires, last_used)
+VALUES (:id, :tenant, :hash, :scopes, :name, :created, NULL, :expires, NULL);
 
 -- name: keys
-SELECT id, tenant, hash, scopes, name, created, revoked FROM keys ORDER BY created, id;
+SELECT id, tenant, hash, scopes, name, created, revoked, expires, last_used FROM keys ORDER BY created, id;
 
 -- name: revoke_key
 UPDATE keys SET revoked = :at WHERE id = :id AND revoked IS NULL RETURNING id;
+
+-- name: revoke_key_of
+UPDATE keys SET revoked = :at WHERE id = :id AND tenant = :tenant AND revoked IS NULL RETURNING id;
+
+-- name: use_key
+UPDATE keys SET last_used = :at WHERE id = :id AND (last_used IS NULL OR last_used < :at);
 
 -- name: now (postgres)
 -- The server's time: the clocks of several machines differ.

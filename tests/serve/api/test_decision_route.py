@@ -1,4 +1,4 @@
-"""The short way to decide and the ordinary one give the same answers."""
+"""The route that decides a task: however a call is sent, it has the same answers as any other route."""
 
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,11 @@ from deferkit.serve.http import access
 from tests.serve.serving import POLICY, Client, Running, running
 
 PATH = "/v1/policies/p/decisions"
-ORDINARY = {"content-type": "application/json; charset=utf-8"}  # the short way is for those who say nothing more
+CHARSET = {"content-type": "application/json; charset=utf-8"}
 
 
-def test_a_task_decided_one_way_has_the_same_reply_the_other_way(client: Client) -> None:
-    for n, ways in enumerate([({}, ORDINARY), (ORDINARY, {})]):
+def test_a_task_has_the_same_reply_whatever_the_content_type_adds(client: Client) -> None:
+    for n, ways in enumerate([({}, CHARSET), (CHARSET, {})]):
         body = {"task": f"both ways {n}", "context": [0.3, n / 3], "force": "human"}
         first, second = (client.post(PATH, body, headers=way) for way in ways)
         assert (first.status, first.body) == (second.status, second.body)
@@ -36,9 +36,9 @@ def test_a_task_decided_one_way_has_the_same_reply_the_other_way(client: Client)
     ],
 )
 def test_what_is_wrong_is_said_alike(client: Client, body: Any) -> None:
-    short, ordinary = (client.post(PATH, body, headers=way) for way in ({}, ORDINARY))
-    assert (short.status, short.body) == (ordinary.status, ordinary.body)
-    assert short.status in (400, 422)
+    plain, charset = (client.post(PATH, body, headers=way) for way in ({}, CHARSET))
+    assert (plain.status, plain.body) == (charset.status, charset.body)
+    assert plain.status in (400, 422)
 
 
 def test_conflicts_and_unknown_policies_are_said_alike(client: Client) -> None:
@@ -47,9 +47,9 @@ def test_conflicts_and_unknown_policies_are_said_alike(client: Client) -> None:
         (PATH, {"task": "taken", "context": [9.0, 9.0]}, 409),
         ("/v1/policies/nowhere/decisions", {"task": "t", "context": [1.0, 2.0]}, 404),
     ):
-        short, ordinary = (client.post(path, body, headers=way) for way in ({}, ORDINARY))
-        assert (short.status, short.body) == (ordinary.status, ordinary.body)
-        assert short.status == status
+        plain, charset = (client.post(path, body, headers=way) for way in ({}, CHARSET))
+        assert (plain.status, plain.body) == (charset.status, charset.body)
+        assert plain.status == status
 
 
 def test_both_ways_are_counted_as_one_route(client: Client) -> None:
@@ -59,7 +59,7 @@ def test_both_ways_are_counted_as_one_route(client: Client) -> None:
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(wanted))
 
     before = count()
-    for n, way in enumerate(({}, ORDINARY)):
+    for n, way in enumerate(({}, CHARSET)):
         assert client.post(PATH, {"task": f"counted {n}", "context": [1.0, 2.0]}, headers=way).status == 201
     assert count() == before + 2
 
@@ -72,7 +72,7 @@ def test_a_database_that_cannot_be_read_is_said_alike(
 
     monkeypatch.setattr(access, "FRESH_S", -1.0)
     monkeypatch.setattr(service.store, "keys", fail)
-    for way in ({}, ORDINARY):
+    for way in ({}, CHARSET):
         answer = client.post(PATH, {"task": "unread", "context": [1.0, 2.0]}, headers=way)
         assert (answer.status, answer.json["code"], answer.headers["retry-after"]) == (503, "unavailable", "1")
 
@@ -82,9 +82,43 @@ def test_a_fault_of_ours_is_said_alike(client: Client, monkeypatch: pytest.Monke
         raise ZeroDivisionError("s3cret")
 
     monkeypatch.setattr(Engine, "submit", fail)
-    for way in ({}, ORDINARY):
+    for way in ({}, CHARSET):
         answer = client.post(PATH, {"task": "fault", "context": [1.0, 2.0]}, headers=way)
         assert answer.json == {"status": 500, "code": "internal", "detail": "The call failed: ZeroDivisionError."}
+
+
+def test_a_decision_that_fails_is_not_tried_a_second_way(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = 0
+
+    async def fail(*_: Any) -> None:
+        nonlocal tried
+        tried += 1
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Engine, "submit", fail)
+    assert client.post(PATH, {"task": "fault", "context": [1.0, 2.0]}).status == 500
+    assert tried == 1
+
+
+@pytest.mark.parametrize("path", [f"{PATH}/", f"/{PATH}", "/v1//policies/p/decisions"])
+def test_slashes_are_not_counted(client: Client, path: str) -> None:
+    body = {"task": "slashes", "context": [1.0, 2.0]}
+    assert client.post(path, body).body == client.post(PATH, body).body
+
+
+def test_a_parameter_is_refused(client: Client) -> None:
+    answer = client.post(f"{PATH}?task=t", {"task": "t", "context": [1.0, 2.0]})
+    assert (answer.status, answer.json["detail"]) == (422, "There is no parameter 'task'. There is none.")
+
+
+def test_the_route_is_declared_for_those_who_ask_what_there_is(client: Client) -> None:
+    assert client.call("OPTIONS", PATH).headers["allow"] == "GET, OPTIONS, POST"
+    assert set(client.call("PUT", PATH).headers["allow"].split(", ")) == {"GET", "OPTIONS", "POST"}
+
+
+def test_a_body_of_nobody_is_not_read(tmp_path: Path) -> None:
+    with running(tmp_path, tenants=True, max_body=1000) as service:
+        assert service.client().post(PATH, b"[" * 2000).status == 401
 
 
 def test_a_key_is_good_for_the_same_either_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +126,7 @@ def test_a_key_is_good_for_the_same_either_way(tmp_path: Path, monkeypatch: pyte
     with running(tmp_path, tenants=True, rate=1000) as service:
         client, reader = service.client("acme"), service.client("acme", "review")
         assert client.post("/v1/policies", POLICY).status == 201
-        for way in ({}, ORDINARY):
+        for way in ({}, CHARSET):
             body = {"task": f"t{len(way)}", "context": [1.0, 2.0]}
             assert service.client().post(PATH, body, headers=way).status == 401
             assert reader.post(PATH, body, headers=way).status == 403
@@ -100,7 +134,7 @@ def test_a_key_is_good_for_the_same_either_way(tmp_path: Path, monkeypatch: pyte
             assert client.post(PATH, body, headers=way).status == 201
 
 
-@pytest.mark.parametrize("way", [{}, ORDINARY], ids=["short", "ordinary"])
+@pytest.mark.parametrize("way", [{}, CHARSET], ids=["plain", "charset"])
 def test_calls_are_counted_once(tmp_path: Path, way: dict[str, str]) -> None:
     with running(tmp_path, rate=0.001) as service:  # one call, and no other in the next minutes
         client = service.client()

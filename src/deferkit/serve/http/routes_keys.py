@@ -1,0 +1,138 @@
+"""Routes of keys: a tenant's administrator makes, lists and revokes those of the tenant."""
+
+import asyncio
+import time
+from typing import Annotated
+
+import msgspec
+from litestar import Response, get, post
+from litestar.params import JSONBody
+
+from deferkit.serve.domain.api_keys import LONGEST_S, SCOPES, Caller, new_key
+from deferkit.serve.domain.money import MICRO
+from deferkit.serve.domain.problems import Problem, unknown
+from deferkit.serve.domain.rows import KeyRow
+from deferkit.serve.http.route_support import AnyRequest, about, caller_of, engine_of, sent
+
+MOST_KEYS = 1000  # of a tenant that are neither revoked nor expired: all are read once a second
+Scopes = Annotated[
+    list[Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(SCOPES)})$")]], msgspec.Meta(min_length=1, max_length=16)
+]
+KeyId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,64}$", description="the id of a key")]
+
+
+class KeyBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A key to make."""
+
+    scopes: Scopes
+    name: Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")] = ""
+    expires_s: Annotated[float, msgspec.Meta(gt=0, le=LONGEST_S, description="seconds from now")] | None = None
+
+
+class RevocationBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A key to revoke."""
+
+    id: KeyId
+
+
+class KeyLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A key, without its secret. Times are seconds since 1970; `last_used` is right to about a minute."""
+
+    id: str
+    scopes: list[str]
+    name: str
+    created: float
+    expires: float | None
+    revoked: float | None
+    last_used: float | None
+
+
+class NewKeyReply(msgspec.Struct, frozen=True, kw_only=True):
+    """A new key. The secret is in this reply and nowhere else."""
+
+    key: str
+    id: str
+    scopes: list[str]
+    name: str
+    created: float
+    expires: float | None
+
+
+class KeyPage(msgspec.Struct, frozen=True, kw_only=True):
+    """All keys of a tenant."""
+
+    keys: list[KeyLine]
+
+
+def key_line(row: KeyRow) -> KeyLine:
+    """Return what is shown of a key."""
+    return KeyLine(
+        id=row.id,
+        scopes=row.scopes.split(),
+        name=row.name,
+        created=row.created / MICRO,
+        expires=seconds(row.expires),
+        revoked=seconds(row.revoked),
+        last_used=seconds(row.last_used),
+    )
+
+
+def seconds(micros: int | None) -> float | None:
+    """Return a time in seconds."""
+    return None if micros is None else micros / MICRO
+
+
+def administrator(request: AnyRequest) -> Caller:
+    """Return who calls; raise if that is without a key: the first key would lock everyone else out."""
+    caller = caller_of(request)
+    if not caller.key:
+        raise Problem(403, "forbidden", "Keys are made over HTTP by those who have one: deferkit keys create.")
+    return caller
+
+
+@post("/v1/keys", opt=about("keys", "admin", problems=(409,), example={"scopes": ["decide"], "name": "router"}))
+async def create_key(request: AnyRequest, data: JSONBody[KeyBody]) -> Response[NewKeyReply]:
+    """Make a key of the caller's tenant, with scopes that the caller has. Each call makes another one."""
+    caller, store = administrator(request), engine_of(request).store
+    if beyond := sorted(set(data.scopes) - caller.scopes):
+        raise Problem(403, "forbidden", f"The key lacks the scope {' and '.join(beyond)} that the new one is to have.")
+    key, row = new_key(caller.tenant, data.scopes, data.name, expires_s=data.expires_s)
+
+    def add() -> None:
+        now = time.time_ns() // 1000
+        if sum(each.tenant == caller.tenant and each.usable(now) for each in store.keys()) >= MOST_KEYS:  # noqa: SIM118
+            raise Problem(409, "too_many", f"There are {MOST_KEYS:,} keys: revoke some.")
+        store.add_key(row)
+
+    await asyncio.to_thread(add)
+    line = key_line(row)
+    reply = NewKeyReply(
+        key=key, id=line.id, scopes=line.scopes, name=line.name, created=line.created, expires=line.expires
+    )
+    return sent(reply, NewKeyReply, 201)
+
+
+@get("/v1/keys", opt=about("keys", "admin"))
+async def list_keys(request: AnyRequest) -> Response[KeyPage]:
+    """List the keys of the caller's tenant: scopes, expiry, last use; not their secrets."""
+    caller = administrator(request)
+    rows = await asyncio.to_thread(engine_of(request).store.keys)
+    return sent(KeyPage(keys=[key_line(row) for row in rows if row.tenant == caller.tenant]), KeyPage)
+
+
+@post("/v1/keys/revoke", status_code=200, opt=about("keys", "admin", problems=(404,), example={"id": "0123456789ab"}))
+async def revoke_key(request: AnyRequest, data: JSONBody[RevocationBody]) -> Response[KeyLine]:
+    """Revoke a key of the caller's tenant; it is refused within a second. Again, it changes nothing."""
+    caller, store = administrator(request), engine_of(request).store
+
+    def revoke() -> KeyRow:
+        store.revoke_key(data.id, time.time_ns() // 1000, tenant=caller.tenant)
+        found = [row for row in store.keys() if row.id == data.id and row.tenant == caller.tenant]  # noqa: SIM118
+        if not found:
+            raise unknown("key", data.id)
+        return found[0]
+
+    return sent(key_line(await asyncio.to_thread(revoke)), KeyLine)
+
+
+ROUTES = [create_key, list_keys, revoke_key]
