@@ -9,7 +9,8 @@ from deferkit.extras import needs
 from deferkit.serve.domain.problems import StoreFailed
 from deferkit.serve.storage import queries
 from deferkit.serve.storage.database import Database
-from deferkit.serve.storage.sqlite import Sqlite
+from deferkit.serve.storage.schema import foreign
+from deferkit.serve.storage.sqlite import Sqlite, is_ours
 from deferkit.serve.storage.store import Store
 
 URLS = ("postgresql://", "postgres://")
@@ -74,9 +75,12 @@ def check_file(database: Sqlite) -> None:
     if not Path(database.path).is_file():
         raise InvalidArgument(f"There is no file {database.path}.")
     try:
+        ours = is_ours(database.reader())
         done = database.reader().execute("PRAGMA user_version")[0][0]
     except StoreFailed as error:
         raise DeferkitError(f"{database.path} is no store of deferkit, or cannot be read. {error}") from error
+    if not ours:
+        raise foreign(database.path)
     known = len(queries.migrations())
     if done > known:
         raise DeferkitError(f"{database.path} is of version {done}, this deferkit knows {known}: use a newer deferkit.")

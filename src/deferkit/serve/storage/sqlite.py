@@ -15,6 +15,7 @@ from deferkit.errors import DeferkitError
 from deferkit.serve.domain.problems import StoreBroken, StoreFailed
 from deferkit.serve.storage import queries
 from deferkit.serve.storage.database import Call, Row
+from deferkit.serve.storage.schema import APPLICATION_ID, COLUMNS, columns_at, foreign
 from deferkit.serve.structured_logs import logger
 
 OLDEST = (3, 51, 3)  # before it a reset of the write-ahead log could corrupt the file
@@ -156,6 +157,17 @@ def failure(error: apsw.Error) -> DeferkitError:
     return StoreFailed(f"SQLite: {error}.")
 
 
+def is_ours(connection: SqliteConnection) -> bool:
+    """Return whether a file is a store of deferkit, or empty. Stores of old versions have no application id."""
+    [(mark,)] = connection.execute("PRAGMA application_id")
+    if mark:
+        return bool(mark == APPLICATION_ID)
+    [(version,)] = connection.execute("PRAGMA user_version")
+    if version == 0:
+        return not connection.execute("SELECT 1 FROM sqlite_master")
+    return columns_at(version) <= set(connection.execute(COLUMNS))
+
+
 class Sqlite:
     """A database in one file; it is made if it is not there."""
 
@@ -174,6 +186,19 @@ class Sqlite:
         folder = Path(self.path).parent
         if not folder.is_dir():
             raise DeferkitError(f"There is no folder {folder} to put the database in.")
+        self._check_ours()
+
+    def _check_ours(self) -> None:
+        """Raise if another program has made the file, before anything in it is changed."""
+        if not Path(self.path).is_file() or not Path(self.path).stat().st_size:
+            return
+        try:
+            with closing(self._reader()) as connection:
+                ours = is_ours(connection)
+        except (StoreFailed, apsw.Error):  # whoever writes will say what is wrong
+            return
+        if not ours:
+            raise foreign(self.path)
 
     def prepare(self) -> None:
         """Check SQLite's version, and bring the schema up to date, one numbered step at a time."""
@@ -187,15 +212,20 @@ class Sqlite:
         steps = queries.migrations()
         connection.begin()
         try:
+            if not is_ours(connection):
+                raise foreign(self.path)
             done = connection.execute("PRAGMA user_version")[0][0]
             if done > len(steps):
                 raise DeferkitError(
                     f"{self.path} is of version {done}, this deferkit knows {len(steps)}: use a newer deferkit."
                 )
-            if done == len(steps):
+            marked = connection.execute("PRAGMA application_id") == [(APPLICATION_ID,)]
+            if done == len(steps) and marked:
                 return False
-            connection.execute(steps[done])
-            connection.execute(f"PRAGMA user_version = {done + 1}")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            if done < len(steps):
+                connection.execute(steps[done])
+                connection.execute(f"PRAGMA user_version = {done + 1}")
             connection.commit()
             return True
         finally:
@@ -224,10 +254,13 @@ class Sqlite:
         """Return the connection of this thread that only reads."""
         connection: SqliteConnection | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = SqliteConnection(self.path, writes=False, synchronous=self.synchronous, vfs=self.vfs)
+            connection = self._reader()
             self._local.connection = connection
             self._open.append(connection)
         return connection
+
+    def _reader(self) -> SqliteConnection:
+        return SqliteConnection(self.path, writes=False, synchronous=self.synchronous, vfs=self.vfs)
 
     def lend(self) -> AbstractContextManager[SqliteConnection]:
         """Lend a connection that may write; it waits for its turn."""
