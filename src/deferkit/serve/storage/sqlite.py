@@ -238,6 +238,7 @@ class Sqlite:
         make_private(path)
         try:
             self._lock = apsw.Connection(path)
+            self._lock.execute("PRAGMA journal_mode = MEMORY")  # a lock needs no journal, nor room for one
             self._lock.execute("BEGIN EXCLUSIVE")
         except apsw.BusyError:
             raise DeferkitError(
