@@ -1,6 +1,9 @@
 """From what a user calls a store to a database."""
 
 import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -49,6 +52,35 @@ def store_to_read(store: str) -> Store:
     except StoreFailed as error:
         raise DeferkitError(f"{shown(store)} is no store of deferkit, or cannot be read. {error}") from error
     return Store(database)
+
+
+@contextmanager
+def store_to_replay(store: str) -> Iterator[Store]:
+    """Open a store as `store_to_read` does; of an older version, a copy that is brought up to date and not kept."""
+    database = database_of(store)
+    if not isinstance(database, Sqlite) or not is_older(database):
+        database.close()
+        with closing(store_to_read(store)) as kept:
+            yield kept
+        return
+    with tempfile.TemporaryDirectory(prefix="deferkit-replay-") as folder:
+        copy = Sqlite(f"{folder}/{Path(store).name}")
+        database.copy_to(copy.path)
+        database.close()
+        copy.prepare()
+        with closing(Store(copy)) as kept:
+            yield kept
+
+
+def is_older(database: Sqlite) -> bool:
+    """Return whether a file is there, of a version before that of this deferkit."""
+    if not Path(database.path).is_file():
+        return False
+    try:
+        done: int = database.reader().execute("PRAGMA user_version")[0][0]
+        return is_ours(database.reader()) and 0 < done < len(queries.migrations())
+    except StoreFailed:
+        return False
 
 
 def store_of_keys(store: str) -> Store:

@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ OLDEST = (3, 51, 3)  # before it a reset of the write-ahead log could corrupt th
 BUSY_S = 5  # how long a connection waits for others
 NOT_SYNCED = {apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC}
 PAGES_BETWEEN_CHECKPOINTS = 4000
+PAGES_COPIED_AT_ONCE = 1000
 
 
 def check_version(version: str) -> None:
@@ -244,6 +245,23 @@ class Sqlite:
             raise DeferkitError(
                 f"{self.path} is served by another process. Stop that one first, or serve another file."
             ) from None
+        except apsw.Error as error:
+            raise failure(error) from error
+
+    def copy_to(self, path: str, progress: Callable[[int, int], None] = lambda _done, _all: None) -> None:
+        """Copy the database to a new, private file, as it is at one moment, while others may write.
+
+        `progress` hears how many pages of how many are done.
+        """
+        make_private(path)
+        try:
+            with closing(self._reader()) as source, closing(apsw.Connection(path)) as target:
+                source.execute("BEGIN")  # what is written from now on is not seen
+                with target.backup("main", source.connection, "main") as backup:
+                    while not backup.step(PAGES_COPIED_AT_ONCE):
+                        progress(backup.page_count - backup.remaining, backup.page_count)
+                source.execute("ROLLBACK")
+                target.execute("PRAGMA journal_mode = DELETE")  # one file, with nothing beside it
         except apsw.Error as error:
             raise failure(error) from error
 
