@@ -29,6 +29,9 @@ def serve(
     owner_lease_s: Annotated[
         float | None, typer.Option(help="Seconds after which a silent process loses its policies [default: 15]")
     ] = None,
+    max_clock_jump_s: Annotated[
+        float | None, typer.Option(help="Seconds that the clock may have jumped; 0: any [default: 300]")
+    ] = None,
     snapshot_every: Annotated[int | None, typer.Option(help="Records between snapshots [default: 20,000]")] = None,
     stop_s: Annotated[float | None, typer.Option(help="Seconds for calls in flight at the end [default: 20]")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error [default: info]")] = None,

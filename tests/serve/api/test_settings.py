@@ -112,6 +112,7 @@ BAD = [
         "max_body": ["10", "1000000000"],
         "body_timeout_s": ["0", "inf"],
         "owner_lease_s": ["0", "x"],
+        "max_clock_jump_s": ["-1", "inf", "nan"],
         "snapshot_every": ["0"],
         "stop_s": ["-1", "inf"],
         "log_level": ["loud", "INFO"],

@@ -48,6 +48,7 @@ class EngineSettings(NamedTuple):
     tenant_share: float = 0.5  # the part of the queue that one tenant may take
     group_limit: int = 256  # commands in one commit
     owner_lease_s: float = 15.0
+    max_clock_jump_s: float = 300.0  # 0: any jump is followed
     snapshot_every: int = 20_000  # records
     tick_s: float = 1.0
     address: str | None = None  # where other processes find this one
@@ -104,6 +105,7 @@ class Engine:
         self.ownership = Ownership(
             store,
             lease_s=self.settings.owner_lease_s,
+            max_clock_jump_s=self.settings.max_clock_jump_s,
             address=self.settings.address,
             broken=broken,
             number=number,

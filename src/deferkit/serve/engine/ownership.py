@@ -16,7 +16,7 @@ from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.problems import Damaged, Problem, StoreBroken, StoreFailed, unavailable
 from deferkit.serve.domain.rows import PolicyRow
 from deferkit.serve.engine import process_identity
-from deferkit.serve.engine.clock import Clock
+from deferkit.serve.engine.clock import Clock, start_time
 from deferkit.serve.engine.recovery import DamagedLog, recover
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.store import Store
@@ -55,6 +55,7 @@ class Ownership:
         store: Store,
         *,
         lease_s: float,
+        max_clock_jump_s: float,
         address: str | None,
         broken: Callable[[Exception], None],
         number: int,
@@ -65,6 +66,8 @@ class Ownership:
         self.owned: dict[Key, OwnedPolicy] = {}
         self.coming: dict[int, int] = {}  # epochs of policies that are owned, and not yet in memory
         self.clock = Clock(0)
+        self.clock_jump = 0  # microseconds that the machine's clock has jumped and that are not followed
+        self._max_clock_jump_s = max_clock_jump_s
         self.busy = asyncio.Lock()
         self.over: StoreBroken | None = None  # the disk did not confirm a write: nothing more goes to it
         self.failing: str | None = None  # why the last commit failed
@@ -122,8 +125,8 @@ class Ownership:
     async def open(self) -> None:
         """Bring the database up to date, and begin to count the time."""
         await self.in_thread(self.store.database.prepare)
-        last = await self.in_thread(self.store.last_time)
-        self.clock = Clock(max(last + 1, await self.in_thread(self.store.database.now)))
+        start = await self.in_thread(start_time, self.store, max_jump_s=self._max_clock_jump_s)
+        self.clock, self.clock_jump = Clock(start.at), start.jump
 
     async def adopt_all(self) -> None:
         """Own what nobody owns; raise if there is something else, where that cannot be."""
