@@ -104,11 +104,20 @@ def is_current(database: Sqlite) -> bool:
 
 def check_file(database: Sqlite) -> None:
     """Raise if a file is not there, or of a version that this deferkit does not read."""
+    done, known = check_ours(database), len(queries.migrations())
+    if 0 < done < known:
+        raise DeferkitError(
+            f"{database.path} is of version {done}, this deferkit has {known}: start the service once, to update it."
+        )
+
+
+def check_ours(database: Sqlite) -> int:
+    """Return the version of a file; raise if it is not there, no store of deferkit, or of a newer version."""
     if not Path(database.path).is_file():
         raise InvalidArgument(f"There is no file {database.path}.")
     try:
         ours = is_ours(database.reader())
-        done = database.reader().execute("PRAGMA user_version")[0][0]
+        done: int = database.reader().execute("PRAGMA user_version")[0][0]
     except StoreFailed as error:
         raise DeferkitError(f"{database.path} is no store of deferkit, or cannot be read. {error}") from error
     if not ours:
@@ -116,10 +125,7 @@ def check_file(database: Sqlite) -> None:
     known = len(queries.migrations())
     if done > known:
         raise DeferkitError(f"{database.path} is of version {done}, this deferkit knows {known}: use a newer deferkit.")
-    if 0 < done < known:
-        raise DeferkitError(
-            f"{database.path} is of version {done}, this deferkit has {known}: start the service once, to update it."
-        )
+    return int(done)
 
 
 def shown(store: str) -> str:

@@ -262,6 +262,8 @@ class Sqlite:
                         progress(backup.page_count - backup.remaining, backup.page_count)
                 source.execute("ROLLBACK")
                 target.execute("PRAGMA journal_mode = DELETE")  # one file, with nothing beside it
+                # the process that owns the policies goes on with the original; nobody need wait for its leases to end
+                target.execute("UPDATE policies SET owner = NULL, address = NULL, expires = 0")
         except apsw.Error as error:
             raise failure(error) from error
 
