@@ -58,7 +58,7 @@ class Outcomes:
             if math.isnan(known):
                 if new_reward is None:
                     new_reward = self._no_reward.copy()
-                new_reward[place] = value
+                new_reward[place] = float(value)
             elif known != value:
                 raise ConflictingObservation(
                     f"The reward of {name} for decision {decision} was observed as {known}. Got {value}."
@@ -180,7 +180,8 @@ class Outcomes:
         if place < 0:
             inputs.place_of(name, self.settings.deciders, "decider")
         low, high = max(self.reward_bounds[0], -LARGEST), min(self.reward_bounds[1], LARGEST)
-        if not is_number(value) or not low <= cast("float", value) <= high:
+        possible = is_number(value) or isinstance(value, (bool, np.bool_))  # right or wrong is a reward
+        if not possible or not low <= cast("float", value) <= high:
             raise expected(f"reward of {name}", "decision", f"between {low:g} and {high:g}", value)
         return place
 
