@@ -120,7 +120,7 @@ def test_bad_tables_change_nothing(contexts: Any, message: str) -> None:
         ({"human": 1.5}, None, "'reward of human' of a decision must be between 0 and 1. Got 1.5"),
         ({"human": nan}, None, "'reward of human' of a decision must be between 0 and 1. Got nan"),
         ({"human": "good"}, None, "Got 'good'"),
-        ({"human": True}, None, "Got True"),
+        (None, True, "Got True"),  # a cost; as a reward it is one (test_readable.py)
         ({"ann": 0.5}, None, "There is no decider 'ann'. There is 'model', 'human'"),
         (None, -0.5, "'cost' of a Deferrer must be a finite number of at least 0. Got -0.5"),
         (None, nan, "'cost' of a Deferrer must be a finite number"),

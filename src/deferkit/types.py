@@ -276,11 +276,12 @@ class Coefficients(NamedTuple):
     >>> decision = deferrer.decide([1.0], force="human")
     >>> deferrer.observe(decision.id, rewards={"human": 0.9}, cost=0.3)
     >>> deferrer.coefficients()["human"]
-    Coefficients(theta=array([0.6]), inverse=array([[0.66666667]]))
+    Coefficients(theta=array([0.6]), inverse=array([[0.66666667]]), names=None)
     """
 
     theta: "NDArray[np.float64]"
     inverse: "NDArray[np.float64]"
+    names: tuple[str, ...] | None = None
 
 
 class Drifted(NamedTuple):
@@ -387,3 +388,30 @@ class Summary(NamedTuple):
     samples_in_use: dict[str, float]
     drifts: int
     history_bytes: int
+
+    def __str__(self) -> str:
+        """Return a line for each field, to be read by people."""
+        return aligned(self._asdict())
+
+
+def aligned(fields: Mapping[str, object]) -> str:
+    """Return fields as lines to be read by people; shares in per cent.
+
+    >>> print(aligned({"decisions": 12000, "deferral_rate": 0.125, "routes": {"model": 10500, "human": 1500}}))
+    decisions      12,000
+    deferral rate  12.5 %
+    routes         model 10,500, human 1,500
+    """
+    width = max(map(len, fields), default=0)
+    return "\n".join(f"{name.replace('_', ' '):<{width}}  {shown(name, value)}" for name, value in fields.items())
+
+
+def shown(name: str, value: object) -> str:
+    """Return a value to be read by people."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {shown('', each)}" for key, each in value.items()) or "none"
+    if name.endswith("_rate") and isinstance(value, float):
+        return f"{100 * value:.4g} %"
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    return f"{value:,}" if type(value) is int else str(value)

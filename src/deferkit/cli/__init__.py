@@ -1,8 +1,11 @@
 """The command line; all but `main` needs typer and rich."""
 
 import io
+import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 from deferkit.errors import DeferkitError, MissingExtra
@@ -20,12 +23,14 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # a terminal that has no ± shall still show the numbers
     signal.signal(signal.SIGTERM, terminated)
     try:
-        needs("cli")
+        with interrupt_ends_process():
+            needs("cli")
     except MissingExtra as error:
         print("error:", error, file=sys.stderr)
         sys.exit(MISTAKE)
     try:
-        from deferkit.cli.commands import app  # noqa: PLC0415 - needs the extra
+        with interrupt_ends_process():
+            from deferkit.cli.commands import app  # noqa: PLC0415 - needs the extra
 
         app()
     except (DeferkitError, OSError) as error:
@@ -34,6 +39,16 @@ def main() -> None:
         fail("There is not enough memory for that many tasks.")
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+
+
+@contextmanager
+def interrupt_ends_process() -> Iterator[None]:
+    """End the process at once on Ctrl-C: raised in the middle of an import, the exception may be lost or printed."""
+    before = signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def fail(sentence: str) -> None:

@@ -11,11 +11,13 @@ from deferkit.extras import needs
 __all__ = ["app"]
 
 COMMANDS = {
+    "backup": ("serve",),
     "demo": ("serve", "study"),
     "keys": ("serve",),
     "plan": ("study",),
     "replay": ("serve",),
     "reproduce": ("study",),
+    "restore": ("serve",),
     "run": ("study",),
     "serve": ("serve",),
 }

@@ -47,11 +47,10 @@ def replay(
     from deferkit.serve.audit.replay import find  # noqa: PLC0415
     from deferkit.serve.audit.replay import replay as rebuild  # noqa: PLC0415
     from deferkit.serve.settings import Settings  # noqa: PLC0415
-    from deferkit.serve.storage.open_store import LOG_SINCE, store_to_read  # noqa: PLC0415
+    from deferkit.serve.storage.open_store import store_to_replay  # noqa: PLC0415
 
-    kept = store_to_read(Settings.read(os.environ, store=store).store, since=LOG_SINCE)
     decision_log = DecisionLog()
-    try:
+    with store_to_replay(Settings.read(os.environ, store=store).store) as kept:
         for text in budget or []:
             scenario_of(text, find(kept, tenant, policy)[1])  # a mistake is told before anything takes long
         with bar() as progress:
@@ -67,8 +66,6 @@ def replay(
         found = None
         if budget and report.policy is not None:
             found = others(kept, report, report.policy, decision_log, budget)
-    finally:
-        kept.close()
     if as_json:
         data = as_data(report) | ({} if found is None else {"what_if": what_if_data(found)})
         typer.echo(json.dumps(data, indent=2))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from deferkit.client.wire import unending
-from deferkit.types import Amount, Drifted
+from deferkit.types import Amount, Drifted, aligned
 
 
 class PolicySummary(NamedTuple):
@@ -42,6 +42,10 @@ class PolicySummary(NamedTuple):
     samples_in_use: Mapping[str, float] = {}  # how many of those its estimate rests on
     drifts: int = 0  # how often one of them was found to have changed
     drifted: tuple[Drifted, ...] = ()  # the latest change of each that has changed
+
+    def __str__(self) -> str:
+        """Return a line for each field, to be read by people."""
+        return aligned(self._asdict())
 
 
 def summary_of(reply: Mapping[str, Any]) -> PolicySummary:

@@ -129,15 +129,15 @@ def amount_of(name: str, amount: Any) -> Any:
 def rewards_of(rewards: Mapping[str, float] | None) -> dict[str, float]:
     """Return rewards by decider.
 
-    >>> rewards_of({"human": 1})
-    {'human': 1.0}
+    >>> rewards_of({"human": 1, "model": False})
+    {'human': 1.0, 'model': 0.0}
     """
     if rewards is None:
         return {}
     if not isinstance(rewards, Mapping):
         raise expected("rewards", "Client", "numbers by decider", rewards)
     for value in rewards.values():
-        if not is_number(value) or not math.isfinite(value):
+        if not isinstance(value, bool) and not (is_number(value) and math.isfinite(value)):
             raise expected("rewards", "Client", "finite numbers by decider", value)
     return {str(name): float(value) for name, value in rewards.items()}
 

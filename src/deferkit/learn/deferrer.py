@@ -575,10 +575,17 @@ class Deferrer:
     def coefficients(self) -> dict[str, Coefficients]:
         """Return the estimated coefficients of each reward (by decider) and each cost ("cost of …").
 
+        With an `Encoder` they carry the names of its features; columns that trees have made are numbered.
+
         >>> sorted(Deferrer(n_features=2, budget=Budget(10, horizon=100)).coefficients())
         ['cost of human', 'human', 'model']
         """
-        return self._reader.coefficients()
+        found, encoder = self._reader.coefficients(), self._contexts.encoder
+        if encoder is None or self.settings.embedding is not None:  # an embedding's columns have no names
+            return found
+        of_trees = len(found["model"].theta) - encoder.n_features
+        names = (*encoder.names, *(f"trees {i + 1}" for i in range(of_trees)))
+        return {target: each._replace(names=names) for target, each in found.items()}
 
     def vectors(self, contexts: Any) -> NDArray[np.float64]:
         """Return contexts as vectors [n, d] for `coefficients`: encoded, and with the columns of a representation.

@@ -61,7 +61,7 @@ class Outcomes:
             if math.isnan(known):
                 if new_reward is None:
                     new_reward = self._no_reward.copy()
-                new_reward[index] = value
+                new_reward[index] = float(value)
             elif known != value:
                 raise ConflictingObservation(
                     f"The reward of {name} for decision {decision} was observed as {known}. Got {value}."
@@ -190,7 +190,8 @@ class Outcomes:
         if index < 0:
             inputs.index_of(name, self.settings.deciders, "decider")
         low, high = max(self.reward_bounds[0], -LARGEST), min(self.reward_bounds[1], LARGEST)
-        if not is_number(value) or not low <= cast("float", value) <= high:
+        possible = is_number(value) or isinstance(value, (bool, np.bool_))  # right or wrong is a reward
+        if not possible or not low <= cast("float", value) <= high:
             raise expected(f"reward of {name}", "decision", f"between {low:g} and {high:g}", value)
         return index
 

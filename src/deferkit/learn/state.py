@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.errors import UnreadableState
+from deferkit.errors import InvalidArgument, UnreadableState
 from deferkit.learn import state_v1, state_v2
 
 MAGIC = b"deferkit-state\n"
@@ -102,6 +102,10 @@ def read_arrays(table: dict[str, Any], body: bytes) -> dict[str, NDArray[Any]]:
 def write(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a file atomically: a crash leaves the old one or the new one."""
     target = Path(path)
+    if target.is_dir():
+        raise InvalidArgument(f"{target} is a folder; the name of a file is needed.")
+    if target.exists() and not target.is_file():  # a device would be replaced by a file
+        raise InvalidArgument(f"{target} is not an ordinary file.")
     fresh = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         with fresh.open("wb") as file:

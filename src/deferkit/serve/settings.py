@@ -58,6 +58,12 @@ class Settings:
     owner_lease_s: float = setting(
         15.0, "seconds after which a silent process loses its policies", least=0.1, most=86_400
     )
+    max_clock_jump_s: float = setting(
+        300.0,
+        "seconds that the clock may jump between two starts and be followed; 0 follows any jump",
+        least=0,
+        most=1e12,
+    )
     snapshot_every: int = setting(20_000, "records of a log between two snapshots", least=1, most=1_000_000_000)
     stop_s: float = setting(20.0, "seconds that calls in flight get when the service stops", least=0, most=3600)
     log_level: str = setting("info", "how much is logged: debug, info, warning or error")

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -71,8 +72,15 @@ class Store:
             names = " ".join(f"{row['key']}/{row['seed']}" for row in rows)
             path = self.directory / f"{hashlib.sha256(names.encode()).hexdigest()[:24]}.parquet"
             part = path.with_suffix(f".{os.getpid()}.part")
-            pl.DataFrame(rows, schema=SCHEMA).write_parquet(part)
-            part.replace(path)
+            try:
+                pl.DataFrame(rows, schema=SCHEMA).write_parquet(part)
+                part.replace(path)
+            except (OSError, pl.exceptions.PolarsError) as error:  # a full disk: polars does not say so in all cases
+                part.unlink(missing_ok=True)
+                free = shutil.disk_usage(self.directory).free
+                raise UnreadableResults(
+                    f"Results cannot be kept in {self.directory}, which has {free:,} bytes free: {error}."
+                ) from error
         for row in rows:
             self._rows[row["key"], row["seed"]] = dict.fromkeys(SCHEMA) | row
 

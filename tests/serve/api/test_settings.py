@@ -74,6 +74,7 @@ BAD = [
         "body_timeout_s": ["0", "inf"],
         "max_connections": ["0"],
         "owner_lease_s": ["0", "x"],
+        "max_clock_jump_s": ["-1", "inf", "nan"],
         "snapshot_every": ["0"],
         "stop_s": ["-1", "inf"],
         "log_level": ["loud", "INFO"],

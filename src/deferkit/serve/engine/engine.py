@@ -29,6 +29,7 @@ class EngineSettings(NamedTuple):
     group_limit: int = 256  # commands in one commit
     group_s: float = 0.025  # seconds of the processor for the commands of one commit
     owner_lease_s: float = 15.0
+    max_clock_jump_s: float = 300.0  # 0: any jump is followed
     snapshot_every: int = 20_000  # records
     tick_s: float = 1.0
     max_policies: int | None = None  # that a tenant may have
@@ -59,6 +60,7 @@ class Engine:
         self.ownership = Ownership(
             store,
             lease_s=self.settings.owner_lease_s,
+            max_clock_jump_s=self.settings.max_clock_jump_s,
             address=self.settings.address,
             broken=broken,
             number=number,

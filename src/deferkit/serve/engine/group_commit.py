@@ -118,7 +118,10 @@ class GroupCommit:
         able = [self.ownership.able(job.key) for job in group]
         jobs = [job for job, can in zip(group, able, strict=True) if can]
         away = [job for job, can in zip(group, able, strict=True) if not can]
-        self._refuse(away, unavailable("The policy is being recovered, or has gone elsewhere."))
+        for job in away:
+            self._refuse([job], unavailable(self.ownership.why_unable(job.key)))
+        if not jobs:
+            return
         owned = [self.ownership.owned[job.key] for job in jobs]
         reads = [job.command.reads(each) for job, each in zip(jobs, owned, strict=True)]
         try:

@@ -14,10 +14,10 @@ from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy_learner import check_trees_installed
 from deferkit.serve.domain.policy_spec import PolicySpec
-from deferkit.serve.domain.problems import Damaged, StoreBroken, StoreFailed, unavailable
+from deferkit.serve.domain.problems import Damaged, Problem, StoreBroken, StoreFailed, unavailable
 from deferkit.serve.domain.rows import PolicyRow
 from deferkit.serve.engine import process_identity
-from deferkit.serve.engine.clock import Clock
+from deferkit.serve.engine.clock import Clock, start_time
 from deferkit.serve.engine.recovery import DamagedLog, recover
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.store import Store
@@ -25,6 +25,7 @@ from deferkit.serve.structured_logs import logger
 
 Result = TypeVar("Result")
 Key = tuple[str, str]  # tenant, name of the policy
+LATER = 503
 
 
 def stop_at_once(error: Exception) -> None:
@@ -55,6 +56,7 @@ class Ownership:
         store: Store,
         *,
         lease_s: float,
+        max_clock_jump_s: float,
         address: str | None,
         broken: Callable[[Exception], None],
         number: int,
@@ -65,6 +67,8 @@ class Ownership:
         self.owned: dict[Key, OwnedPolicy] = {}
         self.coming: dict[int, int] = {}  # epochs of policies that are owned, and not yet in memory
         self.clock = Clock(0)
+        self.clock_jump = 0  # microseconds that the machine's clock has jumped and that are not followed
+        self._max_clock_jump_s = max_clock_jump_s
         self.busy = asyncio.Lock()
         self.over: StoreBroken | None = None  # the disk did not confirm a write: nothing more goes to it
         self.failing: str | None = None  # why the last commit failed
@@ -72,6 +76,7 @@ class Ownership:
         self.damaged: dict[Key, str] = {}  # whose logs are not what was written, and how
         self._turns: dict[Key, asyncio.Lock] = {}
         self._dirty: set[Key] = set()  # in memory ahead of their logs
+        self._read_only: set[Key] = set()  # in memory, and not acquired: the store could not be written
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer")
         self._broken = broken
         self._renew_at = 0
@@ -121,8 +126,8 @@ class Ownership:
     async def open(self) -> None:
         """Bring the database up to date, and begin to count the time."""
         await self.in_thread(self.store.database.prepare)
-        last = await self.in_thread(self.store.last_time)
-        self.clock = Clock(max(last + 1, await self.in_thread(self.store.database.now)))
+        start = await self.in_thread(start_time, self.store, max_jump_s=self._max_clock_jump_s)
+        self.clock, self.clock_jump = Clock(start.at), start.jump
 
     async def adopt_all(self) -> None:
         """Own what nobody owns; raise if there is something else, where that cannot be."""
@@ -140,14 +145,19 @@ class Ownership:
         except Damaged as damaged:
             logger.error("a policy is damaged and not served", extra={"policy": row.id, "error": str(damaged)})
             return True
+        except Problem as problem:  # the store cannot be written: the next tick tries again
+            if problem.status != LATER:
+                raise
+            self.failing = str(problem)
+            logger.error("a policy could not be acquired", extra={"policy": row.id, "error": str(problem)})
+            return True
 
     async def adopt(self, row: PolicyRow) -> bool:
         """Own a policy if nobody else does, and bring it into memory."""
         key = (row.tenant, row.name)
         if key in self.damaged:
             raise Damaged(self.damaged[key])
-        gone = row.owner is not None and process_identity.is_dead(row.owner, shared=self.store.database.shared)
-        dead = row.owner if gone else None
+        dead = self._dead_owner(row)
         if row.owner not in (None, dead, self.owner) and row.expires >= self.clock.now():
             return False  # without a word to the writer: it has better things to do than to ask on behalf of others
         async with self._turns.setdefault(key, asyncio.Lock()):
@@ -155,11 +165,15 @@ class Ownership:
                 return True
             if absent := missing_for(row):  # another process may have it
                 raise Damaged(f"Policy {row.name!r} cannot be served here: {absent}")
-            async with self.busy:
-                now = self.clock.now()
-                epoch = await self.stored(
-                    self.store.acquire, row, self.owner, self.address, now, self.expiry(), dead=dead
-                )
+            try:
+                async with self.busy:
+                    epoch = await self._acquire(row)
+            except StoreFailed as error:
+                if self.store.database.shared:  # another process may get it
+                    raise unavailable(str(error)) from error
+                return await self._bring_read_only(key, row, error)
+            except StoreBroken as error:
+                raise unavailable(str(error)) from error
             if epoch is None:
                 return False
             self.coming[row.id] = epoch
@@ -167,6 +181,39 @@ class Ownership:
                 return await self._bring(key, epoch)
             finally:
                 del self.coming[row.id]
+
+    def _dead_owner(self, row: PolicyRow) -> str | None:
+        gone = row.owner is not None and process_identity.is_dead(row.owner, shared=self.store.database.shared)
+        return row.owner if gone else None
+
+    async def _acquire(self, row: PolicyRow) -> int | None:
+        now, dead = self.clock.now(), self._dead_owner(row)
+        return await self.in_thread(self.store.acquire, row, self.owner, self.address, now, self.expiry(), dead=dead)
+
+    async def _bring_read_only(self, key: Key, row: PolicyRow, error: StoreFailed) -> bool:
+        """Bring a policy into memory to be read, where the store cannot be written and nobody else can own it."""
+        logger.error("read-only: the store cannot be written", extra={"policy": row.id, "error": str(error)})
+        there = await self._bring(key, row.epoch)
+        if there:
+            self._read_only.add(key)
+        self.failing = str(error)  # after the policy was read: a renewal in the meantime has had nothing to write
+        return there
+
+    async def _acquire_read_only(self) -> None:
+        """Acquire what is in memory to be read only, if the store can be written by now. Its log is what it was."""
+        for key in list(self._read_only):
+            row = await self.read(self.store.policy, *key)
+            try:
+                epoch = None if row is None else await self._acquire(row)
+            except StoreFailed as error:
+                self.failing = str(error)
+                return
+            if epoch is None:
+                self.lose(self.owned[key].id)
+            else:
+                self.owned[key].epoch = epoch
+                self._read_only.discard(key)
+                logger.info("writes a policy again", extra={"policy": self.owned[key].id, "epoch": epoch})
 
     async def _bring(self, key: Key, epoch: int) -> bool:
         """Bring a policy into memory, while the others go on."""
@@ -184,7 +231,7 @@ class Ownership:
         owned.snapshot_at = max(await self.read(self.store.snapshot_places, row.id), default=0)
         owned.ahead = max(0, last.at - self.clock.now())
         self.owned[key] = owned
-        logger.info("owns a policy", extra={"policy": row.id, "epoch": epoch, "records": policy.seq})
+        logger.info("loaded a policy", extra={"policy": row.id, "epoch": epoch, "records": policy.seq})
         return True
 
     async def adopt_orphans(self) -> None:
@@ -198,9 +245,12 @@ class Ownership:
     async def renew_if_due(self) -> None:
         """Renew the ownership leases."""
         now = self.clock.now()
-        if now < self._renew_at:
+        if now < self._renew_at and not self._read_only:
             return
         async with self.busy:
+            await self._acquire_read_only()
+            if self._read_only:
+                return
             epochs = self.coming | {owned.id: owned.epoch for owned in self.owned.values()}
             for number in await self.in_thread(self.store.renew, epochs, self.owner, self.expiry()):
                 self.lose(number)
@@ -212,11 +262,14 @@ class Ownership:
         for key in [key for key, owned in self.owned.items() if owned.id == number]:
             owned = self.owned.pop(key)
             self._dirty.discard(key)
+            self._read_only.discard(key)
             logger.warning("lost a policy to another process", extra={"policy": owned.id, "epoch": owned.epoch})
 
     async def put_away(self) -> None:
         """Keep snapshots, give up what is owned, and close the store."""
         for key, owned in list(self.owned.items()):
+            if key in self._read_only:
+                continue
             try:
                 if key not in self._dirty:
                     await self.snapshot(owned)
@@ -231,15 +284,22 @@ class Ownership:
     # --- memory ---------------------------------------------------------------------------------------------------
 
     def able(self, key: Key) -> bool:
-        """Whether a policy is here, and as its log has it."""
-        return key in self.owned and key not in self._dirty
+        """Whether a policy is here, as its log has it, and may be written."""
+        return key in self.owned and key not in self._dirty and key not in self._read_only
+
+    def why_unable(self, key: Key) -> str:
+        """Return what to tell a caller whose policy is not `able`."""
+        if key in self._read_only:
+            return f"Read-only: {self.failing} What is there can be read; nothing was written. Try again."
+        return "The policy is being recovered, or has gone elsewhere."
 
     def spoil(self, work: UnitOfWork) -> None:
         """Remember which policies in memory are ahead of their logs."""
         self._dirty.update(key for key, owned in self.owned.items() if owned.id in work.changed)
 
     async def mend(self) -> None:
-        """Rebuild what a failed group has spoiled."""
+        """Rebuild what a failed group has spoiled, and acquire what could only be read."""
+        await self._acquire_read_only()
         for key in list(self._dirty):
             owned = self.owned[key]
             try:

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import time
 from pathlib import Path
 
 
@@ -11,6 +12,17 @@ def boot() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:8]
     except OSError:
         return ""
+
+
+def uptime() -> tuple[str, int] | None:
+    """Return the boot, and for how many microseconds it has run, asleep or not; None where the system does not say."""
+    if not boot() or not hasattr(time, "CLOCK_BOOTTIME"):
+        return None
+    try:
+        namespace = Path("/proc/self/ns/time").readlink().name  # a container may count from somewhere else
+    except OSError:
+        namespace = ""
+    return f"{boot()}/{namespace}", time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
 
 
 def container() -> str:

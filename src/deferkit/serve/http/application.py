@@ -68,6 +68,7 @@ def application(settings: Settings, store: Store, *, failed: Callable[[Exception
             tenant_share=settings.tenant_share,
             group_limit=settings.group_limit,
             owner_lease_s=settings.owner_lease_s,
+            max_clock_jump_s=settings.max_clock_jump_s,
             snapshot_every=settings.snapshot_every,
             max_policies=settings.max_policies,
             address=settings.address or None,

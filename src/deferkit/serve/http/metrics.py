@@ -45,6 +45,8 @@ class ServiceMetrics(Collector):
         yield CounterMetricFamily("deferkit_commits", "Groups of commands committed", value=engine.groups)
         yield CounterMetricFamily("deferkit_commands", "Commands in those groups", value=engine.commands)
         yield GaugeMetricFamily("deferkit_queue_length", "Commands that wait", value=engine.queue.length)
+        jump = engine.ownership.clock_jump / MICRO
+        yield GaugeMetricFamily("deferkit_clock_jump_seconds", "A jump of the clock that is not followed", value=jump)
         yield GaugeMetricFamily("deferkit_failing", "1: the last commit failed", value=engine.failing is not None)
 
     def _policies(self) -> Iterator[Metric]:

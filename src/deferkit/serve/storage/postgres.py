@@ -13,6 +13,7 @@ from deferkit.errors import DeferkitError
 from deferkit.serve.domain.problems import StoreFailed, Unconfirmed
 from deferkit.serve.storage import queries
 from deferkit.serve.storage.database import Call, Row
+from deferkit.serve.storage.schema import Columns, columns_at, foreign, table_names
 
 Result = TypeVar("Result")
 Session = psycopg.Connection[Row]
@@ -49,6 +50,11 @@ NEEDED = {
     "server_encoding": (("UTF8",), "could not keep every text"),
 }
 MIGRATING = "deferkit migrates"
+VERSION: Columns = {("schema_version", "version")}
+THERE = """
+    SELECT name, attname::text FROM unnest(ARRAY[{}]) AS name JOIN pg_attribute ON attrelid = to_regclass(name)
+    WHERE attnum > 0 AND NOT attisdropped
+"""
 LOST = "PostgreSQL: the connection was lost in a transaction."
 
 
@@ -232,9 +238,17 @@ class Postgres:
             connection.rollback()
 
     def _version(self, connection: PostgresConnection) -> int:
-        if connection.execute("SELECT to_regclass('schema_version')") == [(None,)]:
+        """Return the version of the schema, 0 if there is none; raise if its tables are another program's."""
+        names = ", ".join(f"'{name}'" for name in ["schema_version", *table_names()])
+        found: Columns = {(table, column) for table, column in connection.execute(THERE.format(names))}
+        if not found:
             return 0
+        if not found >= VERSION:
+            raise foreign(self.name)
         [(version,)] = connection.execute("SELECT MAX(version) FROM schema_version")
+        # tables of a newer version may be others; those of this one and of older ones are known
+        if version is None or (version <= len(queries.migrations()) and not found >= columns_at(version)):
+            raise foreign(self.name)
         return int(version)
 
     def occupy(self) -> None:

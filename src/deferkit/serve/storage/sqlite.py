@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,14 @@ from deferkit.errors import DeferkitError
 from deferkit.serve.domain.problems import StoreBroken, StoreFailed
 from deferkit.serve.storage import queries
 from deferkit.serve.storage.database import Call, Row
+from deferkit.serve.storage.schema import APPLICATION_ID, COLUMNS, columns_at, foreign
 from deferkit.serve.structured_logs import logger
 
 OLDEST = (3, 51, 3)  # before it a reset of the write-ahead log could corrupt the file
 BUSY_S = 5  # how long a connection waits for others
 NOT_SYNCED = {apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC}
 PAGES_BETWEEN_CHECKPOINTS = 4000
+PAGES_COPIED_AT_ONCE = 1000
 
 
 def check_version(version: str) -> None:
@@ -156,6 +158,17 @@ def failure(error: apsw.Error) -> DeferkitError:
     return StoreFailed(f"SQLite: {error}.")
 
 
+def is_ours(connection: SqliteConnection) -> bool:
+    """Return whether a file is a store of deferkit, or empty. Stores of old versions have no application id."""
+    [(mark,)] = connection.execute("PRAGMA application_id")
+    if mark:
+        return bool(mark == APPLICATION_ID)
+    [(version,)] = connection.execute("PRAGMA user_version")
+    if version == 0:
+        return not connection.execute("SELECT 1 FROM sqlite_master")
+    return columns_at(version) <= set(connection.execute(COLUMNS))
+
+
 class Sqlite:
     """A database in one file; it is made if it is not there."""
 
@@ -174,6 +187,19 @@ class Sqlite:
         folder = Path(self.path).parent
         if not folder.is_dir():
             raise DeferkitError(f"There is no folder {folder} to put the database in.")
+        self._check_ours()
+
+    def _check_ours(self) -> None:
+        """Raise if another program has made the file, before anything in it is changed."""
+        if not Path(self.path).is_file() or not Path(self.path).stat().st_size:
+            return
+        try:
+            with closing(self._reader()) as connection:
+                ours = is_ours(connection)
+        except (StoreFailed, apsw.Error):  # whoever writes will say what is wrong
+            return
+        if not ours:
+            raise foreign(self.path)
 
     def prepare(self) -> None:
         """Check SQLite's version, and bring the schema up to date, one numbered step at a time."""
@@ -187,15 +213,20 @@ class Sqlite:
         steps = queries.migrations()
         connection.begin()
         try:
+            if not is_ours(connection):
+                raise foreign(self.path)
             done = connection.execute("PRAGMA user_version")[0][0]
             if done > len(steps):
                 raise DeferkitError(
                     f"{self.path} is of version {done}, this deferkit knows {len(steps)}: use a newer deferkit."
                 )
-            if done == len(steps):
+            marked = connection.execute("PRAGMA application_id") == [(APPLICATION_ID,)]
+            if done == len(steps) and marked:
                 return False
-            connection.execute(steps[done])
-            connection.execute(f"PRAGMA user_version = {done + 1}")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            if done < len(steps):
+                connection.execute(steps[done])
+                connection.execute(f"PRAGMA user_version = {done + 1}")
             connection.commit()
             return True
         finally:
@@ -208,11 +239,31 @@ class Sqlite:
         make_private(path)
         try:
             self._lock = apsw.Connection(path)
+            self._lock.execute("PRAGMA journal_mode = MEMORY")  # a lock needs no journal, nor room for one
             self._lock.execute("BEGIN EXCLUSIVE")
         except apsw.BusyError:
             raise DeferkitError(
                 f"{self.path} is served by another process. Stop that one first, or serve another file."
             ) from None
+        except apsw.Error as error:
+            raise failure(error) from error
+
+    def copy_to(self, path: str, progress: Callable[[int, int], None] = lambda _done, _all: None) -> None:
+        """Copy the database to a new, private file, as it is at one moment, while others may write.
+
+        `progress` hears how many pages of how many are done.
+        """
+        make_private(path)
+        try:
+            with closing(self._reader()) as source, closing(apsw.Connection(path)) as target:
+                source.execute("BEGIN")  # what is written from now on is not seen
+                with target.backup("main", source.connection, "main") as backup:
+                    while not backup.step(PAGES_COPIED_AT_ONCE):
+                        progress(backup.page_count - backup.remaining, backup.page_count)
+                source.execute("ROLLBACK")
+                target.execute("PRAGMA journal_mode = DELETE")  # one file, with nothing beside it
+                # the process that owns the policies goes on with the original; nobody need wait for its leases to end
+                target.execute("UPDATE policies SET owner = NULL, address = NULL, expires = 0")
         except apsw.Error as error:
             raise failure(error) from error
 
@@ -224,10 +275,13 @@ class Sqlite:
         """Return the connection of this thread that only reads."""
         connection: SqliteConnection | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = SqliteConnection(self.path, writes=False, synchronous=self.synchronous, vfs=self.vfs)
+            connection = self._reader()
             self._local.connection = connection
             self._open.append(connection)
         return connection
+
+    def _reader(self) -> SqliteConnection:
+        return SqliteConnection(self.path, writes=False, synchronous=self.synchronous, vfs=self.vfs)
 
     def lend(self) -> AbstractContextManager[SqliteConnection]:
         """Lend a connection that may write; it waits for its turn."""

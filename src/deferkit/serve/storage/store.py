@@ -350,6 +350,15 @@ class Store:
         """Return the latest time that any log has."""
         return int(self.database.reader().run("last_time")[0][0] or 0)
 
+    def clock(self, boot: str) -> tuple[int, int] | None:
+        """Return what the clock said at the last start in this boot of a machine, and for how long it had run then."""
+        rows = self.database.reader().run("clock", boot=boot)
+        return rows[0] if rows else None
+
+    def put_clock(self, boot: str, wall: int, uptime: int) -> None:
+        """Keep what the clock says at a start."""
+        self.directly(lambda connection: connection.run("put_clock", boot=boot, wall=wall, uptime=uptime))
+
     # --- keys -----------------------------------------------------------------------------------------------------
 
     def keys(self) -> list[KeyRow]:

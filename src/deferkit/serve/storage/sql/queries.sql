@@ -88,6 +88,13 @@ SELECT DISTINCT task FROM log WHERE policy = :policy AND task > :after ORDER BY 
 -- name: last_time
 SELECT MAX(at) FROM log WHERE (policy, seq) IN (SELECT id, seq - 1 FROM policies);
 
+-- name: clock
+SELECT wall, uptime FROM clocks WHERE boot = :boot;
+
+-- name: put_clock
+INSERT INTO clocks (boot, wall, uptime) VALUES (:boot, :wall, :uptime)
+ON CONFLICT (boot) DO UPDATE SET wall = EXCLUDED.wall, uptime = EXCLUDED.uptime;
+
 -- name: decisions
 SELECT policy, task, id, digest, reply, at, route, state, held, rewards, cost, final, answer, told
 FROM decisions WHERE policy = :policy AND task IN (:keys);

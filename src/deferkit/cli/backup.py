@@ -1,0 +1,49 @@
+"""`deferkit backup`: a copy of a store, taken while a service runs, and checked."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deferkit.cli.app import app, console
+from deferkit.cli.progress import bar
+
+if TYPE_CHECKING:
+    from deferkit.serve.audit.backup import Progress
+
+Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there")]
+
+
+@app.command()
+def backup(
+    store: Annotated[str, typer.Argument(help="The file of the store (SQLite)")],
+    file: Annotated[str, typer.Argument(help="Where to put the copy")],
+    force: Force = False,
+) -> None:
+    """Copy a store while a service may be running on it, and rebuild every policy in the copy from its log.
+
+    The copy is private to its owner, and is there only if all of it is as it was written. On PostgreSQL, use pg_dump.
+    """
+    from deferkit.serve.audit.backup import backup as copy  # noqa: PLC0415
+
+    with shown_progress() as progress:
+        n_policies = copy(store, file, force=force, progress=progress)
+    console.print(f"{file}: {policies(n_policies)} copied and checked.", highlight=False, soft_wrap=True, markup=False)
+
+
+@contextmanager
+def shown_progress() -> "Iterator[Progress]":
+    """Show what is done in a progress bar."""
+    with bar() as shown:
+        jobs = {what: shown.add_task(what, total=None) for what in ("pages", "rows")}
+        yield lambda what, done, total: shown.update(jobs[what], completed=done, total=total)
+
+
+def policies(number: int) -> str:
+    """Return a number of policies in words.
+
+    >>> policies(1), policies(2)
+    ('1 policy', '2 policies')
+    """
+    return f"{number:,} {'policy' if number == 1 else 'policies'}"

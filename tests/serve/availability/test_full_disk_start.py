@@ -1,0 +1,128 @@
+"""A service that crashed on a full disk starts again: it can be read, says why it does not write, and recovers."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from deferkit.serve.audit.replay import replay
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.store import Store
+from tests.serve.processes.audit import KEY
+from tests.serve.processes.conftest import nursery, reading, service_on
+from tests.serve.processes.crowd import PATH, SPEC
+from tests.serve.processes.service import Answer, Service, eventually
+
+__all__ = ["nursery", "reading", "service_on"]
+
+FULL = "Read-only: SQLite: database or disk is full."
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of 24 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)], check=False, capture_output=True
+    )
+    if made.returncode:
+        pytest.skip("only root may make a file system")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(folder: Path) -> Path:
+    """Leave no room on a disk."""
+    junk = folder / "junk"
+    with junk.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(256))
+        except OSError:
+            return junk
+
+
+def decide(service: Service, task: str) -> Answer:
+    route = "human" if task == "t0" else "model"
+    return service.post(f"{PATH}/decisions", task=task, context=[1, 0, 0], force=route)
+
+
+def answers(service: Service) -> bool:
+    try:
+        return service.get("/healthz").status == 200
+    except OSError:
+        assert service.wait(0) is None, service.said()
+        return False
+
+
+def crashed_on_a_full_disk(service: Service, disk: Path) -> tuple[Path, int]:
+    """Have a service decide until there is no room, and kill it."""
+    service.start()
+    assert service.ready().post("/v1/policies", **SPEC).status == 201
+    done = 0
+    while decide(service, f"t{done}").status == 201:
+        done += 1
+        if done == 150:  # more than the file has room for without growing: its log cannot be copied into it
+            junk = fill(disk)
+    service.kill()
+    return junk, done
+
+
+def test_full_disk_then_a_crash_starts_read_only_and_says_why(
+    service_on: Callable[..., Service], small_disk: Path, reading: Callable[[str], Database]
+) -> None:
+    path = str(small_disk / "deferkit.db")
+    service = service_on(path)
+    junk, done = crashed_on_a_full_disk(service, small_disk)
+    service.start()
+    eventually("it answers", lambda: answers(service))
+    for _ in range(3):
+        assert service.get("/readyz").status == 503
+        assert b"\ndeferkit_failing 1.0" in service.get("/metrics").body
+        assert [each["name"] for each in service.get("/v1/policies").plain["policies"]] == [SPEC["name"]]
+        assert service.get(f"{PATH}/summary").plain["decisions"] == done
+        assert service.get(f"{PATH}/decisions?task=t3").status == 200
+        assert len(service.get(f"{PATH}/log?limit=1000").plain["rows"]) == done + 1
+        refused = decide(service, "new")
+        assert (refused.status, refused.plain["detail"].startswith(FULL)) == (503, True), refused
+        assert service.post(f"{PATH}/reviews/claim", reviewer="ann").status == 503
+        assert service.post(f"{PATH}/outcomes", task="t0", cost=0.5).status == 503
+    assert '"read-only: the store cannot be written"' in service.said()
+    junk.unlink()
+    eventually("it is ready by itself", lambda: service.get("/readyz").status == 200)
+    assert decide(service, "new").status == 201
+    assert service.post(f"{PATH}/reviews/claim", reviewer="ann").status == 200
+    assert service.stop() == 0
+    report = replay(Store(reading(path)), *KEY)
+    assert (report.faults, report.rows) == ([], done + 2)
+
+
+def test_a_decision_that_finds_room_again_is_taken_at_once(
+    service_on: Callable[..., Service], small_disk: Path
+) -> None:
+    service = service_on(str(small_disk / "deferkit.db"))
+    junk, _ = crashed_on_a_full_disk(service, small_disk)
+    service.start()
+    eventually("it answers", lambda: answers(service))
+    assert decide(service, "new").status == 503
+    junk.unlink()
+    assert decide(service, "new").status == 201
+    assert service.stop() == 0
+
+
+def test_a_read_only_service_stops_in_order_and_starts_again(
+    service_on: Callable[..., Service], small_disk: Path
+) -> None:
+    service = service_on(str(small_disk / "deferkit.db"))
+    junk, done = crashed_on_a_full_disk(service, small_disk)
+    for _ in range(2):
+        service.start()
+        eventually("it answers", lambda: answers(service))
+        assert service.get(f"{PATH}/summary").plain["decisions"] == done
+        assert service.stop() == 0
+    junk.unlink()
+    service.start()
+    service.ready()
+    assert decide(service, "new").status == 201
