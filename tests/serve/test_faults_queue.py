@@ -32,7 +32,7 @@ def row_of(engine: Engine, task: str) -> DecisionRow:
 
 
 def lease_of(claimed: Any) -> dict[str, Any]:
-    return {name: claimed[name] for name in ("task", "seat", "epoch")}
+    return {name: claimed[name] for name in ("task", "seat", "epoch", "token")}
 
 
 async def until(true: Callable[[], bool]) -> None:

@@ -38,6 +38,7 @@ def create(
     tenant: Annotated[str, typer.Option(help="Whose key it is; tenants do not see each other")] = "default",
     scopes: Annotated[str, typer.Option(help="What it is good for")] = "decide,observe,review,admin",
     name: Annotated[str, typer.Option(help="A name to know it by")] = "",
+    reviewer: Annotated[str | None, typer.Option(help="The only reviewer that it may claim reviews for")] = None,
     store: Store = None,
 ) -> None:
     """Make a key and print it. It is shown this once: only its hash is kept."""
@@ -47,7 +48,9 @@ def create(
         raise InvalidArgument(f"The tenant is a name of 1 to 64 characters. Got {tenant!r}.")
     if not name.isprintable() or len(name) > 64:
         raise InvalidArgument(f"The name of a key has at most 64 characters. Got {name!r}.")
-    key, row = new_key(tenant, [each.strip() for each in scopes.split(",") if each.strip()], name)
+    if reviewer is not None and (not reviewer.isprintable() or not 1 <= len(reviewer) <= 128):
+        raise InvalidArgument(f"The reviewer of a key is a name of 1 to 128 characters. Got {reviewer!r}.")
+    key, row = new_key(tenant, [each.strip() for each in scopes.split(",") if each.strip()], name, reviewer)
     kept = opened(store, make=True)
     first = not kept.keys()
     kept.add_key(row)
@@ -64,10 +67,10 @@ def create(
 def list_keys(store: Store = None) -> None:
     """List the keys there are."""
     kept = opened(store)
-    table = Table("key", "tenant", "scopes", "name", "created", "revoked")
+    table = Table("key", "tenant", "scopes", "name", "reviewer", "created", "revoked")
     for row in kept.keys():  # noqa: SIM118  keys of tenants, not of a dict
         revoked = "" if row.revoked is None else when(row.revoked)
-        texts = (row.id, row.tenant, row.scopes, row.name, when(row.created), revoked)
+        texts = (row.id, row.tenant, row.scopes, row.name, row.reviewer or "", when(row.created), revoked)
         table.add_row(*map(Text, texts))  # a name may have brackets in it
     kept.close()
     console.print(table)

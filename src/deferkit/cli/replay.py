@@ -47,9 +47,9 @@ def replay(
     from deferkit.serve.audit.replay import find  # noqa: PLC0415
     from deferkit.serve.audit.replay import replay as rebuild  # noqa: PLC0415
     from deferkit.serve.settings import Settings  # noqa: PLC0415
-    from deferkit.serve.storage.open_store import store_to_read  # noqa: PLC0415
+    from deferkit.serve.storage.open_store import LOG_SINCE, store_to_read  # noqa: PLC0415
 
-    kept = store_to_read(Settings.read(os.environ, store=store).store)
+    kept = store_to_read(Settings.read(os.environ, store=store).store, since=LOG_SINCE)
     past = Past()
     try:
         for text in budget or []:

@@ -84,7 +84,12 @@ class Client:
         return self._calls.url
 
     def create(
-        self, *, features: int | Mapping[str, Any], budget: Budget | Mapping[str, Budget], **settings: Any
+        self,
+        *,
+        features: int | Mapping[str, Any],
+        budget: Budget | Mapping[str, Budget],
+        max_reported_cost: Amount | None = None,
+        **settings: Any,
     ) -> dict[str, Any]:
         """Make the policy, unless it is there; return it with all its settings. Another one of its name is a conflict.
 
@@ -96,8 +101,10 @@ class Client:
                 deadline_s=3600,
             )
 
-        `features` is how many numbers a context has, or names for an encoder. `settings` are those of a policy in the
-        service: `experts`, `link`, `pacing`, `representation`, `forget`, `seed`, `deadline_s`, `lease_s` and so on.
+        `features` is how many numbers a context has, or names for an encoder. A reported cost above
+        `max_reported_cost` (20 times `max_cost` unless given) is not booked until a correction confirms it.
+        `settings` are those of a policy in the service: `experts`, `link`, `pacing`, `representation`, `forget`,
+        `seed`, `deadline_s`, `lease_s` and so on.
         What is returned says which representation is used where none was given.
         """
         budgets = dict(budget) if isinstance(budget, Mapping) else {"cost": budget}
@@ -106,7 +113,10 @@ class Client:
             if not isinstance(each, Budget):
                 raise expected("budget", "Client", "a Budget, or one for each resource", each)
             total = None if each.total == float("inf") else each.total
-            body["budget"][name] = given(total=total, horizon=each.horizon, max_cost=each.max_cost)
+            ceiling = max_reported_cost.get(name) if isinstance(max_reported_cost, Mapping) else max_reported_cost
+            body["budget"][name] = given(
+                total=total, horizon=each.horizon, max_cost=each.max_cost, max_reported_cost=ceiling
+            )
         made: dict[str, Any] = self._calls.call("POST", "/v1/policies", body)
         return made
 
@@ -200,6 +210,17 @@ class Client:
         """
         body = {"id": id or new_id(), "task": self.task_of(decision), "rewards": rewards_of(rewards)}
         self._calls.call("POST", f"{self._path}/corrections", body | given(cost=amount_of("cost", cost)), OF_A_TASK)
+
+    def unconfirmed_costs(self, limit: int = 100) -> dict[str, Amount]:
+        """Return reported costs above `max_reported_cost` by task, the oldest first, at most `limit` (1 to 1000).
+
+            for task, cost in client.unconfirmed_costs().items():
+                client.correct(task, cost=cost)  # or what it really was
+
+        They are neither booked nor learned until a correction says what they are. Needs a key with the scope admin.
+        """
+        reply = self._calls.call("GET", f"{self._path}/costs/unconfirmed?limit={limit}")
+        return {each["task"]: each["cost"] for each in reply["costs"]}
 
     def expire(self, decision: Decision | int | str) -> None:
         """Give up waiting for a decision: what it reserved is released. Nothing happens if nothing is reserved.

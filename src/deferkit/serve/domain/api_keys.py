@@ -19,10 +19,11 @@ class Caller(NamedTuple):
 
     tenant: str
     scopes: frozenset[str]
+    reviewer: str | None = None  # the only reviewer that the key may claim for
 
 
-def new_key(tenant: str, scopes: list[str], name: str) -> tuple[str, KeyRow]:
-    """Return a new key and the row that is kept of it.
+def new_key(tenant: str, scopes: list[str], name: str, reviewer: str | None = None) -> tuple[str, KeyRow]:
+    """Return a new key and the row that is kept of it; with a reviewer, it claims reviews under that name only.
 
     >>> key, row = new_key("acme", ["decide"], "router")
     >>> key.startswith(f"dk_{row.id}_"), row.scopes, key_fits(key, row)
@@ -33,7 +34,7 @@ def new_key(tenant: str, scopes: list[str], name: str) -> tuple[str, KeyRow]:
         raise InvalidArgument(f"Scopes are {', '.join(SCOPES)}. Got {', '.join(wrong) or 'none'}.")
     number, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
     kept = " ".join(scope for scope in SCOPES if scope in scopes)
-    row = KeyRow(number, tenant, hash_of(secret), kept, name, int(time.time() * MICRO), None)
+    row = KeyRow(number, tenant, hash_of(secret), kept, name, int(time.time() * MICRO), None, reviewer)
     return f"{PREFIX}_{number}_{secret}", row
 
 

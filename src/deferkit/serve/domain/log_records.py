@@ -101,6 +101,8 @@ class Observed(Record, frozen=True, kw_only=True, tag="observed"):
     late: str | None = None  # why it was not learned
     reviewers: list[str] = []
     answers: list[Any] = []
+    unconfirmed: Micros | None = None  # a reported cost above the ceiling: not booked until a correction confirms it
+    confirms: bool = False  # the cost is that of such a correction
 
 
 class Answered(Record, frozen=True, kw_only=True, tag="answered"):

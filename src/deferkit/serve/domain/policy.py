@@ -37,6 +37,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     accounts: dict[str, Account]
     tally: Tally
     learner: bytes
+    unconfirmed: dict[str, Micros] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Policy:
@@ -65,6 +66,9 @@ class Policy:
         self.head = hash_chain.START
         self.apart = False  # the learner was not told of every cost, or not in full
         self.tally = Tally()
+        self.unconfirmed: dict[
+            str, Micros
+        ] = {}  # by task: reported costs above the ceiling, neither booked nor learned
 
     def append(self, record: AnyRecord, at: int) -> bytes:
         """Apply a new record; return the bytes that the log keeps of it."""
@@ -130,7 +134,12 @@ class Policy:
             self.learner.apply(events.Observed(record.id, record.rewards, told))
         elif record.released is not None:
             self.learner.apply(events.Expired(record.id))
-        self.tally.outcomes += 1
+        if record.confirms:
+            del self.unconfirmed[record.task]
+        else:
+            self.tally.outcomes += 1
+        if record.unconfirmed is not None:
+            self.unconfirmed[record.task] = record.unconfirmed
         self.tally.late += not record.learned
         if record.cost != record.told or owed or self.frozen:
             self._follow()
@@ -174,6 +183,14 @@ class Policy:
         caps = dict(zip(self.spec.resources, self.learner.settings.cost_bounds, strict=True))
         return {name: min(micro, round(min(caps[name][1], LARGEST_AMOUNT) * MICRO)) for name, micro in cost.items()}
 
+    def exceeds_ceiling(self, cost: Micros) -> bool:
+        """Whether a reported cost is above the `max_reported_cost` of a resource, so that somebody must confirm it."""
+        for name, micro in cost.items():
+            ceiling = self.spec.budget[name].max_reported_cost
+            if ceiling is not msgspec.UNSET and ceiling is not None and micro > round(ceiling * MICRO):
+                return True
+        return False
+
     def _follow(self) -> None:
         """Tell the learner what is free, where its own account is no longer that of the policy."""
         self.apart = True
@@ -209,6 +226,7 @@ class Policy:
                 accounts=dict(self.accounts),
                 tally=self.tally,
                 learner=self.learner.to_bytes(),
+                unconfirmed=self.unconfirmed or msgspec.UNSET,
             )
         )
 
@@ -223,6 +241,7 @@ class Policy:
         policy.spec, policy.seq, policy.head, policy.apart = saved.spec, saved.seq, saved.head, saved.apart
         policy.accounts = saved.accounts
         policy.tally = saved.tally
+        policy.unconfirmed = saved.unconfirmed or {}
         load_trees(saved.spec)
         policy.learner = Deferrer.from_bytes(saved.learner)
         return policy

@@ -54,6 +54,25 @@ class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         ]
         | None
     ) = None
+    max_reported_cost: (
+        Annotated[
+            float,
+            msgspec.Meta(
+                gt=0,
+                le=LARGEST_AMOUNT,
+                description="a reported cost above it waits for a correction, unbooked and unlearned; 20 times max_cost"
+                " unless given, null: no ceiling",
+            ),
+        ]
+        | msgspec.UnsetType
+        | None
+    ) = msgspec.UNSET
+
+    def as_before(self, before: "BudgetSpec | None") -> "BudgetSpec":
+        """Return the budget with the ceiling that it was made with, where this one leaves it to the service."""
+        if before is None or self.max_reported_cost is not msgspec.UNSET:
+            return self
+        return msgspec.structs.replace(self, max_reported_cost=before.max_reported_cost)
 
 
 class FeatureSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -148,6 +167,7 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             if getattr(self, name) is msgspec.UNSET
             or (getattr(before, name) is msgspec.UNSET and getattr(self, name) == BEFORE[name])
         }
+        taken["budget"] = {name: each.as_before(before.budget.get(name)) for name, each in self.budget.items()}
         if self.rule is msgspec.UNSET and before.rule is not msgspec.UNSET:
             taken["rule"] = INDEX
         if self.rule is before.rule is msgspec.UNSET and self.exploration is None:

@@ -14,6 +14,7 @@ Rewards = Annotated[dict[str, Finite], msgspec.Meta(max_length=64, description="
 Reviewer = Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=NO_CONTROL)]
 Epoch = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
 Seat = Annotated[int, msgspec.Meta(ge=0, le=15)]
+Token = Annotated[str, msgspec.Meta(min_length=1, max_length=64, description="proves that the claim is yours")]
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -94,6 +95,7 @@ class LeaseBody(Body, frozen=True, kw_only=True):
     task: TaskId
     seat: Seat = 0
     epoch: Epoch
+    token: Token | msgspec.UnsetType = msgspec.UNSET  # left out only by claims from before there were tokens
 
 
 class ExtendBody(LeaseBody, frozen=True, kw_only=True):

@@ -107,6 +107,7 @@ class ClaimRow(NamedTuple):
     reviewer: str
     at: int
     effort: Micros | None
+    token: bytes | None = None  # hash of the claim token; None: claimed before there were tokens
 
 
 class KeyRow(NamedTuple):
@@ -119,3 +120,4 @@ class KeyRow(NamedTuple):
     name: str
     created: int
     revoked: int | None
+    reviewer: str | None = None  # the only reviewer that it may claim for; None: any

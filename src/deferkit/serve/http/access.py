@@ -70,7 +70,7 @@ class Access:
             row = (await self.keys(NEW_S)).get(parts[0])
         if row is None or not key_fits(key, row) or row.revoked is not None:
             raise Problem(401, "unauthorized", "A valid key is needed: Authorization: Bearer dk_…")
-        return Caller(row.tenant, frozenset(row.scopes.split()))
+        return Caller(row.tenant, frozenset(row.scopes.split()), row.reviewer)
 
     def count(self, tenant: str) -> None:
         """Take a call off the tenant's allowance; raise if there is none left."""

@@ -56,6 +56,9 @@ class ServiceMetrics(Collector):
         gain = GaugeMetricFamily("deferkit_expected_gain", "Expected reward above the model's", labels=["policy"])
         parked = GaugeMetricFamily("deferkit_parked", "Outcomes that wait for a decision", labels=["policy"])
         forgotten = CounterMetricFamily("deferkit_parked_dropped", "Outcomes that waited too long", labels=["policy"])
+        unconfirmed = GaugeMetricFamily(
+            "deferkit_unconfirmed_costs", "Reported costs that wait to be confirmed", labels=["policy"]
+        )
         queue = GaugeMetricFamily("deferkit_review_queue", "Seats for reviewers", labels=["policy", "state"])
         age = GaugeMetricFamily("deferkit_review_oldest_seconds", "Age of the oldest review", labels=["policy"])
         drifts = CounterMetricFamily(
@@ -78,13 +81,27 @@ class ServiceMetrics(Collector):
             gain.add_metric([name], summary.expected_gain)
             parked.add_metric([name], summary.parked)
             forgotten.add_metric([name], owned.dropped_parked)
+            unconfirmed.add_metric([name], summary.unconfirmed_costs)
             queue.add_metric([name, "waiting"], summary.queue.waiting)
             queue.add_metric([name, "claimed"], summary.queue.claimed)
             age.add_metric([name], summary.queue.oldest_s or 0.0)
             found = {drift.target: drift.times for drift in summary.drifted}
             for target in summary.samples:
                 drifts.add_metric([name, target], found.get(target, 0))
-        yield from (budget, price, decisions, outcomes, late, gain, parked, forgotten, queue, age, drifts)
+        yield from (
+            budget,
+            price,
+            decisions,
+            outcomes,
+            late,
+            gain,
+            parked,
+            forgotten,
+            unconfirmed,
+            queue,
+            age,
+            drifts,
+        )
 
 
 def metrics_of(engine: Engine, traffic: Traffic, tenant: str) -> str:

@@ -13,6 +13,7 @@ from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
 
 URLS = ("postgresql://", "postgres://")
+LOG_SINCE = 4  # the version of the schema since when everything that a replay reads is as it is now
 URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
@@ -33,8 +34,10 @@ def database_of(store: str) -> Database:
     return Sqlite(store)
 
 
-def store_to_read(store: str) -> Store:
+def store_to_read(store: str, *, since: int | None = None) -> Store:
     """Return a store that is there, to be read only: nothing is made, and nothing is brought up to date.
+
+    `since` is the oldest version of its schema that the caller reads; unless given, only the newest will do.
 
     >>> store_to_read("/nowhere/deferkit.db")
     Traceback (most recent call last):
@@ -42,7 +45,7 @@ def store_to_read(store: str) -> Store:
     """
     database = database_of(store)
     if isinstance(database, Sqlite):
-        check_file(database)
+        check_file(database, since)
     try:
         database.reader().run("policies")
     except StoreFailed as error:
@@ -69,7 +72,7 @@ def is_current(database: Sqlite) -> bool:
         return False
 
 
-def check_file(database: Sqlite) -> None:
+def check_file(database: Sqlite, since: int | None = None) -> None:
     """Raise if a file is not there, or of a version that this deferkit does not read."""
     if not Path(database.path).is_file():
         raise InvalidArgument(f"There is no file {database.path}.")
@@ -80,7 +83,7 @@ def check_file(database: Sqlite) -> None:
     known = len(queries.migrations())
     if done > known:
         raise DeferkitError(f"{database.path} is of version {done}, this deferkit knows {known}: use a newer deferkit.")
-    if 0 < done < known:
+    if 0 < done < (since or known):
         raise DeferkitError(
             f"{database.path} is of version {done}, this deferkit has {known}: start the service once, to update it."
         )

@@ -204,8 +204,11 @@ RETURNING policy, task, seat, expert, state, epoch, reviewer, lease_until, prior
     payload, model_answer, answer, rewards, cost;
 
 -- name: add_claim
-INSERT INTO claims (policy, task, seat, epoch, reviewer, at, effort)
-VALUES (:policy, :task, :seat, :epoch, :reviewer, :at, NULL);
+INSERT INTO claims (policy, task, seat, epoch, reviewer, at, effort, token)
+VALUES (:policy, :task, :seat, :epoch, :reviewer, :at, NULL, :token);
+
+-- name: claim_token
+SELECT token FROM claims WHERE policy = :policy AND task = :task AND seat = :seat AND epoch = :epoch;
 
 -- name: extend_seat
 UPDATE seats SET lease_until = :lease_until
@@ -228,7 +231,7 @@ WHERE policy = :policy AND (task, seat) IN (
 );
 
 -- name: claims
-SELECT policy, task, seat, epoch, reviewer, at, effort FROM claims
+SELECT policy, task, seat, epoch, reviewer, at, effort, token FROM claims
 WHERE policy = :policy AND task IN (:keys) ORDER BY at, seat, epoch;
 
 -- name: set_effort
@@ -258,11 +261,11 @@ SELECT seq FROM snapshots WHERE policy = :policy ORDER BY seq;
 SELECT sha256, data FROM snapshots WHERE policy = :policy AND seq = :seq;
 
 -- name: add_key
-INSERT INTO keys (id, tenant, hash, scopes, name, created, revoked)
-VALUES (:id, :tenant, :hash, :scopes, :name, :created, NULL);
+INSERT INTO keys (id, tenant, hash, scopes, name, created, revoked, reviewer)
+VALUES (:id, :tenant, :hash, :scopes, :name, :created, NULL, :reviewer);
 
 -- name: keys
-SELECT id, tenant, hash, scopes, name, created, revoked FROM keys ORDER BY created, id;
+SELECT id, tenant, hash, scopes, name, created, revoked, reviewer FROM keys ORDER BY created, id;
 
 -- name: revoke_key
 UPDATE keys SET revoked = :at WHERE id = :id AND revoked IS NULL RETURNING id;
