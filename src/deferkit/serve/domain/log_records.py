@@ -68,6 +68,7 @@ class Decided(Record, frozen=True, kw_only=True, tag="decided"):
     held: Micros | None = None
     announced: float | dict[str, float | dict[str, float]] | None = None  # the cost, where it was known beforehand
     available: list[str] | None = None  # the experts on duty, where the caller named them
+    clipped: int = 0  # features of the context that were cut, because they were implausibly large
 
     @property
     def decision(self) -> Decision:

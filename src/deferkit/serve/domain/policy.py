@@ -10,6 +10,7 @@ from deferkit.errors import HorizonWarning, UnreadableState
 from deferkit.learn.deferrer import Deferrer
 from deferkit.serve.domain import hash_chain, log_records
 from deferkit.serve.domain.account import Account
+from deferkit.serve.domain.feature_scales import FeatureScales
 from deferkit.serve.domain.log_records import AnyRecord
 from deferkit.serve.domain.money import LARGEST_AMOUNT, MICRO, Micros, from_micros, to_micro
 from deferkit.serve.domain.policy_learner import learner_of, load_trees
@@ -38,6 +39,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     tally: Tally
     learner: bytes
     unconfirmed: dict[str, Micros] | msgspec.UnsetType = msgspec.UNSET
+    scales: FeatureScales | msgspec.UnsetType = msgspec.UNSET
 
 
 class Policy:
@@ -62,6 +64,7 @@ class Policy:
             name: Account(None if each.total is None else to_micro("total", each.total))
             for name, each in spec.budget.items()
         }
+        self.scales = FeatureScales.of(spec)  # None: outliers are kept
         self.seq = 0  # records so far
         self.head = hash_chain.START
         self.apart = False  # the learner was not told of every cost, or not in full
@@ -120,6 +123,8 @@ class Policy:
                 self.learner.apply(event)
         else:
             self.learner.apply(event)
+        if self.scales is not None:
+            self.scales.see(record.context, record.clipped)
         if record.held is not None:
             for name, amount in record.held.items():
                 self.accounts[name] = self.accounts[name].reserve(amount)
@@ -227,6 +232,7 @@ class Policy:
                 tally=self.tally,
                 learner=self.learner.to_bytes(),
                 unconfirmed=self.unconfirmed or msgspec.UNSET,
+                scales=msgspec.UNSET if self.scales is None else self.scales,
             )
         )
 
@@ -242,6 +248,7 @@ class Policy:
         policy.accounts = saved.accounts
         policy.tally = saved.tally
         policy.unconfirmed = saved.unconfirmed or {}
+        policy.scales = None if saved.scales is msgspec.UNSET else saved.scales
         load_trees(saved.spec)
         policy.learner = Deferrer.from_bytes(saved.learner)
         return policy

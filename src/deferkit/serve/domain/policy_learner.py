@@ -37,7 +37,10 @@ def with_defaults(spec: PolicySpec) -> PolicySpec:
     It is written to the log, so that a replay elsewhere does the same.
     """
     rule = INDEX if spec.rule is msgspec.UNSET else spec.rule
-    spec = msgspec.structs.replace(spec, budget={name: with_ceiling(each) for name, each in spec.budget.items()})
+    outliers = "clip" if spec.outliers is msgspec.UNSET else spec.outliers
+    spec = msgspec.structs.replace(
+        spec, outliers=outliers, budget={name: with_ceiling(each) for name, each in spec.budget.items()}
+    )
     for choice in CHOICES if rule == INDEX else CHOICES[-1:]:
         made = msgspec.structs.replace(
             spec,

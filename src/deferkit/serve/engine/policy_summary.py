@@ -44,6 +44,7 @@ class PolicySummary(msgspec.Struct, frozen=True, kw_only=True):
     without_budget: int  # decisions that went to the model because nothing was left
     parked: int  # outcomes that wait for their decision
     unconfirmed_costs: int  # reported costs above max_reported_cost, not booked until a correction confirms them
+    clipped_features: int  # features of contexts that were cut, because they were implausibly large
     queue: QueueState
     records: int  # rows of the log
     samples: dict[str, int]  # observations of each reward ("model", an expert) and cost ("cost of …")
@@ -76,6 +77,7 @@ def summary_of(owned: OwnedPolicy, queue: tuple[int, int, int | None], now: int)
         without_budget=learned.without_budget,
         parked=owned.parked,
         unconfirmed_costs=len(policy.unconfirmed),
+        clipped_features=0 if policy.scales is None else policy.scales.clipped,
         queue=QueueState(
             waiting=waiting, claimed=claimed, oldest_s=None if oldest is None else max(0, now - oldest) / MICRO
         ),

@@ -59,6 +59,9 @@ class ServiceMetrics(Collector):
         unconfirmed = GaugeMetricFamily(
             "deferkit_unconfirmed_costs", "Reported costs that wait to be confirmed", labels=["policy"]
         )
+        clipped = CounterMetricFamily(
+            "deferkit_clipped_features", "Features of contexts cut as implausibly large", labels=["policy"]
+        )
         queue = GaugeMetricFamily("deferkit_review_queue", "Seats for reviewers", labels=["policy", "state"])
         age = GaugeMetricFamily("deferkit_review_oldest_seconds", "Age of the oldest review", labels=["policy"])
         drifts = CounterMetricFamily(
@@ -82,6 +85,7 @@ class ServiceMetrics(Collector):
             parked.add_metric([name], summary.parked)
             forgotten.add_metric([name], owned.dropped_parked)
             unconfirmed.add_metric([name], summary.unconfirmed_costs)
+            clipped.add_metric([name], summary.clipped_features)
             queue.add_metric([name, "waiting"], summary.queue.waiting)
             queue.add_metric([name, "claimed"], summary.queue.claimed)
             age.add_metric([name], summary.queue.oldest_s or 0.0)
@@ -98,6 +102,7 @@ class ServiceMetrics(Collector):
             parked,
             forgotten,
             unconfirmed,
+            clipped,
             queue,
             age,
             drifts,
