@@ -243,6 +243,23 @@ class Client:
         body = given(id=id or new_id(), total=amount_of("total", total), add=amount_of("add", add))
         self._calls.call("POST", f"{self._path}/budget", body, CONFLICT)
 
+    def reset(self, *, id: str | None = None) -> None:
+        """Let the learner start anew, once for each `id`; budget, log and open tasks stay. Needs the scope admin.
+
+        client.reset()
+        """
+        self._calls.call("POST", f"{self._path}/reset", {"id": id or new_id()}, CONFLICT)
+
+    def forget(self, decision: Decision | int | str) -> bool:
+        """Take the outcome of a task out of the estimates; return False if it was before. Needs the scope admin.
+
+            client.forget("claim-17")
+
+        The decision, its cost and its place in the log stay; the policy is rebuilt from its log without the outcome.
+        """
+        reply = self._calls.call("POST", f"{self._path}/forget", {"task": self.task_of(decision)}, OF_A_TASK)
+        return bool(reply["forgotten"])
+
     def summary(self) -> PolicySummary:
         """Return where the policy stands: the library's names, and what only a service has, such as its queue.
 

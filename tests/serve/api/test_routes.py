@@ -100,6 +100,7 @@ def test_the_examples_of_the_document_tell_a_story_that_works(checked: Checked) 
     assert play("change_budget") == 200
     assert play("change_policy") == 200
     assert play("expire") == 409  # it is settled
+    assert [play("forget"), play("reset_learner")] == [200, 200]
     for name in ("read_policy", "read_summary", "read_log", "list_policies"):
         assert checked.get(paths[name][1]).status == 200
     assert checked.get(f"{paths['read_decision'][1]}?task=mail-1").json["final"] == "human"

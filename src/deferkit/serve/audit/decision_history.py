@@ -34,6 +34,8 @@ def row_of(lines: list[LogRow]) -> DecisionRow | None:
             row = observed(row, record)
         elif isinstance(record, log_records.Expired):
             row = row._replace(state=VOID, final=row.final or MODEL)
+        elif isinstance(record, log_records.Forgotten):
+            row = row._replace(told="")
         elif isinstance(record, log_records.Corrected):
             cost = row.cost if record.cost is None else record.cost
             row = row._replace(rewards=row.rewards | record.rewards, cost=cost)

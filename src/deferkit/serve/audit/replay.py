@@ -93,7 +93,7 @@ def replay(
             if line.seq >= row.seq:
                 break
             record = following(policy, row, line)
-            policy = after(policy, row, line, record)
+            policy = after(policy, row, line, record, store)
             watch(record)
             if policy.seq in places:
                 faults += check_snapshot(store, row, policy)
@@ -104,7 +104,7 @@ def replay(
         seconds = time.perf_counter() - begin
         return Report(row, None, 0 if policy is None else policy.seq, 0, seconds, [*faults, str(error)])
     faults += check_row(row, policy, budgets)
-    started(policy.seq + policy.learner.summary().decisions)
+    started(policy.seq + policy.counts().decisions)
     n_wrong = 0
     for done, wrong in check_decisions(store, row.id):
         progress(done)

@@ -158,6 +158,24 @@ class BudgetChanged(Record, frozen=True, kw_only=True, tag="budget"):
     totals: dict[str, int | None]
 
 
-AnyRecord: TypeAlias = Created | Changed | Decided | Observed | Answered | Corrected | Expired | Effort | BudgetChanged
+class Reset(Record, frozen=True, kw_only=True, tag="reset"):
+    """The learner started anew; accounts, settings and scales of features stay."""
+
+    request: str
+
+
+class Forgotten(Record, frozen=True, kw_only=True, tag="forgotten"):
+    """What became known of a task was taken out of the estimates.
+
+    The learner is then the one that all records before give if it is told of no outcome of this task.
+    """
+
+    task: str
+    id: int
+
+
+AnyRecord: TypeAlias = (
+    Created | Changed | Decided | Observed | Answered | Corrected | Expired | Effort | BudgetChanged | Reset | Forgotten
+)
 encode = msgspec.json.Encoder().encode
 decode: Callable[[bytes], AnyRecord] = msgspec.json.Decoder(AnyRecord).decode

@@ -1,5 +1,6 @@
 """A policy that this process owns, in memory."""
 
+from deferkit.serve.domain.log_records import AnyRecord
 from deferkit.serve.domain.policy import Policy
 from deferkit.types import Drifted
 
@@ -16,6 +17,7 @@ class OwnedPolicy:
         self.dropped_parked = 0  # parked outcomes that this process has dropped
         self.snapshot_at = policy.seq  # where the last snapshot was taken
         self._drifts = drifts_of(policy)
+        self.tail: list[tuple[AnyRecord, int, bytes]] | None = None  # records since a rebuild began, while one runs
         self.ahead = 0  # microseconds: an owner before may have had another clock
 
     def time(self, now: int) -> int:

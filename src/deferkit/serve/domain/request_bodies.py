@@ -73,6 +73,18 @@ class ExpirationBody(Body, frozen=True, kw_only=True):
     task: TaskId
 
 
+class ResetBody(Body, frozen=True, kw_only=True):
+    """A learner that is to start anew. The same id again changes nothing."""
+
+    id: TaskId
+
+
+class ForgetBody(Body, frozen=True, kw_only=True):
+    """A task whose outcome is to be taken out of the estimates."""
+
+    task: TaskId
+
+
 class BudgetBody(Body, frozen=True, kw_only=True):
     """A change of totals: more or less (`add`), or what they shall be (`total`). The same id again changes nothing."""
 

@@ -10,8 +10,9 @@ from litestar.params import JSONBody
 from deferkit.serve.domain.api_keys import SCOPES
 from deferkit.serve.domain.policy_spec import NAME_PATTERN, PolicyChange, PolicySpec
 from deferkit.serve.domain.problems import Problem, unknown
-from deferkit.serve.domain.request_bodies import BudgetBody
+from deferkit.serve.domain.request_bodies import BudgetBody, ForgetBody, ResetBody
 from deferkit.serve.engine.commands.budget import BudgetReply, ChangeBudget, ChangePolicy
+from deferkit.serve.engine.commands.relearn import ForgetReply, ResetLearner, ResetReply, forget_task
 from deferkit.serve.engine.engine import Elsewhere
 from deferkit.serve.engine.policy_summary import PolicySummary, summary_of
 from deferkit.serve.http.forwarding import forward
@@ -100,4 +101,37 @@ async def change_budget(request: AnyRequest, name: PolicyName, data: JSONBody[Bu
     return await done(request, name, ChangeBudget(data), BudgetReply)
 
 
-ROUTES = [create_policy, list_policies, read_policy, change_policy, read_summary, change_budget]
+@post(
+    "/v1/policies/{name:str}/reset",
+    status_code=200,
+    opt=about("policies", "admin", problems=(409,), example={"id": "reset-1"}),
+)
+async def reset_learner(request: AnyRequest, name: PolicyName, data: JSONBody[ResetBody]) -> Response[ResetReply]:
+    """Let the learner of a policy start anew, once for each id; accounts, the log and open tasks stay."""
+    return await done(request, name, ResetLearner(data), ResetReply)
+
+
+@post(
+    "/v1/policies/{name:str}/forget",
+    status_code=200,
+    opt=about("policies", "admin", example={"task": "mail-1"}),
+)
+async def forget(request: AnyRequest, name: PolicyName, data: JSONBody[ForgetBody]) -> Response[ForgetReply]:
+    """Take what became known of a task out of the estimates: the policy is rebuilt from its log without it."""
+    try:
+        reply = await forget_task(engine_of(request), (caller_of(request).tenant, name), data.task)
+    except Elsewhere as elsewhere:
+        reply = await forward(request, elsewhere.address)
+    return answered(reply, ForgetReply)
+
+
+ROUTES = [
+    create_policy,
+    list_policies,
+    read_policy,
+    change_policy,
+    read_summary,
+    change_budget,
+    reset_learner,
+    forget,
+]

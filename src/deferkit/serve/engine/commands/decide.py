@@ -103,7 +103,7 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, numbe
     policy = owned.policy
     context, clipped = plausible_context(owned, body)
     event, micros = propose(owned, msgspec.structs.replace(body, context=context) if clipped else body)
-    decision = event.decision
+    decision = event.decision._replace(id=event.decision.id + policy.relearned.decisions)
     deferred = micros is not None
     record = log_records.Decided(
         task=body.task,

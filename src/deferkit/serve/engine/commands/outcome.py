@@ -240,7 +240,9 @@ def too_late(owned: OwnedPolicy, row: DecisionRow, now: int) -> str | None:
     window = owned.policy.spec.learning_window_s
     if window is not None and now - row.at > window * MICRO:
         return "the learning window is over"
-    if not owned.policy.learner.remembers(row.id):
+    if row.id in owned.policy.relearned.forgotten:
+        return "the task was forgotten"
+    if not owned.policy.remembers(row.id):
         return "the learner remembers the decision no longer"
     return None
 
@@ -310,7 +312,7 @@ class Correct:
         if confirms:
             confirmed = book(owned, work, now, row, {}, micros, confirms=True).learned
             row, micros = work.decisions[owned.id, body.task] or row, None
-        knows = row.told.split() if owned.policy.learner.remembers(row.id) else []
+        knows = row.told.split() if owned.policy.remembers(row.id) else []
         learned = {name: float(value) for name, value in body.rewards.items() if name in knows}
         told = owned.policy.tellable(micros) if micros is not None and COST in knows else None
         if body.rewards or micros is not None:
