@@ -211,15 +211,15 @@ class Client:
         body = {"id": id or new_id(), "task": self.task_of(decision), "rewards": rewards_of(rewards)}
         self._calls.call("POST", f"{self._path}/corrections", body | given(cost=amount_of("cost", cost)), OF_A_TASK)
 
-    def unconfirmed_costs(self, limit: int = 100) -> dict[str, Amount]:
-        """Return reported costs above `max_reported_cost` by task, the oldest first, at most `limit` (1 to 1000).
+    def unconfirmed_costs(self) -> dict[str, Amount]:
+        """Return the oldest 1,000 reported costs above `max_reported_cost`, by task.
 
             for task, cost in client.unconfirmed_costs().items():
                 client.correct(task, cost=cost)  # or what it really was
 
         They are neither booked nor learned until a correction says what they are. Needs a key with the scope admin.
         """
-        reply = self._calls.call("GET", f"{self._path}/costs/unconfirmed?limit={limit}")
+        reply = self._calls.call("GET", f"{self._path}/costs/unconfirmed")
         return {each["task"]: each["cost"] for each in reply["costs"]}
 
     def expire(self, decision: Decision | int | str) -> None:
@@ -259,6 +259,23 @@ class Client:
         """
         reply = self._calls.call("POST", f"{self._path}/forget", {"task": self.task_of(decision)}, OF_A_TASK)
         return bool(reply["forgotten"])
+
+    def erase(self, decision: Decision | int | str | None = None, *, older_than_s: float | None = None) -> int:
+        """Erase what reviewers were shown (payload, model's answer); return of how many seats. Needs the scope admin.
+
+        client.erase("claim-17")
+        client.erase(older_than_s=30 * 86_400)  # of all tasks that ended and are older than a month
+        """
+        task = None if decision is None else self.task_of(decision)
+        reply = self._calls.call("POST", f"{self._path}/erase", given(task=task, older_than_s=older_than_s), OF_A_TASK)
+        return int(reply["erased"])
+
+    def delete(self) -> None:
+        """Delete the policy with its log, decisions, reviews and snapshots, for good. Needs the scope admin.
+
+        client.delete()
+        """
+        self._calls.call("DELETE", self._path)
 
     def summary(self) -> PolicySummary:
         """Return where the policy stands: the library's names, and what only a service has, such as its queue.

@@ -100,10 +100,12 @@ def test_the_examples_of_the_document_tell_a_story_that_works(checked: Checked) 
     assert play("change_budget") == 200
     assert play("change_policy") == 200
     assert play("expire") == 409  # it is settled
-    assert [play("forget"), play("reset_learner")] == [200, 200]
+    assert [play("forget"), play("reset_learner"), play("erase")] == [200, 200, 200]
     for name in ("read_policy", "read_summary", "read_log", "list_policies"):
         assert checked.get(paths[name][1]).status == 200
     assert checked.get(f"{paths['read_decision'][1]}?task=mail-1").json["final"] == "human"
+    assert checked.call("DELETE", "/v1/policies/spam").json == {"deleted": "spam"}
+    assert checked.call("DELETE", "/v1/policies/spam").status == 404
 
 
 def test_a_decision_can_be_read_with_all_that_happened_to_it(checked: Checked) -> None:

@@ -174,8 +174,26 @@ class Forgotten(Record, frozen=True, kw_only=True, tag="forgotten"):
     id: int
 
 
+class Erased(Record, frozen=True, kw_only=True, tag="erased"):
+    """What reviewers were shown was erased, of one task or of all that had ended and were older than a time."""
+
+    task: str | None = None
+    before: int | None = None
+
+
 AnyRecord: TypeAlias = (
-    Created | Changed | Decided | Observed | Answered | Corrected | Expired | Effort | BudgetChanged | Reset | Forgotten
+    Created
+    | Changed
+    | Decided
+    | Observed
+    | Answered
+    | Corrected
+    | Expired
+    | Effort
+    | BudgetChanged
+    | Reset
+    | Forgotten
+    | Erased
 )
 encode = msgspec.json.Encoder().encode
 decode: Callable[[bytes], AnyRecord] = msgspec.json.Decoder(AnyRecord).decode

@@ -85,6 +85,13 @@ class ForgetBody(Body, frozen=True, kw_only=True):
     task: TaskId
 
 
+class EraseBody(Body, frozen=True, kw_only=True):
+    """Whose payload and model's answer are erased: one task's, or those of all that ended and are so old."""
+
+    task: TaskId | None = None
+    older_than_s: Annotated[float, msgspec.Meta(ge=0, le=1e9)] | None = None
+
+
 class BudgetBody(Body, frozen=True, kw_only=True):
     """A change of totals: more or less (`add`), or what they shall be (`total`). The same id again changes nothing."""
 

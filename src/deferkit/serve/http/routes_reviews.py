@@ -28,7 +28,6 @@ from deferkit.serve.engine.engine import Elsewhere
 from deferkit.serve.http.forwarding import forward
 from deferkit.serve.http.route_support import (
     AnyRequest,
-    Limit,
     PolicyName,
     about,
     answered,
@@ -40,6 +39,7 @@ from deferkit.serve.http.route_support import (
 from deferkit.serve.storage.transaction import QueueQuery
 
 Kind = TypeVar("Kind")
+MOST_LISTED = 1000  # unconfirmed costs
 LEASE = {"task": "mail-1", "seat": 0, "epoch": 1, "token": "tVbJr-w9H5Zl0cBOyK2mZ6bX8Qv3nYd1sUe7FgAiPkE"}
 
 
@@ -155,16 +155,14 @@ async def effort(request: AnyRequest, name: PolicyName, data: JSONBody[EffortBod
 
 
 @get("/v1/policies/{name:str}/costs/unconfirmed", opt=about("reviews", "admin"))
-async def list_unconfirmed_costs(
-    request: AnyRequest, name: PolicyName, limit: Limit = 100
-) -> Response[UnconfirmedCosts]:
-    """List reported costs above max_reported_cost, the oldest first: a correction says what each is, and books it."""
+async def list_unconfirmed_costs(request: AnyRequest, name: PolicyName) -> Response[UnconfirmedCosts]:
+    """List the oldest 1,000 reported costs above max_reported_cost: a correction says what each is, and books it."""
     try:
         owned = await engine_of(request).holding((caller_of(request).tenant, name))
     except Elsewhere as elsewhere:
         return answered(await forward(request, elsewhere.address), UnconfirmedCosts)
     waiting = owned.policy.unconfirmed
-    costs = [UnconfirmedCost(task=task, cost=from_micros(waiting[task])) for task in [*waiting][:limit]]  # type: ignore[arg-type]
+    costs = [UnconfirmedCost(task=task, cost=from_micros(waiting[task])) for task in [*waiting][:MOST_LISTED]]  # type: ignore[arg-type]
     return sent(UnconfirmedCosts(total=len(waiting), costs=costs), UnconfirmedCosts)
 
 

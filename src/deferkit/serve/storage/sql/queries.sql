@@ -243,6 +243,43 @@ WHERE policy = :policy AND task = :task AND seat = :seat AND epoch = :epoch AND 
 SELECT COUNT(*) FILTER (WHERE state = 'waiting'), COUNT(*) FILTER (WHERE state = 'claimed'), MIN(created)
 FROM seats WHERE policy = :policy AND state IN ('waiting', 'claimed');
 
+-- name: erase_payload
+UPDATE seats SET payload = NULL, model_answer = NULL
+WHERE policy = :policy AND task = :task AND (payload IS NOT NULL OR model_answer IS NOT NULL) RETURNING seat;
+
+-- name: erase_old_payloads
+-- Of tasks that nobody works on any more.
+UPDATE seats SET payload = NULL, model_answer = NULL
+WHERE policy = :policy AND created < :before AND state IN ('done', 'closed')
+    AND (payload IS NOT NULL OR model_answer IS NOT NULL) RETURNING seat;
+
+-- name: delete_claims
+DELETE FROM claims WHERE policy = :policy;
+
+-- name: delete_seats
+DELETE FROM seats WHERE policy = :policy;
+
+-- name: delete_snapshots
+DELETE FROM snapshots WHERE policy = :policy;
+
+-- name: delete_requests
+DELETE FROM requests WHERE policy = :policy;
+
+-- name: delete_parked
+DELETE FROM parked WHERE policy = :policy;
+
+-- name: delete_decisions
+DELETE FROM decisions WHERE policy = :policy;
+
+-- name: delete_log
+DELETE FROM log WHERE policy = :policy;
+
+-- name: delete_budgets
+DELETE FROM budgets WHERE policy = :policy;
+
+-- name: delete_policy
+DELETE FROM policies WHERE id = :policy;
+
 -- name: add_snapshot
 INSERT INTO snapshots (policy, seq, sha256, data) VALUES (:policy, :seq, :sha256, :data)
 ON CONFLICT (policy, seq) DO UPDATE SET sha256 = excluded.sha256, data = excluded.data;
@@ -266,6 +303,9 @@ VALUES (:id, :tenant, :hash, :scopes, :name, :created, NULL, :reviewer);
 
 -- name: keys
 SELECT id, tenant, hash, scopes, name, created, revoked, reviewer FROM keys ORDER BY created, id;
+
+-- name: revoke_keys_of
+UPDATE keys SET revoked = :at WHERE tenant = :tenant AND revoked IS NULL RETURNING id;
 
 -- name: revoke_key
 UPDATE keys SET revoked = :at WHERE id = :id AND revoked IS NULL RETURNING id;
