@@ -20,7 +20,7 @@ from deferkit.serve.engine.commands.review import Effort
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.engine.policy_summary import summary_of
 from deferkit.serve.storage.database import Database
-from tests.serve.checking import account, problem_of, replayed
+from tests.serve.checking import account, problem_of, records, replayed
 from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play
 from tests.serve.serving import running
 
@@ -99,7 +99,9 @@ def test_a_cost_that_waits_does_not_hold_its_reservation_for_ever(database: Data
     async def script(engine: Engine) -> None:
         await decide(engine, "a")
         await complete(engine, await claim(engine), answer="ham", rewards={"human": 1.0}, cost=HUGE)
+        before = records(engine)
         assert (await call(engine, Expire("a")))["final"] == "human"  # as its deadline does; the answer stands
+        assert records(engine) == before + 1
         assert account(engine) == Account(10 * M)
         assert unconfirmed(engine) == 1
         check_replay(engine)

@@ -70,12 +70,8 @@ class FeatureScales(msgspec.Struct, kw_only=True):
 
         What is no number, or beyond what any policy takes, is left to the learner, which says what is wrong with it.
         """
-        largest = self.largest
-        return [
-            place
-            for place, value in enumerate(self._values(context))
-            if not -largest[place] <= value <= largest[place] and self.bound(place) < abs(value) <= LARGEST
-        ]
+        values = self._values(context)
+        return [place for place in self._larger(values) if self.bound(place) < abs(values[place]) <= LARGEST]
 
     def clip(self, context: Context) -> tuple[Context, int]:
         """Return the context with its outliers cut, and how many there were; the very context if there were none."""
@@ -91,14 +87,16 @@ class FeatureScales(msgspec.Struct, kw_only=True):
 
     def see(self, context: Context, clipped: int) -> None:
         """Take in a context as the learner was shown it."""
-        largest, seen = self.largest, self.seen
-        for place, value in enumerate(self._values(context)):
-            if value:
-                size = abs(value)
-                largest[place] = max(largest[place], size)
-                if seen[place] < MOST_COUNTED:
-                    seen[place] += 1
+        values, seen = self._values(context), self.seen
+        for place in self._larger(values):
+            self.largest[place] = abs(values[place])
+        if values and min(seen) < MOST_COUNTED:
+            self.seen = [n + 1 if v and n < MOST_COUNTED else n for v, n in zip(values, seen, strict=True)]
         self.clipped += clipped
+
+    def _larger(self, values: list[float]) -> list[int]:
+        pairs = enumerate(zip(values, self.largest, strict=False))
+        return [place for place, (value, most) in pairs if value > most or -value > most]
 
     def _values(self, context: Context) -> list[float]:
         if isinstance(context, list):
