@@ -3,12 +3,13 @@
 import random
 import sys
 from pathlib import Path
+from typing import Any
 
 from deferkit import Budget
 from deferkit.types import MODEL
 from tests.serve.started import Started
 
-POLICIES = {
+POLICIES: dict[str, dict[str, Any]] = {
     "trees": {"forget": "auto", "representation": "auto", "link": "logistic"},
     "plain": {"forget": "never", "representation": "linear"},
 }

@@ -72,7 +72,7 @@ class Life:
             return Said(command, problem)
         if isinstance(command, Claim) and reply.status == 200:
             claimed = msgspec.json.decode(reply.body)
-            self.leases.append({name: claimed[name] for name in ("task", "seat", "epoch")})
+            self.leases.append({name: claimed[name] for name in ("task", "seat", "epoch", "token")})
         return Said(command, reply)
 
     def context(self) -> Any:

@@ -77,6 +77,7 @@ class ServiceMachine(RuleBasedStateMachine):
         self.model = Model(2 * MICRO, lease=250 * MICRO, deadline=1030 * MICRO)
         self.replies: dict[str, tuple[TaskBody, Reply]] = {}
         self.leases: list[Lease] = []
+        self.tokens: dict[Lease, str] = {}
         self.requests = 0
         self.fails_at: int | None = None
         self.start(spec)
@@ -217,6 +218,7 @@ class ServiceMachine(RuleBasedStateMachine):
             assert told["epoch"] == self.model.claim(told["task"], told["seat"], reviewer, self.clock.at)
             assert told["payload"] == told["task"]
             self.leases.append((told["task"], told["seat"], told["epoch"]))
+            self.tokens[self.leases[-1]] = told["token"]
 
     @rule(slow=reviewers)
     def overtake(self, slow: str) -> None:
@@ -227,7 +229,7 @@ class ServiceMachine(RuleBasedStateMachine):
 
     def lease(self, place: int) -> tuple[Lease, dict[str, Any]]:
         lease = self.leases[-1 - place % min(len(self.leases), 3)]
-        return lease, dict(zip(("task", "seat", "epoch"), lease, strict=True))
+        return lease, dict(zip(("task", "seat", "epoch", "token"), (*lease, self.tokens[lease]), strict=True))
 
     @precondition(lambda self: self.leases)
     @rule(place=places, given=rewards, cost=costs, again=st.booleans())

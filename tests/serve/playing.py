@@ -76,7 +76,7 @@ async def claim(engine: Engine, reviewer: str = "ann", **given: Any) -> Any:
 
 async def complete(engine: Engine, claimed: Any, **given: Any) -> Any:
     """Answer a review that was claimed."""
-    lease = {name: claimed[name] for name in ("task", "seat", "epoch")}
+    lease = {name: claimed[name] for name in ("task", "seat", "epoch", "token") if name in claimed}
     return await call(engine, Complete(CompleteBody(**lease, **given)))
 
 

@@ -125,7 +125,7 @@ def test_who_waits_for_a_lock_too_long_is_told_to_try_again(
     owned = add(owner)
     write(owner, owned, fill=lambda work: work.put_seats([seat(owned, "t")]))
     lease = take(other, owned.id, "ann")
-    body = LeaseBody(task="t", seat=0, epoch=lease["epoch"])
+    body = LeaseBody(task="t", seat=0, epoch=lease["epoch"], token=lease["token"])
     owner.writer.begin()
     owner.writer.run("seats", policy=owned.id, keys=["t"])
     with pytest.raises(StoreFailed, match="lock timeout"):
@@ -144,7 +144,7 @@ def test_a_lease_is_used_by_its_epoch_only(database: Database) -> None:
     first = take(store, owned.id, "ann", lease_s=LAPSED)
     second = take(store, owned.id, "bo", now=NOW + 2)
     assert (first["epoch"], second["epoch"]) == (1, 2)
-    old, new = (ExtendBody(task="t", seat=0, epoch=epoch) for epoch in (1, 2))
+    old, new = (ExtendBody(task="t", seat=0, epoch=one["epoch"], token=one["token"]) for one in (first, second))
     assert ask(store, owned.id, Extend(old), spec=NINE)["status"] == 409
     assert ask(store, owned.id, Release(old))["status"] == 409
     assert ask(store, owned.id, Release(LeaseBody(task="t", seat=3, epoch=1)))["status"] == 404

@@ -9,6 +9,7 @@ import pytest
 
 from deferkit.serve.domain.account import Account
 from deferkit.serve.domain.money import LARGEST_AMOUNT
+from deferkit.serve.domain.policy_spec import BudgetSpec
 from deferkit.serve.domain.request_bodies import ClaimBody, EffortBody, ExtendBody, LeaseBody, TaskBody
 from deferkit.serve.domain.rows import DecisionRow
 from deferkit.serve.engine.commands.decide import Decide
@@ -32,7 +33,7 @@ def row_of(engine: Engine, task: str) -> DecisionRow:
 
 
 def lease_of(claimed: Any) -> dict[str, Any]:
-    return {name: claimed[name] for name in ("task", "seat", "epoch")}
+    return {name: claimed[name] for name in ("task", "seat", "epoch", "token")}
 
 
 async def until(true: Callable[[], bool]) -> None:
@@ -286,7 +287,8 @@ def test_case_21_even_the_largest_costs_of_all_reviewers_do_not_hold_a_task_up(d
             await complete(engine, lease, cost=LARGEST_AMOUNT)
         assert account(engine) == Account(10 * M, 0, 10 * M, 2 * LARGEST_AMOUNT * M - 10 * M)
 
-    play(database, script)
+    budget = BudgetSpec(total=10, horizon=1000, max_cost=1, max_reported_cost=None)  # no ceiling: all is booked
+    play(database, script, spec=msgspec.structs.replace(SPEC, budget={"cost": budget}))
 
 
 def test_case_34_tenants_do_not_meet(database: Database) -> None:

@@ -55,7 +55,7 @@ def test_an_outcome_that_ends_a_task_settles_what_a_reviewer_has_reported(
         assert row.rewards == {"model": 0.25, "human": given.get("rewards", {}).get("human", 0.5)}
         assert (await observe(engine, "a", **given))["changed"] is False  # once
         assert (await problem_of(observe(engine, "a", cost=0.125))).status == 409
-        lease = {name: bo[name] for name in ("task", "seat", "epoch")}
+        lease = {name: bo[name] for name in ("task", "seat", "epoch", "token")}
         await call(engine, Effort(EffortBody(**lease, cost=0.125)))
         assert account(engine).posted == posted + 125_000
         check_replay(engine)
@@ -152,7 +152,7 @@ def test_nothing_is_reserved_beyond_the_deadline_where_nobody_is_still_to_answer
         await decide(engine, "closed", reviewers=1)
         lease = await claim(engine, "bo")
         await observe(engine, "closed", rewards={"human": 1.0})
-        await call(engine, Effort(EffortBody(task="closed", epoch=lease["epoch"], cost=0.25)))
+        await call(engine, Effort(EffortBody(task="closed", epoch=lease["epoch"], token=lease["token"], cost=0.25)))
         clock.advance(600)
         await engine.maintenance.reap()
         assert account(engine) == Account(10 * M, 2 * M, 250_000, 0)

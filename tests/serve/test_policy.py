@@ -128,7 +128,7 @@ def test_what_the_learner_is_never_told_of_takes_budget_from_it(database: Databa
         await decide(engine, "a")
         lease = await claim(engine)
         await call(engine, Expire("a"))
-        await call(engine, Effort(EffortBody(task="a", seat=0, epoch=lease["epoch"], cost=3.0)))
+        await call(engine, Effort(EffortBody(task="a", seat=0, epoch=lease["epoch"], token=lease["token"], cost=3.0)))
         summary = policy_of(engine).learner.summary()
         assert (summary.spent, summary.left) == (0.0, 7.0)
         await call(engine, ChangeBudget(BudgetBody(id="1", add=-6.5)))

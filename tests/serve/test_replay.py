@@ -48,7 +48,8 @@ async def eventful(engine: Engine) -> None:
     other = await claim(engine, "bo")
     await complete(engine, one, answer="ham", rewards={"human": 0.5}, cost=0.25)
     await call(engine, Expire(one["task"]))
-    await call(engine, Effort(EffortBody(task="two", seat=other["seat"], epoch=other["epoch"], cost=0.125)))
+    lease = {name: other[name] for name in ("seat", "epoch", "token")}
+    await call(engine, Effort(EffortBody(task="two", **lease, cost=0.125)))
 
 
 def again(database: Database) -> Report:

@@ -126,8 +126,8 @@ def test_a_claim_and_its_effort(store: Store) -> None:
     owned = add(store)
     write(store, owned, fill=lambda work: work.put_seats([seat(owned, "t")]))
     claim = {"policy": owned.id, "task": "t", "seat": 0, "epoch": 1}
-    store.directly(lambda connection: connection.run("add_claim", reviewer="ann", at=5, **claim))
-    assert store.claims(owned.id, "t") == [ClaimRow(owned.id, "t", 0, 1, "ann", 5, None)]
+    store.directly(lambda connection: connection.run("add_claim", reviewer="ann", at=5, token=b"\x00\x01", **claim))
+    assert store.claims(owned.id, "t") == [ClaimRow(owned.id, "t", 0, 1, "ann", 5, None, b"\x00\x01")]
     for cost in (7, 8):  # it is set once
         write(store, owned, fill=lambda work, cost=cost: work.efforts.append(claim | {"effort": {"cost": cost}}))  # type: ignore[misc]
     assert store.claims(owned.id, "t")[0].effort == {"cost": 7}
@@ -261,7 +261,7 @@ def test_three_snapshots_are_kept_and_a_damaged_one_is_passed_over(store: Store)
 def test_keys(store: Store) -> None:
     keys = [
         KeyRow("k1", "default", b"\x00\x01", "decide review", NAME, 1, None),
-        KeyRow("k2", "b", b"", "", "", 2, None),
+        KeyRow("k2", "b", b"", "", "", 2, None, reviewer="ann"),
     ]
     for key in keys:
         store.add_key(key)

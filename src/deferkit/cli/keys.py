@@ -42,6 +42,7 @@ def create(
     scopes: Annotated[str, typer.Option(help=f"What it is good for, of {', '.join(SCOPES)}")] = ",".join(TENANT_SCOPES),
     name: Annotated[str, typer.Option(help="A name to know it by")] = "",
     expires_s: Annotated[float | None, typer.Option(help="Seconds after which it is refused; never")] = None,
+    reviewer: Annotated[str | None, typer.Option(help="The only reviewer that it may claim reviews for")] = None,
     store: Store = None,
 ) -> None:
     """Make a key and print it. It is shown this once: only its hash is kept."""
@@ -52,7 +53,9 @@ def create(
     if expires_s is not None and not 0 < expires_s <= LONGEST_S:
         raise InvalidArgument(f"A key expires after some seconds, at most {LONGEST_S:,}. Got {expires_s:g}.")
     names = [each.strip() for each in scopes.split(",") if each.strip()]
-    key, row = new_key(tenant, names, name, expires_s=expires_s)
+    if reviewer is not None and (not reviewer.isprintable() or not 1 <= len(reviewer) <= 128):
+        raise InvalidArgument(f"The reviewer of a key is a name of 1 to 128 characters. Got {reviewer!r}.")
+    key, row = new_key(tenant, names, name, expires_s=expires_s, reviewer=reviewer)
     kept = opened(store, make=True)
     first = not kept.keys()
     kept.add_key(row)
@@ -74,6 +77,7 @@ def list_keys(store: Store = None) -> None:
         "tenant",
         "scopes",
         "name",
+        "reviewer",
         "created",
         "expires",
         "last used",
@@ -81,7 +85,10 @@ def list_keys(store: Store = None) -> None:
     )
     for row in kept.keys():  # noqa: SIM118  keys of tenants, not of a dict
         times = (row.created, row.expires, row.last_used, row.revoked)
-        texts = (row.id, row.tenant, row.scopes, row.name, *("" if each is None else when(each) for each in times))
+        texts = (
+            *(row.id, row.tenant, row.scopes, row.name, row.reviewer or ""),
+            *("" if each is None else when(each) for each in times),
+        )
         table.add_row(*map(Text, texts))  # a name may have brackets in it
     kept.close()
     # what another program reads is not wrapped

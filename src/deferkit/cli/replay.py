@@ -117,7 +117,7 @@ def facts(report: "Report", policy: "Policy") -> dict[str, str]:
     return {
         "policy": f"{report.row.name} of {report.row.tenant}",
         "rows": f"{report.rows:,}",
-        "decisions": f"{policy.learner.summary().decisions:,}",
+        "decisions": f"{policy.counts().decisions:,}",
         "outcomes": f"{policy.tally.outcomes:,}",
         "snapshots": f"{report.snapshots} compared",
         **balance,
@@ -139,7 +139,7 @@ def as_data(report: "Report") -> dict[str, Any]:
     }
     if (policy := report.policy) is not None:
         data |= {
-            "decisions": policy.learner.summary().decisions,
+            "decisions": policy.counts().decisions,
             "outcomes": policy.tally.outcomes,
             "snapshots": report.snapshots,
             "balance": {

@@ -86,7 +86,12 @@ class Client:
         return self._calls.url
 
     def create(
-        self, *, features: int | Mapping[str, Any], budget: Budget | Mapping[str, Budget], **settings: Any
+        self,
+        *,
+        features: int | Mapping[str, Any],
+        budget: Budget | Mapping[str, Budget],
+        max_reported_cost: Amount | None = None,
+        **settings: Any,
     ) -> dict[str, Any]:
         """Make the policy, unless it is there; return it with all its settings. Another one of its name is a conflict.
 
@@ -98,8 +103,10 @@ class Client:
                 deadline_s=3600,
             )
 
-        `features` is how many numbers a context has, or names for an encoder. `settings` are those of a policy in the
-        service: `experts`, `link`, `pacing`, `representation`, `forget`, `seed`, `deadline_s`, `lease_s` and so on.
+        `features` is how many numbers a context has, or names for an encoder. A reported cost above
+        `max_reported_cost` (20 times `max_cost` unless given) is not booked until a correction confirms it.
+        `settings` are those of a policy in the service: `experts`, `link`, `pacing`, `representation`, `forget`,
+        `seed`, `deadline_s`, `lease_s` and so on.
         What is returned says which representation is used where none was given.
         """
         budgets = dict(budget) if isinstance(budget, Mapping) else {"cost": budget}
@@ -108,7 +115,10 @@ class Client:
             if not isinstance(each, Budget):
                 raise expected("budget", "Client", "a Budget, or one for each resource", each)
             total = None if each.total == float("inf") else each.total
-            body["budget"][name] = given(total=total, horizon=each.horizon, max_cost=each.max_cost)
+            ceiling = max_reported_cost.get(name) if isinstance(max_reported_cost, Mapping) else max_reported_cost
+            body["budget"][name] = given(
+                total=total, horizon=each.horizon, max_cost=each.max_cost, max_reported_cost=ceiling
+            )
         made: dict[str, Any] = self._calls.call("POST", "/v1/policies", body)
         return made
 
@@ -203,6 +213,17 @@ class Client:
         body = {"id": id or new_id(), "task": self.task_of(decision), "rewards": rewards_of(rewards)}
         self._calls.call("POST", f"{self._path}/corrections", body | given(cost=amount_of("cost", cost)), OF_A_TASK)
 
+    def unconfirmed_costs(self) -> dict[str, Amount]:
+        """Return the oldest 1,000 reported costs above `max_reported_cost`, by task.
+
+            for task, cost in client.unconfirmed_costs().items():
+                client.correct(task, cost=cost)  # or what it really was
+
+        They are neither booked nor learned until a correction says what they are. Needs a key with the scope admin.
+        """
+        reply = self._calls.call("GET", f"{self._path}/costs/unconfirmed")
+        return {each["task"]: each["cost"] for each in reply["costs"]}
+
     def expire(self, decision: Decision | int | str) -> None:
         """Give up waiting for a decision: what it reserved is released. Nothing happens if nothing is reserved.
 
@@ -223,6 +244,40 @@ class Client:
         """
         body = given(id=id or new_id(), total=amount_of("total", total), add=amount_of("add", add))
         self._calls.call("POST", f"{self._path}/budget", body, CONFLICT)
+
+    def reset(self, *, id: str | None = None) -> None:
+        """Let the learner start anew, once for each `id`; budget, log and open tasks stay. Needs the scope admin.
+
+        client.reset()
+        """
+        self._calls.call("POST", f"{self._path}/reset", {"id": id or new_id()}, CONFLICT)
+
+    def forget(self, decision: Decision | int | str) -> bool:
+        """Take the outcome of a task out of the estimates; return False if it was before. Needs the scope admin.
+
+            client.forget("claim-17")
+
+        The decision, its cost and its place in the log stay; the policy is rebuilt from its log without the outcome.
+        """
+        reply = self._calls.call("POST", f"{self._path}/forget", {"task": self.task_of(decision)}, OF_A_TASK)
+        return bool(reply["forgotten"])
+
+    def erase(self, decision: Decision | int | str | None = None, *, older_than_s: float | None = None) -> int:
+        """Erase what reviewers were shown (payload, model's answer); return of how many seats. Needs the scope admin.
+
+        client.erase("claim-17")
+        client.erase(older_than_s=30 * 86_400)  # of all tasks that ended and are older than a month
+        """
+        task = None if decision is None else self.task_of(decision)
+        reply = self._calls.call("POST", f"{self._path}/erase", given(task=task, older_than_s=older_than_s), OF_A_TASK)
+        return int(reply["erased"])
+
+    def delete(self) -> None:
+        """Delete the policy with its log, decisions, reviews and snapshots, for good. Needs the scope admin.
+
+        client.delete()
+        """
+        self._calls.call("DELETE", self._path)
 
     def summary(self) -> PolicySummary:
         """Return where the policy stands: the library's names, and what only a service has, such as its queue.

@@ -21,6 +21,7 @@ class Key(NamedTuple):
     expires: float | None = None
     revoked: float | None = None
     last_used: float | None = None  # right to about a minute
+    reviewer: str | None = None  # the only reviewer that it claims for
 
 
 class Keys:
@@ -35,7 +36,9 @@ class Keys:
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
-    def create(self, scopes: Sequence[str], *, name: str = "", expires_s: float | None = None) -> tuple[str, Key]:
+    def create(
+        self, scopes: Sequence[str], *, name: str = "", expires_s: float | None = None, reviewer: str | None = None
+    ) -> tuple[str, Key]:
         """Make a key; return it, this once, and what is known of it.
 
             secret, key = client.keys.create(["decide"], name="router")
@@ -44,10 +47,11 @@ class Keys:
             scopes: What it is good for: decide, observe, review, read, admin, operator; those that this client has.
             name: A name to know it by.
             expires_s: Seconds after which it is refused; never unless given.
+            reviewer: The only reviewer that it may claim reviews for; any unless given.
 
         Should the reply be lost on its way, the call is repeated and there is a key that nobody has: `list` shows it.
         """
-        body = given(scopes=names_of("scopes", scopes), name=name, expires_s=expires_s)
+        body = given(scopes=names_of("scopes", scopes), name=name, expires_s=expires_s, reviewer=reviewer)
         reply: dict[str, Any] = self._calls.call("POST", "/v1/keys", body)
         return reply.pop("key"), key_of(reply)
 

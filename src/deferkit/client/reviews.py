@@ -12,7 +12,7 @@ FAILURES = {404: UnknownDecision, 409: ConflictingObservation}
 
 
 class Review(NamedTuple):
-    """A task that a reviewer holds. Task, seat and epoch are the claim: whoever claims it next has a later epoch.
+    """A task that a reviewer holds. Task, seat, epoch and token are the claim; the next claim has a later epoch.
 
     >>> review = Review("claim-17", 0, 1, "human", 1.8e9, 0.2, 1.7e9, None, {"text": "…"}, "pay")
     >>> review.task, review.model_answer
@@ -29,6 +29,7 @@ class Review(NamedTuple):
     deadline: float | None
     payload: Any
     model_answer: Any
+    token: str | None = None  # proves the claim; None from a service from before there were tokens
 
 
 class Reviews:
@@ -103,5 +104,5 @@ class Reviews:
         self._of("effort", review, cost=amount_of("cost", cost))
 
     def _of(self, what: str, review: Review, **fields: Any) -> Any:
-        body = given(task=review.task, seat=review.seat, epoch=review.epoch, **fields)
+        body = given(task=review.task, seat=review.seat, epoch=review.epoch, token=review.token, **fields)
         return self._calls.call("POST", f"{self._path}/{what}", body, FAILURES)

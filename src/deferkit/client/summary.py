@@ -41,6 +41,8 @@ class PolicySummary(NamedTuple):
     samples: Mapping[str, int] = {}  # observations of each reward and cost; a service from before does not say
     samples_in_use: Mapping[str, float] = {}  # how many of those its estimate rests on
     drifts: int = 0  # how often one of them was found to have changed
+    unconfirmed_costs: int = 0  # reported costs above max_reported_cost, not booked until a correction confirms them
+    clipped_features: int = 0  # features of contexts that were cut, because they were implausibly large
     drifted: tuple[Drifted, ...] = ()  # the latest change of each that has changed
 
     def __str__(self) -> str:

@@ -89,8 +89,8 @@ def test_case_33_two_keys_at_once_are_none(service: Running) -> None:
 
 @pytest.mark.parametrize("scope", keys.SCOPES)
 def test_case_33_a_key_is_good_for_its_scope_only(service: Running, scope: str) -> None:
-    client = service.client("acme", scope)
-    for method, path, scopes in CALLS:
+    client = service.client(f"{scope} only", scope)
+    for method, path, scopes in sorted(CALLS, key=lambda call: call[1] == "/v1/tenant"):  # that revokes the key
         if scopes:
             assert (called(client, method, path) != 403) == (scope in scopes), (method, path)
 

@@ -57,7 +57,7 @@ def test_a_problem_is_the_same_wherever_it_is_met(pair: Pair) -> None:
 def test_reviews_are_claimed_and_answered_wherever(pair: Pair) -> None:
     pair.owner.decide("v")
     claimed = pair.other.post("/v1/policies/p/reviews/claim", {"reviewer": "ann"}).json
-    lease = {name: claimed[name] for name in ("task", "seat", "epoch")}
+    lease = {name: claimed[name] for name in ("task", "seat", "epoch", "token")}
     assert pair.other.post("/v1/policies/p/reviews/extend", lease | {"lease_s": 60}).status == 200
     assert pair.owner.post("/v1/policies/p/reviews/extend", lease | {"epoch": 9}).status == 409
     assert pair.other.post("/v1/policies/p/reviews/extend", lease | {"epoch": 9}).status == 409

@@ -48,7 +48,7 @@ def test_case_37_the_urls_of_a_task_are_not_fetched(client: Client) -> None:
         assert client.decide(url, payload=payload, model_answer={"url": url}).status == 201
         claimed = client.post("/v1/policies/p/reviews/claim", {"reviewer": url}).json
         assert claimed["payload"] == payload
-        lease = {name: claimed[name] for name in ("task", "seat", "epoch")}
+        lease = {name: claimed[name] for name in ("task", "seat", "epoch", "token")}
         answer = {**lease, "answer": payload, "rewards": {"human": 1.0}, "cost": 0.5}
         assert client.post("/v1/policies/p/reviews/complete", answer).status == 200
         assert client.get(f"/v1/policies/p/decisions?task={url}").json["answer"] == payload

@@ -87,25 +87,32 @@ def test_the_examples_of_the_document_tell_a_story_that_works(checked: Checked) 
 
     assert play("decide", force="human") == 201
     assert play("decide_batch") == 200
-    assert [play(name) for name in ("claim", "extend", "release")] == [200, 200, 200]
-    assert checked.post("/v1/policies/spam/reviews/claim", examples["claim"]).json["epoch"] == 2
-    assert [play("effort"), play("complete", epoch=2), play("correct")] == [200, 200, 200]
+    method, path = paths.pop("claim")
+    token = checked.call(method, path, examples["claim"]).json["token"]
+    assert [play(name, token=token) for name in ("extend", "release")] == [200, 200]
+    second = checked.post("/v1/policies/spam/reviews/claim", examples["claim"]).json
+    assert second["epoch"] == 2
+    assert play("effort", token=token) == 200
+    assert [play("complete", epoch=2, token=second["token"]), play("correct")] == [200, 200]
     assert checked.call(*paths["observe"], examples["observe"]).status == 409  # other values than the reviewer's
     assert checked.call(*paths["observe"], {"task": "mail-2", "rewards": {"model": 1.0}}).status == 200
     assert checked.call(*paths["observe"], {"task": "mail-3", "rewards": {"model": 1.0}}).status == 202
     assert play("change_budget") == 200
     assert play("change_policy") == 200
     assert play("expire") == 409  # it is settled
+    assert [play("forget"), play("reset_learner"), play("erase")] == [200, 200, 200]
     for name in ("read_policy", "read_summary", "read_log", "list_policies"):
         assert checked.get(paths[name][1]).status == 200
     assert checked.get(f"{paths['read_decision'][1]}?task=mail-1").json["final"] == "human"
+    assert checked.call("DELETE", "/v1/policies/spam").json == {"deleted": "spam"}
+    assert checked.call("DELETE", "/v1/policies/spam").status == 404
 
 
 def test_a_decision_can_be_read_with_all_that_happened_to_it(checked: Checked) -> None:
     decided = checked.decide("t", payload={"a": [1, None]}, model_answer="ham")
     claimed = checked.post("/v1/policies/p/reviews/claim", {"reviewer": "ann"}).json
     assert (claimed["payload"], claimed["model_answer"], claimed["expert"]) == ({"a": [1, None]}, "ham", "human")
-    lease = {name: claimed[name] for name in ("task", "seat", "epoch")}
+    lease = {name: claimed[name] for name in ("task", "seat", "epoch", "token")}
     answer = {**lease, "answer": {"label": "spam"}, "rewards": {"human": 1.0, "model": 0.0}, "cost": 0.75}
     assert checked.post("/v1/policies/p/reviews/complete", answer).json["booked"] == 0.75
     read = checked.get("/v1/policies/p/decisions?task=t").json

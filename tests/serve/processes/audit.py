@@ -51,7 +51,7 @@ def check_log(store: Store, row: PolicyRow) -> list[str]:
             assert event.decision == record.decision
             assert owned == record.held
             assert 0 < record.propensity <= 1
-        policy = after(policy, row, line, record)
+        policy = after(policy, row, line, record, store)
     assert len(set(tasks)) == len(tasks)
     return tasks
 

@@ -214,7 +214,7 @@ class Crowd:
             time.sleep(0.05)
             return
         cost = client.rng.randrange(1_100_000)
-        lease = {name: claimed[name] for name in ("task", "seat", "epoch")}
+        lease = {name: claimed[name] for name in ("task", "seat", "epoch", "token")}
         body = lease | {"answer": turn, "rewards": {"human": client.rng.randint(0, 1)}, "cost": cost / 1e6}
         ack = client.call("/reviews/complete", body, 200)
         self._keep(ack, spent=cost)

@@ -43,7 +43,7 @@ def test_case_27_an_hour_forward_or_back(
     service.start()
     service.ready()
     for owned in claims:
-        lease = {name: owned[name] for name in ("task", "seat", "epoch")}
+        lease = {name: owned[name] for name in ("task", "seat", "epoch", "token")}
         assert service.post(f"{PATH}/reviews/complete", **lease, cost=0.5).status == 200
     assert service.stop() == 0
     store = Store(reading(store_url))

@@ -36,6 +36,8 @@ def row_of(lines: list[LogRow]) -> DecisionRow | None:
             row = observed(row, record)
         elif isinstance(record, log_records.Expired):
             row = row._replace(state=VOID, final=row.final or MODEL)
+        elif isinstance(record, log_records.Forgotten):
+            row = row._replace(told="")
         elif isinstance(record, log_records.Corrected):
             cost = row.cost if record.cost is None else record.cost
             row = row._replace(rewards=row.rewards | record.rewards, cost=cost)
@@ -65,7 +67,8 @@ def decided(line: LogRow, record: log_records.Decided) -> DecisionRow:
 def observed(row: DecisionRow, record: log_records.Observed) -> DecisionRow:
     """Return the row of a decision of which something became known."""
     told = [*record.rewards, *([] if record.told is None else [COST])] if record.learned else []
-    ended = bool(record.reviewers) or (row.final is None and (record.cost is not None or row.route in record.rewards))
+    reported = record.cost is not None or record.unconfirmed is not None
+    ended = bool(record.reviewers) or (row.final is None and (reported or row.route in record.rewards))
     return row._replace(
         state=POSTED if record.cost is not None and row.state in (OPEN, VOID) else row.state,
         rewards=row.rewards | record.rewards,

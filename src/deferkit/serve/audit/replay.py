@@ -94,7 +94,7 @@ def replay(
             if line.seq >= row.seq:
                 break
             record = following(policy, row, line)
-            policy = after(policy, row, line, record)
+            policy = after(policy, row, line, record, store)
             watch(record)
             if policy.seq in places:
                 faults += check_snapshot(store, row, policy)
@@ -105,7 +105,7 @@ def replay(
         seconds = time.perf_counter() - begin
         return Report(row, None, 0 if policy is None else policy.seq, 0, seconds, [*faults, str(error)])
     faults += check_row(row, policy, budgets)
-    started(policy.seq + policy.learner.summary().decisions)
+    started(policy.seq + policy.counts().decisions)
     wrong, remarks = FirstFew("more decisions are not what the log says."), FirstFew("more such costs are booked.")
     for page in check_decisions(store, row.id):
         progress(page.decisions)

@@ -23,9 +23,12 @@ class Caller(NamedTuple):
     tenant: str
     scopes: frozenset[str]
     key: str = ""  # its id; '' where everyone may call
+    reviewer: str | None = None  # the only reviewer that the key may claim for
 
 
-def new_key(tenant: str, scopes: list[str], name: str, *, expires_s: float | None = None) -> tuple[str, KeyRow]:
+def new_key(
+    tenant: str, scopes: list[str], name: str, *, expires_s: float | None = None, reviewer: str | None = None
+) -> tuple[str, KeyRow]:
     """Return a new key and the row that is kept of it.
 
     Args:
@@ -33,6 +36,7 @@ def new_key(tenant: str, scopes: list[str], name: str, *, expires_s: float | Non
         scopes: What it is good for, of `SCOPES`.
         name: A name to know it by.
         expires_s: Seconds after which it is refused; None: never.
+        reviewer: The only reviewer that it claims reviews for; None: any.
 
     Raises:
         InvalidArgument: There are no scopes, or unknown ones.
@@ -48,7 +52,7 @@ def new_key(tenant: str, scopes: list[str], name: str, *, expires_s: float | Non
     kept = " ".join(scope for scope in SCOPES if scope in scopes)
     now = int(time.time() * MICRO)
     expires = None if expires_s is None else now + int(expires_s * MICRO)
-    row = KeyRow(number, tenant, hash_of(secret), kept, name, now, None, expires)
+    row = KeyRow(number, tenant, hash_of(secret), kept, name, now, None, expires, None, reviewer)
     return f"{PREFIX}_{number}_{secret}", row
 
 

@@ -68,6 +68,7 @@ class Decided(Record, frozen=True, kw_only=True, tag="decided"):
     held: Micros | None = None
     announced: float | dict[str, float | dict[str, float]] | None = None  # the cost, where it was known beforehand
     available: list[str] | None = None  # the experts on duty, where the caller named them
+    clipped: int = 0  # features of the context that were cut, because they were implausibly large
 
     @property
     def expected_gain(self) -> float:
@@ -106,6 +107,8 @@ class Observed(Record, frozen=True, kw_only=True, tag="observed"):
     late: str | None = None  # why it was not learned
     reviewers: list[str] = []
     answers: list[Any] = []
+    unconfirmed: Micros | None = None  # a reported cost above the ceiling: not booked until a correction confirms it
+    confirms: bool = False  # the cost is that of such a correction
 
 
 class Answered(Record, frozen=True, kw_only=True, tag="answered"):
@@ -160,6 +163,42 @@ class BudgetChanged(Record, frozen=True, kw_only=True, tag="budget"):
     totals: dict[str, int | None]
 
 
-AnyRecord: TypeAlias = Created | Changed | Decided | Observed | Answered | Corrected | Expired | Effort | BudgetChanged
+class Reset(Record, frozen=True, kw_only=True, tag="reset"):
+    """The learner started anew; accounts, settings and scales of features stay."""
+
+    request: str
+
+
+class Forgotten(Record, frozen=True, kw_only=True, tag="forgotten"):
+    """What became known of a task was taken out of the estimates.
+
+    The learner is then the one that all records before give if it is told of no outcome of this task.
+    """
+
+    task: str
+    id: int
+
+
+class Erased(Record, frozen=True, kw_only=True, tag="erased"):
+    """What reviewers were shown was erased, of one task or of all that had ended and were older than a time."""
+
+    task: str | None = None
+    before: int | None = None
+
+
+AnyRecord: TypeAlias = (
+    Created
+    | Changed
+    | Decided
+    | Observed
+    | Answered
+    | Corrected
+    | Expired
+    | Effort
+    | BudgetChanged
+    | Reset
+    | Forgotten
+    | Erased
+)
 encode = msgspec.json.Encoder().encode
 decode: Callable[[bytes], AnyRecord] = msgspec.json.Decoder(AnyRecord).decode

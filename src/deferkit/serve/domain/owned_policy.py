@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 
+from deferkit.serve.domain.log_records import AnyRecord
 from deferkit.serve.domain.policy import Policy
 from deferkit.types import Drifted
 
@@ -29,6 +30,7 @@ class OwnedPolicy:
         self.dropped_costs = 0  # costs that were parked, then the model decided
         self.snapshot_at = policy.seq  # where the last snapshot was taken
         self._drifts = drifts_of(policy)
+        self.tail: list[tuple[AnyRecord, int, bytes]] | None = None  # records since a rebuild began, while one runs
         self.ahead = 0  # microseconds: an owner before may have had another clock
 
     def time(self, now: int) -> int:

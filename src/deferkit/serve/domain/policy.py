@@ -1,20 +1,22 @@
 """A policy in memory: its learner and its accounts, changed by records and in no other way."""
 
 import warnings
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import msgspec
 
 from deferkit import events
-from deferkit.errors import HorizonWarning, UnreadableState
+from deferkit.errors import DeferkitError, HorizonWarning, UnreadableState
 from deferkit.learn.deferrer import Deferrer
 from deferkit.serve.domain import hash_chain, log_records
 from deferkit.serve.domain.account import Account
+from deferkit.serve.domain.feature_scales import FeatureScales
 from deferkit.serve.domain.log_records import AnyRecord
 from deferkit.serve.domain.money import LARGEST_AMOUNT, MICRO, Micros, from_micros, to_micro
 from deferkit.serve.domain.policy_learner import learner_of, load_trees
 from deferkit.serve.domain.policy_spec import PolicySpec
-from deferkit.types import Amount
+from deferkit.types import MODEL, Amount
 
 
 class Tally(msgspec.Struct, kw_only=True):
@@ -27,6 +29,30 @@ class Tally(msgspec.Struct, kw_only=True):
     expired: int = 0
 
 
+class Relearned(msgspec.Struct, kw_only=True):
+    """What the learner does not know any more, because it was reset or told to forget."""
+
+    decisions: int = 0  # before the last reset; the learner numbers its own from there on
+    routes: dict[str, int] = {}  # of those
+    without_budget: int = 0  # of those
+    pending: int = 0  # of those that still hold budget
+    forgotten: list[int] = []  # decisions of whose outcomes it is not told
+
+
+class Counts(NamedTuple):
+    """Decisions of a policy, over all resets of its learner."""
+
+    decisions: int
+    routes: dict[str, int]
+    without_budget: int
+    pending: int
+
+    @property
+    def deferral_rate(self) -> float:
+        """The share of decisions that went to an expert."""
+        return 1 - self.routes.get(MODEL, 0) / self.decisions if self.decisions else 0.0
+
+
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A policy as bytes: what `Policy.to_bytes` writes, apart from the checksum beside it."""
 
@@ -37,6 +63,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     accounts: dict[str, Account]
     tally: Tally
     learner: bytes
+    unconfirmed: dict[str, Micros] | msgspec.UnsetType = msgspec.UNSET
+    scales: FeatureScales | msgspec.UnsetType = msgspec.UNSET
+    relearned: Relearned | msgspec.UnsetType = msgspec.UNSET
 
 
 class Policy:
@@ -54,17 +83,20 @@ class Policy:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, spec: PolicySpec) -> None:
+    def __init__(self, spec: PolicySpec, *, forgotten: Iterable[int] = ()) -> None:
         self.spec = spec = msgspec.json.decode(msgspec.json.encode(spec), type=PolicySpec)  # as the log gives it back
         self.learner = learner_of(spec)
         self.accounts = {
             name: Account(None if each.total is None else to_micro("total", each.total))
             for name, each in spec.budget.items()
         }
+        self.scales = FeatureScales.of(spec)  # None: outliers are kept
         self.seq = 0  # records so far
         self.head = hash_chain.START
         self.apart = False  # the learner was not told of every cost, or not in full
         self.tally = Tally()
+        self.unconfirmed: dict[str, Micros] = {}  # reported costs above the ceiling by task, not booked, not learned
+        self.relearned = Relearned(forgotten=sorted(forgotten))
 
     def append(self, record: AnyRecord, at: int) -> bytes:
         """Apply a new record; return the bytes that the log keeps of it."""
@@ -96,6 +128,11 @@ class Policy:
                 self._change(record.totals)
             case log_records.Changed():
                 self.spec = record.spec
+            case log_records.Reset():
+                self._reset()
+            case log_records.Forgotten():
+                if record.id not in self.relearned.forgotten:  # it takes the log to leave the outcome out
+                    raise DeferkitError(f"The policy was not rebuilt without the outcome of decision {record.id}.")
             case _:
                 pass
 
@@ -109,13 +146,15 @@ class Policy:
         return any(account.suspense for account in self.accounts.values())
 
     def _decided(self, record: log_records.Decided) -> None:
-        event = events.Decided(record.decision, record.context)
+        event = events.Decided(record.decision._replace(id=self._own_id(record.id)), record.context)
         if record.id + 1 >= self._end:
             with warnings.catch_warnings():  # a service has a summary to say it in
                 warnings.simplefilter("ignore", HorizonWarning)
                 self.learner.apply(event)
         else:
             self.learner.apply(event)
+        if self.scales is not None:
+            self.scales.see(record.context, record.clipped)
         if record.held is not None:
             for name, amount in record.held.items():
                 self.accounts[name] = self.accounts[name].reserve(amount)
@@ -125,35 +164,87 @@ class Policy:
         owed = self.frozen
         if record.cost is not None:
             self._book(record.released or {}, record.cost)
-        if record.learned:
+        learned = record.learned and record.id not in self.relearned.forgotten
+        if learned:
             told = None if record.told is None else from_micros(record.told)
-            self.learner.apply(events.Observed(record.id, record.rewards, told))
+            self.learner.apply(events.Observed(self._own_id(record.id), record.rewards, told))
         elif record.released is not None:
-            self.learner.apply(events.Expired(record.id))
-        self.tally.outcomes += 1
+            self._expire(record.id)
+        if record.confirms:
+            self.unconfirmed.pop(record.task, None)
+        else:
+            self.tally.outcomes += 1
+        if record.unconfirmed is not None:
+            self.unconfirmed[record.task] = record.unconfirmed
         self.tally.late += not record.learned
-        if record.cost != record.told or owed or self.frozen:
+        if record.cost != (record.told if learned else None) or owed or self.frozen:
             self._follow()
 
     def _expired(self, record: log_records.Expired) -> None:
         owed = self.frozen
         self._book(record.released, {})
-        if self.learner.remembers(record.id):
-            self.learner.apply(events.Expired(record.id))
+        known = record.id >= self.relearned.decisions
+        if self.remembers(record.id) or not known:
+            self._expire(record.id)
         self.tally.expired += 1
-        if owed:
+        if owed or not known:
             self._follow()
 
     def _corrected(self, record: log_records.Corrected) -> None:
         if record.cost is not None and record.was is not None:
             for name, now in record.cost.items():
                 self.accounts[name] = self.accounts[name].reverse(record.was[name], now)
-        if record.learned or record.told is not None:
+        if (record.learned or record.told is not None) and record.id not in self.relearned.forgotten:
             told = None if record.told is None else from_micros(record.told)
-            self.learner.apply(events.Corrected(record.id, record.learned, told))
+            self.learner.apply(events.Corrected(self._own_id(record.id), record.learned, told))
         self.tally.corrected += 1
         if record.cost is not None:
             self._follow()
+
+    def _own_id(self, number: int) -> int:
+        """Return the number that the learner knows a decision by: it counts from its last reset."""
+        return number - self.relearned.decisions
+
+    def remembers(self, number: int) -> bool:
+        """Whether the learner can still be told of a decision."""
+        own = self._own_id(number)
+        return own >= 0 and number not in self.relearned.forgotten and self.learner.remembers(own)
+
+    def _expire(self, number: int) -> None:
+        """End a reservation that the learner has; one from before its reset is not its own."""
+        if (own := self._own_id(number)) >= 0:
+            self.learner.apply(events.Expired(own))
+        else:
+            self.relearned.pending -= 1
+
+    def counts(self) -> Counts:
+        """Return how many decisions there were, over all resets of the learner."""
+        learned, before = self.learner.summary(), self.relearned
+        routes = {name: n + before.routes.get(name, 0) for name, n in learned.routes.items()}
+        return Counts(
+            before.decisions + learned.decisions,
+            routes,
+            before.without_budget + learned.without_budget,
+            before.pending + learned.pending,
+        )
+
+    def _reset(self) -> None:
+        counts = self.counts()
+        self.relearned = Relearned(
+            decisions=counts.decisions,
+            routes=counts.routes,
+            without_budget=counts.without_budget,
+            pending=counts.pending,
+            forgotten=self.relearned.forgotten,
+        )
+        left = {
+            name: msgspec.structs.replace(each, horizon=max(1, each.horizon - counts.decisions))
+            if each.horizon is not None
+            else each
+            for name, each in self.spec.budget.items()
+        }
+        self.learner = learner_of(msgspec.structs.replace(self.spec, budget=left))
+        self._follow()
 
     def _book(self, released: Micros, cost: Micros) -> None:
         for name in self.accounts:
@@ -173,6 +264,14 @@ class Policy:
         """Return what the learner may be told of a cost: at most the cap that it was promised."""
         caps = dict(zip(self.spec.resources, self.learner.settings.cost_bounds, strict=True))
         return {name: min(micro, round(min(caps[name][1], LARGEST_AMOUNT) * MICRO)) for name, micro in cost.items()}
+
+    def exceeds_ceiling(self, cost: Micros) -> bool:
+        """Whether a reported cost is above the `max_reported_cost` of a resource, so that somebody must confirm it."""
+        for name, micro in cost.items():
+            ceiling = self.spec.budget[name].max_reported_cost
+            if ceiling is not msgspec.UNSET and ceiling is not None and micro > round(ceiling * MICRO):
+                return True
+        return False
 
     def _follow(self) -> None:
         """Tell the learner what is free, where its own account is no longer that of the policy."""
@@ -209,6 +308,9 @@ class Policy:
                 accounts=dict(self.accounts),
                 tally=self.tally,
                 learner=self.learner.to_bytes(),
+                unconfirmed=self.unconfirmed or msgspec.UNSET,
+                scales=msgspec.UNSET if self.scales is None else self.scales,
+                relearned=msgspec.UNSET if self.relearned == Relearned() else self.relearned,
             )
         )
 
@@ -223,6 +325,9 @@ class Policy:
         policy.spec, policy.seq, policy.head, policy.apart = saved.spec, saved.seq, saved.head, saved.apart
         policy.accounts = saved.accounts
         policy.tally = saved.tally
+        policy.unconfirmed = saved.unconfirmed or {}
+        policy.scales = None if saved.scales is msgspec.UNSET else saved.scales
+        policy.relearned = Relearned() if saved.relearned is msgspec.UNSET else saved.relearned
         load_trees(saved.spec)
         policy.learner = Deferrer.from_bytes(saved.learner)
         return policy

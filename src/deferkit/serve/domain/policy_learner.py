@@ -13,10 +13,11 @@ from deferkit.learn.encode import Encoder
 from deferkit.learn.exploration import INDEX, INTERVAL, Exploration
 from deferkit.learn.members import members_of
 from deferkit.learn.tree_columns import MOST_KEPT
-from deferkit.serve.domain.money import to_micro
-from deferkit.serve.domain.policy_spec import FeatureSpec, PolicySpec
+from deferkit.serve.domain.money import LARGEST_AMOUNT, MICRO, to_micro
+from deferkit.serve.domain.policy_spec import BudgetSpec, FeatureSpec, PolicySpec
 from deferkit.types import Budget
 
+CEILING = 20  # times max_cost: a reported cost above that is rather a mistake than a cost
 MOST_NUMBERS = 50_000_000  # that one policy may keep in memory: 400 MB
 
 
@@ -36,6 +37,10 @@ def with_defaults(spec: PolicySpec) -> PolicySpec:
     It is written to the log, so that a replay elsewhere does the same.
     """
     rule = INDEX if spec.rule is msgspec.UNSET else spec.rule
+    outliers = "clip" if spec.outliers is msgspec.UNSET else spec.outliers
+    spec = msgspec.structs.replace(
+        spec, outliers=outliers, budget={name: with_ceiling(each) for name, each in spec.budget.items()}
+    )
     for choice in CHOICES if rule == INDEX else CHOICES[-1:]:
         made = msgspec.structs.replace(
             spec,
@@ -46,6 +51,18 @@ def with_defaults(spec: PolicySpec) -> PolicySpec:
         if numbers_of(made) <= MOST_NUMBERS and (made.representation != "auto" or trees_can_be_had(spec)):
             break
     return made
+
+
+def with_ceiling(budget: BudgetSpec) -> BudgetSpec:
+    """Return a budget with a ceiling on one reported cost, where it leaves that to the service and has a max_cost.
+
+    >>> with_ceiling(BudgetSpec(total=10, horizon=100, max_cost=0.3)).max_reported_cost
+    6.0
+    """
+    if budget.max_reported_cost is not msgspec.UNSET or budget.max_cost is None:
+        return budget
+    ceiling = min(CEILING * to_micro("max_cost", budget.max_cost), LARGEST_AMOUNT * MICRO)
+    return msgspec.structs.replace(budget, max_reported_cost=ceiling / MICRO)
 
 
 def remark_on(asked: PolicySpec, made: PolicySpec) -> str | None:
@@ -177,6 +194,13 @@ def budgets_of(spec: PolicySpec) -> dict[str, Budget]:
             to_micro(f"total of {name}", each.total)
         if each.max_cost is not None:
             to_micro(f"max_cost of {name}", each.max_cost)
+        if each.max_reported_cost is not msgspec.UNSET and each.max_reported_cost is not None:
+            to_micro(f"max_reported_cost of {name}", each.max_reported_cost)
+            if each.max_reported_cost < (each.max_cost or 0):
+                raise InvalidArgument(
+                    f"The max_reported_cost of {name} is at least its max_cost, {each.max_cost:g}."
+                    f" Got {each.max_reported_cost:g}."
+                )
         unlimited = each.total is None
         budgets[name] = Budget(
             float("inf") if unlimited else each.total,  # type: ignore[arg-type]

@@ -40,7 +40,7 @@ else:  # the names of the registries
     ForgetName = Literal[FORGETS]
     RepresentationName = Literal[REPRESENTATIONS]
 # what policies do whose logs begin without saying so: they are from before there was a choice
-BEFORE = {"forget": "never", "representation": "linear"}
+BEFORE = {"forget": "never", "representation": "linear", "outliers": "keep"}
 
 
 class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -54,6 +54,25 @@ class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         ]
         | None
     ) = None
+    max_reported_cost: (
+        Annotated[
+            float,
+            msgspec.Meta(
+                gt=0,
+                le=LARGEST_AMOUNT,
+                description="a reported cost above it waits for a correction, unbooked and unlearned; 20 times max_cost"
+                " unless given, null: no ceiling",
+            ),
+        ]
+        | msgspec.UnsetType
+        | None
+    ) = msgspec.UNSET
+
+    def as_before(self, before: "BudgetSpec | None") -> "BudgetSpec":
+        """Return the budget with the ceiling that it was made with, where this one leaves it to the service."""
+        if before is None or self.max_reported_cost is not msgspec.UNSET:
+            return self
+        return msgspec.structs.replace(self, max_reported_cost=before.max_reported_cost)
 
 
 class FeatureSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -101,6 +120,16 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         ]
         | msgspec.UnsetType
     ) = msgspec.UNSET
+    outliers: (
+        Annotated[
+            Literal["clip", "refuse", "keep"],
+            msgspec.Meta(
+                description="a feature many times as large as any before: cut to the scale seen so far ('clip', unless"
+                " given), refused with 422, or kept as it is"
+            ),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
     explore_floor: Annotated[float, msgspec.Meta(ge=0, le=1, description="share decided at random, logged")] = 0.0
     warm_up: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] | None = None
     reward_range: tuple[Finite, Finite] = (0.0, 1.0)
@@ -137,6 +166,11 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """What estimates look at."""
         return BEFORE["representation"] if self.representation is msgspec.UNSET else self.representation
 
+    @property
+    def outliers_used(self) -> str:
+        """What is done with features that are implausibly large."""
+        return BEFORE["outliers"] if self.outliers is msgspec.UNSET else self.outliers
+
     def as_before(self, before: "PolicySpec") -> "PolicySpec":
         """Return the policy with what `before` was made with, wherever this one leaves it to the service.
 
@@ -148,6 +182,7 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             if getattr(self, name) is msgspec.UNSET
             or (getattr(before, name) is msgspec.UNSET and getattr(self, name) == BEFORE[name])
         }
+        taken["budget"] = {name: each.as_before(before.budget.get(name)) for name, each in self.budget.items()}
         if self.rule is msgspec.UNSET and before.rule is not msgspec.UNSET:
             taken["rule"] = INDEX
         if self.rule is before.rule is msgspec.UNSET and self.exploration is None:

@@ -14,6 +14,7 @@ Rewards = Annotated[dict[str, Finite], msgspec.Meta(max_length=64, description="
 Reviewer = Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=NO_CONTROL)]
 Epoch = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
 Seat = Annotated[int, msgspec.Meta(ge=0, le=15)]
+Token = Annotated[str, msgspec.Meta(min_length=1, max_length=64, description="proves that the claim is yours")]
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -72,6 +73,25 @@ class ExpirationBody(Body, frozen=True, kw_only=True):
     task: TaskId
 
 
+class ResetBody(Body, frozen=True, kw_only=True):
+    """A learner that is to start anew. The same id again changes nothing."""
+
+    id: TaskId
+
+
+class ForgetBody(Body, frozen=True, kw_only=True):
+    """A task whose outcome is to be taken out of the estimates."""
+
+    task: TaskId
+
+
+class EraseBody(Body, frozen=True, kw_only=True):
+    """Whose payload and model's answer are erased: one task's, or those of all that ended and are so old."""
+
+    task: TaskId | None = None
+    older_than_s: Annotated[float, msgspec.Meta(ge=0, le=1e9)] | None = None
+
+
 class BudgetBody(Body, frozen=True, kw_only=True):
     """A change of totals: more or less (`add`), or what they shall be (`total`). The same id again changes nothing."""
 
@@ -94,6 +114,7 @@ class LeaseBody(Body, frozen=True, kw_only=True):
     task: TaskId
     seat: Seat = 0
     epoch: Epoch
+    token: Token | msgspec.UnsetType = msgspec.UNSET  # left out only by claims from before there were tokens
 
 
 class ExtendBody(LeaseBody, frozen=True, kw_only=True):

@@ -108,6 +108,7 @@ class ClaimRow(NamedTuple):
     reviewer: str
     at: int
     effort: Micros | None
+    token: bytes | None = None  # hash of the claim token; None: claimed before there were tokens
 
 
 class KeyRow(NamedTuple):
@@ -122,6 +123,7 @@ class KeyRow(NamedTuple):
     revoked: int | None
     expires: int | None = None
     last_used: int | None = None
+    reviewer: str | None = None  # the only reviewer that it may claim for; None: any
 
     def usable(self, now: int) -> bool:
         """Return whether the key is neither revoked nor expired at a time in microseconds."""

@@ -1,12 +1,39 @@
-"""Seats: the places of reviewers at a task, and what the reviewers in them have reported."""
+"""Seats: the places of reviewers at a task, how a claim is proved, and what reviewers have reported."""
 
+import hmac
+import secrets
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import msgspec
 
+from deferkit.serve.domain.api_keys import hash_of
 from deferkit.serve.domain.money import Micros
+from deferkit.serve.domain.problems import Problem
+from deferkit.serve.domain.request_bodies import LeaseBody
 from deferkit.serve.domain.rows import SeatRow
+
+
+def new_token() -> str:
+    """Return a claim token that nobody can guess: 256 random bits."""
+    return secrets.token_urlsafe(32)
+
+
+def check_token(body: LeaseBody, stored: bytes | None) -> None:
+    """Raise if a call does not have the token of its claim.
+
+    Parameters
+    ----------
+    body
+        The call; its `token` is what `claim` returned.
+    stored
+        The hash of the claim's token; None for a claim from before there were tokens, which needs none.
+    """
+    if stored is None:
+        return
+    given = b"" if body.token is msgspec.UNSET else hash_of(body.token)
+    if not hmac.compare_digest(given, stored):
+        raise Problem(403, "forbidden", f"The token is not that of the claim of epoch {body.epoch} on {body.task!r}.")
 
 
 class Reported(NamedTuple):

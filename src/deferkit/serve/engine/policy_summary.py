@@ -43,6 +43,8 @@ class PolicySummary(msgspec.Struct, frozen=True, kw_only=True):
     expired: int
     without_budget: int  # decisions that went to the model because nothing was left
     parked: int  # outcomes that wait for their decision
+    unconfirmed_costs: int  # reported costs above max_reported_cost, not booked until a correction confirms them
+    clipped_features: int  # features of contexts that were cut, because they were implausibly large
     queue: QueueState
     records: int  # rows of the log
     samples: dict[str, int]  # observations of each reward ("model", an expert) and cost ("cost of …")
@@ -54,26 +56,28 @@ class PolicySummary(msgspec.Struct, frozen=True, kw_only=True):
 def summary_of(owned: OwnedPolicy, queue: tuple[int, int, int | None], now: int) -> PolicySummary:
     """Return where a policy stands, given what its queue holds."""
     policy = owned.policy
-    learned = policy.learner.summary()
+    learned, counts = policy.learner.summary(), policy.counts()
     waiting, claimed, oldest = queue
     horizons = [each.horizon for each in policy.spec.budget.values() if each.horizon is not None]
     return PolicySummary(
         name=policy.spec.name,
-        decisions=learned.decisions,
-        routes=learned.routes,
-        deferral_rate=learned.deferral_rate,
+        decisions=counts.decisions,
+        routes=counts.routes,
+        deferral_rate=counts.deferral_rate,
         budget=budget_states(owned),
         price=learned.price,  # type: ignore[arg-type]
         expected_gain=policy.tally.expected_gain,
         frozen=policy.frozen,
-        horizon_over=any(learned.decisions >= horizon for horizon in horizons),
-        pending=learned.pending,
+        horizon_over=any(counts.decisions >= horizon for horizon in horizons),
+        pending=counts.pending,
         outcomes=policy.tally.outcomes,
         late=policy.tally.late,
         corrected=policy.tally.corrected,
         expired=policy.tally.expired,
-        without_budget=learned.without_budget,
+        without_budget=counts.without_budget,
         parked=owned.parked,
+        unconfirmed_costs=len(policy.unconfirmed),
+        clipped_features=0 if policy.scales is None else policy.scales.clipped,
         queue=QueueState(
             waiting=waiting, claimed=claimed, oldest_s=None if oldest is None else max(0, now - oldest) / MICRO
         ),

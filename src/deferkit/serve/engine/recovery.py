@@ -36,14 +36,16 @@ def snapshot_at(store: Store, row: PolicyRow, seq: int, data: bytes) -> Policy |
 def roll_on(store: Store, row: PolicyRow, policy: Policy | None) -> Policy:
     """Apply the rest of the log to a policy; the whole log if there is none."""
     for line in store.log(row.id, 0 if policy is None else policy.seq):
-        policy = after(policy, row, line, following(policy, row, line))
+        policy = after(policy, row, line, following(policy, row, line), store)
     if policy is None:
         raise DamagedLog(f"The log of policy {row.name!r} is empty.")
     return policy
 
 
-def after(policy: Policy | None, row: PolicyRow, line: LogRow, record: log_records.AnyRecord) -> Policy:
+def after(policy: Policy | None, row: PolicyRow, line: LogRow, record: log_records.AnyRecord, store: Store) -> Policy:
     """Return the policy after the next row of its log; None: before the first."""
+    if policy is not None and isinstance(record, log_records.Forgotten):
+        policy = rebuilt(store, row, line.seq, {*policy.relearned.forgotten, record.id})
     if policy is None:
         if not isinstance(record, log_records.Created):
             raise DamagedLog(f"The log of policy {row.name!r} does not begin with its creation.")
@@ -52,6 +54,22 @@ def after(policy: Policy | None, row: PolicyRow, line: LogRow, record: log_recor
         policy.take(record, line.at, bytes(line.body))
     except DeferkitError as error:
         raise DamagedLog(f"{nth(row, line.seq)} cannot have happened: {error}") from error
+    return policy
+
+
+def rebuilt(store: Store, row: PolicyRow, seq: int, forgotten: set[int]) -> Policy:
+    """Return the policy after the first `seq` rows of its log, its learner told of no outcome of some decisions."""
+    policy: Policy | None = None
+    for line in store.log(row.id):
+        if line.seq >= seq:
+            break
+        record = following(policy, row, line)
+        if policy is None and isinstance(record, log_records.Created):
+            policy = Policy(record.spec, forgotten=forgotten)
+        if policy is not None:
+            policy.take(record, line.at, bytes(line.body))
+    if policy is None:
+        raise DamagedLog(f"The log of policy {row.name!r} does not begin with its creation.")
     return policy
 
 

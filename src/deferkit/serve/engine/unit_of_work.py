@@ -48,6 +48,8 @@ class UnitOfWork(Transaction):
         seq = owned.policy.seq
         self.changed[owned.id] = owned
         body = owned.policy.append(record, now)
+        if owned.tail is not None:
+            owned.tail.append((record, now, body))
         kind = record.__struct_config__.tag
         self.log.append(LogRow(owned.id, seq, now, kind, task, body, owned.policy.head))  # type: ignore[arg-type]
 

@@ -79,7 +79,7 @@ class Access:
         if row is None or not key_fits(key, row) or not row.usable(now):
             raise Problem(401, "unauthorized", "A valid key is needed: Authorization: Bearer dk_…")
         self._used[row.id] = now
-        return Caller(row.tenant, frozenset(row.scopes.split()), row.id)
+        return Caller(row.tenant, frozenset(row.scopes.split()), row.id, row.reviewer)
 
     async def record_use(self) -> None:
         """Write when keys were last used, if any were since the last time."""

@@ -63,6 +63,12 @@ class ServiceMetrics(Collector):
         dropped_costs = CounterMetricFamily(
             "deferkit_parked_costs_dropped", "Parked costs of tasks that the model decided", labels=["policy"]
         )
+        unconfirmed = GaugeMetricFamily(
+            "deferkit_unconfirmed_costs", "Reported costs that wait to be confirmed", labels=["policy"]
+        )
+        clipped = CounterMetricFamily(
+            "deferkit_clipped_features", "Features of contexts cut as implausibly large", labels=["policy"]
+        )
         queue = GaugeMetricFamily("deferkit_review_queue", "Seats for reviewers", labels=["policy", "state"])
         age = GaugeMetricFamily("deferkit_review_oldest_seconds", "Age of the oldest review", labels=["policy"])
         drifts = CounterMetricFamily(
@@ -86,6 +92,8 @@ class ServiceMetrics(Collector):
             parked.add_metric([name], summary.parked)
             forgotten.add_metric([name], owned.dropped_parked)
             dropped_costs.add_metric([name], owned.dropped_costs)
+            unconfirmed.add_metric([name], summary.unconfirmed_costs)
+            clipped.add_metric([name], summary.clipped_features)
             queue.add_metric([name, "waiting"], summary.queue.waiting)
             queue.add_metric([name, "claimed"], summary.queue.claimed)
             age.add_metric([name], summary.queue.oldest_s or 0.0)
@@ -102,6 +110,8 @@ class ServiceMetrics(Collector):
             parked,
             forgotten,
             dropped_costs,
+            unconfirmed,
+            clipped,
             queue,
             age,
             drifts,

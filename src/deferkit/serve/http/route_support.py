@@ -97,8 +97,13 @@ async def done(request: AnyRequest, name: str, command: Command, kind: type[Body
     try:
         reply = await engine_of(request).submit((caller_of(request).tenant, name), command)
     except Elsewhere as elsewhere:
-        reply = await forward(request.app.state, request.scope, await request.body(), elsewhere.address)
+        return await passed_on(request, elsewhere, kind)
     return answered(reply, kind)
+
+
+async def passed_on(request: AnyRequest, elsewhere: Elsewhere, kind: type[Body]) -> Response[Body]:
+    """Have a call answered by the process that owns the policy."""
+    return answered(await forward(request.app.state, request.scope, await request.body(), elsewhere.address), kind)
 
 
 def problem_of(error: Exception) -> Problem:

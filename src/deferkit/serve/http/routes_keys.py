@@ -11,6 +11,7 @@ from litestar.params import JSONBody
 from deferkit.serve.domain.api_keys import LONGEST_S, SCOPES, Caller, new_key
 from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.problems import Problem, unknown
+from deferkit.serve.domain.request_bodies import Reviewer
 from deferkit.serve.domain.rows import KeyRow
 from deferkit.serve.http.route_support import AnyRequest, about, caller_of, engine_of, sent
 
@@ -27,6 +28,7 @@ class KeyBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     scopes: Scopes
     name: Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")] = ""
     expires_s: Annotated[float, msgspec.Meta(gt=0, le=LONGEST_S, description="seconds from now")] | None = None
+    reviewer: Annotated[Reviewer, msgspec.Meta(description="the only reviewer it may claim reviews for")] | None = None
 
 
 class RevocationBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,6 +47,7 @@ class KeyLine(msgspec.Struct, frozen=True, kw_only=True):
     expires: float | None
     revoked: float | None
     last_used: float | None
+    reviewer: str | None = None
 
 
 class NewKeyReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +77,7 @@ def key_line(row: KeyRow) -> KeyLine:
         expires=seconds(row.expires),
         revoked=seconds(row.revoked),
         last_used=seconds(row.last_used),
+        reviewer=row.reviewer,
     )
 
 
@@ -96,7 +100,7 @@ async def create_key(request: AnyRequest, data: JSONBody[KeyBody]) -> Response[N
     caller, store = administrator(request), engine_of(request).store
     if beyond := sorted(set(data.scopes) - caller.scopes):
         raise Problem(403, "forbidden", f"The key lacks the scope {' and '.join(beyond)} that the new one is to have.")
-    key, row = new_key(caller.tenant, data.scopes, data.name, expires_s=data.expires_s)
+    key, row = new_key(caller.tenant, data.scopes, data.name, expires_s=data.expires_s, reviewer=data.reviewer)
 
     def add() -> None:
         now = time.time_ns() // 1000

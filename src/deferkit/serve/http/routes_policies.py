@@ -4,17 +4,18 @@ import asyncio
 from typing import Annotated
 
 import msgspec
-from litestar import Response, get, patch, post
+from litestar import Response, delete, get, patch, post
 from litestar.params import JSONBody
 
 from deferkit.serve.domain.api_keys import SCOPES
 from deferkit.serve.domain.policy_spec import NAME_PATTERN, PolicyChange, PolicySpec
 from deferkit.serve.domain.problems import unknown
-from deferkit.serve.domain.request_bodies import BudgetBody
+from deferkit.serve.domain.request_bodies import BudgetBody, EraseBody, ForgetBody, ResetBody
 from deferkit.serve.engine.commands.budget import BudgetReply, ChangeBudget, ChangePolicy
+from deferkit.serve.engine.commands.erase import Erase, EraseReply, delete_policy, delete_tenant
+from deferkit.serve.engine.commands.relearn import ForgetReply, ResetLearner, ResetReply, forget_task
 from deferkit.serve.engine.engine import Elsewhere
 from deferkit.serve.engine.policy_summary import PolicySummary, summary_of
-from deferkit.serve.http.forwarding import forward
 from deferkit.serve.http.route_support import (
     AnyRequest,
     Limit,
@@ -24,6 +25,7 @@ from deferkit.serve.http.route_support import (
     caller_of,
     done,
     engine_of,
+    passed_on,
     sent,
 )
 
@@ -34,6 +36,12 @@ NEW_POLICY = {
     "deadline_s": 3600,
 }
 After = Annotated[str, msgspec.Meta(pattern=f"^$|{NAME_PATTERN}", description="the last name of the page before")]
+
+
+class Deleted(msgspec.Struct, frozen=True, kw_only=True):
+    """The name of what was deleted."""
+
+    deleted: str
 
 
 class PolicyPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +88,7 @@ async def read_summary(request: AnyRequest, name: PolicyName) -> Response[Policy
     try:
         owned = await engine.holding((caller_of(request).tenant, name))
     except Elsewhere as elsewhere:
-        return answered(await forward(request.app.state, request.scope, b"", elsewhere.address), PolicySummary)
+        return await passed_on(request, elsewhere, PolicySummary)
     queue = await asyncio.to_thread(engine.store.queue, owned.id)
     return sent(summary_of(owned, queue, owned.time(engine.clock.now())), PolicySummary)
 
@@ -95,4 +103,68 @@ async def change_budget(request: AnyRequest, name: PolicyName, data: JSONBody[Bu
     return await done(request, name, ChangeBudget(data), BudgetReply)
 
 
-ROUTES = [create_policy, list_policies, read_policy, change_policy, read_summary, change_budget]
+@post(
+    "/v1/policies/{name:str}/reset",
+    status_code=200,
+    opt=about("policies", "admin", problems=(409,), example={"id": "reset-1"}),
+)
+async def reset_learner(request: AnyRequest, name: PolicyName, data: JSONBody[ResetBody]) -> Response[ResetReply]:
+    """Let the learner of a policy start anew, once for each id; accounts, the log and open tasks stay."""
+    return await done(request, name, ResetLearner(data), ResetReply)
+
+
+@post(
+    "/v1/policies/{name:str}/forget",
+    status_code=200,
+    opt=about("policies", "admin", example={"task": "mail-1"}),
+)
+async def forget(request: AnyRequest, name: PolicyName, data: JSONBody[ForgetBody]) -> Response[ForgetReply]:
+    """Take what became known of a task out of the estimates: the policy is rebuilt from its log without it."""
+    try:
+        reply = await forget_task(engine_of(request), (caller_of(request).tenant, name), data.task)
+    except Elsewhere as elsewhere:
+        return await passed_on(request, elsewhere, ForgetReply)
+    return answered(reply, ForgetReply)
+
+
+@post(
+    "/v1/policies/{name:str}/erase",
+    status_code=200,
+    opt=about("policies", "admin", example={"task": "mail-1"}),
+)
+async def erase(request: AnyRequest, name: PolicyName, data: JSONBody[EraseBody]) -> Response[EraseReply]:
+    """Erase what reviewers were shown, payload and model's answer: of a task, or of all that ended and are so old."""
+    return await done(request, name, Erase(data), EraseReply)
+
+
+@delete("/v1/policies/{name:str}", status_code=200, opt=about("policies", "admin"))
+async def remove_policy(request: AnyRequest, name: PolicyName) -> Response[Deleted]:
+    """Delete a policy with its log, decisions, reviews and snapshots. It cannot be brought back."""
+    try:
+        await delete_policy(engine_of(request), (caller_of(request).tenant, name))
+    except Elsewhere as elsewhere:
+        return await passed_on(request, elsewhere, Deleted)
+    return sent(Deleted(deleted=name), Deleted)
+
+
+@delete("/v1/tenant", status_code=200, opt=about("policies", "admin", problems=(409,)))
+async def remove_tenant(request: AnyRequest) -> Response[Deleted]:
+    """Delete all policies of the tenant whose key calls, and revoke all its keys. It cannot be brought back."""
+    tenant = caller_of(request).tenant
+    await delete_tenant(engine_of(request), tenant)
+    return sent(Deleted(deleted=tenant), Deleted)
+
+
+ROUTES = [
+    create_policy,
+    list_policies,
+    read_policy,
+    change_policy,
+    read_summary,
+    change_budget,
+    reset_learner,
+    forget,
+    erase,
+    remove_policy,
+    remove_tenant,
+]

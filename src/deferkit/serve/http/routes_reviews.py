@@ -4,18 +4,44 @@ import asyncio
 from typing import TypeVar
 
 import msgspec
-from litestar import Response, post
+from litestar import Response, get, post
 from litestar.params import JSONBody
 
+from deferkit.serve.domain.money import from_micros
 from deferkit.serve.domain.policy_spec import PolicySpec
-from deferkit.serve.domain.problems import unknown
+from deferkit.serve.domain.problems import Problem, unknown
 from deferkit.serve.domain.request_bodies import ClaimBody, CompleteBody, EffortBody, ExtendBody, LeaseBody
 from deferkit.serve.engine.commands.lease import Claim, ClaimReply, Extend, LeaseCommand, LeaseReply, Release
 from deferkit.serve.engine.commands.review import Complete, CompleteReply, Effort, EffortReply
-from deferkit.serve.http.route_support import AnyRequest, PolicyName, about, answered, caller_of, done, engine_of
+from deferkit.serve.engine.engine import Elsewhere
+from deferkit.serve.http.route_support import (
+    AnyRequest,
+    PolicyName,
+    about,
+    answered,
+    caller_of,
+    done,
+    engine_of,
+    sent,
+)
 
 Kind = TypeVar("Kind")
-LEASE = {"task": "mail-1", "seat": 0, "epoch": 1}
+MOST_LISTED = 1000  # unconfirmed costs
+LEASE = {"task": "mail-1", "seat": 0, "epoch": 1, "token": "tVbJr-w9H5Zl0cBOyK2mZ6bX8Qv3nYd1sUe7FgAiPkE"}
+
+
+class UnconfirmedCost(msgspec.Struct, frozen=True, kw_only=True):
+    """A reported cost above max_reported_cost: neither booked nor learned until a correction says what it is."""
+
+    task: str
+    cost: float | dict[str, float]  # as reported; the sum of all reports of the task
+
+
+class UnconfirmedCosts(msgspec.Struct, frozen=True, kw_only=True):
+    """Reported costs that wait to be confirmed, the oldest first."""
+
+    total: int
+    costs: list[UnconfirmedCost]
 
 
 async def leased(request: AnyRequest, name: str, command: LeaseCommand, kind: type[Kind]) -> Response[Kind]:
@@ -30,13 +56,24 @@ async def leased(request: AnyRequest, name: str, command: LeaseCommand, kind: ty
     return answered(await asyncio.to_thread(engine.store.directly, query.run), kind)
 
 
+def check_reviewer(request: AnyRequest, reviewer: str) -> None:
+    """Raise if the key of a call was made for another reviewer."""
+    bound = caller_of(request).reviewer
+    if bound is not None and bound != reviewer:
+        raise Problem(403, "forbidden", f"The key is for the reviewer {bound!r} alone.")
+
+
 @post(
     "/v1/policies/{name:str}/reviews/claim",
     status_code=200,
     opt=about("reviews", "review", also={204: None}, example={"reviewer": "ann"}),
 )
 async def claim(request: AnyRequest, name: PolicyName, data: JSONBody[ClaimBody]) -> Response[ClaimReply]:
-    """Get the task that is worth most to review, for as long as the lease lasts; 204 if there is none."""
+    """Get the task that is worth most to review, for as long as the lease lasts; 204 if there is none.
+
+    The reply has a token, which every other call of this claim must send: nobody else can answer for this reviewer.
+    """
+    check_reviewer(request, data.reviewer)
     return await leased(request, name, Claim(data), ClaimReply)
 
 
@@ -85,4 +122,16 @@ async def effort(request: AnyRequest, name: PolicyName, data: JSONBody[EffortBod
     return await done(request, name, Effort(data), EffortReply)
 
 
-ROUTES = [claim, extend, release, complete, effort]
+@get("/v1/policies/{name:str}/costs/unconfirmed", opt=about("reviews", "admin"))
+async def list_unconfirmed_costs(request: AnyRequest, name: PolicyName) -> Response[UnconfirmedCosts]:
+    """List the oldest 1,000 reported costs above max_reported_cost: a correction says what each is, and books it."""
+    try:
+        owned = await engine_of(request).holding((caller_of(request).tenant, name))
+    except Elsewhere as elsewhere:
+        return await passed_on(request, elsewhere, UnconfirmedCosts)
+    waiting = owned.policy.unconfirmed
+    costs = [UnconfirmedCost(task=task, cost=from_micros(waiting[task])) for task in [*waiting][:MOST_LISTED]]  # type: ignore[arg-type]
+    return sent(UnconfirmedCosts(total=len(waiting), costs=costs), UnconfirmedCosts)
+
+
+ROUTES = [claim, extend, release, complete, effort, list_unconfirmed_costs]

@@ -146,8 +146,13 @@ async def observe(request: AnyRequest, name: PolicyName, data: JSONBody[OutcomeB
     opt=about("tasks", "observe", problems=(409,), example={"id": "c-1", "task": "mail-1", "cost": 1.5}),
 )
 async def correct(request: AnyRequest, name: PolicyName, data: JSONBody[CorrectionBody]) -> Response[CorrectionReply]:
-    """Replace values that were observed: the explicit way to contradict an outcome."""
-    return await done(request, name, Correct(data), CorrectionReply)
+    """Replace values that were observed: the explicit way to contradict an outcome.
+
+    A reported cost above `max_reported_cost` is not booked until a correction says what it is. A correction to a cost
+    above it needs the scope admin.
+    """
+    command = Correct(data, unlimited="admin" in caller_of(request).scopes)
+    return await done(request, name, command, CorrectionReply)
 
 
 @post(

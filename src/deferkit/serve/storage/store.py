@@ -36,6 +36,7 @@ from deferkit.serve.storage.transaction import ReadSet, Transaction
 Result = TypeVar("Result")
 Unit = TypeVar("Unit", bound=Transaction)
 SNAPSHOTS_KEPT = 3
+OF_A_POLICY = ("claims", "seats", "snapshots", "requests", "parked", "decisions", "log", "budgets")  # tables
 PAGE = 5000
 # what a row of each table is to a command: there is one for a key, or several
 ONE_OF: dict[str, Callable[[Row], Any]] = {
@@ -253,6 +254,21 @@ class Store:
         finally:
             writer.rollback()
 
+    def delete_policy(self, policy: int, owner: str, epoch: int) -> bool:
+        """Delete a policy and all that belongs to it; False if another process owns it by now."""
+        writer = self.writer
+        writer.begin()
+        try:
+            if not writer.run("renew", policy=policy, owner=owner, epoch=epoch, expires=0):
+                return False
+            for name in OF_A_POLICY:
+                writer.run(f"delete_{name}", policy=policy)
+            writer.run("delete_policy", policy=policy)
+            writer.commit()
+            return True
+        finally:
+            writer.rollback()
+
     def add_snapshot(self, policy: int, seq: int, data: bytes) -> None:
         """Keep a snapshot, and the two before it."""
         writer = self.writer
@@ -370,6 +386,10 @@ class Store:
         values = key._asdict()
         del values["revoked"], values["last_used"]
         self.directly(lambda connection: connection.run("add_key", **values))
+
+    def revoke_keys_of(self, tenant: str, at: int) -> int:
+        """Revoke all keys of a tenant; return how many there were."""
+        return len(self.directly(lambda connection: connection.run("revoke_keys_of", tenant=tenant, at=at)))
 
     def revoke_key(self, number: str, at: int, *, tenant: str | None = None) -> bool:
         """Revoke a key, only of a tenant if one is given; False if there is none to revoke."""

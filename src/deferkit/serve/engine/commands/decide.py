@@ -142,8 +142,9 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, numbe
             raise conflict(f"Task {body.task!r} was decided before, for a request with another body.")
         return row.reply
     policy = owned.policy
-    event, micros = propose(owned, body)
-    decision = event.decision
+    context, clipped = plausible_context(owned, body)
+    event, micros = propose(owned, msgspec.structs.replace(body, context=context) if clipped else body)
+    decision = event.decision._replace(id=event.decision.id + policy.relearned.decisions)
     deferred = micros is not None
     record = log_records.Decided(
         task=body.task,
@@ -151,6 +152,7 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, numbe
         held=micros,
         announced=body.cost,
         available=body.available,
+        clipped=clipped,
         **decision._replace(budget_left=log_records.without_infinity(decision.budget_left))._asdict(),  # type: ignore[arg-type]
     )
     reply = reply_of(record)
@@ -204,6 +206,17 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, numbe
     if owned.parked:
         outcome_that_came_first(owned, work, now, body.task)
     return reply
+
+
+def plausible_context(owned: OwnedPolicy, body: TaskBody) -> tuple[Any, int]:
+    """Return the context that the learner is shown, and how many of its features were cut; raise if it is refused."""
+    scales = owned.policy.scales
+    if scales is None:
+        return body.context, 0
+    if owned.policy.spec.outliers == "refuse" and (places := scales.outliers(body.context)):
+        names = [repr(scales.names[place]) if scales.names else str(place) for place in places[:5]]
+        raise invalid(f"The context has features that are many times as large as any before: {', '.join(names)}.")
+    return scales.clip(body.context)
 
 
 def propose(owned: OwnedPolicy, body: TaskBody) -> tuple[Decided, Micros | None]:

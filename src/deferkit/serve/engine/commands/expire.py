@@ -40,7 +40,7 @@ class Expire:
         if row.state != OPEN:
             what = "its cost is booked" if row.route != MODEL else "the model decided it"
             raise conflict(f"Nothing is reserved for task {self.task!r}: {what}.")
-        done = work.answered_seats(row)
+        done = [] if row.task in owned.policy.unconfirmed else work.answered_seats(row)
         if any(row.final is None or seat.cost is not None for seat in done):
             book(owned, work, now, row, {}, None, ends=True)
             row = work.decisions[owned.id, self.task] or row

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from deferkit.serve.domain.api_keys import hash_of
 from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy_spec import PolicySpec
@@ -12,6 +13,7 @@ from deferkit.serve.domain.problems import Problem, conflict, invalid, unknown
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import ClaimBody, ExtendBody, LeaseBody
 from deferkit.serve.domain.rows import DONE, SeatRow
+from deferkit.serve.domain.seats import check_token, new_token
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.database import Connection
 from deferkit.serve.storage.row_codec import seat_row
@@ -19,11 +21,12 @@ from deferkit.serve.storage.transaction import QueueQuery, ReadSet
 
 
 class ClaimReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A task to review. Task, seat and epoch are the claim: send them with the answer."""
+    """A task to review. Task, seat, epoch and token are the claim: send them with the answer."""
 
     task: str
     seat: int
     epoch: int
+    token: str  # proves the claim; it is shown this once
     expert: str
     lease_until: float
     priority: float
@@ -115,7 +118,7 @@ class Claim(LeaseCommand):
         [row] = connection.run(
             "claim_seat", policy=policy, task=task, seat=seat, reviewer=body.reviewer, lease_until=until
         )
-        claimed = seat_row(row)
+        claimed, token = seat_row(row), new_token()
         connection.run(
             "add_claim",
             policy=policy,
@@ -124,6 +127,7 @@ class Claim(LeaseCommand):
             epoch=claimed.epoch,
             reviewer=body.reviewer,
             at=now,
+            token=hash_of(token),
         )
         return Reply(
             200,
@@ -132,6 +136,7 @@ class Claim(LeaseCommand):
                     task=task,
                     seat=seat,
                     epoch=claimed.epoch,
+                    token=token,
                     expert=claimed.expert,
                     lease_until=until / MICRO,
                     priority=claimed.priority,
@@ -155,6 +160,8 @@ class Extend(LeaseCommand):
         body = self.body
         until = now + int((body.lease_s or spec.lease_s) * MICRO)
         values = {"policy": policy, "task": body.task, "seat": body.seat, "epoch": body.epoch}
+        if (denied := wrong_token(connection, policy, body)) is not None:
+            return denied
         if not connection.run("extend_seat", lease_until=until, **values):
             return refused(connection, policy, body)
         return lease_reply(body, until / MICRO)
@@ -169,6 +176,8 @@ class Release(LeaseCommand):
     def ask(self, connection: Connection, policy: int, spec: PolicySpec, now: int) -> Reply:  # noqa: ARG002
         """End the lease, if the claim still holds."""
         body = self.body
+        if (denied := wrong_token(connection, policy, body)) is not None:
+            return denied
         values = {"policy": policy, "task": body.task, "seat": body.seat, "epoch": body.epoch}
         if not connection.run("release_seat", **values):
             return refused(connection, policy, body)
@@ -185,6 +194,21 @@ def refused(connection: Connection, policy: int, body: LeaseBody) -> Reply:
     """Return why a lease cannot be used."""
     seats = [seat_row(row) for row in connection.run("read_seats", policy=policy, keys=[body.task])]
     problem = not_held(body, seats[body.seat]) if body.seat < len(seats) else unknown("task under review", body.task)
+    return problem_reply(problem)
+
+
+def wrong_token(connection: Connection, policy: int, body: LeaseBody) -> Reply | None:
+    """Return the refusal of a call that does not have the token of its claim; None if it has, or there is no claim."""
+    found = connection.run("claim_token", policy=policy, task=body.task, seat=body.seat, epoch=body.epoch)
+    try:
+        check_token(body, None if not found or found[0][0] is None else bytes(found[0][0]))
+    except Problem as problem:
+        return problem_reply(problem)
+    return None
+
+
+def problem_reply(problem: Problem) -> Reply:
+    """Return a problem as the reply of a query of the queue."""
     document = {"status": problem.status, "code": problem.code, "detail": str(problem)}
     return Reply(problem.status, msgspec.json.encode(document))
 

@@ -9,7 +9,7 @@ from deferkit.errors import DeferkitError
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.money import LARGEST_SUM, MICRO, Micros, all_in_reply, to_micros
 from deferkit.serve.domain.owned_policy import OwnedPolicy
-from deferkit.serve.domain.problems import conflict, invalid, unavailable, unknown
+from deferkit.serve.domain.problems import Problem, conflict, invalid, unavailable, unknown
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import CorrectionBody, OutcomeBody, digest
 from deferkit.serve.domain.rows import (
@@ -40,6 +40,7 @@ class OutcomeReply(msgspec.Struct, frozen=True, kw_only=True):
     parked: bool = False  # its decision is yet to come
     late: str | None = None  # why it was not learned
     booked: float | dict[str, float] | None = None
+    unconfirmed: float | dict[str, float] | None = None  # a cost above max_reported_cost: a correction confirms it
 
 
 class Observe:
@@ -163,16 +164,23 @@ def book(
     micros: Micros | None,
     *,
     ends: bool = False,
+    confirms: bool = False,
 ) -> OutcomeReply:
     """Book what is new of a decision, and learn from it; raise if it contradicts what is known.
 
     What ends a task settles what its reviewers have reported by then: their costs come on top of a cost that is given.
+    Where one of them is above the ceiling, all wait, unbooked, for a correction that `confirms` what it has cost.
     """
     policy = owned.policy
     check_rewards(owned, rewards)
     check_known(row, rewards)
     new = {name: float(value) for name, value in rewards.items() if name not in row.rewards}
     done = work.answered_seats(row)
+    waits = policy.unconfirmed.get(row.task)
+    if micros is not None and waits is not None and not confirms:
+        if not is_booked(micros, waits, added(*(seat.cost for seat in done))):
+            raise conflict(f"Another cost of task {row.task!r} waits to be confirmed: correct it.")
+        micros = None
     if micros is not None and row.cost is not None:
         if not is_booked(micros, row.cost, added(*(seat.cost for seat in done))):
             raise conflict(f"Another cost was booked for task {row.task!r}: a correction is a call of its own.")
@@ -185,7 +193,11 @@ def book(
     unknown_yet = [name for name in policy.spec.deciders if name not in row.rewards and name not in new]
     review = reported(done if ended else [], unknown_yet)
     new |= review.rewards
+    reports = [micros, *(seat.cost for seat in done if ended)]
     micros = added(micros, review.cost)
+    unconfirmed = None
+    if not confirms and any(each is not None and policy.exceeds_ceiling(each) for each in reports):
+        unconfirmed, micros = micros, None
     late = too_late(owned, row, now)
     released = row.held if row.state == OPEN and micros is not None else None
     if micros is not None:
@@ -204,6 +216,8 @@ def book(
         late=late,
         reviewers=review.reviewers,
         answers=review.answers,
+        unconfirmed=unconfirmed,
+        confirms=confirms,
     )
     work.record(owned, record, now, row.task)
     known = [] if late is not None else [*new, *([] if told is None else [COST])]
@@ -225,6 +239,7 @@ def book(
         learned=late is None,
         late=late,
         booked=None if micros is None else all_in_reply(micros),
+        unconfirmed=None if unconfirmed is None else all_in_reply(unconfirmed),
     )
 
 
@@ -262,7 +277,9 @@ def too_late(owned: OwnedPolicy, row: DecisionRow, now: int) -> str | None:
     window = owned.policy.spec.learning_window_s
     if window is not None and now - row.at > window * MICRO:
         return "the learning window is over"
-    if not owned.policy.learner.remembers(row.id):
+    if row.id in owned.policy.relearned.forgotten:
+        return "the task was forgotten"
+    if not owned.policy.remembers(row.id):
         return "the learner remembers the decision no longer"
     return None
 
@@ -312,16 +329,18 @@ class CorrectionReply(msgspec.Struct, frozen=True, kw_only=True):
 class Correct:
     """Replace values that were observed: the explicit way to contradict an observation."""
 
-    def __init__(self, body: CorrectionBody) -> None:
+    def __init__(self, body: CorrectionBody, *, unlimited: bool = False) -> None:
         self.body = body
+        self.unlimited = unlimited  # the cost may be above max_reported_cost
         self.digest = digest(body)
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
         """Return what must be read first."""
-        return ReadSet(owned.id, (self.body.task,), request=f"correction {self.body.id}")
+        confirms = self.body.task in owned.policy.unconfirmed
+        return ReadSet(owned.id, (self.body.task,), request=f"correction {self.body.id}", observes=confirms)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
-        """Reverse the old values, book the new ones."""
+        """Reverse the old values, book the new ones; or book a cost that waits to be confirmed."""
         body = self.body
         request = f"correction {body.id}"
         if (done := repeated(work, owned, request, self.digest)) is not None:
@@ -334,18 +353,24 @@ class Correct:
         for name in body.rewards:
             if name not in row.rewards:
                 raise conflict(f"No reward of {name} was observed for task {body.task!r}: observe it.")
-        if micros is not None and row.cost is None:
+        if micros is not None and not self.unlimited and owned.policy.exceeds_ceiling(micros):
+            raise Problem(403, "forbidden", "A cost above max_reported_cost is confirmed with the scope admin.")
+        confirms = micros is not None and row.task in owned.policy.unconfirmed
+        if micros is not None and row.cost is None and not confirms:
             raise conflict(f"No cost was observed for task {body.task!r}: observe it.")
         if not body.rewards and micros is None:
             raise invalid("A correction needs rewards or a cost.")
         if micros is not None and row.cost is not None:
             check_room(owned, micros, row.cost)
-        knows = row.told.split() if owned.policy.learner.remembers(row.id) else []
+        confirmed = False
+        if confirms:
+            confirmed = book(owned, work, now, row, {}, micros, confirms=True).learned
+            row, micros = work.decisions[owned.id, body.task] or row, None
+        knows = row.told.split() if owned.policy.remembers(row.id) else []
         learned = {name: float(value) for name, value in body.rewards.items() if name in knows}
         told = owned.policy.tellable(micros) if micros is not None and COST in knows else None
-        work.record(
-            owned,
-            log_records.Corrected(
+        if body.rewards or micros is not None:
+            record = log_records.Corrected(
                 task=row.task,
                 id=row.id,
                 request=body.id,
@@ -354,12 +379,12 @@ class Correct:
                 was=row.cost if micros is not None else None,
                 learned=learned,
                 told=told,
-            ),
-            now,
-            row.task,
-        )
-        work.put_decision(row._replace(rewards=row.rewards | body.rewards, cost=row.cost if micros is None else micros))
-        reply = msgspec.json.encode(CorrectionReply(task=row.task, learned=bool(learned) or told is not None))
+            )
+            work.record(owned, record, now, row.task)
+            cost = row.cost if micros is None else micros
+            work.put_decision(row._replace(rewards=row.rewards | body.rewards, cost=cost))
+        told_of = bool(learned) or told is not None or confirmed
+        reply = msgspec.json.encode(CorrectionReply(task=row.task, learned=told_of))
         work.answer(RequestRow(owned.id, request, self.digest, reply))
         return Reply(200, reply)
 

@@ -1,4 +1,4 @@
-"""Answers of reviewers. Whoever holds the latest epoch of a seat may answer, nobody else."""
+"""Answers of reviewers. Whoever has the token of the latest claim on a seat may answer, nobody else."""
 
 import msgspec
 
@@ -9,9 +9,17 @@ from deferkit.serve.domain.problems import conflict, invalid, unknown
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import CompleteBody, EffortBody, digest
 from deferkit.serve.domain.rows import CLAIMED, DONE, DecisionRow, RequestRow, SeatRow
-from deferkit.serve.domain.seats import added
+from deferkit.serve.domain.seats import added, check_token
 from deferkit.serve.engine.commands.lease import not_held
-from deferkit.serve.engine.commands.outcome import book, check_known, check_rewards, check_room, cost_of, repeated
+from deferkit.serve.engine.commands.outcome import (
+    OutcomeReply,
+    book,
+    check_known,
+    check_rewards,
+    check_room,
+    cost_of,
+    repeated,
+)
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.row_codec import text_of
 from deferkit.serve.storage.transaction import ReadSet
@@ -25,6 +33,7 @@ class CompleteReply(msgspec.Struct, frozen=True, kw_only=True):
     finished: bool  # all reviewers of the task have answered
     learned: bool
     booked: float | dict[str, float] | None = None
+    unconfirmed: float | dict[str, float] | None = None  # a cost above max_reported_cost: a correction confirms it
 
 
 class EffortReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +59,7 @@ class Complete:
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
         """Return what must be read first."""
-        return ReadSet(owned.id, (self.body.task,), seats=True, request=self.request, observes=True)
+        return ReadSet(owned.id, (self.body.task,), seats=True, claims=True, request=self.request, observes=True)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
         """Take it if the claim still holds; the last of several answers settles the task."""
@@ -61,6 +70,9 @@ class Complete:
         seats = work.seats[owned.id, body.task]
         if row is None or body.seat >= len(seats):
             raise unknown("task under review", body.task)
+        for claim in work.claims[owned.id, body.task]:
+            if (claim.seat, claim.epoch) == (body.seat, body.epoch):
+                check_token(body, claim.token)
         seat = seats[body.seat]
         if seat.state != CLAIMED or seat.epoch != body.epoch:
             raise not_held(body, seat)
@@ -76,14 +88,20 @@ class Complete:
         after = [*seats[: body.seat], seat, *seats[body.seat + 1 :]]
         work.put_seats(after)
         finished = all(each.state == DONE for each in after)
-        learned, booked = False, None
+        outcome = OutcomeReply(task=row.task, changed=False, learned=False)
         if finished:
             outcome = book(owned, work, now, row, {}, None, ends=True)
-            learned, booked = outcome.learned, outcome.booked
         else:
             work.record(owned, record_of(row, seat, body), now, row.task)
         reply = msgspec.json.encode(
-            CompleteReply(task=body.task, seat=body.seat, finished=finished, learned=learned, booked=booked)
+            CompleteReply(
+                task=body.task,
+                seat=body.seat,
+                finished=finished,
+                learned=outcome.learned,
+                booked=outcome.booked,
+                unconfirmed=outcome.unconfirmed,
+            )
         )
         work.answer(RequestRow(owned.id, self.request, self.digest, reply))
         return Reply(200, reply)
@@ -120,6 +138,7 @@ class Effort:
         found = [c for c in claims if (c.seat, c.epoch) == (body.seat, body.epoch)]
         if row is None or not found:
             raise unknown("claim on task", body.task)
+        check_token(body, found[0].token)
         seat = work.seats[owned.id, body.task][body.seat]
         if seat.epoch == body.epoch and seat.state == CLAIMED:
             raise conflict(f"Epoch {body.epoch} of task {body.task!r} is not over: complete it.")
@@ -128,6 +147,8 @@ class Effort:
         micros = cost_of(owned, body.cost)
         if micros is None:
             raise invalid("An effort needs a cost.")
+        if owned.policy.exceeds_ceiling(micros):
+            raise invalid("The cost of an effort is at most max_reported_cost: there is no answer that it belongs to.")
         claim = found[0]
         if claim.effort is not None and claim.effort != micros:
             raise conflict(f"Another effort was booked for epoch {body.epoch} of task {body.task!r}.")

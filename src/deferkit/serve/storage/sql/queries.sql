@@ -222,8 +222,11 @@ RETURNING policy, task, seat, expert, state, epoch, reviewer, lease_until, prior
     payload, model_answer, answer, rewards, cost;
 
 -- name: add_claim
-INSERT INTO claims (policy, task, seat, epoch, reviewer, at, effort)
-VALUES (:policy, :task, :seat, :epoch, :reviewer, :at, NULL);
+INSERT INTO claims (policy, task, seat, epoch, reviewer, at, effort, token)
+VALUES (:policy, :task, :seat, :epoch, :reviewer, :at, NULL, :token);
+
+-- name: claim_token
+SELECT token FROM claims WHERE policy = :policy AND task = :task AND seat = :seat AND epoch = :epoch;
 
 -- name: extend_seat
 UPDATE seats SET lease_until = :lease_until
@@ -246,7 +249,7 @@ WHERE policy = :policy AND (task, seat) IN (
 );
 
 -- name: claims
-SELECT policy, task, seat, epoch, reviewer, at, effort FROM claims
+SELECT policy, task, seat, epoch, reviewer, at, effort, token FROM claims
 WHERE policy = :policy AND task IN (:keys) ORDER BY at, seat, epoch;
 
 -- name: set_effort
@@ -257,6 +260,43 @@ WHERE policy = :policy AND task = :task AND seat = :seat AND epoch = :epoch AND 
 -- How many wait, how many are held, and since when the oldest waits.
 SELECT COUNT(*) FILTER (WHERE state = 'waiting'), COUNT(*) FILTER (WHERE state = 'claimed'), MIN(created)
 FROM seats WHERE policy = :policy AND state IN ('waiting', 'claimed');
+
+-- name: erase_payload
+UPDATE seats SET payload = NULL, model_answer = NULL
+WHERE policy = :policy AND task = :task AND (payload IS NOT NULL OR model_answer IS NOT NULL) RETURNING seat;
+
+-- name: erase_old_payloads
+-- Of tasks that nobody works on any more.
+UPDATE seats SET payload = NULL, model_answer = NULL
+WHERE policy = :policy AND created < :before AND state IN ('done', 'closed')
+    AND (payload IS NOT NULL OR model_answer IS NOT NULL) RETURNING seat;
+
+-- name: delete_claims
+DELETE FROM claims WHERE policy = :policy;
+
+-- name: delete_seats
+DELETE FROM seats WHERE policy = :policy;
+
+-- name: delete_snapshots
+DELETE FROM snapshots WHERE policy = :policy;
+
+-- name: delete_requests
+DELETE FROM requests WHERE policy = :policy;
+
+-- name: delete_parked
+DELETE FROM parked WHERE policy = :policy;
+
+-- name: delete_decisions
+DELETE FROM decisions WHERE policy = :policy;
+
+-- name: delete_log
+DELETE FROM log WHERE policy = :policy;
+
+-- name: delete_budgets
+DELETE FROM budgets WHERE policy = :policy;
+
+-- name: delete_policy
+DELETE FROM policies WHERE id = :policy;
 
 -- name: add_snapshot
 INSERT INTO snapshots (policy, seq, sha256, data) VALUES (:policy, :seq, :sha256, :data)
@@ -276,11 +316,14 @@ SELECT seq FROM snapshots WHERE policy = :policy ORDER BY seq;
 SELECT sha256, data FROM snapshots WHERE policy = :policy AND seq = :seq;
 
 -- name: add_key
-INSERT INTO keys (id, tenant, hash, scopes, name, created, revoked, expires, last_used)
-VALUES (:id, :tenant, :hash, :scopes, :name, :created, NULL, :expires, NULL);
+INSERT INTO keys (id, tenant, hash, scopes, name, created, revoked, expires, last_used, reviewer)
+VALUES (:id, :tenant, :hash, :scopes, :name, :created, NULL, :expires, NULL, :reviewer);
 
 -- name: keys
-SELECT id, tenant, hash, scopes, name, created, revoked, expires, last_used FROM keys ORDER BY created, id;
+SELECT id, tenant, hash, scopes, name, created, revoked, expires, last_used, reviewer FROM keys ORDER BY created, id;
+
+-- name: revoke_keys_of
+UPDATE keys SET revoked = :at WHERE tenant = :tenant AND revoked IS NULL RETURNING id;
 
 -- name: revoke_key
 UPDATE keys SET revoked = :at WHERE id = :id AND revoked IS NULL RETURNING id;

@@ -1,0 +1,134 @@
+"""The learner of a policy started anew, or rebuilt without what became known of one task."""
+
+import asyncio
+
+import msgspec
+
+from deferkit.serve.domain import log_records
+from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.policy import Policy
+from deferkit.serve.domain.problems import unavailable, unknown
+from deferkit.serve.domain.reply import Reply
+from deferkit.serve.domain.request_bodies import ResetBody, digest
+from deferkit.serve.domain.rows import PolicyRow, RequestRow
+from deferkit.serve.engine.commands.outcome import repeated
+from deferkit.serve.engine.engine import Engine
+from deferkit.serve.engine.ownership import Key
+from deferkit.serve.engine.recovery import rebuilt
+from deferkit.serve.engine.unit_of_work import UnitOfWork
+from deferkit.serve.storage.transaction import ReadSet
+
+
+class ResetReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The learner started anew."""
+
+    id: str
+    decisions: int  # that were made before, and are not learned from any more
+
+
+class ForgetReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What became known of the task is in no estimate any more."""
+
+    task: str
+    forgotten: bool  # False: it had been forgotten before
+
+
+class ResetLearner:
+    """Start the learner anew; once for each id."""
+
+    def __init__(self, body: ResetBody) -> None:
+        self.body = body
+        self.digest = digest(body)
+        self.request = f"reset {body.id}"
+
+    def reads(self, owned: OwnedPolicy) -> ReadSet:
+        """Return what must be read first."""
+        return ReadSet(owned.id, request=self.request)
+
+    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
+        """Start it anew: what is open is booked when its cost comes, and is not learned from."""
+        if (done := repeated(work, owned, self.request, self.digest)) is not None:
+            return done
+        decisions = owned.policy.counts().decisions
+        work.record(owned, log_records.Reset(request=self.body.id), now)
+        reply = msgspec.json.encode(ResetReply(id=self.body.id, decisions=decisions))
+        work.answer(RequestRow(owned.id, self.request, self.digest, reply))
+        return Reply(200, reply)
+
+
+class BeginForgetting:
+    """Begin to keep the records that come while a policy is rebuilt from its log."""
+
+    def __init__(self, task: str) -> None:
+        self.task = task
+        self.seq = 0  # where the rebuild ends, and the kept records begin
+        self.forgotten: set[int] | None = None  # decisions to leave out; None: it is forgotten already
+
+    def reads(self, owned: OwnedPolicy) -> ReadSet:
+        """Return what must be read first."""
+        return ReadSet(owned.id, (self.task,))
+
+    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:  # noqa: ARG002
+        """Say which decisions are to be left out."""
+        row = work.decisions[owned.id, self.task]
+        if row is None:
+            raise unknown("task", self.task)
+        forgotten = owned.policy.relearned.forgotten
+        if row.id not in forgotten:
+            if owned.tail is not None:
+                raise unavailable("Another task of the policy is being forgotten.")
+            self.seq, self.forgotten = owned.policy.seq, {*forgotten, row.id}
+            owned.tail = []
+        return Reply(200, b"")
+
+
+class FinishForgetting:
+    """Put the rebuilt policy in the place of the old one."""
+
+    def __init__(self, task: str, policy: Policy) -> None:
+        self.task = task
+        self.policy = policy
+
+    def reads(self, owned: OwnedPolicy) -> ReadSet:
+        """Return what must be read first."""
+        return ReadSet(owned.id, (self.task,))
+
+    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
+        """Catch up with what was recorded meanwhile, then forget."""
+        row = work.decisions[owned.id, self.task]
+        if row is None:
+            raise unknown("task", self.task)
+        for record, at, body in owned.tail or []:
+            self.policy.take(record, at, body)
+        if self.policy.head != owned.policy.head:  # a commit failed meanwhile, or the policy was elsewhere
+            raise unavailable("The policy was recovered while it was rebuilt. Try again.")
+        owned.policy = self.policy
+        owned.tail = None
+        work.record(owned, log_records.Forgotten(task=row.task, id=row.id), now, row.task)
+        work.put_decision(row._replace(told=""))
+        return Reply(200, msgspec.json.encode(ForgetReply(task=self.task, forgotten=True)))
+
+
+async def forget_task(engine: Engine, key: Key, task: str) -> Reply:
+    """Take what became known of a task out of the estimates: rebuild the policy from its log without it.
+
+    The log is read in another thread, while decisions go on.
+    """
+    begin = BeginForgetting(task)
+    await engine.submit(key, begin)
+    if begin.forgotten is None:
+        return Reply(200, msgspec.json.encode(ForgetReply(task=task, forgotten=False)))
+    owned = await engine.holding(key)
+    try:
+        policy = await asyncio.to_thread(rebuild, engine, key, begin.seq, begin.forgotten)
+        return await engine.submit(key, FinishForgetting(task, policy))
+    finally:
+        owned.tail = None
+
+
+def rebuild(engine: Engine, key: Key, seq: int, forgotten: set[int]) -> Policy:
+    """Return the policy after so many rows of its log, without the outcomes of some decisions."""
+    row: PolicyRow | None = engine.store.policy(*key)
+    if row is None:
+        raise unknown("policy", key[1])
+    return rebuilt(engine.store, row, seq, forgotten)

@@ -1,0 +1,133 @@
+"""Retention and erasure: payloads, a policy, a tenant; and what the log keeps."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from deferkit import Client
+from deferkit.errors import InvalidArgument, ServiceError, UnknownDecision
+from deferkit.serve.audit.replay import replay
+from deferkit.serve.domain.request_bodies import EraseBody, TaskBody
+from deferkit.serve.engine.commands.decide import Decide
+from deferkit.serve.engine.commands.erase import Erase, delete_policy, delete_tenant
+from deferkit.serve.engine.engine import Engine
+from deferkit.serve.storage.database import Database
+from tests.serve.checking import problem_of, replayed
+from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play
+from tests.serve.serving import POLICY, running, until
+
+SECRET = "s3cret of ann"
+TABLES = ("claims", "seats", "snapshots", "requests", "parked", "decisions", "log", "budgets", "policies")
+
+
+def everything(engine: Engine) -> str:
+    """Return all rows of all tables."""
+    connection: Any = engine.store.database.reader()
+    return str([connection.execute(f"SELECT * FROM {table}") for table in TABLES])
+
+
+def rows(engine: Engine) -> int:
+    connection: Any = engine.store.database.reader()
+    return sum(connection.execute(f"SELECT COUNT(*) FROM {table}")[0][0] for table in TABLES)
+
+
+def test_a_payload_is_erased(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        await decide(engine, "a", payload={"text": SECRET}, model_answer=SECRET, reviewers=2)
+        await decide(engine, "b", payload="kept", model_answer="kept too")
+        assert SECRET in everything(engine)
+        assert await call(engine, Erase(EraseBody(task="a"))) == {"erased": 2}
+        assert await call(engine, Erase(EraseBody(task="a"))) == {"erased": 0}
+        assert SECRET not in everything(engine)
+        assert [seat.payload for seat in engine.store.seats(engine.owned[KEY].id, "b")] == ['"kept"']
+        assert (await problem_of(call(engine, Erase(EraseBody(task="c"))))).status == 404
+        for wrong in (EraseBody(), EraseBody(task="a", older_than_s=1)):
+            assert (await problem_of(call(engine, Erase(wrong)))).status == 422
+        assert replayed(engine.store) == engine.owned[KEY].policy
+        assert replay(engine.store, *KEY).faults == []
+        await complete(engine, await claim(engine), answer="x", cost=0.5)  # it goes on
+
+    play(database, script)
+
+
+def test_old_payloads_are_erased_once_their_tasks_have_ended(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        for task in ("done", "open"):
+            await decide(engine, task, payload=SECRET + task)
+        await observe(engine, "done", rewards={"human": 1.0}, cost=0.5)
+        assert await call(engine, Erase(EraseBody(older_than_s=3600))) == {"erased": 0}
+        assert await call(engine, Erase(EraseBody(older_than_s=0))) == {"erased": 1}
+        assert SECRET + "done" not in everything(engine)
+        assert SECRET + "open" in everything(engine)
+        assert replay(engine.store, *KEY).faults == []
+
+    play(database, script)
+
+
+def test_a_deleted_policy_leaves_nothing(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        other = ("other", "p")
+        await engine.create("other", SPEC)
+        await decide(engine, "kept")
+        before = rows(engine)
+        spec = msgspec.structs.replace(SPEC, name="q")
+        await engine.create("default", spec)
+        policy = engine.owned["default", "q"]
+        await engine.ownership.snapshot(policy)
+        for number in range(3):
+            body = {"task": f"t{number}", "context": [1.0, 0.5], "force": "human", "payload": SECRET}
+            await submit(engine, ("default", "q"), body)
+        assert rows(engine) > before
+        await delete_policy(engine, ("default", "q"))
+        assert rows(engine) == before
+        assert SECRET not in everything(engine)
+        assert ("default", "q") not in engine.owned
+        assert (await problem_of(delete_policy(engine, ("default", "q")))).status == 404
+        assert (await problem_of(submit(engine, ("default", "q"), {"task": "t", "context": [1.0, 0.5]}))).status == 404
+        assert (await engine.create("default", spec)).status == 201  # its name is free again
+        assert engine.owned["default", "q"].policy.seq == 1
+        await delete_tenant(engine, "default")
+        assert [row.tenant for row in engine.store.policies()] == ["other"]
+        assert engine.owned[other].policy.seq == 1
+        assert replay(engine.store, *other).faults == []
+
+    play(database, script)
+    play(database, lambda engine: engine.holding(("other", "p")), spec=None)  # and it starts
+
+
+async def submit(engine: Engine, key: tuple[str, str], body: dict[str, Any]) -> Any:
+    return await engine.submit(key, Decide(TaskBody(**body)))
+
+
+def test_a_tenant_deletes_itself_over_http_and_nobody_else(tmp_path: Path) -> None:
+    with running(tmp_path, tenants=True) as service:
+        weak, key = service.key("acme", "decide", "observe", "review"), service.key("acme")
+        other = service.client("other")
+        assert other.post("/v1/policies", POLICY).status == 201
+        mine = service.client(key=key)
+        for name in ("p", "q"):
+            assert mine.post("/v1/policies", POLICY | {"name": name}).status == 201
+        assert mine.decide("a", payload=SECRET).status == 201
+        with Client(service.url, policy="p", key=weak) as client:
+            for forbidden in (client.delete, lambda: client.erase("a")):
+                with pytest.raises(ServiceError) as caught:
+                    forbidden()
+                assert caught.value.status == 403
+        assert service.client(key=weak).call("DELETE", "/v1/tenant").status == 403
+        with Client(service.url, policy="p", key=key) as client:
+            assert client.erase("a") == 1
+            assert client.erase(older_than_s=1) == 0
+            with pytest.raises(UnknownDecision):
+                client.erase("nope")
+            with pytest.raises(InvalidArgument):
+                client.erase()
+            client.delete()
+            with pytest.raises(ServiceError) as caught:
+                client.summary()
+            assert caught.value.status == 404
+        assert mine.call("DELETE", "/v1/tenant").json == {"deleted": "acme"}
+        until(lambda: mine.get("/v1/policies").status == 401, seconds=10)  # its keys are revoked
+        assert [row.tenant for row in service.store.policies()] == ["other"]
+        assert other.decide("b").status == 201

@@ -1,0 +1,199 @@
+"""`reset` and `forget a task` are records of the log: replayed bit for bit, and without touching the money."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from deferkit import Client
+from deferkit.errors import ServiceError
+from deferkit.serve.audit.replay import replay
+from deferkit.serve.domain.policy import Policy
+from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
+from deferkit.serve.domain.request_bodies import CorrectionBody, ResetBody
+from deferkit.serve.engine.commands.expire import Expire
+from deferkit.serve.engine.commands.outcome import Correct
+from deferkit.serve.engine.commands.relearn import ResetLearner, forget_task
+from deferkit.serve.engine.engine import Engine
+from deferkit.serve.engine.policy_summary import PolicySummary, summary_of
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.sqlite import Sqlite
+from tests.serve.checking import account, check_booked, replayed
+from tests.serve.playing import KEY, SPEC, call, decide, observe, play
+from tests.serve.serving import POLICY, running
+
+M = 1_000_000
+RICH = msgspec.structs.replace(SPEC, budget={"cost": BudgetSpec(total=1000, horizon=1000, max_cost=1)}, warm_up=5)
+TREES = msgspec.structs.replace(RICH, representation="auto", forget="auto", link="logistic")
+
+
+def summary(engine: Engine) -> PolicySummary:
+    owned = engine.owned[KEY]
+    return summary_of(owned, engine.store.queue(owned.id), engine.clock.now())
+
+
+def check_replay(engine: Engine) -> None:
+    policy = engine.owned[KEY].policy
+    assert replayed(engine.store) == policy == Policy.from_bytes(policy.to_bytes())
+    assert replay(engine.store, *KEY).faults == []
+
+
+async def live(engine: Engine, first: int, last: int, *, without: int = -1, seed: int = 0) -> None:
+    """Decide and observe tasks; the outcome of one of them is kept from the learner, where asked for."""
+    for i in range(first, last):
+        rng = np.random.default_rng([seed, i])
+        await decide(engine, f"t{i}", context=rng.random(2).tolist(), force="human" if i % 3 else "model")
+        given: dict[str, Any] = {"rewards": {"model": float(rng.integers(2)), "human": float(rng.integers(2))}}
+        if i % 3:
+            given["cost"] = round(float(rng.random()), 6)
+        if i != without:
+            await observe(engine, f"t{i}", **given)
+
+
+def test_reset_starts_the_learner_anew_and_leaves_the_money(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        await live(engine, 0, 40)
+        for task in ("open", "void"):
+            await decide(engine, task)
+        before, accounts = summary(engine), account(engine)
+        reply = await call(engine, ResetLearner(ResetBody(id="r")))
+        assert reply == {"id": "r", "decisions": 42}
+        assert await call(engine, ResetLearner(ResetBody(id="r"))) == reply  # once for each id
+        after = summary(engine)
+        assert engine.owned[KEY].policy.accounts["cost"] == accounts
+        assert (after.decisions, after.routes, after.pending) == (before.decisions, before.routes, before.pending)
+        assert after.deferral_rate == before.deferral_rate
+        assert set(after.samples.values()) == {0}
+        check_replay(engine)
+        # what is open is booked when its cost comes, and not learned from; the learner gets what comes free
+        observed = await observe(engine, "open", rewards={"human": 1.0}, cost=0.25)
+        assert (observed["learned"], observed["late"]) == (False, "the learner remembers the decision no longer")
+        await call(engine, Expire("void"))
+        assert summary(engine).pending == 0
+        check_booked(engine)
+        owned = engine.owned[KEY].policy
+        assert owned.learner.summary().left == pytest.approx((owned.accounts["cost"].free or 0) / M, abs=1e-9)
+        await call(engine, Correct(CorrectionBody(id="c", task="open", cost=0.5)))
+        reply = await decide(engine, "next")
+        assert reply["id"] == 42
+        assert (await observe(engine, "next", rewards={"human": 1.0}, cost=0.5))["learned"]
+        assert summary(engine).samples["human"] == 1
+        await live(engine, 40, 60)
+        await call(engine, ResetLearner(ResetBody(id="again")))
+        await live(engine, 60, 80)
+        assert summary(engine).decisions == 83
+        check_booked(engine)
+        check_replay(engine)
+
+    play(database, script, spec=RICH)
+
+
+@pytest.mark.parametrize("spec", [RICH, TREES], ids=["linear", "trees"])
+def test_a_forgotten_task_is_in_no_estimate(spec: PolicySpec, tmp_path: Path) -> None:
+    """The learner is the one that was never told, but for what it counts of budgets, and so are later decisions."""
+    tasks = 60
+
+    async def script(engine: Engine, *, without: int) -> Any:
+        await live(engine, 0, tasks, without=without)
+        if without == -1:
+            reply = await forget_task(engine, KEY, "t20")
+            assert msgspec.json.decode(reply.body) == {"task": "t20", "forgotten": True}
+            again = await forget_task(engine, KEY, "t20")
+            assert msgspec.json.decode(again.body) == {"task": "t20", "forgotten": False}
+        scores = engine.owned[KEY].policy.learner.score([[0.25, 0.75], [0.9, 0.1]])
+        samples = summary(engine).samples
+        if without == -1:
+            check_replay(engine)
+            check_booked(engine)
+        return scores, samples
+
+    scores, samples = play(Sqlite(str(tmp_path / "a.db")), lambda e: script(e, without=-1), spec=spec)
+    wanted, known = play(Sqlite(str(tmp_path / "b.db")), lambda e: script(e, without=20), spec=spec)
+    told, _ = play(Sqlite(str(tmp_path / "c.db")), lambda e: script(e, without=-2), spec=spec)
+    assert samples == known
+    for name in wanted._fields if hasattr(wanted, "_fields") else range(len(wanted)):
+        one, other = (getattr(s, name) if isinstance(name, str) else s[name] for s in (scores, wanted))
+        assert str(one) == str(other)
+    assert str(scores) != str(told)  # it had made a difference
+
+
+def test_outcomes_that_come_after_it_are_booked_and_not_learned(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        await live(engine, 0, 10)
+        await decide(engine, "a")
+        await observe(engine, "a", rewards={"human": 1.0})
+        await forget_task(engine, KEY, "a")
+        samples = summary(engine).samples
+        late = await observe(engine, "a", rewards={"model": 0.0}, cost=0.5)
+        assert (late["learned"], late["late"], late["booked"]) == (False, "the task was forgotten", 0.5)
+        await call(engine, Correct(CorrectionBody(id="c", task="a", rewards={"human": 0.0}, cost=0.75)))
+        assert summary(engine).samples == samples
+        check_booked(engine)
+        check_replay(engine)
+        await call(engine, ResetLearner(ResetBody(id="r")))
+        await forget_task(engine, KEY, "t1")
+        await live(engine, 10, 20)
+        check_replay(engine)
+
+    play(database, script, spec=RICH)
+
+
+def test_decisions_go_on_while_a_task_is_forgotten(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        await live(engine, 0, 30)
+        await asyncio.gather(forget_task(engine, KEY, "t4"), live(engine, 30, 90))
+        assert summary(engine).decisions == 90
+        check_booked(engine)
+        check_replay(engine)
+
+    play(database, script, spec=RICH)
+
+
+def test_a_restart_gives_the_same_policy(database: Database) -> None:
+    async def first(engine: Engine) -> bytes:
+        await live(engine, 0, 20)
+        await forget_task(engine, KEY, "t4")
+        await call(engine, ResetLearner(ResetBody(id="r")))
+        await live(engine, 20, 30)
+        await forget_task(engine, KEY, "t25")
+        await live(engine, 30, 35)
+        return engine.owned[KEY].policy.to_bytes()
+
+    async def second(engine: Engine) -> bytes:
+        return engine.owned[KEY].policy.to_bytes()
+
+    assert play(database, first, spec=RICH) == play(database, second, spec=None)
+
+
+def test_policies_that_never_forgot_have_the_snapshots_they_had() -> None:
+    assert b"relearned" not in Policy(SPEC).to_bytes()
+
+
+def test_reset_and_forget_over_http_need_the_scope_admin(tmp_path: Path) -> None:
+    with running(tmp_path, tenants=True) as service:
+        keys = {scope: service.key("acme", scope) for scope in ("observe", "decide")}
+        owner = service.client("acme")
+        assert owner.post("/v1/policies", POLICY).status == 201
+        owner.decide("a")
+        owner.post("/v1/policies/p/outcomes", {"task": "a", "rewards": {"human": 1.0}, "cost": 0.5})
+        for key in keys.values():
+            with Client(service.url, policy="p", key=key) as client:
+                for forbidden in (client.reset, lambda client=client: client.forget("a")):
+                    with pytest.raises(ServiceError) as caught:
+                        forbidden()
+                    assert caught.value.status == 403
+        key = owner.headers["authorization"].removeprefix("Bearer ")
+        with Client(service.url, policy="p", key=key) as client:
+            assert client.summary().samples["human"] == 1
+            assert client.forget("a")
+            assert not client.forget("a")
+            assert (client.summary().samples["human"], client.summary().spent) == (0, 0.5)
+            client.reset(id="r")
+            client.reset(id="r")
+            assert client.summary().decisions == 1
+            assert [row["kind"] for row in owner.get("/v1/policies/p/log").json["rows"]] == [
+                "created", "decided", "observed", "forgotten", "reset",
+            ]  # fmt: skip
