@@ -11,9 +11,9 @@ import pytest
 
 from deferkit.errors import MissingData
 from deferkit.study.confidence import confidence
+from deferkit.study.drawing.figures import write_figure
 from deferkit.study.experiments import EXPERIMENTS, imagenet16h, knapsack_bandit, knapsack_regret, knapsack_reward, mvh
 from deferkit.study.experiments.people import BUDGETS, PRICED, named, names
-from deferkit.study.figures import write_figure
 from deferkit.study.runner import run_study
 from deferkit.study.spec import Spec
 from deferkit.study.store import PATHS

@@ -104,7 +104,7 @@ def plan(
     better = int((stream.rewards[:, 1:] > stream.rewards[:, :1]).any(axis=1).sum())
     said = remarks(made, full_orders=ORDERS if trials is None else None, better=better)
     said += [*without_trees([policy], stream), *stream.remark.splitlines()]
-    from deferkit.study.plan_page import write_plan  # noqa: PLC0415 - figures take a second to import
+    from deferkit.study.drawing.plan_page import write_plan  # noqa: PLC0415 - figures take a second to import
 
     command = shlex.join(["deferkit", *sys.argv[1:]])
     page = write_plan(made, out, world=world, unit=unit, feedback=feedback, remarks=said, command=command)

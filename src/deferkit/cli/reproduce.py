@@ -43,7 +43,7 @@ def reproduce(
     Trials are kept: a run that was stopped goes on, and what has not changed is not run again.
     """
     from deferkit.study.experiments import chosen  # noqa: PLC0415 - figures take a second to import
-    from deferkit.study.reproduce import reproduce as run_all  # noqa: PLC0415
+    from deferkit.study.reproduction import reproduce as run_all  # noqa: PLC0415
 
     experiments = chosen(name)
     if data is not None:

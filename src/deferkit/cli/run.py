@@ -142,7 +142,7 @@ def run(
 
 def drawn(frame: pl.DataFrame, folder: Path, title: str, asked: Comparison) -> Path:
     """Draw a comparison, and return where the figure is."""
-    from deferkit.study.comparison import draw_comparison  # noqa: PLC0415 - a second to import
+    from deferkit.study.drawing.run_figure import draw_comparison  # noqa: PLC0415 - a second to import
 
     return draw_comparison(frame, folder, title, asked.stream.remark)
 

@@ -9,7 +9,8 @@ import polars as pl
 from deferkit.errors import StudyFailed
 from deferkit.study.engines import Engine, Local
 from deferkit.study.policies import EMBEDDINGS, check_installed
-from deferkit.study.spec import Spec, code_digest
+from deferkit.study.source_digest import code_digest
+from deferkit.study.spec import Spec
 from deferkit.study.store import PATHS, Store, Trial
 from deferkit.study.trial import run_together
 

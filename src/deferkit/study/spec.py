@@ -5,8 +5,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 from deferkit.errors import InvalidArgument, expected
@@ -14,60 +12,11 @@ from deferkit.learn.core import FEEDBACKS
 from deferkit.study.allowance import Allowance
 from deferkit.study.peers import PEERS
 from deferkit.study.policies import LEARNERS, check_policy
+from deferkit.study.source_digest import code_digest
 from deferkit.types import is_number
 from deferkit.worlds import make_world
 
-LIBRARIES = {"tree": "lightgbm", "achievable": "lightgbm"}
-"""Policies whose results depend on the version of another library."""
 TRACES = ("", "path", "coverage")
-STUDY = (
-    "achievable.py",
-    "allowance.py",
-    "baselines.py",
-    "confidence.py",
-    "coverage.py",
-    "optimum.py",
-    "peers",
-    "policies.py",
-    "representation.py",
-    "steps.py",
-    "trial.py",
-)
-MEASURED_BY = (
-    "errors.py",
-    "events.py",
-    "extras.py",
-    "types.py",
-    "learn",
-    "worlds",
-    *(f"study/{name}" for name in STUDY),
-)
-SOURCES = {".py", ".pyx", ".pxd", ".h"}
-
-
-@functools.cache
-def code_digest() -> str:
-    """Return a hash of all source and libraries that the numbers of a trial depend on: other code, other results."""
-    package = Path(__file__).parent.parent
-    digest = hashlib.sha256(" ".join(version(name) for name in ("numpy", "scipy")).encode())
-    for part in MEASURED_BY:
-        place = package / part
-        for path in sorted(p for p in place.rglob("*") if p.suffix in SOURCES) if place.is_dir() else [place]:
-            digest.update(path.relative_to(package).as_posix().encode())
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def library_version(name: str) -> str:
-    """Return the version of a library, or nothing if it is not installed.
-
-    >>> library_version("no-such-library")
-    ''
-    """
-    try:
-        return version(name) if name else ""
-    except PackageNotFoundError:
-        return ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,9 +63,7 @@ class Spec:
     @functools.cached_property
     def key(self) -> str:
         """What results are kept under: a hash of the specification and of the code that measures it."""
-        library = (
-            PEERS[self.policy].version if self.policy in PEERS else library_version(LIBRARIES.get(self.policy, ""))
-        )
+        library = PEERS[self.policy].version if self.policy in PEERS else ""
         return hashlib.sha256(f"{code_digest()} {library} {self.text}".encode()).hexdigest()[:24]
 
     @functools.cached_property

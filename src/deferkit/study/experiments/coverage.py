@@ -4,7 +4,7 @@ import altair as alt
 import numpy as np
 import polars as pl
 
-from deferkit.study.charts import chart_of, finished, layered
+from deferkit.study.drawing.charts import chart_of, finished, layered
 from deferkit.study.experiments.experiment import FAILS, HOLDS, Experiment, Finding, as_float, seeds_text, trials_of
 from deferkit.study.store import Trial
 

@@ -5,7 +5,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from deferkit.study.charts import chart_of, colour, finished, in_order, layered, side_by_side
+from deferkit.study.drawing.charts import chart_of, colour, finished, in_order, layered, side_by_side
 from deferkit.study.experiments.experiment import (
     FAILS,
     HOLDS,

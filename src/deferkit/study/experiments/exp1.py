@@ -7,7 +7,7 @@ import altair as alt
 import numpy as np
 import polars as pl
 
-from deferkit.study.charts import bands, finished, horizontal, layered, side_by_side
+from deferkit.study.drawing.charts import bands, finished, horizontal, layered, side_by_side
 from deferkit.study.experiments.experiment import (
     FAILS,
     HOLDS,

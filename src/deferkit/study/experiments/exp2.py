@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import altair as alt
 import polars as pl
 
-from deferkit.study.charts import bands, finished, log_axis, side_by_side
+from deferkit.study.drawing.charts import bands, finished, log_axis, side_by_side
 from deferkit.study.experiments.experiment import (
     FAILS,
     HOLDS,

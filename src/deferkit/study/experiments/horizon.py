@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from deferkit.study.charts import bands, chart_of, finished, layered, log_axis
+from deferkit.study.drawing.charts import bands, chart_of, finished, layered, log_axis
 from deferkit.study.experiments.experiment import (
     FAILS,
     HOLDS,

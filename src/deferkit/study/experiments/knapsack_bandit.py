@@ -3,7 +3,7 @@
 import altair as alt
 import polars as pl
 
-from deferkit.study.charts import chart_of, colour, finished, layered, side_by_side
+from deferkit.study.drawing.charts import chart_of, colour, finished, layered, side_by_side
 from deferkit.study.experiments.experiment import Experiment, Finding, mean_and_error, pivot
 from deferkit.study.experiments.knapsacks import KIND, LINEAR, NETWORK, TREE, WORLD, paths, said
 from deferkit.study.experiments.people import (

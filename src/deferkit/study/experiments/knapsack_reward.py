@@ -4,7 +4,7 @@ import altair as alt
 import numpy as np
 import polars as pl
 
-from deferkit.study.charts import chart_of, finished, in_order, layered, side_by_side
+from deferkit.study.drawing.charts import chart_of, finished, in_order, layered, side_by_side
 from deferkit.study.experiments.experiment import (
     Experiment,
     Finding,

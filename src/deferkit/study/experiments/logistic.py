@@ -6,7 +6,7 @@ import altair as alt
 import polars as pl
 from scipy.stats import t as student
 
-from deferkit.study.charts import bands, finished, log_axis, side_by_side
+from deferkit.study.drawing.charts import bands, finished, log_axis, side_by_side
 from deferkit.study.experiments.experiment import (
     FAILS,
     HOLDS,

@@ -3,7 +3,7 @@
 import altair as alt
 import polars as pl
 
-from deferkit.study.charts import finished, in_order, side_by_side
+from deferkit.study.drawing.charts import finished, in_order, side_by_side
 from deferkit.study.experiments.experiment import Experiment, Finding, mean_and_error, mean_of
 from deferkit.study.experiments.people import (
     BUDGETS,

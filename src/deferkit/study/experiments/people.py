@@ -7,7 +7,7 @@ import altair as alt
 import polars as pl
 
 from deferkit.errors import MissingData
-from deferkit.study.charts import bands
+from deferkit.study.drawing.charts import bands
 from deferkit.study.experiments.experiment import (
     FAILS,
     HOLDS,

@@ -3,7 +3,7 @@
 import altair as alt
 import polars as pl
 
-from deferkit.study.charts import chart_of, finished, layered
+from deferkit.study.drawing.charts import chart_of, finished, layered
 from deferkit.study.experiments.experiment import (
     FAILS,
     HOLDS,

@@ -3,7 +3,7 @@
 import altair as alt
 import polars as pl
 
-from deferkit.study.charts import chart_of, colour, finished, layered, side_by_side
+from deferkit.study.drawing.charts import chart_of, colour, finished, layered, side_by_side
 from deferkit.study.experiments.experiment import (
     Experiment,
     Finding,

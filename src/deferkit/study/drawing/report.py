@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import polars as pl
 
+from deferkit.study.drawing.figures import Drawn, bundle
 from deferkit.study.experiments import PEOPLE
 from deferkit.study.experiments.experiment import FAILS, HOLDS, PARTLY, Experiment, Finding
-from deferkit.study.figures import Drawn, bundle
 
 STYLE = (Path(__file__).parent / "web" / "report.css").read_text(encoding="utf-8")
 CLASSES = {HOLDS: "holds", PARTLY: "part", FAILS: "not"}

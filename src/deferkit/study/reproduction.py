@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import polars as pl
 
+from deferkit.study.drawing.figures import write_figure
+from deferkit.study.drawing.report import Chapter, report_html
 from deferkit.study.engines import Engine
 from deferkit.study.experiments import Experiment, Finding
 from deferkit.study.experiments.experiment import mean_of
-from deferkit.study.figures import write_figure
-from deferkit.study.report import Chapter, report_html
 from deferkit.study.runner import missing, run_study
 from deferkit.study.store import Store, Trial
 
