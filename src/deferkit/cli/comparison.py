@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from deferkit.cli.options import option
+from deferkit.cli.options import flag_of
 from deferkit.cli.warm import cold_name
 from deferkit.errors import DeferkitError
 from deferkit.study.achievable import check_achievable, is_achievable_known
@@ -112,7 +112,7 @@ class Comparison(NamedTuple):
     def title(self, *, mean_budget: float, feedback: str, trials: int, seed: int) -> str:
         """Return what stands above the table."""
         settings = "".join(
-            f", {option(name)[2:]} {value}" for name, value in self.parameters.items() if name != "horizon"
+            f", {flag_of(name)[2:]} {value}" for name, value in self.parameters.items() if name != "horizon"
         )
         share = f" ({self.budget})" if self.budget.endswith("%") else ""
         return (

@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,6 +39,7 @@ from deferkit.worlds.stream import Stream
 
 
 @app.command()
+@options.with_world_options
 def plan(
     world: Annotated[str, typer.Argument(help="Which tasks: a path to a table, or " + ", ".join(WORLDS))],
     policies: Annotated[list[str] | None, typer.Option("--policy", help="The learner to plan for; default")] = None,
@@ -56,21 +58,9 @@ def plan(
     workers: Annotated[
         int | None, typer.Option(help="Processes; unless given all cores where there is much to do, else one", min=1)
     ] = None,
-    regime: options.Regime = None,
-    horizon: options.Horizon = None,
-    noise: options.Noise = None,
-    features: options.Features = None,
-    link: options.Link = None,
-    context: options.Context = None,
-    model_reward: options.ModelReward = None,
-    human_reward: options.HumanReward = None,
-    cost: options.Cost = None,
-    order: options.Order = None,
-    time: options.Time = None,
-    model: options.Model = None,
-    history: options.History = None,
-    people: options.People = None,
     data: options.Data = None,
+    *,
+    parameters: Mapping[str, Any],
 ) -> None:
     """Say how much budget is needed, and what the next unit of it brings.
 
@@ -79,7 +69,6 @@ def plan(
     decides 60 million tasks at most as long as there are two orders. Trials are kept in OUT/trials: a plan
     that was stopped goes on, and the same plan again is quick.
     """
-    parameters = options.given_to(world, options.of_world(locals()))
     options.use_data(data)
     if policies is not None and len(policies) > 1:
         raise InvalidArgument(f"A plan is for one learner. Got {len(policies)}: {', '.join(policies)}.")

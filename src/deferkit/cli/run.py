@@ -1,9 +1,9 @@
 """deferkit run: a world, policies, what each of them came to."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import polars as pl
 import typer
@@ -25,6 +25,7 @@ from deferkit.worlds import WORLDS
 
 
 @app.command()
+@options.with_world_options
 def run(
     world: Annotated[str, typer.Argument(help=f"Which tasks: {', '.join(WORLDS)}, or a CSV, Parquet or Excel file")],
     budget: Annotated[
@@ -55,32 +56,11 @@ def run(
     workers: Annotated[int, typer.Option(help="Processes; with one, the times are the truest", min=1)] = 1,
     engine: Annotated[str, typer.Option(help="Where trials run: " + ", ".join(ENGINES))] = "local",
     address: Annotated[str | None, typer.Option(help="Of a Ray cluster")] = None,
-    context: options.Context = None,
-    model_reward: options.ModelReward = None,
-    human_reward: options.HumanReward = None,
-    cost: options.Cost = None,
-    order: options.Order = None,
-    time: options.Time = None,
-    regime: options.Regime = None,
-    horizon: options.Horizon = None,
-    noise: options.Noise = None,
-    features: options.Features = None,
-    most_ones: options.MostOnes = None,
-    decay: options.Decay = None,
-    link: options.Link = None,
-    scaled: options.Scaled = None,
-    experts: options.Experts = None,
-    resources: options.Resources = None,
-    family: options.Family = None,
-    kind: options.Kind = None,
-    categories: options.Categories = None,
-    model: options.Model = None,
-    history: options.History = None,
-    people: options.People = None,
     data: options.Data = None,
+    *,
+    parameters: Mapping[str, Any],
 ) -> None:
     """Stream tasks through policies and show what each of them came to."""
-    parameters = options.given_to(world, options.of_world(locals()))
     if then is not None:
         world, parameters = options.following(world, then, parameters)
     options.use_data(data)

@@ -17,7 +17,6 @@ CLASSES = (
 )
 """The 16 categories of both data sets of pictures."""
 
-HISTORIES = ("observed", "leaky")
 LARGEST_MEAN = 5.0  # of a person's time; with the heaviest tail, the first few trials of a person can mean far more
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from deferkit.errors import expected
 from deferkit.types import is_number, is_whole, plain
+from deferkit.worlds.option import check_choices, option
 from deferkit.worlds.stream import Floats, Population, Stream, Truth
 
 FAMILIES = ("lin", "cat")
@@ -65,25 +66,19 @@ class Drift:
     (400, 15)
     """
 
-    family: str = "lin"
-    """Linear rewards ("lin"), or a table of categories with 0/1 rewards ("cat")."""
-    kind: str = "abrupt"
-    """How it drifts: "none", "abrupt", "gradual", "seasonal" or "recurring"."""
-    horizon: int = 20_000
-    """T, the number of tasks."""
-    n_features: int = 20
-    """d, the length of a context of the linear world, its leading 1 included."""
-    noise: float = 0.3
-    """σ, the standard deviation of a reward of the linear world."""
-    n_categories: int = 8
-    """Of the table."""
+    family: str = option("lin", "Linear rewards, or a table of categories with 0/1 rewards", choices=FAMILIES)
+    kind: str = option("abrupt", "How rewards drift", choices=KINDS)
+    horizon: int = option(20_000, "T, the number of tasks", shown="T = {:,}")
+    n_features: int = option(20, "d, the length of a context", flag="features", shown="d = {}")
+    """Of the linear world; its leading 1 is included."""
+    noise: float = option(0.3, "σ, the standard deviation of noise", shown="σ = {:g}")
+    """Of the linear world."""
+    n_categories: int = option(8, "Number of categories of the table", flag="categories")
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
             object.__setattr__(self, name, plain(getattr(self, name)))
-        for name, known in (("family", FAMILIES), ("kind", KINDS)):
-            if getattr(self, name) not in known:
-                raise expected(name, "Drift", "one of " + ", ".join(map(repr, known)), getattr(self, name))
+        check_choices(self)
         for name, least in (("horizon", 1), ("n_features", 2), ("n_categories", 1)):
             if not is_whole(getattr(self, name), least):
                 raise expected(name, "Drift", f"a whole number of at least {least}", getattr(self, name))

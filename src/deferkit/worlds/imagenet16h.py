@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from deferkit.errors import InvalidArgument, expected
 from deferkit.types import is_whole
-from deferkit.worlds.answers import CLASSES, HISTORIES, Answers
+from deferkit.worlds.answers import CLASSES, Answers
 from deferkit.worlds.data import DataSet, checked_digest, checked_times, read_table
+from deferkit.worlds.option import check_choices, option
+from deferkit.worlds.running import HISTORIES, HISTORY_HELP
 from deferkit.worlds.stream import Floats, Stream
 from deferkit.worlds.times import stand_in
 
@@ -49,19 +51,15 @@ class ImageNet16H:
     The 'model' of a ImageNet16H must be one of 'fine-tuned', 'baseline'. Got 'oracle' instead.
     """
 
-    model: str = "fine-tuned"
+    model: str = option("fine-tuned", "Which network decides", choices=MODEL_FILES)
     """Densenet161 after 10 epochs on noisy pictures ("fine-tuned"), or as little tuned as there is ("baseline")."""
-    history: str = "observed"
-    """What a context knows of the person: what the policy itself "observed", or all that came before ("leaky")."""
-    repeats: bool = True
-    """Each picture comes about six times, for other people. False: once, so that nobody can recognise it."""
+    history: str = option("observed", HISTORY_HELP, choices=HISTORIES)
+    repeats: bool = option(True, "Each picture comes about six times, for other people, instead of once")
     data: str = ""
     """The digest of the files, so that other data are another specification; found by itself."""
 
     def __post_init__(self) -> None:
-        for name, known in (("model", tuple(MODEL_FILES)), ("history", HISTORIES)):
-            if getattr(self, name) not in known:
-                raise expected(name, "ImageNet16H", "one of " + ", ".join(map(repr, known)), getattr(self, name))
+        check_choices(self)
         if not isinstance(self.repeats, bool):
             raise expected("repeats", "ImageNet16H", "True or False", self.repeats)
         object.__setattr__(self, "data", checked_digest(self.data, self._files(), SET.name))

@@ -15,11 +15,10 @@ from deferkit.worlds.knapsack_features import features
 from deferkit.worlds.knapsack_file import read_people
 from deferkit.worlds.knapsack_people import Floats, People, reward
 from deferkit.worlds.knapsack_simulator import simulate
-from deferkit.worlds.running import Running, leaky
+from deferkit.worlds.option import check_choices, option
+from deferkit.worlds.running import HISTORIES, HISTORY_HELP, Running, leaky
 from deferkit.worlds.scaled import unit_ball
 from deferkit.worlds.stream import Stream
-
-HISTORIES = ("observed", "leaky")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,12 +32,11 @@ class Knapsack:
     ((3960, 53), 'simulated people')
     """
 
-    people: str = ""
-    """A CSV file as `docs/data.md` describes it; without one people are simulated."""
+    people: str = option("", "A CSV file of people as docs/data.md describes it, instead of simulated ones")
     digest: str = ""
     """The SHA-256 of that file, filled in by itself: results belong to what a file holds, not to its name."""
-    history: str = "observed"
-    """How a person did so far: as far as it was observed, or "leaky" as in the paper, whether anybody asked or not."""
+    history: str = option("observed", HISTORY_HELP, choices=HISTORIES)
+    """"leaky" is the paper's: how a person did so far, whether anybody asked or not."""
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
@@ -48,8 +46,7 @@ class Knapsack:
         for name in ("people", "digest"):
             if not isinstance(getattr(self, name), str):
                 raise expected(name, "Knapsack", "a text", getattr(self, name))
-        if self.history not in HISTORIES:
-            raise expected("history", "Knapsack", "one of " + ", ".join(map(repr, HISTORIES)), self.history)
+        check_choices(self)
         try:
             found = digest_of([Path(self.people)]) if self.people else ""
         except OSError as error:

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from deferkit.errors import InvalidArgument, expected
 from deferkit.types import is_whole
-from deferkit.worlds.answers import CLASSES, HISTORIES, Answers
+from deferkit.worlds.answers import CLASSES, Answers
 from deferkit.worlds.data import DataSet, checked_digest, checked_times, read_table
+from deferkit.worlds.option import check_choices, option
+from deferkit.worlds.running import HISTORIES, HISTORY_HELP
 from deferkit.worlds.stream import Stream
 
 SET = DataSet(
@@ -45,19 +47,16 @@ class ModelVsHuman:
     The 'order' of a ModelVsHuman must be one of 'experiment', 'shuffled'. Got 'sideways' instead.
     """
 
-    model: str = "clip"
-    """Any network of the file."""
-    order: str = "experiment"
-    """One experiment after another, people reshuffled within it: a real shift; or all people "shuffled"."""
-    history: str = "observed"
-    """What a context knows of the person: what the policy itself "observed", or all that came before ("leaky")."""
+    model: str = option("clip", "Which network decides: any of the file")
+    order: str = option(
+        "experiment", "One experiment after another, which is a real shift, or shuffled", choices=ORDERS
+    )
+    history: str = option("observed", HISTORY_HELP, choices=HISTORIES)
     data: str = ""
     """The digest of the file, so that other data are another specification; found by itself."""
 
     def __post_init__(self) -> None:
-        for name, known in (("order", ORDERS), ("history", HISTORIES)):
-            if getattr(self, name) not in known:
-                raise expected(name, "ModelVsHuman", "one of " + ", ".join(map(repr, known)), getattr(self, name))
+        check_choices(self)
         path = SET.find(FILE)
         object.__setattr__(self, "data", checked_digest(self.data, [path], SET.name))
         networks = read_trials(path, self.data)[1]

@@ -16,6 +16,7 @@ from scipy.special import expit
 
 from deferkit.errors import expected
 from deferkit.types import is_whole, plain
+from deferkit.worlds.option import option
 from deferkit.worlds.rows import Names
 from deferkit.worlds.sheet import Sheet
 from deferkit.worlds.stream import Floats, Population, Stream
@@ -91,8 +92,7 @@ class Moderation:
     ((500, 2), 'logistic', None, 'made-up moderation items')
     """
 
-    horizon: int = 5_000
-    """The number of items."""
+    horizon: int = option(5_000, "T, the number of tasks", shown="T = {:,}")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "horizon", plain(self.horizon))

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+HISTORIES = ("observed", "leaky")
+HISTORY_HELP = "What a context knows of the person: what the policy observed, or all that came before"
 PRIOR_WEIGHT = 1.0  # observations that the mean of everybody counts for in the mean of one person
 
 

@@ -11,6 +11,7 @@ from scipy.special import gammaln, ndtr
 
 from deferkit.errors import expected
 from deferkit.types import is_number, is_whole, plain
+from deferkit.worlds.option import check_choices, option
 from deferkit.worlds.stream import Floats, Population, Stream, Truth
 
 REGIMES = ("complementary", "dominant", "random")
@@ -71,25 +72,22 @@ class Synthetic:
     ((100, 20), (100, 2), (100, 1, 1))
     """
 
-    regime: str = "complementary"
-    horizon: int = 50_000
-    n_features: int = 20
-    most_ones: int = 8
-    decay: float = 0.3
-    noise: float = 0.1
-    n_experts: int = 1
-    n_resources: int = 1
-    link: str = "identity"
+    regime: str = option("complementary", "How the deciders compare", choices=REGIMES, shown="{} regime")
+    horizon: int = option(50_000, "T, the number of tasks", shown="T = {:,}")
+    n_features: int = option(20, "d, the length of a context", flag="features", shown="d = {}")
+    most_ones: int = option(8, "How many features of a context can be on")
+    decay: float = option(0.3, "λ: a context with k features on comes in proportion to λ^k")
+    noise: float = option(0.1, "σ, the standard deviation of noise", shown="σ = {:g}")
+    n_experts: int = option(1, "Number of experts", flag="experts")
+    n_resources: int = option(1, "Number of resources, each with this budget", flag="resources")
+    link: str = option("identity", "Link of the rewards", choices=LINKS, shown="{} link")
     """"logistic": rewards are 0 or 1, with probability 1/(1 + exp(−xᵀθ')) and θ' = 4·(θ − ½); costs stay linear."""
-    scaled: bool = False
-    """Divide θ and w by √most_ones, so that all means are in [0, 1]."""
+    scaled: bool = option(False, "Divide θ and w by √most_ones, so that all means are in [0, 1]")
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
             object.__setattr__(self, name, plain(getattr(self, name)))
-        for name, known in (("regime", REGIMES), ("link", LINKS)):
-            if getattr(self, name) not in known:
-                raise expected(name, "Synthetic", "one of " + ", ".join(map(repr, known)), getattr(self, name))
+        check_choices(self)
         for name in ("horizon", "n_features", "most_ones", "n_experts", "n_resources"):
             if not is_whole(getattr(self, name), 1):
                 raise expected(name, "Synthetic", "a whole number of at least 1", getattr(self, name))

@@ -11,6 +11,7 @@ from deferkit.learn.encode import Encoder
 from deferkit.types import is_whole
 from deferkit.worlds.contexts import Contexts
 from deferkit.worlds.history import reviews_of
+from deferkit.worlds.option import check_choices, option
 from deferkit.worlds.rows import Names, Rows, read_rows
 from deferkit.worlds.sheet import Sheet, digest_of_table
 from deferkit.worlds.stream import Floats, Past, Stream, Unshuffled
@@ -111,14 +112,13 @@ class Table:
     """
 
     path: str
-    context: str = "x_*"
-    model_reward: str = "model_reward"
-    human_reward: str = "human_reward"
-    cost: str = "cost"
-    order: str = "shuffled"
-    """"shuffled": rows in a new order for each seed. "file": as they are, for every seed."""
-    time: str | None = None
-    """A column of dates or numbers: rows are sorted by it and come in this order for every seed (`order` is "file")."""
+    context: str = option("x_*", "Columns of the context: names or globs, with commas between")
+    model_reward: str = option("model_reward", "Column of the model's rewards")
+    human_reward: str = option("human_reward", "Column of the human's rewards")
+    cost: str = option("cost", "Column of the human's costs")
+    order: str = option("shuffled", "Rows in a new order for each seed, or as they are in the file", choices=ORDERS)
+    time: str | None = option(None, "Column of dates or numbers that rows are sorted by")
+    """They come in this order for every seed (`order` is "file")."""
     digest: str | None = None
     """Of the file's content; filled in, and if it is given, the file must still have it."""
     after: str | None = None
@@ -131,8 +131,7 @@ class Table:
         for name in ("context", "model_reward", "human_reward", "cost"):
             if not isinstance(getattr(self, name), str) or not getattr(self, name):
                 raise expected(name, "Table", "a name of a column", getattr(self, name))
-        if self.order not in ORDERS:
-            raise expected("order", "Table", "one of " + ", ".join(map(repr, ORDERS)), self.order)
+        check_choices(self)
         if self.time is not None:
             if not isinstance(self.time, str) or not self.time:
                 raise expected("time", "Table", "a name of a column or None", self.time)
