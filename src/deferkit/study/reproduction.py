@@ -10,14 +10,18 @@ import polars as pl
 from deferkit.study.drawing.figures import write_figure
 from deferkit.study.drawing.report import Chapter, report_html
 from deferkit.study.engines import Engine
-from deferkit.study.experiments import Experiment, Finding
-from deferkit.study.experiments.experiment import mean_of
+from deferkit.study.experiments.experiment import Experiment, Finding, Summary
 from deferkit.study.runner import missing, run_study
-from deferkit.study.store import Store, Trial
+from deferkit.study.store import Store
+from deferkit.study.trial_statistics import mean_of
 
-SUMMARY = [(regime, budget) for regime in ("complementary", "dominant") for budget in (500, 2_000, 8_000)]
 
-UNBOUND = ("human-only",)  # spends what it likes, so that its gain does not compare
+class SummaryTable(NamedTuple):
+    """The summary of an experiment."""
+
+    declared: Summary
+    rows: pl.DataFrame  # a row for each policy, as text
+    trials: int  # for each setting
 
 
 class Reproduced(NamedTuple):
@@ -25,13 +29,7 @@ class Reproduced(NamedTuple):
 
     report: Path
     findings: list[Finding]
-    summary: pl.DataFrame | None  # gains of all policies, where Experiment 2 was run
-    summary_trials: int  # for each setting of it
-
-
-def all_trials(experiments: Sequence[Experiment], quick: bool) -> list[Trial]:
-    """Return the trials of all experiments; those that they share are run once."""
-    return [trial for experiment in experiments for trial in experiment.trials(quick)]
+    summaries: list[SummaryTable]
 
 
 def reproduce(
@@ -45,52 +43,70 @@ def reproduce(
     drawing: Callable[[str], None],
     command: str,
 ) -> Reproduced:
-    """Run what is missing, then write a figure and a table for each experiment, and the report.
+    """Run the trials that are missing, then write a figure and tables for each experiment, and the report.
 
-    `started` is told how many trials there are to run and how many there are, `progress` each time some are done,
-    `drawing` the experiment that is drawn next.
+    Args:
+        experiments: What is run, in the order of the report; trials that they share are run once.
+        quick: Whether to run fewer seeds of the same settings.
+        out: The folder of report, figures and trials.
+        engine: Where trials run.
+        started: Is called once, with the number of trials to run and the number of all.
+        progress: Is called with a number of trials that are done.
+        drawing: Is called with the name of the experiment that is drawn next.
+        command: How to run the same again, for the report.
+
+    Raises:
+        StudyFailed: A trial failed; the others are saved.
+        UnreadableResults: `out` cannot be written, or a file in it cannot be read.
     """
-    trials = all_trials(experiments, quick)
+    trials = [trial for experiment in experiments for trial in experiment.trials(quick)]
+    count = missing(trials, Store(None))
     store = Store(out / "trials")
-    started(missing(trials, store), missing(trials, Store(None)))
+    started(missing(trials, store), count)
     run_study(trials, store=store, engine=engine, progress=progress)
-    chapters = []
-    summary, summary_trials = None, 0
+    chapters, summaries = [], []
     for experiment in experiments:
         drawing(experiment.name)
         frame = run_study(experiment.trials(quick), store=store, engine=engine)
         frame.write_parquet(out / f"{experiment.name}.parquet")
-        drawn = write_figure(experiment.figure(frame), experiment.name, out / "figures")
         chapters.append(
             Chapter(
                 experiment,
-                drawn,
+                write_figure(experiment.draw(frame), experiment.name, out / "figures"),
                 experiment.findings(frame),
-                experiment.tables(frame),
+                experiment.tables_of(frame),
                 trials=len(frame),
                 seeds=frame["seed"].unique().to_list(),
             )
         )
-        if experiment.name == "exp2":
-            summary, summary_trials = summarise(frame), frame["seed"].n_unique()
-    page = report_html(chapters, summary, trials=missing(trials, Store(None)), quick=quick, command=command)
+        if experiment.summary is not None:
+            rows = summarise(experiment.summary, frame)
+            summaries.append(SummaryTable(experiment.summary, rows, frame["seed"].n_unique()))
+    tables = {summary.declared.caption: summary.rows for summary in summaries}
     report = out / "report.html"
-    report.write_text(page, encoding="utf-8")
-    return Reproduced(
-        report, [finding for chapter in chapters for finding in chapter.findings], summary, summary_trials
-    )
+    report.write_text(report_html(chapters, tables, trials=count, quick=quick, command=command), encoding="utf-8")
+    return Reproduced(report, [finding for chapter in chapters for finding in chapter.findings], summaries)
 
 
-def summarise(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the mean gain of every policy at three budgets in both regimes, best first; who keeps no budget, last."""
+def summarise(summary: Summary, frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the mean of a value in each setting for every policy, best first.
+
+    Args:
+        summary: Which value, and which settings.
+        frame: Trials, a row each.
+
+    >>> frame = pl.DataFrame({"policy": ["a", "b"], "budget": [1.0, 1.0], "gain": [2.0, 3.0]})
+    >>> summary = Summary(caption="", short_caption="", value="gain", where={}, settings={"B = 1": {"budget": 1.0}})
+    >>> summarise(summary, frame).rows()
+    [('b', '3.0'), ('a', '2.0')]
+    """
     rows = []
     for policy in frame["policy"].unique(maintain_order=True):
-        gains = [
-            mean_of(frame, "gain", policy=policy, regime=regime, budget=float(budget), feedback="full")
-            for regime, budget in SUMMARY
+        means = [
+            mean_of(frame, summary.value, policy=policy, **summary.where, **setting)
+            for setting in summary.settings.values()
         ]
-        rank = -math.inf if policy in UNBOUND else sum(gains)
-        rows.append((rank, [policy, *(f"{gain:.1f}" for gain in gains)]))
+        rank = -math.inf if policy in summary.last else sum(means)
+        rows.append((rank, [policy, *(f"{mean:.1f}" for mean in means)]))
     rows.sort(key=lambda row: -row[0])
-    columns = ["policy", *(f"{regime} {budget:,}" for regime, budget in SUMMARY)]
-    return pl.DataFrame([cells for _, cells in rows], schema=columns, orient="row")
+    return pl.DataFrame([cells for _, cells in rows], schema=["policy", *summary.settings], orient="row")

@@ -17,7 +17,7 @@ from deferkit.study.drawing.charts import (
     side_by_side,
 )
 from deferkit.study.drawing.figures import write_figure
-from deferkit.study.experiments.experiment import over_trials
+from deferkit.study.trial_statistics import over_trials
 
 
 def comparison(frame: pl.DataFrame, title: str, remark: str = "") -> alt.TopLevelMixin:
