@@ -19,7 +19,7 @@ from deferkit.study.experiments.people import BUDGETS, PRICED, named, names
 from deferkit.study.runner import run_study
 from deferkit.study.spec import Spec
 from deferkit.study.store import PATHS
-from deferkit.worlds.stream import Stream
+from deferkit.worlds.task_stream import TaskStream
 
 AT = [float(t) for t in range(40, 4001, 40)]
 POLICIES = tuple(names("Linear"))
@@ -224,7 +224,7 @@ def test_confidence_on_a_table_does_not_see_the_outcome() -> None:
         seen = (
             expected + spread * rng.standard_normal(2_000) if spread else (rng.random(2_000) < expected).astype(float)
         )
-        stream = Stream(x, np.column_stack([seen, seen]), np.ones((2_000, 1, 1)), link=link)
+        stream = TaskStream(x, np.column_stack([seen, seen]), np.ones((2_000, 1, 1)), link=link)
         found = confidence(stream)
         assert np.abs(found - expected).mean() < 0.03
         assert abs(np.corrcoef(found - expected, seen - expected)[0, 1]) < 0.1

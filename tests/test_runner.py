@@ -147,7 +147,7 @@ def test_trials_of_a_stream_share_it_and_the_long_ones_come_first() -> None:
 
 
 def test_a_library_that_is_not_there_is_told_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deferkit.study.policies.find_spec", lambda _: None)
+    monkeypatch.setattr("deferkit.study.policy_registry.find_spec", lambda _: None)
     spec = Spec.of("synthetic", WORLD, policy="vw", budget="40", feedback="bandit")
     with pytest.raises(InvalidArgument, match="'vw' needs another library: pip install 'vowpalwabbit"):
         run_study([*some_trials(), (spec, 0)], engine=Stopping(0))

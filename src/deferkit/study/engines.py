@@ -24,7 +24,7 @@ TOLD = ("DEFERKIT_DATA",)  # what workers elsewhere have to know too
 KNOCK_S = 5.0  # how long to wait for the head of a cluster
 
 
-class Engine(Protocol):
+class TrialEngine(Protocol):
     """Something that works through units, in any order."""
 
     def map(self, function: Callable[[Unit], Result], units: Sequence[Unit]) -> Iterator[tuple[int, Result]]:
@@ -131,7 +131,7 @@ def knock(address: str | None) -> None:
 ENGINES = ("local", "ray")
 
 
-def make_engine(name: str, *, workers: int | None = None, address: str | None = None) -> Engine:
+def make_engine(name: str, *, workers: int | None = None, address: str | None = None) -> TrialEngine:
     """Return the engine of this name, or say which ones there are."""
     if address is not None and name != "ray":
         raise InvalidArgument("An address is for the engine 'ray'.")

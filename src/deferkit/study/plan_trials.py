@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from deferkit.errors import InvalidArgument
-from deferkit.study.policies import EMBEDDINGS, LEARNERS, POLICIES
+from deferkit.study.policy_registry import EMBEDDINGS, LEARNERS, POLICIES
 from deferkit.study.spec import Spec
 from deferkit.study.store import Trial
 from deferkit.worlds.columns import closest
-from deferkit.worlds.stream import Stream
+from deferkit.worlds.task_stream import TaskStream
 
 # per cent of what asking about every task costs: the first of it brings most, so that is where a plan looks closest
 SHARES = (0, 1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 35, 40, 50, 60, 80, 100)
@@ -42,7 +42,7 @@ def worth_workers(n_tasks: int, orders: int, policy: str = "default") -> bool:
     return n_tasks * len(SHARES) * orders * (SLOWER if policy in EMBEDDINGS else 1) > MANY
 
 
-def check_plannable(stream: Stream, policy: str) -> None:
+def check_plannable(stream: TaskStream, policy: str) -> None:
     """Raise, and say why, if this cannot be planned for."""
     if policy not in LEARNERS:
         meant = "" if policy in POLICIES else closest(policy, LEARNERS)

@@ -9,17 +9,17 @@ import polars as pl
 
 from deferkit.study.drawing.figures import write_figure
 from deferkit.study.drawing.report import Chapter, report_html
-from deferkit.study.engines import Engine
-from deferkit.study.experiments.experiment import Experiment, Finding, Summary
+from deferkit.study.engines import TrialEngine
+from deferkit.study.experiments.experiment import Experiment, Finding, PolicyRanking
 from deferkit.study.runner import missing, run_study
 from deferkit.study.store import Store
 from deferkit.study.trial_statistics import mean_of
 
 
-class SummaryTable(NamedTuple):
-    """The summary of an experiment."""
+class RankingTable(NamedTuple):
+    """The ranking of an experiment."""
 
-    declared: Summary
+    declared: PolicyRanking
     rows: pl.DataFrame  # a row for each policy, as text
     trials: int  # for each setting
 
@@ -29,7 +29,7 @@ class Reproduced(NamedTuple):
 
     report: Path
     findings: list[Finding]
-    summaries: list[SummaryTable]
+    rankings: list[RankingTable]
 
 
 def reproduce(
@@ -37,7 +37,7 @@ def reproduce(
     *,
     quick: bool,
     out: Path,
-    engine: Engine,
+    engine: TrialEngine,
     started: Callable[[int, int], None],
     progress: Callable[[int], None],
     drawing: Callable[[str], None],
@@ -64,7 +64,7 @@ def reproduce(
     store = Store(out / "trials")
     started(missing(trials, store), count)
     run_study(trials, store=store, engine=engine, progress=progress)
-    chapters, summaries = [], []
+    chapters, rankings = [], []
     for experiment in experiments:
         drawing(experiment.name)
         frame = run_study(experiment.trials(quick), store=store, engine=engine)
@@ -79,34 +79,35 @@ def reproduce(
                 seeds=frame["seed"].unique().to_list(),
             )
         )
-        if experiment.summary is not None:
-            rows = summarise(experiment.summary, frame)
-            summaries.append(SummaryTable(experiment.summary, rows, frame["seed"].n_unique()))
-    tables = {summary.declared.caption: summary.rows for summary in summaries}
+        if experiment.ranking is not None:
+            rows = rank_policies(experiment.ranking, frame)
+            rankings.append(RankingTable(experiment.ranking, rows, frame["seed"].n_unique()))
+    tables = {ranking.declared.caption: ranking.rows for ranking in rankings}
     report = out / "report.html"
     report.write_text(report_html(chapters, tables, trials=count, quick=quick, command=command), encoding="utf-8")
-    return Reproduced(report, [finding for chapter in chapters for finding in chapter.findings], summaries)
+    return Reproduced(report, [finding for chapter in chapters for finding in chapter.findings], rankings)
 
 
-def summarise(summary: Summary, frame: pl.DataFrame) -> pl.DataFrame:
+def rank_policies(ranking: PolicyRanking, frame: pl.DataFrame) -> pl.DataFrame:
     """Return the mean of a value in each setting for every policy, best first.
 
     Args:
-        summary: Which value, and which settings.
+        ranking: Which value, and which settings.
         frame: Trials, a row each.
 
     >>> frame = pl.DataFrame({"policy": ["a", "b"], "budget": [1.0, 1.0], "gain": [2.0, 3.0]})
-    >>> summary = Summary(caption="", short_caption="", value="gain", where={}, settings={"B = 1": {"budget": 1.0}})
-    >>> summarise(summary, frame).rows()
+    >>> settings = {"B = 1": {"budget": 1.0}}
+    >>> ranking = PolicyRanking(caption="", short_caption="", value="gain", where={}, settings=settings)
+    >>> rank_policies(ranking, frame).rows()
     [('b', '3.0'), ('a', '2.0')]
     """
     rows = []
     for policy in frame["policy"].unique(maintain_order=True):
         means = [
-            mean_of(frame, summary.value, policy=policy, **summary.where, **setting)
-            for setting in summary.settings.values()
+            mean_of(frame, ranking.value, policy=policy, **ranking.where, **setting)
+            for setting in ranking.settings.values()
         ]
-        rank = -math.inf if policy in summary.last else sum(means)
+        rank = -math.inf if policy in ranking.last else sum(means)
         rows.append((rank, [policy, *(f"{mean:.1f}" for mean in means)]))
     rows.sort(key=lambda row: -row[0])
-    return pl.DataFrame([cells for _, cells in rows], schema=["policy", *summary.settings], orient="row")
+    return pl.DataFrame([cells for _, cells in rows], schema=["policy", *ranking.settings], orient="row")

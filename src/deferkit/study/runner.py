@@ -7,8 +7,8 @@ from typing import Any
 import polars as pl
 
 from deferkit.errors import StudyFailed
-from deferkit.study.engines import Engine, Local
-from deferkit.study.policies import EMBEDDINGS, check_installed
+from deferkit.study.engines import Local, TrialEngine
+from deferkit.study.policy_registry import EMBEDDINGS, check_installed
 from deferkit.study.source_digest import code_digest
 from deferkit.study.spec import Spec
 from deferkit.study.store import PATHS, Store, Trial
@@ -47,7 +47,7 @@ def run_study(
     trials: Sequence[Trial],
     *,
     store: Store | None = None,
-    engine: Engine | None = None,
+    engine: TrialEngine | None = None,
     progress: Callable[[int], None] | None = None,
     failed: list[tuple[Trial, str]] | None = None,
 ) -> pl.DataFrame:

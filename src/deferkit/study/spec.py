@@ -11,7 +11,7 @@ from deferkit.errors import InvalidArgument, expected
 from deferkit.learn.core import FEEDBACKS
 from deferkit.study.allowance import Allowance
 from deferkit.study.peers import PEERS
-from deferkit.study.policies import LEARNERS, check_policy
+from deferkit.study.policy_registry import LEARNERS, check_policy
 from deferkit.study.source_digest import code_digest
 from deferkit.types import is_number
 from deferkit.worlds import make_world

@@ -10,10 +10,10 @@ from deferkit.study.achievable import Achievable
 from deferkit.study.allowance import Allowance
 from deferkit.study.coverage import run_and_measure
 from deferkit.study.optimum import Benchmark
-from deferkit.study.policies import OPTIMA, check_hindsight, make_learner, run_policy
+from deferkit.study.policy_registry import OPTIMA, check_hindsight, make_learner, run_policy
 from deferkit.study.spec import Spec
 from deferkit.worlds import make_world
-from deferkit.worlds.stream import Floats, Stream
+from deferkit.worlds.task_stream import Floats, TaskStream
 
 POINTS = 100  # of a path
 
@@ -57,7 +57,7 @@ def of_chosen(choice: Floats, outcomes: Floats) -> Floats:
 class Judge:
     """Measures policies on one stream, against OPT for each budget."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: TaskStream) -> None:
         self.stream = stream
         self._benchmark = Benchmark(stream) if stream.complete else None
         self._others: dict[str, Benchmark] = {}
@@ -159,9 +159,9 @@ def run_spec(spec: Spec, judge: Judge, seed: int) -> dict[str, Any]:
     more: dict[str, list[float]] = {}
     if spec.trace == "coverage":
         learner = make_learner(spec.policy, stream, budgets, seed=seed, parameters=spec.policy_parameters)
-        course, more = run_and_measure(learner, stream, spec.feedback)
+        run, more = run_and_measure(learner, stream, spec.feedback)
     else:
-        course = run_policy(
+        run = run_policy(
             spec.policy,
             stream,
             budgets,
@@ -169,11 +169,11 @@ def run_spec(spec: Spec, judge: Judge, seed: int) -> dict[str, Any]:
             feedback=spec.feedback,
             parameters=spec.policy_parameters,
         )
-    choice = np.eye(stream.rewards.shape[1])[course.routes]
+    choice = np.eye(stream.rewards.shape[1])[run.routes]
     if spec.trace == "path":
-        more = judge.path(choice, budgets, course.prices)
-    told = {"representation": course.representation}
-    return judge.outcome(choice, budgets, course.us_per_step)._asdict() | told | more
+        more = judge.path(choice, budgets, run.prices)
+    told = {"representation": run.representation}
+    return judge.outcome(choice, budgets, run.us_per_step)._asdict() | told | more
 
 
 def run_together(specs: Iterable[Spec], seed: int) -> list[dict[str, Any]]:

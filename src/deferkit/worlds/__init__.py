@@ -16,9 +16,9 @@ from deferkit.worlds.knapsack import Knapsack
 from deferkit.worlds.model_vs_human import ModelVsHuman
 from deferkit.worlds.moderation import Moderation
 from deferkit.worlds.sheet import is_table
-from deferkit.worlds.stream import Stream
 from deferkit.worlds.synthetic import Synthetic
 from deferkit.worlds.table import Table
+from deferkit.worlds.task_stream import TaskStream
 
 
 class World(Protocol):
@@ -28,7 +28,7 @@ class World(Protocol):
         """Return all that the world was made with, as plain data."""
         ...
 
-    def draw(self, seed: int) -> Stream:
+    def draw(self, seed: int) -> TaskStream:
         """Return the stream of this seed."""
         ...
 

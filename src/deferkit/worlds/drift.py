@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from deferkit.errors import expected
 from deferkit.types import is_number, is_whole, plain
 from deferkit.worlds.option import check_choices, option
-from deferkit.worlds.stream import Floats, Population, Stream, Truth
+from deferkit.worlds.task_stream import Floats, Population, TaskStream, Truth
 
 FAMILIES = ("lin", "cat")
 KINDS = ("none", "abrupt", "gradual", "seasonal", "recurring")
@@ -94,7 +94,7 @@ class Drift:
         """Return all that the world was made with, as plain data."""
         return asdict(self)
 
-    def draw(self, seed: int) -> Stream:
+    def draw(self, seed: int) -> TaskStream:
         """Return the stream of this seed.
 
         Streams of different kinds have the same contexts, coefficients and noise: only the phase differs.
@@ -104,7 +104,7 @@ class Drift:
         rng = np.random.default_rng([int(seed), ROLE[self.family]])
         return self._linear(rng) if self.family == "lin" else self._table(rng)
 
-    def _linear(self, rng: np.random.Generator) -> Stream:
+    def _linear(self, rng: np.random.Generator) -> TaskStream:
         n, free = self.horizon, self.n_features - 1
         u = rng.uniform(-1, 1, (n, free))
         first, second = (rng.standard_normal((2, free)) * SPREAD / np.sqrt(free) * UNIT for _ in range(2))
@@ -117,7 +117,7 @@ class Drift:
         noise = rng.standard_normal((3, n))
         # full turns cancel; what rounding leaves of them is no knowledge
         mean = np.round(np.cos(phase).mean(), 12) * first + np.round(np.sin(phase).mean(), 12) * second
-        return Stream(
+        return TaskStream(
             contexts=np.hstack([np.ones((n, 1)), u]),
             rewards=rewards + self.noise * noise[:2].T,
             costs=np.maximum(LEAST_COST, costs + COST_NOISE * noise[2])[:, None, None],
@@ -131,7 +131,7 @@ class Drift:
             ),
         )
 
-    def _table(self, rng: np.random.Generator) -> Stream:
+    def _table(self, rng: np.random.Generator) -> TaskStream:
         n, categories = self.horizon, self.n_categories
         category = rng.integers(0, categories, n)
         severity, confidence = rng.random(n), rng.random(n)
@@ -156,7 +156,7 @@ class Drift:
         for angle, share in spread_out(phase):
             averaged += share * means(angle)
         unknown = np.full(contexts.shape[1], np.nan)  # the rewards are not linear in the context
-        return Stream(
+        return TaskStream(
             contexts=contexts,
             rewards=(rewards > drawn.T).astype(float),
             costs=(costs * factor)[:, None, None],

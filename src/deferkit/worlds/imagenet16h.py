@@ -15,7 +15,7 @@ from deferkit.worlds.answers import CLASSES, Answers
 from deferkit.worlds.data import DataSet, checked_digest, checked_times, read_table
 from deferkit.worlds.option import check_choices, option
 from deferkit.worlds.running import HISTORIES, HISTORY_HELP
-from deferkit.worlds.stream import Floats, Stream
+from deferkit.worlds.task_stream import Floats, TaskStream
 from deferkit.worlds.times import stand_in
 
 SET = DataSet("ImageNet16H", "imagenet16h", "the OSF project of Steyvers et al. (2022), https://osf.io/2ntrf/")
@@ -71,7 +71,7 @@ class ImageNet16H:
         """Return all that the world was made with, as plain data."""
         return asdict(self)
 
-    def draw(self, seed: int) -> Stream:
+    def draw(self, seed: int) -> TaskStream:
         """Return the stream of this seed: the same tasks, people in another order."""
         if not is_whole(seed, 0):
             raise expected("seed", "ImageNet16H", "a whole number of at least 0", seed)

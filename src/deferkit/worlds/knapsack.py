@@ -18,7 +18,7 @@ from deferkit.worlds.knapsack_simulator import simulate
 from deferkit.worlds.option import check_choices, option
 from deferkit.worlds.running import HISTORIES, HISTORY_HELP, Running, leaky
 from deferkit.worlds.scaled import unit_ball
-from deferkit.worlds.stream import Stream
+from deferkit.worlds.task_stream import TaskStream
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class Knapsack:
         """Return all that the world was made with, as plain data."""
         return asdict(self)
 
-    def draw(self, seed: int) -> Stream:
+    def draw(self, seed: int) -> TaskStream:
         """Return the stream of this seed: the same answers, the people in another order."""
         if not is_whole(seed, 0):
             raise expected("seed", "Knapsack", "a whole number of at least 0", seed)
@@ -77,7 +77,7 @@ class Knapsack:
         running = Running(people.person[rows], d - 2, d - 1, scale)
         leaks = self.history == "leaky"
         x = contexts[rows]
-        return Stream(
+        return TaskStream(
             contexts=leaky(x, running, rewards[rows, 1], costs) if leaks else x,
             rewards=rewards[rows],
             costs=costs[:, None, None],

@@ -15,7 +15,7 @@ from deferkit.worlds.answers import CLASSES, Answers
 from deferkit.worlds.data import DataSet, checked_digest, checked_times, read_table
 from deferkit.worlds.option import check_choices, option
 from deferkit.worlds.running import HISTORIES, HISTORY_HELP
-from deferkit.worlds.stream import Stream
+from deferkit.worlds.task_stream import TaskStream
 
 SET = DataSet(
     "model-vs-human", "model_vs_human", "Geirhos et al. (2021), https://github.com/bethgelab/model-vs-human (raw-data)"
@@ -67,7 +67,7 @@ class ModelVsHuman:
         """Return all that the world was made with, as plain data."""
         return asdict(self)
 
-    def draw(self, seed: int) -> Stream:
+    def draw(self, seed: int) -> TaskStream:
         """Return the stream of this seed: the same tasks, people in another order."""
         if not is_whole(seed, 0):
             raise expected("seed", "ModelVsHuman", "a whole number of at least 0", seed)

@@ -17,10 +17,10 @@ from scipy.special import expit
 from deferkit.errors import expected
 from deferkit.types import is_whole, plain
 from deferkit.worlds.option import option
-from deferkit.worlds.rows import Names
 from deferkit.worlds.sheet import Sheet
-from deferkit.worlds.stream import Floats, Population, Stream
 from deferkit.worlds.table import tasks_of
+from deferkit.worlds.table_rows import Names
+from deferkit.worlds.task_stream import Floats, Population, TaskStream
 
 CATEGORIES = ("spam", "harassment", "hate", "nudity", "violence", "self-harm")
 LANGUAGES = ("en", "es", "de", "ar", "hi")
@@ -110,7 +110,7 @@ class Moderation:
             raise expected("seed", "Moderation", "a whole number of at least 0", seed)
         return make_items(self.horizon, np.random.default_rng(np.random.SeedSequence(int(seed))))
 
-    def draw(self, seed: int) -> Stream:
+    def draw(self, seed: int) -> TaskStream:
         """Return the items of this seed as a stream, in their order."""
         items = self.items(seed)
         frame = frame_of(items)
@@ -118,7 +118,7 @@ class Moderation:
         tasks = tasks_of(sheet, Names("x_*", "model_reward", "human_reward", "cost"))
         n = self.horizon
         hidden = Population(np.full(n, 1 / n), items.expected_rewards, items.expected_minutes[:, None, None])
-        return Stream(
+        return TaskStream(
             contexts=tasks.contexts,
             rewards=tasks.rewards,
             costs=tasks.costs,

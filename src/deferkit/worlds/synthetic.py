@@ -12,7 +12,7 @@ from scipy.special import gammaln, ndtr
 from deferkit.errors import expected
 from deferkit.types import is_number, is_whole, plain
 from deferkit.worlds.option import check_choices, option
-from deferkit.worlds.stream import Floats, Population, Stream, Truth
+from deferkit.worlds.task_stream import Floats, Population, TaskStream, Truth
 
 REGIMES = ("complementary", "dominant", "random")
 LINKS = ("identity", "logistic")
@@ -112,7 +112,7 @@ class Synthetic:
         """Return all that the world was made with, as plain data."""
         return asdict(self)
 
-    def draw(self, seed: int) -> Stream:
+    def draw(self, seed: int) -> TaskStream:
         """Return the stream of this seed: the same one for every policy."""
         if not is_whole(seed, 0):
             raise expected("seed", "Synthetic", "a whole number of at least 0", seed)
@@ -131,7 +131,7 @@ class Synthetic:
             others = sample(SAMPLE, *shape, tasks)
             population = Population(np.full(SAMPLE, 1 / SAMPLE), *self._means(others, thetas, weights))
         linear = self._linear_costs(x, weights)
-        return Stream(
+        return TaskStream(
             contexts=np.ascontiguousarray(x),
             rewards=self._realise(rewards, noise),
             costs=np.maximum(linear + self.noise * noise.standard_normal(linear.shape), 0.0),

@@ -9,12 +9,12 @@ import numpy as np
 from deferkit.errors import InvalidArgument, expected
 from deferkit.learn.encode import Encoder
 from deferkit.types import is_whole
-from deferkit.worlds.contexts import Contexts
+from deferkit.worlds.context_columns import ContextColumns
 from deferkit.worlds.history import reviews_of
 from deferkit.worlds.option import check_choices, option
-from deferkit.worlds.rows import Names, Rows, read_rows
 from deferkit.worlds.sheet import Sheet, digest_of_table
-from deferkit.worlds.stream import Floats, Past, Stream, Unshuffled
+from deferkit.worlds.table_rows import Names, Rows, read_rows
+from deferkit.worlds.task_stream import Floats, PastTasks, TaskStream, Unshuffled
 
 ORDERS = ("shuffled", "file")
 
@@ -27,7 +27,7 @@ class Tasks(NamedTuple):
     costs: Floats  # [n, 1, 1]
     link: str
     remark: str  # a line for each thing that has to be said
-    past: Past | None
+    past: PastTasks | None
 
 
 @functools.lru_cache(maxsize=1)  # all policies and trials of a run are on the same table
@@ -57,11 +57,11 @@ def tasks_of(sheet: Sheet, names: Names, past: Rows | None = None) -> Tasks:
         costs=costs[:, None, None],
         link="logistic" if binary else "identity",
         remark="\n".join(remarks),
-        past=None if past is None else Past(old, past.rewards, past.costs),
+        past=None if past is None else PastTasks(old, past.rewards, past.costs),
     )
 
 
-def encoded(columns: Contexts, past: Contexts | None = None) -> tuple[Floats, Floats]:
+def encoded(columns: ContextColumns, past: ContextColumns | None = None) -> tuple[Floats, Floats]:
     """Return the vectors of contexts, and of past ones, whose rows alone settle the scales: no outcome is looked at.
 
     Without a past all rows of the file do. A column of the vectors that is 0 in all rows teaches nothing and is left
@@ -76,7 +76,7 @@ def encoded(columns: Contexts, past: Contexts | None = None) -> tuple[Floats, Fl
     return (x, old) if used.all() else (np.ascontiguousarray(x[:, used]), np.ascontiguousarray(old[:, used]))
 
 
-def together(columns: Contexts) -> dict[str, Any]:
+def together(columns: ContextColumns) -> dict[str, Any]:
     """Return all columns of contexts by name."""
     return {**columns.numbers, **columns.categories}
 
@@ -153,12 +153,12 @@ class Table:
         """Return all that the world was made with, and what the file holds, as plain data."""
         return asdict(self)
 
-    def draw(self, seed: int) -> Stream:
+    def draw(self, seed: int) -> TaskStream:
         """Return the stream of this seed."""
         if not is_whole(seed, 0):
             raise expected("seed", "Table", "a whole number of at least 0", seed)
         tasks = self._tasks()
-        given = Stream(*tasks[:3], link=tasks.link, remark=tasks.remark, past=tasks.past)
+        given = TaskStream(*tasks[:3], link=tasks.link, remark=tasks.remark, past=tasks.past)
         if self.order == "file":
             return given
         order = np.random.default_rng(seed).permutation(given.n_tasks)

@@ -89,13 +89,13 @@ the pointer shows numbers. {links} · <a href="{name}.parquet">trials as Parquet
 
 
 def report_html(
-    chapters: Sequence[Chapter], summaries: Mapping[str, pl.DataFrame], *, trials: int, quick: bool, command: str
+    chapters: Sequence[Chapter], rankings: Mapping[str, pl.DataFrame], *, trials: int, quick: bool, command: str
 ) -> str:
     """Return the whole page as HTML.
 
     Args:
         chapters: What came of each experiment, in their order.
-        summaries: Tables at the head of the page, by caption.
+        rankings: Tables at the head of the page, by caption.
         trials: How many trials there are in all.
         quick: Whether they are fewer than at full size.
         command: How to run the same again.
@@ -116,8 +116,8 @@ def report_html(
         for c in chapters
     )
     table = ""
-    if summaries:
-        tables = "".join(html_table(rows, caption) for caption, rows in summaries.items())
+    if rankings:
+        tables = "".join(html_table(rows, caption) for caption, rows in rankings.items())
         table = "<h2>The default, the paper's algorithm and all baselines</h2>" + tables
     versions = ", ".join(f"{name} {version(name)}" for name in ("deferkit", "numpy", "polars"))
     return f"""<!doctype html>

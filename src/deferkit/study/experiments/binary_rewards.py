@@ -14,11 +14,11 @@ from deferkit.study.experiments.experiment import (
     HOLDS,
     PARTLY,
     REGIMES,
-    Claim,
     Experiment,
     Grid,
     Judgement,
     MeanTable,
+    StudyClaim,
     share_verdict,
 )
 from deferkit.study.trial_statistics import as_float, cell, mean_and_error, mean_of, over_trials
@@ -47,8 +47,7 @@ def named(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(variant=name)
 
 
-def judge_newton(rows: pl.DataFrame) -> Judgement:
-    """Judge one Newton step against exact refits, with a 95 % interval."""
+def _judge_newton(rows: pl.DataFrame) -> Judgement:
     step, exact = (rows.filter(variant=NAMES[kind]) for kind in ("logistic", "always"))
     paired = exact.join(step, on=["regime", "asked_budget", "seed"], suffix="_step").with_columns(
         lost=pl.col("pct_opt") - pl.col("pct_opt_step")
@@ -66,8 +65,7 @@ def judge_newton(rows: pl.DataFrame) -> Judgement:
     return measured, FAILS if mean - reach > ALLOWED else HOLDS if mean + reach <= ALLOWED else PARTLY
 
 
-def judge_link(rows: pl.DataFrame) -> Judgement:
-    """Judge the logistic link against a linear one."""
+def _judge_link(rows: pl.DataFrame) -> Judgement:
     step, linear = (rows.filter(variant=NAMES[kind]) for kind in ("logistic", "identity"))
     gained = [
         mean_of(step, "gain", regime=r, budget=float(b)) - mean_of(linear, "gain", regime=r, budget=float(b))
@@ -120,12 +118,12 @@ EXPERIMENT = Experiment(
         notes=[lambda rows: "the paper's algorithm has the few trials" if "paper" in rows["policy"] else ""],
     ),
     claims=(
-        Claim(
+        StudyClaim(
             f"One Newton step loses at most {ALLOWED} % of OPT against the exact estimate at every step.",
             "deferkit",
-            judge_newton,
+            _judge_newton,
         ),
-        Claim("The logistic link is worth having for binary rewards.", "deferkit", judge_link),
+        StudyClaim("The logistic link is worth having for binary rewards.", "deferkit", _judge_link),
     ),
     tables=(
         MeanTable(caption="{value}, {regime} human, by budget", index="variant", split=["regime"]),

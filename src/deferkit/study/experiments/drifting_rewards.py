@@ -7,11 +7,11 @@ import polars as pl
 from deferkit.study.drawing.drift_figure import GainOverTime, GoalDots
 from deferkit.study.drawing.panels import Figure
 from deferkit.study.experiments.experiment import (
-    Claim,
     Experiment,
     Grid,
     Judgement,
     MeanTable,
+    StudyClaim,
     selected,
     share_verdict,
     verdict,
@@ -70,7 +70,7 @@ def gains(frame: pl.DataFrame, kind: str, budget: str, policy: str = "default") 
     return mean_and_error(part["gain"].to_numpy())
 
 
-def goal_claim(seeds: tuple[int, ...], whose: str, errors: float) -> Claim:
+def goal_claim(seeds: tuple[int, ...], whose: str, errors: float) -> StudyClaim:
     """Return the claim that the goals are reached on some of the seeds, with so many standard errors of tolerance."""
 
     def judge(frame: pl.DataFrame) -> Judgement:
@@ -92,17 +92,16 @@ def goal_claim(seeds: tuple[int, ...], whose: str, errors: float) -> Claim:
 
     tolerance = f", within {errors:g} standard errors" if errors else ""
     claim = f"The default reaches the gain that is asked of it where rewards drift, on {whose}{tolerance}."
-    return Claim(claim, "deferkit", judge)
+    return StudyClaim(claim, "deferkit", judge)
 
 
-def judge_still(frame: pl.DataFrame) -> Judgement:
-    """Judge what forgetting costs where nothing drifts."""
+def _judge_still(frame: pl.DataFrame) -> Judgement:
     cells = paired_cells(frame.filter(kind="none"), ["feedback", "asked_budget"], "default", "never")
     held = min(mean for mean, _ in cells.values()) >= -ALLOWED
     return f"Gain %, default less never, paired: {cells_text(cells, 2)}.", verdict(held)
 
 
-def ahead_claim(other: str, text: str) -> Claim:
+def ahead_claim(other: str, text: str) -> StudyClaim:
     """Return the claim that the default is ahead of another policy in every drifting cell, with bandit feedback."""
 
     def judge(frame: pl.DataFrame) -> Judgement:
@@ -110,7 +109,7 @@ def ahead_claim(other: str, text: str) -> Claim:
         cells = paired_cells(drifting, ["kind", "asked_budget"], "default", other)
         return f"Gain %, default less {other}, paired: {cells_text(cells)}.", share_verdict(map(surely, cells.values()))
 
-    return Claim(text, "deferkit", judge)
+    return StudyClaim(text, "deferkit", judge)
 
 
 EXPERIMENT = Experiment(
@@ -149,7 +148,7 @@ EXPERIMENT = Experiment(
     claims=(
         goal_claim(GIVEN, "the seeds it was measured on", 0.0),
         goal_claim(OWN, "other seeds", 2.0),
-        Claim(f"Where nothing drifts, forgetting costs at most {ALLOWED} % of gain.", "deferkit", judge_still),
+        StudyClaim(f"Where nothing drifts, forgetting costs at most {ALLOWED} % of gain.", "deferkit", _judge_still),
         ahead_claim("never", "Where rewards drift, the default gains more than without forgetting."),
         ahead_claim("static", "The default gains more than any rule can that does not know the phase."),
         ahead_claim(RIVAL, "Where rewards drift, the default gains more than AUPD."),

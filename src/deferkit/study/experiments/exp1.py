@@ -6,7 +6,7 @@ import altair as alt
 import polars as pl
 
 from deferkit.study.drawing.panels import TASKS, Figure, Lines
-from deferkit.study.experiments.experiment import Claim, Experiment, Grid, Judgement, OutcomeTable, verdict
+from deferkit.study.experiments.experiment import Experiment, Grid, Judgement, OutcomeTable, StudyClaim, verdict
 from deferkit.study.trial_statistics import mean_of, over_trials, power_of
 
 BUDGET, WORLD = 8_000, {"regime": "random"}
@@ -34,8 +34,7 @@ def exponent(frame: pl.DataFrame, policy: str) -> float:
     return power_of(points["at"].to_numpy(), points["regret_at"].to_numpy())
 
 
-def judge_sublinear(frame: pl.DataFrame) -> Judgement:
-    """Judge how the regret of Algorithm 1 grows."""
+def _judge_sublinear(frame: pl.DataFrame) -> Judgement:
     slope = exponent(frame, "paper")
     regret, share = (mean_of(frame, value, policy="paper", feedback="full") for value in ("regret", "pct_opt"))
     measured = (
@@ -53,14 +52,12 @@ def regrets(frame: pl.DataFrame, policy: str) -> tuple[list[float], str]:
     return [row["mean"] for row in rows], " and ".join(texts)
 
 
-def judge_printed(frame: pl.DataFrame) -> Judgement:
-    """Judge whether our Algorithm 1 has the regret of an independent implementation."""
+def _judge_printed(frame: pl.DataFrame) -> Judgement:
     found, text = regrets(frame, "paper")
     return text, verdict(all(abs(r - goal) <= off for r, (goal, off) in zip(found, GOALS.values(), strict=True)))
 
 
-def judge_default(frame: pl.DataFrame) -> Judgement:
-    """Judge the regret of the default."""
+def _judge_default(frame: pl.DataFrame) -> Judgement:
     found, text = regrets(frame, "default")
     return text, verdict(max(found) <= DEFAULT_GOAL)
 
@@ -99,13 +96,13 @@ EXPERIMENT = Experiment(
         ),
     ),
     claims=(
-        Claim("The regret of Algorithm 1 is sublinear (Experiment 1).", "paper", judge_sublinear),
-        Claim(
+        StudyClaim("The regret of Algorithm 1 is sublinear (Experiment 1).", "paper", _judge_sublinear),
+        StudyClaim(
             "Our Algorithm 1 is the printed one: an independent implementation has regret 835 (full) and 846 (bandit).",
             "deferkit",
-            judge_printed,
+            _judge_printed,
         ),
-        Claim(f"The default's regret is at most {DEFAULT_GOAL}.", "deferkit", judge_default),
+        StudyClaim(f"The default's regret is at most {DEFAULT_GOAL}.", "deferkit", _judge_default),
     ),
     tables=(
         OutcomeTable(

@@ -13,12 +13,12 @@ from deferkit.study.experiments.experiment import (
     HUMAN_REGIMES,
     PARTLY,
     REGIMES,
-    Claim,
     Experiment,
     Grid,
     Judgement,
     MeanTable,
-    Summary,
+    PolicyRanking,
+    StudyClaim,
     selected,
     share_verdict,
     verdict,
@@ -99,8 +99,7 @@ def by_regime(values: dict[str, list[float]], digits: int) -> str:
     return "; ".join(f"{r} " + ", ".join(f"{v:+.{digits}f}" for v in values[r]) for r in REGIMES)
 
 
-def judge_close(frame: pl.DataFrame) -> Judgement:
-    """Judge how near to OPT Algorithm 1 is."""
+def _judge_close(frame: pl.DataFrame) -> Judgement:
     own = frame.filter(feedback="full", policy="paper")
     gains = over_trials(own, ["regime", "budget"], "gain")
     near = gains.filter(pl.col("mean") >= CLOSE)
@@ -113,14 +112,12 @@ def judge_close(frame: pl.DataFrame) -> Judgement:
     return measured, share_verdict(gains["mean"] >= CLOSE)
 
 
-def judge_baselines(frame: pl.DataFrame) -> Judgement:
-    """Judge Algorithm 1 against simple baselines."""
+def _judge_baselines(frame: pl.DataFrame) -> Judgement:
     contest = against_baselines(frame, "paper")
     return contest.text, contest.verdict
 
 
-def judge_margin(frame: pl.DataFrame) -> Judgement:
-    """Judge the margin of Algorithm 1 over BestReject in both regimes."""
+def _judge_margin(frame: pl.DataFrame) -> Judgement:
     margin = more_gain(frame, "paper", "best-reject")
     small, large = max(margin["complementary"]) < MARGIN, margin["dominant"]
     either = small or max(large) > MARGIN
@@ -128,8 +125,7 @@ def judge_margin(frame: pl.DataFrame) -> Judgement:
     return f"Gain less BestReject's, B = 500 … 32,000: {by_regime(margin, 0)}.", found
 
 
-def judge_never_passed(frame: pl.DataFrame) -> Judgement:
-    """Judge whether anybody passed the budget."""
+def _judge_never_passed(frame: pl.DataFrame) -> Judgement:
     most = as_float(frame.filter(~pl.col("policy").is_in(UNLIMITED))["spent_pct"].max())
     measured = (
         "The most that any policy but HumanOnly and OPT (which keeps it on average) spent in any trial:"
@@ -138,8 +134,7 @@ def judge_never_passed(frame: pl.DataFrame) -> Judgement:
     return measured, verdict(most <= 100)
 
 
-def judge_printed(frame: pl.DataFrame) -> Judgement:
-    """Judge whether our Algorithm 1 has the per cents of OPT of an independent implementation."""
+def _judge_printed(frame: pl.DataFrame) -> Judgement:
     own = frame.filter(policy="paper", feedback="full")
     off = [
         (abs(mean_of(own, "pct_opt", regime=r, budget=float(b)) - PRINTED_PCT[r][BUDGETS.index(b)]), r, b)
@@ -150,15 +145,13 @@ def judge_printed(frame: pl.DataFrame) -> Judgement:
     return f"Largest difference {worst:.2f}, {regime} at B = {budget:,}.", verdict(held)
 
 
-def judge_default(frame: pl.DataFrame) -> Judgement:
-    """Judge the default against simple baselines."""
+def _judge_default(frame: pl.DataFrame) -> Judgement:
     contest = against_baselines(frame, "default")
     low, high = extremes(frame.filter(feedback="full", policy="default"), "gain")
     return f"{contest.text} Its gain is {low:.1f} to {high:.2f} %.", contest.verdict
 
 
-def judge_optimism(frame: pl.DataFrame) -> Judgement:
-    """Judge the default against itself without exploration."""
+def _judge_optimism(frame: pl.DataFrame) -> Judgement:
     more = more_gain(frame, "default", "greedy")
     measured = (
         f"Gain less that of greedy, which has no optimism: {by_regime(more, 1)}. It is an insurance for rewards"
@@ -167,8 +160,7 @@ def judge_optimism(frame: pl.DataFrame) -> Judgement:
     return measured, verdict(min(map(min, more.values())) > 0)
 
 
-def judge_spent(frame: pl.DataFrame) -> Judgement:
-    """Judge how much of a budget that binds the default spends."""
+def _judge_spent(frame: pl.DataFrame) -> Judgement:
     binding = frame.filter(pl.col("policy") == "default", pl.col("opt_price") > 0)
     low, _ = extremes(binding, "spent_pct", ("regime", "budget", "feedback"))
     return f"Mean over trials, the least of all settings: {low:.2f} %.", verdict(low >= SPENT)
@@ -203,28 +195,28 @@ EXPERIMENT = Experiment(
         panels=(panel("pct_opt", "% of OPT", 40), panel("gain", "gain %", -5, "model-only")),
     ),
     claims=(
-        Claim(
+        StudyClaim(
             "Algorithm 1 performs near to optimal whatever the budget, attaining close to OPT (Experiment 2).",
             "paper",
-            judge_close,
+            _judge_close,
         ),
-        Claim("It significantly outperforms all simple baselines (Experiment 2).", "paper", judge_baselines),
-        Claim(
+        StudyClaim("It significantly outperforms all simple baselines (Experiment 2).", "paper", _judge_baselines),
+        StudyClaim(
             "In the complementary setting it does not outperform BestReject by a significant margin; in the other"
             " it does.",
             "paper",
-            judge_margin,
+            _judge_margin,
         ),
-        Claim("The budget is never passed.", "paper", judge_never_passed),
-        Claim(
+        StudyClaim("The budget is never passed.", "paper", _judge_never_passed),
+        StudyClaim(
             "Our Algorithm 1 has the per cents of OPT of an independent implementation,"
             " within 0.5 (1.0 dominant at B ≤ 2,000).",
             "deferkit",
-            judge_printed,
+            _judge_printed,
         ),
-        Claim("The default beats every simple baseline at every budget.", "deferkit", judge_default),
-        Claim("The default's optimism pays in these worlds.", "deferkit", judge_optimism),
-        Claim(f"The default spends at least {SPENT} % of a budget that binds.", "deferkit", judge_spent),
+        StudyClaim("The default beats every simple baseline at every budget.", "deferkit", _judge_default),
+        StudyClaim("The default's optimism pays in these worlds.", "deferkit", _judge_optimism),
+        StudyClaim(f"The default spends at least {SPENT} % of a budget that binds.", "deferkit", _judge_spent),
         goal_claim(noise=0.1, horizon=50_000),
     ),
     tables=[
@@ -236,7 +228,7 @@ EXPERIMENT = Experiment(
         )
         for value, what in (("gain", "Gain %"), ("pct_opt", "% of OPT"), ("spent_pct", "Spent, % of the budget"))
     ],
-    summary=Summary(
+    ranking=PolicyRanking(
         caption="Gain %, full feedback, by regime and budget (mean over trials); human-only does not keep the budget",
         short_caption="gain % by budget, full feedback, T = 50,000",
         value="gain",

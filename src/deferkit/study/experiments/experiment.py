@@ -33,7 +33,7 @@ class Finding(NamedTuple):
     verdict: str
 
 
-class Claim(NamedTuple):
+class StudyClaim(NamedTuple):
     """A claim and how it is judged."""
 
     text: str
@@ -160,7 +160,7 @@ class OutcomeTable:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Summary:
+class PolicyRanking:
     """The table at the head of the report: a value of every policy in some settings, best first."""
 
     caption: str
@@ -185,13 +185,13 @@ class Experiment:
     description: str
     grids: Sequence[Grid]
     figure: Figure
-    claims: Sequence[Claim]
+    claims: Sequence[StudyClaim]
     tables: Sequence[MeanTable | OutcomeTable | Callable[[pl.DataFrame], dict[str, pl.DataFrame]]]
     rows: Rows = lambda frame: frame
     """Adds the columns that figure, claims and tables need."""
     realised: bool = False
     """Whether rewards are those that came, so that OPT is that of hindsight; else they are expected ones."""
-    summary: Summary | None = None
+    ranking: PolicyRanking | None = None
     name: str = ""
     """Filled in by the registry."""
 

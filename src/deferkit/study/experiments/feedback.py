@@ -12,11 +12,11 @@ from deferkit.study.experiments.experiment import (
     HUMAN_REGIMES,
     PARTLY,
     REGIMES,
-    Claim,
     Experiment,
     Grid,
     Judgement,
     MeanTable,
+    StudyClaim,
     verdict,
 )
 from deferkit.study.trial_statistics import as_float, mean_and_error, over_trials
@@ -54,8 +54,7 @@ def lost_text(paired: pl.DataFrame) -> tuple[str, float]:
     return "; ".join(parts), as_float(rows["mean"].abs().max())
 
 
-def judge_bandit(paired: pl.DataFrame) -> Judgement:
-    """Judge what bandit feedback costs."""
+def _judge_bandit(paired: pl.DataFrame) -> Judgement:
     bandit = paired.filter(policy="paper", feedback="bandit")
     printed, most = lost_text(bandit)
     mean, error = mean_and_error(bandit.group_by("regime", "seed").agg(pl.col("lost").mean())["lost"].to_numpy())
@@ -67,8 +66,7 @@ def judge_bandit(paired: pl.DataFrame) -> Judgement:
     return measured, HOLDS if most < SMALL and mean > 0 else PARTLY if most < SMALL else FAILS
 
 
-def judge_reviewed(paired: pl.DataFrame) -> Judgement:
-    """Judge what reviewed feedback costs the default."""
+def _judge_reviewed(paired: pl.DataFrame) -> Judgement:
     own = paired.filter(policy="default")
     reviewed, worst = lost_text(own.filter(feedback="reviewed"))
     seen = over_trials(own, ["feedback", "budget"], "seen").sort("budget")
@@ -121,15 +119,15 @@ EXPERIMENT = Experiment(
         ),
     ),
     claims=(
-        Claim(
+        StudyClaim(
             "There is no significant difference between bandit feedback and full information; full is slightly better.",
             "paper",
-            judge_bandit,
+            _judge_bandit,
         ),
-        Claim(
+        StudyClaim(
             f"Feedback that comes only where a human was asked costs the default less than {SMALL} % of gain.",
             "deferkit",
-            judge_reviewed,
+            _judge_reviewed,
         ),
     ),
     tables=(MeanTable(caption="{value}, {regime} human, by budget", index="run", split=["regime"]),),

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from deferkit.study.experiments.experiment import Claim, Judgement, share_verdict
+from deferkit.study.experiments.experiment import Judgement, StudyClaim, share_verdict
 from deferkit.study.trial_statistics import mean_of
 
 BUDGETS = (500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000)
@@ -25,14 +25,14 @@ GOALS = {
 """Gain that the default is to reach at least, by (regime, noise, horizon) and budget."""
 
 
-def goal_claim(*, noise: float, horizon: int) -> Claim:
+def goal_claim(*, noise: float, horizon: int) -> StudyClaim:
     """Return the claim that the default reaches its goals, with full and with bandit feedback.
 
     Args:
         noise: σ of the world.
         horizon: T, the number of tasks.
     """
-    return Claim(
+    return StudyClaim(
         f"The default reaches the gain that is asked of it (T = {horizon:,}, σ = {noise:g}).",
         "deferkit",
         lambda frame: _judge(frame, noise, horizon),

@@ -6,7 +6,7 @@ import polars as pl
 
 from deferkit.study.drawing.knapsack_figure import FeedbackDifferences
 from deferkit.study.drawing.panels import Figure
-from deferkit.study.experiments.experiment import Claim, Experiment, Judgement, MeanTable, share_verdict
+from deferkit.study.experiments.experiment import Experiment, Judgement, MeanTable, StudyClaim, share_verdict
 from deferkit.study.experiments.knapsacks import NEURAL, WORLD, by_name, people_remark
 from deferkit.study.experiments.people import (
     BUDGETS,
@@ -47,7 +47,7 @@ def by_learner(frame: pl.DataFrame) -> dict[str, dict[str, Difference]]:
     }
 
 
-def judge_better(frame: pl.DataFrame) -> Judgement:
+def _judge_better(frame: pl.DataFrame) -> Judgement:
     """Judge whether Linear is slightly better with bandit feedback; with the paper's price, where there is a limit."""
     texts = {who: cells_text(cells) for who, cells in by_learner(frame).items()}
     free = (pl.col("who") == "Linear") & (pl.col("asked_budget") == "inf")
@@ -62,8 +62,7 @@ def judge_better(frame: pl.DataFrame) -> Judgement:
     return measured, share_verdict([slight, slight and surely(average)])
 
 
-def judge_small(frame: pl.DataFrame) -> Judgement:
-    """Judge how much bandit feedback changes the gain of any learner."""
+def _judge_small(frame: pl.DataFrame) -> Judgement:
     cells = by_learner(frame)
     changes = [abs(mean) for found in cells.values() for mean, _ in found.values()]
     texts = [f"{who}: {cells_text(found)}" for who, found in cells.items()]
@@ -107,15 +106,15 @@ EXPERIMENT = Experiment(
         notes=[people_remark],
     ),
     claims=(
-        Claim(
+        StudyClaim(
             "On knapsacks Linear is slightly better with bandit feedback than with full feedback.",
             "paper",
-            judge_better,
+            _judge_better,
         ),
-        Claim(
+        StudyClaim(
             f"Bandit feedback changes the gain of any learner by less than {SLIGHT:.0f} % (knapsacks).",
             "deferkit",
-            judge_small,
+            _judge_small,
         ),
     ),
     tables=(

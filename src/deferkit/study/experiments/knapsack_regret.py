@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 
 from deferkit.study.drawing.panels import Figure
-from deferkit.study.experiments.experiment import Claim, Experiment, Judgement, share_verdict
+from deferkit.study.experiments.experiment import Experiment, Judgement, StudyClaim, share_verdict
 from deferkit.study.experiments.knapsacks import KIND, NEURAL, RULES, WORLD, by_name, people_remark
 from deferkit.study.experiments.people import (
     BUDGETS,
@@ -51,7 +51,7 @@ def exponent(frame: pl.DataFrame, who: str, budget: str, since: float = 0.5) -> 
     return power_of(late["at"].to_numpy(), late["regret_at"].to_numpy())
 
 
-def judge_exponents(frame: pl.DataFrame) -> Judgement:
+def _judge_exponents(frame: pl.DataFrame) -> Judgement:
     """Judge how regret grows; the claim is about the paper's price, on our estimates, where there is a limit."""
     slopes = {
         (who, b): exponent(frame, who, b)
@@ -72,8 +72,7 @@ def judge_exponents(frame: pl.DataFrame) -> Judgement:
     return measured, share_verdict(abs(slope - 2 / 3) <= CLOSE for slope in judged)
 
 
-def judge_limits(frame: pl.DataFrame) -> Judgement:
-    """Judge what a limit costs."""
+def _judge_limits(frame: pl.DataFrame) -> Judgement:
     more = {}
     for learner in LEARNERS:
         free = frame.filter(who=learner, asked_budget="inf").select("seed", free="regret")
@@ -85,8 +84,7 @@ def judge_limits(frame: pl.DataFrame) -> Judgement:
     return measured, share_verdict(surely(found) for cell, found in more.items() if PRINTED in cell)
 
 
-def judge_price(frame: pl.DataFrame) -> Judgement:
-    """Judge what the price does, with the same estimates."""
+def _judge_price(frame: pl.DataFrame) -> Judgement:
     found, texts = [], []
     for who in LEARNERS:
         for b in both_ran(frame, who, who + PRINTED):
@@ -97,16 +95,14 @@ def judge_price(frame: pl.DataFrame) -> Judgement:
     return f"Gain % more than with the printed price: {'; '.join(texts)}.", share_verdict(map(surely, found))
 
 
-def judge_never_passed(frame: pl.DataFrame) -> Judgement:
-    """Judge whether anybody passed the budget."""
+def _judge_never_passed(frame: pl.DataFrame) -> Judgement:
     bound = frame.filter(~pl.col("policy").is_in(["human-only", "opt"]))
     most = as_float(bound["spent_pct"].drop_nans().drop_nulls().max())
     measured = f"The most that anyone but HumanOnly and OPT spent in any trial: {most:.2f} % of B."
     return measured, share_verdict([most <= 100])
 
 
-def judge_trees(frame: pl.DataFrame) -> Judgement:
-    """Judge trees against the linear learner."""
+def _judge_trees(frame: pl.DataFrame) -> Judgement:
     cells = paired_cells(frame, ["limit"], "TreeLinear", "Linear", by="who")
     gains = [[mean_of(frame, "gain", who=who, limit=limit) for who in ("TreeLinear", "Linear")] for limit in cells]
     times = max(tree / max(linear, 1e-9) for tree, linear in gains)
@@ -117,8 +113,7 @@ def judge_trees(frame: pl.DataFrame) -> Judgement:
     return measured, share_verdict(map(not_below, cells.values()))
 
 
-def judge_networks(frame: pl.DataFrame) -> Judgement | None:
-    """Judge networks with other widths, where they were run."""
+def _judge_networks(frame: pl.DataFrame) -> Judgement | None:
     found, texts = [], []
     for who in ("NeuralUCB", "NeuralTS"):
         for b in both_ran(frame, who, "NeuralLinear"):
@@ -159,19 +154,19 @@ EXPERIMENT = Experiment(
         notes=[people_remark],
     ),
     claims=(
-        Claim("Regret appears to grow as t^(2/3) (knapsacks).", "paper", judge_exponents),
-        Claim("With a limited budget regret is substantially higher (knapsacks).", "paper", judge_limits),
-        Claim(
+        StudyClaim("Regret appears to grow as t^(2/3) (knapsacks).", "paper", _judge_exponents),
+        StudyClaim("With a limited budget regret is substantially higher (knapsacks).", "paper", _judge_limits),
+        StudyClaim(
             "With the same estimates, our price gains more than the printed one at every budget (knapsacks).",
             "deferkit",
-            judge_price,
+            _judge_price,
         ),
-        Claim("The budget is never passed (knapsacks).", "paper", judge_never_passed),
-        Claim("TreeLinear never loses to Linear by more than noise (knapsacks).", "deferkit", judge_trees),
-        Claim(
+        StudyClaim("The budget is never passed (knapsacks).", "paper", _judge_never_passed),
+        StudyClaim("TreeLinear never loses to Linear by more than noise (knapsacks).", "deferkit", _judge_trees),
+        StudyClaim(
             "NeuralUCB and NeuralTS, with our price, gain no more than NeuralLinear (knapsacks).",
             "deferkit",
-            judge_networks,
+            _judge_networks,
         ),
         default_claim(KIND, "knapsacks"),
     ),

@@ -5,7 +5,7 @@ import polars as pl
 
 from deferkit.study.drawing.knapsack_figure import RewardSoFar
 from deferkit.study.drawing.panels import Figure
-from deferkit.study.experiments.experiment import Claim, Experiment, Judgement, OutcomeTable, share_verdict
+from deferkit.study.experiments.experiment import Experiment, Judgement, OutcomeTable, StudyClaim, share_verdict
 from deferkit.study.experiments.knapsacks import NEURAL, RULES, WORLD, by_name, people_remark
 from deferkit.study.experiments.people import OPT, compare, grid, over_tasks, paths
 from deferkit.study.trial_statistics import Difference, cells_text, difference, mean_and_error, mean_of, surely
@@ -46,8 +46,7 @@ def between(frame: pl.DataFrame, one: str, other: str) -> tuple[Difference, Diff
     return early, late
 
 
-def judge_alone(frame: pl.DataFrame) -> Judgement:
-    """Judge learners against the human and the model alone."""
+def _judge_alone(frame: pl.DataFrame) -> Judgement:
     cells = {
         (who, decider): compare(frame, who, decider, "reward")
         for who in LEARNERS
@@ -61,8 +60,7 @@ def judge_alone(frame: pl.DataFrame) -> Judgement:
     return measured, share_verdict(surely(found) for (who, _), found in cells.items() if who != "TreeLinear")
 
 
-def judge_networks(frame: pl.DataFrame) -> Judgement:
-    """Judge networks against the linear learner, early and late."""
+def _judge_networks(frame: pl.DataFrame) -> Judgement:
     early, late = between(frame, "NeuralLinear", "Linear")
     measured = (
         f"Reward a task, NeuralLinear less Linear: {difference(early, 3)} in the first {EARLY} tasks,"
@@ -71,8 +69,7 @@ def judge_networks(frame: pl.DataFrame) -> Judgement:
     return measured, share_verdict([abs(early[0]) <= max(SIMILAR, 2 * early[1]), surely(late)])
 
 
-def judge_trees(frame: pl.DataFrame) -> Judgement:
-    """Judge trees against the linear learner."""
+def _judge_trees(frame: pl.DataFrame) -> Judgement:
     tree = compare(frame, "TreeLinear", "Linear")
     gains = ", ".join(f"{who} {mean_of(frame, 'gain', who=who):.1f}" for who in LEARNERS)
     measured = (
@@ -123,18 +120,18 @@ EXPERIMENT = Experiment(
         notes=[people_remark],
     ),
     claims=(
-        Claim(
+        StudyClaim(
             "Linear and NeuralLinear improve significantly over the human or the model alone (knapsacks, no limit).",
             "paper",
-            judge_alone,
+            _judge_alone,
         ),
-        Claim(
+        StudyClaim(
             "NeuralLinear and Linear are alike in the first few hundred steps, NeuralLinear is better over time"
             " (knapsacks).",
             "paper",
-            judge_networks,
+            _judge_networks,
         ),
-        Claim("TreeLinear gains more than Linear (knapsacks, no limit).", "deferkit", judge_trees),
+        StudyClaim("TreeLinear gains more than Linear (knapsacks, no limit).", "deferkit", _judge_trees),
     ),
     tables=(
         OutcomeTable(

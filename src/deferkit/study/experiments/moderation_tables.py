@@ -6,11 +6,11 @@ from deferkit.study.drawing.dots import FeedbackDots
 from deferkit.study.drawing.panels import Figure
 from deferkit.study.experiments.experiment import (
     FEEDBACKS,
-    Claim,
     Experiment,
     Grid,
     Judgement,
     MeanTable,
+    StudyClaim,
     share_verdict,
 )
 from deferkit.study.trial_statistics import Difference, difference, mean_of, paired, surely
@@ -44,13 +44,12 @@ def compared(frame: pl.DataFrame, other: str) -> tuple[list[Difference], str]:
     return found, f"Right answers more than the model alone: {'; '.join(texts)}."
 
 
-def judge_rule(frame: pl.DataFrame) -> Judgement:
-    """Judge the default against best-reject."""
+def _judge_rule(frame: pl.DataFrame) -> Judgement:
     found, text = compared(frame, "best-reject")
     return text, share_verdict(map(surely, found))
 
 
-def close_claim(other: str) -> Claim:
+def close_claim(other: str) -> StudyClaim:
     """Return the claim that the default is as good as another representation."""
 
     def judge(frame: pl.DataFrame) -> Judgement | None:
@@ -60,7 +59,7 @@ def close_claim(other: str) -> Claim:
         return text, share_verdict(mean >= -CLOSE for mean, _ in found)
 
     claim = f"On such a table nobody needs to choose: the default is at most {CLOSE:.0f} % of gain below {other}."
-    return Claim(claim, "deferkit", judge)
+    return StudyClaim(claim, "deferkit", judge)
 
 
 EXPERIMENT = Experiment(
@@ -98,8 +97,8 @@ EXPERIMENT = Experiment(
         ],
     ),
     claims=(
-        Claim(
-            "On a table whose effects are not linear, the default gains more than best-reject.", "deferkit", judge_rule
+        StudyClaim(
+            "On a table whose effects are not linear, the default gains more than best-reject.", "deferkit", _judge_rule
         ),
         *map(close_claim, OTHERS),
     ),

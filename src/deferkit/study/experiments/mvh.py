@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from deferkit.study.drawing.panels import Figure
-from deferkit.study.experiments.experiment import Claim, Experiment, Judgement, selected, share_verdict
+from deferkit.study.experiments.experiment import Experiment, Judgement, StudyClaim, selected, share_verdict
 from deferkit.study.experiments.people import (
     BUDGETS,
     LIMITED,
@@ -56,8 +56,7 @@ def settings(frame: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
     return [(str(key[0]), part) for key, part in frame.group_by("setting", maintain_order=True)]
 
 
-def judge_alone(frame: pl.DataFrame) -> Judgement:
-    """Judge whether both together are better than either alone."""
+def _judge_alone(frame: pl.DataFrame) -> Judgement:
     found, texts = [], []
     for title, part in settings(frame.filter(asked_budget="inf")):
         each = [compare(part, "Logistic", alone, "pct_opt") for alone in ("HumanOnly", "ModelOnly")]
@@ -67,8 +66,7 @@ def judge_alone(frame: pl.DataFrame) -> Judgement:
     return measured, share_verdict(map(surely, found))
 
 
-def judge_rules(frame: pl.DataFrame) -> Judgement:
-    """Judge the linear learner against rules."""
+def _judge_rules(frame: pl.DataFrame) -> Judgement:
     found, lost = [], []
     for title, part in settings(frame):
         for b in present(part):
@@ -81,8 +79,7 @@ def judge_rules(frame: pl.DataFrame) -> Judgement:
     return measured + (f" Not in: {'; '.join(lost)}." if lost else ""), share_verdict(map(surely, found))
 
 
-def judge_shift(frame: pl.DataFrame) -> Judgement:
-    """Judge what the order of the experiments costs."""
+def _judge_shift(frame: pl.DataFrame) -> Judgement:
     texts, losses = [], []
     for who in (KIND, f"Neural{KIND}", f"Tree{KIND}"):
         for model in MODELS:
@@ -103,7 +100,7 @@ def judge_shift(frame: pl.DataFrame) -> Judgement:
     return measured, share_verdict(loss < SMALL_LOSS for loss in losses)
 
 
-def pair_claim(text: str, one: str, other: str, rule: Callable[[Difference], bool]) -> Claim:
+def pair_claim(text: str, one: str, other: str, rule: Callable[[Difference], bool]) -> StudyClaim:
     """Return a claim about one policy against another, wherever both were run."""
 
     def judge(frame: pl.DataFrame) -> Judgement:
@@ -121,7 +118,7 @@ def pair_claim(text: str, one: str, other: str, rule: Callable[[Difference], boo
             texts += [f"{title}: {cells_text(each)}{at_fourth}"] if each else []
         return f"Gain %, {one} less {other}: {'; '.join(texts)}.", share_verdict(map(rule, found))
 
-    return Claim(text, "deferkit", judge)
+    return StudyClaim(text, "deferkit", judge)
 
 
 EXPERIMENT = Experiment(
@@ -150,20 +147,20 @@ EXPERIMENT = Experiment(
         notes=[lambda _: remark(WORLD, {}), "BestReject's threshold is set in hindsight"],
     ),
     claims=(
-        Claim(
+        StudyClaim(
             "Both together are better than the model or the human alone (model-vs-human, no limit).",
             "deferkit",
-            judge_alone,
+            _judge_alone,
         ),
-        Claim(
+        StudyClaim(
             "Logistic gains more than BestReject, which knows its threshold, and ArbitraryHuman (model-vs-human).",
             "deferkit",
-            judge_rules,
+            _judge_rules,
         ),
-        Claim(
+        StudyClaim(
             f"A real shift, one experiment after another, costs Logistic less than {SMALL_LOSS:.0f} % of gain.",
             "deferkit",
-            judge_shift,
+            _judge_shift,
         ),
         default_claim(KIND, "model-vs-human", "world_model", "order"),
         pair_claim(

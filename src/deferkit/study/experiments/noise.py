@@ -9,11 +9,11 @@ from deferkit.study.drawing.charts import log_axis
 from deferkit.study.drawing.panels import Figure, Lines
 from deferkit.study.experiments.experiment import (
     REGIMES,
-    Claim,
     Experiment,
     Grid,
     Judgement,
     MeanTable,
+    StudyClaim,
     share_verdict,
 )
 from deferkit.study.experiments.goals import NOISY_BUDGETS, goal_claim
@@ -31,8 +31,7 @@ def told_truly(frame: pl.DataFrame) -> pl.DataFrame:
     return full.filter(pl.col("policy_noise").is_null()) if "policy_noise" in frame.columns else full
 
 
-def judge_ahead(frame: pl.DataFrame) -> Judgement:
-    """Judge the default against Algorithm 1, told the noise or less than that."""
+def _judge_ahead(frame: pl.DataFrame) -> Judgement:
     told = told_truly(frame).filter(noise=HIGH)
     less = frame.filter(pl.col("policy_noise") == LOW, feedback="full", noise=HIGH)
     rows = [
@@ -81,7 +80,7 @@ EXPERIMENT = Experiment(
     ),
     claims=(
         goal_claim(noise=HIGH, horizon=50_000),
-        Claim("Five times the noise leaves the default ahead of Algorithm 1.", "deferkit", judge_ahead),
+        StudyClaim("Five times the noise leaves the default ahead of Algorithm 1.", "deferkit", _judge_ahead),
     ),
     tables=(
         MeanTable(

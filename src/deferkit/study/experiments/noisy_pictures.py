@@ -7,7 +7,7 @@ import polars as pl
 
 from deferkit.study.drawing.panels import Figure, Rows
 from deferkit.study.drawing.subtitles import tasks_text
-from deferkit.study.experiments.experiment import Claim, Experiment, Judgement, selected, share_verdict
+from deferkit.study.experiments.experiment import Experiment, Judgement, StudyClaim, selected, share_verdict
 from deferkit.study.experiments.people import (
     BUDGETS,
     LIMITED,
@@ -79,8 +79,7 @@ def data_note(frame: pl.DataFrame) -> str:
     return "\n".join(f"{model}: T = {n}; {remark('imagenet16h', {'model': model})}" for model, n in there.items())
 
 
-def judge_alone(frame: pl.DataFrame) -> Judgement:
-    """Judge whether both together are better than either alone."""
+def _judge_alone(frame: pl.DataFrame) -> Judgement:
     found, texts = [], []
     for model in MODELS:
         part = frame.filter(world_model=model, asked_budget="inf")
@@ -92,15 +91,13 @@ def judge_alone(frame: pl.DataFrame) -> Judgement:
     return measured, share_verdict(map(surely, found))
 
 
-def judge_similar(frame: pl.DataFrame) -> Judgement:
-    """Judge whether networks change anything."""
+def _judge_similar(frame: pl.DataFrame) -> Judgement:
     cells = paired_cells(frame, ["world_model", "limit"], "NeuralLogistic", "Logistic", "pct_opt", by="who")
     measured = f"% of OPT, NeuralLogistic less Logistic: {cells_text(cells, 2)}. Similar: within {SIMILAR} % of OPT."
     return measured, share_verdict(abs(mean) <= SIMILAR for mean, _ in cells.values())
 
 
-def judge_weak(frame: pl.DataFrame) -> Judgement:
-    """Judge whether the baseline network at B = T/4 is the paper's weak spot, with its price."""
+def _judge_weak(frame: pl.DataFrame) -> Judgement:
     printed = KIND + PRINTED
     there = frame.filter(who=printed, **WEAK)
     worse = {}
@@ -119,8 +116,7 @@ def judge_weak(frame: pl.DataFrame) -> Judgement:
     return measured, share_verdict(map(surely, worse.values()))
 
 
-def judge_price(frame: pl.DataFrame) -> Judgement:
-    """Judge what our price does to the weak spot."""
+def _judge_price(frame: pl.DataFrame) -> Judgement:
     there = frame.filter(**WEAK)
     gain, spent = (
         {who: mean_of(there, value, who=who) for who in there["who"].unique(maintain_order=True)}
@@ -141,8 +137,7 @@ def judge_price(frame: pl.DataFrame) -> Judgement:
     return measured, share_verdict(held)
 
 
-def judge_trees(frame: pl.DataFrame) -> Judgement:
-    """Judge trees against the linear learner."""
+def _judge_trees(frame: pl.DataFrame) -> Judgement:
     cells = paired_cells(frame, ["world_model", "limit"], "TreeLogistic", "Logistic", by="who")
     gains = frame.group_by("world_model", "limit", "who").agg(pl.col("gain").mean())
     tree, linear = (gains.filter(who=who) for who in ("TreeLogistic", "Logistic"))
@@ -152,8 +147,7 @@ def judge_trees(frame: pl.DataFrame) -> Judgement:
     return measured, share_verdict(map(not_below, cells.values()))
 
 
-def judge_once(frame: pl.DataFrame) -> Judgement | None:
-    """Judge whether trees gain more than the linear learner where no picture comes twice."""
+def _judge_once(frame: pl.DataFrame) -> Judgement | None:
     once = frame.filter(~pl.col("repeats"))
     if once.is_empty():
         return None
@@ -210,24 +204,28 @@ EXPERIMENT = Experiment(
         notes=[data_note, "BestReject's threshold is set in hindsight"],
     ),
     claims=(
-        Claim(
+        StudyClaim(
             "The combined performance is better than that of the model or the human alone (ImageNet16H, no limit).",
             "paper",
-            again(judge_alone),
+            again(_judge_alone),
         ),
-        Claim("NeuralLogistic and Logistic achieve similar performance (ImageNet16H).", "paper", again(judge_similar)),
-        Claim("The weak spot is the baseline network at B = T/4 (ImageNet16H).", "paper", again(judge_weak)),
-        Claim(
+        StudyClaim(
+            "NeuralLogistic and Logistic achieve similar performance (ImageNet16H).", "paper", again(_judge_similar)
+        ),
+        StudyClaim("The weak spot is the baseline network at B = T/4 (ImageNet16H).", "paper", again(_judge_weak)),
+        StudyClaim(
             "Our price gains more there, and leaves less of the budget unspent (ImageNet16H).",
             "deferkit",
-            again(judge_price),
+            again(_judge_price),
         ),
-        Claim("TreeLogistic never loses to Logistic by more than noise (ImageNet16H).", "deferkit", again(judge_trees)),
+        StudyClaim(
+            "TreeLogistic never loses to Logistic by more than noise (ImageNet16H).", "deferkit", again(_judge_trees)
+        ),
         default_claim(KIND, "ImageNet16H", "world_model", where=pl.col("repeats")),
-        Claim(
+        StudyClaim(
             "TreeLogistic gains more than Logistic also where each picture comes once (ImageNet16H).",
             "deferkit",
-            judge_once,
+            _judge_once,
         ),
     ),
     tables=[

@@ -10,10 +10,10 @@ from deferkit.errors import MissingData
 from deferkit.study.drawing.charts import in_order
 from deferkit.study.drawing.panels import TASKS, Lines, Rows
 from deferkit.study.experiments.experiment import (
-    Claim,
     Grid,
     Judgement,
     MeanTable,
+    StudyClaim,
     share_verdict,
 )
 from deferkit.study.trial_statistics import (
@@ -130,7 +130,7 @@ def paths(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.filter(pl.col("at").list.len() > 0).explode(*PATHS)
 
 
-def default_claim(kind: str, data: str, *cells: str, where: pl.Expr | None = None) -> Claim:
+def default_claim(kind: str, data: str, *cells: str, where: pl.Expr | None = None) -> StudyClaim:
     """Return the claim that the default, which chooses its representation itself, is nearly the best one.
 
     Args:
@@ -154,7 +154,7 @@ def default_claim(kind: str, data: str, *cells: str, where: pl.Expr | None = Non
         return f"Gain %, default less the best of them: {', '.join(texts)}.", share_verdict(close)
 
     claim = f"The default gains at most {CLOSE:g} less than the best of {kind}, Tree{kind} and BestReject ({data})."
-    return Claim(claim, "deferkit", judge)
+    return StudyClaim(claim, "deferkit", judge)
 
 
 def at_budgets(frame: pl.DataFrame, who: str, value: str, digits: int = 1) -> str:

@@ -9,11 +9,11 @@ from deferkit.study.drawing.panels import Figure
 from deferkit.study.drawing.reviewed_figure import TrialGains, TrialSpending
 from deferkit.study.experiments.experiment import (
     FEEDBACKS,
-    Claim,
     Experiment,
     Grid,
     Judgement,
     MeanTable,
+    StudyClaim,
     share_verdict,
 )
 from deferkit.study.experiments.people import BUDGETS
@@ -127,13 +127,13 @@ CLAIMS: dict[str, Callable[[pl.DataFrame, str], Judgement]] = {
 }
 
 
-def claim_of(text: str, policy: str) -> Claim:
+def claim_of(text: str, policy: str) -> StudyClaim:
     """Return a claim about a learner; it is judged where the learner was run."""
 
     def judge(frame: pl.DataFrame) -> Judgement | None:
         return CLAIMS[text](frame, policy) if policy in frame["policy"] else None
 
-    return Claim(text.format(policy), "deferkit", judge, scope)
+    return StudyClaim(text.format(policy), "deferkit", judge, scope)
 
 
 EXPERIMENT = Experiment(

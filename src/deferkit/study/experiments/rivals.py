@@ -8,11 +8,11 @@ from deferkit.study.drawing.dots import GainBars
 from deferkit.study.drawing.panels import Figure
 from deferkit.study.experiments.experiment import (
     REGIMES,
-    Claim,
     Experiment,
     Grid,
     Judgement,
     OutcomeTable,
+    StudyClaim,
     share_verdict,
 )
 from deferkit.study.peers import PEERS
@@ -38,8 +38,7 @@ def by_setting(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(setting=which + ", T = " + tasks + ", B = " + size)
 
 
-def judge_ahead(frame: pl.DataFrame) -> Judgement:
-    """Judge whether any peer is ahead of the default."""
+def _judge_ahead(frame: pl.DataFrame) -> Judgement:
     gains = over_trials(frame, ["policy", "setting"], "gain")
     speed = over_trials(frame.filter(pl.col("us_per_step").is_not_nan()), ["policy"], "us_per_step")
     texts, ahead = [], []
@@ -75,7 +74,7 @@ EXPERIMENT = Experiment(
         panels=(GainBars(policies=POLICIES),),
         notes=["the same hard stop for all; σ = 0.1, where rewards drift 0.3"],
     ),
-    claims=(Claim("The default gains more than every peer.", "deferkit", judge_ahead),),
+    claims=(StudyClaim("The default gains more than every peer.", "deferkit", _judge_ahead),),
     tables=(
         OutcomeTable(
             caption="Rivals (mean ± sd)",

@@ -10,11 +10,11 @@ from deferkit.study.drawing.panels import Figure, Lines
 from deferkit.study.experiments.experiment import (
     HUMAN_REGIMES,
     REGIMES,
-    Claim,
     Experiment,
     Grid,
     Judgement,
     MeanTable,
+    StudyClaim,
     selected,
     verdict,
 )
@@ -28,8 +28,7 @@ TIMES = 2
 SEEDS: dict[str, Any] = {"seeds": range(20), "quick": {"seeds": range(3)}}
 
 
-def judge_small(frame: pl.DataFrame) -> Judgement:
-    """Judge the default at small budgets against Algorithm 1 and BestReject."""
+def _judge_small(frame: pl.DataFrame) -> Judgement:
     long = frame.filter(horizon=LONG, feedback="full")
     texts, won = [], []
     for regime in REGIMES:
@@ -78,11 +77,11 @@ EXPERIMENT = Experiment(
         ],
     ),
     claims=(
-        Claim(
+        StudyClaim(
             f"At budgets of 4 % of T and less the default gains more than {TIMES} × as much as Algorithm 1, and"
             " more than BestReject.",
             "deferkit",
-            judge_small,
+            _judge_small,
         ),
         goal_claim(noise=0.1, horizon=SHORT),
     ),

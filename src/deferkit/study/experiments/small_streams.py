@@ -10,11 +10,11 @@ from deferkit.study.drawing.charts import log_axis
 from deferkit.study.drawing.panels import Figure, Lines
 from deferkit.study.experiments.experiment import (
     REGIMES,
-    Claim,
     Experiment,
     Grid,
     Judgement,
     MeanTable,
+    StudyClaim,
     share_verdict,
     verdict,
 )
@@ -65,8 +65,7 @@ def advantage(frame: pl.DataFrame, horizon: int, share: str) -> Difference:
     return mean_and_error((both["gain"] - both["gain_other"]).to_numpy())
 
 
-def judge_goals(frame: pl.DataFrame) -> Judgement:
-    """Judge the gain of the default against its goals."""
+def _judge_goals(frame: pl.DataFrame) -> Judgement:
     texts, met = [], []
     for horizon in sorted(set(frame["horizon"].to_list())):
         reached, goals = means(frame, "default", horizon), GOALS[horizon]
@@ -83,16 +82,14 @@ def slashed(values: Iterable[float], digits: str) -> str:
     return " / ".join(f"{value:{digits}}" for value in values)
 
 
-def judge_index(frame: pl.DataFrame) -> Judgement:
-    """Judge the default against intervals."""
+def _judge_index(frame: pl.DataFrame) -> Judgement:
     horizons = sorted(set(frame["horizon"].to_list()))
     ahead = {(horizon, share): advantage(frame, horizon, share) for horizon in horizons for share in SHARES}
     texts = [f"T = {t:,}, {share}: {mean:+.1f} ± {error:.1f}" for (t, share), (mean, error) in ahead.items()]
     return f"Gain % more, paired: {'; '.join(texts)}.", verdict(all(map(not_below, ahead.values())))
 
 
-def judge_reviewed(frame: pl.DataFrame) -> Judgement:
-    """Judge how much of the gain is kept with reviewed feedback."""
+def _judge_reviewed(frame: pl.DataFrame) -> Judgement:
     full, reviewed = (means(frame, "default", REVIEWED_HORIZON, feedback) for feedback in ("full", "reviewed"))
     before = means(frame, "interval", REVIEWED_HORIZON, "reviewed")
     kept = {share: r / f for share, r, f in zip(SHARES, reviewed, full, strict=True)}
@@ -136,21 +133,21 @@ EXPERIMENT = Experiment(
         notes=["of each of eight worlds: two regimes, identity and logistic rewards, d = 5 and 20"],
     ),
     claims=(
-        Claim(
+        StudyClaim(
             "The default reaches the gain that is asked of it on small streams (2, 5, 10, 25 % of asking always),"
             " within two standard errors.",
             "deferkit",
-            judge_goals,
+            _judge_goals,
         ),
-        Claim(
+        StudyClaim(
             "One index for price and decision gains at least as much as intervals, at every length and budget.",
             "deferkit",
-            judge_index,
+            _judge_index,
         ),
-        Claim(
+        StudyClaim(
             f"Where rewards become known only if an expert was asked, {KEPT:.0%} of the gain is kept.",
             "deferkit",
-            judge_reviewed,
+            _judge_reviewed,
         ),
     ),
     tables=(

@@ -18,7 +18,7 @@ from deferkit.study.experiments import DEFAULT, ON_REQUEST, chosen
 from deferkit.worlds.data import VARIABLE
 
 if TYPE_CHECKING:
-    from deferkit.study.reproduction import SummaryTable
+    from deferkit.study.reproduction import RankingTable
 
 MARKS = {
     "holds": "[green]holds[/green]",
@@ -76,8 +76,8 @@ def reproduce(
                 f"Stopped. What was done is in {out / 'trials'}; the same command goes on from there.", markup=False
             )
             raise typer.Exit(INTERRUPTED) from None
-    for summary in done.summaries:
-        console.print(summary_table(summary))
+    for ranking in done.rankings:
+        console.print(ranking_table(ranking))
     claims = Table.grid(padding=(0, 2, 0, 0))
     for finding in done.findings:
         claims.add_row(MARKS[finding.verdict], finding.claim)
@@ -91,13 +91,13 @@ def reproduce(
     )
 
 
-def summary_table(summary: "SummaryTable") -> Table:
-    """Return the summary of an experiment with headings that fit a narrow terminal."""
-    short = summary.declared.abbreviations
-    headings = [" ".join(short.get(word, word) for word in name.split()) for name in summary.rows.columns[1:]]
+def ranking_table(ranking: "RankingTable") -> Table:
+    """Return the ranking of an experiment with headings that fit a narrow terminal."""
+    short = ranking.declared.abbreviations
+    headings = [" ".join(short.get(word, word) for word in name.split()) for name in ranking.rows.columns[1:]]
     meant = ", ".join(f"{letter} {word}" for word, letter in short.items())
-    title = f"{summary.declared.short_caption}, {summary.trials} trials" + (f": {meant}" if meant else "")
+    title = f"{ranking.declared.short_caption}, {ranking.trials} trials" + (f": {meant}" if meant else "")
     table = plain_table(title, ("policy",), headings)
-    for row in summary.rows.iter_rows():
+    for row in ranking.rows.iter_rows():
         table.add_row(*row)
     return table

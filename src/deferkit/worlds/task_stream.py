@@ -39,7 +39,7 @@ class Unshuffled(NamedTuple):
     order: NDArray[np.int64]  # [n] where each task of the stream lies in them
 
 
-class Past(NamedTuple):
+class PastTasks(NamedTuple):
     """Tasks that were decided before the stream began, for a warm start; NaN where an outcome is not known."""
 
     contexts: Floats  # [m, d]
@@ -47,7 +47,7 @@ class Past(NamedTuple):
     costs: Floats  # [m] of the one expert, in the one resource
 
 
-class Stream(NamedTuple):
+class TaskStream(NamedTuple):
     """Tasks in order, with what each decider would have earned and cost; NaN where an expert was never asked."""
 
     contexts: Floats  # [n, d]
@@ -60,7 +60,7 @@ class Stream(NamedTuple):
     remark: str = ""  # what has to be said wherever the stream is shown, such as "simulated people"
     hidden: Population | None = None  # what is expected of each task of a made-up table: only `informed` may look
     unshuffled: Unshuffled | None = None  # where streams are orders of the same tasks
-    past: Past | None = None  # what is known from before
+    past: PastTasks | None = None  # what is known from before
 
     @property
     def complete(self) -> bool:

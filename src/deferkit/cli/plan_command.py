@@ -31,11 +31,11 @@ from deferkit.study.plan_trials import (
     rounds_of,
     worth_workers,
 )
-from deferkit.study.policies import LEARNERS, make_learner, without_trees
+from deferkit.study.policy_registry import LEARNERS, make_learner, without_trees
 from deferkit.study.runner import missing, run_study, table
 from deferkit.study.store import Store, Trial
 from deferkit.worlds import WORLDS, make_world
-from deferkit.worlds.stream import Stream
+from deferkit.worlds.task_stream import TaskStream
 
 
 @app.command()
@@ -104,7 +104,7 @@ def plan(
     console.print(f"page: {page}", highlight=False, markup=False, soft_wrap=True)
 
 
-def solved(wanted: list[Trial], stream: Stream, store: Store, workers: int | None, out: Path) -> Plan:
+def solved(wanted: list[Trial], stream: TaskStream, store: Store, workers: int | None, out: Path) -> Plan:
     """Run the trials of a plan, then more of them around the needed budgets until those are known closely."""
     learner = next(spec.policy for spec, _ in wanted if spec.policy in LEARNERS)
     right = bool(np.isin(stream.rewards, (0.0, 1.0)).all())

@@ -11,13 +11,13 @@ import typer
 from deferkit.cli import FAILED, INTERRUPTED, options
 from deferkit.cli.app import app, aside, console
 from deferkit.cli.comparison import Comparison
-from deferkit.cli.outcomes import legend, outcome_table, summaries
+from deferkit.cli.outcome_table import legend, outcome_table, summaries
 from deferkit.cli.progress import bar
 from deferkit.cli.warm import brought_by_past, name_of, named_apart, plain_name
 from deferkit.errors import StudyFailed
 from deferkit.learn.core import FEEDBACKS
 from deferkit.study.engines import ENGINES, make_engine
-from deferkit.study.policies import POLICIES
+from deferkit.study.policy_registry import POLICIES
 from deferkit.study.runner import missing, run_study, table
 from deferkit.study.spec import Spec
 from deferkit.study.store import Store, Trial
@@ -60,7 +60,7 @@ def run(
     *,
     parameters: Mapping[str, Any],
 ) -> None:
-    """Stream tasks through policies and show what each of them came to."""
+    """Run tasks through policies and show what each of them came to."""
     if then is not None:
         world, parameters = options.following(world, then, parameters)
     options.use_data(data)
