@@ -1,4 +1,4 @@
-"""A comparison that was asked for: which world, policies and budget, and how it is titled."""
+"""What `deferkit run` compares: world, policies and budget, with their defaults."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -35,7 +35,7 @@ OF_WORLD = {
     "synthetic": Defaults("2000", ("model-only", "arbitrary-human", "best-reject", "paper", "default", "opt")),
 }
 """Worlds with other defaults: in the paper's, its algorithm is compared, and the achievable optimum is OPT."""
-HELD_BACK = 0.1  # of the budget: what is said if that may stay unspent
+UNSPENT_SHARE = 0.1  # of the budget: a remark if more may stay unspent
 
 
 class Comparison(NamedTuple):
@@ -72,7 +72,7 @@ class Comparison(NamedTuple):
         seed: int,
         feedback: str = "full",
     ) -> "Comparison":
-        """Return what is to be compared; a policy that cannot run on the world is among the failures.
+        """Return a comparison; a policy that cannot run on the world is among the failures.
 
         Where none can, the error of the first one is raised.
 
@@ -140,9 +140,9 @@ def decimals(amount: float) -> int:
 
 
 def tight(total: float, stream: TaskStream) -> str | None:
-    """Say so if a budget does not even pay for the dearest task."""
+    """Return a remark if a budget is not much more than the dearest task may cost."""
     dearest = sure_cost(stream)
-    if stream.truth is None and HELD_BACK * total < dearest <= total < askable_costs(stream).sum():
+    if stream.truth is None and UNSPENT_SHARE * total < dearest <= total < askable_costs(stream).sum():
         return (
             f"One task can cost {dearest:,.{decimals(dearest)}f}, and that much is kept back to the end: up to"
             f" {100 * dearest / total:.0f} % of the budget may stay unspent."
@@ -156,7 +156,7 @@ def tight(total: float, stream: TaskStream) -> str | None:
 
 
 def lost(stream: TaskStream, chosen: Sequence[str]) -> str:
-    """Say what is not known of a stream, and what follows from that."""
+    """Return a remark on tasks where the human was never asked."""
     n = stream.n_tasks - int(stream.askable.sum())
     picked = f" So these are compared: {', '.join(chosen)}." if chosen else ""
     return (

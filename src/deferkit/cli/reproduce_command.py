@@ -1,4 +1,4 @@
-"""deferkit reproduce: the paper's experiments and ours, as one report."""
+"""deferkit reproduce: run experiments and write the report."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""deferkit run: a world, policies, what each of them came to."""
+"""deferkit run: compare policies in a world."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ def run(
     *,
     parameters: Mapping[str, Any],
 ) -> None:
-    """Run tasks through policies and show what each of them came to."""
+    """Run tasks through policies and show the outcome of each."""
     if then is not None:
         world, parameters = options.following(world, then, parameters)
     options.use_data(data)

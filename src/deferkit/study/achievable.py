@@ -39,17 +39,17 @@ LEAST_COST = 0.01  # of the mean: a regression that foresees less is wrong about
 
 
 class Predictions(NamedTuple):
-    """What is expected of each task from its context, by regressions that have not seen its outcomes."""
+    """Out-of-fold predictions of each task from its context."""
 
     rewards: Floats  # [n, deciders]
     costs: Floats  # [n, experts]
     fold: NDArray[np.int64]  # [n]
-    tie: NDArray[np.int64]  # [n] which of two that are foreseen alike comes first: by lot, not by their order in a file
+    tie: NDArray[np.int64]  # [n] breaks ties of predictions at random, not by the order of the file
     methods: tuple[str, ...]  # "linear" or "trees", of each reward and then of each cost
 
 
 class CachedPredictions(NamedTuple):
-    """The predictions of the last tasks; orders, budgets and rules of a study ask for the same ones."""
+    """The last predictions: orders, budgets and rules of a study need the same ones."""
 
     contexts: "weakref.ref[Floats]"
     rewards: "weakref.ref[Floats]"
@@ -60,7 +60,7 @@ _cached: list[CachedPredictions] = []
 
 
 def is_achievable_known(stream: TaskStream) -> bool:
-    """Whether the achievable optimum of a stream can be told: by its truth, or from complete outcomes of one resource.
+    """Whether the achievable optimum is known, or can be estimated from complete outcomes of one resource.
 
     It cannot where columns of the context depend on what a policy observed before.
 
@@ -73,7 +73,7 @@ def is_achievable_known(stream: TaskStream) -> bool:
 
 
 def check_achievable(stream: TaskStream) -> None:
-    """Raise, and say why, if the achievable optimum of a stream cannot be told."""
+    """Raise InvalidArgument, with the reason, if the achievable optimum of a stream cannot be estimated."""
     if not is_achievable_known(stream):
         raise InvalidArgument(
             "The achievable optimum is estimated for one resource, where all outcomes are known and contexts do not"

@@ -1,4 +1,4 @@
-"""Budgets as people write them: `2000`, `0.1T`, `10%`, `inf`."""
+"""Budgets as text: `2000`, `0.1T`, `10%`, `inf`."""
 
 import math
 import re
@@ -60,7 +60,7 @@ def askable_costs(stream: TaskStream) -> Floats:
 
 
 def remark(total: float, stream: TaskStream) -> str | None:
-    """Say what is odd about a budget, if anything is.
+    """Return a remark on a budget that asks nobody, does not bind or has no end; None for any other.
 
     >>> import numpy as np
     >>> remark(5.0, TaskStream(np.ones((3, 1)), np.ones((3, 2)), np.ones((3, 1, 1))))

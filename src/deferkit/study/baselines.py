@@ -1,4 +1,4 @@
-"""Rules that learn nothing, to compare with. Each returns the route of every task: 0 for the model, 1 for the expert.
+"""Baselines that do not learn. Each returns the route of every task: 0 for the model, 1 for the expert.
 
 All but `human_only` stop asking for good once another cost is no longer sure to fit the budget, as learners do.
 """
@@ -43,7 +43,7 @@ def model_only(stream: TaskStream) -> Routes:
 
 
 def human_only(stream: TaskStream) -> Routes:
-    """Ask the first expert every time, whatever that costs: it does not know of a budget."""
+    """Ask the first expert every time, without a budget."""
     return np.ones(stream.n_tasks, dtype=np.int64)
 
 

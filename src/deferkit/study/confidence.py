@@ -1,4 +1,4 @@
-"""What the model is expected to earn in each task: as it is known, or else estimated from the contexts.
+"""The expected reward of the model in each task: the truth, or a cross-validated estimate from the contexts.
 
 On a table only outcomes are known. To ask where the model *did* earn little would be hindsight, so the expectation of a
 task is that of a regression on the contexts and rewards of other tasks: five folds, each predicted from the other four.
@@ -24,7 +24,7 @@ CLOSE_ENOUGH = 1e-6  # of a Newton step
 
 
 class CachedEstimate(NamedTuple):
-    """The estimate of the last stream; the budgets and rules of a trial ask for the same one."""
+    """The last estimate: budgets and rules of a trial need the same one."""
 
     contexts: "weakref.ref[Floats]"
     rewards: "weakref.ref[Floats]"
@@ -35,7 +35,7 @@ _cached: list[CachedEstimate] = []
 
 
 def confidence(stream: TaskStream) -> Floats:
-    """Return what the model is expected to earn in each task [n].
+    """Return the expected reward of the model in each task [n].
 
     >>> x = np.linspace(-1, 1, 1_000)[:, None]
     >>> stream = TaskStream(x, np.hstack([2 + x, x]), np.ones((1_000, 1, 1)))

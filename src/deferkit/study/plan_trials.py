@@ -25,7 +25,7 @@ MANY = 5_000_000  # decisions from which on more than one process is worth start
 
 
 def orders_for(n_tasks: int) -> int:
-    """Return how many orders a plan takes unless it is told: 5, or, of many tasks, as few as 2.
+    """Return the default number of orders: 5, or down to 2 where there are many tasks.
 
     >>> orders_for(5_000), orders_for(700_000), orders_for(1_000_000), orders_for(50_000_000)
     (5, 5, 3, 2)
@@ -34,7 +34,7 @@ def orders_for(n_tasks: int) -> int:
 
 
 def worth_workers(n_tasks: int, orders: int, policy: str = "default") -> bool:
-    """Return whether there is so much to do that more than one process is worth starting.
+    """Return whether there are enough decisions to start more than one process.
 
     >>> worth_workers(5_000, 5), worth_workers(100_000, 5), worth_workers(5_000, 5, "tree")
     (False, True, True)
@@ -43,7 +43,7 @@ def worth_workers(n_tasks: int, orders: int, policy: str = "default") -> bool:
 
 
 def check_plannable(stream: TaskStream, policy: str) -> None:
-    """Raise, and say why, if this cannot be planned for."""
+    """Raise InvalidArgument, with the reason, if no plan can be made for a stream and policy."""
     if policy not in LEARNERS:
         meant = "" if policy in POLICIES else closest(policy, LEARNERS)
         raise InvalidArgument(f"A plan is for a learner: {', '.join(LEARNERS)}. Got {policy!r} instead.{meant}")

@@ -1,4 +1,4 @@
-"""All policies by name, and how each of them is run over a stream."""
+"""The registry of policies, and how each is run over a stream."""
 
 import math
 import time
@@ -73,7 +73,7 @@ POLICIES = RULES | LEARNERS | {name: kind.description for name, kind in PEERS.it
 
 
 def check_policy(name: str) -> None:
-    """Raise, and say which policies there are, unless there is one of this name."""
+    """Raise InvalidArgument, which lists the policies, unless there is one of this name."""
     if not isinstance(name, str) or name not in POLICIES:
         raise InvalidArgument(
             f"There is no policy {name!r}. There is: {', '.join(POLICIES)}.{closest(str(name), POLICIES)}"
@@ -81,7 +81,7 @@ def check_policy(name: str) -> None:
 
 
 def without_trees(names: Iterable[str], stream: TaskStream) -> list[str]:
-    """Return the remark that the default does without trees on a table, if it has to."""
+    """Return a remark if the default has to do without trees on a table."""
     absent = missing("trees")
     if not absent or stream.truth is not None or "default" not in names:
         return []
@@ -89,7 +89,7 @@ def without_trees(names: Iterable[str], stream: TaskStream) -> list[str]:
 
 
 def check_installed(names: Iterable[str]) -> None:
-    """Raise, and say what to install, if one of these policies is another library's and that is not there."""
+    """Raise InvalidArgument, which says what to install, if the library of a policy is missing."""
     for name in names:
         if name in NEEDS:
             needs(NEEDS[name], what=f"The policy {name!r}")
@@ -99,7 +99,7 @@ def check_installed(names: Iterable[str]) -> None:
 
 
 class PolicyRun(NamedTuple):
-    """What a policy did with a stream."""
+    """The decisions of a policy on a stream."""
 
     routes: NDArray[np.int64]  # [n]
     prices: Floats | None  # [n, R] of a learner
@@ -117,7 +117,7 @@ def needs_hindsight(name: str) -> bool:
 
 
 def check_hindsight(name: str, stream: TaskStream) -> None:
-    """Raise, and say what is missing and what works, if a policy needs outcomes that a stream does not have."""
+    """Raise InvalidArgument if a policy needs outcomes that a stream does not have; the message says what works."""
     if needs_hindsight(name) and not stream.complete:
         lost = stream.n_tasks - int(stream.askable.sum())
         raise InvalidArgument(
@@ -141,7 +141,7 @@ def sure_cost(stream: TaskStream) -> float:
 
 
 def range_of(stream: TaskStream) -> tuple[float, float]:
-    """Return what rewards may be: within [0, 1] where all of a table's are, open where noise may carry them out."""
+    """Return the range of rewards: [0, 1] where all of a table are, unbounded where noise may leave it."""
     rewards = stream.rewards if stream.past is None else np.concatenate([stream.rewards, stream.past.rewards])
     known = rewards[~np.isnan(rewards)]
     within = stream.truth is None and len(known) > 0 and known.min() >= 0 and known.max() <= 1
@@ -210,7 +210,7 @@ def run_learner(learner: Deferrer, stream: TaskStream, feedback: str) -> PolicyR
 
 
 def run_rule(name: str, stream: TaskStream, budgets: Sequence[float], seed: int) -> PolicyRun:
-    """Run a baseline that learns nothing."""
+    """Run a baseline that does not learn."""
     if name == "model-only":
         routes = baselines.model_only(stream)
     elif name == "human-only":

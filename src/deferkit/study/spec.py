@@ -1,4 +1,4 @@
-"""What a trial is: plain data, and the key that its results are kept under."""
+"""The specification of a trial, and the key of its results."""
 
 import functools
 import hashlib
@@ -23,6 +23,17 @@ TRACES = ("", "path", "coverage")
 class Spec:
     """A policy in a world with a budget; with a seed it is a trial.
 
+    Make one with `Spec.of`, which checks it.
+
+    Args:
+        world: The name of a world, or a path to a table.
+        world_parameters: All fields of the world.
+        policy: A name in `deferkit.study.policy_registry.POLICIES`.
+        budget: As text: "2000" units of cost, "0.1T" of tasks, "10%" of the cost of asking always, or "inf".
+        feedback: Which rewards a learner observes: "full", "bandit" or "reviewed".
+        policy_parameters: Arguments of a `Deferrer`, for learners.
+        trace: What is recorded during the run: nothing (""), the "path", or the "coverage" of ellipsoids.
+
     >>> spec = Spec.of("synthetic", {"regime": "dominant"}, policy="default", budget="0.04T")
     >>> spec.world_parameters["n_features"], spec.feedback
     (20, 'full')
@@ -34,11 +45,20 @@ class Spec:
     budget: str
     feedback: str = "full"
     policy_parameters: Mapping[str, Any] = field(default_factory=dict)
-    trace: str = ""  # what is kept of the way there: nothing, "path" or "coverage"
+    trace: str = ""
 
     @classmethod
     def of(cls, world: str, parameters: Mapping[str, Any], **given: Any) -> "Spec":
-        """Return a specification, checked, with all parameters of its world spelled out."""
+        """Return a checked specification with all parameters of its world.
+
+        Args:
+            world: The name of a world, or a path to a table.
+            parameters: Fields of the world; the others have their defaults.
+            given: Further fields of a specification.
+
+        Raises:
+            InvalidArgument: There is no such world, parameter, policy, feedback or trace, or they do not fit.
+        """
         if is_number(given.get("budget")):
             given["budget"] = str(given["budget"])
         spec = cls(world=world, world_parameters=make_world(world, parameters).parameters(), **given)
@@ -62,7 +82,7 @@ class Spec:
 
     @functools.cached_property
     def key(self) -> str:
-        """What results are kept under: a hash of the specification and of the code that measures it."""
+        """The key of its results: a hash of the specification and of the source code."""
         library = PEERS[self.policy].version if self.policy in PEERS else ""
         return hashlib.sha256(f"{code_digest()} {library} {self.text}".encode()).hexdigest()[:24]
 

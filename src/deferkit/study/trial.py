@@ -1,4 +1,4 @@
-"""One stream, several policies, what each of them came to."""
+"""Runs policies on one stream and measures their outcomes."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ POINTS = 100  # of a path
 
 
 class Outcome(NamedTuple):
-    """What a policy came to on a stream.
+    """The outcome of a policy on a stream.
 
     Rewards are expected ones where the truth is known, else realised; OPT and ModelOnly are on just the same tasks.
     Where some outcomes are not known, nobody knows OPT, and what is measured against it is NaN.
@@ -95,7 +95,7 @@ class Judge:
     def outcome(
         self, choice: Floats, budgets: Sequence[float], us: float = math.nan, *, realised: bool = False
     ) -> Outcome:
-        """Return what a policy came to that chose deciders with these probabilities [n, deciders].
+        """Return the outcome of a policy that chose deciders with these probabilities [n, deciders].
 
         `realised` judges everybody by the outcomes that came, where a policy has seen them.
         """
@@ -127,7 +127,7 @@ class Judge:
         )
 
     def path(self, choice: Floats, budgets: Sequence[float], prices: Floats | None) -> dict[str, list[float]]:
-        """Return reward, regret, spending and price (its mean since the last point) along the way."""
+        """Return reward, regret, spending and price (its mean since the last point) at points of the stream."""
         rewards, _ = self.stream.known()
         best, _ = self.optimum(budgets)
         n = self.stream.n_tasks
@@ -148,7 +148,7 @@ class Judge:
 
 
 def run_spec(spec: Spec, judge: Judge, seed: int) -> dict[str, Any]:
-    """Return what a trial came to, as one row of a table."""
+    """Return the outcome of a trial as a row of a table."""
     stream = judge.stream
     check_hindsight(spec.policy, stream)
     budgets = [Allowance.from_text(spec.budget).total(stream)] * stream.costs.shape[2]
@@ -191,6 +191,6 @@ def run_together(specs: Iterable[Spec], seed: int) -> list[dict[str, Any]]:
             if judge is None:
                 judge = Judge(make_world(spec.world, spec.world_parameters).draw(seed))
             rows.append(run_spec(spec, judge, seed))
-        except Exception as error:  # whatever it is, the other trials shall be saved before it is told
+        except Exception as error:  # of any kind: the other trials are saved before it is reported
             rows.append({"failure": f"{type(error).__name__}: {error}"})
     return rows

@@ -35,7 +35,7 @@ DIGITS = {"x_score": 3, "x_length": 0, "x_reports": 0}
 
 
 class Items(NamedTuple):
-    """Items with their cells, what came of them, and what was to be expected."""
+    """Items with their cells, realised and expected outcomes."""
 
     cells: dict[str, list[str | None]]  # by column, as they are written; None where one is missing
     rewards: Floats  # [n, 2] of the model and the reviewer, 0 or 1

@@ -1,4 +1,4 @@
-"""Your own tasks: a row for each, with its context, what the model and the human earned and what the human cost."""
+"""Tasks from a file: a row each, with context, rewards of the model and the human, and the cost of the human."""
 
 import functools
 from dataclasses import asdict, dataclass
@@ -82,7 +82,7 @@ def together(columns: ContextColumns) -> dict[str, Any]:
 
 
 def odd(x: Floats, rewards: Floats) -> list[str]:
-    """Say what is odd about tasks."""
+    """Return remarks on contexts that are all equal, and on a human who is never better."""
     remarks = []
     if (x == x[0]).all():
         remarks.append("All contexts are equal: there is nothing to tell one task from another.")
@@ -143,7 +143,7 @@ class Table:
             if getattr(self, name) not in (None, now):
                 raise InvalidArgument(f"{path} has changed since this was asked for.")
             object.__setattr__(self, name, now)
-        self._tasks()  # what is wrong with the file shall be told now
+        self._tasks()  # raises now if the file cannot be read
 
     def _tasks(self) -> Tasks:
         names = Names(self.context, self.model_reward, self.human_reward, self.cost, self.time)

@@ -11,7 +11,7 @@ Floats = NDArray[np.float64]
 
 
 class Population(NamedTuple):
-    """Every context that can come, or a sample of them, and what is to be expected of each."""
+    """Every context that can come, or a sample of them, with expected rewards and costs."""
 
     probabilities: Floats  # [m]
     rewards: Floats  # [m, deciders] expected
@@ -19,7 +19,7 @@ class Population(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """What is known of a stream beside its outcomes, where somebody made it up."""
+    """Expected outcomes and coefficients of a simulated stream."""
 
     population: Population
     kind: NDArray[np.int64] | None  # [n] which context of the population a task is; None if that is a sample
@@ -57,8 +57,8 @@ class TaskStream(NamedTuple):
     noise: float | None = None  # σ, where it is known
     truth: Truth | None = None
     running: Running | None = None  # columns of the contexts that a policy's own observations fill in
-    remark: str = ""  # what has to be said wherever the stream is shown, such as "simulated people"
-    hidden: Population | None = None  # what is expected of each task of a made-up table: only `informed` may look
+    remark: str = ""  # a note for tables and figures, such as "simulated people"
+    hidden: Population | None = None  # expected outcomes of a simulated table: for the policy `informed` only
     unshuffled: Unshuffled | None = None  # where streams are orders of the same tasks
     past: PastTasks | None = None  # what is known from before
 
@@ -79,5 +79,5 @@ class TaskStream(NamedTuple):
         return len(self.contexts)
 
     def known(self) -> tuple[Floats, Floats]:
-        """Return rewards and costs as they are expected, or, where nothing more is known, as they came."""
+        """Return expected rewards and costs where the truth is known, else realised ones."""
         return (self.rewards, self.costs) if self.truth is None else (self.truth.rewards, self.truth.costs)
