@@ -4,14 +4,14 @@ Coefficients are cos(φ_t)·A + sin(φ_t)·B: at φ = 0 they are A, at φ = π/2
 costs do not drift, so that a rule which does not know the phase is judged fairly by the mean over all phases.
 """
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.errors import expected
 from deferkit.types import is_number, is_whole, plain
+from deferkit.worlds.base_world import BaseWorld
 from deferkit.worlds.option import check_choices, option
 from deferkit.worlds.task_stream import Floats, Population, TaskStream, Truth
 
@@ -51,7 +51,7 @@ def phases(kind: str, horizon: int) -> Floats:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drift:
+class Drift(BaseWorld):
     """Streams whose rewards drift, to be drawn from with a seed.
 
     lin: x = (1, u) with u uniform on (−1, 1)^(d − 1); rewards ½ + u·θ(φ) + σ·N(0, 1), costs max(.2, 1 + u·w + .2·N).
@@ -90,17 +90,12 @@ class Drift:
             if getattr(self, name) != getattr(type(self), name):
                 raise expected(name, "Drift", f"left out in the family {self.family!r}", getattr(self, name))
 
-    def parameters(self) -> dict[str, Any]:
-        """Return all that the world was made with, as plain data."""
-        return asdict(self)
-
     def draw(self, seed: int) -> TaskStream:
         """Return the stream of this seed.
 
         Streams of different kinds have the same contexts, coefficients and noise: only the phase differs.
         """
-        if not is_whole(seed, 0):
-            raise expected("seed", "Drift", "a whole number of at least 0", seed)
+        self.check_seed(seed)
         rng = np.random.default_rng([int(seed), ROLE[self.family]])
         return self._linear(rng) if self.family == "lin" else self._table(rng)
 

@@ -1,17 +1,16 @@
 """ImageNet16H: a network and 145 people name what is on noisy pictures (Steyvers et al. 2022), as in Section 5.3."""
 
 import functools
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from deferkit.errors import InvalidArgument, expected
-from deferkit.types import is_whole
 from deferkit.worlds.answers import CLASSES, Answers
+from deferkit.worlds.base_world import BaseWorld
 from deferkit.worlds.data import DataSet, checked_digest, checked_times, read_table
 from deferkit.worlds.option import check_choices, option
 from deferkit.worlds.running import HISTORIES, HISTORY_HELP
@@ -38,7 +37,7 @@ MIXING_SEED = 17
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageNet16H:
+class ImageNet16H(BaseWorld):
     """Pictures that a network or a person names: reward 1 if right, cost the person's time with mean 1.
 
     A seed reshuffles the people; the trials of a person stay together and in order. The context: an intercept, the
@@ -67,14 +66,9 @@ class ImageNet16H:
     def _files(self) -> tuple[Path, Path]:
         return SET.find(*PEOPLE_FILES), SET.find(*MODEL_FILES[self.model])
 
-    def parameters(self) -> dict[str, Any]:
-        """Return all that the world was made with, as plain data."""
-        return asdict(self)
-
     def draw(self, seed: int) -> TaskStream:
         """Return the stream of this seed: the same tasks, people in another order."""
-        if not is_whole(seed, 0):
-            raise expected("seed", "ImageNet16H", "a whole number of at least 0", seed)
+        self.check_seed(seed)
         people, model = self._files()
         answers = load(people, model, self.repeats, self.data)
         rng = np.random.default_rng(np.random.SeedSequence(int(seed)))

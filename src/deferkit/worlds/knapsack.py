@@ -2,14 +2,14 @@
 
 import functools
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from deferkit.errors import InvalidArgument, expected
-from deferkit.types import is_whole, plain
+from deferkit.types import plain
+from deferkit.worlds.base_world import BaseWorld
 from deferkit.worlds.digest import digest_of
 from deferkit.worlds.knapsack_features import features
 from deferkit.worlds.knapsack_file import read_people
@@ -22,7 +22,7 @@ from deferkit.worlds.task_stream import TaskStream
 
 
 @dataclass(frozen=True, kw_only=True)
-class Knapsack:
+class Knapsack(BaseWorld):
     """The world of the knapsacks: people one after another, each with ten of them; a seed shuffles the people.
 
     The reward of a decider is 0.1 / (1.1 − V/V_max), the cost is the person's time in units of its mean.
@@ -59,14 +59,9 @@ class Knapsack:
             )
         object.__setattr__(self, "digest", found)
 
-    def parameters(self) -> dict[str, Any]:
-        """Return all that the world was made with, as plain data."""
-        return asdict(self)
-
     def draw(self, seed: int) -> TaskStream:
         """Return the stream of this seed: the same answers, the people in another order."""
-        if not is_whole(seed, 0):
-            raise expected("seed", "Knapsack", "a whole number of at least 0", seed)
+        self.check_seed(seed)
         people, contexts, rewards = _data(self.people, self.digest)
         rows = people.shuffled(np.random.default_rng(seed))
         costs = people.costs[rows]

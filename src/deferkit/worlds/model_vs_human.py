@@ -1,17 +1,17 @@
 """model-vs-human: networks and people name drawings, edges and silhouettes (Geirhos et al. 2021), with real times."""
 
 import functools
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from deferkit.errors import InvalidArgument, expected
-from deferkit.types import is_whole
 from deferkit.worlds.answers import CLASSES, Answers
+from deferkit.worlds.base_world import BaseWorld
 from deferkit.worlds.data import DataSet, checked_digest, checked_times, read_table
 from deferkit.worlds.option import check_choices, option
 from deferkit.worlds.running import HISTORIES, HISTORY_HELP
@@ -34,7 +34,7 @@ class Loaded(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelVsHuman:
+class ModelVsHuman(BaseWorld):
     """Pictures that a network or a person names: reward 1 if right, cost the person's response time with mean 1.
 
     The context: an intercept, the network's answer (one-hot), how many of the other networks agree with it, the
@@ -63,14 +63,9 @@ class ModelVsHuman:
         if self.model not in networks:
             raise expected("model", "ModelVsHuman", "one of " + ", ".join(map(repr, networks)), self.model)
 
-    def parameters(self) -> dict[str, Any]:
-        """Return all that the world was made with, as plain data."""
-        return asdict(self)
-
     def draw(self, seed: int) -> TaskStream:
         """Return the stream of this seed: the same tasks, people in another order."""
-        if not is_whole(seed, 0):
-            raise expected("seed", "ModelVsHuman", "a whole number of at least 0", seed)
+        self.check_seed(seed)
         answers, experiment = load(SET.find(FILE), self.data, self.model)
         people = np.random.default_rng(np.random.SeedSequence(int(seed))).permutation(len(experiment))
         if self.order == "experiment":

@@ -6,9 +6,9 @@ badly. Reviewers are good at what the model is not, but for long texts and one c
 export. Nothing of this is linear, and nobody is told the probabilities but the policy `informed`.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -16,6 +16,7 @@ from scipy.special import expit
 
 from deferkit.errors import expected
 from deferkit.types import is_whole, plain
+from deferkit.worlds.base_world import BaseWorld
 from deferkit.worlds.option import option
 from deferkit.worlds.sheet import Sheet
 from deferkit.worlds.table import tasks_of
@@ -84,7 +85,7 @@ def make_items(n: int, rng: np.random.Generator) -> Items:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moderation:
+class Moderation(BaseWorld):
     """Tables of moderation items, another one for each seed, read just as their CSV file would be.
 
     >>> stream = Moderation(horizon=500).draw(seed=0)
@@ -100,14 +101,9 @@ class Moderation:
             raise expected("horizon", "Moderation", "a whole number of at least 2", self.horizon)
         object.__setattr__(self, "horizon", int(self.horizon))
 
-    def parameters(self) -> dict[str, Any]:
-        """Return all that the world was made with, as plain data."""
-        return asdict(self)
-
     def items(self, seed: int) -> Items:
         """Return the items of this seed."""
-        if not is_whole(seed, 0):
-            raise expected("seed", "Moderation", "a whole number of at least 0", seed)
+        self.check_seed(seed)
         return make_items(self.horizon, np.random.default_rng(np.random.SeedSequence(int(seed))))
 
     def draw(self, seed: int) -> TaskStream:

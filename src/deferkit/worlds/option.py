@@ -1,7 +1,7 @@
 """Options of a world: its own fields say what they mean, for Python, the command line and figures alike."""
 
 from collections.abc import Iterable
-from dataclasses import Field, field, fields
+from dataclasses import Field, field, fields, is_dataclass
 from types import NoneType
 from typing import Any, NamedTuple, get_args, get_type_hints
 
@@ -33,12 +33,14 @@ def option(default: Any, help: str, *, choices: Iterable[str] = (), flag: str = 
 
 
 def options_of(world: type) -> list[Option]:
-    """Return the options of a world, in the order of its fields.
+    """Return the options of a world, in the order of its fields; none if it is not a dataclass.
 
     >>> from deferkit.worlds.moderation import Moderation
     >>> [(each.flag, each.kind, each.default) for each in options_of(Moderation)]
     [('horizon', <class 'int'>, 5000)]
     """
+    if not is_dataclass(world):
+        return []
     hints = get_type_hints(world)
     return [
         Option(

@@ -2,8 +2,7 @@
 
 import functools
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +10,7 @@ from scipy.special import gammaln, ndtr
 
 from deferkit.errors import expected
 from deferkit.types import is_number, is_whole, plain
+from deferkit.worlds.base_world import BaseWorld
 from deferkit.worlds.option import check_choices, option
 from deferkit.worlds.task_stream import Floats, Population, TaskStream, Truth
 
@@ -61,7 +61,7 @@ def sample(n: int, n_features: int, most_ones: int, decay: float, rng: np.random
 
 
 @dataclass(frozen=True, kw_only=True)
-class Synthetic:
+class Synthetic(BaseWorld):
     """The world of Section 5.1, to be drawn from with a seed.
 
     complementary: θ_h has half of its coordinates 1 and θ_m = 1 − θ_h. dominant: θ_h ~ [0, 1]^d, θ_m ~ [0, ½]^d.
@@ -108,14 +108,9 @@ class Synthetic:
         most = min(self.most_ones, self.n_features)
         return self.n_features <= 24 and sum(math.comb(self.n_features, k) for k in range(1, most + 1)) <= MOST_LISTED
 
-    def parameters(self) -> dict[str, Any]:
-        """Return all that the world was made with, as plain data."""
-        return asdict(self)
-
     def draw(self, seed: int) -> TaskStream:
         """Return the stream of this seed: the same one for every policy."""
-        if not is_whole(seed, 0):
-            raise expected("seed", "Synthetic", "a whole number of at least 0", seed)
+        self.check_seed(seed)
         parameters, tasks, noise = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(3))
         thetas, weights = self._parameters(parameters)
         if self.listed:

@@ -1,14 +1,14 @@
 """Tasks from a file: a row each, with context, rewards of the model and the human, and the cost of the human."""
 
 import functools
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from deferkit.errors import InvalidArgument, expected
 from deferkit.learn.encode import Encoder
-from deferkit.types import is_whole
+from deferkit.worlds.base_world import BaseWorld
 from deferkit.worlds.context_columns import ContextColumns
 from deferkit.worlds.history import reviews_of
 from deferkit.worlds.option import check_choices, option
@@ -95,7 +95,7 @@ def odd(x: Floats, rewards: Floats) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class Table(BaseWorld):
     r"""A world over a CSV (also .csv.gz), Parquet or Excel (.xlsx) file, in a new order for each seed.
 
     `context` is a name, a glob or several of them with commas between. Where the human's reward or the cost is
@@ -149,14 +149,9 @@ class Table:
         names = Names(self.context, self.model_reward, self.human_reward, self.cost, self.time)
         return read(self.path, names, self.after, (self.digest, self.after_digest))
 
-    def parameters(self) -> dict[str, Any]:
-        """Return all that the world was made with, and what the file holds, as plain data."""
-        return asdict(self)
-
     def draw(self, seed: int) -> TaskStream:
         """Return the stream of this seed."""
-        if not is_whole(seed, 0):
-            raise expected("seed", "Table", "a whole number of at least 0", seed)
+        self.check_seed(seed)
         tasks = self._tasks()
         given = TaskStream(*tasks[:3], link=tasks.link, remark=tasks.remark, past=tasks.past)
         if self.order == "file":
