@@ -18,7 +18,7 @@ from deferkit.study.experiments.experiment import (
     Grid,
     Judgement,
     MeanTable,
-    StudyClaim,
+    claim,
     share_verdict,
 )
 from deferkit.study.trial_statistics import as_float, cell, mean_and_error, mean_of, over_trials
@@ -47,7 +47,8 @@ def named(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(variant=name)
 
 
-def _judge_newton(rows: pl.DataFrame) -> Judgement:
+@claim(f"One Newton step loses at most {ALLOWED} % of OPT against the exact estimate at every step.", "deferkit")
+def _newton(rows: pl.DataFrame) -> Judgement:
     step, exact = (rows.filter(variant=NAMES[kind]) for kind in ("logistic", "always"))
     paired = exact.join(step, on=["regime", "asked_budget", "seed"], suffix="_step").with_columns(
         lost=pl.col("pct_opt") - pl.col("pct_opt_step")
@@ -65,7 +66,8 @@ def _judge_newton(rows: pl.DataFrame) -> Judgement:
     return measured, FAILS if mean - reach > ALLOWED else HOLDS if mean + reach <= ALLOWED else PARTLY
 
 
-def _judge_link(rows: pl.DataFrame) -> Judgement:
+@claim("The logistic link is worth having for binary rewards.", "deferkit")
+def _link(rows: pl.DataFrame) -> Judgement:
     step, linear = (rows.filter(variant=NAMES[kind]) for kind in ("logistic", "identity"))
     gained = [
         mean_of(step, "gain", regime=r, budget=float(b)) - mean_of(linear, "gain", regime=r, budget=float(b))
@@ -117,14 +119,7 @@ EXPERIMENT = Experiment(
         ),
         notes=[lambda rows: "the paper's algorithm has the few trials" if "paper" in rows["policy"] else ""],
     ),
-    claims=(
-        StudyClaim(
-            f"One Newton step loses at most {ALLOWED} % of OPT against the exact estimate at every step.",
-            "deferkit",
-            _judge_newton,
-        ),
-        StudyClaim("The logistic link is worth having for binary rewards.", "deferkit", _judge_link),
-    ),
+    claims=(_newton, _link),
     tables=(
         MeanTable(caption="{value}, {regime} human, by budget", index="variant", split=["regime"]),
         MeanTable(

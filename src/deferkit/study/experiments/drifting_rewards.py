@@ -12,6 +12,7 @@ from deferkit.study.experiments.experiment import (
     Judgement,
     MeanTable,
     StudyClaim,
+    claim,
     selected,
     share_verdict,
     verdict,
@@ -72,7 +73,9 @@ def gains(frame: pl.DataFrame, kind: str, budget: str, policy: str = "default") 
 
 def goal_claim(seeds: tuple[int, ...], whose: str, errors: float) -> StudyClaim:
     """Return the claim that the goals are reached on some of the seeds, with so many standard errors of tolerance."""
+    tolerance = f", within {errors:g} standard errors" if errors else ""
 
+    @claim(f"The default reaches the gain that is asked of it where rewards drift, on {whose}{tolerance}.", "deferkit")
     def judge(frame: pl.DataFrame) -> Judgement:
         part = frame.filter(pl.col("seed").is_in(seeds))
         met, texts = [], []
@@ -90,12 +93,11 @@ def goal_claim(seeds: tuple[int, ...], whose: str, errors: float) -> StudyClaim:
         )
         return measured, share_verdict(met)
 
-    tolerance = f", within {errors:g} standard errors" if errors else ""
-    claim = f"The default reaches the gain that is asked of it where rewards drift, on {whose}{tolerance}."
-    return StudyClaim(claim, "deferkit", judge)
+    return judge
 
 
-def _judge_still(frame: pl.DataFrame) -> Judgement:
+@claim(f"Where nothing drifts, forgetting costs at most {ALLOWED} % of gain.", "deferkit")
+def _still(frame: pl.DataFrame) -> Judgement:
     cells = paired_cells(frame.filter(kind="none"), ["feedback", "asked_budget"], "default", "never")
     held = min(mean for mean, _ in cells.values()) >= -ALLOWED
     return f"Gain %, default less never, paired: {cells_text(cells, 2)}.", verdict(held)
@@ -104,12 +106,13 @@ def _judge_still(frame: pl.DataFrame) -> Judgement:
 def ahead_claim(other: str, text: str) -> StudyClaim:
     """Return the claim that the default is ahead of another policy in every drifting cell, with bandit feedback."""
 
+    @claim(text, "deferkit")
     def judge(frame: pl.DataFrame) -> Judgement:
         drifting = frame.filter(pl.col("kind") != "none", feedback="bandit")
         cells = paired_cells(drifting, ["kind", "asked_budget"], "default", other)
         return f"Gain %, default less {other}, paired: {cells_text(cells)}.", share_verdict(map(surely, cells.values()))
 
-    return StudyClaim(text, "deferkit", judge)
+    return judge
 
 
 EXPERIMENT = Experiment(
@@ -148,7 +151,7 @@ EXPERIMENT = Experiment(
     claims=(
         goal_claim(GIVEN, "the seeds it was measured on", 0.0),
         goal_claim(OWN, "other seeds", 2.0),
-        StudyClaim(f"Where nothing drifts, forgetting costs at most {ALLOWED} % of gain.", "deferkit", _judge_still),
+        _still,
         ahead_claim("never", "Where rewards drift, the default gains more than without forgetting."),
         ahead_claim("static", "The default gains more than any rule can that does not know the phase."),
         ahead_claim(RIVAL, "Where rewards drift, the default gains more than AUPD."),

@@ -4,7 +4,7 @@ import polars as pl
 
 from deferkit.study.drawing.ellipsoid_figure import Ellipsoids
 from deferkit.study.drawing.panels import Figure
-from deferkit.study.experiments.experiment import Experiment, Grid, Judgement, StudyClaim, verdict
+from deferkit.study.experiments.experiment import Experiment, Grid, Judgement, claim, verdict
 from deferkit.study.trial_statistics import as_float
 
 TARGETS = ("model reward", "human reward", "cost")
@@ -40,7 +40,8 @@ def shares(frame: pl.DataFrame, policy: str) -> tuple[list[float], str, float]:
     return inside, text, end.select((pl.col("beta") / pl.col("far")).median()).item()
 
 
-def _judge_lemma(frame: pl.DataFrame) -> Judgement:
+@claim("With probability 1 − δ = 95 %, θ* lies in the ellipsoid for all t ≥ τ (Lemma 3).", "paper")
+def _lemma(frame: pl.DataFrame) -> Judgement:
     inside, text, slack = shares(frame, "paper")
     measured = (
         f"Trials in which it does, on a grid of times: {text}. At T the printed β is {slack:.1f} × the distance that"
@@ -49,7 +50,8 @@ def _judge_lemma(frame: pl.DataFrame) -> Judgement:
     return measured, verdict(min(inside) >= LEVEL)
 
 
-def _judge_narrow(frame: pl.DataFrame) -> Judgement:
+@claim("The default's intervals are not confidence ellipsoids: they are narrow on purpose.", "deferkit")
+def _narrow(frame: pl.DataFrame) -> Judgement:
     inside, text, slack = shares(frame, "default")
     measured = (
         f"Trials in which θ* is inside for all t: {text}; at T β is {slack:.2f} × the distance. What is bought with"
@@ -93,15 +95,6 @@ EXPERIMENT = Experiment(
         spread="median and 5–95 %",
         panels=(Ellipsoids(rows=points, titles=LABELS, targets=TARGETS),),
     ),
-    claims=(
-        StudyClaim(
-            "With probability 1 − δ = 95 %, θ* lies in the ellipsoid for all t ≥ τ (Lemma 3).", "paper", _judge_lemma
-        ),
-        StudyClaim(
-            "The default's intervals are not confidence ellipsoids: they are narrow on purpose.",
-            "deferkit",
-            _judge_narrow,
-        ),
-    ),
+    claims=(_lemma, _narrow),
     tables=(tables,),
 )

@@ -6,7 +6,7 @@ import altair as alt
 import polars as pl
 
 from deferkit.study.drawing.panels import TASKS, Figure, Lines
-from deferkit.study.experiments.experiment import Experiment, Grid, Judgement, OutcomeTable, StudyClaim, verdict
+from deferkit.study.experiments.experiment import Experiment, Grid, Judgement, OutcomeTable, claim, verdict
 from deferkit.study.trial_statistics import mean_of, over_trials, power_of
 
 BUDGET, WORLD = 8_000, {"regime": "random"}
@@ -34,7 +34,8 @@ def exponent(frame: pl.DataFrame, policy: str) -> float:
     return power_of(points["at"].to_numpy(), points["regret_at"].to_numpy())
 
 
-def _judge_sublinear(frame: pl.DataFrame) -> Judgement:
+@claim("The regret of Algorithm 1 is sublinear (Experiment 1).", "paper")
+def _sublinear(frame: pl.DataFrame) -> Judgement:
     slope = exponent(frame, "paper")
     regret, share = (mean_of(frame, value, policy="paper", feedback="full") for value in ("regret", "pct_opt"))
     measured = (
@@ -52,12 +53,17 @@ def regrets(frame: pl.DataFrame, policy: str) -> tuple[list[float], str]:
     return [row["mean"] for row in rows], " and ".join(texts)
 
 
-def _judge_printed(frame: pl.DataFrame) -> Judgement:
+@claim(
+    "Our Algorithm 1 is the printed one: an independent implementation has regret 835 (full) and 846 (bandit).",
+    "deferkit",
+)
+def _printed(frame: pl.DataFrame) -> Judgement:
     found, text = regrets(frame, "paper")
     return text, verdict(all(abs(r - goal) <= off for r, (goal, off) in zip(found, GOALS.values(), strict=True)))
 
 
-def _judge_default(frame: pl.DataFrame) -> Judgement:
+@claim(f"The default's regret is at most {DEFAULT_GOAL}.", "deferkit")
+def _default(frame: pl.DataFrame) -> Judgement:
     found, text = regrets(frame, "default")
     return text, verdict(max(found) <= DEFAULT_GOAL)
 
@@ -95,15 +101,7 @@ EXPERIMENT = Experiment(
             ),
         ),
     ),
-    claims=(
-        StudyClaim("The regret of Algorithm 1 is sublinear (Experiment 1).", "paper", _judge_sublinear),
-        StudyClaim(
-            "Our Algorithm 1 is the printed one: an independent implementation has regret 835 (full) and 846 (bandit).",
-            "deferkit",
-            _judge_printed,
-        ),
-        StudyClaim(f"The default's regret is at most {DEFAULT_GOAL}.", "deferkit", _judge_default),
-    ),
+    claims=(_sublinear, _printed, _default),
     tables=(
         OutcomeTable(
             caption="All policies in Experiment 1 (mean ± sd over trials)",

@@ -18,7 +18,7 @@ from deferkit.study.experiments.experiment import (
     Judgement,
     MeanTable,
     PolicyRanking,
-    StudyClaim,
+    claim,
     selected,
     share_verdict,
     verdict,
@@ -99,7 +99,8 @@ def by_regime(values: dict[str, list[float]], digits: int) -> str:
     return "; ".join(f"{r} " + ", ".join(f"{v:+.{digits}f}" for v in values[r]) for r in REGIMES)
 
 
-def _judge_close(frame: pl.DataFrame) -> Judgement:
+@claim("Algorithm 1 performs near to optimal whatever the budget, attaining close to OPT (Experiment 2).", "paper")
+def _close(frame: pl.DataFrame) -> Judgement:
     own = frame.filter(feedback="full", policy="paper")
     gains = over_trials(own, ["regime", "budget"], "gain")
     near = gains.filter(pl.col("mean") >= CLOSE)
@@ -112,12 +113,17 @@ def _judge_close(frame: pl.DataFrame) -> Judgement:
     return measured, share_verdict(gains["mean"] >= CLOSE)
 
 
-def _judge_baselines(frame: pl.DataFrame) -> Judgement:
+@claim("It significantly outperforms all simple baselines (Experiment 2).", "paper")
+def _baselines(frame: pl.DataFrame) -> Judgement:
     contest = against_baselines(frame, "paper")
     return contest.text, contest.verdict
 
 
-def _judge_margin(frame: pl.DataFrame) -> Judgement:
+@claim(
+    "In the complementary setting it does not outperform BestReject by a significant margin; in the other it does.",
+    "paper",
+)
+def _margin(frame: pl.DataFrame) -> Judgement:
     margin = more_gain(frame, "paper", "best-reject")
     small, large = max(margin["complementary"]) < MARGIN, margin["dominant"]
     either = small or max(large) > MARGIN
@@ -125,7 +131,8 @@ def _judge_margin(frame: pl.DataFrame) -> Judgement:
     return f"Gain less BestReject's, B = 500 … 32,000: {by_regime(margin, 0)}.", found
 
 
-def _judge_never_passed(frame: pl.DataFrame) -> Judgement:
+@claim("The budget is never passed.", "paper")
+def _never_passed(frame: pl.DataFrame) -> Judgement:
     most = as_float(frame.filter(~pl.col("policy").is_in(UNLIMITED))["spent_pct"].max())
     measured = (
         "The most that any policy but HumanOnly and OPT (which keeps it on average) spent in any trial:"
@@ -134,7 +141,12 @@ def _judge_never_passed(frame: pl.DataFrame) -> Judgement:
     return measured, verdict(most <= 100)
 
 
-def _judge_printed(frame: pl.DataFrame) -> Judgement:
+@claim(
+    "Our Algorithm 1 has the per cents of OPT of an independent implementation,"
+    " within 0.5 (1.0 dominant at B ≤ 2,000).",
+    "deferkit",
+)
+def _printed(frame: pl.DataFrame) -> Judgement:
     own = frame.filter(policy="paper", feedback="full")
     off = [
         (abs(mean_of(own, "pct_opt", regime=r, budget=float(b)) - PRINTED_PCT[r][BUDGETS.index(b)]), r, b)
@@ -145,13 +157,15 @@ def _judge_printed(frame: pl.DataFrame) -> Judgement:
     return f"Largest difference {worst:.2f}, {regime} at B = {budget:,}.", verdict(held)
 
 
-def _judge_default(frame: pl.DataFrame) -> Judgement:
+@claim("The default beats every simple baseline at every budget.", "deferkit")
+def _default(frame: pl.DataFrame) -> Judgement:
     contest = against_baselines(frame, "default")
     low, high = extremes(frame.filter(feedback="full", policy="default"), "gain")
     return f"{contest.text} Its gain is {low:.1f} to {high:.2f} %.", contest.verdict
 
 
-def _judge_optimism(frame: pl.DataFrame) -> Judgement:
+@claim("The default's optimism pays in these worlds.", "deferkit")
+def _optimism(frame: pl.DataFrame) -> Judgement:
     more = more_gain(frame, "default", "greedy")
     measured = (
         f"Gain less that of greedy, which has no optimism: {by_regime(more, 1)}. It is an insurance for rewards"
@@ -160,7 +174,8 @@ def _judge_optimism(frame: pl.DataFrame) -> Judgement:
     return measured, verdict(min(map(min, more.values())) > 0)
 
 
-def _judge_spent(frame: pl.DataFrame) -> Judgement:
+@claim(f"The default spends at least {SPENT} % of a budget that binds.", "deferkit")
+def _spent(frame: pl.DataFrame) -> Judgement:
     binding = frame.filter(pl.col("policy") == "default", pl.col("opt_price") > 0)
     low, _ = extremes(binding, "spent_pct", ("regime", "budget", "feedback"))
     return f"Mean over trials, the least of all settings: {low:.2f} %.", verdict(low >= SPENT)
@@ -195,28 +210,14 @@ EXPERIMENT = Experiment(
         panels=(panel("pct_opt", "% of OPT", 40), panel("gain", "gain %", -5, "model-only")),
     ),
     claims=(
-        StudyClaim(
-            "Algorithm 1 performs near to optimal whatever the budget, attaining close to OPT (Experiment 2).",
-            "paper",
-            _judge_close,
-        ),
-        StudyClaim("It significantly outperforms all simple baselines (Experiment 2).", "paper", _judge_baselines),
-        StudyClaim(
-            "In the complementary setting it does not outperform BestReject by a significant margin; in the other"
-            " it does.",
-            "paper",
-            _judge_margin,
-        ),
-        StudyClaim("The budget is never passed.", "paper", _judge_never_passed),
-        StudyClaim(
-            "Our Algorithm 1 has the per cents of OPT of an independent implementation,"
-            " within 0.5 (1.0 dominant at B ≤ 2,000).",
-            "deferkit",
-            _judge_printed,
-        ),
-        StudyClaim("The default beats every simple baseline at every budget.", "deferkit", _judge_default),
-        StudyClaim("The default's optimism pays in these worlds.", "deferkit", _judge_optimism),
-        StudyClaim(f"The default spends at least {SPENT} % of a budget that binds.", "deferkit", _judge_spent),
+        _close,
+        _baselines,
+        _margin,
+        _never_passed,
+        _printed,
+        _default,
+        _optimism,
+        _spent,
         goal_claim(noise=0.1, horizon=50_000),
     ),
     tables=[

@@ -47,6 +47,16 @@ class StudyClaim(NamedTuple):
         return f"{self.text.removesuffix('.')} ({scope})." if scope else self.text
 
 
+def claim(text: str, source: str) -> Callable[[Callable[[pl.DataFrame], Judgement | None]], StudyClaim]:
+    """Return a decorator that makes a claim of the function that judges it.
+
+    Args:
+        text: The claim, a sentence.
+        source: Where it stands: "paper" or "deferkit".
+    """
+    return lambda judge: StudyClaim(text, source, judge)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Grid:
     """Trials of every combination of worlds, budgets, policies, feedbacks and seeds.

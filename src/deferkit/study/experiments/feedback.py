@@ -16,7 +16,7 @@ from deferkit.study.experiments.experiment import (
     Grid,
     Judgement,
     MeanTable,
-    StudyClaim,
+    claim,
     verdict,
 )
 from deferkit.study.trial_statistics import as_float, mean_and_error, over_trials
@@ -54,7 +54,10 @@ def lost_text(paired: pl.DataFrame) -> tuple[str, float]:
     return "; ".join(parts), as_float(rows["mean"].abs().max())
 
 
-def _judge_bandit(paired: pl.DataFrame) -> Judgement:
+@claim(
+    "There is no significant difference between bandit feedback and full information; full is slightly better.", "paper"
+)
+def _bandit(paired: pl.DataFrame) -> Judgement:
     bandit = paired.filter(policy="paper", feedback="bandit")
     printed, most = lost_text(bandit)
     mean, error = mean_and_error(bandit.group_by("regime", "seed").agg(pl.col("lost").mean())["lost"].to_numpy())
@@ -66,7 +69,8 @@ def _judge_bandit(paired: pl.DataFrame) -> Judgement:
     return measured, HOLDS if most < SMALL and mean > 0 else PARTLY if most < SMALL else FAILS
 
 
-def _judge_reviewed(paired: pl.DataFrame) -> Judgement:
+@claim(f"Feedback that comes only where a human was asked costs the default less than {SMALL} % of gain.", "deferkit")
+def _reviewed(paired: pl.DataFrame) -> Judgement:
     own = paired.filter(policy="default")
     reviewed, worst = lost_text(own.filter(feedback="reviewed"))
     seen = over_trials(own, ["feedback", "budget"], "seen").sort("budget")
@@ -118,17 +122,6 @@ EXPERIMENT = Experiment(
             panel("seen of the model", "seen", "% of tasks where the model is seen", full=True),
         ),
     ),
-    claims=(
-        StudyClaim(
-            "There is no significant difference between bandit feedback and full information; full is slightly better.",
-            "paper",
-            _judge_bandit,
-        ),
-        StudyClaim(
-            f"Feedback that comes only where a human was asked costs the default less than {SMALL} % of gain.",
-            "deferkit",
-            _judge_reviewed,
-        ),
-    ),
+    claims=(_bandit, _reviewed),
     tables=(MeanTable(caption="{value}, {regime} human, by budget", index="run", split=["regime"]),),
 )

@@ -8,7 +8,7 @@ import polars as pl
 
 from deferkit.study.drawing.charts import log_axis
 from deferkit.study.drawing.panels import Figure, Lines
-from deferkit.study.experiments.experiment import Experiment, Grid, Judgement, MeanTable, StudyClaim, selected, verdict
+from deferkit.study.experiments.experiment import Experiment, Grid, Judgement, MeanTable, claim, selected, verdict
 from deferkit.study.trial_statistics import mean_of, power_of
 
 HORIZONS = (2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000)
@@ -57,7 +57,8 @@ def exponent_labels(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _judge_rate(frame: pl.DataFrame) -> Judgement:
+@claim("Regret is of order √T, up to logarithms, if B > √d·T^¾ (Corollary 1).", "paper")
+def _rate(frame: pl.DataFrame) -> Judgement:
     large, error = exponents(frame, "paper", LARGE)
     (paper, paper_error), (gradient, gradient_error) = (exponents(frame, name) for name in ("paper", "gradient"))
     measured = (
@@ -68,14 +69,16 @@ def _judge_rate(frame: pl.DataFrame) -> Judgement:
     return measured, verdict(large <= ROOT)
 
 
-def _judge_closer(frame: pl.DataFrame) -> Judgement:
+@claim("The performance gets closer to OPT as T increases (Experiment 1).", "paper")
+def _closer(frame: pl.DataFrame) -> Judgement:
     short, long = (
         mean_of(frame, "pct_opt", policy="paper", horizon=t, asked_budget=SHARE) for t in (HORIZONS[0], HORIZONS[-1])
     )
     return f"{short:.2f} % of OPT at T = 2,000, {long:.2f} % at T = 128,000.", verdict(long > short)
 
 
-def _judge_default(frame: pl.DataFrame) -> Judgement:
+@claim(f"The default's regret grows as T^{GOAL} at most.", "deferkit")
+def _default(frame: pl.DataFrame) -> Judgement:
     slope, error = exponents(frame, "default")
     return f"T^{slope:.2f} (standard error {error:.3f}).", verdict(slope <= GOAL)
 
@@ -108,11 +111,7 @@ EXPERIMENT = Experiment(
         ),
         notes=["fitted exponent at the end"],
     ),
-    claims=(
-        StudyClaim("Regret is of order √T, up to logarithms, if B > √d·T^¾ (Corollary 1).", "paper", _judge_rate),
-        StudyClaim("The performance gets closer to OPT as T increases (Experiment 1).", "paper", _judge_closer),
-        StudyClaim(f"The default's regret grows as T^{GOAL} at most.", "deferkit", _judge_default),
-    ),
+    claims=(_rate, _closer, _default),
     tables=[
         MeanTable(caption=caption, values={value: ""}, columns="horizon", rows=selected(asked_budget=budget))
         for caption, value, budget in (

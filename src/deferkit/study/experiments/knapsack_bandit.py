@@ -6,7 +6,7 @@ import polars as pl
 
 from deferkit.study.drawing.knapsack_figure import FeedbackDifferences
 from deferkit.study.drawing.panels import Figure
-from deferkit.study.experiments.experiment import Experiment, Judgement, MeanTable, StudyClaim, share_verdict
+from deferkit.study.experiments.experiment import Experiment, Judgement, MeanTable, claim, share_verdict
 from deferkit.study.experiments.knapsacks import NEURAL, WORLD, by_name, people_remark
 from deferkit.study.experiments.people import (
     BUDGETS,
@@ -47,7 +47,8 @@ def by_learner(frame: pl.DataFrame) -> dict[str, dict[str, Difference]]:
     }
 
 
-def _judge_better(frame: pl.DataFrame) -> Judgement:
+@claim("On knapsacks Linear is slightly better with bandit feedback than with full feedback.", "paper")
+def _better(frame: pl.DataFrame) -> Judgement:
     """Judge whether Linear is slightly better with bandit feedback; with the paper's price, where there is a limit."""
     texts = {who: cells_text(cells) for who, cells in by_learner(frame).items()}
     free = (pl.col("who") == "Linear") & (pl.col("asked_budget") == "inf")
@@ -62,7 +63,8 @@ def _judge_better(frame: pl.DataFrame) -> Judgement:
     return measured, share_verdict([slight, slight and surely(average)])
 
 
-def _judge_small(frame: pl.DataFrame) -> Judgement:
+@claim(f"Bandit feedback changes the gain of any learner by less than {SLIGHT:.0f} % (knapsacks).", "deferkit")
+def _small(frame: pl.DataFrame) -> Judgement:
     cells = by_learner(frame)
     changes = [abs(mean) for found in cells.values() for mean, _ in found.values()]
     texts = [f"{who}: {cells_text(found)}" for who, found in cells.items()]
@@ -105,18 +107,7 @@ EXPERIMENT = Experiment(
         seed="the people in another order",
         notes=[people_remark],
     ),
-    claims=(
-        StudyClaim(
-            "On knapsacks Linear is slightly better with bandit feedback than with full feedback.",
-            "paper",
-            _judge_better,
-        ),
-        StudyClaim(
-            f"Bandit feedback changes the gain of any learner by less than {SLIGHT:.0f} % (knapsacks).",
-            "deferkit",
-            _judge_small,
-        ),
-    ),
+    claims=(_better, _small),
     tables=(
         MeanTable(
             caption="{value}, by budget (mean ± sd)",

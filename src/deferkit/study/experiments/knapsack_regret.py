@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 
 from deferkit.study.drawing.panels import Figure
-from deferkit.study.experiments.experiment import Experiment, Judgement, StudyClaim, share_verdict
+from deferkit.study.experiments.experiment import Experiment, Judgement, claim, share_verdict
 from deferkit.study.experiments.knapsacks import KIND, NEURAL, RULES, WORLD, by_name, people_remark
 from deferkit.study.experiments.people import (
     BUDGETS,
@@ -51,7 +51,8 @@ def exponent(frame: pl.DataFrame, who: str, budget: str, since: float = 0.5) -> 
     return power_of(late["at"].to_numpy(), late["regret_at"].to_numpy())
 
 
-def _judge_exponents(frame: pl.DataFrame) -> Judgement:
+@claim("Regret appears to grow as t^(2/3) (knapsacks).", "paper")
+def _exponents(frame: pl.DataFrame) -> Judgement:
     """Judge how regret grows; the claim is about the paper's price, on our estimates, where there is a limit."""
     slopes = {
         (who, b): exponent(frame, who, b)
@@ -72,7 +73,8 @@ def _judge_exponents(frame: pl.DataFrame) -> Judgement:
     return measured, share_verdict(abs(slope - 2 / 3) <= CLOSE for slope in judged)
 
 
-def _judge_limits(frame: pl.DataFrame) -> Judgement:
+@claim("With a limited budget regret is substantially higher (knapsacks).", "paper")
+def _limits(frame: pl.DataFrame) -> Judgement:
     more = {}
     for learner in LEARNERS:
         free = frame.filter(who=learner, asked_budget="inf").select("seed", free="regret")
@@ -84,7 +86,8 @@ def _judge_limits(frame: pl.DataFrame) -> Judgement:
     return measured, share_verdict(surely(found) for cell, found in more.items() if PRINTED in cell)
 
 
-def _judge_price(frame: pl.DataFrame) -> Judgement:
+@claim("With the same estimates, our price gains more than the printed one at every budget (knapsacks).", "deferkit")
+def _price(frame: pl.DataFrame) -> Judgement:
     found, texts = [], []
     for who in LEARNERS:
         for b in both_ran(frame, who, who + PRINTED):
@@ -95,14 +98,16 @@ def _judge_price(frame: pl.DataFrame) -> Judgement:
     return f"Gain % more than with the printed price: {'; '.join(texts)}.", share_verdict(map(surely, found))
 
 
-def _judge_never_passed(frame: pl.DataFrame) -> Judgement:
+@claim("The budget is never passed (knapsacks).", "paper")
+def _never_passed(frame: pl.DataFrame) -> Judgement:
     bound = frame.filter(~pl.col("policy").is_in(["human-only", "opt"]))
     most = as_float(bound["spent_pct"].drop_nans().drop_nulls().max())
     measured = f"The most that anyone but HumanOnly and OPT spent in any trial: {most:.2f} % of B."
     return measured, share_verdict([most <= 100])
 
 
-def _judge_trees(frame: pl.DataFrame) -> Judgement:
+@claim("TreeLinear never loses to Linear by more than noise (knapsacks).", "deferkit")
+def _trees(frame: pl.DataFrame) -> Judgement:
     cells = paired_cells(frame, ["limit"], "TreeLinear", "Linear", by="who")
     gains = [[mean_of(frame, "gain", who=who, limit=limit) for who in ("TreeLinear", "Linear")] for limit in cells]
     times = max(tree / max(linear, 1e-9) for tree, linear in gains)
@@ -113,7 +118,8 @@ def _judge_trees(frame: pl.DataFrame) -> Judgement:
     return measured, share_verdict(map(not_below, cells.values()))
 
 
-def _judge_networks(frame: pl.DataFrame) -> Judgement | None:
+@claim("NeuralUCB and NeuralTS, with our price, gain no more than NeuralLinear (knapsacks).", "deferkit")
+def _networks(frame: pl.DataFrame) -> Judgement | None:
     found, texts = [], []
     for who in ("NeuralUCB", "NeuralTS"):
         for b in both_ran(frame, who, "NeuralLinear"):
@@ -153,22 +159,6 @@ EXPERIMENT = Experiment(
         seed="the people in another order",
         notes=[people_remark],
     ),
-    claims=(
-        StudyClaim("Regret appears to grow as t^(2/3) (knapsacks).", "paper", _judge_exponents),
-        StudyClaim("With a limited budget regret is substantially higher (knapsacks).", "paper", _judge_limits),
-        StudyClaim(
-            "With the same estimates, our price gains more than the printed one at every budget (knapsacks).",
-            "deferkit",
-            _judge_price,
-        ),
-        StudyClaim("The budget is never passed (knapsacks).", "paper", _judge_never_passed),
-        StudyClaim("TreeLinear never loses to Linear by more than noise (knapsacks).", "deferkit", _judge_trees),
-        StudyClaim(
-            "NeuralUCB and NeuralTS, with our price, gain no more than NeuralLinear (knapsacks).",
-            "deferkit",
-            _judge_networks,
-        ),
-        default_claim(KIND, "knapsacks"),
-    ),
+    claims=(_exponents, _limits, _price, _never_passed, _trees, _networks, default_claim(KIND, "knapsacks")),
     tables=budget_tables(),
 )

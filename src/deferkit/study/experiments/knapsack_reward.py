@@ -5,7 +5,7 @@ import polars as pl
 
 from deferkit.study.drawing.knapsack_figure import RewardSoFar
 from deferkit.study.drawing.panels import Figure
-from deferkit.study.experiments.experiment import Experiment, Judgement, OutcomeTable, StudyClaim, share_verdict
+from deferkit.study.experiments.experiment import Experiment, Judgement, OutcomeTable, claim, share_verdict
 from deferkit.study.experiments.knapsacks import NEURAL, RULES, WORLD, by_name, people_remark
 from deferkit.study.experiments.people import OPT, compare, grid, over_tasks, paths
 from deferkit.study.trial_statistics import Difference, cells_text, difference, mean_and_error, mean_of, surely
@@ -46,7 +46,10 @@ def between(frame: pl.DataFrame, one: str, other: str) -> tuple[Difference, Diff
     return early, late
 
 
-def _judge_alone(frame: pl.DataFrame) -> Judgement:
+@claim(
+    "Linear and NeuralLinear improve significantly over the human or the model alone (knapsacks, no limit).", "paper"
+)
+def _alone(frame: pl.DataFrame) -> Judgement:
     cells = {
         (who, decider): compare(frame, who, decider, "reward")
         for who in LEARNERS
@@ -60,7 +63,11 @@ def _judge_alone(frame: pl.DataFrame) -> Judgement:
     return measured, share_verdict(surely(found) for (who, _), found in cells.items() if who != "TreeLinear")
 
 
-def _judge_networks(frame: pl.DataFrame) -> Judgement:
+@claim(
+    "NeuralLinear and Linear are alike in the first few hundred steps, NeuralLinear is better over time (knapsacks).",
+    "paper",
+)
+def _networks(frame: pl.DataFrame) -> Judgement:
     early, late = between(frame, "NeuralLinear", "Linear")
     measured = (
         f"Reward a task, NeuralLinear less Linear: {difference(early, 3)} in the first {EARLY} tasks,"
@@ -69,7 +76,8 @@ def _judge_networks(frame: pl.DataFrame) -> Judgement:
     return measured, share_verdict([abs(early[0]) <= max(SIMILAR, 2 * early[1]), surely(late)])
 
 
-def _judge_trees(frame: pl.DataFrame) -> Judgement:
+@claim("TreeLinear gains more than Linear (knapsacks, no limit).", "deferkit")
+def _trees(frame: pl.DataFrame) -> Judgement:
     tree = compare(frame, "TreeLinear", "Linear")
     gains = ", ".join(f"{who} {mean_of(frame, 'gain', who=who):.1f}" for who in LEARNERS)
     measured = (
@@ -119,20 +127,7 @@ EXPERIMENT = Experiment(
         seed="the people in another order",
         notes=[people_remark],
     ),
-    claims=(
-        StudyClaim(
-            "Linear and NeuralLinear improve significantly over the human or the model alone (knapsacks, no limit).",
-            "paper",
-            _judge_alone,
-        ),
-        StudyClaim(
-            "NeuralLinear and Linear are alike in the first few hundred steps, NeuralLinear is better over time"
-            " (knapsacks).",
-            "paper",
-            _judge_networks,
-        ),
-        StudyClaim("TreeLinear gains more than Linear (knapsacks, no limit).", "deferkit", _judge_trees),
-    ),
+    claims=(_alone, _networks, _trees),
     tables=(
         OutcomeTable(
             caption="Knapsacks, no limit (mean ± sd over trials)",

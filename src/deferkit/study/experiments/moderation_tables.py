@@ -11,6 +11,7 @@ from deferkit.study.experiments.experiment import (
     Judgement,
     MeanTable,
     StudyClaim,
+    claim,
     share_verdict,
 )
 from deferkit.study.trial_statistics import Difference, difference, mean_of, paired, surely
@@ -44,7 +45,8 @@ def compared(frame: pl.DataFrame, other: str) -> tuple[list[Difference], str]:
     return found, f"Right answers more than the model alone: {'; '.join(texts)}."
 
 
-def _judge_rule(frame: pl.DataFrame) -> Judgement:
+@claim("On a table whose effects are not linear, the default gains more than best-reject.", "deferkit")
+def _rule(frame: pl.DataFrame) -> Judgement:
     found, text = compared(frame, "best-reject")
     return text, share_verdict(map(surely, found))
 
@@ -52,14 +54,17 @@ def _judge_rule(frame: pl.DataFrame) -> Judgement:
 def close_claim(other: str) -> StudyClaim:
     """Return the claim that the default is as good as another representation."""
 
+    @claim(
+        f"On such a table nobody needs to choose: the default is at most {CLOSE:.0f} % of gain below {other}.",
+        "deferkit",
+    )
     def judge(frame: pl.DataFrame) -> Judgement | None:
         if other not in frame["policy"]:
             return None
         found, text = compared(frame, other)
         return text, share_verdict(mean >= -CLOSE for mean, _ in found)
 
-    claim = f"On such a table nobody needs to choose: the default is at most {CLOSE:.0f} % of gain below {other}."
-    return StudyClaim(claim, "deferkit", judge)
+    return judge
 
 
 EXPERIMENT = Experiment(
@@ -96,12 +101,7 @@ EXPERIMENT = Experiment(
             "informed knows the true probabilities, which nobody else is told",
         ],
     ),
-    claims=(
-        StudyClaim(
-            "On a table whose effects are not linear, the default gains more than best-reject.", "deferkit", _judge_rule
-        ),
-        *map(close_claim, OTHERS),
-    ),
+    claims=(_rule, *map(close_claim, OTHERS)),
     tables=(
         MeanTable(
             caption="{value}, budget {asked_budget}, by feedback (mean ± sd)",

@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from deferkit.study.drawing.panels import Figure
-from deferkit.study.experiments.experiment import Experiment, Judgement, StudyClaim, selected, share_verdict
+from deferkit.study.experiments.experiment import Experiment, Judgement, StudyClaim, claim, selected, share_verdict
 from deferkit.study.experiments.people import (
     BUDGETS,
     LIMITED,
@@ -56,7 +56,8 @@ def settings(frame: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
     return [(str(key[0]), part) for key, part in frame.group_by("setting", maintain_order=True)]
 
 
-def _judge_alone(frame: pl.DataFrame) -> Judgement:
+@claim("Both together are better than the model or the human alone (model-vs-human, no limit).", "deferkit")
+def _alone(frame: pl.DataFrame) -> Judgement:
     found, texts = [], []
     for title, part in settings(frame.filter(asked_budget="inf")):
         each = [compare(part, "Logistic", alone, "pct_opt") for alone in ("HumanOnly", "ModelOnly")]
@@ -66,7 +67,10 @@ def _judge_alone(frame: pl.DataFrame) -> Judgement:
     return measured, share_verdict(map(surely, found))
 
 
-def _judge_rules(frame: pl.DataFrame) -> Judgement:
+@claim(
+    "Logistic gains more than BestReject, which knows its threshold, and ArbitraryHuman (model-vs-human).", "deferkit"
+)
+def _rules(frame: pl.DataFrame) -> Judgement:
     found, lost = [], []
     for title, part in settings(frame):
         for b in present(part):
@@ -79,7 +83,8 @@ def _judge_rules(frame: pl.DataFrame) -> Judgement:
     return measured + (f" Not in: {'; '.join(lost)}." if lost else ""), share_verdict(map(surely, found))
 
 
-def _judge_shift(frame: pl.DataFrame) -> Judgement:
+@claim(f"A real shift, one experiment after another, costs Logistic less than {SMALL_LOSS:.0f} % of gain.", "deferkit")
+def _shift(frame: pl.DataFrame) -> Judgement:
     texts, losses = [], []
     for who in (KIND, f"Neural{KIND}", f"Tree{KIND}"):
         for model in MODELS:
@@ -103,6 +108,7 @@ def _judge_shift(frame: pl.DataFrame) -> Judgement:
 def pair_claim(text: str, one: str, other: str, rule: Callable[[Difference], bool]) -> StudyClaim:
     """Return a claim about one policy against another, wherever both were run."""
 
+    @claim(text, "deferkit")
     def judge(frame: pl.DataFrame) -> Judgement:
         found: list[Difference] = []
         texts = []
@@ -118,7 +124,7 @@ def pair_claim(text: str, one: str, other: str, rule: Callable[[Difference], boo
             texts += [f"{title}: {cells_text(each)}{at_fourth}"] if each else []
         return f"Gain %, {one} less {other}: {'; '.join(texts)}.", share_verdict(map(rule, found))
 
-    return StudyClaim(text, "deferkit", judge)
+    return judge
 
 
 EXPERIMENT = Experiment(
@@ -147,21 +153,9 @@ EXPERIMENT = Experiment(
         notes=[lambda _: remark(WORLD, {}), "BestReject's threshold is set in hindsight"],
     ),
     claims=(
-        StudyClaim(
-            "Both together are better than the model or the human alone (model-vs-human, no limit).",
-            "deferkit",
-            _judge_alone,
-        ),
-        StudyClaim(
-            "Logistic gains more than BestReject, which knows its threshold, and ArbitraryHuman (model-vs-human).",
-            "deferkit",
-            _judge_rules,
-        ),
-        StudyClaim(
-            f"A real shift, one experiment after another, costs Logistic less than {SMALL_LOSS:.0f} % of gain.",
-            "deferkit",
-            _judge_shift,
-        ),
+        _alone,
+        _rules,
+        _shift,
         default_claim(KIND, "model-vs-human", "world_model", "order"),
         pair_claim(
             "TreeLogistic never loses to Logistic by more than noise (model-vs-human).",

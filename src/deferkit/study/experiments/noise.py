@@ -13,7 +13,7 @@ from deferkit.study.experiments.experiment import (
     Grid,
     Judgement,
     MeanTable,
-    StudyClaim,
+    claim,
     share_verdict,
 )
 from deferkit.study.experiments.goals import NOISY_BUDGETS, goal_claim
@@ -31,7 +31,8 @@ def told_truly(frame: pl.DataFrame) -> pl.DataFrame:
     return full.filter(pl.col("policy_noise").is_null()) if "policy_noise" in frame.columns else full
 
 
-def _judge_ahead(frame: pl.DataFrame) -> Judgement:
+@claim("Five times the noise leaves the default ahead of Algorithm 1.", "deferkit")
+def _ahead(frame: pl.DataFrame) -> Judgement:
     told = told_truly(frame).filter(noise=HIGH)
     less = frame.filter(pl.col("policy_noise") == LOW, feedback="full", noise=HIGH)
     rows = [
@@ -78,10 +79,7 @@ EXPERIMENT = Experiment(
             ),
         ),
     ),
-    claims=(
-        goal_claim(noise=HIGH, horizon=50_000),
-        StudyClaim("Five times the noise leaves the default ahead of Algorithm 1.", "deferkit", _judge_ahead),
-    ),
+    claims=(goal_claim(noise=HIGH, horizon=50_000), _ahead),
     tables=(
         MeanTable(
             caption="{value} at σ = 0.5, {regime} human, by budget",

@@ -7,7 +7,7 @@ import polars as pl
 
 from deferkit.study.drawing.panels import Figure, Rows
 from deferkit.study.drawing.subtitles import tasks_text
-from deferkit.study.experiments.experiment import Experiment, Judgement, StudyClaim, selected, share_verdict
+from deferkit.study.experiments.experiment import Experiment, Judgement, claim, selected, share_verdict
 from deferkit.study.experiments.people import (
     BUDGETS,
     LIMITED,
@@ -79,7 +79,9 @@ def data_note(frame: pl.DataFrame) -> str:
     return "\n".join(f"{model}: T = {n}; {remark('imagenet16h', {'model': model})}" for model, n in there.items())
 
 
-def _judge_alone(frame: pl.DataFrame) -> Judgement:
+@claim("The combined performance is better than that of the model or the human alone (ImageNet16H, no limit).", "paper")
+@again
+def _alone(frame: pl.DataFrame) -> Judgement:
     found, texts = [], []
     for model in MODELS:
         part = frame.filter(world_model=model, asked_budget="inf")
@@ -91,13 +93,17 @@ def _judge_alone(frame: pl.DataFrame) -> Judgement:
     return measured, share_verdict(map(surely, found))
 
 
-def _judge_similar(frame: pl.DataFrame) -> Judgement:
+@claim("NeuralLogistic and Logistic achieve similar performance (ImageNet16H).", "paper")
+@again
+def _similar(frame: pl.DataFrame) -> Judgement:
     cells = paired_cells(frame, ["world_model", "limit"], "NeuralLogistic", "Logistic", "pct_opt", by="who")
     measured = f"% of OPT, NeuralLogistic less Logistic: {cells_text(cells, 2)}. Similar: within {SIMILAR} % of OPT."
     return measured, share_verdict(abs(mean) <= SIMILAR for mean, _ in cells.values())
 
 
-def _judge_weak(frame: pl.DataFrame) -> Judgement:
+@claim("The weak spot is the baseline network at B = T/4 (ImageNet16H).", "paper")
+@again
+def _weak(frame: pl.DataFrame) -> Judgement:
     printed = KIND + PRINTED
     there = frame.filter(who=printed, **WEAK)
     worse = {}
@@ -116,7 +122,9 @@ def _judge_weak(frame: pl.DataFrame) -> Judgement:
     return measured, share_verdict(map(surely, worse.values()))
 
 
-def _judge_price(frame: pl.DataFrame) -> Judgement:
+@claim("Our price gains more there, and leaves less of the budget unspent (ImageNet16H).", "deferkit")
+@again
+def _price(frame: pl.DataFrame) -> Judgement:
     there = frame.filter(**WEAK)
     gain, spent = (
         {who: mean_of(there, value, who=who) for who in there["who"].unique(maintain_order=True)}
@@ -137,7 +145,9 @@ def _judge_price(frame: pl.DataFrame) -> Judgement:
     return measured, share_verdict(held)
 
 
-def _judge_trees(frame: pl.DataFrame) -> Judgement:
+@claim("TreeLogistic never loses to Logistic by more than noise (ImageNet16H).", "deferkit")
+@again
+def _trees(frame: pl.DataFrame) -> Judgement:
     cells = paired_cells(frame, ["world_model", "limit"], "TreeLogistic", "Logistic", by="who")
     gains = frame.group_by("world_model", "limit", "who").agg(pl.col("gain").mean())
     tree, linear = (gains.filter(who=who) for who in ("TreeLogistic", "Logistic"))
@@ -147,7 +157,8 @@ def _judge_trees(frame: pl.DataFrame) -> Judgement:
     return measured, share_verdict(map(not_below, cells.values()))
 
 
-def _judge_once(frame: pl.DataFrame) -> Judgement | None:
+@claim("TreeLogistic gains more than Logistic also where each picture comes once (ImageNet16H).", "deferkit")
+def _once(frame: pl.DataFrame) -> Judgement | None:
     once = frame.filter(~pl.col("repeats"))
     if once.is_empty():
         return None
@@ -204,29 +215,13 @@ EXPERIMENT = Experiment(
         notes=[data_note, "BestReject's threshold is set in hindsight"],
     ),
     claims=(
-        StudyClaim(
-            "The combined performance is better than that of the model or the human alone (ImageNet16H, no limit).",
-            "paper",
-            again(_judge_alone),
-        ),
-        StudyClaim(
-            "NeuralLogistic and Logistic achieve similar performance (ImageNet16H).", "paper", again(_judge_similar)
-        ),
-        StudyClaim("The weak spot is the baseline network at B = T/4 (ImageNet16H).", "paper", again(_judge_weak)),
-        StudyClaim(
-            "Our price gains more there, and leaves less of the budget unspent (ImageNet16H).",
-            "deferkit",
-            again(_judge_price),
-        ),
-        StudyClaim(
-            "TreeLogistic never loses to Logistic by more than noise (ImageNet16H).", "deferkit", again(_judge_trees)
-        ),
+        _alone,
+        _similar,
+        _weak,
+        _price,
+        _trees,
         default_claim(KIND, "ImageNet16H", "world_model", where=pl.col("repeats")),
-        StudyClaim(
-            "TreeLogistic gains more than Logistic also where each picture comes once (ImageNet16H).",
-            "deferkit",
-            _judge_once,
-        ),
+        _once,
     ),
     tables=[
         table

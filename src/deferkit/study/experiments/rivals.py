@@ -12,7 +12,7 @@ from deferkit.study.experiments.experiment import (
     Grid,
     Judgement,
     OutcomeTable,
-    StudyClaim,
+    claim,
     share_verdict,
 )
 from deferkit.study.peers import PEERS
@@ -38,7 +38,8 @@ def by_setting(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(setting=which + ", T = " + tasks + ", B = " + size)
 
 
-def _judge_ahead(frame: pl.DataFrame) -> Judgement:
+@claim("The default gains more than every peer.", "deferkit")
+def _ahead(frame: pl.DataFrame) -> Judgement:
     gains = over_trials(frame, ["policy", "setting"], "gain")
     speed = over_trials(frame.filter(pl.col("us_per_step").is_not_nan()), ["policy"], "us_per_step")
     texts, ahead = [], []
@@ -74,7 +75,7 @@ EXPERIMENT = Experiment(
         panels=(GainBars(policies=POLICIES),),
         notes=["the same hard stop for all; σ = 0.1, where rewards drift 0.3"],
     ),
-    claims=(StudyClaim("The default gains more than every peer.", "deferkit", _judge_ahead),),
+    claims=(_ahead,),
     tables=(
         OutcomeTable(
             caption="Rivals (mean ± sd)",

@@ -14,7 +14,7 @@ from deferkit.study.experiments.experiment import (
     Grid,
     Judgement,
     MeanTable,
-    StudyClaim,
+    claim,
     selected,
     verdict,
 )
@@ -28,7 +28,12 @@ TIMES = 2
 SEEDS: dict[str, Any] = {"seeds": range(20), "quick": {"seeds": range(3)}}
 
 
-def _judge_small(frame: pl.DataFrame) -> Judgement:
+@claim(
+    f"At budgets of 4 % of T and less the default gains more than {TIMES} × as much as Algorithm 1, and"
+    " more than BestReject.",
+    "deferkit",
+)
+def _small(frame: pl.DataFrame) -> Judgement:
     long = frame.filter(horizon=LONG, feedback="full")
     texts, won = [], []
     for regime in REGIMES:
@@ -76,15 +81,7 @@ EXPERIMENT = Experiment(
             for value, title in (("gain", "gain %"), ("spent_pct", "spent, % of the budget"))
         ],
     ),
-    claims=(
-        StudyClaim(
-            f"At budgets of 4 % of T and less the default gains more than {TIMES} × as much as Algorithm 1, and"
-            " more than BestReject.",
-            "deferkit",
-            _judge_small,
-        ),
-        goal_claim(noise=0.1, horizon=SHORT),
-    ),
+    claims=(_small, goal_claim(noise=0.1, horizon=SHORT)),
     tables=[
         MeanTable(
             caption=f"{{value}}, {{regime}} human, T = {horizon:,}, by budget",

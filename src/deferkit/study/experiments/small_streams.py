@@ -14,7 +14,7 @@ from deferkit.study.experiments.experiment import (
     Grid,
     Judgement,
     MeanTable,
-    StudyClaim,
+    claim,
     share_verdict,
     verdict,
 )
@@ -65,7 +65,12 @@ def advantage(frame: pl.DataFrame, horizon: int, share: str) -> Difference:
     return mean_and_error((both["gain"] - both["gain_other"]).to_numpy())
 
 
-def _judge_goals(frame: pl.DataFrame) -> Judgement:
+@claim(
+    "The default reaches the gain that is asked of it on small streams (2, 5, 10, 25 % of asking always),"
+    " within two standard errors.",
+    "deferkit",
+)
+def _goals(frame: pl.DataFrame) -> Judgement:
     texts, met = [], []
     for horizon in sorted(set(frame["horizon"].to_list())):
         reached, goals = means(frame, "default", horizon), GOALS[horizon]
@@ -82,14 +87,16 @@ def slashed(values: Iterable[float], digits: str) -> str:
     return " / ".join(f"{value:{digits}}" for value in values)
 
 
-def _judge_index(frame: pl.DataFrame) -> Judgement:
+@claim("One index for price and decision gains at least as much as intervals, at every length and budget.", "deferkit")
+def _index(frame: pl.DataFrame) -> Judgement:
     horizons = sorted(set(frame["horizon"].to_list()))
     ahead = {(horizon, share): advantage(frame, horizon, share) for horizon in horizons for share in SHARES}
     texts = [f"T = {t:,}, {share}: {mean:+.1f} ± {error:.1f}" for (t, share), (mean, error) in ahead.items()]
     return f"Gain % more, paired: {'; '.join(texts)}.", verdict(all(map(not_below, ahead.values())))
 
 
-def _judge_reviewed(frame: pl.DataFrame) -> Judgement:
+@claim(f"Where rewards become known only if an expert was asked, {KEPT:.0%} of the gain is kept.", "deferkit")
+def _reviewed(frame: pl.DataFrame) -> Judgement:
     full, reviewed = (means(frame, "default", REVIEWED_HORIZON, feedback) for feedback in ("full", "reviewed"))
     before = means(frame, "interval", REVIEWED_HORIZON, "reviewed")
     kept = {share: r / f for share, r, f in zip(SHARES, reviewed, full, strict=True)}
@@ -132,24 +139,7 @@ EXPERIMENT = Experiment(
         ),
         notes=["of each of eight worlds: two regimes, identity and logistic rewards, d = 5 and 20"],
     ),
-    claims=(
-        StudyClaim(
-            "The default reaches the gain that is asked of it on small streams (2, 5, 10, 25 % of asking always),"
-            " within two standard errors.",
-            "deferkit",
-            _judge_goals,
-        ),
-        StudyClaim(
-            "One index for price and decision gains at least as much as intervals, at every length and budget.",
-            "deferkit",
-            _judge_index,
-        ),
-        StudyClaim(
-            f"Where rewards become known only if an expert was asked, {KEPT:.0%} of the gain is kept.",
-            "deferkit",
-            _judge_reviewed,
-        ),
-    ),
+    claims=(_goals, _index, _reviewed),
     tables=(
         MeanTable(
             caption="{value}, T = {horizon:,}, {feedback} feedback, by budget",
