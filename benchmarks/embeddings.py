@@ -21,9 +21,9 @@ from rich.table import Table
 
 from deferkit.errors import MissingData
 from deferkit.learn.embed.neural import next_in
-from deferkit.study.policies import make_learner, run_learner
+from deferkit.study.policy_registry import make_learner, run_learner
 from deferkit.worlds import make_world
-from deferkit.worlds.stream import Stream
+from deferkit.worlds.task_stream import TaskStream
 
 HIDDEN, BATCH, ROUNDS = 50, 500, 2
 IMAGES = ((0, 20), (4_000, 100))
@@ -35,7 +35,7 @@ def cpu_seconds(job: Callable[[], object]) -> float:
     return time.process_time() - begin
 
 
-def eager(stream: Stream, asked: np.ndarray[Any, Any], every: Any, rate: float) -> None:
+def eager(stream: TaskStream, asked: np.ndarray[Any, Any], every: Any, rate: float) -> None:
     """Train and solve, as a first version would: `asked` says where the human's reward and cost are known."""
     torch.set_num_threads(1)
     x = torch.from_numpy(stream.contexts.astype(np.float32)) * float(np.sqrt(stream.contexts.shape[1]))
@@ -65,16 +65,18 @@ def eager(stream: Stream, asked: np.ndarray[Any, Any], every: Any, rate: float) 
                 torch.linalg.solve(precision, views.T @ y[rows].double())
 
 
-def crossed(n: int, d: int) -> Stream:
+def crossed(n: int, d: int) -> TaskStream:
     """Return a table with interactions."""
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, (n, d)) / np.sqrt(d)
     means = np.column_stack([0.2 + 0.6 * (x[:, 0] * x[:, 1] > 0), 0.5 + 0.3 * np.sin(4 * np.sqrt(d) * x[:, 2])])
     rewards = np.clip(means + 0.2 * rng.standard_normal((n, 2)), 0, 1)
-    return Stream(x, rewards, rng.gamma(4, 0.25, (n, 1, 1)))
+    return TaskStream(x, rewards, rng.gamma(4, 0.25, (n, 1, 1)))
 
 
-def measured(name: str, stream: Stream, share: float, parameters: dict[str, Any]) -> tuple[float, np.ndarray[Any, Any]]:
+def measured(
+    name: str, stream: TaskStream, share: float, parameters: dict[str, Any]
+) -> tuple[float, np.ndarray[Any, Any]]:
     learner = make_learner(name, stream, [share * stream.n_tasks], seed=0, parameters=parameters)
     found: list[Any] = []
     seconds = cpu_seconds(lambda: found.append(run_learner(learner, stream, "full")))
@@ -84,7 +86,7 @@ def measured(name: str, stream: Stream, share: float, parameters: dict[str, Any]
 def main() -> None:
     table = Table("stream", "tasks", "d", "learner", "CPU s", "eager torch s", "torch / ours", "goal s")
     knapsacks = make_world("knapsack", {}).draw(0)
-    jobs: list[tuple[str, Stream, str, Any, float, float]] = [
+    jobs: list[tuple[str, TaskStream, str, Any, float, float]] = [
         ("knapsack", knapsacks, "neural", ((0, 10),), 5e-4, 2),
         ("knapsack, without skip", knapsacks, "neural", ((0, 10),), 5e-4, 2),
         ("a table", crossed(60_000, 20), "tree", None, 0.0, 20),

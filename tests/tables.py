@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from deferkit.worlds.stream import Stream
 from deferkit.worlds.table import Table
+from deferkit.worlds.task_stream import TaskStream
 
 HEAD = "x_size,x_kind,model_reward,human_reward,cost\n"
 
@@ -20,7 +20,7 @@ def written(folder: Path, text: str, name: str = "tasks.csv") -> str:
     return str(path)
 
 
-def stream_of(folder: Path, text: str, **given: Any) -> Stream:
+def stream_of(folder: Path, text: str, **given: Any) -> TaskStream:
     return Table(path=written(folder, text), order="file", **given).draw(0)
 
 

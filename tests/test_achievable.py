@@ -16,9 +16,9 @@ from deferkit.study import achievable
 from deferkit.study.achievable import Achievable, Predictions, check_achievable, is_achievable_known, out_of_fold
 from deferkit.study.confidence import FOLDS, cross_validated
 from deferkit.study.trial import Judge
-from deferkit.worlds.stream import Stream
 from deferkit.worlds.synthetic import Synthetic
 from deferkit.worlds.table import Table
+from deferkit.worlds.task_stream import TaskStream
 from tests.command_line import Runner
 from tests.tables import many
 
@@ -27,7 +27,7 @@ SEEDS = range(16)
 BUDGETS = (0.05, 0.1, 0.25)
 
 
-def made_up(seed: int, shape: str, n: int = 2_000) -> tuple[Stream, Floats, Floats]:
+def made_up(seed: int, shape: str, n: int = 2_000) -> tuple[TaskStream, Floats, Floats]:
     """Return tasks with rewards of 0 and 1, and the true chances [n, 2] and mean costs [n] that they came from."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(-1, 1, (n, 4))
@@ -42,14 +42,14 @@ def made_up(seed: int, shape: str, n: int = 2_000) -> tuple[Stream, Floats, Floa
     rewards = np.column_stack([rng.random(n) < model, rng.random(n) < human]).astype(float)
     costs = (cost * rng.uniform(0.7, 1.3, n))[:, None, None]
     contexts = np.hstack([np.ones((n, 1)), x]) / np.sqrt(5)
-    return Stream(contexts, rewards, costs, link="logistic"), np.column_stack([model, human]), cost
+    return TaskStream(contexts, rewards, costs, link="logistic"), np.column_stack([model, human]), cost
 
 
-def gain_of(stream: Stream, choice: Floats) -> float:
+def gain_of(stream: TaskStream, choice: Floats) -> float:
     return float((choice * stream.rewards).sum() - stream.rewards[:, 0].sum())
 
 
-def by_truth(stream: Stream, chances: Floats, cost: Floats, budget: float) -> float:
+def by_truth(stream: TaskStream, chances: Floats, cost: Floats, budget: float) -> float:
     """Return what the rule gains that knows chances and mean costs: dearest price first, until the budget is used."""
     worth = (chances[:, 1] - chances[:, 0]) / cost
     gain, left = 0.0, budget
@@ -91,7 +91,7 @@ def test_nothing_is_achievable_where_no_column_tells_anything() -> None:
     assert abs(np.mean(gains)) < 2.5 * np.std(gains, ddof=1) / np.sqrt(len(gains))
 
 
-def foreseen(rewards: Floats, costs: Floats) -> Callable[[Stream], Predictions]:
+def foreseen(rewards: Floats, costs: Floats) -> Callable[[TaskStream], Predictions]:
     fold = np.arange(len(rewards)) % FOLDS
     return lambda _: Predictions(rewards, costs, fold, np.arange(len(rewards)), ())
 
@@ -111,7 +111,7 @@ def test_perfect_predictions_give_the_linear_programme_of_each_fold(
     seed: int, experts: int, n: int, share: float
 ) -> None:
     rng = np.random.default_rng(seed)
-    stream = Stream(np.ones((n, 1)), rng.random((n, experts + 1)), rng.uniform(0.1, 1, (n, experts, 1)))
+    stream = TaskStream(np.ones((n, 1)), rng.random((n, experts + 1)), rng.uniform(0.1, 1, (n, experts, 1)))
     budget = share * float(stream.costs.max(axis=1).sum())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(achievable, "predictions_of", foreseen(stream.rewards, stream.costs[:, :, 0]))
@@ -127,7 +127,7 @@ def test_the_budget_is_never_passed_and_used_where_that_brings_something(seed: i
     """Predictions that have nothing to do with what comes: what was spent is what really was paid."""
     rng = np.random.default_rng(seed)
     n = 40
-    stream = Stream(np.ones((n, 1)), rng.random((n, experts + 1)), rng.uniform(0.0, 1, (n, experts, 1)))
+    stream = TaskStream(np.ones((n, 1)), rng.random((n, experts + 1)), rng.uniform(0.0, 1, (n, experts, 1)))
     rewards, costs = rng.random((n, experts + 1)), rng.uniform(0.1, 1, (n, experts))
     rewards[:, 1:] += 1.0  # asking is always expected to be better
     budget = share * float(stream.costs.min(axis=1).sum()) / 2
@@ -148,7 +148,7 @@ def test_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     n = 10
     rewards = np.zeros((n, 2))
     rewards[[0, 5], 1] = 0.6, 0.2
-    stream = Stream(np.ones((n, 1)), np.eye(2)[np.ones(n, dtype=int)], np.full((n, 1, 1), 2.0))
+    stream = TaskStream(np.ones((n, 1)), np.eye(2)[np.ones(n, dtype=int)], np.full((n, 1, 1), 2.0))
     monkeypatch.setattr(achievable, "predictions_of", foreseen(rewards, np.ones((n, 1))))
     assert Achievable(stream).at(15.0)[:, 1].tolist() == [1.0, 0, 0, 0, 0, 0.5, 0, 0, 0, 0]
 
@@ -191,10 +191,10 @@ def test_a_prediction_does_not_see_its_own_outcome() -> None:
 
 def test_where_it_is_known() -> None:
     ones = np.ones((30, 2))
-    assert is_achievable_known(Stream(ones, ones, np.ones((30, 1, 1))))
+    assert is_achievable_known(TaskStream(ones, ones, np.ones((30, 1, 1))))
     lost = ones.copy()
     lost[3, 1] = np.nan
-    for stream in (Stream(ones, ones, np.ones((30, 1, 2))), Stream(ones, lost, np.ones((30, 1, 1)))):
+    for stream in (TaskStream(ones, ones, np.ones((30, 1, 2))), TaskStream(ones, lost, np.ones((30, 1, 1)))):
         assert not is_achievable_known(stream)
         with pytest.raises(InvalidArgument, match="estimated for one resource, where all outcomes are known"):
             check_achievable(stream)
@@ -206,7 +206,7 @@ def test_where_it_is_known() -> None:
 @pytest.mark.parametrize("rows", [2, 3, 7])
 def test_a_few_rows(rows: int) -> None:
     rng = np.random.default_rng(0)
-    stream = Stream(np.ones((rows, 1)), rng.random((rows, 2)), np.ones((rows, 1, 1)))
+    stream = TaskStream(np.ones((rows, 1)), rng.random((rows, 2)), np.ones((rows, 1, 1)))
     for budget in (0.0, 1.0, float("inf")):
         assert np.isfinite(Achievable(stream).at(budget)).all()
 

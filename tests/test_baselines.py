@@ -9,10 +9,10 @@ from scipy.optimize import linprog
 
 from deferkit import InvalidArgument
 from deferkit.study import baselines
-from deferkit.study.policies import EMBEDDINGS, LEARNERS, POLICIES, RULES, check_policy, make_learner, sure_cost
+from deferkit.study.policy_registry import EMBEDDINGS, LEARNERS, POLICIES, RULES, check_policy, make_learner, sure_cost
 from deferkit.study.trial import FIGURES, Judge
-from deferkit.worlds.stream import Stream
 from deferkit.worlds.synthetic import Synthetic
+from deferkit.worlds.task_stream import TaskStream
 from tests.conftest import trial
 
 STREAM = Synthetic(horizon=2_000, n_features=10).draw(0)
@@ -145,7 +145,7 @@ def test_a_path_ends_where_the_outcome_is() -> None:
 
 
 def test_expected_rewards_where_they_are_known_and_realised_ones_elsewhere() -> None:
-    table = Stream(STREAM.contexts, STREAM.rewards, STREAM.costs)
+    table = TaskStream(STREAM.contexts, STREAM.rewards, STREAM.costs)
     assert make_learner("paper", STREAM._replace(noise=0.5), [9.0], seed=0).settings.exploration.noise == 0.5
     everyone = np.eye(2)[np.ones(2_000, dtype=int)]
     assert Judge(table).outcome(everyone, [50.0]).reward == pytest.approx(STREAM.rewards[:, 1].sum())

@@ -5,7 +5,7 @@ import pytest
 
 from deferkit.study import baselines
 from deferkit.study.confidence import confidence, cross_validated
-from deferkit.worlds.stream import Stream
+from deferkit.worlds.task_stream import TaskStream
 
 
 @pytest.mark.parametrize("logistic", [False, True])
@@ -38,7 +38,7 @@ def test_rules_do_not_peek_at_the_models_outcome() -> None:
     rng = np.random.default_rng(0)
     n = 4_000
     rewards = np.column_stack([rng.random(n) < 0.5, np.ones(n)]).astype(float)
-    stream = Stream(rng.standard_normal((n, 3)), rewards, np.ones((n, 1, 1)), link="logistic")
+    stream = TaskStream(rng.standard_normal((n, 3)), rewards, np.ones((n, 1, 1)), link="logistic")
     for rule in (baselines.threshold, baselines.best_reject):
         asked = rule(stream, [800.0], 1.0) == 1
         assert 300 < asked.sum() <= 800

@@ -5,8 +5,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from deferkit.study.experiments import drift
-from deferkit.study.experiments.drift import BUDGETS, DRIFTING, GIVEN, GOALS, OWN
+from deferkit.study.experiments import drifting_rewards as drift
+from deferkit.study.experiments.drifting_rewards import BUDGETS, GIVEN, GOALS, OWN
 from deferkit.study.runner import run_study
 from deferkit.study.spec import Spec
 from deferkit.worlds.drift import KINDS
@@ -29,7 +29,7 @@ def frame_of(**more: float) -> pl.DataFrame:
 
 
 def verdicts(frame: pl.DataFrame) -> list[str]:
-    return [finding.verdict for finding in drift.findings(frame)]
+    return [finding.verdict for finding in drift.EXPERIMENT.findings(frame)]
 
 
 def test_goals_that_are_met_hold() -> None:
@@ -48,7 +48,7 @@ def test_one_goal_in_eight_is_a_part() -> None:
     low = (pl.col("policy") == "default") & (pl.col("kind") == "seasonal") & (pl.col("asked_budget") == "0.1T")
     worse = frame.with_columns(gain=pl.col("gain") - pl.when(low).then(5.0).otherwise(0.0))
     assert verdicts(worse)[:2] == ["holds in part"] * 2
-    assert "seasonal 72.0 / 90.0 (asked 77 / 90)" in drift.findings(worse)[0].measured
+    assert "seasonal 72.0 / 90.0 (asked 77 / 90)" in drift.EXPERIMENT.findings(worse)[0].measured
 
 
 @pytest.mark.parametrize(("cost", "verdict"), [(0.29, "holds"), (0.31, "does not hold")])
@@ -81,19 +81,18 @@ def test_gain_over_time_by_hand() -> None:
     assert found.sort("at").select("policy", "at", "mean").rows() == [("default", 5.0, 50.0), ("default", 10.0, 100.0)]
 
 
-def test_a_real_stream_is_drawn_and_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_real_stream_is_drawn_and_judged() -> None:
     """The whole way with short streams; the default on a stream that does not drift is above half of OPT."""
-    monkeypatch.setattr(drift, "QUICK", (0, 1, 100, 101))
     short = [
         (Spec.of("drift", dict(spec.world_parameters) | {"horizon": 1_000}, **given(spec)), seed)
-        for spec, seed in drift.trials(quick=True)
+        for spec, seed in drift.EXPERIMENT.trials(quick=True)
     ]
     frame = run_study(short)
-    assert len(drift.findings(frame)) == 6
-    assert "goals of the default" in str(drift.figure(frame).to_dict())
+    assert len(drift.EXPERIMENT.findings(frame)) == 6
+    assert "goals of the default" in str(drift.EXPERIMENT.draw(frame).to_dict())
     assert drift.gains(frame, "none", "0.25T")[0] > 50
-    assert set(frame["kind"]) == {"none", *DRIFTING}
-    assert len(drift.tables(frame)) == 4
+    assert set(frame["kind"]) == set(KINDS)
+    assert len(drift.EXPERIMENT.tables_of(frame)) == 4
 
 
 def given(spec: Spec) -> dict[str, Any]:

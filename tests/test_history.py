@@ -11,7 +11,7 @@ import pytest
 
 from deferkit import Budget, Deferrer, Encoder, InvalidArgument
 from deferkit.study.allowance import asking_always
-from deferkit.study.policies import make_learner, range_of, sure_cost
+from deferkit.study.policy_registry import make_learner, range_of, sure_cost
 from deferkit.study.spec import Spec
 from deferkit.study.trial import run_together
 from deferkit.worlds import make_world

@@ -21,7 +21,7 @@ from deferkit.worlds.knapsack_file import read_people
 from deferkit.worlds.knapsack_instances import Instances
 from deferkit.worlds.knapsack_people import People, reward
 from deferkit.worlds.knapsack_simulator import draw_instances, simulate
-from deferkit.worlds.running import Follower
+from deferkit.worlds.running import HISTORIES, Follower
 
 
 def one(weights: list[int], values: list[int], capacity: int) -> Instances:
@@ -178,7 +178,7 @@ def changed(monkeypatch: pytest.MonkeyPatch, people: People) -> None:
     monkeypatch.setattr(knapsack, "simulate", lambda: people)
 
 
-@pytest.mark.parametrize("history", knapsack.HISTORIES)
+@pytest.mark.parametrize("history", HISTORIES)
 def test_contexts_know_no_outcome_that_is_still_to_come(history: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other answers from some task on: observed contexts are the same, leaky ones up to and including that task."""
     before = Knapsack(history=history).draw(5)

@@ -12,8 +12,8 @@ from scipy.optimize import linprog
 from deferkit.study import optimum
 from deferkit.study.optimum import Benchmark, Frontier, Optimum, by_programme, used
 from deferkit.worlds.drift import KINDS, Drift
-from deferkit.worlds.stream import Population, Stream
 from deferkit.worlds.synthetic import Synthetic
+from deferkit.worlds.task_stream import Population, TaskStream
 
 
 def programme(population: Population, rates: list[float]) -> float:
@@ -144,7 +144,7 @@ def test_hindsight_sees_the_outcomes() -> None:
     found = linprog(-gains, A_ub=stream.costs[:, 0].T, b_ub=[100.0], bounds=(0, 1))
     assert (seen * stream.rewards).sum() == pytest.approx(stream.rewards[:, 0].sum() - found.fun)
     assert price[0] == pytest.approx(-found.ineqlin.marginals[0])
-    table = Stream(stream.contexts, stream.rewards, stream.costs)  # nobody knows the truth of a table
+    table = TaskStream(stream.contexts, stream.rewards, stream.costs)  # nobody knows the truth of a table
     np.testing.assert_array_equal(Benchmark(table).at([100.0])[0], seen)
 
 

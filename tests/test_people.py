@@ -11,13 +11,15 @@ import pytest
 
 from deferkit.errors import MissingData
 from deferkit.study.confidence import confidence
-from deferkit.study.experiments import EXPERIMENTS, imagenet16h, knapsack_bandit, knapsack_regret, knapsack_reward, mvh
+from deferkit.study.drawing.figures import write_figure
+from deferkit.study.experiments import knapsack_bandit, knapsack_regret, knapsack_reward, load, mvh
+from deferkit.study.experiments import noisy_pictures as imagenet16h
+from deferkit.study.experiments.knapsacks import by_name
 from deferkit.study.experiments.people import BUDGETS, PRICED, named, names
-from deferkit.study.figures import write_figure
 from deferkit.study.runner import run_study
 from deferkit.study.spec import Spec
 from deferkit.study.store import PATHS
-from deferkit.worlds.stream import Stream
+from deferkit.worlds.task_stream import TaskStream
 
 AT = [float(t) for t in range(40, 4001, 40)]
 POLICIES = tuple(names("Linear"))
@@ -67,7 +69,7 @@ def frame_of(
 
 
 def verdicts(module: Any, frame: pl.DataFrame) -> list[str]:
-    return [finding.verdict for finding in module.findings(frame)]
+    return [finding.verdict for finding in module.EXPERIMENT.findings(frame)]
 
 
 def test_reward_is_judged_against_either_alone_and_over_time() -> None:
@@ -85,7 +87,7 @@ def test_early_and_late_are_told_apart() -> None:
     more = [0.1 * t for t in later]
     neural = pl.Series([more if policy == "neural" else [0.0] * len(AT) for policy in frame["policy"]])
     moved = frame.with_columns(reward_at=pl.col("at") * 0.5 + neural)
-    early, late = knapsack_reward.between(moved, "NeuralLinear", "Linear")
+    early, late = knapsack_reward.between(by_name(moved), "NeuralLinear", "Linear")
     assert early == pytest.approx((0.0, 0.0), abs=1e-12)
     assert late == pytest.approx((0.1, 0.0), abs=1e-12)
     whole = frame_of(budgets=("inf",))
@@ -101,7 +103,7 @@ def test_regret_is_judged_by_its_exponent() -> None:
         return GAINS[trial["policy"]] - 30.0 * bool(trial["policy_pacing"]) - 5.0 * float(limited)
 
     frame = frame_of(gain, power=2 / 3)
-    assert knapsack_regret.exponent(frame, "Linear", "0.25T") == pytest.approx(2 / 3)
+    assert knapsack_regret.exponent(by_name(frame), "Linear", "0.25T") == pytest.approx(2 / 3)
     assert verdicts(knapsack_regret, frame) == ["holds"] * 7
     assert verdicts(knapsack_regret, frame_of(power=1.0))[0] == "does not hold"
     spent = frame.with_columns(spent_pct=pl.when(policy="tree").then(100.01).otherwise("spent_pct"))
@@ -130,7 +132,7 @@ def of_models(gain: Gain) -> pl.DataFrame:
 
 def test_imagenet_finds_the_weak_spot() -> None:
     def gain(trial: dict[str, Any]) -> float:
-        weak = trial["policy_pacing"] and (trial["world_model"], trial["asked_budget"]) == imagenet16h.WEAK
+        weak = trial["policy_pacing"] and all(trial[name] == value for name, value in imagenet16h.WEAK.items())
         like = 50.0 if trial["policy"] == "neural" else GAINS[trial["policy"]]
         return like - 30.0 if weak else like - 5.0 * bool(trial["policy_pacing"])
 
@@ -147,7 +149,7 @@ def of_orders(lost: float, tree: float = 65.0) -> pl.DataFrame:
         like = tree if trial["policy"] == "tree" else GAINS[trial["policy"]]
         return like - 30.0 * bool(trial["policy_pacing"]) - lost * float(trial["order"] == "experiment")
 
-    return pl.concat([frame_of(gain, world_model=model, order=order) for model, order in mvh.SETTINGS])
+    return pl.concat([frame_of(gain, world_model=world["model"], order=world["order"]) for world in mvh.WORLDS])
 
 
 def test_model_vs_human_judges_the_shift() -> None:
@@ -175,13 +177,13 @@ FRAMES: dict[str, Callable[[], pl.DataFrame]] = {
 
 @pytest.mark.parametrize("name", FRAMES)
 def test_figures_and_tables_are_made(name: str, tmp_path: Path) -> None:
-    experiment, frame = EXPERIMENTS[name], FRAMES[name]()
-    drawn = write_figure(experiment.figure(frame), name, tmp_path)
+    experiment, frame = load(name), FRAMES[name]()
+    drawn = write_figure(experiment.draw(frame), name, tmp_path)
     assert "NaN" not in drawn.svg
     assert "4 trials (seeds 0 to 3" in drawn.svg
     if name.startswith("knapsack"):
         assert "simulated people" in drawn.svg
-    tables = experiment.tables(frame)
+    tables = experiment.tables_of(frame)
     assert all(len(table) for table in tables.values())
     if name == "knapsack-reward":
         facts = tables["The simulated people, beside what is known of real ones"]
@@ -192,7 +194,7 @@ def test_figures_and_tables_are_made(name: str, tmp_path: Path) -> None:
 def test_without_its_data_an_experiment_says_what_to_download(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DEFERKIT_DATA", raising=False)
     with pytest.raises(MissingData, match="Download it from"):
-        EXPERIMENTS[name].trials(True)
+        load(name).trials(True)
 
 
 def test_nested_parameters_and_clashing_names_fit_a_table() -> None:
@@ -222,7 +224,7 @@ def test_confidence_on_a_table_does_not_see_the_outcome() -> None:
         seen = (
             expected + spread * rng.standard_normal(2_000) if spread else (rng.random(2_000) < expected).astype(float)
         )
-        stream = Stream(x, np.column_stack([seen, seen]), np.ones((2_000, 1, 1)), link=link)
+        stream = TaskStream(x, np.column_stack([seen, seen]), np.ones((2_000, 1, 1)), link=link)
         found = confidence(stream)
         assert np.abs(found - expected).mean() < 0.03
         assert abs(np.corrcoef(found - expected, seen - expected)[0, 1]) < 0.1

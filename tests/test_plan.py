@@ -27,7 +27,7 @@ from deferkit.study.plan_trials import SHARES, check_plannable, plan_trials
 from deferkit.study.runner import run_study
 from deferkit.study.slopes import crossing, pooled, slopes
 from deferkit.worlds import WORLDS
-from deferkit.worlds.stream import Stream
+from deferkit.worlds.task_stream import TaskStream
 from tests.browsing import opened
 
 TIMES = 25
@@ -55,7 +55,7 @@ class ThreeKinds:
     def parameters(self) -> dict[str, Any]:
         return asdict(self)
 
-    def draw(self, seed: int) -> Stream:
+    def draw(self, seed: int) -> TaskStream:
         kind = np.random.default_rng(seed).permutation(KINDS)[: self.rows]
         model = np.array([0.0, 0.2, 0.6])[kind]
         human = self.shift + model + self.gain * np.array([1.0, 0.6, -0.2])[kind]
@@ -63,7 +63,7 @@ class ThreeKinds:
         human[: self.missing] = np.nan
         costs = self.cost * np.array([1.0, 2.0, 1.0])[kind]
         costs = np.repeat(costs[:, None, None], self.resources, axis=2)
-        return Stream(np.eye(3)[kind], np.column_stack([model, human]), costs)
+        return TaskStream(np.eye(3)[kind], np.column_stack([model, human]), costs)
 
 
 @pytest.fixture(autouse=True)
@@ -363,7 +363,7 @@ def test_ctrl_c_leaves_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("deferkit.cli.plan.run_study", interrupted)
+    monkeypatch.setattr("deferkit.cli.plan_command.run_study", interrupted)
     done = invoke("kinds", "--out", str(tmp_path))
     assert done.exit_code == 130
     assert "the same command goes on from there" in " ".join(done.stderr.split())

@@ -13,11 +13,11 @@ import polars as pl
 import pytest
 from playwright.sync_api import Browser
 
-from deferkit.study.experiments import APART, EXPERIMENTS
+from deferkit.study.experiments import DEFAULT, load
 from tests.browsing import opened
 from tests.command_line import SCRIPT, deferkit
 
-NAMES = [name for name in EXPERIMENTS if name not in APART]
+NAMES = list(DEFAULT)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_every_experiment_has_a_figure_and_its_trials(made: tuple[Path, str], na
     out, _ = made
     for kind, least in (("png", 20_000), ("svg", 10_000), ("html", 500_000)):
         assert (out / "figures" / f"{name}.{kind}").stat().st_size > least
-    assert len(pl.read_parquet(out / f"{name}.parquet")) == len({(s.key, n) for s, n in EXPERIMENTS[name].trials(True)})
+    assert len(pl.read_parquet(out / f"{name}.parquet")) == len({(s.key, n) for s, n in load(name).trials(True)})
     svg = (out / "figures" / f"{name}.svg").read_text()
     assert "NaN" not in svg
     assert "trials" in svg  # how many, in the subtitle

@@ -40,7 +40,7 @@ def test_settings_are_told_apart_whatever_the_budget_of_a_stream_comes_to() -> N
 
 @pytest.mark.parametrize(("default", "verdict"), [(90.0, "holds"), (70.0, "does not hold")])
 def test_the_best_peer_counts(default: float, verdict: str) -> None:
-    found = rivals.findings(frame_of(default, 80.0))[0]
+    found = rivals.EXPERIMENT.findings(frame_of(default, 80.0))[0]
     assert found.verdict == verdict
     assert "drift abrupt, T = 10,000, B = 0.1T: " in found.measured
     assert "of aupd, the best of them" in found.measured
@@ -49,12 +49,14 @@ def test_the_best_peer_counts(default: float, verdict: str) -> None:
 def test_one_setting_lost_is_a_part() -> None:
     lost = (pl.col("policy") == "default") & (pl.col("kind") == "seasonal")
     frame = frame_of(90.0, 80.0).with_columns(gain=pl.when(lost).then(5.0).otherwise(pl.col("gain")))
-    assert rivals.findings(frame)[0].verdict == "holds in part"
-    assert len(rivals.tables(frame)["Rivals (mean ± sd)"]) == 8 * (len(PEERS) + 3)
-    assert "drift seasonal" in str(rivals.figure(frame).to_dict())
+    assert rivals.EXPERIMENT.findings(frame)[0].verdict == "holds in part"
+    assert len(rivals.EXPERIMENT.tables_of(frame)["Rivals (mean ± sd)"]) == 8 * (len(PEERS) + 3)
+    assert "drift seasonal" in str(rivals.EXPERIMENT.draw(frame).to_dict())
 
 
 def test_everybody_runs_on_long_short_and_drifting_streams() -> None:
-    made = {(spec.world, spec.world_parameters["horizon"], spec.policy) for spec, _ in rivals.trials(quick=True)}
+    made = {
+        (spec.world, spec.world_parameters["horizon"], spec.policy) for spec, _ in rivals.EXPERIMENT.trials(quick=True)
+    }
     for policy in (*PEERS, "default"):
         assert {("synthetic", 10_000, policy), ("synthetic", 1_000, policy), ("drift", 10_000, policy)} <= made

@@ -10,7 +10,7 @@ import pytest
 
 from deferkit import InvalidArgument
 from deferkit.study.allowance import Allowance, asking_always, remark
-from deferkit.study.policies import LEARNERS, POLICIES, check_hindsight, needs_hindsight, sure_cost
+from deferkit.study.policy_registry import LEARNERS, POLICIES, check_hindsight, needs_hindsight, sure_cost
 from deferkit.study.spec import Spec
 from deferkit.study.trial import run_together
 from deferkit.worlds import make_world

@@ -11,17 +11,17 @@ from deferkit.extras import needs
 __all__ = ["app"]
 
 COMMANDS = {
-    "backup": ("serve",),
-    "demo": ("serve", "study"),
-    "keys": ("serve",),
-    "plan": ("study",),
-    "replay": ("serve",),
-    "reproduce": ("study",),
-    "restore": ("serve",),
-    "run": ("study",),
-    "serve": ("serve",),
+    "backup": ("backup", ("serve",)),
+    "demo": ("demo", ("serve", "study")),
+    "keys": ("keys", ("serve",)),
+    "plan": ("plan_command", ("study",)),
+    "replay": ("replay", ("serve",)),
+    "reproduce": ("reproduce_command", ("study",)),
+    "restore": ("restore", ("serve",)),
+    "run": ("run_command", ("study",)),
+    "serve": ("serve", ("serve",)),
 }
-"""Commands, which are modules here, and what each needs: parts in `deferkit.extras`."""
+"""Commands: the module of each, and what it needs: parts in `deferkit.extras`."""
 
 
 def add_unavailable(name: str, error: MissingExtra) -> None:
@@ -38,11 +38,11 @@ def add_unavailable(name: str, error: MissingExtra) -> None:
     )(unavailable)
 
 
-for command, parts in COMMANDS.items():
+for command, (module, parts) in COMMANDS.items():
     try:
         for part in parts:
             needs(part)
     except MissingExtra as missing:
         add_unavailable(command, missing)
     else:
-        import_module(f"deferkit.cli.{command}")
+        import_module(f"deferkit.cli.{module}")

@@ -1,14 +1,14 @@
-"""A comparison that was asked for: which world, policies and budget, and how it is titled."""
+"""What `deferkit run` compares: world, policies and budget, with their defaults."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from deferkit.cli.options import option
+from deferkit.cli.options import flag_of
 from deferkit.cli.warm import cold_name
 from deferkit.errors import DeferkitError
 from deferkit.study.achievable import check_achievable, is_achievable_known
 from deferkit.study.allowance import Allowance, askable_costs, remark
-from deferkit.study.policies import (
+from deferkit.study.policy_registry import (
     LEARNERS,
     check_hindsight,
     check_installed,
@@ -20,13 +20,22 @@ from deferkit.study.policies import (
 )
 from deferkit.study.spec import Spec
 from deferkit.worlds import make_world
-from deferkit.worlds.stream import Stream
+from deferkit.worlds.task_stream import TaskStream
 
-SYNTHETIC = "synthetic"
-SHOWN = ("model-only", "arbitrary-human", "best-reject", "default", "achievable", "opt")
-SHOWN_SYNTHETIC = ("model-only", "arbitrary-human", "best-reject", "paper", "default", "opt")
-BUDGET, BUDGET_SYNTHETIC = "10%", "2000"
-HELD_BACK = 0.1  # of the budget: what is said if that may stay unspent
+
+class Defaults(NamedTuple):
+    """What is compared in a world unless it is given."""
+
+    budget: str
+    policies: tuple[str, ...]
+
+
+DEFAULTS = Defaults("10%", ("model-only", "arbitrary-human", "best-reject", "default", "achievable", "opt"))
+OF_WORLD = {
+    "synthetic": Defaults("2000", ("model-only", "arbitrary-human", "best-reject", "paper", "default", "opt")),
+}
+"""Worlds with other defaults: in the paper's, its algorithm is compared, and the achievable optimum is OPT."""
+UNSPENT_SHARE = 0.1  # of the budget: a remark if more may stay unspent
 
 
 class Comparison(NamedTuple):
@@ -36,7 +45,7 @@ class Comparison(NamedTuple):
     parameters: Mapping[str, Any]
     policies: list[str]
     budget: str
-    stream: Stream  # the first one
+    stream: TaskStream  # the first one
     remarks: list[str]
     failures: dict[str, str]  # of policies that cannot run here, and why
 
@@ -63,7 +72,7 @@ class Comparison(NamedTuple):
         seed: int,
         feedback: str = "full",
     ) -> "Comparison":
-        """Return what is to be compared; a policy that cannot run on the world is among the failures.
+        """Return a comparison; a policy that cannot run on the world is among the failures.
 
         Where none can, the error of the first one is raised.
 
@@ -71,8 +80,8 @@ class Comparison(NamedTuple):
         >>> asked.budget, asked.policies[-2:], asked.stream.n_tasks
         ('2000', ['default', 'opt'], 100)
         """
-        if budget is None:
-            budget = BUDGET_SYNTHETIC if world == SYNTHETIC else BUDGET
+        defaults = OF_WORLD.get(world, DEFAULTS)
+        budget = defaults.budget if budget is None else budget
         allowance = Allowance.from_text(budget)
         for name in policies or ():
             check_policy(name)
@@ -80,7 +89,7 @@ class Comparison(NamedTuple):
         n_resources = stream.costs.shape[2]
         total = allowance.total(stream)
         remarks = [said for said in (remark(total, stream), tight(total, stream)) if said] + stream.remark.splitlines()
-        chosen = list(dict.fromkeys(policies or (SHOWN_SYNTHETIC if world == SYNTHETIC else SHOWN)))
+        chosen = list(dict.fromkeys(policies or defaults.policies))
         if not policies:
             if n_resources > 1:
                 chosen = [name for name in chosen if name != "paper"]
@@ -112,7 +121,7 @@ class Comparison(NamedTuple):
     def title(self, *, mean_budget: float, feedback: str, trials: int, seed: int) -> str:
         """Return what stands above the table."""
         settings = "".join(
-            f", {option(name)[2:]} {value}" for name, value in self.parameters.items() if name != "horizon"
+            f", {flag_of(name)[2:]} {value}" for name, value in self.parameters.items() if name != "horizon"
         )
         share = f" ({self.budget})" if self.budget.endswith("%") else ""
         return (
@@ -130,10 +139,10 @@ def decimals(amount: float) -> int:
     return 0 if amount == 0 or amount >= 100 or amount % 1 == 0 else 2
 
 
-def tight(total: float, stream: Stream) -> str | None:
-    """Say so if a budget does not even pay for the dearest task."""
+def tight(total: float, stream: TaskStream) -> str | None:
+    """Return a remark if a budget is not much more than the dearest task may cost."""
     dearest = sure_cost(stream)
-    if stream.truth is None and HELD_BACK * total < dearest <= total < askable_costs(stream).sum():
+    if stream.truth is None and UNSPENT_SHARE * total < dearest <= total < askable_costs(stream).sum():
         return (
             f"One task can cost {dearest:,.{decimals(dearest)}f}, and that much is kept back to the end: up to"
             f" {100 * dearest / total:.0f} % of the budget may stay unspent."
@@ -146,8 +155,8 @@ def tight(total: float, stream: Stream) -> str | None:
     )
 
 
-def lost(stream: Stream, chosen: Sequence[str]) -> str:
-    """Say what is not known of a stream, and what follows from that."""
+def lost(stream: TaskStream, chosen: Sequence[str]) -> str:
+    """Return a remark on tasks where the human was never asked."""
     n = stream.n_tasks - int(stream.askable.sum())
     picked = f" So these are compared: {', '.join(chosen)}." if chosen else ""
     return (

@@ -1,129 +1,124 @@
-"""Options of `deferkit run` that belong to a world: only those that are given reach it, and only if it has them."""
+"""Options of `deferkit run` and `deferkit plan` that belong to a world: they are made from the fields of the worlds."""
 
+import functools
 import os
-from collections.abc import Mapping
-from inspect import signature
+from collections.abc import Callable, Mapping
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from deferkit.errors import InvalidArgument
-from deferkit.worlds import kind_of
-from deferkit.worlds.drift import FAMILIES, KINDS
-from deferkit.worlds.synthetic import LINKS, REGIMES
-from deferkit.worlds.table import ORDERS, Table
+from deferkit.worlds import WORLDS, kind_of
+from deferkit.worlds.data import VARIABLE
+from deferkit.worlds.option import Option, options_of
+from deferkit.worlds.table import Table
 
-SYNTHETIC, TABLE, DATA = "The synthetic world", "A table of your own", "Worlds of data"
-DRIFT = "The world that drifts (with --horizon, --noise and --features)"
-
-Regime = Annotated[
-    str | None, typer.Option(help="How the deciders compare: " + ", ".join(REGIMES), rich_help_panel=SYNTHETIC)
-]
-Horizon = Annotated[int | None, typer.Option(help="Number of tasks; 50,000", rich_help_panel=SYNTHETIC)]
-Noise = Annotated[
-    float | None, typer.Option(help="Standard deviation of rewards and costs; 0.1", rich_help_panel=SYNTHETIC)
-]
-Features = Annotated[int | None, typer.Option(help="Length of a context; 20", rich_help_panel=SYNTHETIC)]
-MostOnes = Annotated[
-    int | None, typer.Option(help="How many features of a context can be on; 8", rich_help_panel=SYNTHETIC)
-]
-Decay = Annotated[
-    float | None,
-    typer.Option(help="λ: a context with k features on comes in proportion to λ^k; 0.3", rich_help_panel=SYNTHETIC),
-]
-Link = Annotated[str | None, typer.Option(help="Of the rewards: " + ", ".join(LINKS), rich_help_panel=SYNTHETIC)]
-Scaled = Annotated[
-    bool | None,
-    typer.Option("--scaled", help="Scale rewards and costs so that means are in [0, 1]", rich_help_panel=SYNTHETIC),
-]
-Experts = Annotated[int | None, typer.Option(help="Number of experts; 1", rich_help_panel=SYNTHETIC)]
-Resources = Annotated[
-    int | None, typer.Option(help="Number of resources, each with this budget; 1", rich_help_panel=SYNTHETIC)
-]
-Family = Annotated[
-    str | None, typer.Option(help="Linear rewards or a table: " + ", ".join(FAMILIES), rich_help_panel=DRIFT)
-]
-Kind = Annotated[str | None, typer.Option(help="How it drifts: " + ", ".join(KINDS), rich_help_panel=DRIFT)]
-Categories = Annotated[int | None, typer.Option(help="Of the table; 8", rich_help_panel=DRIFT)]
-Context = Annotated[
-    str | None,
-    typer.Option(help="Columns of the context: names or globs, with commas between; x_*", rich_help_panel=TABLE),
-]
-ModelReward = Annotated[
-    str | None, typer.Option(help="Column of the model's rewards; model_reward", rich_help_panel=TABLE)
-]
-HumanReward = Annotated[
-    str | None, typer.Option(help="Column of the human's rewards; human_reward", rich_help_panel=TABLE)
-]
-Cost = Annotated[str | None, typer.Option(help="Column of the human's costs; cost", rich_help_panel=TABLE)]
-Order = Annotated[str | None, typer.Option(help=f"Of the tasks. A table: {' or '.join(ORDERS)}", rich_help_panel=TABLE)]
-Time = Annotated[
-    str | None, typer.Option(help="Column of dates or numbers that tasks are sorted by", rich_help_panel=TABLE)
-]
-Model = Annotated[str | None, typer.Option(help="Which network decides", rich_help_panel=DATA)]
-History = Annotated[
-    str | None, typer.Option(help="What a context knows of a person: observed or leaky", rich_help_panel=DATA)
-]
-People = Annotated[str | None, typer.Option(help="A file of people, instead of simulated ones", rich_help_panel=DATA)]
-Data = Annotated[
-    Path | None, typer.Option(help="Where data sets lie; $DEFERKIT_DATA unless given", rich_help_panel=DATA)
-]
-
-RENAMED = {
-    "n_features": "features",
-    "n_experts": "experts",
-    "n_resources": "resources",
-    "n_categories": "categories",
-}
-"""Parameters of a world whose option has another name."""
-
-PARAMETERS = (
-    *("regime", "horizon", "noise", "n_features", "most_ones", "decay", "link", "scaled", "n_experts", "n_resources"),
-    *("family", "kind", "n_categories"),
-    *("context", "model_reward", "human_reward", "cost", "order", "time", "model", "history", "people"),
-)
-"""What options of worlds are for; a command may have some of them."""
+TABLE = "Options of a table"
+Data = Annotated[Path | None, typer.Option(help=f"Where data sets lie; ${VARIABLE} unless given")]
 
 
-def option(parameter: str) -> str:
+def all_options() -> dict[str, list[tuple[str, Option]]]:
+    """Return the options of all worlds: for each parameter the worlds that have it, and what it is there.
+
+    >>> [world for world, _ in all_options()["horizon"]]
+    ['synthetic', 'drift', 'moderation']
+    """
+    found: dict[str, list[tuple[str, Option]]] = {}
+    worlds: dict[str, type[Any]] = {"a table": Table, **WORLDS}
+    for world, kind in worlds.items():
+        for each in options_of(kind):
+            found.setdefault(each.parameter, []).append((world, each))
+    return found
+
+
+def with_world_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with an option for each parameter of a world beside its own.
+
+    Args:
+        command: Takes its own options, and as `parameters` a mapping of the parameters of the world that were given.
+            Its argument `world` says which world that is.
+
+    Returns:
+        The command for typer. It raises InvalidArgument for an option that the world does not have.
+    """
+    own = [each for each in signature(command).parameters.values() if each.name != "parameters"]
+    added = [_parameter(name, each) for name, each in all_options().items()]
+
+    @functools.wraps(command)
+    def run(**values: Any) -> None:
+        given = {each.name: values.pop(each.name) for each in added}
+        command(**values, parameters=given_to(values["world"], given))
+
+    run.__signature__ = signature(command).replace(parameters=[*own, *added])  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in (*own, *added)}
+    return run
+
+
+def _parameter(name: str, used: list[tuple[str, Option]]) -> Parameter:
+    world, first = used[0]
+    panel = TABLE if world == "a table" else f"Options of the world {world}"
+    shown = typer.Option(*_flags(first), help=help_of(used), rich_help_panel=panel)
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[first.kind | None, shown])
+
+
+def help_of(used: list[tuple[str, Option]]) -> str:
+    """Return the help of an option: what it means, with its default in each world that has it.
+
+    >>> help_of(all_options()["n_features"])
+    'd, the length of a context (synthetic: 20, drift: 20)'
+    """
+    by_text: dict[str, list[str]] = {}
+    for world, each in used:
+        default = "" if each.default in ("", None) else f"{each.default:,}" if each.kind is int else str(each.default)
+        by_text.setdefault(each.help, []).append(": ".join(filter(None, [world if len(used) > 1 else "", default])))
+    return "; ".join(f"{text} ({', '.join(about)})" if any(about) else text for text, about in by_text.items())
+
+
+def _flags(of: Option) -> tuple[str, ...]:
+    return (f"--{of.flag}/--no-{of.flag}",) if of.kind is bool else (f"--{of.flag}",)
+
+
+def flag_of(parameter: str) -> str:
     """Return the option of a parameter, as a user types it.
 
-    >>> option("n_features"), option("model_reward")
+    >>> flag_of("n_features"), flag_of("model_reward")
     ('--features', '--model-reward')
     """
-    return "--" + RENAMED.get(parameter, parameter).replace("_", "-")
-
-
-def of_world(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of a command's values that belong to a world, by parameter.
-
-    >>> of_world({"features": 20, "trials": 3, "noise": None})
-    {'noise': None, 'n_features': 20}
-    """
-    names = {parameter: RENAMED.get(parameter, parameter) for parameter in PARAMETERS}
-    return {parameter: values[name] for parameter, name in names.items() if name in values}
+    used = all_options().get(parameter)
+    return "--" + (used[0][1].flag if used else parameter.replace("_", "-"))
 
 
 def given_to(world: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that were given; raise if the world has no such parameter.
+    """Return the options that were given.
+
+    Args:
+        world: The name of a world, or a path to a table.
+        options: Values by parameter; None if it was not given.
+
+    Raises:
+        InvalidArgument: The world has no such option, or two of them contradict each other.
 
     >>> given_to("synthetic", {"regime": "random", "noise": None, "people": None})
     {'regime': 'random'}
     """
     given = {name: value for name, value in options.items() if value is not None}
-    known = signature(kind_of(world)).parameters
+    known = {each.parameter: each for each in options_of(kind_of(world))}
     for name in given:
         if name not in known:
-            has = ", ".join(option(each) for each in options if each in known) or "none of its own"
-            raise InvalidArgument(f"The world {world!r} has no option {option(name)}. It has: {has}.")
+            has = ", ".join(f"--{each.flag}" for each in known.values()) or "none of its own"
+            raise InvalidArgument(f"The world {world!r} has no option {flag_of(name)}. It has: {has}.")
     if given.get("order") == "shuffled" and "time" in given:
         raise InvalidArgument("--order shuffled and --time are two orders: give one of them.")
     return given
 
 
 def following(world: str, then: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the world of new tasks that follow past ones, and its options; raise unless both are tables.
+    """Return the world of new tasks that follow past ones, and its options.
+
+    Raises:
+        InvalidArgument: One of the two is not a table.
 
     >>> following("history.csv", "new.csv", {"cost": "minutes"})
     ('new.csv', {'cost': 'minutes', 'after': 'history.csv'})
@@ -135,8 +130,12 @@ def following(world: str, then: str, options: Mapping[str, Any]) -> tuple[str, d
 
 
 def use_data(folder: Path | None) -> None:
-    """Tell this process and its workers where data sets lie."""
+    """Set the folder of data sets for this process and its workers; nothing is changed if it is None.
+
+    Raises:
+        InvalidArgument: There is no such folder.
+    """
     if folder is not None:
         if not folder.is_dir():
             raise InvalidArgument(f"There is no directory {folder} with data.")
-        os.environ["DEFERKIT_DATA"] = str(folder.resolve())
+        os.environ[VARIABLE] = str(folder.resolve())

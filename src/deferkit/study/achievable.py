@@ -27,7 +27,7 @@ from deferkit.extras import missing
 from deferkit.learn.links import link_named
 from deferkit.study.confidence import FOLDS, cross_validated
 from deferkit.study.optimum import TOLERANCE, Steps, by_steps, steps
-from deferkit.worlds.stream import Floats, Population, Stream
+from deferkit.worlds.task_stream import Floats, Population, TaskStream
 
 TREES = 100
 LEARNING_RATE = 0.05
@@ -39,32 +39,32 @@ LEAST_COST = 0.01  # of the mean: a regression that foresees less is wrong about
 
 
 class Predictions(NamedTuple):
-    """What is expected of each task from its context, by regressions that have not seen its outcomes."""
+    """Out-of-fold predictions of each task from its context."""
 
     rewards: Floats  # [n, deciders]
     costs: Floats  # [n, experts]
     fold: NDArray[np.int64]  # [n]
-    tie: NDArray[np.int64]  # [n] which of two that are foreseen alike comes first: by lot, not by their order in a file
+    tie: NDArray[np.int64]  # [n] breaks ties of predictions at random, not by the order of the file
     methods: tuple[str, ...]  # "linear" or "trees", of each reward and then of each cost
 
 
-class Kept(NamedTuple):
-    """The predictions of the last tasks; orders, budgets and rules of a study ask for the same ones."""
+class CachedPredictions(NamedTuple):
+    """The last predictions: orders, budgets and rules of a study need the same ones."""
 
     contexts: "weakref.ref[Floats]"
     rewards: "weakref.ref[Floats]"
     predictions: Predictions
 
 
-_kept: list[Kept] = []
+_cached: list[CachedPredictions] = []
 
 
-def is_achievable_known(stream: Stream) -> bool:
-    """Whether the achievable optimum of a stream can be told: by its truth, or from complete outcomes of one resource.
+def is_achievable_known(stream: TaskStream) -> bool:
+    """Whether the achievable optimum is known, or can be estimated from complete outcomes of one resource.
 
     It cannot where columns of the context depend on what a policy observed before.
 
-    >>> is_achievable_known(Stream(np.ones((3, 1)), np.ones((3, 2)), np.ones((3, 1, 2))))
+    >>> is_achievable_known(TaskStream(np.ones((3, 1)), np.ones((3, 2)), np.ones((3, 1, 2))))
     False
     """
     if stream.truth is not None:
@@ -72,8 +72,8 @@ def is_achievable_known(stream: Stream) -> bool:
     return stream.complete and stream.costs.shape[2] == 1 and stream.running is None
 
 
-def check_achievable(stream: Stream) -> None:
-    """Raise, and say why, if the achievable optimum of a stream cannot be told."""
+def check_achievable(stream: TaskStream) -> None:
+    """Raise InvalidArgument, with the reason, if the achievable optimum of a stream cannot be estimated."""
     if not is_achievable_known(stream):
         raise InvalidArgument(
             "The achievable optimum is estimated for one resource, where all outcomes are known and contexts do not"
@@ -106,7 +106,7 @@ class Achievable:
     >>> rng = np.random.default_rng(0)
     >>> x = np.eye(2)[np.arange(400) % 2]
     >>> rewards = np.column_stack([np.full(400, 0.5), x[:, 0]]) + 0.1 * rng.standard_normal((400, 2))
-    >>> best = Achievable(Stream(x, rewards, np.ones((400, 1, 1))))
+    >>> best = Achievable(TaskStream(x, rewards, np.ones((400, 1, 1))))
     >>> best.at(100.0)[:, 1].reshape(200, 2).sum(axis=0).tolist()
     [100.0, 0.0]
 
@@ -114,7 +114,7 @@ class Achievable:
         InvalidArgument: if the stream has several resources, unknown outcomes, or contexts that depend on a policy.
     """
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: TaskStream) -> None:
         check_achievable(stream)
         self.predictions = predictions_of(stream)
         self._shape = stream.rewards.shape
@@ -124,7 +124,7 @@ class Achievable:
         rows = np.flatnonzero(self.predictions.fold == fold)
         return rows[np.argsort(self.predictions.tie[rows])]
 
-    def _ranked(self, stream: Stream, rows: NDArray[np.int64]) -> "Fold":
+    def _ranked(self, stream: TaskStream, rows: NDArray[np.int64]) -> "Fold":
         """Return the tasks of a fold in the order in which they are asked, and what they really cost by then."""
         each = np.full(len(rows), 1.0)
         foreseen = Population(each, self.predictions.rewards[rows], self.predictions.costs[rows, :, None])
@@ -168,14 +168,14 @@ def occurrence(values: NDArray[np.int64]) -> NDArray[np.int64]:
     return result
 
 
-def predictions_of(stream: Stream) -> Predictions:
+def predictions_of(stream: TaskStream) -> Predictions:
     """Return the predictions of a stream's tasks; those of a table are made once for all its orders."""
     tasks = stream.unshuffled
     contexts, rewards, costs = stream[:3] if tasks is None else tasks[:3]
-    if not (_kept and _kept[0].contexts() is contexts and _kept[0].rewards() is rewards):
+    if not (_cached and _cached[0].contexts() is contexts and _cached[0].rewards() is rewards):
         made = predicted(contexts, rewards, costs[:, :, 0], binary=link_named(stream.link).is_probability)
-        _kept[:] = [Kept(weakref.ref(contexts), weakref.ref(rewards), made)]
-    found = _kept[0].predictions
+        _cached[:] = [CachedPredictions(weakref.ref(contexts), weakref.ref(rewards), made)]
+    found = _cached[0].predictions
     if tasks is None:
         return found
     at = tasks.order

@@ -1,11 +1,11 @@
-"""Budgets as people write them: `2000`, `0.1T`, `10%`, `inf`."""
+"""Budgets as text: `2000`, `0.1T`, `10%`, `inf`."""
 
 import math
 import re
 from typing import NamedTuple
 
 from deferkit.errors import InvalidArgument
-from deferkit.worlds.stream import Floats, Stream
+from deferkit.worlds.task_stream import Floats, TaskStream
 
 FORMS = "a number of at least 0 like 2000, a share of the tasks like 0.1T, of what asking always costs like 10%, or inf"
 
@@ -34,7 +34,7 @@ class Allowance(NamedTuple):
         unit = (found["unit"] or "") if found else ""
         return cls(math.inf if text == "inf" else number, unit)
 
-    def total(self, stream: Stream) -> float:
+    def total(self, stream: TaskStream) -> float:
         """Return the budget for a stream, in units of cost."""
         if not askable_costs(stream).any():
             return math.inf  # what is free needs no budget, and a share of nothing is none
@@ -45,7 +45,7 @@ class Allowance(NamedTuple):
         return self.number
 
 
-def asking_always(stream: Stream) -> float:
+def asking_always(stream: TaskStream) -> float:
     """Return what asking the expert every time is expected to cost (the mean of several; of the first resource).
 
     Where it is not known for all tasks, what asking costs in those where it is.
@@ -53,17 +53,17 @@ def asking_always(stream: Stream) -> float:
     return float(askable_costs(stream)[:, :, 0].mean(axis=1).sum())
 
 
-def askable_costs(stream: Stream) -> Floats:
+def askable_costs(stream: TaskStream) -> Floats:
     """Return the costs [n, experts, resources] of all tasks that an expert can be asked about."""
     costs = stream.known()[1]
     return costs if stream.complete else costs[stream.askable]
 
 
-def remark(total: float, stream: Stream) -> str | None:
-    """Say what is odd about a budget, if anything is.
+def remark(total: float, stream: TaskStream) -> str | None:
+    """Return a remark on a budget that asks nobody, does not bind or has no end; None for any other.
 
     >>> import numpy as np
-    >>> remark(5.0, Stream(np.ones((3, 1)), np.ones((3, 2)), np.ones((3, 1, 1))))
+    >>> remark(5.0, TaskStream(np.ones((3, 1)), np.ones((3, 2)), np.ones((3, 1, 1))))
     'A budget of 5 covers asking every time (3): it does not bind, and the price is 0.'
     """
     dearest = float(askable_costs(stream).max(axis=1).sum(axis=0).max())

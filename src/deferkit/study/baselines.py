@@ -1,4 +1,4 @@
-"""Rules that learn nothing, to compare with. Each returns the route of every task: 0 for the model, 1 for the expert.
+"""Baselines that do not learn. Each returns the route of every task: 0 for the model, 1 for the expert.
 
 All but `human_only` stop asking for good once another cost is no longer sure to fit the budget, as learners do.
 """
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.study.confidence import confidence
-from deferkit.worlds.stream import Floats, Stream
+from deferkit.worlds.task_stream import Floats, TaskStream
 
 Routes = NDArray[np.int64]
 
@@ -17,11 +17,11 @@ STEP = 0.01  # between two thresholds of `best_reject`; of the range of what is 
 CALIBRATION = 1_000  # tasks that `threshold` is set on
 
 
-def within(wanted: NDArray[np.bool_], stream: Stream, budgets: Sequence[float], max_cost: float) -> Routes:
+def within(wanted: NDArray[np.bool_], stream: TaskStream, budgets: Sequence[float], max_cost: float) -> Routes:
     """Return who decides if the expert is asked where it is wanted and all budgets allow.
 
     >>> one = np.ones((4, 1, 1))
-    >>> within(np.array([True, False, True, True]), Stream(np.ones((4, 1)), np.ones((4, 2)), one), [2.0], 1.0)
+    >>> within(np.array([True, False, True, True]), TaskStream(np.ones((4, 1)), np.ones((4, 2)), one), [2.0], 1.0)
     array([1, 0, 1, 0])
     """
     at = np.flatnonzero(wanted)
@@ -37,33 +37,33 @@ def affordable(costs: Floats, budgets: Sequence[float], max_cost: float) -> int:
     return len(fits) if fits.all() else int(fits.argmin())
 
 
-def model_only(stream: Stream) -> Routes:
+def model_only(stream: TaskStream) -> Routes:
     """Let the model decide every task."""
     return np.zeros(stream.n_tasks, dtype=np.int64)
 
 
-def human_only(stream: Stream) -> Routes:
-    """Ask the first expert every time, whatever that costs: it does not know of a budget."""
+def human_only(stream: TaskStream) -> Routes:
+    """Ask the first expert every time, without a budget."""
     return np.ones(stream.n_tasks, dtype=np.int64)
 
 
-def arbitrary_human(stream: Stream, budgets: Sequence[float], max_cost: float) -> Routes:
+def arbitrary_human(stream: TaskStream, budgets: Sequence[float], max_cost: float) -> Routes:
     """Ask the first expert from the first task on, until the budget is used."""
     return within(np.ones(stream.n_tasks, dtype=bool), stream, budgets, max_cost)
 
 
-def share(stream: Stream, budgets: Sequence[float]) -> float:
+def share(stream: TaskStream, budgets: Sequence[float]) -> float:
     """Return the share of tasks that the tightest budget pays for, at what the first expert costs on average."""
     total = stream.known()[1][:, 0].sum(axis=0)
     return min(1.0, *(b / c if c > 0 else 1.0 for b, c in zip(budgets, total, strict=True)))
 
 
-def random_human(stream: Stream, budgets: Sequence[float], max_cost: float, rng: np.random.Generator) -> Routes:
+def random_human(stream: TaskStream, budgets: Sequence[float], max_cost: float, rng: np.random.Generator) -> Routes:
     """Ask the first expert at random, at the rate that uses the budget up at the end."""
     return within(rng.random(stream.n_tasks) < share(stream, budgets), stream, budgets, max_cost)
 
 
-def threshold(stream: Stream, budgets: Sequence[float], max_cost: float) -> Routes:
+def threshold(stream: TaskStream, budgets: Sequence[float], max_cost: float) -> Routes:
     """Ask where the model is expected to earn no more than a threshold, which is set once and stays.
 
     Set on the first thousand tasks, so that the share below it would use the budget at what an expert costs on
@@ -75,7 +75,7 @@ def threshold(stream: Stream, budgets: Sequence[float], max_cost: float) -> Rout
     return within(sure <= level, stream, budgets, max_cost)
 
 
-def best_reject(stream: Stream, budgets: Sequence[float], max_cost: float) -> Routes:
+def best_reject(stream: TaskStream, budgets: Sequence[float], max_cost: float) -> Routes:
     """Ask where the model is expected to earn less than a threshold: the best of all steps of 0.01, in hindsight.
 
     It knows what the model is expected to earn (a cross-validated estimate of it, where nobody knows; then the steps

@@ -1,4 +1,4 @@
-"""What the model is expected to earn in each task: as it is known, or else estimated from the contexts.
+"""The expected reward of the model in each task: the truth, or a cross-validated estimate from the contexts.
 
 On a table only outcomes are known. To ask where the model *did* earn little would be hindsight, so the expectation of a
 task is that of a regression on the contexts and rewards of other tasks: five folds, each predicted from the other four.
@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import expit
 
 from deferkit.learn.links import link_named
-from deferkit.worlds.stream import Floats, Stream
+from deferkit.worlds.task_stream import Floats, TaskStream
 
 FOLDS = 5
 RIDGE = 1.0
@@ -23,38 +23,38 @@ NEWTON_STEPS = 12
 CLOSE_ENOUGH = 1e-6  # of a Newton step
 
 
-class Kept(NamedTuple):
-    """The estimate of the last stream; the budgets and rules of a trial ask for the same one."""
+class CachedEstimate(NamedTuple):
+    """The last estimate: budgets and rules of a trial need the same one."""
 
     contexts: "weakref.ref[Floats]"
     rewards: "weakref.ref[Floats]"
     estimate: Floats
 
 
-_kept: list[Kept] = []
+_cached: list[CachedEstimate] = []
 
 
-def confidence(stream: Stream) -> Floats:
-    """Return what the model is expected to earn in each task [n].
+def confidence(stream: TaskStream) -> Floats:
+    """Return the expected reward of the model in each task [n].
 
     >>> x = np.linspace(-1, 1, 1_000)[:, None]
-    >>> stream = Stream(x, np.hstack([2 + x, x]), np.ones((1_000, 1, 1)))
+    >>> stream = TaskStream(x, np.hstack([2 + x, x]), np.ones((1_000, 1, 1)))
     >>> bool(np.abs(confidence(stream) - 2 - x[:, 0]).max() < 0.01)
     True
     """
     if stream.truth is not None:
         return np.asarray(stream.truth.rewards[:, 0])
-    if not (_kept and _kept[0].contexts() is stream.contexts and _kept[0].rewards() is stream.rewards):
+    if not (_cached and _cached[0].contexts() is stream.contexts and _cached[0].rewards() is stream.rewards):
         estimate = cross_validated(
             stream.contexts, stream.rewards[:, 0], logistic=link_named(stream.link).is_probability
         )
-        _kept[:] = [Kept(weakref.ref(stream.contexts), weakref.ref(stream.rewards), estimate)]
-    return _kept[0].estimate
+        _cached[:] = [CachedEstimate(weakref.ref(stream.contexts), weakref.ref(stream.rewards), estimate)]
+    return _cached[0].estimate
 
 
 def cross_validated(contexts: Floats, rewards: Floats, *, logistic: bool) -> Floats:
     """Return the expectation of each reward [n], from the tasks that are not in its fold; every fifth one is."""
-    folds = [Part(contexts[i::FOLDS], rewards[i::FOLDS]) for i in range(min(FOLDS, len(contexts)))]
+    folds = [TaskBlock(contexts[i::FOLDS], rewards[i::FOLDS]) for i in range(min(FOLDS, len(contexts)))]
     predicted = np.empty(len(contexts))
     for i, theta in enumerate(logistic_fits(folds) if logistic else ridge_fits(folds)):
         linear = folds[i].contexts @ theta[1:] + theta[0]
@@ -62,22 +62,22 @@ def cross_validated(contexts: Floats, rewards: Floats, *, logistic: bool) -> Flo
     return predicted
 
 
-class Part(NamedTuple):
+class TaskBlock(NamedTuple):
     """Some of the tasks."""
 
     contexts: Floats  # [m, d]
     rewards: Floats  # [m]
 
 
-def blocks(parts: Sequence[Part]) -> Iterator[Part]:
+def blocks(parts: Sequence[TaskBlock]) -> Iterator[TaskBlock]:
     """Yield the tasks of some parts, a block at a time, their contexts with a 1 in front."""
     for x, y in parts:
         for start in range(0, len(x), BLOCK):
             block = x[start : start + BLOCK]
-            yield Part(np.hstack([np.ones((len(block), 1)), block]), y[start : start + BLOCK])
+            yield TaskBlock(np.hstack([np.ones((len(block), 1)), block]), y[start : start + BLOCK])
 
 
-def ridge_fits(folds: Sequence[Part]) -> list[Floats]:
+def ridge_fits(folds: Sequence[TaskBlock]) -> list[Floats]:
     """Return, for each fold, the coefficients of a ridge regression on all others, the intercept first.
 
     All others are everything less the fold, so that every task is squared once.
@@ -92,7 +92,7 @@ def ridge_fits(folds: Sequence[Part]) -> list[Floats]:
     return [np.linalg.lstsq(gram + penalty(d), moment, rcond=None)[0] for gram, moment in others]
 
 
-def logistic_fits(folds: Sequence[Part]) -> list[Floats]:
+def logistic_fits(folds: Sequence[TaskBlock]) -> list[Floats]:
     """Return the same for logistic regressions: Newton steps, the first ones on some of the tasks."""
     fits = []
     for i in range(len(folds)):
@@ -100,12 +100,12 @@ def logistic_fits(folds: Sequence[Part]) -> list[Floats]:
         theta = np.zeros(folds[0].contexts.shape[1] + 1)
         thin = sum(len(x) for x, _ in others) // FIRST
         if thin >= 2:
-            theta = newton(theta, [Part(x[::thin], y[::thin]) for x, y in others])
+            theta = newton(theta, [TaskBlock(x[::thin], y[::thin]) for x, y in others])
         fits.append(newton(theta, others))
     return fits
 
 
-def newton(theta: Floats, parts: Sequence[Part]) -> Floats:
+def newton(theta: Floats, parts: Sequence[TaskBlock]) -> Floats:
     """Return the coefficients after Newton steps, none of which makes the loss larger."""
     ridge = penalty(len(theta))
     loss, gradient, hessian = slopes(theta, parts)
@@ -124,7 +124,7 @@ def newton(theta: Floats, parts: Sequence[Part]) -> Floats:
     return theta
 
 
-def slopes(theta: Floats, parts: Sequence[Part]) -> tuple[float, Floats, Floats]:
+def slopes(theta: Floats, parts: Sequence[TaskBlock]) -> tuple[float, Floats, Floats]:
     """Return the logistic loss at some coefficients, its gradient downwards, and its curvature."""
     loss, gradient, hessian = 0.0, np.zeros(len(theta)), np.zeros((len(theta), len(theta)))
     for x, y in blocks(parts):

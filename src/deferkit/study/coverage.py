@@ -11,8 +11,8 @@ import numpy as np
 from deferkit.errors import InvalidArgument
 from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.links import link_named
-from deferkit.study.policies import Course
-from deferkit.worlds.stream import Floats, Stream, Truth
+from deferkit.study.policy_registry import PolicyRun
+from deferkit.worlds.task_stream import Floats, TaskStream, Truth
 
 GROWTH = 1.1
 
@@ -50,7 +50,7 @@ def measure(learner: Deferrer, truth: Truth, probe: Floats) -> tuple[list[float]
     return distances, factors
 
 
-def run_and_measure(learner: Deferrer, stream: Stream, feedback: str) -> tuple[Course, dict[str, list[float]]]:
+def run_and_measure(learner: Deferrer, stream: TaskStream, feedback: str) -> tuple[PolicyRun, dict[str, list[float]]]:
     """Run a learner with one resource over a linear stream, and look at its ellipsoids along the way."""
     if stream.truth is None or not link_named(stream.link).exact_updates:
         raise InvalidArgument("Coverage is for linear worlds whose truth is known.")
@@ -77,4 +77,4 @@ def run_and_measure(learner: Deferrer, stream: Stream, feedback: str) -> tuple[C
         path["distance_at"] += distances
         path["factor_at"] += factors
         before = t
-    return Course(np.concatenate(routes), np.concatenate(prices), seconds / stream.n_tasks * 1e6), path
+    return PolicyRun(np.concatenate(routes), np.concatenate(prices), seconds / stream.n_tasks * 1e6), path

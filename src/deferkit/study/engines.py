@@ -20,20 +20,32 @@ Result = TypeVar("Result")
 
 # One thread each: the trials are what runs in parallel, and sums of one thread have one order.
 THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
-TOLD = ("DEFERKIT_DATA",)  # what workers elsewhere have to know too
-KNOCK_S = 5.0  # how long to wait for the head of a cluster
+FORWARDED = ("DEFERKIT_DATA",)  # environment variables that remote workers need
+CONNECT_TIMEOUT_S = 5.0  # for the head of a cluster
 
 
-class Engine(Protocol):
-    """Something that works through units, in any order."""
+class TrialEngine(Protocol):
+    """Runs a function over units of work, in any order."""
 
     def map(self, function: Callable[[Unit], Result], units: Sequence[Unit]) -> Iterator[tuple[int, Result]]:
-        """Yield the place of each unit and what came of it, as soon as it is done."""
+        """Yield the index of each unit and its result, as soon as it is done.
+
+        Args:
+            function: What is called with each unit; it may run in another process.
+            units: The units of work.
+
+        Raises:
+            StudyFailed: A worker died, or the cluster failed.
+        """
         ...
 
 
 class Local:
-    """Processes of this machine; with one worker, this process."""
+    """Runs units in processes of this machine; with one worker, in this process.
+
+    Args:
+        workers: Number of processes; all cores unless given.
+    """
 
     def __init__(self, workers: int | None = None) -> None:
         if workers is not None and not is_whole(workers, 1):
@@ -41,7 +53,7 @@ class Local:
         self.workers = len(os.sched_getaffinity(0)) if workers is None else int(workers)
 
     def map(self, function: Callable[[Unit], Result], units: Sequence[Unit]) -> Iterator[tuple[int, Result]]:
-        """Yield the place of each unit and what came of it, as soon as it is done.
+        """Yield the index of each unit and its result, as soon as it is done.
 
         >>> sorted(Local(1).map(abs, [-2, 3]))
         [(0, 2), (1, 3)]
@@ -52,7 +64,7 @@ class Local:
         os.environ.update({name: value for name, value in THREADS.items() if name not in os.environ})
         pool = ProcessPoolExecutor(min(self.workers, len(units)), mp_context=get_context("spawn"))
         try:
-            with interrupts_ignored():  # workers are born with that: Ctrl-C is for the process that saves
+            with interrupts_ignored():  # workers inherit that: Ctrl-C is for the process that saves
                 waiting: dict[Future[Any], int] = {pool.submit(function, unit): i for i, unit in enumerate(units)}
             while waiting:
                 for future in wait(waiting, return_when=FIRST_COMPLETED).done:
@@ -60,7 +72,7 @@ class Local:
         except BrokenProcessPool as error:
             raise StudyFailed("A worker process died. What was finished is saved; run it again to go on.") from error
         finally:
-            # what is running is let go of, at an interrupt too: its trials are run again
+            # running units are dropped, at an interrupt too: their trials are run again
             for process in (pool._processes or {}).values():
                 process.terminate()
             pool.shutdown(wait=False, cancel_futures=True)
@@ -68,7 +80,7 @@ class Local:
 
 @contextmanager
 def interrupts_ignored() -> Iterator[None]:
-    """Ignore Ctrl-C for a moment, and in all processes that are started in it."""
+    """Ignore Ctrl-C within the block, and in all processes that are started in it."""
     if current_thread() is not main_thread():
         yield
         return
@@ -80,7 +92,14 @@ def interrupts_ignored() -> Iterator[None]:
 
 
 class Ray:
-    """A Ray cluster, or, without an address, Ray on this machine."""
+    """Runs units on a Ray cluster.
+
+    Args:
+        address: Of the cluster, as in "ray://host:10001"; Ray on this machine unless given.
+
+    Raises:
+        MissingExtra: Ray is not installed.
+    """
 
     def __init__(self, address: str | None = None) -> None:
         needs("ray")
@@ -90,7 +109,7 @@ class Ray:
         self.address = address
 
     def map(self, function: Callable[[Unit], Result], units: Sequence[Unit]) -> Iterator[tuple[int, Result]]:
-        """Yield the place of each unit and what came of it, as soon as it is done."""
+        """Yield the index of each unit and its result, as soon as it is done."""
         ray = self._ray
         own = not ray.is_initialized()
         if own:
@@ -109,10 +128,12 @@ class Ray:
 
     def _connect(self) -> None:
         try:
-            knock(self.address)
+            check_reachable(self.address)
             self._ray.init(
                 address=self.address,
-                runtime_env={"env_vars": THREADS | {name: os.environ[name] for name in TOLD if name in os.environ}},
+                runtime_env={
+                    "env_vars": THREADS | {name: os.environ[name] for name in FORWARDED if name in os.environ}
+                },
                 log_to_driver=False,
                 logging_level="error",
                 include_dashboard=False if self.address is None else None,
@@ -121,18 +142,27 @@ class Ray:
             raise StudyFailed(f"There is no Ray cluster at {self.address!r}: {error}") from error
 
 
-def knock(address: str | None) -> None:
-    """Raise unless somebody listens at a host:port; Ray itself would try for many minutes."""
+def check_reachable(address: str | None) -> None:
+    """Raise OSError unless host:port accepts connections; Ray itself would retry for many minutes."""
     host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
     if colon:
-        socket.create_connection((host, int(port)), timeout=KNOCK_S).close()
+        socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT_S).close()
 
 
 ENGINES = ("local", "ray")
 
 
-def make_engine(name: str, *, workers: int | None = None, address: str | None = None) -> Engine:
-    """Return the engine of this name, or say which ones there are."""
+def make_engine(name: str, *, workers: int | None = None, address: str | None = None) -> TrialEngine:
+    """Return an engine.
+
+    Args:
+        name: One of `ENGINES`.
+        workers: Number of processes of the engine "local"; all cores unless given.
+        address: Of the cluster of the engine "ray".
+
+    Raises:
+        InvalidArgument: There is no such engine, or an address is given for another engine than "ray".
+    """
     if address is not None and name != "ray":
         raise InvalidArgument("An address is for the engine 'ray'.")
     if name not in ENGINES:

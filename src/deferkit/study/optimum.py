@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.sparse import csr_array, vstack
 
-from deferkit.worlds.stream import Floats, Population, Stream
+from deferkit.worlds.task_stream import Floats, Population, TaskStream
 
 CLOSE = 4_000  # contexts in the first linear programme; twice as many in each one that follows
 TOLERANCE = 1e-9
@@ -183,7 +183,7 @@ class Benchmark:
     Without `knows_phase` it is static OPT, which differs where rewards drift.
     """
 
-    def __init__(self, stream: Stream, *, hindsight: bool = False, knows_phase: bool = True) -> None:
+    def __init__(self, stream: TaskStream, *, hindsight: bool = False, knows_phase: bool = True) -> None:
         self._truth = None if hindsight else stream.truth
         n = stream.n_tasks
         if self._truth is not None and self._truth.averaged is not None and not knows_phase:

@@ -1,4 +1,4 @@
-"""The answer of a plan in a few sentences, and what has to be said about it."""
+"""The answer of a plan in a few sentences, and remarks on it."""
 
 from deferkit.study.plan import Plan, Point
 from deferkit.study.plan_need import Need
@@ -94,7 +94,7 @@ def sentence(found: Need, unit: str) -> str:
 
 
 def remarks(plan: Plan, *, full_orders: int | None = None, better: int | None = None) -> list[str]:
-    """Return what has to be said about a plan.
+    """Return remarks on a plan: what is possible, what is uncertain.
 
     Args:
         plan: The plan.
@@ -112,7 +112,7 @@ def remarks(plan: Plan, *, full_orders: int | None = None, better: int | None = 
 
 
 def of_possible(plan: Plan) -> list[str]:
-    """Say what is possible, and who gets how much of it."""
+    """Return sentences on what is possible, and how much of it each policy gains."""
     if plan.hopeless or plan.free:
         return []
     if plan.estimated:
@@ -139,7 +139,7 @@ def of_possible(plan: Plan) -> list[str]:
 
 
 def untold(plan: Plan, better: int | None) -> list[str]:
-    """Say what the data cannot tell: too few tasks, too few that the human is better in, gains within chance."""
+    """Return sentences on what is uncertain: too few tasks, too few where the human is better, gains within chance."""
     said = []
     if plan.n_tasks < FEW:
         tasks = "1 task shows" if plan.n_tasks == 1 else f"{plan.n_tasks} tasks show"

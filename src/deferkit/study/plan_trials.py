@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from deferkit.errors import InvalidArgument
-from deferkit.study.policies import EMBEDDINGS, LEARNERS, POLICIES
+from deferkit.study.policy_registry import EMBEDDINGS, LEARNERS, POLICIES
 from deferkit.study.spec import Spec
 from deferkit.study.store import Trial
 from deferkit.worlds.columns import closest
-from deferkit.worlds.stream import Stream
+from deferkit.worlds.task_stream import TaskStream
 
 # per cent of what asking about every task costs: the first of it brings most, so that is where a plan looks closest
 SHARES = (0, 1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 35, 40, 50, 60, 80, 100)
@@ -25,7 +25,7 @@ MANY = 5_000_000  # decisions from which on more than one process is worth start
 
 
 def orders_for(n_tasks: int) -> int:
-    """Return how many orders a plan takes unless it is told: 5, or, of many tasks, as few as 2.
+    """Return the default number of orders: 5, or down to 2 where there are many tasks.
 
     >>> orders_for(5_000), orders_for(700_000), orders_for(1_000_000), orders_for(50_000_000)
     (5, 5, 3, 2)
@@ -34,7 +34,7 @@ def orders_for(n_tasks: int) -> int:
 
 
 def worth_workers(n_tasks: int, orders: int, policy: str = "default") -> bool:
-    """Return whether there is so much to do that more than one process is worth starting.
+    """Return whether there are enough decisions to start more than one process.
 
     >>> worth_workers(5_000, 5), worth_workers(100_000, 5), worth_workers(5_000, 5, "tree")
     (False, True, True)
@@ -42,8 +42,8 @@ def worth_workers(n_tasks: int, orders: int, policy: str = "default") -> bool:
     return n_tasks * len(SHARES) * orders * (SLOWER if policy in EMBEDDINGS else 1) > MANY
 
 
-def check_plannable(stream: Stream, policy: str) -> None:
-    """Raise, and say why, if this cannot be planned for."""
+def check_plannable(stream: TaskStream, policy: str) -> None:
+    """Raise InvalidArgument, with the reason, if no plan can be made for a stream and policy."""
     if policy not in LEARNERS:
         meant = "" if policy in POLICIES else closest(policy, LEARNERS)
         raise InvalidArgument(f"A plan is for a learner: {', '.join(LEARNERS)}. Got {policy!r} instead.{meant}")

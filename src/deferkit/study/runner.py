@@ -1,4 +1,4 @@
-"""Runs the trials of a study that are not there yet, keeps each as soon as it is done, and returns all of them."""
+"""Runs the trials that are missing in a store, saves each when it is done, and returns all as a table."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -7,9 +7,10 @@ from typing import Any
 import polars as pl
 
 from deferkit.errors import StudyFailed
-from deferkit.study.engines import Engine, Local
-from deferkit.study.policies import EMBEDDINGS, check_installed
-from deferkit.study.spec import Spec, code_digest
+from deferkit.study.engines import Local, TrialEngine
+from deferkit.study.policy_registry import EMBEDDINGS, check_installed
+from deferkit.study.source_digest import code_digest
+from deferkit.study.spec import Spec
 from deferkit.study.store import PATHS, Store, Trial
 from deferkit.study.trial import run_together
 
@@ -17,7 +18,7 @@ Unit = tuple[tuple[Spec, ...], int]
 
 
 def run_unit(unit: Unit) -> tuple[str, list[dict[str, Any]]]:
-    """Run what shares a stream, and say with which code; a function of its own, so that an engine can send it away."""
+    """Return the digest of the code, and the rows of trials that share a stream; engines run it in other processes."""
     specs, seed = unit
     return code_digest(), run_together(specs, seed)
 
@@ -37,7 +38,7 @@ def units_of(trials: Iterable[Trial]) -> list[Unit]:
 
 
 def weight(unit: Unit) -> tuple[bool, int]:
-    """Return how long a unit may take, to be compared with others."""
+    """Return a sort key that grows with the run time of a unit."""
     specs, _ = unit
     return specs[0].policy in EMBEDDINGS, len(specs) * specs[0].world_parameters.get("horizon", 0)
 
@@ -46,15 +47,26 @@ def run_study(
     trials: Sequence[Trial],
     *,
     store: Store | None = None,
-    engine: Engine | None = None,
+    engine: TrialEngine | None = None,
     progress: Callable[[int], None] | None = None,
     failed: list[tuple[Trial, str]] | None = None,
 ) -> pl.DataFrame:
-    """Return a table of these trials, a row for each; run those that the store does not have, in this process.
+    """Return a table of trials, a row each; trials that the store does not have are run.
 
-    With `Local()` they run in a process for each core; a script then needs `if __name__ == "__main__":` around it. A
-    trial that fails fails the study, after the others were saved; or, if `failed` is given, it is put there with its
-    error, and the table goes without it.
+    Args:
+        trials: Pairs of a specification and a seed; one that is listed twice runs once.
+        store: Where results are saved; in memory unless given.
+        engine: Where trials run; in this process unless given. With `Local()` they run in a process for each core; a
+            script then needs `if __name__ == "__main__":` around it.
+        progress: Is called with a number of trials that are done.
+        failed: A list that failed trials are appended to, with their errors; the table then goes without them.
+
+    Returns:
+        The table of `table`.
+
+    Raises:
+        StudyFailed: A trial failed and `failed` is not given; the others were saved.
+        InvalidArgument: A policy needs a library that is not installed.
 
     >>> spec = Spec.of("synthetic", {"horizon": 200}, policy="opt", budget="10")
     >>> run_study([(spec, 0), (spec, 1)], engine=Local(1)).select("policy", "regime", "seed", "gain").rows()
@@ -84,12 +96,12 @@ def run_study(
 
 
 def missing(trials: Iterable[Trial], store: Store) -> int:
-    """Return how many different trials are still to be run."""
+    """Return the number of different trials that a store does not have."""
     return len({(spec.key, seed) for spec, seed in trials if (spec, seed) not in store})
 
 
 def table(trials: Sequence[Trial], store: Store) -> pl.DataFrame:
-    """Return the trials that are there as a table: the parameters of world and policy, the seed, the results.
+    """Return the trials of a store as a table: parameters of world and policy, the seed, the results.
 
     A parameter of a policy is called `policy_…`; one of a world that has the name of a result is called `world_…`.
     """
@@ -107,7 +119,7 @@ def table(trials: Sequence[Trial], store: Store) -> pl.DataFrame:
 
 
 def flat(value: Any) -> Any:
-    """Return a parameter as a cell of a table: what has parts becomes text, as no column holds all kinds of parts.
+    """Return a parameter as a cell of a table: lists and mappings become JSON.
 
     >>> flat({"every": [[0, 20]]}), flat(0.1)
     ('{"every": [[0, 20]]}', 0.1)

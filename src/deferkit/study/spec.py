@@ -1,78 +1,38 @@
-"""What a trial is: plain data, and the key that its results are kept under."""
+"""The specification of a trial, and the key of its results."""
 
 import functools
 import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 from deferkit.errors import InvalidArgument, expected
 from deferkit.learn.core import FEEDBACKS
 from deferkit.study.allowance import Allowance
 from deferkit.study.peers import PEERS
-from deferkit.study.policies import LEARNERS, check_policy
+from deferkit.study.policy_registry import LEARNERS, check_policy
+from deferkit.study.source_digest import code_digest
 from deferkit.types import is_number
 from deferkit.worlds import make_world
 
-LIBRARIES = {"tree": "lightgbm", "achievable": "lightgbm"}
-"""Policies whose results depend on the version of another library."""
 TRACES = ("", "path", "coverage")
-STUDY = (
-    "achievable.py",
-    "allowance.py",
-    "baselines.py",
-    "confidence.py",
-    "coverage.py",
-    "optimum.py",
-    "peers",
-    "policies.py",
-    "representation.py",
-    "steps.py",
-    "trial.py",
-)
-MEASURED_BY = (
-    "errors.py",
-    "events.py",
-    "extras.py",
-    "types.py",
-    "learn",
-    "worlds",
-    *(f"study/{name}" for name in STUDY),
-)
-SOURCES = {".py", ".pyx", ".pxd", ".h"}
-
-
-@functools.cache
-def code_digest() -> str:
-    """Return a hash of all source and libraries that the numbers of a trial depend on: other code, other results."""
-    package = Path(__file__).parent.parent
-    digest = hashlib.sha256(" ".join(version(name) for name in ("numpy", "scipy")).encode())
-    for part in MEASURED_BY:
-        place = package / part
-        for path in sorted(p for p in place.rglob("*") if p.suffix in SOURCES) if place.is_dir() else [place]:
-            digest.update(path.relative_to(package).as_posix().encode())
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def library_version(name: str) -> str:
-    """Return the version of a library, or nothing if it is not installed.
-
-    >>> library_version("no-such-library")
-    ''
-    """
-    try:
-        return version(name) if name else ""
-    except PackageNotFoundError:
-        return ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
     """A policy in a world with a budget; with a seed it is a trial.
+
+    Make one with `Spec.of`, which checks it.
+
+    Args:
+        world: The name of a world, or a path to a table.
+        world_parameters: All fields of the world.
+        policy: A name in `deferkit.study.policy_registry.POLICIES`.
+        budget: As text: "2000" units of cost, "0.1T" of tasks, "10%" of the cost of asking always, or "inf".
+        feedback: Which rewards a learner observes: "full", "bandit" or "reviewed".
+        policy_parameters: Arguments of a `Deferrer`, for learners.
+        trace: What is recorded during the run: nothing (""), the "path", or the "coverage" of ellipsoids.
 
     >>> spec = Spec.of("synthetic", {"regime": "dominant"}, policy="default", budget="0.04T")
     >>> spec.world_parameters["n_features"], spec.feedback
@@ -85,11 +45,20 @@ class Spec:
     budget: str
     feedback: str = "full"
     policy_parameters: Mapping[str, Any] = field(default_factory=dict)
-    trace: str = ""  # what is kept of the way there: nothing, "path" or "coverage"
+    trace: str = ""
 
     @classmethod
     def of(cls, world: str, parameters: Mapping[str, Any], **given: Any) -> "Spec":
-        """Return a specification, checked, with all parameters of its world spelled out."""
+        """Return a checked specification with all parameters of its world.
+
+        Args:
+            world: The name of a world, or a path to a table.
+            parameters: Fields of the world; the others have their defaults.
+            given: Further fields of a specification.
+
+        Raises:
+            InvalidArgument: There is no such world, parameter, policy, feedback or trace, or they do not fit.
+        """
         if is_number(given.get("budget")):
             given["budget"] = str(given["budget"])
         spec = cls(world=world, world_parameters=make_world(world, parameters).parameters(), **given)
@@ -113,10 +82,8 @@ class Spec:
 
     @functools.cached_property
     def key(self) -> str:
-        """What results are kept under: a hash of the specification and of the code that measures it."""
-        library = (
-            PEERS[self.policy].version if self.policy in PEERS else library_version(LIBRARIES.get(self.policy, ""))
-        )
+        """The key of its results: a hash of the specification and of the source code."""
+        library = PEERS[self.policy].version if self.policy in PEERS else ""
         return hashlib.sha256(f"{code_digest()} {library} {self.text}".encode()).hexdigest()[:24]
 
     @functools.cached_property

@@ -8,16 +8,16 @@ from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.inputs import as_amount
 from deferkit.types import Amount
 from deferkit.worlds.running import Follower
-from deferkit.worlds.stream import Floats, Stream
+from deferkit.worlds.task_stream import Floats, TaskStream
 
 
-def run_by_steps(learner: Deferrer, stream: Stream, feedback: str) -> tuple[NDArray[np.int64], Floats]:
+def run_by_steps(learner: Deferrer, stream: TaskStream, feedback: str) -> tuple[NDArray[np.int64], Floats]:
     """Return route and prices of every task, decided and at once observed.
 
     Where it is not known what an expert would have earned or cost, nobody asked then, and nobody can be asked now.
 
     >>> from deferkit import Budget
-    >>> stream = Stream(np.ones((3, 1)), np.array([[0.5, 0.9]] * 2 + [[0.5, np.nan]]), np.ones((3, 1, 1)))
+    >>> stream = TaskStream(np.ones((3, 1)), np.array([[0.5, 0.9]] * 2 + [[0.5, np.nan]]), np.ones((3, 1, 1)))
     >>> learner = Deferrer(n_features=1, budget=Budget(3, horizon=3, max_cost=1), seed=4)
     >>> run_by_steps(learner, stream, "full")[0]
     array([1, 1, 0])

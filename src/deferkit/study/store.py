@@ -1,4 +1,4 @@
-"""Where results are kept: Parquet files, each row under the key of its specification and its seed."""
+"""Results of trials in Parquet files; a row is found by the key of its specification and its seed."""
 
 import hashlib
 import os
@@ -26,7 +26,13 @@ Trial = tuple[Spec, int]
 
 
 class Store:
-    """Results of trials, in memory and, if there is a directory, on disk as well.
+    """Results of trials, in memory and on disk.
+
+    Args:
+        directory: The folder of Parquet files, which is made if it is missing; None keeps results in memory only.
+
+    Raises:
+        UnreadableResults: The folder cannot be written, or a file in it cannot be read.
 
     >>> store, spec = Store(None), Spec.of("synthetic", {"horizon": 10}, policy="opt", budget="1")
     >>> store.save([((spec, 0), {"reward": 1.0})])
@@ -38,7 +44,7 @@ class Store:
         self.directory = None if directory is None else Path(directory)
         self._rows: dict[tuple[str, int], dict[str, Any]] = {}
         if self.directory is not None:
-            try:  # now, not after the first hour of trials
+            try:  # fail now, not after the first hour of trials
                 self.directory.mkdir(parents=True, exist_ok=True)
                 with NamedTemporaryFile(dir=self.directory):
                     pass
@@ -52,7 +58,7 @@ class Store:
             frame = pl.read_parquet(path)
         except (OSError, pl.exceptions.PolarsError) as error:
             raise UnreadableResults(f"{path} cannot be read ({error}). Delete it, and its trials run again.") from error
-        if set(SCHEMA) <= set(frame.columns):  # else it is of another version, and its keys match nothing
+        if set(SCHEMA) <= set(frame.columns):  # else it is of another version, whose keys match nothing
             for row in frame.select(list(SCHEMA)).to_dicts():
                 self._rows[row["key"], row["seed"]] = row
 
@@ -62,7 +68,11 @@ class Store:
         return row is not None and row["spec"] == spec.text
 
     def save(self, results: Iterable[tuple[Trial, dict[str, Any]]]) -> None:
-        """Keep results; on disk they are there whole or not at all."""
+        """Save results; a file is written whole or not at all.
+
+        Args:
+            results: Pairs of a trial and its row: values of some columns of `SCHEMA`.
+        """
         rows: list[dict[str, Any]] = [
             {"key": spec.key, "seed": seed, "spec": spec.text} | row for (spec, seed), row in results
         ]
@@ -85,5 +95,9 @@ class Store:
             self._rows[row["key"], row["seed"]] = dict.fromkeys(SCHEMA) | row
 
     def rows(self, trials: Iterable[Trial]) -> list[dict[str, Any]]:
-        """Return the results of trials that are kept, in this order."""
+        """Return the rows of trials, in this order.
+
+        Raises:
+            KeyError: A trial is not in the store.
+        """
         return [self._rows[spec.key, seed] for spec, seed in trials]

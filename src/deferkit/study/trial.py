@@ -1,4 +1,4 @@
-"""One stream, several policies, what each of them came to."""
+"""Runs policies on one stream and measures their outcomes."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -10,16 +10,16 @@ from deferkit.study.achievable import Achievable
 from deferkit.study.allowance import Allowance
 from deferkit.study.coverage import run_and_measure
 from deferkit.study.optimum import Benchmark
-from deferkit.study.policies import OPTIMA, check_hindsight, make_learner, run_policy
+from deferkit.study.policy_registry import OPTIMA, check_hindsight, make_learner, run_policy
 from deferkit.study.spec import Spec
 from deferkit.worlds import make_world
-from deferkit.worlds.stream import Floats, Stream
+from deferkit.worlds.task_stream import Floats, TaskStream
 
 POINTS = 100  # of a path
 
 
 class Outcome(NamedTuple):
-    """What a policy came to on a stream.
+    """The outcome of a policy on a stream.
 
     Rewards are expected ones where the truth is known, else realised; OPT and ModelOnly are on just the same tasks.
     Where some outcomes are not known, nobody knows OPT, and what is measured against it is NaN.
@@ -57,7 +57,7 @@ def of_chosen(choice: Floats, outcomes: Floats) -> Floats:
 class Judge:
     """Measures policies on one stream, against OPT for each budget."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: TaskStream) -> None:
         self.stream = stream
         self._benchmark = Benchmark(stream) if stream.complete else None
         self._others: dict[str, Benchmark] = {}
@@ -95,7 +95,7 @@ class Judge:
     def outcome(
         self, choice: Floats, budgets: Sequence[float], us: float = math.nan, *, realised: bool = False
     ) -> Outcome:
-        """Return what a policy came to that chose deciders with these probabilities [n, deciders].
+        """Return the outcome of a policy that chose deciders with these probabilities [n, deciders].
 
         `realised` judges everybody by the outcomes that came, where a policy has seen them.
         """
@@ -127,7 +127,7 @@ class Judge:
         )
 
     def path(self, choice: Floats, budgets: Sequence[float], prices: Floats | None) -> dict[str, list[float]]:
-        """Return reward, regret, spending and price (its mean since the last point) along the way."""
+        """Return reward, regret, spending and price (its mean since the last point) at points of the stream."""
         rewards, _ = self.stream.known()
         best, _ = self.optimum(budgets)
         n = self.stream.n_tasks
@@ -148,7 +148,7 @@ class Judge:
 
 
 def run_spec(spec: Spec, judge: Judge, seed: int) -> dict[str, Any]:
-    """Return what a trial came to, as one row of a table."""
+    """Return the outcome of a trial as a row of a table."""
     stream = judge.stream
     check_hindsight(spec.policy, stream)
     budgets = [Allowance.from_text(spec.budget).total(stream)] * stream.costs.shape[2]
@@ -159,9 +159,9 @@ def run_spec(spec: Spec, judge: Judge, seed: int) -> dict[str, Any]:
     more: dict[str, list[float]] = {}
     if spec.trace == "coverage":
         learner = make_learner(spec.policy, stream, budgets, seed=seed, parameters=spec.policy_parameters)
-        course, more = run_and_measure(learner, stream, spec.feedback)
+        run, more = run_and_measure(learner, stream, spec.feedback)
     else:
-        course = run_policy(
+        run = run_policy(
             spec.policy,
             stream,
             budgets,
@@ -169,11 +169,11 @@ def run_spec(spec: Spec, judge: Judge, seed: int) -> dict[str, Any]:
             feedback=spec.feedback,
             parameters=spec.policy_parameters,
         )
-    choice = np.eye(stream.rewards.shape[1])[course.routes]
+    choice = np.eye(stream.rewards.shape[1])[run.routes]
     if spec.trace == "path":
-        more = judge.path(choice, budgets, course.prices)
-    told = {"representation": course.representation}
-    return judge.outcome(choice, budgets, course.us_per_step)._asdict() | told | more
+        more = judge.path(choice, budgets, run.prices)
+    told = {"representation": run.representation}
+    return judge.outcome(choice, budgets, run.us_per_step)._asdict() | told | more
 
 
 def run_together(specs: Iterable[Spec], seed: int) -> list[dict[str, Any]]:
@@ -191,6 +191,6 @@ def run_together(specs: Iterable[Spec], seed: int) -> list[dict[str, Any]]:
             if judge is None:
                 judge = Judge(make_world(spec.world, spec.world_parameters).draw(seed))
             rows.append(run_spec(spec, judge, seed))
-        except Exception as error:  # whatever it is, the other trials shall be saved before it is told
+        except Exception as error:  # of any kind: the other trials are saved before it is reported
             rows.append({"failure": f"{type(error).__name__}: {error}"})
     return rows

@@ -1,6 +1,6 @@
 """Where tasks come from."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from inspect import signature
 from typing import Any, Protocol
 
@@ -16,9 +16,9 @@ from deferkit.worlds.knapsack import Knapsack
 from deferkit.worlds.model_vs_human import ModelVsHuman
 from deferkit.worlds.moderation import Moderation
 from deferkit.worlds.sheet import is_table
-from deferkit.worlds.stream import Stream
 from deferkit.worlds.synthetic import Synthetic
 from deferkit.worlds.table import Table
+from deferkit.worlds.task_stream import TaskStream
 
 
 class World(Protocol):
@@ -28,12 +28,12 @@ class World(Protocol):
         """Return all that the world was made with, as plain data."""
         ...
 
-    def draw(self, seed: int) -> Stream:
+    def draw(self, seed: int) -> TaskStream:
         """Return the stream of this seed."""
         ...
 
 
-WORLDS: dict[str, Callable[..., World]] = {
+WORLDS: dict[str, type[Any]] = {
     "synthetic": Synthetic,
     "knapsack": Knapsack,
     "imagenet16h": ImageNet16H,
@@ -43,8 +43,15 @@ WORLDS: dict[str, Callable[..., World]] = {
 }
 
 
-def kind_of(name: str) -> Callable[..., World]:
-    """Return what makes the world of this name, or say which ones there are; a path to a table is a world too.
+def kind_of(name: str) -> type[Any]:
+    """Return the class of a world.
+
+    Args:
+        name: A key of `WORLDS`, or a path to a table.
+
+    Raises:
+        InvalidArgument: There is no such world; the message lists those that there are.
+
 
     >>> kind_of("synthetic").__name__, kind_of("tasks.csv").__name__
     ('Synthetic', 'Table')
@@ -58,7 +65,14 @@ def kind_of(name: str) -> Callable[..., World]:
 
 
 def make_world(name: str, parameters: Mapping[str, Any]) -> World:
-    """Return the world of this name, or say which ones there are.
+    """Return a world.
+
+    Args:
+        name: A key of `WORLDS`, or a path to a table.
+        parameters: Values of its fields; the others have their defaults.
+
+    Raises:
+        InvalidArgument: There is no such world or parameter, or a value is not allowed.
 
     >>> make_world("synthetic", {"horizon": 100}).draw(0).n_tasks
     100
@@ -68,4 +82,5 @@ def make_world(name: str, parameters: Mapping[str, Any]) -> World:
     for parameter in parameters:
         if parameter not in known:
             raise InvalidArgument(f"The world {name!r} has no parameter {parameter!r}. It has: {', '.join(known)}.")
-    return kind(**({"path": name, **parameters} if kind is Table else parameters))
+    world: World = kind(**({"path": name, **parameters} if kind is Table else parameters))
+    return world

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from deferkit.worlds.running import Running, leaky
 from deferkit.worlds.scaled import unit_ball
-from deferkit.worlds.stream import Floats, Stream
+from deferkit.worlds.task_stream import Floats, TaskStream
 
 CLASSES = (
     *("airplane", "bear", "bicycle", "bird", "boat", "bottle", "car", "cat"),
@@ -17,7 +17,6 @@ CLASSES = (
 )
 """The 16 categories of both data sets of pictures."""
 
-HISTORIES = ("observed", "leaky")
 LARGEST_MEAN = 5.0  # of a person's time; with the heaviest tail, the first few trials of a person can mean far more
 
 
@@ -46,7 +45,7 @@ class Answers(NamedTuple):
         _, numbered = np.unique(person[together], return_inverse=True)
         return cls(contexts[together], rewards[together], (times / times.mean())[together], numbered, remark)
 
-    def stream(self, people: Sequence[int] | NDArray[np.int64], history: str) -> Stream:
+    def stream(self, people: Sequence[int] | NDArray[np.int64], history: str) -> TaskStream:
         """Return the tasks of these people, one person after another.
 
         `history` says what the last two columns know of a person: what a policy "observed" itself, or, "leaky", all
@@ -63,4 +62,4 @@ class Answers(NamedTuple):
         running: Running | None = Running(self.person[rows], d - 2, d - 1, 1 / math.sqrt(d), LARGEST_MEAN)
         if history == "leaky" and running is not None:
             contexts, running = leaky(contexts, running, rewards[:, 1], costs), None
-        return Stream(contexts, rewards, costs[:, None, None], link="logistic", running=running, remark=self.remark)
+        return TaskStream(contexts, rewards, costs[:, None, None], link="logistic", running=running, remark=self.remark)

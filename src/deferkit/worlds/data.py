@@ -10,7 +10,7 @@ import polars as pl
 
 from deferkit.errors import InvalidArgument, MissingData
 from deferkit.worlds.digest import digest_of
-from deferkit.worlds.stream import Floats
+from deferkit.worlds.task_stream import Floats
 
 VARIABLE = "DEFERKIT_DATA"
 

@@ -4,15 +4,16 @@ Coefficients are cos(φ_t)·A + sin(φ_t)·B: at φ = 0 they are A, at φ = π/2
 costs do not drift, so that a rule which does not know the phase is judged fairly by the mean over all phases.
 """
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.errors import expected
 from deferkit.types import is_number, is_whole, plain
-from deferkit.worlds.stream import Floats, Population, Stream, Truth
+from deferkit.worlds.base_world import BaseWorld
+from deferkit.worlds.option import check_choices, option
+from deferkit.worlds.task_stream import Floats, Population, TaskStream, Truth
 
 FAMILIES = ("lin", "cat")
 KINDS = ("none", "abrupt", "gradual", "seasonal", "recurring")
@@ -50,7 +51,7 @@ def phases(kind: str, horizon: int) -> Floats:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drift:
+class Drift(BaseWorld):
     """Streams whose rewards drift, to be drawn from with a seed.
 
     lin: x = (1, u) with u uniform on (−1, 1)^(d − 1); rewards ½ + u·θ(φ) + σ·N(0, 1), costs max(.2, 1 + u·w + .2·N).
@@ -65,25 +66,19 @@ class Drift:
     (400, 15)
     """
 
-    family: str = "lin"
-    """Linear rewards ("lin"), or a table of categories with 0/1 rewards ("cat")."""
-    kind: str = "abrupt"
-    """How it drifts: "none", "abrupt", "gradual", "seasonal" or "recurring"."""
-    horizon: int = 20_000
-    """T, the number of tasks."""
-    n_features: int = 20
-    """d, the length of a context of the linear world, its leading 1 included."""
-    noise: float = 0.3
-    """σ, the standard deviation of a reward of the linear world."""
-    n_categories: int = 8
-    """Of the table."""
+    family: str = option("lin", "Linear rewards, or a table of categories with 0/1 rewards", choices=FAMILIES)
+    kind: str = option("abrupt", "How rewards drift", choices=KINDS)
+    horizon: int = option(20_000, "T, the number of tasks", shown="T = {:,}")
+    n_features: int = option(20, "d, the length of a context", flag="features", shown="d = {}")
+    """Of the linear world; its leading 1 is included."""
+    noise: float = option(0.3, "σ, the standard deviation of noise", shown="σ = {:g}")
+    """Of the linear world."""
+    n_categories: int = option(8, "Number of categories of the table", flag="categories")
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
             object.__setattr__(self, name, plain(getattr(self, name)))
-        for name, known in (("family", FAMILIES), ("kind", KINDS)):
-            if getattr(self, name) not in known:
-                raise expected(name, "Drift", "one of " + ", ".join(map(repr, known)), getattr(self, name))
+        check_choices(self)
         for name, least in (("horizon", 1), ("n_features", 2), ("n_categories", 1)):
             if not is_whole(getattr(self, name), least):
                 raise expected(name, "Drift", f"a whole number of at least {least}", getattr(self, name))
@@ -95,21 +90,16 @@ class Drift:
             if getattr(self, name) != getattr(type(self), name):
                 raise expected(name, "Drift", f"left out in the family {self.family!r}", getattr(self, name))
 
-    def parameters(self) -> dict[str, Any]:
-        """Return all that the world was made with, as plain data."""
-        return asdict(self)
-
-    def draw(self, seed: int) -> Stream:
+    def draw(self, seed: int) -> TaskStream:
         """Return the stream of this seed.
 
         Streams of different kinds have the same contexts, coefficients and noise: only the phase differs.
         """
-        if not is_whole(seed, 0):
-            raise expected("seed", "Drift", "a whole number of at least 0", seed)
+        self.check_seed(seed)
         rng = np.random.default_rng([int(seed), ROLE[self.family]])
         return self._linear(rng) if self.family == "lin" else self._table(rng)
 
-    def _linear(self, rng: np.random.Generator) -> Stream:
+    def _linear(self, rng: np.random.Generator) -> TaskStream:
         n, free = self.horizon, self.n_features - 1
         u = rng.uniform(-1, 1, (n, free))
         first, second = (rng.standard_normal((2, free)) * SPREAD / np.sqrt(free) * UNIT for _ in range(2))
@@ -122,7 +112,7 @@ class Drift:
         noise = rng.standard_normal((3, n))
         # full turns cancel; what rounding leaves of them is no knowledge
         mean = np.round(np.cos(phase).mean(), 12) * first + np.round(np.sin(phase).mean(), 12) * second
-        return Stream(
+        return TaskStream(
             contexts=np.hstack([np.ones((n, 1)), u]),
             rewards=rewards + self.noise * noise[:2].T,
             costs=np.maximum(LEAST_COST, costs + COST_NOISE * noise[2])[:, None, None],
@@ -136,7 +126,7 @@ class Drift:
             ),
         )
 
-    def _table(self, rng: np.random.Generator) -> Stream:
+    def _table(self, rng: np.random.Generator) -> TaskStream:
         n, categories = self.horizon, self.n_categories
         category = rng.integers(0, categories, n)
         severity, confidence = rng.random(n), rng.random(n)
@@ -161,7 +151,7 @@ class Drift:
         for angle, share in spread_out(phase):
             averaged += share * means(angle)
         unknown = np.full(contexts.shape[1], np.nan)  # the rewards are not linear in the context
-        return Stream(
+        return TaskStream(
             contexts=contexts,
             rewards=(rewards > drawn.T).astype(float),
             costs=(costs * factor)[:, None, None],

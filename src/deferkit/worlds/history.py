@@ -10,8 +10,8 @@ import polars as pl
 from deferkit.errors import InvalidArgument, expected
 from deferkit.learn.encode import Encoder, is_missing
 from deferkit.types import Budget
-from deferkit.worlds.rows import Names, Rows, read_rows
 from deferkit.worlds.sheet import Sheet, with_missing
+from deferkit.worlds.table_rows import Names, Rows, read_rows
 
 if TYPE_CHECKING:
     from deferkit.learn.deferrer import Deferrer

@@ -1,19 +1,20 @@
 """ImageNet16H: a network and 145 people name what is on noisy pictures (Steyvers et al. 2022), as in Section 5.3."""
 
 import functools
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from deferkit.errors import InvalidArgument, expected
-from deferkit.types import is_whole
-from deferkit.worlds.answers import CLASSES, HISTORIES, Answers
+from deferkit.worlds.answers import CLASSES, Answers
+from deferkit.worlds.base_world import BaseWorld
 from deferkit.worlds.data import DataSet, checked_digest, checked_times, read_table
-from deferkit.worlds.stream import Floats, Stream
+from deferkit.worlds.option import check_choices, option
+from deferkit.worlds.running import HISTORIES, HISTORY_HELP
+from deferkit.worlds.task_stream import Floats, TaskStream
 from deferkit.worlds.times import stand_in
 
 SET = DataSet("ImageNet16H", "imagenet16h", "the OSF project of Steyvers et al. (2022), https://osf.io/2ntrf/")
@@ -36,7 +37,7 @@ MIXING_SEED = 17
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageNet16H:
+class ImageNet16H(BaseWorld):
     """Pictures that a network or a person names: reward 1 if right, cost the person's time with mean 1.
 
     A seed reshuffles the people; the trials of a person stay together and in order. The context: an intercept, the
@@ -49,19 +50,15 @@ class ImageNet16H:
     The 'model' of a ImageNet16H must be one of 'fine-tuned', 'baseline'. Got 'oracle' instead.
     """
 
-    model: str = "fine-tuned"
+    model: str = option("fine-tuned", "Which network decides", choices=MODEL_FILES)
     """Densenet161 after 10 epochs on noisy pictures ("fine-tuned"), or as little tuned as there is ("baseline")."""
-    history: str = "observed"
-    """What a context knows of the person: what the policy itself "observed", or all that came before ("leaky")."""
-    repeats: bool = True
-    """Each picture comes about six times, for other people. False: once, so that nobody can recognise it."""
+    history: str = option("observed", HISTORY_HELP, choices=HISTORIES)
+    repeats: bool = option(True, "Each picture comes about six times, for other people, instead of once")
     data: str = ""
     """The digest of the files, so that other data are another specification; found by itself."""
 
     def __post_init__(self) -> None:
-        for name, known in (("model", tuple(MODEL_FILES)), ("history", HISTORIES)):
-            if getattr(self, name) not in known:
-                raise expected(name, "ImageNet16H", "one of " + ", ".join(map(repr, known)), getattr(self, name))
+        check_choices(self)
         if not isinstance(self.repeats, bool):
             raise expected("repeats", "ImageNet16H", "True or False", self.repeats)
         object.__setattr__(self, "data", checked_digest(self.data, self._files(), SET.name))
@@ -69,14 +66,9 @@ class ImageNet16H:
     def _files(self) -> tuple[Path, Path]:
         return SET.find(*PEOPLE_FILES), SET.find(*MODEL_FILES[self.model])
 
-    def parameters(self) -> dict[str, Any]:
-        """Return all that the world was made with, as plain data."""
-        return asdict(self)
-
-    def draw(self, seed: int) -> Stream:
+    def draw(self, seed: int) -> TaskStream:
         """Return the stream of this seed: the same tasks, people in another order."""
-        if not is_whole(seed, 0):
-            raise expected("seed", "ImageNet16H", "a whole number of at least 0", seed)
+        self.check_seed(seed)
         people, model = self._files()
         answers = load(people, model, self.repeats, self.data)
         rng = np.random.default_rng(np.random.SeedSequence(int(seed)))

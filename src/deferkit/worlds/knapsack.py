@@ -2,28 +2,27 @@
 
 import functools
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from deferkit.errors import InvalidArgument, expected
-from deferkit.types import is_whole, plain
+from deferkit.types import plain
+from deferkit.worlds.base_world import BaseWorld
 from deferkit.worlds.digest import digest_of
 from deferkit.worlds.knapsack_features import features
 from deferkit.worlds.knapsack_file import read_people
 from deferkit.worlds.knapsack_people import Floats, People, reward
 from deferkit.worlds.knapsack_simulator import simulate
-from deferkit.worlds.running import Running, leaky
+from deferkit.worlds.option import check_choices, option
+from deferkit.worlds.running import HISTORIES, HISTORY_HELP, Running, leaky
 from deferkit.worlds.scaled import unit_ball
-from deferkit.worlds.stream import Stream
-
-HISTORIES = ("observed", "leaky")
+from deferkit.worlds.task_stream import TaskStream
 
 
 @dataclass(frozen=True, kw_only=True)
-class Knapsack:
+class Knapsack(BaseWorld):
     """The world of the knapsacks: people one after another, each with ten of them; a seed shuffles the people.
 
     The reward of a decider is 0.1 / (1.1 − V/V_max), the cost is the person's time in units of its mean.
@@ -33,12 +32,11 @@ class Knapsack:
     ((3960, 53), 'simulated people')
     """
 
-    people: str = ""
-    """A CSV file as `docs/data.md` describes it; without one people are simulated."""
+    people: str = option("", "A CSV file of people as docs/data.md describes it, instead of simulated ones")
     digest: str = ""
     """The SHA-256 of that file, filled in by itself: results belong to what a file holds, not to its name."""
-    history: str = "observed"
-    """How a person did so far: as far as it was observed, or "leaky" as in the paper, whether anybody asked or not."""
+    history: str = option("observed", HISTORY_HELP, choices=HISTORIES)
+    """"leaky" is the paper's: how a person did so far, whether anybody asked or not."""
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
@@ -48,8 +46,7 @@ class Knapsack:
         for name in ("people", "digest"):
             if not isinstance(getattr(self, name), str):
                 raise expected(name, "Knapsack", "a text", getattr(self, name))
-        if self.history not in HISTORIES:
-            raise expected("history", "Knapsack", "one of " + ", ".join(map(repr, HISTORIES)), self.history)
+        check_choices(self)
         try:
             found = digest_of([Path(self.people)]) if self.people else ""
         except OSError as error:
@@ -62,14 +59,9 @@ class Knapsack:
             )
         object.__setattr__(self, "digest", found)
 
-    def parameters(self) -> dict[str, Any]:
-        """Return all that the world was made with, as plain data."""
-        return asdict(self)
-
-    def draw(self, seed: int) -> Stream:
+    def draw(self, seed: int) -> TaskStream:
         """Return the stream of this seed: the same answers, the people in another order."""
-        if not is_whole(seed, 0):
-            raise expected("seed", "Knapsack", "a whole number of at least 0", seed)
+        self.check_seed(seed)
         people, contexts, rewards = _data(self.people, self.digest)
         rows = people.shuffled(np.random.default_rng(seed))
         costs = people.costs[rows]
@@ -80,7 +72,7 @@ class Knapsack:
         running = Running(people.person[rows], d - 2, d - 1, scale)
         leaks = self.history == "leaky"
         x = contexts[rows]
-        return Stream(
+        return TaskStream(
             contexts=leaky(x, running, rewards[rows, 1], costs) if leaks else x,
             rewards=rewards[rows],
             costs=costs[:, None, None],

@@ -17,7 +17,7 @@ ANSWERS = ("chosen_value", "performance")
 LARGEST = 1_000_000  # of a whole number: the table of the optimum has a place for each unit of capacity
 
 
-class Answer(NamedTuple):
+class KnapsackAnswer(NamedTuple):
     """One row of the file."""
 
     row: int
@@ -69,7 +69,7 @@ def read_people(path: str | Path) -> People:
     return People(np.array([first[answer.person] for answer in answers]), instances, performance, seconds, False)
 
 
-def _read(path: Path) -> tuple[list[Answer], str]:
+def _read(path: Path) -> tuple[list[KnapsackAnswer], str]:
     """Return the rows of a file, each checked by itself, and which of the two kinds of answers it has."""
     try:
         # A file that a spreadsheet saved may start with a byte order mark.
@@ -93,7 +93,7 @@ def _read(path: Path) -> tuple[list[Answer], str]:
     return answers, kinds[0]
 
 
-def _answer(path: Path, row: int, cells: Mapping[str, str | None], items: int, kind: str) -> Answer:
+def _answer(path: Path, row: int, cells: Mapping[str, str | None], items: int, kind: str) -> KnapsackAnswer:
     def whole(name: str, least: int) -> int:
         value = number(name)
         if not (least <= value <= LARGEST and value == int(value)):
@@ -112,7 +112,7 @@ def _answer(path: Path, row: int, cells: Mapping[str, str | None], items: int, k
     person = (cells["person"] or "").strip()
     if not person:
         raise _wrong(path, row, "person", "a name or number", cells["person"])
-    return Answer(
+    return KnapsackAnswer(
         row,
         person,
         whole("order", 0),

@@ -1,19 +1,21 @@
 """model-vs-human: networks and people name drawings, edges and silhouettes (Geirhos et al. 2021), with real times."""
 
 import functools
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from deferkit.errors import InvalidArgument, expected
-from deferkit.types import is_whole
-from deferkit.worlds.answers import CLASSES, HISTORIES, Answers
+from deferkit.worlds.answers import CLASSES, Answers
+from deferkit.worlds.base_world import BaseWorld
 from deferkit.worlds.data import DataSet, checked_digest, checked_times, read_table
-from deferkit.worlds.stream import Stream
+from deferkit.worlds.option import check_choices, option
+from deferkit.worlds.running import HISTORIES, HISTORY_HELP
+from deferkit.worlds.task_stream import TaskStream
 
 SET = DataSet(
     "model-vs-human", "model_vs_human", "Geirhos et al. (2021), https://github.com/bethgelab/model-vs-human (raw-data)"
@@ -32,7 +34,7 @@ class Loaded(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelVsHuman:
+class ModelVsHuman(BaseWorld):
     """Pictures that a network or a person names: reward 1 if right, cost the person's response time with mean 1.
 
     The context: an intercept, the network's answer (one-hot), how many of the other networks agree with it, the
@@ -45,33 +47,25 @@ class ModelVsHuman:
     The 'order' of a ModelVsHuman must be one of 'experiment', 'shuffled'. Got 'sideways' instead.
     """
 
-    model: str = "clip"
-    """Any network of the file."""
-    order: str = "experiment"
-    """One experiment after another, people reshuffled within it: a real shift; or all people "shuffled"."""
-    history: str = "observed"
-    """What a context knows of the person: what the policy itself "observed", or all that came before ("leaky")."""
+    model: str = option("clip", "Which network decides: any of the file")
+    order: str = option(
+        "experiment", "One experiment after another, which is a real shift, or shuffled", choices=ORDERS
+    )
+    history: str = option("observed", HISTORY_HELP, choices=HISTORIES)
     data: str = ""
     """The digest of the file, so that other data are another specification; found by itself."""
 
     def __post_init__(self) -> None:
-        for name, known in (("order", ORDERS), ("history", HISTORIES)):
-            if getattr(self, name) not in known:
-                raise expected(name, "ModelVsHuman", "one of " + ", ".join(map(repr, known)), getattr(self, name))
+        check_choices(self)
         path = SET.find(FILE)
         object.__setattr__(self, "data", checked_digest(self.data, [path], SET.name))
         networks = read_trials(path, self.data)[1]
         if self.model not in networks:
             raise expected("model", "ModelVsHuman", "one of " + ", ".join(map(repr, networks)), self.model)
 
-    def parameters(self) -> dict[str, Any]:
-        """Return all that the world was made with, as plain data."""
-        return asdict(self)
-
-    def draw(self, seed: int) -> Stream:
+    def draw(self, seed: int) -> TaskStream:
         """Return the stream of this seed: the same tasks, people in another order."""
-        if not is_whole(seed, 0):
-            raise expected("seed", "ModelVsHuman", "a whole number of at least 0", seed)
+        self.check_seed(seed)
         answers, experiment = load(SET.find(FILE), self.data, self.model)
         people = np.random.default_rng(np.random.SeedSequence(int(seed))).permutation(len(experiment))
         if self.order == "experiment":

@@ -6,9 +6,9 @@ badly. Reviewers are good at what the model is not, but for long texts and one c
 export. Nothing of this is linear, and nobody is told the probabilities but the policy `informed`.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -16,10 +16,12 @@ from scipy.special import expit
 
 from deferkit.errors import expected
 from deferkit.types import is_whole, plain
-from deferkit.worlds.rows import Names
+from deferkit.worlds.base_world import BaseWorld
+from deferkit.worlds.option import option
 from deferkit.worlds.sheet import Sheet
-from deferkit.worlds.stream import Floats, Population, Stream
 from deferkit.worlds.table import tasks_of
+from deferkit.worlds.table_rows import Names
+from deferkit.worlds.task_stream import Floats, Population, TaskStream
 
 CATEGORIES = ("spam", "harassment", "hate", "nudity", "violence", "self-harm")
 LANGUAGES = ("en", "es", "de", "ar", "hi")
@@ -34,7 +36,7 @@ DIGITS = {"x_score": 3, "x_length": 0, "x_reports": 0}
 
 
 class Items(NamedTuple):
-    """Items with their cells, what came of them, and what was to be expected."""
+    """Items with their cells, realised and expected outcomes."""
 
     cells: dict[str, list[str | None]]  # by column, as they are written; None where one is missing
     rewards: Floats  # [n, 2] of the model and the reviewer, 0 or 1
@@ -83,7 +85,7 @@ def make_items(n: int, rng: np.random.Generator) -> Items:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moderation:
+class Moderation(BaseWorld):
     """Tables of moderation items, another one for each seed, read just as their CSV file would be.
 
     >>> stream = Moderation(horizon=500).draw(seed=0)
@@ -91,8 +93,7 @@ class Moderation:
     ((500, 2), 'logistic', None, 'made-up moderation items')
     """
 
-    horizon: int = 5_000
-    """The number of items."""
+    horizon: int = option(5_000, "T, the number of tasks", shown="T = {:,}")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "horizon", plain(self.horizon))
@@ -100,17 +101,12 @@ class Moderation:
             raise expected("horizon", "Moderation", "a whole number of at least 2", self.horizon)
         object.__setattr__(self, "horizon", int(self.horizon))
 
-    def parameters(self) -> dict[str, Any]:
-        """Return all that the world was made with, as plain data."""
-        return asdict(self)
-
     def items(self, seed: int) -> Items:
         """Return the items of this seed."""
-        if not is_whole(seed, 0):
-            raise expected("seed", "Moderation", "a whole number of at least 0", seed)
+        self.check_seed(seed)
         return make_items(self.horizon, np.random.default_rng(np.random.SeedSequence(int(seed))))
 
-    def draw(self, seed: int) -> Stream:
+    def draw(self, seed: int) -> TaskStream:
         """Return the items of this seed as a stream, in their order."""
         items = self.items(seed)
         frame = frame_of(items)
@@ -118,7 +114,7 @@ class Moderation:
         tasks = tasks_of(sheet, Names("x_*", "model_reward", "human_reward", "cost"))
         n = self.horizon
         hidden = Population(np.full(n, 1 / n), items.expected_rewards, items.expected_minutes[:, None, None])
-        return Stream(
+        return TaskStream(
             contexts=tasks.contexts,
             rewards=tasks.rewards,
             costs=tasks.costs,

@@ -1,4 +1,4 @@
-"""What is known of a person by now: columns of a context that depend on what was observed before.
+"""Running means of a person: columns of a context that depend on earlier observations.
 
 How well and how fast somebody did so far says much about the next task, but only what was observed may be used: whom
 nobody asked, nobody knows. So these columns are filled in while a policy runs, from its own observations.
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+HISTORIES = ("observed", "leaky")
+HISTORY_HELP = "What a context knows of the person: what the policy observed, or all that came before"
 PRIOR_WEIGHT = 1.0  # observations that the mean of everybody counts for in the mean of one person
 
 

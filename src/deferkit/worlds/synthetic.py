@@ -2,8 +2,7 @@
 
 import functools
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +10,9 @@ from scipy.special import gammaln, ndtr
 
 from deferkit.errors import expected
 from deferkit.types import is_number, is_whole, plain
-from deferkit.worlds.stream import Floats, Population, Stream, Truth
+from deferkit.worlds.base_world import BaseWorld
+from deferkit.worlds.option import check_choices, option
+from deferkit.worlds.task_stream import Floats, Population, TaskStream, Truth
 
 REGIMES = ("complementary", "dominant", "random")
 LINKS = ("identity", "logistic")
@@ -60,7 +61,7 @@ def sample(n: int, n_features: int, most_ones: int, decay: float, rng: np.random
 
 
 @dataclass(frozen=True, kw_only=True)
-class Synthetic:
+class Synthetic(BaseWorld):
     """The world of Section 5.1, to be drawn from with a seed.
 
     complementary: θ_h has half of its coordinates 1 and θ_m = 1 − θ_h. dominant: θ_h ~ [0, 1]^d, θ_m ~ [0, ½]^d.
@@ -71,25 +72,22 @@ class Synthetic:
     ((100, 20), (100, 2), (100, 1, 1))
     """
 
-    regime: str = "complementary"
-    horizon: int = 50_000
-    n_features: int = 20
-    most_ones: int = 8
-    decay: float = 0.3
-    noise: float = 0.1
-    n_experts: int = 1
-    n_resources: int = 1
-    link: str = "identity"
+    regime: str = option("complementary", "How the deciders compare", choices=REGIMES, shown="{} regime")
+    horizon: int = option(50_000, "T, the number of tasks", shown="T = {:,}")
+    n_features: int = option(20, "d, the length of a context", flag="features", shown="d = {}")
+    most_ones: int = option(8, "How many features of a context can be on")
+    decay: float = option(0.3, "λ: a context with k features on comes in proportion to λ^k")
+    noise: float = option(0.1, "σ, the standard deviation of noise", shown="σ = {:g}")
+    n_experts: int = option(1, "Number of experts", flag="experts")
+    n_resources: int = option(1, "Number of resources, each with this budget", flag="resources")
+    link: str = option("identity", "Link of the rewards", choices=LINKS, shown="{} link")
     """"logistic": rewards are 0 or 1, with probability 1/(1 + exp(−xᵀθ')) and θ' = 4·(θ − ½); costs stay linear."""
-    scaled: bool = False
-    """Divide θ and w by √most_ones, so that all means are in [0, 1]."""
+    scaled: bool = option(False, "Divide θ and w by √most_ones, so that all means are in [0, 1]")
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
             object.__setattr__(self, name, plain(getattr(self, name)))
-        for name, known in (("regime", REGIMES), ("link", LINKS)):
-            if getattr(self, name) not in known:
-                raise expected(name, "Synthetic", "one of " + ", ".join(map(repr, known)), getattr(self, name))
+        check_choices(self)
         for name in ("horizon", "n_features", "most_ones", "n_experts", "n_resources"):
             if not is_whole(getattr(self, name), 1):
                 raise expected(name, "Synthetic", "a whole number of at least 1", getattr(self, name))
@@ -110,14 +108,9 @@ class Synthetic:
         most = min(self.most_ones, self.n_features)
         return self.n_features <= 24 and sum(math.comb(self.n_features, k) for k in range(1, most + 1)) <= MOST_LISTED
 
-    def parameters(self) -> dict[str, Any]:
-        """Return all that the world was made with, as plain data."""
-        return asdict(self)
-
-    def draw(self, seed: int) -> Stream:
+    def draw(self, seed: int) -> TaskStream:
         """Return the stream of this seed: the same one for every policy."""
-        if not is_whole(seed, 0):
-            raise expected("seed", "Synthetic", "a whole number of at least 0", seed)
+        self.check_seed(seed)
         parameters, tasks, noise = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(3))
         thetas, weights = self._parameters(parameters)
         if self.listed:
@@ -133,7 +126,7 @@ class Synthetic:
             others = sample(SAMPLE, *shape, tasks)
             population = Population(np.full(SAMPLE, 1 / SAMPLE), *self._means(others, thetas, weights))
         linear = self._linear_costs(x, weights)
-        return Stream(
+        return TaskStream(
             contexts=np.ascontiguousarray(x),
             rewards=self._realise(rewards, noise),
             costs=np.maximum(linear + self.noise * noise.standard_normal(linear.shape), 0.0),

@@ -1,19 +1,20 @@
-"""Your own tasks: a row for each, with its context, what the model and the human earned and what the human cost."""
+"""Tasks from a file: a row each, with context, rewards of the model and the human, and the cost of the human."""
 
 import functools
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from deferkit.errors import InvalidArgument, expected
 from deferkit.learn.encode import Encoder
-from deferkit.types import is_whole
-from deferkit.worlds.contexts import Contexts
+from deferkit.worlds.base_world import BaseWorld
+from deferkit.worlds.context_columns import ContextColumns
 from deferkit.worlds.history import reviews_of
-from deferkit.worlds.rows import Names, Rows, read_rows
+from deferkit.worlds.option import check_choices, option
 from deferkit.worlds.sheet import Sheet, digest_of_table
-from deferkit.worlds.stream import Floats, Past, Stream, Unshuffled
+from deferkit.worlds.table_rows import Names, Rows, read_rows
+from deferkit.worlds.task_stream import Floats, PastTasks, TaskStream, Unshuffled
 
 ORDERS = ("shuffled", "file")
 
@@ -26,7 +27,7 @@ class Tasks(NamedTuple):
     costs: Floats  # [n, 1, 1]
     link: str
     remark: str  # a line for each thing that has to be said
-    past: Past | None
+    past: PastTasks | None
 
 
 @functools.lru_cache(maxsize=1)  # all policies and trials of a run are on the same table
@@ -56,11 +57,11 @@ def tasks_of(sheet: Sheet, names: Names, past: Rows | None = None) -> Tasks:
         costs=costs[:, None, None],
         link="logistic" if binary else "identity",
         remark="\n".join(remarks),
-        past=None if past is None else Past(old, past.rewards, past.costs),
+        past=None if past is None else PastTasks(old, past.rewards, past.costs),
     )
 
 
-def encoded(columns: Contexts, past: Contexts | None = None) -> tuple[Floats, Floats]:
+def encoded(columns: ContextColumns, past: ContextColumns | None = None) -> tuple[Floats, Floats]:
     """Return the vectors of contexts, and of past ones, whose rows alone settle the scales: no outcome is looked at.
 
     Without a past all rows of the file do. A column of the vectors that is 0 in all rows teaches nothing and is left
@@ -75,13 +76,13 @@ def encoded(columns: Contexts, past: Contexts | None = None) -> tuple[Floats, Fl
     return (x, old) if used.all() else (np.ascontiguousarray(x[:, used]), np.ascontiguousarray(old[:, used]))
 
 
-def together(columns: Contexts) -> dict[str, Any]:
+def together(columns: ContextColumns) -> dict[str, Any]:
     """Return all columns of contexts by name."""
     return {**columns.numbers, **columns.categories}
 
 
 def odd(x: Floats, rewards: Floats) -> list[str]:
-    """Say what is odd about tasks."""
+    """Return remarks on contexts that are all equal, and on a human who is never better."""
     remarks = []
     if (x == x[0]).all():
         remarks.append("All contexts are equal: there is nothing to tell one task from another.")
@@ -94,7 +95,7 @@ def odd(x: Floats, rewards: Floats) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class Table(BaseWorld):
     r"""A world over a CSV (also .csv.gz), Parquet or Excel (.xlsx) file, in a new order for each seed.
 
     `context` is a name, a glob or several of them with commas between. Where the human's reward or the cost is
@@ -111,14 +112,13 @@ class Table:
     """
 
     path: str
-    context: str = "x_*"
-    model_reward: str = "model_reward"
-    human_reward: str = "human_reward"
-    cost: str = "cost"
-    order: str = "shuffled"
-    """"shuffled": rows in a new order for each seed. "file": as they are, for every seed."""
-    time: str | None = None
-    """A column of dates or numbers: rows are sorted by it and come in this order for every seed (`order` is "file")."""
+    context: str = option("x_*", "Columns of the context: names or globs, with commas between")
+    model_reward: str = option("model_reward", "Column of the model's rewards")
+    human_reward: str = option("human_reward", "Column of the human's rewards")
+    cost: str = option("cost", "Column of the human's costs")
+    order: str = option("shuffled", "Rows in a new order for each seed, or as they are in the file", choices=ORDERS)
+    time: str | None = option(None, "Column of dates or numbers that rows are sorted by")
+    """They come in this order for every seed (`order` is "file")."""
     digest: str | None = None
     """Of the file's content; filled in, and if it is given, the file must still have it."""
     after: str | None = None
@@ -131,8 +131,7 @@ class Table:
         for name in ("context", "model_reward", "human_reward", "cost"):
             if not isinstance(getattr(self, name), str) or not getattr(self, name):
                 raise expected(name, "Table", "a name of a column", getattr(self, name))
-        if self.order not in ORDERS:
-            raise expected("order", "Table", "one of " + ", ".join(map(repr, ORDERS)), self.order)
+        check_choices(self)
         if self.time is not None:
             if not isinstance(self.time, str) or not self.time:
                 raise expected("time", "Table", "a name of a column or None", self.time)
@@ -144,22 +143,17 @@ class Table:
             if getattr(self, name) not in (None, now):
                 raise InvalidArgument(f"{path} has changed since this was asked for.")
             object.__setattr__(self, name, now)
-        self._tasks()  # what is wrong with the file shall be told now
+        self._tasks()  # raises now if the file cannot be read
 
     def _tasks(self) -> Tasks:
         names = Names(self.context, self.model_reward, self.human_reward, self.cost, self.time)
         return read(self.path, names, self.after, (self.digest, self.after_digest))
 
-    def parameters(self) -> dict[str, Any]:
-        """Return all that the world was made with, and what the file holds, as plain data."""
-        return asdict(self)
-
-    def draw(self, seed: int) -> Stream:
+    def draw(self, seed: int) -> TaskStream:
         """Return the stream of this seed."""
-        if not is_whole(seed, 0):
-            raise expected("seed", "Table", "a whole number of at least 0", seed)
+        self.check_seed(seed)
         tasks = self._tasks()
-        given = Stream(*tasks[:3], link=tasks.link, remark=tasks.remark, past=tasks.past)
+        given = TaskStream(*tasks[:3], link=tasks.link, remark=tasks.remark, past=tasks.past)
         if self.order == "file":
             return given
         order = np.random.default_rng(seed).permutation(given.n_tasks)

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from deferkit.worlds.stream import Floats
+from deferkit.worlds.task_stream import Floats
 
 MEAN_S, MEDIAN_S, VARIATION = 4.92, 2.40, 4.695
 """Of the times that were recorded for ImageNet16H; VARIATION is standard deviation / mean."""

@@ -22,6 +22,7 @@ from deferkit.serve.http.route_support import (
     caller_of,
     done,
     engine_of,
+    passed_on,
     sent,
 )
 

@@ -1,50 +1,66 @@
-"""The experiments, by name."""
+"""The registry of experiments: the only list of their names.
+
+A module is imported when its experiment is asked for, because drawing takes a second to import.
+"""
+
+from dataclasses import replace
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from deferkit.errors import InvalidArgument
-from deferkit.study.experiments import (
-    coverage,
-    drift,
-    exp1,
-    exp2,
-    feedback,
-    horizon,
-    imagenet16h,
-    knapsack_bandit,
-    knapsack_regret,
-    knapsack_reward,
-    logistic,
-    mvh,
-    noise,
-    reviewed,
-    rivals,
-    small_budget,
-    small_streams,
-    tables,
-)
-from deferkit.study.experiments.experiment import Experiment, Finding
 
-SYNTHETIC = (exp1, exp2, horizon, small_budget, small_streams, drift, feedback, coverage, noise, logistic)
-WITH_PEOPLE = (knapsack_reward, knapsack_regret, knapsack_bandit, imagenet16h, mvh, reviewed, tables)
-EXPERIMENTS: dict[str, Experiment] = {
-    module.EXPERIMENT.name: module.EXPERIMENT for module in (*SYNTHETIC, *WITH_PEOPLE, rivals)
+if TYPE_CHECKING:
+    from deferkit.study.experiments.experiment import Experiment
+
+DEFAULT = {
+    "exp1": "exp1",
+    "exp2": "exp2",
+    "horizon": "horizon",
+    "small-budget": "small_budget",
+    "small-streams": "small_streams",
+    "drift": "drifting_rewards",
+    "feedback": "feedback",
+    "coverage": "ellipsoid_coverage",
+    "noise": "noise",
+    "logistic": "binary_rewards",
 }
-PEOPLE = tuple(module.EXPERIMENT.name for module in WITH_PEOPLE)
-"""On tables of answers, most of them people's: rewards are realised, OPT is that of hindsight."""
-APART = (*PEOPLE, "rivals")
-"""What runs only when it is asked for: it takes longer, and needs other packages or data."""
+"""Experiments that run unless some are named, and their modules."""
+ON_REQUEST = {
+    "knapsack-reward": "knapsack_reward",
+    "knapsack-regret": "knapsack_regret",
+    "knapsack-bandit": "knapsack_bandit",
+    "imagenet16h": "noisy_pictures",
+    "mvh": "mvh",
+    "reviewed": "reviewed",
+    "tables": "moderation_tables",
+    "rivals": "rivals",
+}
+"""Experiments that run only by name: they take longer, or need other packages or data."""
+REGISTRY = DEFAULT | ON_REQUEST
 
 
-def chosen(names: list[str] | None) -> list[Experiment]:
-    """Return the experiments of these names, or all but those apart; or say which ones there are.
+def load(name: str) -> "Experiment":
+    """Return the experiment of this name.
 
-    >>> [experiment.name for experiment in chosen(["noise"])]
-    ['noise']
+    Args:
+        name: A key of `REGISTRY`.
+
+    Raises:
+        InvalidArgument: There is no such experiment; the message lists those that there are.
+
+    >>> load("noise").name
+    'noise'
     """
-    for name in names or ():
-        if name not in EXPERIMENTS:
-            raise InvalidArgument(f"There is no experiment {name!r}. There is: {', '.join(EXPERIMENTS)}.")
-    wanted = names or [name for name in EXPERIMENTS if name not in APART]
-    return [EXPERIMENTS[name] for name in dict.fromkeys(wanted)]
+    if name not in REGISTRY:
+        raise InvalidArgument(f"There is no experiment {name!r}. There is: {', '.join(REGISTRY)}.")
+    experiment: Experiment = import_module(f"{__name__}.{REGISTRY[name]}").EXPERIMENT
+    return replace(experiment, name=name)
 
 
-__all__ = ["APART", "EXPERIMENTS", "PEOPLE", "Experiment", "Finding", "chosen"]
+def chosen(names: list[str] | None) -> "list[Experiment]":
+    """Return the experiments of these names, each once; all of `DEFAULT` if there are none.
+
+    Raises:
+        InvalidArgument: There is no experiment of one of the names.
+    """
+    return [load(name) for name in dict.fromkeys(names or DEFAULT)]

@@ -1,39 +1,22 @@
 """Experiment 1: regret over time."""
 
-import math
 from typing import Any
 
 import altair as alt
-import numpy as np
 import polars as pl
 
-from deferkit.study.charts import bands, finished, horizontal, layered, side_by_side
-from deferkit.study.experiments.experiment import (
-    FAILS,
-    HOLDS,
-    Experiment,
-    Finding,
-    cell_of,
-    mean_of,
-    over_trials,
-    seeds_text,
-    trials_of,
-)
-from deferkit.study.store import Trial
+from deferkit.study.drawing.panels import TASKS, Figure, Lines
+from deferkit.study.experiments.experiment import Experiment, Grid, Judgement, OutcomeTable, claim, verdict
+from deferkit.study.trial_statistics import mean_of, over_trials, power_of
 
 BUDGET, WORLD = 8_000, {"regime": "random"}
 LEARNERS = ("default", "gradient", "paper")
 BASELINES = ("adaptive", "greedy", "thompson", "best-reject", "threshold", "random", "arbitrary-human", "model-only")
-GOALS = {("paper", "full"): (835, 60), ("paper", "bandit"): (846, 60)}
+GOALS = {"full": (835, 60), "bandit": (846, 60)}
 """Regret of Algorithm 1 in an independent implementation, on other seeds, and how far ours may be from it."""
 DEFAULT_GOAL = 45  # regret of the default, at most
-
-
-def trials(quick: bool) -> list[Trial]:
-    """Return 100 trials of each, or 5."""
-    seeds = 5 if quick else 100
-    both: dict[str, Any] = {"worlds": [WORLD], "feedbacks": ["full", "bandit"], "trace": "path"}
-    return trials_of(LEARNERS, [BUDGET], seeds, **both) + trials_of(BASELINES, [BUDGET], seeds, [WORLD])
+SINCE = 25_000  # the second half of the stream
+SEEDS: dict[str, Any] = {"seeds": range(100), "quick": {"seeds": range(5)}}
 
 
 def paths(frame: pl.DataFrame) -> pl.DataFrame:
@@ -44,96 +27,91 @@ def paths(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def figure(frame: pl.DataFrame) -> alt.TopLevelMixin:
-    """Draw regret and price over time."""
-    long = paths(frame).with_columns(run=pl.col("policy") + ", " + pl.col("feedback"))
-    x = alt.X("at:Q", title="tasks", axis=alt.Axis(format="~s"))
-    regret = bands(
-        over_trials(long, ["policy", "feedback", "at"], "regret_at"),
-        x=x,
-        y_title="regret against OPT (expected reward)",
-        points=False,
-        dash="feedback",
-    ).properties(title="regret")
-    price = bands(
-        over_trials(long.filter(feedback="full"), ["policy", "at"], "relative_price"),
-        x=x,
-        y_title="price λ / OPT's price λ*",
-        y_scale=alt.Scale(domain=[0, 12]),
-        points=False,
-    ).properties(title="price (full feedback)")
-    return finished(
-        side_by_side([regret, layered(price, horizontal(1.0, "OPT"))]),
-        "Experiment 1: regret over time, and the price against the true one",
-        f"T = 50,000, B = 8,000, θ and w uniform on [0, 1]^20, σ = 0.1; mean ± sd over {seeds_text(frame)}",
-    )
-
-
 def exponent(frame: pl.DataFrame, policy: str) -> float:
     """Return the slope of log mean regret over log t in the second half of the stream; NaN where there is no regret."""
-    long = paths(frame).filter(policy=policy, feedback="full")
-    points = long.group_by("at").agg(pl.col("regret_at").mean()).sort("at").filter(pl.col("at") > 25_000)
-    regret = points["regret_at"].to_numpy()
-    if regret.min() <= 0:
-        return math.nan
-    return float(np.polyfit(np.log(points["at"].to_numpy()), np.log(regret), 1)[0])
+    late = paths(frame).filter(pl.col("at") > SINCE, policy=policy, feedback="full")
+    points = late.group_by("at").agg(pl.col("regret_at").mean()).sort("at")
+    return power_of(points["at"].to_numpy(), points["regret_at"].to_numpy())
 
 
-def regret_text(frame: pl.DataFrame, policy: str, feedback: str) -> str:
-    """Say what the regret of a policy is."""
-    row = over_trials(frame.filter(policy=policy, feedback=feedback), ["policy"], "regret").row(0, named=True)
-    return f"{row['mean']:,.0f} (sd {row['sd'] or math.nan:,.0f}) {feedback}"
-
-
-def findings(frame: pl.DataFrame) -> list[Finding]:
-    """Judge the claims of Experiment 1."""
+@claim("The regret of Algorithm 1 is sublinear (Experiment 1).", "paper")
+def _sublinear(frame: pl.DataFrame) -> Judgement:
     slope = exponent(frame, "paper")
-    both = {f: mean_of(frame, "regret", policy="paper", feedback=f) for f in ("full", "bandit")}
-    near = all(abs(both[f] - GOALS["paper", f][0]) <= GOALS["paper", f][1] for f in both)
-    ours = max(mean_of(frame, "regret", policy="default", feedback=f) for f in both)
-    share = mean_of(frame, "pct_opt", policy="paper", feedback="full")
-    return [
-        Finding(
-            "The regret of Algorithm 1 is sublinear (Experiment 1).",
-            "paper",
-            f"Regret grows as t^{slope:.2f} over the second half of the stream; at T it is {both['full']:,.0f},"
-            f" {share:.2f} % of OPT.",
-            HOLDS if 0 < slope < 1 else FAILS,
-        ),
-        Finding(
-            "Our Algorithm 1 is the printed one: an independent implementation has regret 835 (full) and 846 (bandit).",
-            "deferkit",
-            " and ".join(regret_text(frame, "paper", f) for f in both),
-            HOLDS if near else FAILS,
-        ),
-        Finding(
-            f"The default's regret is at most {DEFAULT_GOAL}.",
-            "deferkit",
-            " and ".join(regret_text(frame, "default", f) for f in both),
-            HOLDS if ours <= DEFAULT_GOAL else FAILS,
-        ),
-    ]
+    regret, share = (mean_of(frame, value, policy="paper", feedback="full") for value in ("regret", "pct_opt"))
+    measured = (
+        f"Regret grows as t^{slope:.2f} over the second half of the stream; at T it is {regret:,.0f},"
+        f" {share:.2f} % of OPT."
+    )
+    return measured, verdict(0 < slope < 1)
 
 
-def tables(frame: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Return all policies with full feedback, and bandit feedback where it matters."""
-    rows = []
-    for key, part in frame.group_by("policy", "feedback", maintain_order=True):
-        shown = {"regret": "regret", "% of OPT": "pct_opt", "gain %": "gain", "spent %": "spent_pct"}
-        cells = {name: cell_of(part, column, 1) for name, column in shown.items()}
-        rows.append({"policy": key[0], "feedback": key[1]} | cells)
-    return {"All policies in Experiment 1 (mean ± sd over trials)": pl.DataFrame(rows)}
+def regrets(frame: pl.DataFrame, policy: str) -> tuple[list[float], str]:
+    """Return the mean regret of a policy with full and bandit feedback, and as text."""
+    parts = [frame.filter(policy=policy, feedback=feedback) for feedback in GOALS]
+    rows = [over_trials(part, ["feedback"], "regret").row(0, named=True) for part in parts]
+    texts = [f"{row['mean']:,.0f} (sd {row['sd'] or float('nan'):,.0f}) {row['feedback']}" for row in rows]
+    return [row["mean"] for row in rows], " and ".join(texts)
+
+
+@claim(
+    "Our Algorithm 1 is the printed one: an independent implementation has regret 835 (full) and 846 (bandit).",
+    "deferkit",
+)
+def _printed(frame: pl.DataFrame) -> Judgement:
+    found, text = regrets(frame, "paper")
+    return text, verdict(all(abs(r - goal) <= off for r, (goal, off) in zip(found, GOALS.values(), strict=True)))
+
+
+@claim(f"The default's regret is at most {DEFAULT_GOAL}.", "deferkit")
+def _default(frame: pl.DataFrame) -> Judgement:
+    found, text = regrets(frame, "default")
+    return text, verdict(max(found) <= DEFAULT_GOAL)
 
 
 EXPERIMENT = Experiment(
-    "exp1",
-    "Experiment 1: regret over time",
-    "Random rewards and costs, a budget of 8,000 for 50,000 tasks. The regret of Algorithm 1 as printed,"
-    " of the same price"
-    " step with the gradient of Agrawal & Devanur, and of the default; beside it the price that each of them asks for a"
-    " unit of budget, relative to OPT's.",
-    trials,
-    figure,
-    findings,
-    tables,
+    title="Experiment 1: regret over time",
+    description="Random rewards and costs, a budget of 8,000 for 50,000 tasks. The regret of Algorithm 1 as printed,"
+    " of the same price step with the gradient of Agrawal & Devanur, and of the default; beside it the price that each"
+    " of them asks for a unit of budget, relative to OPT's.",
+    grids=(
+        Grid(policies=LEARNERS, budgets=[BUDGET], worlds=[WORLD], feedbacks=tuple(GOALS), trace="path", **SEEDS),
+        Grid(policies=BASELINES, budgets=[BUDGET], worlds=[WORLD], **SEEDS),
+    ),
+    figure=Figure(
+        title="Experiment 1: regret over time, and the price against the true one",
+        panels=(
+            Lines(
+                title="regret",
+                value="regret_at",
+                y_title="regret against OPT (expected reward)",
+                x=TASKS,
+                rows=paths,
+                dash="feedback",
+                points=False,
+            ),
+            Lines(
+                title="price (full feedback)",
+                value="relative_price",
+                y_title="price λ / OPT's price λ*",
+                x=TASKS,
+                rows=lambda frame: paths(frame).filter(feedback="full"),
+                y_scale=alt.Scale(domain=[0, 12]),
+                points=False,
+                level=(1.0, "OPT"),
+            ),
+        ),
+    ),
+    claims=(_sublinear, _printed, _default),
+    tables=(
+        OutcomeTable(
+            caption="All policies in Experiment 1 (mean ± sd over trials)",
+            index=("policy", "feedback"),
+            values={
+                "regret": ("regret", 1),
+                "% of OPT": ("pct_opt", 1),
+                "gain %": ("gain", 1),
+                "spent %": ("spent_pct", 1),
+            },
+        ),
+    ),
 )

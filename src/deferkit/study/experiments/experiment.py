@@ -1,21 +1,27 @@
-"""What an experiment is: trials to run, a figure to draw, claims to judge."""
+"""What an experiment is: a declaration of trials (grids), a figure (panels), claims and tables."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-import altair as alt
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from deferkit.errors import MissingData
+from deferkit.study.drawing.panels import Figure
 from deferkit.study.spec import Spec
 from deferkit.study.store import Trial
+from deferkit.study.trial_statistics import cell_of, pivot
 
 HOLDS, PARTLY, FAILS = "holds", "holds in part", "does not hold"
 REGIMES = ("complementary", "dominant")
-SETTINGS = ("asked_budget", "feedback", "regime", "horizon", "noise", "family", "kind", "world_model", "order")
-"""Columns that tell settings apart, in one world or another."""
+HUMAN_REGIMES = tuple({"regime": regime} for regime in REGIMES)
+"""The two worlds of the paper's Experiment 2."""
+FEEDBACKS = ("full", "bandit", "reviewed")
+
+Rows = Callable[[pl.DataFrame], pl.DataFrame]
+"""Chooses trials, or adds columns to them."""
+Judgement = tuple[str, str]
+"""What was measured, and the verdict."""
 
 
 class Finding(NamedTuple):
@@ -27,149 +33,228 @@ class Finding(NamedTuple):
     verdict: str
 
 
-class Experiment(NamedTuple):
-    """An experiment; `quick` everywhere means fewer trials of the same thing."""
+class StudyClaim(NamedTuple):
+    """A claim and how it is judged."""
 
-    name: str
+    text: str
+    source: str  # where it stands: "paper" or "deferkit"
+    judge: Callable[[pl.DataFrame], Judgement | None]  # None where nothing of it was measured
+    scope: Callable[[pl.DataFrame], str] = lambda _: ""  # what it is limited to, where not everything could be run
+
+    def text_of(self, frame: pl.DataFrame) -> str:
+        """Return the claim as it is judged on these trials."""
+        scope = self.scope(frame)
+        return f"{self.text.removesuffix('.')} ({scope})." if scope else self.text
+
+
+def claim(text: str, source: str) -> Callable[[Callable[[pl.DataFrame], Judgement | None]], StudyClaim]:
+    """Return a decorator that makes a claim of the function that judges it.
+
+    Args:
+        text: The claim, a sentence.
+        source: Where it stands: "paper" or "deferkit".
+    """
+    return lambda judge: StudyClaim(text, source, judge)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """Trials of every combination of worlds, budgets, policies, feedbacks and seeds.
+
+    >>> grid = Grid(policies=["default", "paper"], budgets=[500, 1000], seeds=range(20), quick={"seeds": range(3)})
+    >>> len(grid.trials(quick=False)), len(grid.trials(quick=True))
+    (80, 12)
+    """
+
+    policies: Sequence[str]
+    budgets: Sequence[float | str]
+    seeds: Sequence[int]
+    world: str = "synthetic"
+    worlds: Sequence[Mapping[str, Any]] = ({},)
+    """Parameters of the world."""
+    feedbacks: Sequence[str] = ("full",)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """Of the policies."""
+    trace: str = ""
+    quick: Mapping[str, Any] | None = field(default_factory=dict)
+    """Fields that differ in a quick run; None if it does without these trials."""
+    optional: bool = False
+    """Whether the trials are left out where the data of the world are missing."""
+
+    def trials(self, quick: bool) -> list[Trial]:
+        """Return the trials, or those of a quick run."""
+        if quick and self.quick is None:
+            return []
+        grid = replace(self, **self.quick) if quick and self.quick else self
+        try:
+            return grid._combined()
+        except MissingData:
+            if self.optional:
+                return []
+            raise
+
+    def _combined(self) -> list[Trial]:
+        specs = [
+            Spec.of(
+                self.world,
+                given,
+                policy=policy,
+                budget=str(budget),
+                feedback=feedback,
+                trace=self.trace,
+                policy_parameters=dict(self.parameters),
+            )
+            for given in self.worlds
+            for budget in self.budgets
+            for policy in self.policies
+            for feedback in self.feedbacks
+        ]
+        return [(spec, seed) for spec in specs for seed in self.seeds]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanTable:
+    """Tables of means ± standard deviations over trials, one for each part of the trials and each value."""
+
+    caption: str
+    """May name columns of `split`, and `value`: what is shown."""
+    values: Mapping[str, str] = field(default_factory=lambda: {"gain": "Gain %"})
+    """Columns of numbers, and what a caption calls them."""
+    index: str = "policy"
+    """The column with a row of the table for each value."""
+    columns: str = "budget"
+    """The column with a column of the table for each value."""
+    split: Sequence[str] = ()
+    """Columns with a table for each combination of values."""
+    rows: Rows = lambda frame: frame
+    """Which trials are shown."""
+    heading: str = ""
+    """Of the first column; its name in the trials unless given."""
+
+    def tables(self, frame: pl.DataFrame) -> dict[str, pl.DataFrame]:
+        """Return the tables by caption."""
+        rows = self.rows(frame)
+        if rows.is_empty():
+            return {}
+        found = {}
+        parts = rows.group_by(self.split, maintain_order=True) if self.split else [((), rows)]
+        for key, part in parts:
+            for value, what in self.values.items():
+                caption = self.caption.format(value=what, **dict(zip(self.split, key, strict=True)))
+                table = pivot(part, self.index, self.columns, value)
+                found[caption] = table.rename({self.index: self.heading or self.index})
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutcomeTable:
+    """A table with a row for each policy and setting, and a column for each of several outcomes."""
+
+    caption: str
+    index: Sequence[str]
+    """Columns of the trials with a row for each combination of values."""
+    values: Mapping[str, tuple[str, int]]
+    """By heading: the column of numbers and its digits."""
+    heading: str = ""
+    """Of the first column; its name in the trials unless given."""
+
+    def tables(self, frame: pl.DataFrame) -> dict[str, pl.DataFrame]:
+        """Return the table by caption."""
+        headings = (self.heading or self.index[0], *self.index[1:])
+        rows = [
+            dict(zip(headings, key, strict=True))
+            | {name: cell_of(part, column, digits) for name, (column, digits) in self.values.items()}
+            for key, part in frame.group_by(self.index, maintain_order=True)
+        ]
+        return {self.caption: pl.DataFrame(rows)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyRanking:
+    """The table at the head of the report: a value of every policy in some settings, best first."""
+
+    caption: str
+    short_caption: str
+    """For a terminal."""
+    value: str
+    where: Mapping[str, Any]
+    """Values of columns that all of its trials have."""
+    settings: Mapping[str, Mapping[str, Any]]
+    """By heading: values of columns."""
+    abbreviations: Mapping[str, str] = field(default_factory=dict)
+    """Words of the headings, and what a terminal shows instead."""
+    last: Sequence[str] = ()
+    """Policies that do not compare, such as one that does not keep the budget."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """An experiment: what is run, drawn, claimed and listed."""
+
     title: str
-    what: str  # a sentence or two on what is done and shown
-    trials: Callable[[bool], list[Trial]]
-    figure: Callable[[pl.DataFrame], alt.TopLevelMixin]
-    findings: Callable[[pl.DataFrame], list[Finding]]
-    tables: Callable[[pl.DataFrame], dict[str, pl.DataFrame]]  # by caption
+    description: str
+    grids: Sequence[Grid]
+    figure: Figure
+    claims: Sequence[StudyClaim]
+    tables: Sequence[MeanTable | OutcomeTable | Callable[[pl.DataFrame], dict[str, pl.DataFrame]]]
+    rows: Rows = lambda frame: frame
+    """Adds the columns that figure, claims and tables need."""
+    realised: bool = False
+    """Whether rewards are those that came, so that OPT is that of hindsight; else they are expected ones."""
+    ranking: PolicyRanking | None = None
+    name: str = ""
+    """Filled in by the registry."""
+
+    def trials(self, quick: bool) -> list[Trial]:
+        """Return all trials.
+
+        Args:
+            quick: Fewer seeds of the same settings, so that a full run goes on from there.
+        """
+        return [trial for grid in self.grids for trial in grid.trials(quick)]
+
+    def draw(self, frame: pl.DataFrame) -> Any:
+        """Return the figure of these trials, an altair chart."""
+        return self.figure.draw(self.rows(frame))
+
+    def findings(self, frame: pl.DataFrame) -> list[Finding]:
+        """Judge the claims on these trials; a claim of which nothing was measured is left out."""
+        rows = self.rows(frame)
+        judged = [(claim, claim.judge(rows)) for claim in self.claims]
+        return [Finding(claim.text_of(rows), claim.source, *found) for claim, found in judged if found is not None]
+
+    def tables_of(self, frame: pl.DataFrame) -> dict[str, pl.DataFrame]:
+        """Return the tables of these trials by caption."""
+        rows = self.rows(frame)
+        found = {}
+        for each in self.tables:
+            found.update(each(rows) if callable(each) else each.tables(rows))
+        return found
 
 
-def trials_of(
-    policies: Iterable[str],
-    budgets: Iterable[float | str],
-    seeds: int,
-    worlds: Iterable[Mapping[str, Any]] = ({},),
-    *,
-    world: str = "synthetic",
-    feedbacks: Iterable[str] = ("full",),
-    trace: str = "",
-    parameters: Mapping[str, Any] | None = None,
-) -> list[Trial]:
-    """Return every combination, for seeds 0 to seeds − 1.
+def share_verdict(held: Iterable[bool]) -> str:
+    """Return the verdict on a claim about several cells: it holds in all of them, in some or in none.
 
-    >>> len(trials_of(["default", "paper"], [500, 1000], 3))
-    12
+    >>> share_verdict([True, True]), share_verdict([True, False]), share_verdict([False])
+    ('holds', 'holds in part', 'does not hold')
     """
-    budgets, feedbacks, policies = list(budgets), list(feedbacks), list(policies)
-    specs = [
-        Spec.of(
-            world,
-            given,
-            policy=policy,
-            budget=str(budget),
-            feedback=feedback,
-            trace=trace,
-            policy_parameters=dict(parameters or {}),
-        )
-        for given in worlds
-        for budget in budgets
-        for policy in policies
-        for feedback in feedbacks
-    ]
-    return [(spec, seed) for spec in specs for seed in range(seeds)]
+    each = list(held)
+    return HOLDS if each and all(each) else PARTLY if any(each) else FAILS
 
 
-def over_trials(frame: pl.DataFrame, by: Sequence[str], value: str) -> pl.DataFrame:
-    """Return mean, standard deviation, their band and the number of trials for each group.
+def verdict(held: bool) -> str:
+    """Return the verdict on a claim that holds or does not.
 
-    >>> frame = pl.DataFrame({"policy": ["a", "a"], "gain": [1.0, 3.0]})
-    >>> over_trials(frame, ["policy"], "gain").rows()
-    [('a', 2.0, 1.4142135623730951, 2, 0.5857864376269049, 3.414213562373095)]
+    >>> verdict(True), verdict(False)
+    ('holds', 'does not hold')
     """
-    known = pl.col(value).fill_nan(None)
-    grouped = frame.group_by(by, maintain_order=True).agg(
-        known.mean().alias("mean"), known.std().alias("sd"), known.count().alias("trials")
-    )
-    spread = pl.col("sd").fill_null(0.0)  # of one trial nothing is known
-    return grouped.with_columns(low=pl.col("mean") - spread, high=pl.col("mean") + spread)
+    return HOLDS if held else FAILS
 
 
-def cell(mean: float | None, sd: float | None, digits: int) -> str:
-    """Return a mean and its standard deviation over trials as text.
+def selected(**where: Any) -> Rows:
+    """Return what chooses the trials whose columns have these values.
 
-    >>> cell(2.0, 1.0, 1), cell(2.0, None, 1), cell(None, None, 1)
-    ('2.0 ± 1.0', '2.0', '–')
+    >>> selected(policy="opt")(pl.DataFrame({"policy": ["opt", "paper"]})).height
+    1
     """
-    if mean is None:
-        return "–"
-    return f"{mean:,.{digits}f}" + ("" if sd is None else f" ± {sd:,.{digits}f}")
-
-
-def cell_of(frame: pl.DataFrame, value: str, digits: int) -> str:
-    """Return the mean ± standard deviation of a column over all rows."""
-    row = over_trials(frame.with_columns(all=pl.lit(0)), ["all"], value).row(0, named=True)
-    return cell(row["mean"], row["sd"], digits)
-
-
-def pivot(frame: pl.DataFrame, rows: str, columns: str, value: str, digits: int = 1) -> pl.DataFrame:
-    """Return a table of means ± standard deviations over trials.
-
-    >>> frame = pl.DataFrame({"policy": ["a", "a"], "budget": [500.0, 500.0], "gain": [1.0, 3.0]})
-    >>> pivot(frame, "policy", "budget", "gain").rows()
-    [('a', '2.0 ± 1.4')]
-    """
-    summary = over_trials(frame, [rows, columns], value).with_columns(
-        cell=pl.struct("mean", "sd").map_elements(lambda s: cell(s["mean"], s["sd"], digits), return_dtype=pl.String)
-    )
-    wide = summary.pivot(on=columns, index=rows, values="cell")
-    return wide.rename({name: shown(name) for name in wide.columns[1:]})
-
-
-def shown(name: str) -> str:
-    """Return a number with separators for thousands; anything else as it is.
-
-    >>> shown("32000.0"), shown("0.25"), shown("full")
-    ('32,000', '0.25', 'full')
-    """
-    try:
-        number = float(name)
-    except ValueError:
-        return name
-    return f"{number:,.0f}" if number == int(number) else f"{number:g}"
-
-
-def mean_of(frame: pl.DataFrame, value: str, **where: Any) -> float:
-    """Return the mean of a column over the rows where these columns have these values."""
-    rows = frame.filter(**where)[value].drop_nulls().drop_nans()
-    if rows.is_empty():
-        raise ValueError(f"nothing was measured of {value} for {where}")
-    return as_float(rows.mean())
-
-
-def paired(
-    frame: pl.DataFrame, one: str, other: str, value: str = "gain", *, by: str = "policy"
-) -> tuple[float, float]:
-    """Return how much more of something a policy has than another, seed by seed: the mean and its standard error.
-
-    >>> frame = pl.DataFrame({"policy": ["a", "a", "b", "b"], "seed": [0, 1, 0, 1], "gain": [3.0, 5.0, 1.0, 1.0]})
-    >>> paired(frame, "a", "b")
-    (3.0, 1.0)
-    """
-    both = frame.filter(**{by: one}).join(frame.filter(**{by: other}), on="seed", suffix="_other")
-    return mean_and_error((both[value] - both[f"{value}_other"]).to_numpy())
-
-
-def mean_and_error(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the mean and its standard error; that of one value is infinite."""
-    if not len(values):
-        raise ValueError("nothing was measured")
-    error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else math.inf
-    return float(values.mean()), error
-
-
-def as_float(value: Any) -> float:
-    """Return what a column came to as a number: its least, largest or mean may be anything to a type checker."""
-    return float(value)
-
-
-def seeds_text(frame: pl.DataFrame, variant: str = "policy") -> str:
-    """Say how many trials there are for each setting."""
-    settings = [name for name in SETTINGS if name in frame.columns]
-    counts = frame.group_by(variant, *settings).len()["len"]
-    low, high = as_float(counts.min()), as_float(counts.max())
-    return f"{high:.0f} trials" if low == high else f"{low:.0f} to {high:.0f} trials"
+    return lambda frame: frame.filter(**where)

@@ -2,7 +2,8 @@
 
 import polars as pl
 
-from deferkit.study.experiments.experiment import FAILS, HOLDS, PARTLY, Finding, mean_of
+from deferkit.study.experiments.experiment import Judgement, StudyClaim, share_verdict
+from deferkit.study.trial_statistics import mean_of
 
 BUDGETS = (500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000)
 NOISY_BUDGETS = (500, 2_000, 8_000, 32_000)
@@ -24,27 +25,34 @@ GOALS = {
 """Gain that the default is to reach at least, by (regime, noise, horizon) and budget."""
 
 
-def goal_finding(frame: pl.DataFrame, *, noise: float, horizon: int) -> Finding:
-    """Judge whether the default reaches its goals, with each feedback that was measured."""
-    parts, missed, count = [], [], 0
-    for (regime, sigma, tasks), goals in GOALS.items():
-        if (sigma, tasks) != (noise, horizon):
-            continue
+def goal_claim(*, noise: float, horizon: int) -> StudyClaim:
+    """Return the claim that the default reaches its goals, with full and with bandit feedback.
+
+    Args:
+        noise: σ of the world.
+        horizon: T, the number of tasks.
+    """
+    return StudyClaim(
+        f"The default reaches the gain that is asked of it (T = {horizon:,}, σ = {noise:g}).",
+        "deferkit",
+        lambda frame: _judge(frame, noise, horizon),
+    )
+
+
+def _judge(frame: pl.DataFrame, noise: float, horizon: int) -> Judgement:
+    goals_by_regime = {key[0]: goals for key, goals in GOALS.items() if key[1:] == (noise, horizon)}
+    parts, missed, met = [], [], []
+    for regime, goals in goals_by_regime.items():
         for feedback in ("full", "bandit"):
             where = {"policy": "default", "regime": regime, "noise": noise, "horizon": horizon, "feedback": feedback}
             gains = {b: mean_of(frame, "gain", budget=float(b), **where) for b in goals}
-            count += len(goals)
+            met += [gains[b] >= goals[b] for b in goals]
             missed += [
                 f"{regime}, {feedback}, B = {b:,}: {gains[b]:.1f} < {goals[b]}"
                 for b in goals
                 if not gains[b] >= goals[b]
             ]
             parts.append(f"{regime}, {feedback}: " + ", ".join(f"{gain:.1f}" for gain in gains.values()))
-    budgets = ", ".join(f"{b:,}" for b in next(g for k, g in GOALS.items() if k[1:] == (noise, horizon)))
-    return Finding(
-        f"The default reaches the gain that is asked of it (T = {horizon:,}, σ = {noise:g}).",
-        "deferkit",
-        f"{count - len(missed)} of {count} goals. Gain % at B = {budgets}: {'; '.join(parts)}."
-        + (f" Missed: {'; '.join(missed)}." if missed else ""),
-        HOLDS if not missed else PARTLY if len(missed) < count else FAILS,
-    )
+    budgets = ", ".join(f"{b:,}" for b in next(iter(goals_by_regime.values())))
+    measured = f"{sum(met)} of {len(met)} goals. Gain % at B = {budgets}: {'; '.join(parts)}."
+    return measured + (f" Missed: {'; '.join(missed)}." if missed else ""), share_verdict(met)

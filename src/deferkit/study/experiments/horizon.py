@@ -1,42 +1,28 @@
 """How regret grows with the horizon."""
 
-import math
+from typing import Any
 
 import altair as alt
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from deferkit.study.charts import bands, chart_of, finished, layered, log_axis
-from deferkit.study.experiments.experiment import (
-    FAILS,
-    HOLDS,
-    Experiment,
-    Finding,
-    mean_of,
-    over_trials,
-    pivot,
-    seeds_text,
-    trials_of,
-)
-from deferkit.study.store import Trial
+from deferkit.study.drawing.charts import log_axis
+from deferkit.study.drawing.panels import Figure, Lines
+from deferkit.study.experiments.experiment import Experiment, Grid, Judgement, MeanTable, claim, selected, verdict
+from deferkit.study.trial_statistics import mean_of, power_of
 
 HORIZONS = (2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000)
 POLICIES = ("default", "gradient", "paper")
 SHARE, LARGE = "0.16T", "0.64T"  # the corollary asks for more than √d·T^¾: LARGE has that from T = 2,400 on
 GOAL = 0.35
 ROOT = 0.55  # a slope that still counts as √T, logarithms and all
-
-
-def trials(quick: bool) -> list[Trial]:
-    """Return 40 trials for each horizon, or 4."""
-    worlds = [{"regime": "random", "horizon": horizon} for horizon in HORIZONS]
-    seeds = 4 if quick else 40
-    return trials_of(POLICIES, [SHARE], seeds, worlds) + trials_of(("paper",), [LARGE], seeds, worlds[1:])
+RESAMPLED = 200  # times, for the standard error of a slope
+WORLDS = tuple({"regime": "random", "horizon": horizon} for horizon in HORIZONS)
+SEEDS: dict[str, Any] = {"seeds": range(40), "quick": {"seeds": range(4)}}
 
 
 def steadied(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the trials with OPT's luck taken out of the regret.
+    """Return the trials with a regret from which the luck of OPT is taken out (`steady`).
 
     OPT keeps the budget on average only: on a stream that happens to suit it, it spends and earns more. What it spends
     beyond the budget, at its own price, has mean 0, so that the mean regret stays what it is; its spread shrinks.
@@ -52,107 +38,86 @@ def exponents(frame: pl.DataFrame, policy: str, share: str = SHARE) -> tuple[flo
     """
     rows = steadied(frame).filter(policy=policy, asked_budget=share)
     wide = rows.pivot(on="horizon", index="seed", values="steady").drop("seed")
-    logs, regrets = np.log([float(name) for name in wide.columns]), wide.to_numpy()
-
-    def slope(some: NDArray[np.float64]) -> float:
-        means = some.mean(axis=0)
-        return float(np.polyfit(logs, np.log(means), 1)[0]) if means.min() > 0 else math.nan
-
+    horizons, regrets = np.array([float(name) for name in wide.columns]), wide.to_numpy()
     rng = np.random.default_rng(0)
-    again = [slope(regrets[rng.integers(len(regrets), size=len(regrets))]) for _ in range(200)]
-    return slope(regrets), float(np.std(again))
+    samples = [regrets[rng.integers(len(regrets), size=len(regrets))] for _ in range(RESAMPLED)]
+    slope, *again = (power_of(horizons, some.mean(axis=0)) for some in (regrets, *samples))
+    return slope, float(np.std(again))
 
 
-def figure(frame: pl.DataFrame) -> alt.TopLevelMixin:
-    """Draw regret over the horizon, both on a logarithmic scale, with the line that was fitted."""
-    slopes = {policy: exponents(frame, policy)[0] for policy in POLICIES}
-    summary = over_trials(steadied(frame).filter(asked_budget=SHARE), ["policy", "horizon"], "steady").with_columns(
-        pl.col("low").clip(lower_bound=1.0), pl.col("mean").clip(lower_bound=1.0)
-    )
-    chart = bands(
-        summary,
-        x=log_axis("horizon", "tasks T", HORIZONS),
-        y_title="regret at T",
-        y_scale=alt.Scale(type="log", domain=[5, 3_000], nice=False),
-        width=560,
-        height=340,
-    )
-    ends = [
-        {
-            "horizon": HORIZONS[-1],
-            "y": float(summary.filter(policy=p, horizon=HORIZONS[-1])["mean"][0]),
-            "label": f"T^{s:.2f}",
-        }
-        for p, s in slopes.items()
-    ]
-    labels = (
-        chart_of(pl.DataFrame(ends))
-        .mark_text(align="right", dx=-8, dy=-16, fontSize=14, fontWeight="bold")
-        .encode(x="horizon:Q", y="y:Q", text="label:N")
-    )
-    return finished(
-        layered(chart, labels),
-        "Regret against the horizon",
-        "random regime, B = 0.16·T, σ = 0.1, full feedback; mean ± sd over"
-        f" {seeds_text(frame.filter(asked_budget=SHARE))}, fitted"
-        " exponent at the end",
+def exponent_labels(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the fitted exponent of each policy, at the end of its line."""
+    last = HORIZONS[-1]
+    ends = {policy: mean_of(frame, "steady", policy=policy, horizon=last) for policy in POLICIES}
+    return pl.DataFrame(
+        [
+            {"horizon": last, "y": max(y, 1.0), "label": f"T^{exponents(frame, policy)[0]:.2f}"}
+            for policy, y in ends.items()
+        ]
     )
 
 
-def findings(frame: pl.DataFrame) -> list[Finding]:
-    """Judge the rate."""
-    large, large_error = exponents(frame, "paper", LARGE)
-    small = {policy: exponents(frame, policy) for policy in POLICIES}
-    ours, ours_error = small["default"]
-    pct = {
-        t: mean_of(frame, "pct_opt", policy="paper", horizon=t, asked_budget=SHARE) for t in (HORIZONS[0], HORIZONS[-1])
-    }
-    return [
-        Finding(
-            "Regret is of order √T, up to logarithms, if B > √d·T^¾ (Corollary 1).",
-            "paper",
-            f"At B = 0.64·T, where the premise is met, it grows as T^{large:.2f} (standard error"
-            f" {large_error:.3f}) from"
-            f" T = 4,000. At B = 0.16·T, where it is not, as T^{small['paper'][0]:.2f}"
-            f" ({small['paper'][1]:.3f}); with the"
-            f" gradient of Agrawal & Devanur as T^{small['gradient'][0]:.2f} ({small['gradient'][1]:.3f}).",
-            HOLDS if large <= ROOT else FAILS,
-        ),
-        Finding(
-            "The performance gets closer to OPT as T increases (Experiment 1).",
-            "paper",
-            f"{pct[HORIZONS[0]]:.2f} % of OPT at T = 2,000, {pct[HORIZONS[-1]]:.2f} % at T = 128,000.",
-            HOLDS if pct[HORIZONS[-1]] > pct[HORIZONS[0]] else FAILS,
-        ),
-        Finding(
-            f"The default's regret grows as T^{GOAL} at most.",
-            "deferkit",
-            f"T^{ours:.2f} (standard error {ours_error:.3f}).",
-            HOLDS if ours <= GOAL else FAILS,
-        ),
-    ]
+@claim("Regret is of order √T, up to logarithms, if B > √d·T^¾ (Corollary 1).", "paper")
+def _rate(frame: pl.DataFrame) -> Judgement:
+    large, error = exponents(frame, "paper", LARGE)
+    (paper, paper_error), (gradient, gradient_error) = (exponents(frame, name) for name in ("paper", "gradient"))
+    measured = (
+        f"At B = 0.64·T, where the premise is met, it grows as T^{large:.2f} (standard error {error:.3f}) from"
+        f" T = 4,000. At B = 0.16·T, where it is not, as T^{paper:.2f} ({paper_error:.3f}); with the gradient of"
+        f" Agrawal & Devanur as T^{gradient:.2f} ({gradient_error:.3f})."
+    )
+    return measured, verdict(large <= ROOT)
 
 
-def tables(frame: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Return the regret for each horizon."""
-    return {
-        "Regret at T, B = 0.16·T (mean ± sd)": pivot(frame.filter(asked_budget=SHARE), "policy", "horizon", "regret"),
-        "The same without OPT's luck (mean ± sd)": pivot(
-            steadied(frame.filter(asked_budget=SHARE)), "policy", "horizon", "steady"
-        ),
-        "Regret at T, B = 0.64·T (mean ± sd)": pivot(frame.filter(asked_budget=LARGE), "policy", "horizon", "regret"),
-    }
+@claim("The performance gets closer to OPT as T increases (Experiment 1).", "paper")
+def _closer(frame: pl.DataFrame) -> Judgement:
+    short, long = (
+        mean_of(frame, "pct_opt", policy="paper", horizon=t, asked_budget=SHARE) for t in (HORIZONS[0], HORIZONS[-1])
+    )
+    return f"{short:.2f} % of OPT at T = 2,000, {long:.2f} % at T = 128,000.", verdict(long > short)
+
+
+@claim(f"The default's regret grows as T^{GOAL} at most.", "deferkit")
+def _default(frame: pl.DataFrame) -> Judgement:
+    slope, error = exponents(frame, "default")
+    return f"T^{slope:.2f} (standard error {error:.3f}).", verdict(slope <= GOAL)
 
 
 EXPERIMENT = Experiment(
-    "horizon",
-    "How regret grows with the horizon",
-    "The same random world with horizons from 2,000 to 128,000 and a budget of 0.16 for each task; the"
-    " exponent is the slope"
-    " of log mean regret over log T, its error from resampling trials. OPT keeps the budget on average only; what it"
-    " earns by spending more than that on a lucky stream, at its own price, has mean 0 and is taken out of the regret.",
-    trials,
-    figure,
-    findings,
-    tables,
+    title="How regret grows with the horizon",
+    description="The same random world with horizons from 2,000 to 128,000 and a budget of 0.16 for each task; the"
+    " exponent is the slope of log mean regret over log T, its error from resampling trials. OPT keeps the budget on"
+    " average only; what it earns by spending more than that on a lucky stream, at its own price, has mean 0 and is"
+    " taken out of the regret.",
+    grids=(
+        Grid(policies=POLICIES, budgets=[SHARE], worlds=WORLDS, **SEEDS),
+        Grid(policies=["paper"], budgets=[LARGE], worlds=WORLDS[1:], **SEEDS),
+    ),
+    rows=steadied,
+    figure=Figure(
+        title="Regret against the horizon",
+        rows=selected(asked_budget=SHARE),
+        panels=(
+            Lines(
+                value="steady",
+                y_title="regret at T",
+                x=log_axis("horizon", "tasks T", HORIZONS),
+                y_scale=alt.Scale(type="log", domain=[5, 3_000], nice=False),
+                least=1.0,
+                labels=exponent_labels,
+                width=560,
+                height=340,
+            ),
+        ),
+        notes=["fitted exponent at the end"],
+    ),
+    claims=(_rate, _closer, _default),
+    tables=[
+        MeanTable(caption=caption, values={value: ""}, columns="horizon", rows=selected(asked_budget=budget))
+        for caption, value, budget in (
+            ("Regret at T, B = 0.16·T (mean ± sd)", "regret", SHARE),
+            ("The same without OPT's luck (mean ± sd)", "steady", SHARE),
+            ("Regret at T, B = 0.64·T (mean ± sd)", "regret", LARGE),
+        )
+    ],
 )

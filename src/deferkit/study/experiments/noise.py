@@ -1,69 +1,40 @@
 """More noise: σ = 0.1 and 0.5."""
 
+from typing import Any
+
 import altair as alt
 import polars as pl
 
-from deferkit.study.charts import bands, finished, log_axis, side_by_side
+from deferkit.study.drawing.charts import log_axis
+from deferkit.study.drawing.panels import Figure, Lines
 from deferkit.study.experiments.experiment import (
-    FAILS,
-    HOLDS,
-    PARTLY,
     REGIMES,
     Experiment,
-    Finding,
-    mean_of,
-    over_trials,
-    pivot,
-    seeds_text,
-    trials_of,
+    Grid,
+    Judgement,
+    MeanTable,
+    claim,
+    share_verdict,
 )
-from deferkit.study.experiments.goals import NOISY_BUDGETS, goal_finding
-from deferkit.study.store import Trial
+from deferkit.study.experiments.goals import NOISY_BUDGETS, goal_claim
+from deferkit.study.trial_statistics import mean_of
 
-LEVELS = (0.1, 0.5)
+LOW, HIGH = 0.1, 0.5
+WORLDS = {noise: [{"regime": regime, "noise": noise} for regime in REGIMES] for noise in (LOW, HIGH)}
 POLICIES = ("default", "thompson", "greedy", "paper", "best-reject")
-
-
-def trials(quick: bool) -> list[Trial]:
-    """Return 20 trials for each level, or 3; Algorithm 1 is told the noise, and once, at σ = 0.5, that it is 0.1."""
-    seeds = 3 if quick else 20
-    result = []
-    for sigma in LEVELS:
-        worlds = [{"regime": regime, "noise": sigma} for regime in REGIMES]
-        result += trials_of(POLICIES, NOISY_BUDGETS, seeds, worlds)
-        result += trials_of(("default",), NOISY_BUDGETS, seeds, worlds, feedbacks=["bandit"])
-    return result + trials_of(("paper",), NOISY_BUDGETS, seeds, worlds, parameters={"noise": LEVELS[0]})
+GRID: dict[str, Any] = {"budgets": NOISY_BUDGETS, "seeds": range(20), "quick": {"seeds": range(3)}}
 
 
 def told_truly(frame: pl.DataFrame) -> pl.DataFrame:
-    """Leave out Algorithm 1 where it is told less noise than there is."""
-    return frame.filter(pl.col("policy_noise").is_null()) if "policy_noise" in frame.columns else frame
+    """Return the trials with full feedback, without Algorithm 1 where it is told less noise than there is."""
+    full = frame.filter(feedback="full")
+    return full.filter(pl.col("policy_noise").is_null()) if "policy_noise" in frame.columns else full
 
 
-def figure(frame: pl.DataFrame) -> alt.TopLevelMixin:
-    """Draw gain over budgets for both levels."""
-    full = told_truly(frame).filter(feedback="full")
-    charts = [
-        bands(
-            over_trials(full.filter(regime=regime, noise=sigma), ["policy", "budget"], "gain"),
-            x=log_axis("budget", "budget B", NOISY_BUDGETS),
-            y_title="gain %",
-            y_scale=alt.Scale(domain=[-10, 105]),
-        ).properties(title=f"σ = {sigma}, {regime} human")
-        for sigma in LEVELS
-        for regime in REGIMES
-    ]
-    return finished(
-        side_by_side(charts),
-        "More noise in rewards and costs",
-        f"T = 50,000, full feedback; mean ± sd over {seeds_text(full)}",
-    )
-
-
-def findings(frame: pl.DataFrame) -> list[Finding]:
-    """Judge the default under noise."""
-    full = frame.filter(feedback="full", noise=LEVELS[1])
-    told, less = told_truly(full), full.filter(pl.col("policy_noise") == LEVELS[0])
+@claim("Five times the noise leaves the default ahead of Algorithm 1.", "deferkit")
+def _ahead(frame: pl.DataFrame) -> Judgement:
+    told = told_truly(frame).filter(noise=HIGH)
+    less = frame.filter(pl.col("policy_noise") == LOW, feedback="full", noise=HIGH)
     rows = [
         (
             mean_of(told, "gain", policy="default", **at),
@@ -72,37 +43,48 @@ def findings(frame: pl.DataFrame) -> list[Finding]:
         )
         for at in ({"regime": r, "budget": float(b)} for r in REGIMES for b in NOISY_BUDGETS)
     ]
-    won = sum(ours > max(paper, bolder) for ours, paper, bolder in rows)
-    return [
-        goal_finding(frame, noise=LEVELS[1], horizon=50_000),
-        Finding(
-            "Five times the noise leaves the default ahead of Algorithm 1.",
-            "deferkit",
-            "Gain % default / Algorithm 1 told σ = 0.5 / told σ = 0.1, at B = 500, 2,000, 8,000, 32,000,"
-            " complementary then"
-            f" dominant: {', '.join(f'{a:.1f}/{b:.1f}/{c:.1f}' for a, b, c in rows)}.",
-            HOLDS if won == len(rows) else PARTLY if won else FAILS,
-        ),
-    ]
-
-
-def tables(frame: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Return gains at σ = 0.5."""
-    noisy = told_truly(frame).filter(feedback="full", noise=0.5)
-    return {
-        f"Gain % at σ = 0.5, {r} human, by budget": pivot(noisy.filter(regime=r), "policy", "budget", "gain")
-        for r in REGIMES
-    }
+    measured = (
+        "Gain % default / Algorithm 1 told σ = 0.5 / told σ = 0.1, at B = 500, 2,000, 8,000, 32,000, complementary then"
+        f" dominant: {', '.join(f'{a:.1f}/{b:.1f}/{c:.1f}' for a, b, c in rows)}."
+    )
+    return measured, share_verdict(ours > max(paper, bolder) for ours, paper, bolder in rows)
 
 
 EXPERIMENT = Experiment(
-    "noise",
-    "More noise",
-    "The paper gives no noise level. σ = 0.1 as elsewhere on this page, and σ = 0.5, which is as large"
-    " as the differences"
-    " between deciders.",
-    trials,
-    figure,
-    findings,
-    tables,
+    title="More noise",
+    description="The paper gives no noise level. σ = 0.1 as elsewhere on this page, and σ = 0.5, which is as large as"
+    " the differences between deciders. Algorithm 1 is told the noise, and once, at σ = 0.5, that it is 0.1.",
+    grids=(
+        *(
+            grid
+            for worlds in WORLDS.values()
+            for grid in (
+                Grid(policies=POLICIES, worlds=worlds, **GRID),
+                Grid(policies=["default"], worlds=worlds, feedbacks=["bandit"], **GRID),
+            )
+        ),
+        Grid(policies=["paper"], worlds=WORLDS[HIGH], parameters={"noise": LOW}, **GRID),
+    ),
+    figure=Figure(
+        title="More noise in rewards and costs",
+        rows=told_truly,
+        panels=(
+            Lines(
+                title="σ = {noise}, {regime} human",
+                value="gain",
+                y_title="gain %",
+                x=log_axis("budget", "budget B", NOISY_BUDGETS),
+                split=["noise", "regime"],
+                y_scale=alt.Scale(domain=[-10, 105]),
+            ),
+        ),
+    ),
+    claims=(goal_claim(noise=HIGH, horizon=50_000), _ahead),
+    tables=(
+        MeanTable(
+            caption="{value} at σ = 0.5, {regime} human, by budget",
+            split=["regime"],
+            rows=lambda frame: told_truly(frame).filter(noise=HIGH),
+        ),
+    ),
 )

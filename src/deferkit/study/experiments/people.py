@@ -1,45 +1,41 @@
-"""What the experiments with people share: budgets, who is compared under which name, what has to be said."""
+"""What the experiments with people share: budgets, names of policies, comparisons at every budget, panels, tables."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import altair as alt
 import polars as pl
 
 from deferkit.errors import MissingData
-from deferkit.study.charts import bands
+from deferkit.study.drawing.charts import in_order
+from deferkit.study.drawing.panels import TASKS, Lines, Rows
 from deferkit.study.experiments.experiment import (
-    FAILS,
-    HOLDS,
-    PARTLY,
-    Finding,
-    mean_of,
-    over_trials,
-    paired,
-    pivot,
-    seeds_text,
-    trials_of,
+    Grid,
+    Judgement,
+    MeanTable,
+    StudyClaim,
+    share_verdict,
 )
-from deferkit.study.store import Trial
+from deferkit.study.trial_statistics import (
+    Difference,
+    difference,
+    mean_of,
+    paired,
+)
 from deferkit.worlds import make_world
 
 OF_PAPER = ("inf", "0.5T", "0.25T")
-SMALL = ("0.1T", "0.05T")
 BUDGETS = {"inf": "no limit", "0.5T": "T/2", "0.25T": "T/4", "0.1T": "T/10", "0.05T": "T/20"}
-SEEDS, SLOW_SEEDS, QUICK_SEEDS = 20, 10, 2
-"""Trials of everything, of what takes longest, and in a quick run."""
+LIMITED = tuple(budget for budget in BUDGETS if budget != "inf")
+QUICK_BUDGETS = ("inf", "0.25T")
+SEEDS, SLOW_SEEDS, QUICK_SEEDS = range(20), range(10), range(2)
+"""Of everything, of what takes longest, and of a quick run."""
 PRINTED = ", printed price"
 PRICED = {"pacing": "paper"}
 OPT = "hindsight OPT"
 DEFAULT = "default"
 CLOSE = 1.0  # gain % that the default may be below the best of the others
-
-
-class Entrant(NamedTuple):
-    """A policy with its parameters."""
-
-    policy: str
-    parameters: Mapping[str, Any] = {}
+PATHS = ("at", "reward_at", "regret_at", "spent_at")
 
 
 def names(kind: str) -> dict[str, str]:
@@ -64,34 +60,36 @@ def names(kind: str) -> dict[str, str]:
     }
 
 
-def count(quick: bool, *, slow: bool = False) -> int:
-    """Return how many trials there are of everything, or of what is slow."""
-    return QUICK_SEEDS if quick else SLOW_SEEDS if slow else SEEDS
+def grid(
+    *policies: str,
+    quick: Mapping[str, Any] | None = None,
+    skip_quick: bool = False,
+    budgets: Sequence[str] = tuple(BUDGETS),
+    seeds: Sequence[int] = SEEDS,
+    **given: Any,
+) -> list[Grid]:
+    """Return trials with their paths; those of OPT have none.
 
-
-def trials_with(
-    entrants: Iterable[Entrant],
-    budgets: Iterable[str],
-    seeds: int,
-    world: str,
-    worlds: Sequence[Mapping[str, Any]] = ({},),
-    feedback: str = "full",
-) -> list[Trial]:
-    """Return the trials of these entrants, with their paths."""
-    budgets = list(budgets)
+    Args:
+        policies: Policies with the same settings.
+        quick: What differs in a quick run beside its seeds; unless given, it has those of the budgets that are
+            quick ones.
+        skip_quick: A quick run does without these trials.
+        budgets: All of them unless given.
+        seeds: `SEEDS` unless given.
+        given: Further fields of a `Grid`.
+    """
+    fewer = {"budgets": [budget for budget in budgets if budget in QUICK_BUDGETS]} if quick is None else quick
     return [
-        trial
-        for policy, parameters in entrants
-        for trial in trials_of(
-            [policy],
-            budgets,
-            seeds,
-            worlds,
-            world=world,
-            feedbacks=[feedback],
-            parameters=parameters,
+        Grid(
+            policies=[policy],
+            budgets=budgets,
+            seeds=seeds,
             trace="" if policy == "opt" else "path",
+            quick=None if skip_quick else {"seeds": QUICK_SEEDS, **fewer},
+            **given,
         )
+        for policy in policies
     ]
 
 
@@ -122,57 +120,41 @@ def ran(frame: pl.DataFrame, *wanted: str) -> list[str]:
     return [who for who in wanted if who in there]
 
 
-def compare(frame: pl.DataFrame, one: str, other: str, value: str = "gain") -> tuple[float, float]:
+def compare(frame: pl.DataFrame, one: str, other: str, value: str = "gain") -> Difference:
     """Return how much more `one` has than `other`, paired by seed: the mean and its standard error."""
     return paired(frame, one, other, value, by="who")
 
 
-def default_is_best(parts: Mapping[str, pl.DataFrame], kind: str, where: str) -> Finding:
-    """Judge whether the default, which chooses its representation itself, is at least the best of the others less 1."""
-    short, texts = [], []
-    for label, part in parts.items():
-        for b in both_ran(part, DEFAULT, kind):
-            here = part.filter(asked_budget=b)
-            others = ran(here, kind, f"Tree{kind}", "BestReject")
-            best = max(others, key=lambda who: mean_of(here, "gain", who=who))
-            behind, error = compare(here, DEFAULT, best)
-            short.append(behind >= -CLOSE)
-            texts.append(f"{label}{BUDGETS[b]} {difference((behind, error))} ({best})")
-    return Finding(
-        f"The default gains at most {CLOSE:g} less than the best of {kind}, Tree{kind} and BestReject ({where}).",
-        "deferkit",
-        f"Gain %, default less the best of them: {', '.join(texts)}.",
-        share_verdict(short),
-    )
+def paths(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return a row for each point of each path."""
+    return frame.filter(pl.col("at").list.len() > 0).explode(*PATHS)
 
 
-def difference(found: tuple[float, float], digits: int = 1) -> str:
-    """Return a difference with its standard error as text.
+def default_claim(kind: str, data: str, *cells: str, where: pl.Expr | None = None) -> StudyClaim:
+    """Return the claim that the default, which chooses its representation itself, is nearly the best one.
 
-    >>> difference((1.26, 0.04))
-    '+1.3 (± 0.0)'
+    Args:
+        kind: What the linear learner is called: Linear or Logistic.
+        data: The data, for the text.
+        cells: Columns whose values tell parts of the trials apart, beside the budget.
+        where: Which trials are judged; all unless given.
     """
-    return f"{round(found[0], digits) + 0.0:+,.{digits}f} (± {found[1]:,.{digits}f})"
 
+    def judge(frame: pl.DataFrame) -> Judgement:
+        close, texts = [], []
+        judged = frame if where is None else frame.filter(where)
+        for key, part in judged.group_by(*cells, maintain_order=True) if cells else [((), judged)]:
+            for b in both_ran(part, DEFAULT, kind):
+                here = part.filter(asked_budget=b)
+                others = ran(here, kind, f"Tree{kind}", "BestReject")
+                best = max(others, key=lambda who: mean_of(here, "gain", who=who))
+                behind = compare(here, DEFAULT, best)
+                close.append(behind[0] >= -CLOSE)
+                texts.append(f"{' '.join([*map(str, key), BUDGETS[b]])} {difference(behind)} ({best})")
+        return f"Gain %, default less the best of them: {', '.join(texts)}.", share_verdict(close)
 
-def surely(found: tuple[float, float]) -> bool:
-    """Return whether a difference is above 0 by more than two standard errors."""
-    return found[0] > 2 * found[1]
-
-
-def not_below(found: tuple[float, float]) -> bool:
-    """Return whether a difference is not below 0 by more than two standard errors."""
-    return found[0] >= -2 * found[1]
-
-
-def share_verdict(held: Iterable[bool]) -> str:
-    """Return the verdict on a claim about several settings.
-
-    >>> share_verdict([True, True]), share_verdict([True, False]), share_verdict([False])
-    ('holds', 'holds in part', 'does not hold')
-    """
-    each = list(held)
-    return HOLDS if each and all(each) else PARTLY if any(each) else FAILS
+    claim = f"The default gains at most {CLOSE:g} less than the best of {kind}, Tree{kind} and BestReject ({data})."
+    return StudyClaim(claim, "deferkit", judge)
 
 
 def at_budgets(frame: pl.DataFrame, who: str, value: str, digits: int = 1) -> str:
@@ -182,63 +164,61 @@ def at_budgets(frame: pl.DataFrame, who: str, value: str, digits: int = 1) -> st
     return ", ".join(each)
 
 
-def tasks(frame: pl.DataFrame) -> str:
-    """Return how many tasks there are."""
-    counts = sorted(set(frame["at"].list.last().drop_nulls().to_list()))
-    return " and ".join(f"{n:,.0f}" for n in counts)
-
-
-def budgets_text(frame: pl.DataFrame) -> str:
-    """Return how many budgets there are."""
-    n = len(present(frame))
-    return "one budget" if n == 1 else f"{n} budgets"
-
-
 def remark(world: str, given: Mapping[str, Any]) -> str:
-    """Return what has to be said wherever these data are shown."""
+    """Return what has to be said wherever the data of a world are shown."""
     try:
         return make_world(world, given).draw(0).remark
     except MissingData:
         return "the data are not here, so that what has to be said of them is not known"
 
 
-def subtitle(frame: pl.DataFrame, said: str) -> list[str]:
-    """Return number of tasks, trials and seeds, and what has to be said."""
-    trials = seeds_text(frame, "who")
-    last = int(max(frame["seed"]))
-    first = f"T = {tasks(frame)}; mean ± sd over {trials} (seeds 0 to {last}: the people in another order)"
-    return [first, said] if said else [first]
+def legend(frame: pl.DataFrame) -> list[str]:
+    """Return all lines of a figure."""
+    return in_order(frame, "who")
 
 
-def by_budget(frame: pl.DataFrame, value: str, y_title: str, *, among: Sequence[str], width: int = 400) -> Any:
+def over_budgets(value: str, y_title: str, title: str, *, width: int = 400, **given: Any) -> Lines:
     """Return lines over the budgets, the smallest at the left."""
-    x = alt.X("limit:O", title="budget", sort=list(BUDGETS.values())[::-1], axis=alt.Axis(labelAngle=0))
-    shown = over_trials(frame, ["who", "limit"], value).filter(pl.col("mean").is_not_null())
-    return bands(
-        shown, x=x, y_title=y_title, by="who", among=among, width=width, y_scale=alt.Scale(zero=False, padding=14)
+    return Lines(
+        value=value,
+        y_title=y_title,
+        title=title,
+        x=alt.X("limit:O", title="budget", sort=list(BUDGETS.values())[::-1], axis=alt.Axis(labelAngle=0)),
+        by="who",
+        y_scale=alt.Scale(zero=False, padding=14),
+        among=legend,
+        width=width,
+        **given,
     )
 
 
-def over_time(frame: pl.DataFrame, value: str, y_title: str, *, among: Sequence[str], **given: Any) -> Any:
-    """Return lines over the tasks, from a frame with a row for each point."""
-    x = alt.X("at:Q", title="tasks", axis=alt.Axis(format="~s"))
-    dash = given.get("dash")
-    lines = over_trials(frame, ["who", "at", *([dash] if dash else [])], value)
-    if dash:  # too many lines for bands
-        lines = lines.with_columns(low="mean", high="mean")
-    return bands(lines, x=x, y_title=y_title, by="who", among=among, points=False, **given)
+def over_tasks(value: str, y_title: str, title: str, *, among: Any = legend, rows: Rows = paths, **given: Any) -> Lines:
+    """Return lines over the tasks."""
+    return Lines(
+        value=value, y_title=y_title, title=title, x=TASKS, by="who", among=among, rows=rows, points=False, **given
+    )
 
 
-def tables_by_budget(frame: pl.DataFrame, prefix: str = "") -> dict[str, pl.DataFrame]:
-    """Return gain, per cent of OPT and spending, who against budget."""
-    result = {}
-    for value, what in (("gain", "Gain %"), ("pct_opt", "% of hindsight OPT"), ("spent_pct", "Spent, % of the budget")):
-        rows = frame.filter(pl.col("asked_budget") != "inf") if value == "spent_pct" else frame
-        if len(rows):
-            result[f"{prefix}{what}, by budget (mean ± sd)"] = wide(rows, value)
-    return result
+def budget_tables(prefix: str = "", *, rows: Rows = lambda frame: frame) -> list[MeanTable]:
+    """Return tables of gain, per cent of OPT and spending by budget.
 
+    Args:
+        prefix: Of the captions.
+        rows: Which trials are shown; all unless given.
+    """
+    values = {"gain": "Gain %", "pct_opt": "% of hindsight OPT", "spent_pct": "Spent, % of the budget"}
 
-def wide(frame: pl.DataFrame, value: str) -> pl.DataFrame:
-    """Return means ± standard deviations with a column for each budget."""
-    return pivot(frame, "who", "limit", value).rename({"who": "policy"})
+    def limited(frame: pl.DataFrame) -> pl.DataFrame:
+        return rows(frame).filter(pl.col("asked_budget") != "inf")  # of no limit nothing is a share
+
+    return [
+        MeanTable(
+            caption=f"{prefix}{{value}}, by budget (mean ± sd)",
+            values={value: what},
+            index="who",
+            columns="limit",
+            heading="policy",
+            rows=limited if value == "spent_pct" else rows,
+        )
+        for value, what in values.items()
+    ]

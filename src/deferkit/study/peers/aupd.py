@@ -29,7 +29,7 @@ from deferkit.learn.exploration import INTERVAL, Exploration
 from deferkit.learn.links import link_named
 from deferkit.study.peers.peer import Setting
 from deferkit.types import MODEL, Decision
-from deferkit.worlds.stream import Floats
+from deferkit.worlds.task_stream import Floats
 
 HUMAN = "human"
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from deferkit.study.peers.global_stream import GlobalStream
 from deferkit.study.peers.peer import Setting
-from deferkit.worlds.stream import Floats
+from deferkit.worlds.task_stream import Floats
 
 # Tuned on seed 101, T = 10,000, B = 400 and 2,500, two regimes, mean gain: α 0.05 47.4 %, 0.1 47.1 %, 0.3 46.0 %,
 # 1 45.1 %.

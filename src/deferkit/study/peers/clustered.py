@@ -6,7 +6,7 @@ from typing import Any
 from deferkit.study.peers.clusters import Clusters, WarmUp
 from deferkit.study.peers.global_stream import GlobalStream
 from deferkit.study.peers.peer import Setting
-from deferkit.worlds.stream import Floats
+from deferkit.worlds.task_stream import Floats
 
 
 class Clustered(ABC):

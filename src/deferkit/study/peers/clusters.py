@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
 from deferkit.study.peers.peer import Setting
-from deferkit.worlds.stream import Floats
+from deferkit.worlds.task_stream import Floats
 
 WARM_UP_SHARE = 0.05  # of the horizon; both papers take the clusters as known from history, which we do not have
 FEWEST = 50

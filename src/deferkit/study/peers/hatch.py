@@ -7,7 +7,7 @@ import numpy as np
 from deferkit.study.peers.clustered import Clustered
 from deferkit.study.peers.clusters import Clusters
 from deferkit.study.peers.peer import Setting
-from deferkit.worlds.stream import Floats
+from deferkit.worlds.task_stream import Floats
 
 # Tuned on seed 101, T = 3,000, B = 4 % and 25 % of T, two regimes, mean gain: α 0.1 53 %, 0.3 51 %, 1 50 %;
 # 20 clusters 51 %; rewards not relative to the model's 49 %. The package's notebook has 10 clusters and α 0.1.

@@ -1,7 +1,7 @@
 """ParetoBandit's LinUCB policy under its BudgetPacer (paretobandit 0.1.1)."""
 
 from deferkit.study.peers.peer import Setting
-from deferkit.worlds.stream import Floats
+from deferkit.worlds.task_stream import Floats
 
 PRICES = {
     "model": 0.0,

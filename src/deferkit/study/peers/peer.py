@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.worlds.stream import Floats
+from deferkit.worlds.task_stream import Floats
 
 
 class Setting(NamedTuple):

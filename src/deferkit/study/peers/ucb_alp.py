@@ -7,7 +7,7 @@ import numpy as np
 from deferkit.study.peers.clustered import Clustered
 from deferkit.study.peers.clusters import Clusters
 from deferkit.study.peers.peer import Setting
-from deferkit.worlds.stream import Floats
+from deferkit.worlds.task_stream import Floats
 
 # Tuned on seed 101, T = 3,000, B = 4 % and 25 % of T, two regimes, mean gain: width 1 (the paper's, for rewards in
 # [0, 1]) 39 %, 0.1 44 %; 20 clusters 39 %. The package's notebook has 10 clusters.

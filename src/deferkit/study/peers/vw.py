@@ -3,7 +3,7 @@
 import math
 
 from deferkit.study.peers.peer import Setting
-from deferkit.worlds.stream import Floats
+from deferkit.worlds.task_stream import Floats
 
 # Tuned on seed 101, T = 10,000, B = 400 and 2,500, two regimes, mean gain: step 1 89 %, 3 95 %, 5 95.7 %, 10 96.0 %,
 # 30 94 %; asking at random besides, at a tenth of the budget's rate, cost 4 to 5 %, at a fiftieth 1 %.

@@ -10,7 +10,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from deferkit.study.charts import (
+from deferkit.study.drawing.charts import (
     COLOURS,
     CONFIG,
     HEIGHT,
@@ -22,12 +22,12 @@ from deferkit.study.charts import (
     layered,
     side_by_side,
 )
-from deferkit.study.figures import Drawn, bundle, write_figure
+from deferkit.study.drawing.figures import Drawn, bundle, write_figure
+from deferkit.study.drawing.report import STYLE, html_table
 from deferkit.study.plan import Plan, on_grid
 from deferkit.study.plan_answer import headline
 from deferkit.study.plan_need import LEVELS, Need
 from deferkit.study.plan_text import amount, curve_cells, need_cells, per_cent, singular
-from deferkit.study.report import STYLE, html_table
 
 WIDE = WIDTH + 40  # of a panel
 TALL = HEIGHT + 40

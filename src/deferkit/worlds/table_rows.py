@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 
 from deferkit.errors import InvalidArgument
 from deferkit.worlds.columns import check_columns, named, order_of, outcome, pick
-from deferkit.worlds.contexts import ContextReader, Contexts
+from deferkit.worlds.context_columns import ContextColumns, ContextReader
 from deferkit.worlds.notes import Notes
 from deferkit.worlds.numerals import Numerals
 from deferkit.worlds.sheet import Sheet
-from deferkit.worlds.stream import Floats
+from deferkit.worlds.task_stream import Floats
 
 
 class Names(NamedTuple):
@@ -28,7 +28,7 @@ class Rows(NamedTuple):
     """Tasks, a row for each; NaN where an outcome is not known."""
 
     path: str
-    contexts: Contexts
+    contexts: ContextColumns
     rewards: Floats  # [n, 2]
     costs: Floats  # [n]
     order: NDArray[np.int64] | None  # by time, where there is a column for it

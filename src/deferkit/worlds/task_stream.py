@@ -11,7 +11,7 @@ Floats = NDArray[np.float64]
 
 
 class Population(NamedTuple):
-    """Every context that can come, or a sample of them, and what is to be expected of each."""
+    """Every context that can come, or a sample of them, with expected rewards and costs."""
 
     probabilities: Floats  # [m]
     rewards: Floats  # [m, deciders] expected
@@ -19,7 +19,7 @@ class Population(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """What is known of a stream beside its outcomes, where somebody made it up."""
+    """Expected outcomes and coefficients of a simulated stream."""
 
     population: Population
     kind: NDArray[np.int64] | None  # [n] which context of the population a task is; None if that is a sample
@@ -39,7 +39,7 @@ class Unshuffled(NamedTuple):
     order: NDArray[np.int64]  # [n] where each task of the stream lies in them
 
 
-class Past(NamedTuple):
+class PastTasks(NamedTuple):
     """Tasks that were decided before the stream began, for a warm start; NaN where an outcome is not known."""
 
     contexts: Floats  # [m, d]
@@ -47,7 +47,7 @@ class Past(NamedTuple):
     costs: Floats  # [m] of the one expert, in the one resource
 
 
-class Stream(NamedTuple):
+class TaskStream(NamedTuple):
     """Tasks in order, with what each decider would have earned and cost; NaN where an expert was never asked."""
 
     contexts: Floats  # [n, d]
@@ -57,10 +57,10 @@ class Stream(NamedTuple):
     noise: float | None = None  # σ, where it is known
     truth: Truth | None = None
     running: Running | None = None  # columns of the contexts that a policy's own observations fill in
-    remark: str = ""  # what has to be said wherever the stream is shown, such as "simulated people"
-    hidden: Population | None = None  # what is expected of each task of a made-up table: only `informed` may look
+    remark: str = ""  # a note for tables and figures, such as "simulated people"
+    hidden: Population | None = None  # expected outcomes of a simulated table: for the policy `informed` only
     unshuffled: Unshuffled | None = None  # where streams are orders of the same tasks
-    past: Past | None = None  # what is known from before
+    past: PastTasks | None = None  # what is known from before
 
     @property
     def complete(self) -> bool:
@@ -79,5 +79,5 @@ class Stream(NamedTuple):
         return len(self.contexts)
 
     def known(self) -> tuple[Floats, Floats]:
-        """Return rewards and costs as they are expected, or, where nothing more is known, as they came."""
+        """Return expected rewards and costs where the truth is known, else realised ones."""
         return (self.rewards, self.costs) if self.truth is None else (self.truth.rewards, self.truth.costs)

@@ -1,4 +1,4 @@
-"""What policies came to over trials: as rows, and as a table."""
+"""Outcomes of policies over trials: as rows, and as a table."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -41,7 +41,7 @@ def has_achievable(rows: Sequence[dict[str, Any]]) -> bool:
 
 
 def legend(rows: Sequence[dict[str, Any]], *, truth_known: bool) -> str:
-    """Return what stands below the table; where the truth is known, OPT is no more than what is achievable."""
+    """Return the legend of the table; where the truth is known, OPT is what is achievable."""
     said = "mean ± sd over trials, µs a step; gain = (reward − ModelOnly)/(OPT − ModelOnly)"
     if has_achievable(rows):
         said += "; ach. = (reward − ModelOnly)/(achievable − ModelOnly)."

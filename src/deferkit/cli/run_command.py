@@ -1,9 +1,9 @@
-"""deferkit run: a world, policies, what each of them came to."""
+"""deferkit run: compare policies in a world."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import polars as pl
 import typer
@@ -11,13 +11,13 @@ import typer
 from deferkit.cli import FAILED, INTERRUPTED, options
 from deferkit.cli.app import app, aside, console
 from deferkit.cli.comparison import Comparison
-from deferkit.cli.outcomes import legend, outcome_table, summaries
+from deferkit.cli.outcome_table import legend, outcome_table, summaries
 from deferkit.cli.progress import bar
 from deferkit.cli.warm import brought_by_past, name_of, named_apart, plain_name
 from deferkit.errors import StudyFailed
 from deferkit.learn.core import FEEDBACKS
 from deferkit.study.engines import ENGINES, make_engine
-from deferkit.study.policies import POLICIES
+from deferkit.study.policy_registry import POLICIES
 from deferkit.study.runner import missing, run_study, table
 from deferkit.study.spec import Spec
 from deferkit.study.store import Store, Trial
@@ -25,6 +25,7 @@ from deferkit.worlds import WORLDS
 
 
 @app.command()
+@options.with_world_options
 def run(
     world: Annotated[str, typer.Argument(help=f"Which tasks: {', '.join(WORLDS)}, or a CSV, Parquet or Excel file")],
     budget: Annotated[
@@ -55,32 +56,11 @@ def run(
     workers: Annotated[int, typer.Option(help="Processes; with one, the times are the truest", min=1)] = 1,
     engine: Annotated[str, typer.Option(help="Where trials run: " + ", ".join(ENGINES))] = "local",
     address: Annotated[str | None, typer.Option(help="Of a Ray cluster")] = None,
-    context: options.Context = None,
-    model_reward: options.ModelReward = None,
-    human_reward: options.HumanReward = None,
-    cost: options.Cost = None,
-    order: options.Order = None,
-    time: options.Time = None,
-    regime: options.Regime = None,
-    horizon: options.Horizon = None,
-    noise: options.Noise = None,
-    features: options.Features = None,
-    most_ones: options.MostOnes = None,
-    decay: options.Decay = None,
-    link: options.Link = None,
-    scaled: options.Scaled = None,
-    experts: options.Experts = None,
-    resources: options.Resources = None,
-    family: options.Family = None,
-    kind: options.Kind = None,
-    categories: options.Categories = None,
-    model: options.Model = None,
-    history: options.History = None,
-    people: options.People = None,
     data: options.Data = None,
+    *,
+    parameters: Mapping[str, Any],
 ) -> None:
-    """Stream tasks through policies and show what each of them came to."""
-    parameters = options.given_to(world, options.of_world(locals()))
+    """Run tasks through policies and show the outcome of each."""
     if then is not None:
         world, parameters = options.following(world, then, parameters)
     options.use_data(data)
@@ -142,7 +122,7 @@ def run(
 
 def drawn(frame: pl.DataFrame, folder: Path, title: str, asked: Comparison) -> Path:
     """Draw a comparison, and return where the figure is."""
-    from deferkit.study.comparison import draw_comparison  # noqa: PLC0415 - a second to import
+    from deferkit.study.drawing.run_figure import draw_comparison  # noqa: PLC0415 - a second to import
 
     return draw_comparison(frame, folder, title, asked.stream.remark)
 

@@ -1,4 +1,4 @@
-"""What carried a learner: which representation of the context its estimates rest on."""
+"""The representation of the context that a learner uses, as text."""
 
 from collections.abc import Mapping
 
@@ -22,7 +22,7 @@ def representation_text(learner: Deferrer) -> str:
 
 
 def text_of_shares(shares: Mapping[str, float]) -> str:
-    """Return shares as text; what rounds to 0 per cent carried nothing.
+    """Return shares as text, without those that round to 0 per cent.
 
     >>> text_of_shares({"linear": 0.186, "trees": 0.814}), text_of_shares({"linear": 1.0, "trees": 0.0})
     ('trees 81 %, linear 19 %', 'linear')

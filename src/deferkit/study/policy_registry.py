@@ -1,4 +1,4 @@
-"""All policies by name, and how each of them is run over a stream."""
+"""The registry of policies, and how each is run over a stream."""
 
 import math
 import time
@@ -21,11 +21,11 @@ from deferkit.learn.links import link_named
 from deferkit.learn.pacing import PACINGS
 from deferkit.study import baselines
 from deferkit.study.peers import PEERS, Setting, run_peer
-from deferkit.study.representation import representation_text
+from deferkit.study.representation_text import representation_text
 from deferkit.study.steps import run_by_steps
 from deferkit.types import Budget
 from deferkit.worlds.columns import closest
-from deferkit.worlds.stream import Floats, Stream
+from deferkit.worlds.task_stream import Floats, TaskStream
 
 SURE_COST = 3.0  # above what a synthetic task costs at σ = 0.1; one that costs more raises it
 NOISE = 0.1  # σ that the paper's algorithm is told where nobody knows it
@@ -73,15 +73,15 @@ POLICIES = RULES | LEARNERS | {name: kind.description for name, kind in PEERS.it
 
 
 def check_policy(name: str) -> None:
-    """Raise, and say which policies there are, unless there is one of this name."""
+    """Raise InvalidArgument, which lists the policies, unless there is one of this name."""
     if not isinstance(name, str) or name not in POLICIES:
         raise InvalidArgument(
             f"There is no policy {name!r}. There is: {', '.join(POLICIES)}.{closest(str(name), POLICIES)}"
         )
 
 
-def without_trees(names: Iterable[str], stream: Stream) -> list[str]:
-    """Return the remark that the default does without trees on a table, if it has to."""
+def without_trees(names: Iterable[str], stream: TaskStream) -> list[str]:
+    """Return a remark if the default has to do without trees on a table."""
     absent = missing("trees")
     if not absent or stream.truth is not None or "default" not in names:
         return []
@@ -89,7 +89,7 @@ def without_trees(names: Iterable[str], stream: Stream) -> list[str]:
 
 
 def check_installed(names: Iterable[str]) -> None:
-    """Raise, and say what to install, if one of these policies is another library's and that is not there."""
+    """Raise InvalidArgument, which says what to install, if the library of a policy is missing."""
     for name in names:
         if name in NEEDS:
             needs(NEEDS[name], what=f"The policy {name!r}")
@@ -98,8 +98,8 @@ def check_installed(names: Iterable[str]) -> None:
             raise InvalidArgument(f"The policy {name!r} needs another library: pip install {PEERS[name].install}.")
 
 
-class Course(NamedTuple):
-    """What a policy did with a stream."""
+class PolicyRun(NamedTuple):
+    """The decisions of a policy on a stream."""
 
     routes: NDArray[np.int64]  # [n]
     prices: Floats | None  # [n, R] of a learner
@@ -116,8 +116,8 @@ def needs_hindsight(name: str) -> bool:
     return name not in LEARNERS and name != "model-only"
 
 
-def check_hindsight(name: str, stream: Stream) -> None:
-    """Raise, and say what is missing and what works, if a policy needs outcomes that a stream does not have."""
+def check_hindsight(name: str, stream: TaskStream) -> None:
+    """Raise InvalidArgument if a policy needs outcomes that a stream does not have; the message says what works."""
     if needs_hindsight(name) and not stream.complete:
         lost = stream.n_tasks - int(stream.askable.sum())
         raise InvalidArgument(
@@ -130,7 +130,7 @@ def check_hindsight(name: str, stream: Stream) -> None:
         )
 
 
-def sure_cost(stream: Stream) -> float:
+def sure_cost(stream: TaskStream) -> float:
     """Return a cost that no task of the stream passes: a round one, or on a table the largest that is known."""
     largest = float(np.nanmax(stream.costs))
     if stream.past is not None:
@@ -140,8 +140,8 @@ def sure_cost(stream: Stream) -> float:
     return max(SURE_COST, math.ceil(largest))
 
 
-def range_of(stream: Stream) -> tuple[float, float]:
-    """Return what rewards may be: within [0, 1] where all of a table's are, open where noise may carry them out."""
+def range_of(stream: TaskStream) -> tuple[float, float]:
+    """Return the range of rewards: [0, 1] where all of a table are, unbounded where noise may leave it."""
     rewards = stream.rewards if stream.past is None else np.concatenate([stream.rewards, stream.past.rewards])
     known = rewards[~np.isnan(rewards)]
     within = stream.truth is None and len(known) > 0 and known.min() >= 0 and known.max() <= 1
@@ -149,7 +149,7 @@ def range_of(stream: Stream) -> tuple[float, float]:
 
 
 def make_learner(
-    name: str, stream: Stream, budgets: Sequence[float], *, seed: int, parameters: Mapping[str, Any] | None = None
+    name: str, stream: TaskStream, budgets: Sequence[float], *, seed: int, parameters: Mapping[str, Any] | None = None
 ) -> Deferrer:
     """Return a fresh learner of this name for a stream; `parameters` are those of a `Deferrer`.
 
@@ -196,7 +196,7 @@ def make_learner(
     return Deferrer(**({"budget": budget} | given | dict(parameters or {})))
 
 
-def run_learner(learner: Deferrer, stream: Stream, feedback: str) -> Course:
+def run_learner(learner: Deferrer, stream: TaskStream, feedback: str) -> PolicyRun:
     """Run a learner over a stream: in the compiled loop, or step by step where the contexts depend on the steps."""
     begin = time.perf_counter()
     if stream.running is not None or not stream.complete:
@@ -206,11 +206,11 @@ def run_learner(learner: Deferrer, stream: Stream, feedback: str) -> Course:
         run = learner.run(stream.contexts, rewards, stream.costs, feedback=feedback)
         routes, prices = run.routes, run.prices
     us = (time.perf_counter() - begin) / stream.n_tasks * 1e6
-    return Course(routes, prices, us, representation_text(learner))
+    return PolicyRun(routes, prices, us, representation_text(learner))
 
 
-def run_rule(name: str, stream: Stream, budgets: Sequence[float], seed: int) -> Course:
-    """Run a baseline that learns nothing."""
+def run_rule(name: str, stream: TaskStream, budgets: Sequence[float], seed: int) -> PolicyRun:
+    """Run a baseline that does not learn."""
     if name == "model-only":
         routes = baselines.model_only(stream)
     elif name == "human-only":
@@ -225,18 +225,18 @@ def run_rule(name: str, stream: Stream, budgets: Sequence[float], seed: int) -> 
             "best-reject": baselines.best_reject,
         }[name]
         routes = rule(stream, budgets, sure_cost(stream))
-    return Course(routes, None, math.nan)
+    return PolicyRun(routes, None, math.nan)
 
 
 def run_policy(
     name: str,
-    stream: Stream,
+    stream: TaskStream,
     budgets: Sequence[float],
     *,
     seed: int,
     feedback: str = "full",
     parameters: Mapping[str, Any] | None = None,
-) -> Course:
+) -> PolicyRun:
     """Run any policy but an optimum over a stream."""
     check_hindsight(name, stream)
     if name in RULES:
@@ -252,7 +252,7 @@ def run_policy(
             stream.contexts.shape[1], budgets[0], stream.n_tasks, mean_cost, seed, sure_cost(stream), stream.link
         )
         routes, us = run_peer(PEERS[name].make, stream.contexts, stream.rewards, costs, setting)
-        return Course(routes, None, us)
+        return PolicyRun(routes, None, us)
     told = dict(parameters or {})
     warm = told.pop("warm_start", True)  # False: as if nothing were known from before
     learner = make_learner(name, stream, budgets, seed=seed, parameters=told)

@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,14 +31,15 @@ from deferkit.study.plan_trials import (
     rounds_of,
     worth_workers,
 )
-from deferkit.study.policies import LEARNERS, make_learner, without_trees
+from deferkit.study.policy_registry import LEARNERS, make_learner, without_trees
 from deferkit.study.runner import missing, run_study, table
 from deferkit.study.store import Store, Trial
 from deferkit.worlds import WORLDS, make_world
-from deferkit.worlds.stream import Stream
+from deferkit.worlds.task_stream import TaskStream
 
 
 @app.command()
+@options.with_world_options
 def plan(
     world: Annotated[str, typer.Argument(help="Which tasks: a path to a table, or " + ", ".join(WORLDS))],
     policies: Annotated[list[str] | None, typer.Option("--policy", help="The learner to plan for; default")] = None,
@@ -56,21 +58,9 @@ def plan(
     workers: Annotated[
         int | None, typer.Option(help="Processes; unless given all cores where there is much to do, else one", min=1)
     ] = None,
-    regime: options.Regime = None,
-    horizon: options.Horizon = None,
-    noise: options.Noise = None,
-    features: options.Features = None,
-    link: options.Link = None,
-    context: options.Context = None,
-    model_reward: options.ModelReward = None,
-    human_reward: options.HumanReward = None,
-    cost: options.Cost = None,
-    order: options.Order = None,
-    time: options.Time = None,
-    model: options.Model = None,
-    history: options.History = None,
-    people: options.People = None,
     data: options.Data = None,
+    *,
+    parameters: Mapping[str, Any],
 ) -> None:
     """Say how much budget is needed, and what the next unit of it brings.
 
@@ -79,7 +69,6 @@ def plan(
     decides 60 million tasks at most as long as there are two orders. Trials are kept in OUT/trials: a plan
     that was stopped goes on, and the same plan again is quick.
     """
-    parameters = options.given_to(world, options.of_world(locals()))
     options.use_data(data)
     if policies is not None and len(policies) > 1:
         raise InvalidArgument(f"A plan is for one learner. Got {len(policies)}: {', '.join(policies)}.")
@@ -104,7 +93,7 @@ def plan(
     better = int((stream.rewards[:, 1:] > stream.rewards[:, :1]).any(axis=1).sum())
     said = remarks(made, full_orders=ORDERS if trials is None else None, better=better)
     said += [*without_trees([policy], stream), *stream.remark.splitlines()]
-    from deferkit.study.plan_page import write_plan  # noqa: PLC0415 - figures take a second to import
+    from deferkit.study.drawing.plan_page import write_plan  # noqa: PLC0415 - figures take a second to import
 
     command = shlex.join(["deferkit", *sys.argv[1:]])
     page = write_plan(made, out, world=world, unit=unit, feedback=feedback, remarks=said, command=command)
@@ -115,7 +104,7 @@ def plan(
     console.print(f"page: {page}", highlight=False, markup=False, soft_wrap=True)
 
 
-def solved(wanted: list[Trial], stream: Stream, store: Store, workers: int | None, out: Path) -> Plan:
+def solved(wanted: list[Trial], stream: TaskStream, store: Store, workers: int | None, out: Path) -> Plan:
     """Run the trials of a plan, then more of them around the needed budgets until those are known closely."""
     learner = next(spec.policy for spec, _ in wanted if spec.policy in LEARNERS)
     right = bool(np.isin(stream.rewards, (0.0, 1.0)).all())

@@ -22,7 +22,7 @@ DATE_LIKE = r"^\d{1,4}[-/.]\d{1,2}[-/.]\d"
 DIGITS_FIRST = r"^\P{L}*\d"  # a text that is nearly a number, such as "12 min"
 
 
-class Contexts(NamedTuple):
+class ContextColumns(NamedTuple):
     """The columns of contexts, for an encoder."""
 
     numbers: dict[str, Floats]  # NaN where one is missing
@@ -41,11 +41,11 @@ class ContextReader:
         self.sheet = numerals.sheet
         self.notes = notes
         self.like = like
-        self.found: Contexts = Contexts({}, {}, {} if like is None else dict(like.found.levels))
+        self.found: ContextColumns = ContextColumns({}, {}, {} if like is None else dict(like.found.levels))
         self.kinds: dict[str, str] = {}  # of the columns that are kept: "numbers", "dates" or "texts"
         self.dates: dict[str, Dates] = {}
 
-    def read(self, names: Sequence[str], keep: set[str]) -> Contexts:
+    def read(self, names: Sequence[str], keep: set[str]) -> ContextColumns:
         """Return context columns; those in `keep` are not left out, whatever they look like.
 
         A column is one of numbers (or dates) if nearly all of its cells are: the others count as missing.

@@ -1,7 +1,7 @@
 """The report: one page with every claim, what was measured, whether it holds, and how to measure it again."""
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
@@ -9,23 +9,23 @@ from typing import NamedTuple
 
 import polars as pl
 
-from deferkit.study.experiments import PEOPLE
+from deferkit.study.drawing.figures import Drawn, bundle
+from deferkit.study.drawing.subtitles import runs_text
 from deferkit.study.experiments.experiment import FAILS, HOLDS, PARTLY, Experiment, Finding
-from deferkit.study.figures import Drawn, bundle
 
 STYLE = (Path(__file__).parent / "web" / "report.css").read_text(encoding="utf-8")
 CLASSES = {HOLDS: "holds", PARTLY: "part", FAILS: "not"}
 OURS = ("default", "default, full", "Linear", "Logistic")
-SUBJECTS = {"synthetic": "the synthetic study", "people": "the study with people"}
+SUBJECTS = {False: "the synthetic study", True: "the study with people"}
 OPTIMA = {
-    "synthetic": "In synthetic worlds rewards are expected ones on just the tasks that came; OPT is the best fixed rule"
+    False: "In synthetic worlds rewards are expected ones on just the tasks that came; OPT is the best fixed rule"
     " that knows the distribution and keeps the budget on average, so that a lucky stream can give more than 100. Where"
     " rewards drift it also knows the phase of every task.",
-    "people": "On tables of people's answers rewards are those that came, and OPT is <i>hindsight OPT</i>: the best"
+    True: "On tables of people's answers rewards are those that came, and OPT is <i>hindsight OPT</i>: the best"
     " choice for just these outcomes, which sees their noise. No policy can, so that gains are far below 100 even where"
     " nothing is left to learn.",
 }
-"""What OPT is, in the worlds of formulas and on tables."""
+"""What OPT is, by whether rewards are realised ones."""
 
 
 class Chapter(NamedTuple):
@@ -57,21 +57,6 @@ def html_table(table: pl.DataFrame, caption: str) -> str:
     )
 
 
-def runs(seeds: Sequence[int]) -> str:
-    """Return whole numbers as text, those that follow each other as a range.
-
-    >>> runs([0, 1, 2, 100]), runs([7])
-    ('0 to 2, 100', '7')
-    """
-    parts: list[list[int]] = []
-    for seed in sorted(set(seeds)):
-        if parts and parts[-1][1] == seed - 1:
-            parts[-1][1] = seed
-        else:
-            parts.append([seed, seed])
-    return ", ".join(f"{first} to {last}" if last > first else str(first) for first, last in parts)
-
-
 def cell_class(number: bool) -> str:
     """Return the class of a cell with a number."""
     return ' class="number"' if number else ""
@@ -94,9 +79,9 @@ def chapter_html(chapter: Chapter) -> str:
     tables = "".join(html_table(table, caption) for caption, table in chapter.tables.items())
     links = " · ".join(f'<a href="figures/{name}.{kind}">{kind.upper()}</a>' for kind in ("png", "svg", "html"))
     return f"""<h2 id="{name}">{escape(chapter.experiment.title)}</h2>
-<p>{escape(chapter.experiment.what)}</p>
+<p>{escape(chapter.experiment.description)}</p>
 <figure><div class="chart" id="figure-{name}">{drawn.svg}</div>
-<figcaption>{chapter.trials:,} trials, seeds {runs(chapter.seeds)}. A click on the legend picks a line,
+<figcaption>{chapter.trials:,} trials, seeds {runs_text(chapter.seeds)}. A click on the legend picks a line,
 the pointer shows numbers. {links} · <a href="{name}.parquet">trials as Parquet</a></figcaption></figure>
 {claims_table(chapter.findings)}
 <details><summary>Tables</summary>{tables}</details>
@@ -104,9 +89,17 @@ the pointer shows numbers. {links} · <a href="{name}.parquet">trials as Parquet
 
 
 def report_html(
-    chapters: Sequence[Chapter], summary: pl.DataFrame | None, *, trials: int, quick: bool, command: str
+    chapters: Sequence[Chapter], rankings: Mapping[str, pl.DataFrame], *, trials: int, quick: bool, command: str
 ) -> str:
-    """Return the whole page."""
+    """Return the whole page as HTML.
+
+    Args:
+        chapters: What came of each experiment, in their order.
+        rankings: Tables at the head of the page, by caption.
+        trials: How many trials there are in all.
+        quick: Whether they are fewer than at full size.
+        command: How to run the same again.
+    """
     findings = [finding for chapter in chapters for finding in chapter.findings]
     of_paper, of_ours = ([f for f in findings if f.source == source] for source in ("paper", "deferkit"))
     size = (
@@ -115,7 +108,7 @@ def report_html(
         if quick
         else "Full size."
     )
-    kinds = dict.fromkeys("people" if c.experiment.name in PEOPLE else "synthetic" for c in chapters)
+    kinds = dict.fromkeys(c.experiment.realised for c in chapters)
     subject, opts = " and ".join(SUBJECTS[kind] for kind in kinds), [OPTIMA[kind] for kind in kinds]
     nav = "".join(f'<a href="#{c.experiment.name}">{escape(c.experiment.title)}</a>' for c in chapters)
     scripts = "".join(
@@ -123,9 +116,9 @@ def report_html(
         for c in chapters
     )
     table = ""
-    if summary is not None:
-        caption = "Gain %, full feedback, by regime and budget (mean over trials); human-only does not keep the budget"
-        table = "<h2>The default, the paper's algorithm and all baselines</h2>" + html_table(summary, caption)
+    if rankings:
+        tables = "".join(html_table(rows, caption) for caption, rows in rankings.items())
+        table = "<h2>The default, the paper's algorithm and all baselines</h2>" + tables
     versions = ", ".join(f"{name} {version(name)}" for name in ("deferkit", "numpy", "polars"))
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">

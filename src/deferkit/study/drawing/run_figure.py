@@ -5,9 +5,19 @@ from pathlib import Path
 import altair as alt
 import polars as pl
 
-from deferkit.study.charts import HEIGHT, WIDTH, bands, chart_of, colour, finished, in_order, layered, side_by_side
-from deferkit.study.experiments.experiment import over_trials
-from deferkit.study.figures import write_figure
+from deferkit.study.drawing.charts import (
+    HEIGHT,
+    WIDTH,
+    bands,
+    chart_of,
+    colour,
+    finished,
+    in_order,
+    layered,
+    side_by_side,
+)
+from deferkit.study.drawing.figures import write_figure
+from deferkit.study.trial_statistics import over_trials
 
 
 def comparison(frame: pl.DataFrame, title: str, remark: str = "") -> alt.TopLevelMixin:

@@ -1,9 +1,9 @@
-"""deferkit reproduce: the paper's experiments and ours, as one report."""
+"""deferkit reproduce: run experiments and write the report."""
 
 import os
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -12,23 +12,25 @@ from deferkit.cli import INTERRUPTED
 from deferkit.cli.app import app, aside, console
 from deferkit.cli.progress import bar
 from deferkit.cli.tables import plain_table
+from deferkit.extras import listed
 from deferkit.study.engines import ENGINES, make_engine
+from deferkit.study.experiments import DEFAULT, ON_REQUEST, chosen
 from deferkit.worlds.data import VARIABLE
+
+if TYPE_CHECKING:
+    from deferkit.study.reproduction import RankingTable
 
 MARKS = {
     "holds": "[green]holds[/green]",
     "holds in part": "[yellow]in part[/yellow]",
     "does not hold": "[red]fails[/red]",
 }
-NAMES = (
-    "exp1, exp2, horizon, small-budget, small-streams, drift, feedback, coverage, noise, logistic and, only by"
-    " name, knapsack-reward, knapsack-regret, knapsack-bandit, imagenet16h, mvh, reviewed, tables and rivals"
-)
+HELP = f"Which experiments: {', '.join(DEFAULT)} and, only by name, {listed(list(ON_REQUEST))}"
 
 
 @app.command()
 def reproduce(
-    name: Annotated[list[str] | None, typer.Argument(help=f"Which experiments: {NAMES}")] = None,
+    name: Annotated[list[str] | None, typer.Argument(help=HELP)] = None,
     quick: Annotated[bool, typer.Option("--quick", help="The same with few trials, in under a minute")] = False,
     out: Annotated[Path, typer.Option(help="Where report, figures and trials go")] = Path("results"),
     data: Annotated[
@@ -42,10 +44,9 @@ def reproduce(
 
     Trials are kept: a run that was stopped goes on, and what has not changed is not run again.
     """
-    from deferkit.study.experiments import chosen  # noqa: PLC0415 - figures take a second to import
-    from deferkit.study.reproduce import reproduce as run_all  # noqa: PLC0415
-
     experiments = chosen(name)
+    from deferkit.study.reproduction import reproduce as run_all  # noqa: PLC0415 - figures take a second to import
+
     if data is not None:
         os.environ[VARIABLE] = str(data.resolve())  # workers inherit it
     begin = time.perf_counter()
@@ -75,13 +76,8 @@ def reproduce(
                 f"Stopped. What was done is in {out / 'trials'}; the same command goes on from there.", markup=False
             )
             raise typer.Exit(INTERRUPTED) from None
-    if done.summary is not None:
-        title = f"gain % by budget, T = 50,000, {done.summary_trials} trials: C complementary, D dominant human"
-        short = [name.replace("complementary", "C").replace("dominant", "D") for name in done.summary.columns[1:]]
-        table = plain_table(title, ("policy",), short)
-        for row in done.summary.iter_rows():
-            table.add_row(*row)
-        console.print(table)
+    for ranking in done.rankings:
+        console.print(ranking_table(ranking))
     claims = Table.grid(padding=(0, 2, 0, 0))
     for finding in done.findings:
         claims.add_row(MARKS[finding.verdict], finding.claim)
@@ -93,3 +89,15 @@ def reproduce(
         markup=False,
         soft_wrap=True,
     )
+
+
+def ranking_table(ranking: "RankingTable") -> Table:
+    """Return the ranking of an experiment with headings that fit a narrow terminal."""
+    short = ranking.declared.abbreviations
+    headings = [" ".join(short.get(word, word) for word in name.split()) for name in ranking.rows.columns[1:]]
+    meant = ", ".join(f"{letter} {word}" for word, letter in short.items())
+    title = f"{ranking.declared.short_caption}, {ranking.trials} trials" + (f": {meant}" if meant else "")
+    table = plain_table(title, ("policy",), headings)
+    for row in ranking.rows.iter_rows():
+        table.add_row(*row)
+    return table

@@ -1,0 +1,1 @@
+"""Figures, pages and the report; nothing here can change the result of a trial."""

@@ -1,0 +1,55 @@
+"""A results folder of the version before keys covered the whole package: it opens, and its trials come to the same.
+
+`fixtures/results_v1` has two streams of `deferkit reproduce small-streams --quick` and one of `deferkit run synthetic
+--horizon 400 --budget 40 --trials 2 --plot`, made by commit 5162c18.
+"""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from deferkit.study.engines import Local
+from deferkit.study.runner import missing, run_study
+from deferkit.study.spec import Spec
+from deferkit.study.store import SCHEMA, Store, Trial
+
+FOLDER = Path(__file__).parent / "fixtures" / "results_v1"
+RESULTS = [name for name in SCHEMA if name not in ("key", "us_per_step")]
+"""All columns but the key, which is another one by now, and the time, which is never the same."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    shutil.copytree(FOLDER / "trials", tmp_path / "trials")
+    return tmp_path / "trials"
+
+
+def rows_in(folder: Path) -> list[dict[str, Any]]:
+    return pl.concat([pl.read_parquet(path) for path in sorted(folder.glob("*.parquet"))]).to_dicts()
+
+
+def trial_of(row: dict[str, Any]) -> Trial:
+    given = json.loads(row["spec"])
+    return Spec.of(given.pop("world"), given.pop("world_parameters"), **given), row["seed"]
+
+
+def test_specifications_are_the_same_text(folder: Path) -> None:
+    rows = rows_in(folder)
+    assert len(rows) == 30
+    assert [trial_of(row)[0].text for row in rows] == [row["spec"] for row in rows]
+
+
+def test_old_trials_run_again_and_come_to_the_same_bit_for_bit(folder: Path) -> None:
+    before = rows_in(folder)
+    trials = [trial_of(row) for row in before]
+    assert missing(trials, Store(folder)) == len(trials)  # their keys are no longer current
+    run_study(trials, store=Store(folder), engine=Local(1))
+    continued = Store(folder)
+    assert missing(trials, continued) == 0
+    for old, new in zip(before, continued.rows(trials), strict=True):
+        assert {name: repr(old[name]) for name in RESULTS} == {name: repr(new[name]) for name in RESULTS}
+    assert {path.name for path in (FOLDER / "trials").iterdir()} < {path.name for path in folder.iterdir()}
