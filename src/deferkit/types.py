@@ -270,6 +270,7 @@ class Coefficients(NamedTuple):
     Attributes:
         theta: [d] The coefficients θ.
         inverse: [d, d] The inverse M⁻¹ of the precision matrix; a width is a factor times √(xᵀM⁻¹x).
+        names: [d] The feature of each coefficient where an encoder names them, else None.
 
     >>> from deferkit import Budget, Deferrer
     >>> deferrer = Deferrer(n_features=1, budget=Budget(10, horizon=100, max_cost=1), ridge=0.5)

@@ -1,7 +1,7 @@
 """The subtitle of a figure, from the specifications of its trials."""
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import polars as pl
@@ -10,7 +10,7 @@ from deferkit.study.trial import Outcome
 from deferkit.study.trial_statistics import as_float, with_separators
 from deferkit.worlds import WORLDS
 
-FIELDS = {each.name: each for world in WORLDS.values() for each in fields(world)}
+FIELDS = {each.name: each for world in WORLDS.values() if is_dataclass(world) for each in fields(world)}
 """Parameters of all worlds; those that several worlds have mean the same in all of them."""
 
 
