@@ -7,7 +7,7 @@ from typing import Any
 from deferkit.serve.domain.api_keys import SCOPES
 from deferkit.serve.http.application import ROUTES
 from deferkit.serve.http.openapi import document
-from deferkit.serve.settings import PREFIX, Settings, default_text
+from deferkit.serve.service_settings import PREFIX, ServiceSettings, default_text
 
 PAGE = Path(__file__).parents[1] / "docs" / "service.md"
 
@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "service.md"
 def settings_table() -> list[str]:
     """Return the table of settings."""
     rows = ["| option | variable | unless given | |", "|---|---|---|---|"]
-    for each in fields(Settings):
+    for each in fields(ServiceSettings):
         option = f"--{each.name.replace('_', '-')}"
         variable = f"{PREFIX}{each.name.upper()}"
         rows.append(f"| `{option}` | `{variable}` | {default_text(each) or '–'} | {each.metadata['what']} |")

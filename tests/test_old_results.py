@@ -15,7 +15,7 @@ import pytest
 from deferkit.study.engines import Local
 from deferkit.study.runner import missing, run_study
 from deferkit.study.spec import Spec
-from deferkit.study.store import SCHEMA, Store, Trial
+from deferkit.study.trial_store import SCHEMA, Trial, TrialStore
 
 FOLDER = Path(__file__).parent / "fixtures" / "results_v1"
 RESULTS = [name for name in SCHEMA if name not in ("key", "us_per_step")]
@@ -46,9 +46,9 @@ def test_specifications_are_the_same_text(folder: Path) -> None:
 def test_old_trials_run_again_and_come_to_the_same_bit_for_bit(folder: Path) -> None:
     before = rows_in(folder)
     trials = [trial_of(row) for row in before]
-    assert missing(trials, Store(folder)) == len(trials)  # their keys are no longer current
-    run_study(trials, store=Store(folder), engine=Local(1))
-    continued = Store(folder)
+    assert missing(trials, TrialStore(folder)) == len(trials)  # their keys are no longer current
+    run_study(trials, store=TrialStore(folder), engine=Local(1))
+    continued = TrialStore(folder)
     assert missing(trials, continued) == 0
     for old, new in zip(before, continued.rows(trials), strict=True):
         assert {name: repr(old[name]) for name in RESULTS} == {name: repr(new[name]) for name in RESULTS}

@@ -18,7 +18,7 @@ from deferkit.study.experiments.knapsacks import by_name
 from deferkit.study.experiments.people import BUDGETS, PRICED, named, names
 from deferkit.study.runner import run_study
 from deferkit.study.spec import Spec
-from deferkit.study.store import PATHS
+from deferkit.study.trial_store import PATHS
 from deferkit.worlds.task_stream import TaskStream
 
 AT = [float(t) for t in range(40, 4001, 40)]

@@ -16,7 +16,7 @@ from deferkit.study.engines import Local, make_engine
 from deferkit.study.runner import missing, run_study, run_unit, units_of
 from deferkit.study.source_digest import code_digest
 from deferkit.study.spec import Spec
-from deferkit.study.store import Store, Trial
+from deferkit.study.trial_store import Trial, TrialStore
 
 WORLD = {"horizon": 800, "n_features": 8}
 
@@ -48,27 +48,27 @@ def test_interrupted_and_started_again_is_as_uninterrupted(tmp_path: Path) -> No
     trials = some_trials()
     whole = run_study(trials, engine=Local(1))
     with pytest.raises(KeyboardInterrupt):
-        run_study(trials, store=Store(tmp_path), engine=Stopping(2))
-    left = Store(tmp_path)
+        run_study(trials, store=TrialStore(tmp_path), engine=Stopping(2))
+    left = TrialStore(tmp_path)
     assert missing(trials, left) == 10
     done: list[int] = []
     again = run_study(trials, store=left, engine=Local(1), progress=done.append)
     assert sum(done) == 10
     assert_frame_equal(without_times(again), without_times(whole), check_exact=True)
-    from_disk = run_study(trials, store=Store(tmp_path), engine=Stopping(0))  # nothing left to run
+    from_disk = run_study(trials, store=TrialStore(tmp_path), engine=Stopping(0))  # nothing left to run
     assert_frame_equal(from_disk, again, check_exact=True)
 
 
 def test_changing_one_parameter_runs_only_what_changed(tmp_path: Path) -> None:
-    run_study(some_trials(), store=Store(tmp_path), engine=Local(1))
+    run_study(some_trials(), store=TrialStore(tmp_path), engine=Local(1))
     other = [
         (Spec.of("synthetic", WORLD, policy="default", budget="40", trace="path", policy_parameters={"ridge": 1.0}), 0)
     ]
-    assert missing(some_trials() + other, Store(tmp_path)) == 1
-    assert missing(some_trials(seeds=5), Store(tmp_path)) == 5
-    assert missing(some_trials(budget="41"), Store(tmp_path)) == 20
+    assert missing(some_trials() + other, TrialStore(tmp_path)) == 1
+    assert missing(some_trials(seeds=5), TrialStore(tmp_path)) == 5
+    assert missing(some_trials(budget="41"), TrialStore(tmp_path)) == 20
     done: list[int] = []
-    frame = run_study(some_trials() + other, store=Store(tmp_path), engine=Local(1), progress=done.append)
+    frame = run_study(some_trials() + other, store=TrialStore(tmp_path), engine=Local(1), progress=done.append)
     assert sum(done) == 1
     assert len(frame) == 21
 
@@ -94,7 +94,7 @@ def test_a_key_is_that_of_specification_and_code(monkeypatch: pytest.MonkeyPatch
 
 def test_a_row_of_another_specification_is_never_taken() -> None:
     mine, other = (Spec.of("synthetic", WORLD, policy=name, budget="40") for name in ("opt", "model-only"))
-    store = Store(None)
+    store = TrialStore(None)
     store.save([((mine, 0), {"reward": 1.0})])
     store._rows[other.key, 0] = store._rows[mine.key, 0]  # as if the two keys were the same
     assert (mine, 0) in store
@@ -105,8 +105,8 @@ def test_a_failure_fails_the_study_after_the_others_are_saved(tmp_path: Path) ->
     bad = Spec.of("synthetic", WORLD, policy="default", budget="40", policy_parameters={"ridge": -1.0})
     trials = [*some_trials(seeds=2), (bad, 0)]
     with pytest.raises(StudyFailed, match=r"1 of 11 trials failed.*default, budget 40, seed 0.*'ridge'"):
-        run_study(trials, store=Store(tmp_path), engine=Local(2))
-    assert missing(trials, Store(tmp_path)) == 1
+        run_study(trials, store=TrialStore(tmp_path), engine=Local(2))
+    assert missing(trials, TrialStore(tmp_path)) == 1
 
 
 def test_engines_give_the_same_bit_for_bit() -> None:
@@ -128,13 +128,13 @@ def test_a_worker_that_dies_is_told() -> None:
 
 
 def test_damaged_files_are_named_and_half_written_ones_ignored(tmp_path: Path) -> None:
-    run_study(some_trials(seeds=1), store=Store(tmp_path), engine=Local(1))
+    run_study(some_trials(seeds=1), store=TrialStore(tmp_path), engine=Local(1))
     (tmp_path / "half.part").write_bytes(b"PAR1")
-    assert missing(some_trials(seeds=1), Store(tmp_path)) == 0
+    assert missing(some_trials(seeds=1), TrialStore(tmp_path)) == 0
     path = next(tmp_path.glob("*.parquet"))
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(UnreadableResults, match=f"{path.name} cannot be read.*Delete it"):
-        Store(tmp_path)
+        TrialStore(tmp_path)
 
 
 def test_trials_of_a_stream_share_it_and_the_long_ones_come_first() -> None:
@@ -155,7 +155,7 @@ def test_a_library_that_is_not_there_is_told_before_anything_runs(monkeypatch: p
 
 def test_a_worker_with_other_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("deferkit.study.runner.run_unit", other_code)
-    store = Store(None)
+    store = TrialStore(None)
     with pytest.raises(StudyFailed, match="other code"):
         run_study(some_trials(seeds=1), store=store, engine=Local(1))
     assert missing(some_trials(seeds=1), store) == 5
@@ -167,7 +167,7 @@ def other_code(unit: Any) -> tuple[str, list[dict[str, Any]]]:
 
 def test_results_of_another_version_are_left_alone(tmp_path: Path) -> None:
     pl.DataFrame({"something": [1]}).write_parquet(tmp_path / "old.parquet")
-    assert missing(some_trials(seeds=1), Store(tmp_path)) == 5
+    assert missing(some_trials(seeds=1), TrialStore(tmp_path)) == 5
 
 
 def test_a_parameter_of_the_policy_does_not_pass_for_one_of_the_world() -> None:

@@ -20,7 +20,7 @@ NAME = "Zoë 宠 ' \" % :x \\"  # what a database might trip over
 def add(store: Store, name: str = "p", *, tenant: str = "default", owner: str = "a", expires: int = 100) -> OwnedPolicy:
     """Write a new policy and own it."""
     policy = Policy(msgspec.structs.replace(SPEC, name=name))
-    body = policy.append(log_records.Created(spec=policy.spec), 5)
+    body = policy.append(log_records.CreatedRecord(spec=policy.spec), 5)
     first = LogRow(0, 0, 5, "created", None, body, policy.head)
     number = store.add_policy(tenant, policy, first, owner, "here:1", expires)
     assert number is not None

@@ -69,7 +69,7 @@ def live(
     """Let a policy decide all tasks through the service's own commands; outcomes come `delay` decisions later."""
     given = contexts or world.contexts.tolist()
     work, owned = UnitOfWork(), OwnedPolicy(1, "default", Policy(spec), 1, 0)
-    work.record(owned, log_records.Created(spec=owned.policy.spec), 0)
+    work.record(owned, log_records.CreatedRecord(spec=owned.policy.spec), 0)
     earned = 0.0
     routes: list[int] = []
     n = len(world.contexts)

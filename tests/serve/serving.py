@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from deferkit.serve.domain.api_keys import SCOPES, new_key
 from deferkit.serve.http.server import Server
-from deferkit.serve.settings import Settings
+from deferkit.serve.service_settings import ServiceSettings
 from deferkit.serve.storage.open_store import database_of
 from deferkit.serve.storage.store import Store
 
@@ -124,7 +124,7 @@ class Gate(NamedTuple):
 def running(folder: Path, *, tenants: bool = False, **given: Any) -> Iterator[Running]:
     """Run a service in a thread; with tenants, there is a key from the start."""
     values: dict[str, Any] = {"store": str(folder / "deferkit.db"), "port": 0}
-    settings = Settings(**values | given)
+    settings = ServiceSettings(**values | given)
     database = database_of(settings.store)
     database.prepare()
     store = Store(database)

@@ -8,7 +8,7 @@ from deferkit.serve.audit.counterfactual.alternative import Alternative
 from deferkit.serve.audit.counterfactual.imputation import Feedback, ImputedOutcome, OutcomeImputer
 from deferkit.serve.audit.counterfactual.scenario import scenario_of
 from deferkit.serve.domain.account import Account
-from deferkit.serve.domain.log_records import BudgetChanged, Decided
+from deferkit.serve.domain.log_records import BudgetChangedRecord, DecidedRecord
 from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
 from tests.serve.living import World, live, spec_of
 from tests.serve.test_estimate import decided
@@ -77,14 +77,14 @@ def test_top_ups_and_cuts_are_in_proportion() -> None:
         other.decide(decided(i, "model", 0.5), BELIEF)
     used = other.policy.accounts["cost"].posted + other.policy.accounts["cost"].reserved
     for logged, total in ((120_000_000, 60_000_000), (0, used)):
-        other.see(BudgetChanged(request="b", totals={"cost": logged}))
+        other.see(BudgetChangedRecord(request="b", totals={"cost": logged}))
         assert other.policy.accounts["cost"].total == total
 
 
 def test_what_is_known_goes_before_what_is_believed() -> None:
     world = World.draw(0, 50)
     life = live(spec_of(50, 0.5), world, task=lambda _: {"cost": 0.9})
-    log = [record for record in life.log if isinstance(record, Decided)]
+    log = [record for record in life.log if isinstance(record, DecidedRecord)]
     told, estimated, vectors = OutcomeImputer(life.policy, life.decision_log.facts()).of(log)
     routes = life.decision_log.facts().routes
     assert np.array_equal(vectors, world.contexts)

@@ -11,7 +11,13 @@ from deferkit.serve.audit.counterfactual.imputation import feedback_of
 from deferkit.serve.audit.counterfactual.logged_decisions import DecisionLog, LoggedOutcomes
 from deferkit.serve.audit.counterfactual.scenario import scenario_of
 from deferkit.serve.domain.account import Account
-from deferkit.serve.domain.log_records import Corrected, Created, Decided, Expired, Observed
+from deferkit.serve.domain.log_records import (
+    CorrectedRecord,
+    CreatedRecord,
+    DecidedRecord,
+    ExpiredRecord,
+    ObservedRecord,
+)
 from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
 from deferkit.types import Coefficients
 
@@ -113,25 +119,25 @@ def test_doubt_is_that_of_the_sum_of_the_estimates() -> None:
     assert logistic.variance(2, np.array([0.25])) == pytest.approx((0.25 * 4 / 2) ** 2 / 8 + 0.25 * 2 / 4)
 
 
-def decided(number: int, route: str, propensity: float) -> Decided:
+def decided(number: int, route: str, propensity: float) -> DecidedRecord:
     zero: dict[str, Any] = {"price": 0.0, "budget_left": 9.0, "reserved": 0.0, "expected_cost": 0.0}
     by_name: dict[str, Any] = {"estimates": {"model": 0.0, "human": 0.0}, "widths": {"model": 0.0, "human": 0.0}}
     costs: dict[str, Any] = {"costs": {"human": 0.0}, "cost_widths": {"human": 0.0}}
     task = {"task": f"t{number}", "context": [1.0], "route": route, "reason": "worth it", "id": number}
-    return Decided(**task, propensity=propensity, **zero, **by_name, **costs)  # type: ignore[arg-type]
+    return DecidedRecord(**task, propensity=propensity, **zero, **by_name, **costs)  # type: ignore[arg-type]
 
 
 def test_the_past_is_what_the_log_says_in_the_end() -> None:
     decision_log = DecisionLog()
     for record in (
-        Created(spec=SPEC),
+        CreatedRecord(spec=SPEC),
         decided(0, "human", 0.9),
         decided(1, "model", 0.9),
-        Observed(task="t1", id=1, learned=True, rewards={"model": 0.5}),
+        ObservedRecord(task="t1", id=1, learned=True, rewards={"model": 0.5}),
         decided(2, "human", 1.0),
-        Observed(task="t0", id=0, learned=True, rewards={"human": 0.75, "model": 0.25}, cost={"cost": 500_000}),
-        Corrected(task="t0", id=0, request="c", rewards={"human": 1.0}, cost={"cost": 250_000}),
-        Expired(task="t2", id=2, why="", released={}),
+        ObservedRecord(task="t0", id=0, learned=True, rewards={"human": 0.75, "model": 0.25}, cost={"cost": 500_000}),
+        CorrectedRecord(task="t0", id=0, request="c", rewards={"human": 1.0}, cost={"cost": 250_000}),
+        ExpiredRecord(task="t2", id=2, why="", released={}),
     ):
         decision_log.see(record)
     seen = decision_log.facts()

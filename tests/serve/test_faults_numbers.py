@@ -85,7 +85,7 @@ def test_case_26_denormal_numbers_of_every_kind_come_back_from_the_log_as_they_w
         await observe(engine, "a", rewards={"human": TINY, "model": 0.0}, cost=0.000_001)
         await observe(engine, "b", rewards={"human": 2.2e-308}, cost=0.0)
         lines = [log_records.decode(bytes(row.body)) for row in engine.store.log(engine.owned[KEY].id)]
-        decided = [each.context for each in lines if isinstance(each, log_records.Decided)]
+        decided = [each.context for each in lines if isinstance(each, log_records.DecidedRecord)]
         assert repr(decided) == repr([[TINY, -TINY], [-0.0, 2.2e-308]])
         assert replayed(engine.store) == engine.owned[KEY].policy
         for wrong in ([math.nan, 0.0], [math.inf, 0.0], [1e51, 0.0], [1.0], [1.0, 1.0, 1.0], {"a": 1.0}):
@@ -104,7 +104,7 @@ def test_case_32_a_propensity_is_a_chance_and_what_is_logged_was_done(database: 
         reasons = set()
         for row in engine.store.log(engine.owned[KEY].id):
             record = log_records.decode(bytes(row.body))
-            if isinstance(record, log_records.Decided):
+            if isinstance(record, log_records.DecidedRecord):
                 assert 0 < record.propensity <= 1
                 decision = engine.store.decision(engine.owned[KEY].id, record.task)
                 assert decision is not None

@@ -7,7 +7,7 @@ import pytest
 
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain.account import Account
-from deferkit.serve.domain.log_records import Answered, decode
+from deferkit.serve.domain.log_records import AnsweredRecord, decode
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import conflict
 from deferkit.serve.domain.reply import Reply
@@ -69,12 +69,12 @@ def test_the_log_knows_what_each_reviewer_has_reported(database: Database) -> No
         await complete(engine, await claim(engine, "ann"), answer="spam", rewards={"human": 0.5}, cost=0.5)
         *_, line = engine.store.log(engine.owned[KEY].id)
         record = decode(bytes(line.body))
-        assert isinstance(record, Answered)
+        assert isinstance(record, AnsweredRecord)
         assert (record.rewards, record.cost) == ({"human": 0.5}, {"cost": 500_000})
 
     play(database, script, spec=PAIRS)
     old = decode(b'{"kind":"answered","task":"a","id":0,"seat":0,"reviewer":"ann"}')
-    assert isinstance(old, Answered)
+    assert isinstance(old, AnsweredRecord)
     assert (old.rewards, old.cost) == ({}, None)
 
 

@@ -15,7 +15,7 @@ import pytest
 from deferkit.study.engines import Local
 from deferkit.study.runner import run_study
 from deferkit.study.spec import Spec
-from deferkit.study.store import Store
+from deferkit.study.trial_store import TrialStore
 from tests.golden.service_life import POLICIES
 from tests.serve.started import Started
 from tests.serve.test_replay_command import Run, run
@@ -75,7 +75,7 @@ def test_its_results_open_and_the_new_ones_agree(tmp_path: Path) -> None:
     shutil.copytree(GOLDEN / "trials", folder)
     before = pl.concat([pl.read_parquet(path) for path in sorted(folder.glob("*.parquet"))])
     specs = [Spec.of("synthetic", {"horizon": 500}, policy=name, budget="40") for name in ("interval", "model-only")]
-    table = run_study([(spec, seed) for spec in specs for seed in range(2)], store=Store(folder), engine=Local(1))
+    table = run_study([(spec, seed) for spec in specs for seed in range(2)], store=TrialStore(folder), engine=Local(1))
     for name, then in (("interval", "default"), ("model-only", "model-only")):
         for seed in range(2):
             old = before.filter(pl.col("spec").str.contains(f'"policy": "{then}"'), seed=seed).row(0, named=True)

@@ -97,9 +97,9 @@ def test_the_lives_meet_everything(database: Database) -> None:
         for row in engine.store.log(engine.owned[KEY].id):
             record = log_records.decode(bytes(row.body))
             seen.add(row.kind)
-            if isinstance(record, log_records.Observed) and record.cost != record.told:
+            if isinstance(record, log_records.ObservedRecord) and record.cost != record.told:
                 seen.add("beyond the cap")
-            if isinstance(record, log_records.Observed) and record.cost is not None and record.released is None:
+            if isinstance(record, log_records.ObservedRecord) and record.cost is not None and record.released is None:
                 seen.add("late cost")
 
     play(database, script, spec=SPECS["plain"])
@@ -212,10 +212,10 @@ def test_changed_settings_are_in_the_log_too(database: Database) -> None:
 
 def test_a_snapshot_is_the_policy_and_holds_no_more_than_data() -> None:
     policy = Policy(SPECS["named"])
-    policy.append(log_records.Created(spec=SPECS["named"]), at=0)
+    policy.append(log_records.CreatedRecord(spec=SPECS["named"]), at=0)
     data = policy.to_bytes()
     again = Policy.from_bytes(data)
     assert again == policy
-    again.append(log_records.BudgetChanged(request="1", totals={"cost": 9 * MICRO}), at=1)
+    again.append(log_records.BudgetChangedRecord(request="1", totals={"cost": 9 * MICRO}), at=1)
     assert again != policy
     assert policy != "a policy"

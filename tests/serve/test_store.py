@@ -58,7 +58,7 @@ def test_rows_come_back_as_they_were(store: Store) -> None:
     request = RequestRow(owned.id, "budget 1", b"\x00", b"{}")
 
     def fill(work: UnitOfWork) -> None:
-        work.record(owned, log_records.Changed(spec=owned.policy.spec), 11, NAME)
+        work.record(owned, log_records.ChangedRecord(spec=owned.policy.spec), 11, NAME)
         work.put_decision(decided)
         work.put_seats(seats)
         work.park(owned, parked)
@@ -239,7 +239,7 @@ def test_who_does_not_own_a_policy_writes_nothing(store: Store, owner: str, epoc
     stale = OwnedPolicy(owned.id, "default", owned.policy, epoch, 0)
 
     def fill(work: UnitOfWork) -> None:
-        work.record(stale, log_records.Changed(spec=owned.policy.spec), 11)
+        work.record(stale, log_records.ChangedRecord(spec=owned.policy.spec), 11)
         work.put_decision(decision(owned, "t"))
 
     with pytest.raises(Fenced):
@@ -288,7 +288,7 @@ def test_a_page_of_the_log_and_of_what_is_overdue(store: Store, monkeypatch: pyt
 
     def fill(work: UnitOfWork) -> None:
         for i in range(7):
-            work.record(owned, log_records.Changed(spec=owned.policy.spec), 20 + i, f"t{i}")
+            work.record(owned, log_records.ChangedRecord(spec=owned.policy.spec), 20 + i, f"t{i}")
             work.put_decision(decision(owned, f"t{i}", state="void" if i == 1 else "open"))
             work.put_seats([seat(owned, f"t{i}", deadline=i % 3), seat(owned, f"t{i}", 1, deadline=i % 3)])
 

@@ -114,10 +114,10 @@ def test_everything_that_can_happen_is_gone_through_again(database: Database) ->
     assert report.policy is not None
     same = scenario_of("1x", report.policy.accounts)
     created, *log = read_again(store, report.row)
-    assert isinstance(created, log_records.Created)
+    assert isinstance(created, log_records.CreatedRecord)
     other = Alternative(created.spec, same, feedback_of(decision_log, decision_log.facts()))
     for record in log:
-        if isinstance(record, log_records.Decided):
+        if isinstance(record, log_records.DecidedRecord):
             other.decide(record, ImputedOutcome({}, {}))
         else:
             other.see(record)

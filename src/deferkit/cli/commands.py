@@ -11,15 +11,15 @@ from deferkit.extras import needs
 __all__ = ["app"]
 
 COMMANDS = {
-    "backup": ("backup", ("serve",)),
+    "backup": ("backup_command", ("serve",)),
     "demo": ("demo", ("serve", "study")),
-    "keys": ("keys", ("serve",)),
+    "keys": ("keys_command", ("serve",)),
     "plan": ("plan_command", ("study",)),
-    "replay": ("replay", ("serve",)),
+    "replay": ("replay_command", ("serve",)),
     "reproduce": ("reproduce_command", ("study",)),
-    "restore": ("restore", ("serve",)),
+    "restore": ("restore_command", ("serve",)),
     "run": ("run_command", ("study",)),
-    "serve": ("serve", ("serve",)),
+    "serve": ("serve_command", ("serve",)),
 }
 """Commands: the module of each, and what it needs: parts in `deferkit.extras`."""
 

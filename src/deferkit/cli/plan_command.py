@@ -33,7 +33,7 @@ from deferkit.study.plan_trials import (
 )
 from deferkit.study.policy_registry import LEARNERS, make_learner, without_trees
 from deferkit.study.runner import missing, run_study, table
-from deferkit.study.store import Store, Trial
+from deferkit.study.trial_store import Trial, TrialStore
 from deferkit.worlds import WORLDS, make_world
 from deferkit.worlds.task_stream import TaskStream
 
@@ -88,7 +88,7 @@ def plan(
     )
     if workers is None and not worth_workers(stream.n_tasks, orders, policy):
         workers = 1
-    store = Store(out / "trials")
+    store = TrialStore(out / "trials")
     made = solved(trials_of_grid, stream, store, workers, out)
     better = int((stream.rewards[:, 1:] > stream.rewards[:, :1]).any(axis=1).sum())
     said = remarks(made, full_orders=ORDERS if trials is None else None, better=better)
@@ -104,7 +104,7 @@ def plan(
     console.print(f"page: {page}", highlight=False, markup=False, soft_wrap=True)
 
 
-def solved(wanted: list[Trial], stream: TaskStream, store: Store, workers: int | None, out: Path) -> Plan:
+def solved(wanted: list[Trial], stream: TaskStream, store: TrialStore, workers: int | None, out: Path) -> Plan:
     """Run the trials of a plan, then more of them around the needed budgets until those are known closely."""
     learner = next(spec.policy for spec, _ in wanted if spec.policy in LEARNERS)
     right = bool(np.isin(stream.rewards, (0.0, 1.0)).all())
@@ -121,7 +121,7 @@ def solved(wanted: list[Trial], stream: TaskStream, store: Store, workers: int |
     return made
 
 
-def run_rounds(what: str, wanted: list[Trial], n_tasks: int, store: Store, workers: int | None, out: Path) -> None:
+def run_rounds(what: str, wanted: list[Trial], n_tasks: int, store: TrialStore, workers: int | None, out: Path) -> None:
     """Run what is missing, a few budgets at a time."""
     engine = make_engine("local", workers=workers)
     with bar() as progress:

@@ -20,7 +20,7 @@ from deferkit.study.engines import ENGINES, make_engine
 from deferkit.study.policy_registry import POLICIES
 from deferkit.study.runner import missing, run_study, table
 from deferkit.study.spec import Spec
-from deferkit.study.store import Store, Trial
+from deferkit.study.trial_store import Trial, TrialStore
 from deferkit.worlds import WORLDS
 
 
@@ -65,7 +65,7 @@ def run(
         world, parameters = options.following(world, then, parameters)
     options.use_data(data)
     where = make_engine(engine, workers=workers, address=address)
-    store = Store(None if results is None else results / "trials")
+    store = TrialStore(None if results is None else results / "trials")
     asked = Comparison.of(world, parameters, policy, budget, seed, feedback)
     trace = "path" if plot else ""
     specs = {

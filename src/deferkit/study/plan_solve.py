@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from deferkit.study.plan import Plan
 from deferkit.study.plan_need import next_shares
-from deferkit.study.store import Trial
+from deferkit.study.trial_store import Trial
 
 ROUNDS = 8  # at most: every other one halves what is left
 MOST_EXTRA = 30_000_000  # decisions beside those of the plan itself; the learner's come first

@@ -8,7 +8,7 @@ import numpy as np
 from deferkit.errors import InvalidArgument
 from deferkit.study.policy_registry import EMBEDDINGS, LEARNERS, POLICIES
 from deferkit.study.spec import Spec
-from deferkit.study.store import Trial
+from deferkit.study.trial_store import Trial
 from deferkit.worlds.columns import closest
 from deferkit.worlds.task_stream import TaskStream
 

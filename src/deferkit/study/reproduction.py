@@ -12,8 +12,8 @@ from deferkit.study.drawing.report import Chapter, report_html
 from deferkit.study.engines import TrialEngine
 from deferkit.study.experiments.experiment import Experiment, Finding, PolicyRanking
 from deferkit.study.runner import missing, run_study
-from deferkit.study.store import Store
 from deferkit.study.trial_statistics import mean_of
+from deferkit.study.trial_store import TrialStore
 
 
 class RankingTable(NamedTuple):
@@ -60,8 +60,8 @@ def reproduce(
         UnreadableResults: `out` cannot be written, or a file in it cannot be read.
     """
     trials = [trial for experiment in experiments for trial in experiment.trials(quick)]
-    count = missing(trials, Store(None))
-    store = Store(out / "trials")
+    count = missing(trials, TrialStore(None))
+    store = TrialStore(out / "trials")
     started(missing(trials, store), count)
     run_study(trials, store=store, engine=engine, progress=progress)
     chapters, rankings = [], []

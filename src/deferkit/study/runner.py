@@ -11,8 +11,8 @@ from deferkit.study.engines import Local, TrialEngine
 from deferkit.study.policy_registry import EMBEDDINGS, check_installed
 from deferkit.study.source_digest import code_digest
 from deferkit.study.spec import Spec
-from deferkit.study.store import PATHS, Store, Trial
 from deferkit.study.trial import run_together
+from deferkit.study.trial_store import PATHS, Trial, TrialStore
 
 Unit = tuple[tuple[Spec, ...], int]
 
@@ -46,7 +46,7 @@ def weight(unit: Unit) -> tuple[bool, int]:
 def run_study(
     trials: Sequence[Trial],
     *,
-    store: Store | None = None,
+    store: TrialStore | None = None,
     engine: TrialEngine | None = None,
     progress: Callable[[int], None] | None = None,
     failed: list[tuple[Trial, str]] | None = None,
@@ -72,7 +72,7 @@ def run_study(
     >>> run_study([(spec, 0), (spec, 1)], engine=Local(1)).select("policy", "regime", "seed", "gain").rows()
     [('opt', 'complementary', 0, 100.0), ('opt', 'complementary', 1, 100.0)]
     """
-    store = Store(None) if store is None else store
+    store = TrialStore(None) if store is None else store
     engine = Local(1) if engine is None else engine
     wanted = [trial for trial in trials if trial not in store]
     check_installed({spec.policy for spec, _ in wanted})
@@ -95,12 +95,12 @@ def run_study(
     return table(trials, store)
 
 
-def missing(trials: Iterable[Trial], store: Store) -> int:
+def missing(trials: Iterable[Trial], store: TrialStore) -> int:
     """Return the number of different trials that a store does not have."""
     return len({(spec.key, seed) for spec, seed in trials if (spec, seed) not in store})
 
 
-def table(trials: Sequence[Trial], store: Store) -> pl.DataFrame:
+def table(trials: Sequence[Trial], store: TrialStore) -> pl.DataFrame:
     """Return the trials of a store as a table: parameters of world and policy, the seed, the results.
 
     A parameter of a policy is called `policy_…`; one of a world that has the name of a result is called `world_…`.

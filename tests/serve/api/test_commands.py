@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from deferkit.cli.keys import FIRST
+from deferkit.cli.keys_command import FIRST
 from deferkit.serve.domain.api_keys import parts_of
 from deferkit.serve.http import server
-from deferkit.serve.settings import Settings
+from deferkit.serve.service_settings import ServiceSettings
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
 from tests.command_line import Runner
@@ -152,12 +152,12 @@ def test_a_service_that_others_can_reach_does_not_start_when_all_keys_are_revoke
 def test_a_service_whose_keys_are_all_revoked_is_not_open(said: Runner, tmp_path: Path) -> None:
     store = store_of(tmp_path)
     store.database.prepare()
-    assert server.check_access(Settings(), store) is True
+    assert server.check_access(ServiceSettings(), store) is True
     number, _ = parts_of(said("keys", "create").out.strip()) or ("", "")
-    assert server.check_access(Settings(), store) is False
-    assert server.check_access(Settings(host="0.0.0.0"), store) is False
+    assert server.check_access(ServiceSettings(), store) is False
+    assert server.check_access(ServiceSettings(host="0.0.0.0"), store) is False
     store.revoke_key(number, 1)
-    assert server.check_access(Settings(), store) is False
+    assert server.check_access(ServiceSettings(), store) is False
     store.close()
 
 

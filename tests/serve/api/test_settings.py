@@ -1,4 +1,4 @@
-"""Settings: each one documented, fixed, checked, and read from options before the environment."""
+"""ServiceSettings: each one documented, fixed, checked, and read from options before the environment."""
 
 import inspect
 import os
@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from checks.service_tables import PAGE, place_of, routes_table, settings_table
-from deferkit.cli.serve import serve
+from deferkit.cli.serve_command import serve
 from deferkit.errors import InvalidArgument
 from deferkit.serve.domain.money import LARGEST_AMOUNT
-from deferkit.serve.settings import PREFIX, Settings
+from deferkit.serve.service_settings import PREFIX, ServiceSettings
 from tests.serve.serving import Client, command, process
 
 GUIDE = PAGE.with_name("service-guide.md")
-NAMES = [each.name for each in fields(Settings)]
+NAMES = [each.name for each in fields(ServiceSettings)]
 
 
 @pytest.mark.parametrize("table", [settings_table, routes_table], ids=["settings", "routes"])
@@ -34,7 +34,7 @@ def test_the_guide_has_the_largest_amount() -> None:
 def test_every_setting_is_an_option_with_its_default_in_the_help() -> None:
     options = inspect.signature(serve).parameters
     assert list(options) == NAMES
-    for each in fields(Settings):
+    for each in fields(ServiceSettings):
         text = options[each.name].annotation.__metadata__[0].help
         if type(each.default) is not str and each.default:
             assert f"[default: {each.default:g}]" in text.replace(",", "").replace("1000000", "1e+06"), each.name
@@ -42,21 +42,21 @@ def test_every_setting_is_an_option_with_its_default_in_the_help() -> None:
 
 def test_settings_are_fixed() -> None:
     with pytest.raises(FrozenInstanceError):
-        Settings().port = 1  # type: ignore[misc]
+        ServiceSettings().port = 1  # type: ignore[misc]
 
 
 def test_an_option_goes_before_the_environment() -> None:
     environment = {"DEFERKIT_PORT": "9000", "DEFERKIT_RATE": "2.5", "DEFERKIT_STORE": "a.db", "PORT": "1"}
-    settings = Settings.read(environment, port=9001, rate=None)
+    settings = ServiceSettings.read(environment, port=9001, rate=None)
     assert (settings.port, settings.rate, settings.store, settings.queue_limit) == (9001, 2.5, "a.db", 1024)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_setting_is_read_from_its_variable(name: str) -> None:
-    default = getattr(Settings(), name)
+    default = getattr(ServiceSettings(), name)
     other = {"address": "http://a:1", "log_level": "error", "tenant_share": 0.25}.get(name)
     other = True if default is False else other or ("other" if isinstance(default, str) else default + 1)
-    assert getattr(Settings.read({PREFIX + name.upper(): str(other)}), name) == other
+    assert getattr(ServiceSettings.read({PREFIX + name.upper(): str(other)}), name) == other
 
 
 BAD = [
@@ -87,7 +87,7 @@ BAD = [
 @pytest.mark.parametrize(("name", "text"), BAD, ids=[f"{name}={text}" for name, text in BAD])
 def test_a_bad_value_is_told_in_one_line(name: str, text: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
-        Settings.read({PREFIX + name.upper(): text})
+        ServiceSettings.read({PREFIX + name.upper(): text})
     sentence = str(caught.value)
     assert "\n" not in sentence
     assert re.search(rf"'{name}'|{PREFIX}{name.upper()}", sentence)
@@ -102,7 +102,7 @@ def test_a_bad_value_is_told_in_one_line(name: str, text: str) -> None:
     ],
 )
 def test_only_a_loopback_address_is_safe_without_keys(host: str, loopback: bool) -> None:
-    assert Settings(host=host).loopback == loopback
+    assert ServiceSettings(host=host).loopback == loopback
 
 
 def test_a_process_takes_settings_from_both(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from deferkit.serve.engine.commands.expire import Expire
 from deferkit.serve.engine.commands.outcome import Correct
 from deferkit.serve.engine.commands.relearn import ResetLearner, forget_task
 from deferkit.serve.engine.engine import Engine
-from deferkit.serve.engine.policy_summary import PolicySummary, summary_of
+from deferkit.serve.engine.policy_summary import SummaryReply, summary_of
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.sqlite import Sqlite
 from tests.serve.checking import account, check_booked, replayed
@@ -30,7 +30,7 @@ RICH = msgspec.structs.replace(SPEC, budget={"cost": BudgetSpec(total=1000, hori
 TREES = msgspec.structs.replace(RICH, representation="auto", forget="auto", link="logistic")
 
 
-def summary(engine: Engine) -> PolicySummary:
+def summary(engine: Engine) -> SummaryReply:
     owned = engine.owned[KEY]
     return summary_of(owned, engine.store.queue(owned.id), engine.clock.now())
 

@@ -43,7 +43,7 @@ def check_log(store: Store, row: PolicyRow) -> list[str]:
         assert line.at >= latest, f"Time goes back at row {line.seq}."
         latest = line.at
         record = following(policy, row, line)
-        if isinstance(record, log_records.Decided):
+        if isinstance(record, log_records.DecidedRecord):
             assert policy is not None
             assert record.id == len(tasks), f"Decision {record.id} comes at the place of {len(tasks)}."
             tasks.append(record.task)
@@ -88,7 +88,7 @@ def check_money(store: Store, row: PolicyRow, tasks: list[str], crowd: Crowd) ->
     booked: Counter[str] = Counter()
     for line in store.log(row.id):
         record = log_records.decode(bytes(line.body))
-        if isinstance(record, log_records.Observed) and record.cost is not None:
+        if isinstance(record, log_records.ObservedRecord) and record.cost is not None:
             booked[record.task] += 1
     assert set(booked.values()) <= {1}
 

@@ -28,23 +28,23 @@ def row_of(lines: list[LogRow]) -> DecisionRow | None:
     row: DecisionRow | None = None
     for line in lines:
         record = log_records.decode(bytes(line.body))
-        if isinstance(record, log_records.Decided) and row is None:
+        if isinstance(record, log_records.DecidedRecord) and row is None:
             row = decided(line, record)
         elif row is None:
             return None
-        elif isinstance(record, log_records.Observed):
+        elif isinstance(record, log_records.ObservedRecord):
             row = observed(row, record)
-        elif isinstance(record, log_records.Expired):
+        elif isinstance(record, log_records.ExpiredRecord):
             row = row._replace(state=VOID, final=row.final or MODEL)
-        elif isinstance(record, log_records.Forgotten):
+        elif isinstance(record, log_records.ForgottenRecord):
             row = row._replace(told="")
-        elif isinstance(record, log_records.Corrected):
+        elif isinstance(record, log_records.CorrectedRecord):
             cost = row.cost if record.cost is None else record.cost
             row = row._replace(rewards=row.rewards | record.rewards, cost=cost)
     return row
 
 
-def decided(line: LogRow, record: log_records.Decided) -> DecisionRow:
+def decided(line: LogRow, record: log_records.DecidedRecord) -> DecisionRow:
     """Return the row of a decision that was just made."""
     return DecisionRow(
         policy=line.policy,
@@ -64,7 +64,7 @@ def decided(line: LogRow, record: log_records.Decided) -> DecisionRow:
     )
 
 
-def observed(row: DecisionRow, record: log_records.Observed) -> DecisionRow:
+def observed(row: DecisionRow, record: log_records.ObservedRecord) -> DecisionRow:
     """Return the row of a decision of which something became known."""
     told = [*record.rewards, *([] if record.told is None else [COST])] if record.learned else []
     reported = record.cost is not None or record.unconfirmed is not None

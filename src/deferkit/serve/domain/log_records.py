@@ -36,19 +36,19 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", omit_d
     """The base of what a log holds."""
 
 
-class Created(Record, frozen=True, kw_only=True, tag="created"):
+class CreatedRecord(Record, frozen=True, kw_only=True, tag="created"):
     """The policy was made."""
 
     spec: PolicySpec
 
 
-class Changed(Record, frozen=True, kw_only=True, tag="changed"):
+class ChangedRecord(Record, frozen=True, kw_only=True, tag="changed"):
     """Settings of the policy that the learner does not know of were changed."""
 
     spec: PolicySpec
 
 
-class Decided(Record, frozen=True, kw_only=True, tag="decided"):
+class DecidedRecord(Record, frozen=True, kw_only=True, tag="decided"):
     """A task was decided; if an expert is to be asked, budget was reserved."""
 
     task: str
@@ -94,7 +94,7 @@ class Decided(Record, frozen=True, kw_only=True, tag="decided"):
         )
 
 
-class Observed(Record, frozen=True, kw_only=True, tag="observed"):
+class ObservedRecord(Record, frozen=True, kw_only=True, tag="observed"):
     """Something became known of a decision. A cost is booked, always, whether the learner is told of it or not."""
 
     task: str
@@ -111,7 +111,7 @@ class Observed(Record, frozen=True, kw_only=True, tag="observed"):
     confirms: bool = False  # the cost is that of such a correction
 
 
-class Answered(Record, frozen=True, kw_only=True, tag="answered"):
+class AnsweredRecord(Record, frozen=True, kw_only=True, tag="answered"):
     """One of several reviewers of a task has answered; what it reports is booked when all have, or the task ends."""
 
     task: str
@@ -123,7 +123,7 @@ class Answered(Record, frozen=True, kw_only=True, tag="answered"):
     cost: Micros | None = None
 
 
-class Corrected(Record, frozen=True, kw_only=True, tag="corrected"):
+class CorrectedRecord(Record, frozen=True, kw_only=True, tag="corrected"):
     """Values that had been observed were replaced."""
 
     task: str
@@ -136,7 +136,7 @@ class Corrected(Record, frozen=True, kw_only=True, tag="corrected"):
     told: Micros | None = None  # what the learner is told of the cost, if it knows of it
 
 
-class Expired(Record, frozen=True, kw_only=True, tag="expired"):
+class ExpiredRecord(Record, frozen=True, kw_only=True, tag="expired"):
     """A decision waits no longer: the model's answer is used, its reservation is released."""
 
     task: str
@@ -145,7 +145,7 @@ class Expired(Record, frozen=True, kw_only=True, tag="expired"):
     released: Micros
 
 
-class Effort(Record, frozen=True, kw_only=True, tag="effort"):
+class EffortRecord(Record, frozen=True, kw_only=True, tag="effort"):
     """Work that came to nothing, because its lease had lapsed, was paid."""
 
     task: str
@@ -156,20 +156,20 @@ class Effort(Record, frozen=True, kw_only=True, tag="effort"):
     cost: Micros
 
 
-class BudgetChanged(Record, frozen=True, kw_only=True, tag="budget"):
+class BudgetChangedRecord(Record, frozen=True, kw_only=True, tag="budget"):
     """Totals were topped up or cut."""
 
     request: str
     totals: dict[str, int | None]
 
 
-class Reset(Record, frozen=True, kw_only=True, tag="reset"):
+class ResetRecord(Record, frozen=True, kw_only=True, tag="reset"):
     """The learner started anew; accounts, settings and scales of features stay."""
 
     request: str
 
 
-class Forgotten(Record, frozen=True, kw_only=True, tag="forgotten"):
+class ForgottenRecord(Record, frozen=True, kw_only=True, tag="forgotten"):
     """What became known of a task was taken out of the estimates.
 
     The learner is then the one that all records before give if it is told of no outcome of this task.
@@ -179,7 +179,7 @@ class Forgotten(Record, frozen=True, kw_only=True, tag="forgotten"):
     id: int
 
 
-class Erased(Record, frozen=True, kw_only=True, tag="erased"):
+class ErasedRecord(Record, frozen=True, kw_only=True, tag="erased"):
     """What reviewers were shown was erased, of one task or of all that had ended and were older than a time."""
 
     task: str | None = None
@@ -187,18 +187,18 @@ class Erased(Record, frozen=True, kw_only=True, tag="erased"):
 
 
 AnyRecord: TypeAlias = (
-    Created
-    | Changed
-    | Decided
-    | Observed
-    | Answered
-    | Corrected
-    | Expired
-    | Effort
-    | BudgetChanged
-    | Reset
-    | Forgotten
-    | Erased
+    CreatedRecord
+    | ChangedRecord
+    | DecidedRecord
+    | ObservedRecord
+    | AnsweredRecord
+    | CorrectedRecord
+    | ExpiredRecord
+    | EffortRecord
+    | BudgetChangedRecord
+    | ResetRecord
+    | ForgottenRecord
+    | ErasedRecord
 )
 encode = msgspec.json.Encoder().encode
 decode: Callable[[bytes], AnyRecord] = msgspec.json.Decoder(AnyRecord).decode

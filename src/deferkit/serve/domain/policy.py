@@ -74,7 +74,7 @@ class Policy:
     >>> from deferkit.serve.domain.policy_spec import BudgetSpec
     >>> spec = PolicySpec(name="a", features=2, budget={"cost": BudgetSpec(total=10, horizon=100, max_cost=1)})
     >>> policy = Policy(spec)
-    >>> body = policy.append(log_records.Created(spec=spec), at=0)
+    >>> body = policy.append(log_records.CreatedRecord(spec=spec), at=0)
     >>> policy.seq, policy.accounts["cost"].free
     (1, 10000000)
     >>> Policy.from_bytes(policy.to_bytes()) == policy
@@ -113,24 +113,24 @@ class Policy:
     def apply(self, record: AnyRecord) -> None:
         """Change the state by a record. The same records give the same state, bit for bit."""
         match record:
-            case log_records.Decided():
+            case log_records.DecidedRecord():
                 self._decided(record)
-            case log_records.Observed():
+            case log_records.ObservedRecord():
                 self._observed(record)
-            case log_records.Expired():
+            case log_records.ExpiredRecord():
                 self._expired(record)
-            case log_records.Corrected():
+            case log_records.CorrectedRecord():
                 self._corrected(record)
-            case log_records.Effort():
+            case log_records.EffortRecord():
                 self._book({}, record.cost)
                 self._follow()
-            case log_records.BudgetChanged():
+            case log_records.BudgetChangedRecord():
                 self._change(record.totals)
-            case log_records.Changed():
+            case log_records.ChangedRecord():
                 self.spec = record.spec
-            case log_records.Reset():
+            case log_records.ResetRecord():
                 self._reset()
-            case log_records.Forgotten():
+            case log_records.ForgottenRecord():
                 if record.id not in self.relearned.forgotten:  # it takes the log to leave the outcome out
                     raise DeferkitError(f"The policy was not rebuilt without the outcome of decision {record.id}.")
             case _:
@@ -145,7 +145,7 @@ class Policy:
         """Whether a cost stands in suspense, so that nobody is asked."""
         return any(account.suspense for account in self.accounts.values())
 
-    def _decided(self, record: log_records.Decided) -> None:
+    def _decided(self, record: log_records.DecidedRecord) -> None:
         event = events.Decided(record.decision._replace(id=self._own_id(record.id)), record.context)
         if record.id + 1 >= self._end:
             with warnings.catch_warnings():  # a service has a summary to say it in
@@ -160,7 +160,7 @@ class Policy:
                 self.accounts[name] = self.accounts[name].reserve(amount)
             self.tally.expected_gain += record.expected_gain
 
-    def _observed(self, record: log_records.Observed) -> None:
+    def _observed(self, record: log_records.ObservedRecord) -> None:
         owed = self.frozen
         if record.cost is not None:
             self._book(record.released or {}, record.cost)
@@ -180,7 +180,7 @@ class Policy:
         if record.cost != (record.told if learned else None) or owed or self.frozen:
             self._follow()
 
-    def _expired(self, record: log_records.Expired) -> None:
+    def _expired(self, record: log_records.ExpiredRecord) -> None:
         owed = self.frozen
         self._book(record.released, {})
         known = record.id >= self.relearned.decisions
@@ -190,7 +190,7 @@ class Policy:
         if owed or not known:
             self._follow()
 
-    def _corrected(self, record: log_records.Corrected) -> None:
+    def _corrected(self, record: log_records.CorrectedRecord) -> None:
         if record.cost is not None and record.was is not None:
             for name, now in record.cost.items():
                 self.accounts[name] = self.accounts[name].reverse(record.was[name], now)

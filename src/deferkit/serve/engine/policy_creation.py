@@ -69,7 +69,7 @@ class PolicyCreation:
         """Write a policy and own it; return its number, None if there is one of its name."""
         async with self.ownership.busy:
             now = self.ownership.clock.now()
-            first = log_records.Created(spec=policy.spec)
+            first = log_records.CreatedRecord(spec=policy.spec)
             body = policy.append(first, now)
             row = LogRow(0, 0, now, "created", None, body, policy.head)
             number = await self.ownership.stored(
@@ -93,7 +93,7 @@ class PolicyCreation:
             raise conflict(f"There is another policy {spec.name!r}.")
         [first] = await self.ownership.read(self.ownership.store.log_page, there.id, 0, 1)
         made = log_records.decode(bytes(first.body))
-        if not isinstance(made, log_records.Created):
+        if not isinstance(made, log_records.CreatedRecord):
             raise conflict(f"There is another policy {spec.name!r}.")
         wanted = spec.as_before(made.spec)
         if made.spec != wanted:

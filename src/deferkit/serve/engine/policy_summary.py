@@ -24,7 +24,7 @@ class DriftState(msgspec.Struct, frozen=True, kw_only=True):
     times: int  # how often it was found so far
 
 
-class PolicySummary(msgspec.Struct, frozen=True, kw_only=True):
+class SummaryReply(msgspec.Struct, frozen=True, kw_only=True):
     """Where a policy stands."""
 
     name: str
@@ -53,13 +53,13 @@ class PolicySummary(msgspec.Struct, frozen=True, kw_only=True):
     drifted: list[DriftState]  # the latest change of each that has changed, the latest one last
 
 
-def summary_of(owned: OwnedPolicy, queue: tuple[int, int, int | None], now: int) -> PolicySummary:
+def summary_of(owned: OwnedPolicy, queue: tuple[int, int, int | None], now: int) -> SummaryReply:
     """Return where a policy stands, given what its queue holds."""
     policy = owned.policy
     learned, counts = policy.learner.summary(), policy.counts()
     waiting, claimed, oldest = queue
     horizons = [each.horizon for each in policy.spec.budget.values() if each.horizon is not None]
-    return PolicySummary(
+    return SummaryReply(
         name=policy.spec.name,
         decisions=counts.decisions,
         routes=counts.routes,

@@ -44,10 +44,10 @@ def roll_on(store: Store, row: PolicyRow, policy: Policy | None) -> Policy:
 
 def after(policy: Policy | None, row: PolicyRow, line: LogRow, record: log_records.AnyRecord, store: Store) -> Policy:
     """Return the policy after the next row of its log; None: before the first."""
-    if policy is not None and isinstance(record, log_records.Forgotten):
+    if policy is not None and isinstance(record, log_records.ForgottenRecord):
         policy = rebuilt(store, row, line.seq, {*policy.relearned.forgotten, record.id})
     if policy is None:
-        if not isinstance(record, log_records.Created):
+        if not isinstance(record, log_records.CreatedRecord):
             raise DamagedLog(f"The log of policy {row.name!r} does not begin with its creation.")
         policy = Policy(record.spec)
     try:
@@ -64,7 +64,7 @@ def rebuilt(store: Store, row: PolicyRow, seq: int, forgotten: set[int]) -> Poli
         if line.seq >= seq:
             break
         record = following(policy, row, line)
-        if policy is None and isinstance(record, log_records.Created):
+        if policy is None and isinstance(record, log_records.CreatedRecord):
             policy = Policy(record.spec, forgotten=forgotten)
         if policy is not None:
             policy.take(record, line.at, bytes(line.body))

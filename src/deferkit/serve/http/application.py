@@ -21,7 +21,7 @@ from deferkit.serve.http.openapi import document
 from deferkit.serve.http.route_support import ProblemReply, problem_of, problem_response
 from deferkit.serve.http.strict_json import EMPTY, StrictRequest
 from deferkit.serve.http.traffic import Traffic
-from deferkit.serve.settings import Settings
+from deferkit.serve.service_settings import ServiceSettings
 from deferkit.serve.storage.store import Store
 
 AnyRequest = Request[Any, Any, Any]
@@ -59,7 +59,7 @@ def parameter_problem(error: ValidationException) -> Problem:
     return invalid(f"{key}: {message}" if key else message.partition(" for path")[0] + ".")
 
 
-def application(settings: Settings, store: Store, *, failed: Callable[[Exception], None]) -> ASGIApp:
+def application(settings: ServiceSettings, store: Store, *, failed: Callable[[Exception], None]) -> ASGIApp:
     """Return the application for a store; `failed` is told why, if it cannot start."""
     engine = Engine(
         store,

@@ -15,7 +15,7 @@ from deferkit.serve.engine.commands.budget import BudgetReply, ChangeBudget, Cha
 from deferkit.serve.engine.commands.erase import Erase, EraseReply, delete_policy, delete_tenant
 from deferkit.serve.engine.commands.relearn import ForgetReply, ResetLearner, ResetReply, forget_task
 from deferkit.serve.engine.engine import Elsewhere
-from deferkit.serve.engine.policy_summary import PolicySummary, summary_of
+from deferkit.serve.engine.policy_summary import SummaryReply, summary_of
 from deferkit.serve.http.route_support import (
     AnyRequest,
     Limit,
@@ -82,15 +82,15 @@ async def change_policy(request: AnyRequest, name: PolicyName, data: JSONBody[Po
 
 
 @get("/v1/policies/{name:str}/summary", opt=about("policies", *SCOPES))
-async def read_summary(request: AnyRequest, name: PolicyName) -> Response[PolicySummary]:
+async def read_summary(request: AnyRequest, name: PolicyName) -> Response[SummaryReply]:
     """Read where a policy stands: budget, price, deferral rate, expected gain, queue."""
     engine = engine_of(request)
     try:
         owned = await engine.holding((caller_of(request).tenant, name))
     except Elsewhere as elsewhere:
-        return await passed_on(request, elsewhere, PolicySummary)
+        return await passed_on(request, elsewhere, SummaryReply)
     queue = await asyncio.to_thread(engine.store.queue, owned.id)
-    return sent(summary_of(owned, queue, owned.time(engine.clock.now())), PolicySummary)
+    return sent(summary_of(owned, queue, owned.time(engine.clock.now())), SummaryReply)
 
 
 @post(

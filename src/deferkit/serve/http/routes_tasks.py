@@ -104,7 +104,7 @@ async def read_decision(request: AnyRequest, name: PolicyName, task: TaskId) -> 
             raise unknown("task", task)
         history = store.log_of_task(policy.id, task, MOST_HISTORY)
         decided = log_records.decode(bytes(history[0].body))
-        explanation = decided.decision.explain() if isinstance(decided, log_records.Decided) else ""
+        explanation = decided.decision.explain() if isinstance(decided, log_records.DecidedRecord) else ""
         return {
             "decision": msgspec.Raw(bytes(row.reply)),
             "explanation": explanation,

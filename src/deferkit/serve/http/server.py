@@ -15,7 +15,7 @@ import uvicorn
 from deferkit.errors import DeferkitError
 from deferkit.serve.http.application import application
 from deferkit.serve.http.connection import LimitedConnection
-from deferkit.serve.settings import Settings
+from deferkit.serve.service_settings import ServiceSettings
 from deferkit.serve.storage.open_store import database_of, shown
 from deferkit.serve.storage.store import Store
 from deferkit.serve.structured_logs import log_to_stderr, logger, release
@@ -28,7 +28,7 @@ OTHER_FILES = 512  # of databases, of calls that are passed on, and connections 
 class Server(uvicorn.Server):
     """Serves an application; says where as soon as it listens, and why if it could not start."""
 
-    def __init__(self, settings: Settings, store: Store, listening: Callable[[str], None]) -> None:
+    def __init__(self, settings: ServiceSettings, store: Store, listening: Callable[[str], None]) -> None:
         self.failure: Exception | None = None
         self._listening = listening
         self._slow_s = settings.body_timeout_s
@@ -88,7 +88,7 @@ class Server(uvicorn.Server):
         self._captured_signals.clear()
 
 
-def check_access(settings: Settings, store: Store) -> bool:
+def check_access(settings: ServiceSettings, store: Store) -> bool:
     """Return whether the service is open to everyone; raise if it would be, on an address that others can reach."""
     if any(key.revoked is None for key in store.keys()):  # noqa: SIM118  keys of tenants, not of a dict
         return False
@@ -100,7 +100,7 @@ def check_access(settings: Settings, store: Store) -> bool:
     return not store.keys()
 
 
-def warn_without_address(settings: Settings) -> None:
+def warn_without_address(settings: ServiceSettings) -> None:
     """Say what does not work on a shared database if other processes cannot reach this one."""
     if not settings.address:
         logger.warning(
@@ -144,7 +144,7 @@ def allow_open_files(wanted: int) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-def serve(settings: Settings, listening: Callable[[str, bool], None]) -> int:
+def serve(settings: ServiceSettings, listening: Callable[[str, bool], None]) -> int:
     """Serve until told to stop; return the exit code. `listening` is called with the URL, and whether it is open."""
     log_to_stderr(settings.log_level)
     try:
@@ -153,7 +153,7 @@ def serve(settings: Settings, listening: Callable[[str, bool], None]) -> int:
         release()
 
 
-def serve_logged(settings: Settings, listening: Callable[[str, bool], None]) -> int:
+def serve_logged(settings: ServiceSettings, listening: Callable[[str, bool], None]) -> int:
     """Serve, with a log that is held back until the address is printed."""
     allow_open_files(settings.max_connections + OTHER_FILES)
     database = database_of(settings.store)

@@ -9,8 +9,8 @@ import polars as pl
 from deferkit.errors import MissingData
 from deferkit.study.drawing.panels import Figure
 from deferkit.study.spec import Spec
-from deferkit.study.store import Trial
 from deferkit.study.trial_statistics import cell_of, pivot
+from deferkit.study.trial_store import Trial
 
 HOLDS, PARTLY, FAILS = "holds", "holds in part", "does not hold"
 REGIMES = ("complementary", "dominant")

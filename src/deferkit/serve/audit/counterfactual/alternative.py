@@ -47,7 +47,7 @@ class Alternative:
         self._waiting: list[Waiting] = []
         self._rng = np.random.default_rng(spec.seed)
 
-    def decide(self, logged: log_records.Decided, imputed: ImputedOutcome) -> list[float]:
+    def decide(self, logged: log_records.DecidedRecord, imputed: ImputedOutcome) -> list[float]:
         """Decide the next task; return how likely each decider was."""
         self._deliver_feedback(logged.id)
         available = [] if logged.reason == "unavailable" else logged.available
@@ -64,7 +64,7 @@ class Alternative:
             event, micros = propose(self._held, msgspec.structs.replace(body, force=MODEL))
         decision = event.decision
         kept = decision._replace(budget_left=log_records.without_infinity(decision.budget_left))._asdict()  # type: ignore[arg-type]
-        self.policy.apply(log_records.Decided(task=logged.task, context=event.context, held=micros, **kept))  # type: ignore[arg-type]
+        self.policy.apply(log_records.DecidedRecord(task=logged.task, context=event.context, held=micros, **kept))  # type: ignore[arg-type]
         if micros is not None:
             self._holds[decision.id] = micros
         same = decision.route == logged.route
@@ -78,27 +78,29 @@ class Alternative:
         """Take in a record that is no decision, if it is of something that would have happened as well."""
         policy = self.policy
         match record:
-            case log_records.BudgetChanged():
+            case log_records.BudgetChangedRecord():
                 self._change(record)
-            case log_records.Changed():
-                policy.apply(log_records.Changed(spec=msgspec.structs.replace(record.spec, budget=policy.spec.budget)))
-            case log_records.Observed() if self._same[record.id]:
+            case log_records.ChangedRecord():
+                policy.apply(
+                    log_records.ChangedRecord(spec=msgspec.structs.replace(record.spec, budget=policy.spec.budget))
+                )
+            case log_records.ObservedRecord() if self._same[record.id]:
                 learned = record.learned and policy.learner.remembers(record.id)
                 told = policy.tellable(record.cost) if learned and record.cost and record.told is not None else None
                 released = self._holds.pop(record.id, None) if record.released is not None else None
                 policy.apply(msgspec.structs.replace(record, learned=learned, told=told, released=released))
-            case log_records.Expired() if self._same[record.id]:
+            case log_records.ExpiredRecord() if self._same[record.id]:
                 policy.apply(msgspec.structs.replace(record, released=self._holds.pop(record.id, {})))
-            case log_records.Corrected() if self._same[record.id]:
+            case log_records.CorrectedRecord() if self._same[record.id]:
                 if not policy.learner.remembers(record.id):
                     record = msgspec.structs.replace(record, learned={}, told=None)
                 policy.apply(record)
-            case log_records.Effort() if self._same[record.id]:
+            case log_records.EffortRecord() if self._same[record.id]:
                 policy.apply(record)
             case _:
                 pass
 
-    def _change(self, record: log_records.BudgetChanged) -> None:
+    def _change(self, record: log_records.BudgetChangedRecord) -> None:
         """Top up or cut in proportion, but never below what is spent and reserved by now."""
         totals: dict[str, int | None] = {}
         for name, logged in record.totals.items():
@@ -106,7 +108,7 @@ class Alternative:
             if account.total is not None and total is not None:
                 totals[name] = max(total, account.reserved + account.posted)
         if totals:
-            self.policy.apply(log_records.BudgetChanged(request=record.request, totals=totals))
+            self.policy.apply(log_records.BudgetChangedRecord(request=record.request, totals=totals))
 
     def _deliver_feedback(self, number: int) -> None:
         """Hear what came of decisions before the next one is made."""
@@ -114,7 +116,7 @@ class Alternative:
             each = heapq.heappop(self._waiting)
             policy, held = self.policy, self._holds.pop(each.id, None)
             if held is not None and self._rng.random() < self.feedback.expiry[each.route]:
-                policy.apply(log_records.Expired(task=each.task, id=each.id, why="", released=held))
+                policy.apply(log_records.ExpiredRecord(task=each.task, id=each.id, why="", released=held))
                 continue
             cost = None if held is None else each.imputed.costs[each.route]
             rewards = {name: each.imputed.rewards[name] for name in self.feedback.reported[each.route]}
@@ -122,7 +124,7 @@ class Alternative:
             if not rewards and cost is None:
                 continue
             policy.apply(
-                log_records.Observed(
+                log_records.ObservedRecord(
                     task=each.task,
                     id=each.id,
                     learned=learned,

@@ -40,7 +40,7 @@ class OutcomeImputer:
         self.bounds = self.learner.settings.reward_bounds
         self.caps = [high for _, high in self.learner.settings.cost_bounds]
 
-    def of(self, page: Sequence[log_records.Decided]) -> tuple[list[ImputedOutcome], Floats, Floats]:
+    def of(self, page: Sequence[log_records.DecidedRecord]) -> tuple[list[ImputedOutcome], Floats, Floats]:
         """Return what to tell of some tasks that follow each other, their estimated rewards [n, K] and vectors."""
         contexts = [each.context for each in page]
         scores = self.learner.score(contexts)
@@ -55,7 +55,7 @@ class OutcomeImputer:
             imputer.append(ImputedOutcome(dict(zip(self.deciders, rewards[i].tolist(), strict=True)), paid))
         return imputer, estimated, self.learner.vectors(contexts)
 
-    def _micros(self, task: log_records.Decided, expert: str, costs: list[float]) -> Micros:
+    def _micros(self, task: log_records.DecidedRecord, expert: str, costs: list[float]) -> Micros:
         if task.announced is not None:
             told = task.costs[expert]
             costs = [told] if isinstance(told, float) else list(told.values())

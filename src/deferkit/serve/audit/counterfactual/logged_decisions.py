@@ -66,19 +66,19 @@ class DecisionLog:
     def see(self, record: log_records.AnyRecord) -> None:
         """Add the next record."""
         match record:
-            case log_records.Created():
+            case log_records.CreatedRecord():
                 self._begin(record.spec)
-            case log_records.Decided():
+            case log_records.DecidedRecord():
                 self._routes.append(self.deciders.index(record.route))
                 self._propensities.extend(propensities(record, self.deciders, self.floor, record.available))
                 self._rewards.extend([NAN] * len(self.deciders))
                 self._costs.extend([NAN] * len(self.resources))
                 self._expired.append(0)
-            case log_records.Observed():
+            case log_records.ObservedRecord():
                 self._observed(record)
-            case log_records.Corrected():
+            case log_records.CorrectedRecord():
                 self._set(record.id, record.rewards, record.cost)
-            case log_records.Expired():
+            case log_records.ExpiredRecord():
                 self._expired[record.id] = 1
             case _:
                 pass
@@ -87,7 +87,7 @@ class DecisionLog:
         self.deciders, self.resources, self.floor = spec.deciders, spec.resources, spec.explore_floor
         self._delays = [array("q") for _ in self.deciders]
 
-    def _observed(self, record: log_records.Observed) -> None:
+    def _observed(self, record: log_records.ObservedRecord) -> None:
         route = self._routes[record.id]
         if record.cost is not None or self.deciders[route] in record.rewards:
             self._delays[route].append(len(self) - 1 - record.id)

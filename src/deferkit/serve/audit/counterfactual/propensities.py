@@ -6,7 +6,7 @@ from typing import TypeAlias
 from deferkit.serve.domain import log_records
 from deferkit.types import MODEL, Decision, worth_of
 
-Made: TypeAlias = Decision | log_records.Decided
+Made: TypeAlias = Decision | log_records.DecidedRecord
 
 
 def propensities(
@@ -41,5 +41,5 @@ def propensities(
 
 def best_of(made: Made) -> str:
     """Return the decider that is worth most by the estimates of a decision."""
-    decision = made.decision if isinstance(made, log_records.Decided) else made
+    decision = made.decision if isinstance(made, log_records.DecidedRecord) else made
     return max(decision.estimates, key=lambda decider: worth_of(decision, decider))

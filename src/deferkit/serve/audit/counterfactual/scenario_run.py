@@ -32,10 +32,10 @@ class LogChunk(NamedTuple):
 def chunks(log: Iterable[log_records.AnyRecord], imputer: OutcomeImputer) -> Iterator[LogChunk]:
     """Yield a log in chunks that fit memory."""
     kept: list[log_records.AnyRecord] = []
-    decided: list[log_records.Decided] = []
+    decided: list[log_records.DecidedRecord] = []
     for record in log:
         kept.append(record)
-        if isinstance(record, log_records.Decided):
+        if isinstance(record, log_records.DecidedRecord):
             decided.append(record)
         if len(decided) == PAGE:
             yield LogChunk(kept, decided[0].id, *imputer.of(decided))
@@ -60,7 +60,7 @@ class ScenarioRun:
         tasks = iter(chunk.told)
         chosen: list[list[float]] = []
         for record in chunk.log:
-            if isinstance(record, log_records.Decided):
+            if isinstance(record, log_records.DecidedRecord):
                 chosen.append(self.other.decide(record, next(tasks)))
             else:
                 self.other.see(record)

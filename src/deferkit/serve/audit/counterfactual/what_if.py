@@ -67,7 +67,7 @@ def what_if(
     )
     log = iter(log)
     created = next(log)
-    assert isinstance(created, log_records.Created)
+    assert isinstance(created, log_records.CreatedRecord)
     runs = []
     for each in scenarios:
         spec = each.spec(created.spec, decisions=len(decision_log), dearest=dearest)

@@ -71,7 +71,7 @@ class ChangeBudget:
                 owned.policy.accounts[name].changed(total)
         except BudgetExhausted as error:
             raise exhausted(str(error)) from error
-        work.record(owned, log_records.BudgetChanged(request=self.body.id, totals=totals), now)
+        work.record(owned, log_records.BudgetChangedRecord(request=self.body.id, totals=totals), now)
         reply = msgspec.json.encode(BudgetReply(id=self.body.id, budget=budget_states(owned)))
         work.answer(RequestRow(owned.id, self.request, self.digest, reply))
         return Reply(200, reply)
@@ -117,5 +117,5 @@ class ChangePolicy:
         """Change it from now on; tasks that wait keep their deadlines."""
         spec = self.change.of(owned.policy.spec)
         if spec != owned.policy.spec:
-            work.record(owned, log_records.Changed(spec=spec), now)
+            work.record(owned, log_records.ChangedRecord(spec=spec), now)
         return Reply(200, msgspec.json.encode(spec))

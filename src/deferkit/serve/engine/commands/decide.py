@@ -146,7 +146,7 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, numbe
     event, micros = propose(owned, msgspec.structs.replace(body, context=context) if clipped else body)
     decision = event.decision._replace(id=event.decision.id + policy.relearned.decisions)
     deferred = micros is not None
-    record = log_records.Decided(
+    record = log_records.DecidedRecord(
         task=body.task,
         context=event.context,  # type: ignore[arg-type]
         held=micros,
@@ -271,7 +271,7 @@ def check_announced(cost: Any) -> None:
             raise invalid(str(error)) from error
 
 
-def reply_of(record: log_records.Decided) -> bytes:
+def reply_of(record: log_records.DecidedRecord) -> bytes:
     """Return the reply that a decision gets."""
     fields = {name: getattr(record, name) for name in DecisionReply.__struct_fields__}
     return msgspec.json.encode(DecisionReply(**fields))

@@ -51,7 +51,7 @@ class Erase:
                 found = connection.run("erase_old_payloads", policy=owned.id, before=before)
             return Reply(200, msgspec.json.encode(EraseReply(erased=len(found))))
 
-        work.record(owned, log_records.Erased(task=task, before=before), now, task)
+        work.record(owned, log_records.ErasedRecord(task=task, before=before), now, task)
         question = QueueQuery(ask)
         work.queue_queries.append(question)
         return question

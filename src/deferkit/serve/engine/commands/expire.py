@@ -48,7 +48,7 @@ class Expire:
                 return self._reply(row.route)
         work.record(
             owned,
-            log_records.Expired(task=row.task, id=row.id, why=self.why, released=row.held or {}),
+            log_records.ExpiredRecord(task=row.task, id=row.id, why=self.why, released=row.held or {}),
             now,
             row.task,
         )

@@ -205,7 +205,7 @@ def book(
     told = None
     if micros is not None and late is None and row.route != MODEL:
         told = policy.tellable(micros)
-    record = log_records.Observed(
+    record = log_records.ObservedRecord(
         task=row.task,
         id=row.id,
         learned=late is None,
@@ -370,7 +370,7 @@ class Correct:
         learned = {name: float(value) for name, value in body.rewards.items() if name in knows}
         told = owned.policy.tellable(micros) if micros is not None and COST in knows else None
         if body.rewards or micros is not None:
-            record = log_records.Corrected(
+            record = log_records.CorrectedRecord(
                 task=row.task,
                 id=row.id,
                 request=body.id,

@@ -50,7 +50,7 @@ class ResetLearner:
         if (done := repeated(work, owned, self.request, self.digest)) is not None:
             return done
         decisions = owned.policy.counts().decisions
-        work.record(owned, log_records.Reset(request=self.body.id), now)
+        work.record(owned, log_records.ResetRecord(request=self.body.id), now)
         reply = msgspec.json.encode(ResetReply(id=self.body.id, decisions=decisions))
         work.answer(RequestRow(owned.id, self.request, self.digest, reply))
         return Reply(200, reply)
@@ -104,7 +104,7 @@ class FinishForgetting:
             raise unavailable("The policy was recovered while it was rebuilt. Try again.")
         owned.policy = self.policy
         owned.tail = None
-        work.record(owned, log_records.Forgotten(task=row.task, id=row.id), now, row.task)
+        work.record(owned, log_records.ForgottenRecord(task=row.task, id=row.id), now, row.task)
         work.put_decision(row._replace(told=""))
         return Reply(200, msgspec.json.encode(ForgetReply(task=self.task, forgotten=True)))
 

@@ -107,9 +107,9 @@ class Complete:
         return Reply(200, reply)
 
 
-def record_of(row: DecisionRow, seat: SeatRow, body: CompleteBody) -> log_records.Answered:
+def record_of(row: DecisionRow, seat: SeatRow, body: CompleteBody) -> log_records.AnsweredRecord:
     """Return the record of an answer that others are still to come to."""
-    return log_records.Answered(
+    return log_records.AnsweredRecord(
         task=row.task,
         id=row.id,
         seat=seat.seat,
@@ -156,7 +156,7 @@ class Effort:
             check_room(owned, micros)
             work.record(
                 owned,
-                log_records.Effort(
+                log_records.EffortRecord(
                     task=row.task,
                     id=row.id,
                     seat=body.seat,

@@ -25,7 +25,7 @@ SCHEMA: dict[str, Any] = (
 Trial = tuple[Spec, int]
 
 
-class Store:
+class TrialStore:
     """Results of trials, in memory and on disk.
 
     Args:
@@ -34,7 +34,7 @@ class Store:
     Raises:
         UnreadableResults: The folder cannot be written, or a file in it cannot be read.
 
-    >>> store, spec = Store(None), Spec.of("synthetic", {"horizon": 10}, policy="opt", budget="1")
+    >>> store, spec = TrialStore(None), Spec.of("synthetic", {"horizon": 10}, policy="opt", budget="1")
     >>> store.save([((spec, 0), {"reward": 1.0})])
     >>> (spec, 0) in store, (spec, 1) in store, store.rows([(spec, 0)])[0]["reward"]
     (True, False, 1.0)

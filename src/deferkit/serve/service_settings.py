@@ -19,7 +19,7 @@ def setting(default: Any, what: str, *, least: float | None = None, most: float 
 def default_text(setting: Field[Any]) -> str:
     """Return the default of a setting, as help and documentation show it.
 
-    >>> [default_text(each) for each in fields(Settings) if each.name in ("port", "max_body", "body_timeout_s")]
+    >>> [default_text(each) for each in fields(ServiceSettings) if each.name in ("port", "max_body", "body_timeout_s")]
     ['8080', '1,000,000', '10']
     """
     default = setting.default
@@ -36,10 +36,10 @@ def wrong(name: str, what: str, value: Any) -> InvalidArgument:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class ServiceSettings:
     """How a service runs. Each setting is an option of `deferkit serve` and a variable `DEFERKIT_…`.
 
-    >>> Settings.read({"DEFERKIT_PORT": "9000"}).port
+    >>> ServiceSettings.read({"DEFERKIT_PORT": "9000"}).port
     9000
     """
 
@@ -82,7 +82,7 @@ class Settings:
             raise wrong("log_level", "debug, info, warning or error", self.log_level)
 
     @classmethod
-    def read(cls, environment: Mapping[str, str], **given: Any) -> "Settings":
+    def read(cls, environment: Mapping[str, str], **given: Any) -> "ServiceSettings":
         """Return the settings of an environment; what is given (and not None) goes before."""
         values = {name: value for name, value in given.items() if value is not None}
         for each in fields(cls):

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from deferkit.cli.app import app, console
-from deferkit.serve.settings import Settings, default_text
+from deferkit.serve.service_settings import ServiceSettings, default_text
 
 Store = Annotated[
     str | None, typer.Option(help="A file (SQLite) or a postgresql:// URL [default: $DEFERKIT_STORE or deferkit.db]")
@@ -29,7 +29,7 @@ def serve(**given: Any) -> None:
     from deferkit.serve.http.server import serve as run  # noqa: PLC0415
     from deferkit.serve.storage.open_store import shown  # noqa: PLC0415
 
-    settings = Settings.read(os.environ, **given)
+    settings = ServiceSettings.read(os.environ, **given)
 
     def listening(url: str, is_open: bool) -> None:
         console.print(f"deferkit serves on {url}, from {shown(settings.store)}", highlight=False, soft_wrap=True)
@@ -39,5 +39,5 @@ def serve(**given: Any) -> None:
     raise typer.Exit(run(settings, listening))
 
 
-serve.__signature__ = Signature([option_of(each) for each in fields(Settings)])  # type: ignore[attr-defined]
+serve.__signature__ = Signature([option_of(each) for each in fields(ServiceSettings)])  # type: ignore[attr-defined]
 app.command()(serve)

@@ -9,8 +9,8 @@ from rich.table import Table
 
 from deferkit.cli.app import app, aside, console
 from deferkit.cli.progress import bar
-from deferkit.cli.serve import Store
-from deferkit.cli.what_if import show_what_if, what_if_data
+from deferkit.cli.serve_command import Store
+from deferkit.cli.what_if_table import show_what_if, what_if_data
 
 if TYPE_CHECKING:
     from deferkit.serve.audit.counterfactual.logged_decisions import DecisionLog
@@ -46,11 +46,11 @@ def replay(
     from deferkit.serve.audit.counterfactual.scenario import scenario_of  # noqa: PLC0415
     from deferkit.serve.audit.replay import find  # noqa: PLC0415
     from deferkit.serve.audit.replay import replay as rebuild  # noqa: PLC0415
-    from deferkit.serve.settings import Settings  # noqa: PLC0415
+    from deferkit.serve.service_settings import ServiceSettings  # noqa: PLC0415
     from deferkit.serve.storage.open_store import store_to_replay  # noqa: PLC0415
 
     decision_log = DecisionLog()
-    with store_to_replay(Settings.read(os.environ, store=store).store) as kept:
+    with store_to_replay(ServiceSettings.read(os.environ, store=store).store) as kept:
         for text in budget or []:
             scenario_of(text, find(kept, tenant, policy)[1])  # a mistake is told before anything takes long
         with bar() as progress:

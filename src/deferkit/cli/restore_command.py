@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from deferkit.cli.app import app, console
-from deferkit.cli.backup import Force, policies, shown_progress
+from deferkit.cli.backup_command import Force, policies, shown_progress
 
 
 @app.command()

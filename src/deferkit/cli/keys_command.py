@@ -10,7 +10,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from deferkit.cli.app import app, aside, console
-from deferkit.cli.serve import Store
+from deferkit.cli.serve_command import Store
 from deferkit.errors import InvalidArgument
 from deferkit.serve.domain.api_keys import LONGEST_S, SCOPES, TENANT_SCOPES, new_key
 
@@ -30,10 +30,10 @@ FIRST = (
 
 def opened(store: str | None, *, make: bool = False) -> "KeyStore":
     """Return the store that keys are kept in; only who makes a key may make a store."""
-    from deferkit.serve.settings import Settings  # noqa: PLC0415
+    from deferkit.serve.service_settings import ServiceSettings  # noqa: PLC0415
     from deferkit.serve.storage.open_store import store_of_keys, store_to_read  # noqa: PLC0415
 
-    return (store_of_keys if make else store_to_read)(Settings.read(os.environ, store=store).store)
+    return (store_of_keys if make else store_to_read)(ServiceSettings.read(os.environ, store=store).store)
 
 
 @keys.command()
