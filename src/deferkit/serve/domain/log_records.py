@@ -48,23 +48,30 @@ class ChangedRecord(Record, frozen=True, kw_only=True, tag="changed"):
     spec: PolicySpec
 
 
-class DecidedRecord(Record, frozen=True, kw_only=True, tag="decided"):
-    """A task was decided; if an expert is to be asked, budget was reserved."""
+class DecisionReply(msgspec.Struct, frozen=True, kw_only=True):
+    """A decision: who decides, and all that was known when that was decided. The log and the reply have it alike."""
 
     task: str
-    context: list[float] | dict[str, Any]
+    id: int
     route: str
     reason: str
-    id: int
     propensity: float
-    price: Amount
+    price: float | dict[str, float]
     budget_left: float | dict[str, float | None] | None  # None: without end
-    reserved: Amount
-    expected_cost: Amount
+    reserved: float | dict[str, float]
+    expected_cost: float | dict[str, float]
     estimates: dict[str, float]
     widths: dict[str, float]
-    costs: dict[str, Amount]
-    cost_widths: dict[str, Amount]
+    costs: dict[str, float | dict[str, float]]
+    cost_widths: dict[str, float | dict[str, float]]
+
+
+class DecidedRecord(
+    DecisionReply, Record, frozen=True, kw_only=True, tag="decided", tag_field="kind", omit_defaults=True
+):
+    """A task was decided; if an expert is to be asked, budget was reserved."""
+
+    context: list[float] | dict[str, Any]
     held: Micros | None = None
     announced: float | dict[str, float | dict[str, float]] | None = None  # the cost, where it was known beforehand
     available: list[str] | None = None  # the experts on duty, where the caller named them
@@ -78,20 +85,8 @@ class DecidedRecord(Record, frozen=True, kw_only=True, tag="decided"):
     @property
     def decision(self) -> Decision:
         """The decision as the library has it."""
-        return Decision(
-            self.id,
-            self.route,
-            self.reason,
-            self.propensity,
-            self.price,
-            with_infinity(self.budget_left),
-            self.reserved,
-            self.expected_cost,
-            self.estimates,
-            self.widths,
-            self.costs,
-            self.cost_widths,
-        )
+        fields = {name: getattr(self, name) for name in Decision._fields}
+        return Decision(**fields | {"budget_left": with_infinity(self.budget_left)})
 
 
 class ObservedRecord(Record, frozen=True, kw_only=True, tag="observed"):

@@ -8,12 +8,13 @@ from litestar import Response, get, post
 from litestar.params import JSONBody
 
 from deferkit.serve.domain import log_records
+from deferkit.serve.domain.log_records import DecisionReply
 from deferkit.serve.domain.money import MICRO, all_in_reply
 from deferkit.serve.domain.policy_spec import TaskId
 from deferkit.serve.domain.problems import unknown
 from deferkit.serve.domain.request_bodies import BatchBody, CorrectionBody, ExpirationBody, OutcomeBody, TaskBody
 from deferkit.serve.domain.rows import LogRow
-from deferkit.serve.engine.commands.decide import BatchReply, DecideMany, DecisionReply
+from deferkit.serve.engine.commands.decide import BatchReply, DecideMany
 from deferkit.serve.engine.commands.expire import ExpirationReply, Expire
 from deferkit.serve.engine.commands.outcome import Correct, CorrectionReply, Observe, OutcomeReply
 from deferkit.serve.http.route_support import AnyRequest, Limit, PolicyName, about, caller_of, done, engine_of, sent

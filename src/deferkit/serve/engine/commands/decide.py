@@ -9,6 +9,7 @@ import msgspec
 from deferkit.errors import BudgetExhausted, DeferkitError
 from deferkit.events import Decided
 from deferkit.serve.domain import log_records
+from deferkit.serve.domain.log_records import DecisionReply
 from deferkit.serve.domain.money import MICRO, Micros, to_micro
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy_learner import matrix_numbers
@@ -25,24 +26,6 @@ from deferkit.types import Amount, Decision
 
 SLICE = 100  # tasks of a batch that are looked up and decided at once, if there is time
 MOST_WORK = 10_000_000_000  # numbers that the decisions of a batch may go through: about ten seconds
-
-
-class DecisionReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A decision: who decides, and all that was known when that was decided."""
-
-    task: str
-    id: int
-    route: str
-    reason: str
-    propensity: float
-    price: float | dict[str, float]
-    budget_left: float | dict[str, float | None] | None
-    reserved: float | dict[str, float]
-    expected_cost: float | dict[str, float]
-    estimates: dict[str, float]
-    widths: dict[str, float]
-    costs: dict[str, float | dict[str, float]]
-    cost_widths: dict[str, float | dict[str, float]]
 
 
 class BatchResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
