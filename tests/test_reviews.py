@@ -171,3 +171,21 @@ class Reviews(RuleBasedStateMachine):
 
 TestReviews = Reviews.TestCase
 TestReviews.settings = settings(max_examples=60, stateful_step_count=40)
+
+
+def test_no_seed_stops_asking_when_only_asking_reveals_anything() -> None:
+    """60 seeds. Tasks that nothing is heard of count as unrevealed once that is overdue; else one seed in four stalls."""
+    spent = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        x = np.column_stack([np.ones(600), rng.uniform(-1, 1, (600, 3))]) / 2
+        right = 0.7 + 0.25 * np.sign(x[:, 1]) * (np.abs(x[:, 1]) > 0.1)  # of the human; the model: 0.7
+        rewards = (rng.random((600, 2)) < np.column_stack([np.full(600, 0.7), right])).astype(float)
+        learner = Deferrer(
+            n_features=4, budget=Budget(60, horizon=600, max_cost=1), link="logistic", forget="auto", seed=seed
+        )
+        run = learner.run(
+            x, {"model": rewards[:, 0], "human": rewards[:, 1]}, cost=np.full(600, 0.8), feedback="reviewed"
+        )
+        spent.append(run.costs.sum())
+    assert min(spent) > 0.9 * 60

@@ -44,7 +44,7 @@ def fingerprint(deferrer: Deferrer) -> dict[str, str]:
         group: digest(*(name.encode() + np.ascontiguousarray(state[name]).tobytes() for name in names))
         for group, names in GROUPS.items()
     }
-    later = ("n_model_seen", "n_model_due", "heard_to")  # counters that there were not
+    later = ("n_model_seen", "n_model_due", "heard_to", "n_heard", "delay_sum")  # counters that there were not
     counted = {name: count for name, count in ledger.counters().items() if name not in later}
     counters = json.dumps(counted, sort_keys=True).encode()
     samples: NDArray[Any] = state.get("samples", np.zeros(0))

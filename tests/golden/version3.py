@@ -1,7 +1,7 @@
 """State files of version 3, and digests of what their learners go on to do.
 
-`version3.json` and the files `version3-*.state` were made by commit 5162c18, the last one before identifiers were
-renamed, with `python -m tests.golden.version3`. A later commit that runs it again would compare itself with itself.
+`version3.json` and the files `version3-*.state` were made by the commit that added the counters `n_heard` and
+`delay_sum`, with `python -m tests.golden.version3`. A later commit that runs it again would compare itself with itself.
 """
 
 import json

@@ -36,6 +36,28 @@ cdef enum:
 cdef inline double *context_of(State *s, Int slot) noexcept nogil:
     return s.arrays.context + slot * s.sizes.stride * s.sizes.n_views
 
+cdef enum:
+    USUAL_DELAYS = 4  # an observation is overdue after so many times the mean delay …
+    LEAST_WAIT = 32  # … and so many decisions more
+    FIRST_WAIT = 256  # … or, where nothing was observed yet, after so many decisions
+
+cdef inline Int overdue_wait(State *s) noexcept nogil:
+    """Return after how many decisions an observation of the model's reward is overdue."""
+    if s.counters.n_heard == 0:
+        return min(FIRST_WAIT, s.sizes.memory - 1)
+    return min(USUAL_DELAYS * (s.counters.delay_sum // s.counters.n_heard) + LEAST_WAIT, s.sizes.memory - 1)
+
+cdef inline void count_model_decisions_up_to(State *s, Int decision) noexcept nogil:
+    """Count the tasks that the model decided, up to the latest decision that was observed or should have been.
+
+    Without the overdue ones a learner that asks nobody any more would never learn that nothing is revealed to it.
+    """
+    cdef Int number = max(s.counters.heard_to, s.counters.next_id - s.sizes.memory)
+    while number <= decision:
+        s.counters.n_model_due += s.arrays.route[number % s.sizes.memory] == 0
+        number += 1
+    s.counters.heard_to = max(s.counters.heard_to, decision + 1)
+
 cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:
     """Commit the decision on the context in `x`: reserve `proposed_hold`, move the price for `proposed_cost`.
 
@@ -48,6 +70,8 @@ cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:
     s.counters.slot = slot + 1 if slot + 1 < s.sizes.memory else 0
     s.counters.next_id += 1
     s.arrays.n_routed[route] += 1
+    if s.sizes.n_members > 1:
+        count_model_decisions_up_to(s, s.counters.next_id - 1 - overdue_wait(s))
     s.counters.n_forced += reason == FORCED
     s.counters.n_no_budget += reason == NO_BUDGET
     memcpy(context_of(s, slot), s.arrays.x, s.sizes.stride * s.sizes.n_views * sizeof(double))
@@ -141,14 +165,6 @@ cdef inline void record_sample_numbers(State *s, Int slot, Int route) noexcept n
     if route > 0 and not isnan(s.arrays.new_cost[0]):
         learned_as[deciders] = s.arrays.n_absorbed[design_of(s, cost_target(s, route - 1, 0))]
 
-cdef inline void count_model_decisions_up_to(State *s, Int decision) noexcept nogil:
-    """Count the tasks that the model decided, up to the latest decision with an observation."""
-    cdef Int number = max(s.counters.heard_to, s.counters.next_id - s.sizes.memory)
-    while number <= decision:
-        s.counters.n_model_due += s.arrays.route[number % s.sizes.memory] == 0
-        number += 1
-    s.counters.heard_to = max(s.counters.heard_to, decision + 1)
-
 cdef inline void observe(State *s, Int decision, Int slot) noexcept nogil:
     """Book and learn `new_reward` and `new_cost` of a decision. Needs `prepare`."""
     cdef Int decider, new = 0, deciders = s.sizes.n_experts + 1, route = s.arrays.route[slot]
@@ -159,6 +175,8 @@ cdef inline void observe(State *s, Int decision, Int slot) noexcept nogil:
             if s.options.one_index and route == 0 and decider == 0:
                 s.counters.n_model_seen += 1
     if s.sizes.n_members > 1 and (new or not isnan(s.arrays.new_cost[0])):
+        s.counters.n_heard += 1
+        s.counters.delay_sum += s.counters.next_id - decision
         count_model_decisions_up_to(s, decision)
     if not s.counters.unsettled:
         learn_outcome(s, route, context_of(s, slot), s.arrays.new_reward, s.arrays.new_cost)

@@ -65,7 +65,7 @@ cdef inline double learning_share(State *s) noexcept nogil:
 cdef inline double model_bonus(State *s) noexcept nogil:
     """b: 1 if the model's reward is revealed when the model decides, −1 if it is not.
 
-    Tasks after the latest one with an observation do not count: their outcomes may still come. Learners with one member
+    Tasks after the latest one with an observation do not count before it is overdue. Learners with one member
     count them, as all did before there were mixtures: a replay of their logs must give the same prices.
     """
     cdef Int decided = s.counters.n_model_due if s.sizes.n_members > 1 else s.arrays.n_routed[0]
