@@ -174,7 +174,7 @@ TestReviews.settings = settings(max_examples=60, stateful_step_count=40)
 
 
 def test_no_seed_stops_asking_when_only_asking_reveals_anything() -> None:
-    """60 seeds. Tasks that nothing is heard of count as unrevealed once that is overdue; else one seed in four stalls."""
+    """60 seeds. Unobserved tasks count as unrevealed once that is overdue; without that, one seed in four stalls."""
     spent = []
     for seed in range(60):
         rng = np.random.default_rng(seed)

@@ -26,5 +26,10 @@ def convert(settings: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], A
     }
     added |= {name: np.zeros(targets, dtype=np.int64) for name in ("drift_told", "n_drifts", "drift_at")}
     counters = settings["counters"]
-    heard = {"n_model_due": 0, "heard_to": 0, "n_heard": 0, "delay_sum": 0}  # read by mixtures with several members only
+    heard = {
+        "n_model_due": 0,
+        "heard_to": 0,
+        "n_heard": 0,
+        "delay_sum": 0,
+    }  # read by mixtures with several members only
     return settings | {"deferrer": deferrer, "counters": counters | heard}, arrays | added

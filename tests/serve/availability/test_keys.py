@@ -57,6 +57,35 @@ def test_a_key_cannot_give_more_than_it_has(service: Running) -> None:
         assert admin.post("/v1/keys", {"scopes": bad}).status == 422
 
 
+def test_a_key_of_a_reviewer_or_that_expires_makes_no_freer_one(service: Running) -> None:
+    admin = service.client("acme", "admin", "review")
+    bound = admin.post("/v1/keys", {"scopes": ["admin", "review"], "reviewer": "ann"}).json["key"]
+    ann = service.client(key=bound)
+    assert ann.post("/v1/keys", {"scopes": ["review"]}).status == 403
+    assert ann.post("/v1/keys", {"scopes": ["review"], "reviewer": "bo"}).status == 403
+    assert ann.post("/v1/keys", {"scopes": ["review"], "reviewer": "ann"}).status == 201
+    short = service.client(key=admin.post("/v1/keys", {"scopes": ["admin"], "expires_s": 600}).json["key"])
+    assert short.post("/v1/keys", {"scopes": ["admin"]}).status == 403
+    assert short.post("/v1/keys", {"scopes": ["admin"], "expires_s": 3600}).status == 403
+    assert short.post("/v1/keys", {"scopes": ["admin"], "expires_s": 60}).status == 201
+
+
+def test_a_new_key_is_good_at_once_and_a_revoked_one_refused(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table of keys is read now and then; a key that was made or revoked here does not wait for that."""
+    monkeypatch.setattr(access, "FRESH_S", 60.0)
+    monkeypatch.setattr(access, "NEW_S", 60.0)
+    admin = service.client("acme", *TENANT_SCOPES)
+    assert admin.get("/v1/keys").status in (200, 401)
+    monkeypatch.setattr(access, "NEW_S", -1.0)
+    assert admin.get("/v1/keys").status == 200
+    monkeypatch.setattr(access, "NEW_S", 60.0)
+    made = admin.post("/v1/keys", {"scopes": ["decide"]}).json
+    router = service.client(key=made["key"])
+    assert router.decide("at once").status == 201
+    assert admin.post("/v1/keys/revoke", {"id": made["id"]}).status == 200
+    assert router.decide("no more").status == 401
+
+
 def test_keys_of_another_tenant_are_not_there(service: Running) -> None:
     mine, theirs = service.client("acme"), service.client("other")
     [number] = [each["id"] for each in theirs.get("/v1/keys").json["keys"]]

@@ -1,6 +1,7 @@
 """Who may call what, how often."""
 
 import asyncio
+import math
 import re
 import time
 from collections.abc import Mapping
@@ -53,6 +54,10 @@ class Access:
                     self._keys = {row.id: row for row in rows}
                     self._read_at = time.monotonic()
         return self._keys
+
+    def forget_keys(self) -> None:
+        """Read the keys anew at the next call: one was made or revoked."""
+        self._read_at = -math.inf
 
     def close(self) -> None:
         """Look no more."""

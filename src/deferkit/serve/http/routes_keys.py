@@ -100,15 +100,21 @@ async def create_key(request: AnyRequest, data: JSONBody[KeyBody]) -> Response[N
     caller, store = administrator(request), engine_of(request).store
     if beyond := sorted(set(data.scopes) - caller.scopes):
         raise Problem(403, "forbidden", f"The key lacks the scope {' and '.join(beyond)} that the new one is to have.")
+    if caller.reviewer is not None and data.reviewer != caller.reviewer:
+        raise Problem(403, "forbidden", f"The key is for reviewer {caller.reviewer!r}, as is any that it makes.")
     key, row = new_key(caller.tenant, data.scopes, data.name, expires_s=data.expires_s, reviewer=data.reviewer)
 
     def add() -> None:
-        now = time.time_ns() // 1000
-        if sum(each.tenant == caller.tenant and each.usable(now) for each in store.keys()) >= MOST_KEYS:  # noqa: SIM118
+        now, rows = time.time_ns() // 1000, store.keys()
+        if sum(each.tenant == caller.tenant and each.usable(now) for each in rows) >= MOST_KEYS:
             raise Problem(409, "too_many", f"There are {MOST_KEYS:,} keys: revoke some.")
+        ends = next((each.expires for each in rows if each.id == caller.key), None)
+        if ends is not None and (row.expires is None or row.expires > ends):
+            raise Problem(403, "forbidden", "The key expires, and one that it makes must not outlive it: expires_s.")
         store.add_key(row)
 
     await asyncio.to_thread(add)
+    request.app.state.access.forget_keys()
     line = key_line(row)
     reply = NewKeyReply(
         key=key, id=line.id, scopes=line.scopes, name=line.name, created=line.created, expires=line.expires
@@ -136,7 +142,9 @@ async def revoke_key(request: AnyRequest, data: JSONBody[RevocationBody]) -> Res
             raise unknown("key", data.id)
         return found[0]
 
-    return sent(key_line(await asyncio.to_thread(revoke)), KeyLine)
+    revoked = await asyncio.to_thread(revoke)
+    request.app.state.access.forget_keys()
+    return sent(key_line(revoked), KeyLine)
 
 
 ROUTES = [create_key, list_keys, revoke_key]
