@@ -63,6 +63,10 @@ class Deferrer:
     Raises:
         InvalidArgument: If an argument is of the wrong type or out of range.
 
+    Warns:
+        UnaffordableReviewWarning: If a budget is above 0 and smaller than its `max_cost`: nobody can be asked then,
+            except where `decide` is told a smaller cost.
+
     Attributes:
         settings: The arguments, checked, with the defaults that follow from them.
 
@@ -126,6 +130,7 @@ class Deferrer:
             seed=seed,
         )
         arguments.check_encoder_memory(settings, encoder)
+        arguments.warn_if_unaffordable(settings.budget)
         self._set_up(settings, new_ledger(settings), encoder)
 
     def _set_up(self, settings: Settings, ledger: Ledger, encoder: Encoder | None) -> None:
@@ -179,6 +184,7 @@ class Deferrer:
 
         Warns:
             AssumptionWarning: If the budget is smaller than the paper's guarantee asks for.
+            UnaffordableReviewWarning: If the budget is above 0 and smaller than its `max_cost`.
 
         >>> import warnings
         >>> with warnings.catch_warnings(record=True) as caught:
@@ -201,6 +207,7 @@ class Deferrer:
             seed=seed,
         )
         arguments.warn_if_below_guarantee(n_features, budget)
+        arguments.warn_if_unaffordable(settings.budget)
         return cls._of(settings, new_ledger(settings), None)
 
     def decide(

@@ -1,0 +1,38 @@
+"""What a new user tries first, and what deferkit says to it."""
+
+import pytest
+
+from deferkit import Budget, Deferrer, UnaffordableReviewWarning
+from deferkit.study.policy_registry import make_learner
+from deferkit.worlds.synthetic import Synthetic
+
+UNAFFORDABLE = "Nobody can be asked: each deferral reserves the max_cost of 100"
+
+
+def test_a_budget_below_max_cost_says_that_nobody_can_be_asked() -> None:
+    with pytest.warns(UnaffordableReviewWarning, match=UNAFFORDABLE) as told:
+        deferrer = Deferrer(n_features=1, budget=Budget(5, horizon=100, max_cost=100))
+    assert told[0].filename == __file__
+    assert {deferrer.decide([1.0]).reason for _ in range(20)} == {"budget"}
+    with pytest.warns(UnaffordableReviewWarning, match="the total of euros is 5"):
+        Deferrer(
+            n_features=1,
+            budget={"minutes": Budget(100, horizon=100, max_cost=1), "euros": Budget(5, horizon=100, max_cost=100)},
+        )
+    with pytest.warns(UnaffordableReviewWarning, match=UNAFFORDABLE) as told:
+        Deferrer.paper(n_features=1, budget=Budget(99, horizon=100, max_cost=100))
+    assert told[0].filename == __file__
+
+
+@pytest.mark.parametrize("total", [0, 100, 101, float("inf")])
+def test_a_budget_that_affords_a_review_or_is_zero_gives_no_warning(total: float) -> None:
+    Deferrer(n_features=1, budget=Budget(total, horizon=100, max_cost=100))  # a warning would be an error
+
+
+def test_a_loaded_learner_and_a_study_give_no_warning() -> None:
+    with pytest.warns(UnaffordableReviewWarning):
+        deferrer = Deferrer(n_features=1, budget=Budget(5, horizon=100, max_cost=100))
+    assert Deferrer.from_bytes(deferrer.to_bytes()) == deferrer
+    stream = Synthetic(horizon=100).draw(0)
+    assert make_learner("default", stream, [0.5], seed=0).summary().total == 0.5
+    assert make_learner("paper", stream, [0.5], seed=0).summary().total == 0.5
