@@ -1,10 +1,15 @@
 """What a new user tries first, and what deferkit says to it."""
 
+import json
+
 import pytest
 
 from deferkit import Budget, Deferrer, UnaffordableReviewWarning
 from deferkit.study.policy_registry import make_learner
 from deferkit.worlds.synthetic import Synthetic
+from tests.command_line import Runner, said
+
+__all__ = ["said"]
 
 UNAFFORDABLE = "Nobody can be asked: each deferral reserves the max_cost of 100"
 
@@ -36,3 +41,14 @@ def test_a_loaded_learner_and_a_study_give_no_warning() -> None:
     stream = Synthetic(horizon=100).draw(0)
     assert make_learner("default", stream, [0.5], seed=0).summary().total == 0.5
     assert make_learner("paper", stream, [0.5], seed=0).summary().total == 0.5
+
+
+def test_run_json_has_the_deferral_rate_as_a_fraction(said: Runner) -> None:
+    """`defer_rate` is in per cent, as trials have it; the library, the service and the client have fractions."""
+    policies = [word for name in ("human-only", "default") for word in ("--policy", name)]
+    done = said("run", "synthetic", "--horizon", "500", "--trials", "2", "--budget", "10%", "--json", *policies)
+    everything, default = json.loads(done.out)
+    assert (everything["defer_rate"], everything["deferral_rate"], everything["deferral_rate_sd"]) == (100, 1, 0)
+    assert 0 < default["deferral_rate"] < 0.2
+    assert default["deferral_rate"] == pytest.approx(default["defer_rate"] / 100)
+    assert default["deferral_rate_sd"] == pytest.approx(default["defer_rate_sd"] / 100)
