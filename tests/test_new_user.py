@@ -1,13 +1,18 @@
 """What a new user tries first, and what deferkit says to it."""
 
 import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
-from deferkit import Budget, Deferrer, UnaffordableReviewWarning
+from deferkit import Budget, Deferrer, UnaffordableReviewWarning, __version__
 from deferkit.study.policy_registry import make_learner
 from deferkit.worlds.synthetic import Synthetic
 from tests.command_line import Runner, said
+from tests.test_cli_failures import INTERRUPTED_AT
 
 __all__ = ["said"]
 
@@ -52,3 +57,20 @@ def test_run_json_has_the_deferral_rate_as_a_fraction(said: Runner) -> None:
     assert 0 < default["deferral_rate"] < 0.2
     assert default["deferral_rate"] == pytest.approx(default["defer_rate"] / 100)
     assert default["deferral_rate_sd"] == pytest.approx(default["defer_rate_sd"] / 100)
+
+
+@pytest.mark.parametrize("name", ["deferkit", "deferkit.types", "deferkit.version", "deferkit.cli", "deferkit.extras"])
+def test_an_interrupt_while_the_package_itself_is_imported_leaves_no_traceback(name: str) -> None:
+    """As an installer writes the script of the command: it imports a function, and calls it."""
+    project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
+    module, _, function = project["scripts"]["deferkit"].partition(":")
+    script = f"from {module} import {function}\nsys.exit({function}())"
+    words = [sys.executable, "-c", INTERRUPTED_AT.format(name=name) + script, "--version"]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+
+
+def test_the_entry_point_runs_the_command_line() -> None:
+    words = [sys.executable, "-c", "from deferkit_command import main; main()", "--version"]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout.strip(), ended.stderr) == (0, f"deferkit {__version__}", "")
