@@ -680,6 +680,17 @@ class Deferrer:
         """
         return archive.to_bytes(self._components)
 
+    def copy_state(self) -> archive.StateCopy:
+        """Return a copy of the state, whose `to_bytes()` another thread may call while this learner goes on.
+
+        >>> deferrer = Deferrer(n_features=1, budget=Budget(10, horizon=100))
+        >>> before, copied = deferrer.to_bytes(), deferrer.copy_state()
+        >>> decision = deferrer.decide([1.0])
+        >>> copied.to_bytes() == before != deferrer.to_bytes()
+        True
+        """
+        return archive.copy_state(self._components)
+
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, embedding: Embedding | None = None) -> Self:
         """Return the learner saved in a file; it continues bit for bit.
