@@ -15,6 +15,7 @@ from deferkit.errors import (
     MissingTreesWarning,
     ServiceError,
     ServiceUnavailable,
+    UnaffordableReviewWarning,
     UnknownDecision,
     UnreadableState,
 )
@@ -87,6 +88,7 @@ __all__ = [
     "ServiceUnavailable",
     "Summary",
     "TreeEmbedding",
+    "UnaffordableReviewWarning",
     "UnknownDecision",
     "UnreadableState",
     "WarmStarted",

@@ -204,6 +204,19 @@ class MissingTreesWarning(UserWarning):
     """
 
 
+class UnaffordableReviewWarning(UserWarning):
+    """A budget is smaller than its `max_cost`, which is reserved for each deferral: nobody can be asked.
+
+    >>> import warnings
+    >>> from deferkit import Budget, Deferrer, UnaffordableReviewWarning
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     deferrer = Deferrer(n_features=1, budget=Budget(5, horizon=100, max_cost=100))
+    >>> [warning.category is UnaffordableReviewWarning for warning in caught]
+    [True]
+    """
+
+
 class HorizonWarning(UserWarning):
     """More tasks were decided than the horizon of the budget; the rest is spent at the last price.
 

@@ -30,6 +30,9 @@ def summaries(frame: pl.DataFrame, policies: Sequence[str]) -> list[dict[str, An
         for name in (*FIGURES, "of_achievable"):
             values = own[name].drop_nans().drop_nulls()
             row[name], row[f"{name}_sd"] = values.mean(), values.std()
+        for suffix in ("", "_sd"):  # a fraction, as the library and the service have it; defer_rate is in per cent
+            rate = row[f"defer_rate{suffix}"]
+            row[f"deferral_rate{suffix}"] = None if rate is None else rate / 100
         row["representation"] = own["representation"][0]
         result.append(row)
     return result

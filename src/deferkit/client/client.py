@@ -23,10 +23,11 @@ from deferkit.client.wire import (
     rewards_of,
     to_json,
 )
-from deferkit.errors import ConflictingObservation, UnknownDecision, expected
+from deferkit.errors import ConflictingObservation, ServiceError, UnknownDecision, expected
 from deferkit.types import Amount, Budget, Decision, is_whole
 
 BATCH, BATCH_BYTES = 1000, 400_000  # tasks and bytes of one call
+TOO_LARGE = 413
 CONFLICT = {409: ConflictingObservation}
 OF_A_TASK = {404: UnknownDecision, 409: ConflictingObservation}
 
@@ -159,8 +160,9 @@ class Client:
 
             decisions = client.decide_many([[0.6, 0.8], [0.8, 0.6]], tasks=["claim-17", "claim-18"])
 
-        Many tasks share a call and a commit. Each is decided or refused by itself: if one is refused that raises, and
-        the others stand; the same call again returns what was decided before.
+        Many tasks share a call and a commit, as many as the service takes at once. Each is decided or refused by
+        itself: if one is refused that raises, and the others stand; the same call again returns what was decided
+        before.
         """
         rows = contexts_of(contexts)
         names = [new_id() for _ in rows] if tasks is None else list(tasks)
@@ -168,16 +170,32 @@ class Client:
             raise expected("tasks", "Client", f"{len(rows)} ids, one for each context", names)
         decisions: list[Decision] = []
         refused = None
-        for batch in batches({"task": task, "context": row} for task, row in zip(names, rows, strict=True)):
-            reply = self._calls.call("POST", f"{self._path}/decisions/batch", {"tasks": batch})
-            for result in reply["results"]:
-                if "decision" in result:
-                    decisions.append(self._remember(result["decision"]))
-                elif refused is None:
-                    refused = problem_of(result["status"], to_json(result), CONFLICT)
+        for result in self._batch_results(
+            {"task": task, "context": row} for task, row in zip(names, rows, strict=True)
+        ):
+            if "decision" in result:
+                decisions.append(self._remember(result["decision"]))
+            elif refused is None:
+                refused = problem_of(result["status"], to_json(result), CONFLICT)
         if refused is not None:
             raise refused
         return decisions
+
+    def _batch_results(self, bodies: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        most = BATCH
+        for batch in batches(bodies):
+            done = 0
+            while done < len(batch):
+                part = batch[done : done + most]
+                try:
+                    reply = self._calls.call("POST", f"{self._path}/decisions/batch", {"tasks": part})
+                except ServiceError as error:
+                    if error.status != TOO_LARGE or len(part) == 1:
+                        raise
+                    most = len(part) // 2  # for the batches after this one as well
+                    continue
+                yield from reply["results"]
+                done += len(part)
 
     def observe(
         self,

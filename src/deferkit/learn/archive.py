@@ -1,5 +1,6 @@
 """A learner as bytes: its complete state and nothing else, so that equal bytes mean equal learners."""
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -21,8 +22,40 @@ from deferkit.learn.settings import Settings
 REPRESENTATION = "representation "  # prefix of the names of its arrays
 
 
+class StateCopy(NamedTuple):
+    """A copy of a learner's state, which does not change with the learner: another thread may write it as bytes.
+
+    Attributes:
+        plain: Settings, counters, encoder and rows before it was frozen.
+        arrays: The arrays by name.
+    """
+
+    plain: dict[str, Any]
+    arrays: dict[str, NDArray[Any]]
+
+    @property
+    def n_bytes(self) -> int:
+        """The size of the arrays, before they are compressed."""
+        return sum(array.nbytes for array in self.arrays.values())
+
+    def to_bytes(self) -> bytes:
+        """Return what `Deferrer.to_bytes` returned when the copy was made."""
+        return state.pack(self.plain, self.arrays)
+
+
+def copy_state(components: Components) -> StateCopy:
+    """Return a copy of the state of a learner; it takes a fraction of the time of `to_bytes`."""
+    plain, arrays = plain_and_arrays(components)
+    return StateCopy(copy.deepcopy(plain), {name: np.array(array) for name, array in arrays.items()})
+
+
 def to_bytes(components: Components) -> bytes:
     """Return settings, counters, encoder and arrays of a learner as the bytes of a state file."""
+    return state.pack(*plain_and_arrays(components))
+
+
+def plain_and_arrays(components: Components) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return the state of a learner; the arrays are those that it goes on to change."""
     saved = {
         "deferrer": components.settings.to_dict(),
         "counters": components.ledger.counters(),
@@ -34,7 +67,7 @@ def to_bytes(components: Components) -> bytes:
         arrays["learned_as"] = np.zeros_like(arrays["learned_as"])
     if components.representation is not None:
         arrays |= {REPRESENTATION + name: array for name, array in components.representation.state().items()}
-    return state.pack(saved, arrays)
+    return saved, arrays
 
 
 class SavedLearner(NamedTuple):

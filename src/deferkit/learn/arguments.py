@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from deferkit.errors import AssumptionWarning, MissingTreesWarning, expected
+from deferkit.errors import AssumptionWarning, MissingTreesWarning, UnaffordableReviewWarning, expected
 from deferkit.extras import listed, missing
 from deferkit.learn.embed.embedding import Embedding
 from deferkit.learn.encode import FREEZE_AFTER, Encoder
@@ -81,6 +81,26 @@ def check_encoder_memory(settings: Settings, encoder: Encoder | None) -> None:
     if encoder is not None and settings.memory < least:
         what = f"at least {least}, the rows before the encoder's scales are frozen"
         raise expected("memory", "Deferrer", what, settings.memory)
+
+
+def unaffordable_reviews(budgets: Mapping[str, Budget]) -> str | None:
+    """Return a sentence if a budget is smaller than its `max_cost`; None for a total of 0, where that is meant.
+
+    >>> unaffordable_reviews({"cost": Budget(0, horizon=10, max_cost=1)})
+    """
+    for name, budget in budgets.items():
+        if budget.max_cost is not None and 0 < budget.total < budget.max_cost:
+            return (
+                f"Nobody can be asked: each deferral reserves the max_cost of {budget.max_cost:g} until its cost is"
+                f" known, and the total of {name} is {budget.total:g}. Raise the total or lower the max_cost."
+            )
+    return None
+
+
+def warn_if_unaffordable(budgets: Mapping[str, Budget]) -> None:
+    """Warn if a budget is smaller than its `max_cost`, with the `stacklevel` of a caller of `Deferrer`."""
+    if sentence := unaffordable_reviews(budgets):
+        warnings.warn(sentence, UnaffordableReviewWarning, stacklevel=3)
 
 
 def warn_if_below_guarantee(n_features: int, budget: Budget) -> None:

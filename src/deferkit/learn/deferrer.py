@@ -63,6 +63,10 @@ class Deferrer:
     Raises:
         InvalidArgument: If an argument is of the wrong type or out of range.
 
+    Warns:
+        UnaffordableReviewWarning: If a budget is above 0 and smaller than its `max_cost`: nobody can be asked then,
+            except where `decide` is told a smaller cost.
+
     Attributes:
         settings: The arguments, checked, with the defaults that follow from them.
 
@@ -126,6 +130,7 @@ class Deferrer:
             seed=seed,
         )
         arguments.check_encoder_memory(settings, encoder)
+        arguments.warn_if_unaffordable(settings.budget)
         self._set_up(settings, new_ledger(settings), encoder)
 
     def _set_up(self, settings: Settings, ledger: Ledger, encoder: Encoder | None) -> None:
@@ -179,6 +184,7 @@ class Deferrer:
 
         Warns:
             AssumptionWarning: If the budget is smaller than the paper's guarantee asks for.
+            UnaffordableReviewWarning: If the budget is above 0 and smaller than its `max_cost`.
 
         >>> import warnings
         >>> with warnings.catch_warnings(record=True) as caught:
@@ -201,6 +207,7 @@ class Deferrer:
             seed=seed,
         )
         arguments.warn_if_below_guarantee(n_features, budget)
+        arguments.warn_if_unaffordable(settings.budget)
         return cls._of(settings, new_ledger(settings), None)
 
     def decide(
@@ -672,6 +679,17 @@ class Deferrer:
         True
         """
         return archive.to_bytes(self._components)
+
+    def copy_state(self) -> archive.StateCopy:
+        """Return a copy of the state, whose `to_bytes()` another thread may call while this learner goes on.
+
+        >>> deferrer = Deferrer(n_features=1, budget=Budget(10, horizon=100))
+        >>> before, copied = deferrer.to_bytes(), deferrer.copy_state()
+        >>> decision = deferrer.decide([1.0])
+        >>> copied.to_bytes() == before != deferrer.to_bytes()
+        True
+        """
+        return archive.copy_state(self._components)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, embedding: Embedding | None = None) -> Self:

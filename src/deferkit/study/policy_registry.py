@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.errors import AssumptionWarning, InvalidArgument
+from deferkit.errors import AssumptionWarning, InvalidArgument, UnaffordableReviewWarning
 from deferkit.extras import listed, missing, needs
 from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.embed.gradient import GradientEmbedding
@@ -172,6 +172,7 @@ def make_learner(
         with warnings.catch_warnings():
             # The paper's own experiments break its assumption on the budget; the report says so.
             warnings.simplefilter("ignore", AssumptionWarning)
+            warnings.simplefilter("ignore", UnaffordableReviewWarning)  # as below
             noise = NOISE if stream.noise is None else stream.noise
             printed: dict[str, Any] = {"budget": each[0], "noise": noise, "cost_link": "identity"}
             return Deferrer.paper(**(printed | given | dict(parameters or {})))
@@ -193,7 +194,10 @@ def make_learner(
     elif name in PACINGS:
         given["pacing"] = name
     budget = each[0] if len(each) == 1 else {f"resource {i + 1}": b for i, b in enumerate(each)}
-    return Deferrer(**({"budget": budget} | given | dict(parameters or {})))
+    with warnings.catch_warnings():
+        # A study goes down to budgets of less than one review; `run` and `plan` have a remark on them.
+        warnings.simplefilter("ignore", UnaffordableReviewWarning)
+        return Deferrer(**({"budget": budget} | given | dict(parameters or {})))
 
 
 def run_learner(learner: Deferrer, stream: TaskStream, feedback: str) -> PolicyRun:

@@ -8,6 +8,7 @@ import msgspec
 
 from deferkit import events
 from deferkit.errors import DeferkitError, HorizonWarning, UnreadableState
+from deferkit.learn.archive import StateCopy
 from deferkit.learn.deferrer import Deferrer
 from deferkit.serve.domain import hash_chain, log_records
 from deferkit.serve.domain.account import Account
@@ -66,6 +67,17 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     unconfirmed: dict[str, Micros] | msgspec.UnsetType = msgspec.UNSET
     scales: FeatureScales | msgspec.UnsetType = msgspec.UNSET
     relearned: Relearned | msgspec.UnsetType = msgspec.UNSET
+
+
+class PolicyCopy(NamedTuple):
+    """A copy of a policy, which does not change with it: another thread may write it as bytes."""
+
+    snapshot: Snapshot  # without the learner
+    learner: StateCopy
+
+    def to_bytes(self) -> bytes:
+        """Return what `Policy.to_bytes` returned when the copy was made."""
+        return msgspec.msgpack.encode(msgspec.structs.replace(self.snapshot, learner=self.learner.to_bytes()))
 
 
 class Policy:
@@ -299,19 +311,25 @@ class Policy:
 
     def to_bytes(self) -> bytes:
         """Return everything as bytes: plain data and the learner's state, never code."""
-        return msgspec.msgpack.encode(
-            Snapshot(
-                spec=self.spec,
-                seq=self.seq,
-                head=self.head,
-                apart=self.apart,
-                accounts=dict(self.accounts),
-                tally=self.tally,
-                learner=self.learner.to_bytes(),
-                unconfirmed=self.unconfirmed or msgspec.UNSET,
-                scales=msgspec.UNSET if self.scales is None else self.scales,
-                relearned=msgspec.UNSET if self.relearned == Relearned() else self.relearned,
-            )
+        return msgspec.msgpack.encode(self._snapshot(self.learner.to_bytes()))
+
+    def copy(self) -> PolicyCopy:
+        """Return a copy to be written as bytes, while this policy goes on."""
+        rest = msgspec.msgpack.decode(msgspec.msgpack.encode(self._snapshot(b"")), type=Snapshot)
+        return PolicyCopy(rest, self.learner.copy_state())
+
+    def _snapshot(self, learner: bytes) -> Snapshot:
+        return Snapshot(
+            spec=self.spec,
+            seq=self.seq,
+            head=self.head,
+            apart=self.apart,
+            accounts=dict(self.accounts),
+            tally=self.tally,
+            learner=learner,
+            unconfirmed=self.unconfirmed or msgspec.UNSET,
+            scales=msgspec.UNSET if self.scales is None else self.scales,
+            relearned=msgspec.UNSET if self.relearned == Relearned() else self.relearned,
         )
 
     @classmethod

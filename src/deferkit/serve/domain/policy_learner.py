@@ -1,12 +1,14 @@
 """The learner of a policy: what a policy gets that leaves it to the service, and how large it may be."""
 
+import warnings
 from importlib import import_module
 from typing import NamedTuple
 
 import msgspec
 
-from deferkit.errors import InvalidArgument
+from deferkit.errors import InvalidArgument, UnaffordableReviewWarning
 from deferkit.extras import listed, missing, needs
+from deferkit.learn.arguments import unaffordable_reviews
 from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.embed.tree_views import LEAVES, N_VIEWS
 from deferkit.learn.encode import Encoder
@@ -161,24 +163,33 @@ def learner_of(spec: PolicySpec) -> Deferrer:
     encoder = encoder_of(spec)
     check_size(spec)
     load_trees(spec)
-    return Deferrer(
-        n_features=None if encoder is not None else spec.features,  # type: ignore[arg-type]
-        encoder=encoder,
-        budget=budgets,
-        experts=spec.experts,
-        link=spec.link,
-        cost_link=spec.cost_link,
-        pacing=spec.pacing,
-        exploration=Exploration(scale=spec.exploration, rule=INTERVAL if spec.rule is msgspec.UNSET else spec.rule),
-        warm_up=spec.warm_up,
-        explore_floor=spec.explore_floor,
-        reward_range=spec.reward_range,
-        memory=spec.memory,
-        forget=spec.forget_used,
-        refit="doubling" if spec.forget is msgspec.UNSET else None,  # as was written out then
-        representation=spec.representation_used,
-        seed=spec.seed,
-    )
+    with warnings.catch_warnings():
+        # New policies with such a budget are refused; older ones, and what is left after a reset, are rebuilt.
+        warnings.simplefilter("ignore", UnaffordableReviewWarning)
+        return Deferrer(
+            n_features=None if encoder is not None else spec.features,  # type: ignore[arg-type]
+            encoder=encoder,
+            budget=budgets,
+            experts=spec.experts,
+            link=spec.link,
+            cost_link=spec.cost_link,
+            pacing=spec.pacing,
+            exploration=Exploration(scale=spec.exploration, rule=INTERVAL if spec.rule is msgspec.UNSET else spec.rule),
+            warm_up=spec.warm_up,
+            explore_floor=spec.explore_floor,
+            reward_range=spec.reward_range,
+            memory=spec.memory,
+            forget=spec.forget_used,
+            refit="doubling" if spec.forget is msgspec.UNSET else None,  # as was written out then
+            representation=spec.representation_used,
+            seed=spec.seed,
+        )
+
+
+def check_affordable(spec: PolicySpec) -> None:
+    """Raise if a budget is smaller than its max_cost, so that nobody could be asked. For new policies only."""
+    if sentence := unaffordable_reviews(budgets_of(spec)):
+        raise InvalidArgument(sentence)
 
 
 def budgets_of(spec: PolicySpec) -> dict[str, Budget]:

@@ -10,7 +10,10 @@ from deferkit.serve.domain.policy_spec import NO_CONTROL, Finite, Name, Seats, S
 
 Cost = Annotated[float, msgspec.Meta(ge=0, le=LARGEST_AMOUNT)]
 CostByResource = dict[str, Cost]
-Rewards = Annotated[dict[str, Finite], msgspec.Meta(max_length=64, description="by decider")]
+Rewards = Annotated[
+    dict[str, Finite | bool],
+    msgspec.Meta(max_length=64, description="by decider; true (right) is 1, false (wrong) is 0"),
+]
 Reviewer = Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=NO_CONTROL)]
 Epoch = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
 Seat = Annotated[int, msgspec.Meta(ge=0, le=15)]
@@ -19,6 +22,12 @@ Token = Annotated[str, msgspec.Meta(min_length=1, max_length=64, description="pr
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The base of all bodies: unknown fields are refused."""
+
+
+def rewards_as_numbers(body: "OutcomeBody | CorrectionBody | CompleteBody") -> None:
+    """Replace true and false by 1 and 0, so that both ways to write a reward are the same request."""
+    if bool in map(type, body.rewards.values()):
+        msgspec.structs.force_setattr(body, "rewards", {name: float(value) for name, value in body.rewards.items()})
 
 
 class TaskBody(Body, frozen=True, kw_only=True):
@@ -57,6 +66,9 @@ class OutcomeBody(Body, frozen=True, kw_only=True):
     cost: Cost | CostByResource | None = None
     park: Annotated[bool, msgspec.Meta(description="keep it if the decision is yet to come; else 404")] = True
 
+    def __post_init__(self) -> None:
+        rewards_as_numbers(self)
+
 
 class CorrectionBody(Body, frozen=True, kw_only=True):
     """Values that replace those observed before. The same id again changes nothing."""
@@ -65,6 +77,9 @@ class CorrectionBody(Body, frozen=True, kw_only=True):
     task: TaskId
     rewards: Rewards = {}
     cost: Cost | CostByResource | None = None
+
+    def __post_init__(self) -> None:
+        rewards_as_numbers(self)
 
 
 class ExpirationBody(Body, frozen=True, kw_only=True):
@@ -129,6 +144,9 @@ class CompleteBody(LeaseBody, frozen=True, kw_only=True):
     answer: Any = None
     rewards: Rewards = {}
     cost: Cost | CostByResource | None = None
+
+    def __post_init__(self) -> None:
+        rewards_as_numbers(self)
 
 
 class EffortBody(LeaseBody, frozen=True, kw_only=True):

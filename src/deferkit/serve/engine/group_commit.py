@@ -192,7 +192,7 @@ class GroupCommit:
         for drift in owned.new_drifts():
             logger.warning("drifted", extra={"policy": owned.id, **drift._asdict()})
         if owned.policy.seq - owned.snapshot_at >= self.snapshot_every and not owned.policy.learner.fitting:
-            await self.ownership.snapshot(owned)
+            await self.ownership.start_snapshot(owned)
 
     def _answer(self, job: Job, result: Result) -> None:
         if job.done.done():

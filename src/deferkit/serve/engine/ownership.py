@@ -12,6 +12,7 @@ import msgspec
 from deferkit.errors import DeferkitError, MissingExtra
 from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.policy import PolicyCopy
 from deferkit.serve.domain.policy_learner import check_trees_installed
 from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.problems import Damaged, Problem, StoreBroken, StoreFailed, unavailable
@@ -26,6 +27,7 @@ from deferkit.serve.structured_logs import logger
 Result = TypeVar("Result")
 Key = tuple[str, str]  # tenant, name of the policy
 LATER = 503
+SMALL_STATE = 8_000_000  # bytes of a learner's arrays that are compressed at once: a tenth of a second
 
 
 def stop_at_once(error: Exception) -> None:
@@ -80,6 +82,7 @@ class Ownership:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer")
         self._broken = broken
         self._renew_at = 0
+        self._snapshot: asyncio.Task[None] | None = None  # of a large policy, which is compressed or written
 
     # --- the store ------------------------------------------------------------------------------------------------
 
@@ -267,6 +270,8 @@ class Ownership:
 
     async def put_away(self) -> None:
         """Keep snapshots, give up what is owned, and close the store."""
+        if self._snapshot is not None:
+            await self._snapshot
         for key, owned in list(self.owned.items()):
             if key in self._read_only:
                 continue
@@ -323,8 +328,33 @@ class Ownership:
     async def snapshot(self, owned: OwnedPolicy) -> None:
         """Keep a snapshot. Nothing is lost if that fails: the log has it all."""
         owned.snapshot_at = owned.policy.seq
+        await self._add_snapshot(owned, owned.policy.seq, await self.in_thread(owned.policy.to_bytes))
+
+    async def start_snapshot(self, owned: OwnedPolicy) -> None:
+        """Keep a snapshot; that of a large policy is compressed in a thread of its own while others are served.
+
+        There is one such at a time, because of the memory for its copy: the next one stays due until it is done.
+        """
+        if self._snapshot is not None and not self._snapshot.done():
+            return
+        owned.snapshot_at = owned.policy.seq
+        copied = await self.in_thread(owned.policy.copy)  # nobody changes it: `busy` is held
+        if copied.learner.n_bytes <= SMALL_STATE:
+            await self._add_snapshot(owned, owned.snapshot_at, await self.in_thread(copied.to_bytes))
+        else:
+            self._snapshot = asyncio.create_task(self._finish_snapshot(owned, copied))
+
+    async def _finish_snapshot(self, owned: OwnedPolicy, copied: PolicyCopy) -> None:
         try:
-            data = await self.in_thread(owned.policy.to_bytes)
-            await self.in_thread(self.store.add_snapshot, owned.id, owned.policy.seq, data)
+            data = await asyncio.to_thread(copied.to_bytes)
+            async with self.busy:
+                if owned in self.owned.values():  # neither deleted nor another's by now
+                    await self._add_snapshot(owned, copied.snapshot.seq, data)
+        except (StoreBroken, MemoryError) as error:  # of the first, those who write are told as well
+            logger.warning("a snapshot failed", extra={"policy": owned.id, "error": str(error)})
+
+    async def _add_snapshot(self, owned: OwnedPolicy, seq: int, data: bytes) -> None:
+        try:
+            await self.in_thread(self.store.add_snapshot, owned.id, seq, data)
         except StoreFailed as error:
             logger.warning("a snapshot failed", extra={"policy": owned.id, "error": str(error)})

@@ -9,7 +9,7 @@ from deferkit.errors import DeferkitError
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
-from deferkit.serve.domain.policy_learner import remark_on, with_defaults
+from deferkit.serve.domain.policy_learner import check_affordable, remark_on, with_defaults
 from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.problems import TooManyPolicies, conflict, invalid
 from deferkit.serve.domain.reply import Reply
@@ -45,8 +45,10 @@ class PolicyCreation:
         A tenant's policies are created one after the other: each may take 400 MB, also one that is refused then.
         """
         async with self._turns[tenant]:
-            await self._check_limit(tenant, spec.name)
+            new = await self._is_new(tenant, spec.name)
             try:
+                if new:  # the same one again changes nothing, also one from before there was this check
+                    check_affordable(spec)
                 # a large one takes a second, and others wait for answers
                 policy = await asyncio.to_thread(made_of, spec)
             except DeferkitError as error:
@@ -57,13 +59,17 @@ class PolicyCreation:
                 return Reply(201, msgspec.json.encode(policy.spec))
         return Reply(201, msgspec.json.encode(await self._check_same(tenant, spec)))
 
-    async def _check_limit(self, tenant: str, name: str) -> None:
-        """Raise if a new policy would be one too many, before it takes time and memory; `_add` has the last word."""
+    async def _is_new(self, tenant: str, name: str) -> bool:
+        """Whether there is no such policy yet; raise if a new one would be one too many.
+
+        That is before it takes time and memory; `_add` has the last word.
+        """
         read, store = self.ownership.read, self.ownership.store
-        if self.max_policies is None or await read(store.policy, tenant, name) is not None:
-            return
-        if await read(store.count_policies, tenant) >= self.max_policies:
+        if await read(store.policy, tenant, name) is not None:
+            return False
+        if self.max_policies is not None and await read(store.count_policies, tenant) >= self.max_policies:
             raise TooManyPolicies(self.max_policies)
+        return True
 
     async def _add(self, tenant: str, policy: Policy) -> int | None:
         """Write a policy and own it; return its number, None if there is one of its name."""
