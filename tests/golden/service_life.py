@@ -7,7 +7,7 @@ from typing import Any
 
 from deferkit import Budget
 from deferkit.types import MODEL
-from tests.serve.started import Started
+from tests.serve.harness.service_process import Started
 
 POLICIES: dict[str, dict[str, Any]] = {
     "trees": {"forget": "auto", "representation": "auto", "link": "logistic"},

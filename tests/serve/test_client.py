@@ -27,8 +27,8 @@ from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
 from deferkit.types import Amount
 from tests.conftest import draw_tasks
-from tests.serve.serving import until
-from tests.serve.started import Started
+from tests.serve.harness.clients import until
+from tests.serve.harness.service_process import Started
 
 BUDGET = Budget(10, horizon=100, max_cost=1)
 

@@ -12,7 +12,8 @@ import pytest
 
 from deferkit import Budget
 from tests.command_line import deferkit
-from tests.serve.started import PATIENCE_S, Started
+from tests.serve.harness.clients import TIMEOUT_S
+from tests.serve.harness.service_process import Started
 
 ROOT = Path(__file__).parent.parent.parent
 GUIDE = (ROOT / "docs" / "service-guide.md").read_text()
@@ -42,7 +43,7 @@ def documents(text: str) -> list[Any]:
 
 
 def ended(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=PATIENCE_S, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stderr
     return done
 

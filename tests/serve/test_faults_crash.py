@@ -17,9 +17,23 @@ from deferkit.serve.engine.commands.decide import Decide, DecideMany
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.database import Database
-from tests.serve.brittle import brittle
-from tests.serve.checking import abandon, check_booked, check_in_step, problem_of, replayed, started
-from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play
+from tests.serve.harness.fault_injection import failing_connection
+from tests.serve.harness.in_process import (
+    KEY,
+    SPEC,
+    abandon,
+    call,
+    check_booked,
+    check_in_step,
+    claim,
+    complete,
+    decide,
+    observe,
+    play,
+    problem_of,
+    replayed,
+    started,
+)
 
 AMPLE = BudgetSpec(total=1000, horizon=1000, max_cost=1)
 RANDOM = msgspec.structs.replace(SPEC, budget={"cost": AMPLE}, warm_up=10, explore_floor=0.5, seed=4)
@@ -109,7 +123,7 @@ def test_case_8_wherever_a_commit_fails_memory_is_as_it_was_and_everyone_is_told
         failures = 0
         while True:
             before = (state(engine), state(engine, other), owned.parked)
-            with brittle(engine, failures + 1, done=done):
+            with failing_connection(engine, failures + 1, done=done):
                 replies = await asyncio.gather(*(each() for each in group), return_exceptions=True)
             if not all(isinstance(reply, Problem) for reply in replies):
                 break

@@ -18,10 +18,20 @@ from deferkit.serve.engine.recovery import recover
 from deferkit.serve.storage import sqlite
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
-from tests.serve.checking import check_booked, problem_of, replayed, started
-from tests.serve.disk import Disk, Op
-from tests.serve.life import Life
-from tests.serve.playing import KEY, SPEC, claim, decide, observe, play
+from tests.serve.harness.fault_injection import Disk, Op
+from tests.serve.harness.in_process import (
+    KEY,
+    SPEC,
+    check_booked,
+    claim,
+    decide,
+    observe,
+    play,
+    problem_of,
+    replayed,
+    started,
+)
+from tests.serve.harness.policy_histories import RandomHistory
 
 ROOT = Path(__file__).parents[2]
 WAL, FILE = "-wal", ".db"
@@ -240,7 +250,7 @@ def live_on(disk: Disk, path: Path, synchronous: str) -> Lived:
     states: dict[int, bytes] = {}
 
     async def script(engine: Engine) -> None:
-        life = Life(11, SPEC)
+        life = RandomHistory(11, SPEC)
         states[1] = state(engine)
         for _ in range(80):
             command, reply = await life.step(engine)

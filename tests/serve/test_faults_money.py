@@ -14,8 +14,20 @@ from deferkit.serve.engine.commands.budget import ChangeBudget
 from deferkit.serve.engine.commands.expire import Expire
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database
-from tests.serve.checking import account, problem_of, records, replayed
-from tests.serve.playing import KEY, call, claim, complete, decide, observe, play, small
+from tests.serve.harness.in_process import (
+    KEY,
+    account,
+    call,
+    claim,
+    complete,
+    decide,
+    observe,
+    play,
+    problem_of,
+    records,
+    replayed,
+    small,
+)
 
 M = 1_000_000
 

@@ -14,9 +14,8 @@ from deferkit.serve.domain.request_bodies import BatchBody, TaskBody
 from deferkit.serve.engine.commands.decide import DecideMany
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database
-from tests.serve.checking import problem_of, replayed
-from tests.serve.life import Life
-from tests.serve.playing import KEY, SPEC, call, decide, observe, play
+from tests.serve.harness.in_process import KEY, SPEC, call, decide, observe, play, problem_of, replayed
+from tests.serve.harness.policy_histories import RandomHistory
 
 MILLION = 1_000_000
 TINY = 5e-324  # the smallest number above 0
@@ -98,7 +97,7 @@ def test_case_32_a_propensity_is_a_chance_and_what_is_logged_was_done(database: 
     spec = msgspec.structs.replace(SPEC, experts=["ann", "bo"], explore_floor=0.4, warm_up=20)
 
     async def script(engine: Engine) -> None:
-        life = Life(1, spec)
+        life = RandomHistory(1, spec)
         for _ in range(150):
             await life.step(engine)
         reasons = set()

@@ -13,8 +13,21 @@ from deferkit.serve.engine.commands.outcome import Correct, Observe
 from deferkit.serve.engine.commands.review import Effort
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database
-from tests.serve.checking import HandClock, account, problem_of, records, replayed
-from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play
+from tests.serve.harness.in_process import (
+    KEY,
+    SPEC,
+    HandClock,
+    account,
+    call,
+    claim,
+    complete,
+    decide,
+    observe,
+    play,
+    problem_of,
+    records,
+    replayed,
+)
 
 M = 1_000_000
 

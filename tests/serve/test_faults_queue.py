@@ -18,8 +18,20 @@ from deferkit.serve.engine.commands.lease import Claim, Extend, Release
 from deferkit.serve.engine.commands.review import Effort
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.storage.database import Database
-from tests.serve.checking import HandClock, account, problem_of, replayed
-from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play
+from tests.serve.harness.in_process import (
+    KEY,
+    SPEC,
+    HandClock,
+    account,
+    call,
+    claim,
+    complete,
+    decide,
+    observe,
+    play,
+    problem_of,
+    replayed,
+)
 
 M = 1_000_000
 LEASE = msgspec.structs.replace(SPEC, lease_s=300.0)

@@ -23,9 +23,19 @@ from deferkit.serve.engine.recovery import DamagedLog
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
-from tests.serve.checking import abandon, problem_of, replayed, started
-from tests.serve.life import Life
-from tests.serve.playing import KEY, SPEC, claim, complete, decide, play
+from tests.serve.harness.in_process import (
+    KEY,
+    SPEC,
+    abandon,
+    claim,
+    complete,
+    decide,
+    play,
+    problem_of,
+    replayed,
+    started,
+)
+from tests.serve.harness.policy_histories import RandomHistory
 
 HOUR = 3_600_000_000  # microseconds
 SETTINGS = EngineSettings(snapshot_every=10)
@@ -35,7 +45,7 @@ def live(database: Database, steps: int = 70, *, spec: Any = SPEC) -> bytes:
     """Let a policy live for a while, with snapshots on the way; return its state at the end."""
 
     async def script(engine: Engine) -> bytes:
-        life = Life(3, SPEC)
+        life = RandomHistory(3, SPEC)
         for _ in range(steps):
             await life.step(engine)
         return engine.owned[KEY].policy.to_bytes()

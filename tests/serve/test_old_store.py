@@ -17,7 +17,7 @@ from deferkit.study.runner import run_study
 from deferkit.study.spec import Spec
 from deferkit.study.trial_store import TrialStore
 from tests.golden.service_life import POLICIES
-from tests.serve.started import Started
+from tests.serve.harness.service_process import Started
 from tests.serve.test_replay_command import Run, run
 
 __all__ = ["run"]

@@ -15,8 +15,7 @@ from deferkit.serve.engine.fair_queue import FairQueue
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.transaction import ReadSet
-from tests.serve.checking import problem_of, started
-from tests.serve.playing import KEY, SPEC, decide, play
+from tests.serve.harness.in_process import KEY, SPEC, decide, play, problem_of, started
 
 
 def test_everyone_has_a_turn_however_much_another_sends() -> None:

@@ -19,7 +19,7 @@ from deferkit.learn.tree_fit import TreeFit
 from deferkit.serve.engine import process_identity
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.sqlite import Sqlite
-from tests.serve.machine import SPEC, ServiceMachine
+from tests.serve.harness.reference_model import SPEC, ServiceMachine
 
 SOAK = int(os.environ.get("DEFERKIT_SOAK", "1"))
 

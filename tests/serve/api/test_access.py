@@ -13,7 +13,8 @@ from deferkit.serve.domain import api_keys as keys
 from deferkit.serve.http import access
 from deferkit.serve.http.application import ROUTES
 from deferkit.serve.http.route_support import route_of
-from tests.serve.serving import POLICY, Client, Running, running, until
+from tests.serve.harness.clients import Client, until
+from tests.serve.harness.in_process import POLICY, Running, running
 
 CALLS = [
     (next(iter(route.http_methods)), next(iter(route.paths)).replace("{name:str}", "p"), route_of(route).scopes)

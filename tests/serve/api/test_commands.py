@@ -13,7 +13,9 @@ from deferkit.serve.service_settings import ServiceSettings
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
 from tests.command_line import Runner
-from tests.serve.serving import POLICY, Client, command, process, running, until
+from tests.serve.harness.clients import Client, until
+from tests.serve.harness.in_process import POLICY, running
+from tests.serve.harness.service_process import command, process
 
 
 @pytest.fixture

@@ -10,7 +10,9 @@ import psycopg
 import pytest
 
 from deferkit.serve.http.access import NEW_S
-from tests.serve.serving import POLICY, Client, Running, process, running
+from tests.serve.harness.clients import Client
+from tests.serve.harness.in_process import POLICY, Running, running
+from tests.serve.harness.service_process import process
 
 
 class Pair(NamedTuple):

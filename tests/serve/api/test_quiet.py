@@ -18,7 +18,9 @@ import deferkit.learn
 import deferkit.serve
 from deferkit.serve.domain.policy import Snapshot
 from deferkit.serve.structured_logs import JsonLines
-from tests.serve.serving import POLICY, Client, Running, process, running
+from tests.serve.harness.clients import Client
+from tests.serve.harness.in_process import POLICY, Running, running
+from tests.serve.harness.service_process import process
 
 SECRETS = ("s3cret", "1234.5678")
 FETCHERS = {"http", "urllib.request", "urllib3", "requests", "httpx", "aiohttp", "ftplib", "smtplib", "subprocess"} | {

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.serve.serving import POLICY, Answer, Client, Running, running, until
+from tests.serve.harness.clients import Answer, Client, until
+from tests.serve.harness.in_process import POLICY, Running, running
 
 OUTCOMES = "/v1/policies/p/outcomes"
 

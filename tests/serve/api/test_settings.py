@@ -13,7 +13,8 @@ from deferkit.cli.serve_command import serve
 from deferkit.errors import InvalidArgument
 from deferkit.serve.domain.money import LARGEST_AMOUNT
 from deferkit.serve.service_settings import PREFIX, ServiceSettings
-from tests.serve.serving import Client, command, process
+from tests.serve.harness.clients import Client
+from tests.serve.harness.service_process import command, process
 
 GUIDE = PAGE.with_name("service-guide.md")
 NAMES = [each.name for each in fields(ServiceSettings)]

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from deferkit.serve.http.connection import LimitedConnection
-from tests.serve.serving import POLICY, TIMEOUT_S, Running, connected, rest_of, running, until
+from tests.serve.harness.clients import TIMEOUT_S, connected, rest_of, until
+from tests.serve.harness.in_process import POLICY, Running, running
 
 MAX_BODY = 100_000
 SLOW_S = 1.0

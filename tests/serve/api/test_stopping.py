@@ -9,7 +9,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tests.serve.serving import POLICY, Answer, Client, Process, connected, process, rest_of, running, until
+from tests.serve.harness.clients import Answer, Client, connected, rest_of, until
+from tests.serve.harness.in_process import POLICY, running
+from tests.serve.harness.service_process import Process, process
 
 CALLS = 20
 PATIENT = "from deferkit.serve.storage import sqlite; sqlite.BUSY_S = 600"  # a commit waits as long as it takes

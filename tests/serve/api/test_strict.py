@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.serve.serving import Client
+from tests.serve.harness.clients import Client
 
 DECISIONS = "/v1/policies/p/decisions"
 GOOD = {"task": "strict", "context": [1.0, 0.5]}

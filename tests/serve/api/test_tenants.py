@@ -9,7 +9,8 @@ import pytest
 from deferkit.serve.http import access
 from deferkit.serve.http.application import ROUTES
 from deferkit.serve.http.route_support import route_of
-from tests.serve.serving import POLICY, Running, running, until
+from tests.serve.harness.clients import until
+from tests.serve.harness.in_process import POLICY, Running, running
 
 
 @pytest.fixture(autouse=True)

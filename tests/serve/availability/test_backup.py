@@ -12,7 +12,9 @@ from deferkit.serve.audit.replay import replay
 from deferkit.serve.storage.open_store import store_to_read
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
-from tests.serve.serving import POLICY, Client, command, process
+from tests.serve.harness.clients import Client
+from tests.serve.harness.in_process import POLICY
+from tests.serve.harness.service_process import command, process
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 

@@ -9,16 +9,16 @@ from deferkit.serve.engine import process_identity
 from deferkit.serve.engine.clock import start_time
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
+from tests.serve.harness.clients import CROWD_POLICY, PATH, eventually
+from tests.serve.harness.service_process import Service
 from tests.serve.processes.conftest import nursery, postgres_store, reading, service_on, sqlite_path, store_url
-from tests.serve.processes.crowd import PATH, SPEC
-from tests.serve.processes.service import Service, eventually
 
 __all__ = ["nursery", "postgres_store", "reading", "service_on", "sqlite_path", "store_url"]
 
 ServiceOn = Callable[..., Service]
 HOUR = 3600
 MICRO = 10**6
-WAITING = SPEC | {"deadline_s": 600, "representation": "linear"}
+WAITING = CROWD_POLICY | {"deadline_s": 600, "representation": "linear"}
 
 
 def decide(service: Service, task: str) -> None:
@@ -26,7 +26,7 @@ def decide(service: Service, task: str) -> None:
 
 
 def reserved(service: Service) -> float:
-    found: float = service.get(f"{PATH}/summary").plain["budget"]["cost"]["reserved"]
+    found: float = service.get(f"{PATH}/summary").json["budget"]["cost"]["reserved"]
     return found
 
 

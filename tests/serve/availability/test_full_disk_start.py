@@ -9,10 +9,10 @@ import pytest
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
-from tests.serve.processes.audit import KEY
+from tests.serve.harness.clients import CROWD_POLICY, PATH, Answer, eventually
+from tests.serve.harness.in_process import KEY
+from tests.serve.harness.service_process import Service
 from tests.serve.processes.conftest import nursery, reading, service_on
-from tests.serve.processes.crowd import PATH, SPEC
-from tests.serve.processes.service import Answer, Service, eventually
 
 __all__ = ["nursery", "reading", "service_on"]
 
@@ -60,7 +60,7 @@ def answers(service: Service) -> bool:
 def crashed_on_a_full_disk(service: Service, disk: Path) -> tuple[Path, int]:
     """Have a service decide until there is no room, and kill it."""
     service.start()
-    assert service.ready().post("/v1/policies", **SPEC).status == 201
+    assert service.ready().post("/v1/policies", **CROWD_POLICY).status == 201
     done = 0
     while decide(service, f"t{done}").status == 201:
         done += 1
@@ -81,12 +81,12 @@ def test_full_disk_then_a_crash_starts_read_only_and_says_why(
     for _ in range(3):
         assert service.get("/readyz").status == 503
         assert b"\ndeferkit_failing 1.0" in service.get("/metrics").body
-        assert [each["name"] for each in service.get("/v1/policies").plain["policies"]] == [SPEC["name"]]
-        assert service.get(f"{PATH}/summary").plain["decisions"] == done
+        assert [each["name"] for each in service.get("/v1/policies").json["policies"]] == [CROWD_POLICY["name"]]
+        assert service.get(f"{PATH}/summary").json["decisions"] == done
         assert service.get(f"{PATH}/decisions?task=t3").status == 200
-        assert len(service.get(f"{PATH}/log?limit=1000").plain["rows"]) == done + 1
+        assert len(service.get(f"{PATH}/log?limit=1000").json["rows"]) == done + 1
         refused = decide(service, "new")
-        assert (refused.status, refused.plain["detail"].startswith(FULL)) == (503, True), refused
+        assert (refused.status, refused.json["detail"].startswith(FULL)) == (503, True), refused
         assert service.post(f"{PATH}/reviews/claim", reviewer="ann").status == 503
         assert service.post(f"{PATH}/outcomes", task="t0", cost=0.5).status == 503
     assert '"read-only: the store cannot be written"' in service.said()
@@ -120,7 +120,7 @@ def test_a_read_only_service_stops_in_order_and_starts_again(
     for _ in range(2):
         service.start()
         eventually("it answers", lambda: answers(service))
-        assert service.get(f"{PATH}/summary").plain["decisions"] == done
+        assert service.get(f"{PATH}/summary").json["decisions"] == done
         assert service.stop() == 0
     junk.unlink()
     service.start()

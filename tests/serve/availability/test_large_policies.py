@@ -23,9 +23,9 @@ from deferkit.serve.storage.open_store import database_of
 from deferkit.serve.storage.postgres import Postgres
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
-from tests.serve.checking import problem_of
-from tests.serve.playing import KEY, decide, play
-from tests.serve.serving import POLICY, Client, process
+from tests.serve.harness.clients import Client
+from tests.serve.harness.in_process import KEY, POLICY, decide, play, problem_of
+from tests.serve.harness.service_process import process
 
 LEVELS = [str(i) for i in range(997)]
 LARGE: dict[str, Any] = {

@@ -8,7 +8,9 @@ import pytest
 
 from deferkit.serve.http import access
 from deferkit.version import __version__
-from tests.serve.serving import COMMAND, POLICY, Client, command, process, running
+from tests.serve.harness.clients import Client
+from tests.serve.harness.in_process import POLICY, running
+from tests.serve.harness.service_process import COMMAND, command, process
 
 FIELDS = {"at", "level", "event", "method", "path", "status", "ms", "tenant", "key"}
 

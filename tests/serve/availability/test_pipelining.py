@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.serve.serving import Client, Process, Running, connected, process, rest_of, running, until
+from tests.serve.harness.clients import Client, connected, rest_of, until
+from tests.serve.harness.in_process import Running, running
+from tests.serve.harness.service_process import Process, process
 
 REQUESTS = 200_000
 HEALTH = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"

@@ -8,19 +8,19 @@ import pytest
 
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.open_store import database_of
-from tests.serve.processes.mortal import Mortal, url_of
-from tests.serve.processes.service import Nursery, Service
+from tests.serve.harness.fault_injection import KillablePostgres, url_of
+from tests.serve.harness.service_process import ForkServer, Service
 
 
 @pytest.fixture(scope="session")
-def nursery() -> Iterator[Nursery]:
-    made = Nursery()
+def nursery() -> Iterator[ForkServer]:
+    made = ForkServer()
     yield made
     made.close()
 
 
 @pytest.fixture
-def service_on(nursery: Nursery, tmp_path: Path) -> Iterator[Callable[..., Service]]:
+def service_on(nursery: ForkServer, tmp_path: Path) -> Iterator[Callable[..., Service]]:
     """Makes services, which end with the test."""
     made: list[Service] = []
 
@@ -54,9 +54,9 @@ def postgres_store(postgres_url: str) -> str:
 
 
 @pytest.fixture
-def mortal() -> Iterator[Mortal]:
+def mortal() -> Iterator[KillablePostgres]:
     """A server that may be killed."""
-    made = Mortal()
+    made = KillablePostgres()
     yield made
     made.close()
 

@@ -8,9 +8,10 @@ from collections.abc import Callable
 
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
-from tests.serve.processes.audit import KEY, audit, check_last_snapshot, check_log
-from tests.serve.processes.crowd import PATH, SPEC, Crowd
-from tests.serve.processes.service import Service, eventually
+from tests.serve.harness.clients import CROWD_POLICY, PATH, Crowd, eventually
+from tests.serve.harness.in_process import KEY
+from tests.serve.harness.policy_histories import audit, check_last_snapshot, check_log
+from tests.serve.harness.service_process import Service
 
 ServiceOn = Callable[..., Service]
 Reading = Callable[[str], Database]
@@ -35,23 +36,23 @@ def test_case_9_a_client_that_leaves_has_its_decision_once(
 ) -> None:
     service = service_on(store_url)
     service.start()
-    assert service.ready().post("/v1/policies", **SPEC).status == 201
+    assert service.ready().post("/v1/policies", **CROWD_POLICY).status == 201
     for number in range(20):
         leave(service, task(number), whole=True, after_s=number % 5 / 100)
         leave(service, task(100 + number), whole=False)
-    eventually("some are decided", lambda: service.get(f"{PATH}/summary").plain["decisions"] >= 5)
+    eventually("some are decided", lambda: service.get(f"{PATH}/summary").json["decisions"] >= 5)
     seen = [service.get(f"{PATH}/decisions?task=t{number}") for number in range(20)]
     first = [service.post(f"{PATH}/decisions", **task(number)) for number in range(20)]
     assert {each.status for each in first} == {201}
-    stood = [(then.plain["decision"], now.plain) for then, now in zip(seen, first, strict=True) if then.status == 200]
+    stood = [(then.json["decision"], now.json) for then, now in zip(seen, first, strict=True) if then.status == 200]
     assert len(stood) >= 5
     assert all(then == now for then, now in stood)
     service.kill()
     service.start()
     service.ready()
     assert [service.post(f"{PATH}/decisions", **task(number)) for number in range(20)] == first
-    asked = sum(each.plain["route"] != "model" for each in first)
-    summary = service.get(f"{PATH}/summary").plain
+    asked = sum(each.json["route"] != "model" for each in first)
+    summary = service.get(f"{PATH}/summary").json
     assert (summary["decisions"], summary["budget"]["cost"]["reserved"]) == (20, asked)
     assert 0 < asked < 20
     assert service.get(f"{PATH}/decisions?task=t100").status == 404  # the half of a request is none
@@ -64,7 +65,7 @@ def test_case_9_a_client_that_leaves_has_its_decision_once(
 
 def test_case_9_the_random_stream_goes_on_after_restarts(service_on: ServiceOn, sqlite_path: str) -> None:
     restarted, steady = service_on(sqlite_path), service_on(sqlite_path + "2")
-    ample = SPEC | {"budget": {"cost": {"total": 1000, "horizon": 1000, "max_cost": 1}}}
+    ample = CROWD_POLICY | {"budget": {"cost": {"total": 1000, "horizon": 1000, "max_cost": 1}}}
     for each in (restarted, steady):
         each.start()
         assert each.ready().post("/v1/policies", **ample).status == 201
@@ -76,13 +77,13 @@ def test_case_9_the_random_stream_goes_on_after_restarts(service_on: ServiceOn, 
             restarted.ready()
         replies.append(restarted.post(f"{PATH}/decisions", **task(number)))
         assert replies[-1] == steady.post(f"{PATH}/decisions", **task(number))
-    assert len({each.plain["route"] for each in replies}) == 3
+    assert len({each.json["route"] for each in replies}) == 3
 
 
 def test_case_10_sigterm_drains_and_loses_nothing(service_on: ServiceOn, store_url: str, reading: Reading) -> None:
     service = service_on(store_url, stop_s=2)
     service.start(alone=True)  # all of it, as a user starts it
-    assert service.ready().post("/v1/policies", **SPEC).status == 201
+    assert service.ready().post("/v1/policies", **CROWD_POLICY).status == 201
     with Crowd(service) as crowd, socket.create_connection((service.host, service.port), timeout=60) as idle:
         idle.sendall(b"POST /v1/policies HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 9\r\n\r\n{")  # never the rest
         crowd.go_on(100)

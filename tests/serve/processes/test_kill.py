@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 
 from deferkit.serve.storage.database import Database
-from tests.serve.processes.audit import audit, check_last_snapshot
-from tests.serve.processes.crowd import SPEC, Crowd
-from tests.serve.processes.mortal import Mortal, url_of
-from tests.serve.processes.service import Service
+from tests.serve.harness.clients import CROWD_POLICY, Crowd
+from tests.serve.harness.fault_injection import KillablePostgres, url_of
+from tests.serve.harness.policy_histories import audit, check_last_snapshot
+from tests.serve.harness.service_process import Service
 
 ServiceOn = Callable[..., Service]
 Reading = Callable[[str], Database]
@@ -59,7 +59,7 @@ def test_case_1_kill_9_loses_and_doubles_nothing(
     rng = random.Random(1)
     service = service_on(store_url, snapshot_every=40)
     service.start()
-    assert service.ready().post("/v1/policies", **SPEC).status == 201
+    assert service.ready().post("/v1/policies", **CROWD_POLICY).status == 201
     kills = 0
     with Crowd(service) as crowd:
         for round_ in range(60 if soak else 4):
@@ -78,12 +78,12 @@ def test_case_1_kill_9_loses_and_doubles_nothing(
 
 
 def test_case_1_a_server_that_is_killed_loses_and_doubles_nothing(
-    service_on: ServiceOn, mortal: Mortal, reading: Reading, soak: bool
+    service_on: ServiceOn, mortal: KillablePostgres, reading: Reading, soak: bool
 ) -> None:
     store_url = url_of(mortal.conninfo)
     service = service_on(store_url, snapshot_every=40)
     service.start()
-    assert service.ready().post("/v1/policies", **SPEC).status == 201
+    assert service.ready().post("/v1/policies", **CROWD_POLICY).status == 201
     rounds = 12 if soak else 2
     with Crowd(service) as crowd:
         for number in range(rounds):

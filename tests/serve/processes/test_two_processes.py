@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
-from tests.serve.processes.audit import KEY, audit
-from tests.serve.processes.crowd import PATH, SPEC, Crowd
-from tests.serve.processes.mortal import url_of
-from tests.serve.processes.service import Service, eventually
+from tests.serve.harness.clients import CROWD_POLICY, PATH, Crowd, eventually
+from tests.serve.harness.fault_injection import url_of
+from tests.serve.harness.in_process import KEY
+from tests.serve.harness.policy_histories import audit
+from tests.serve.harness.service_process import Service
 
 ServiceOn = Callable[..., Service]
 Reading = Callable[[str], Database]
@@ -23,7 +24,7 @@ def test_case_5_a_second_process_on_a_file_is_refused(service_on: ServiceOn, sql
     first.ready()
     for made in (False, True):  # also where there is no policy yet that could be owned
         if made:
-            assert first.post("/v1/policies", **SPEC).status == 201
+            assert first.post("/v1/policies", **CROWD_POLICY).status == 201
         second.log.unlink(missing_ok=True)
         second.start()
         assert second.wait() == 2
@@ -70,13 +71,13 @@ def pause_the_owner(store: Store, services: tuple[Service, ...]) -> Service:
 
 def test_case_5_calls_are_passed_on_to_the_owner(service_on: ServiceOn, postgres_store: str, reading: Reading) -> None:
     one, two = services = pair(service_on, postgres_store)
-    assert one.post("/v1/policies", **SPEC).status == 201
+    assert one.post("/v1/policies", **CROWD_POLICY).status == 201
     first = two.post(f"{PATH}/decisions", **TASK)
     assert first.status == 201
     assert one.post(f"{PATH}/decisions", **TASK) == first
     other = two.post(f"{PATH}/decisions", **TASK | {"context": [0, 1, 0]})  # what is refused is passed on as well
-    assert (other.status, other.plain["code"]) == (409, "conflict")
-    assert two.get(f"{PATH}/summary").plain["decisions"] == 1
+    assert (other.status, other.json["code"]) == (409, "conflict")
+    assert two.get(f"{PATH}/summary").json["decisions"] == 1
     with Crowd(one, two) as crowd:
         crowd.go_on(100)
     assert owner(Store(reading(postgres_store)), services) is one
@@ -91,7 +92,7 @@ def test_case_5_a_paused_owner_is_fenced(
     rng = random.Random(5)
     store_url = url_of(postgres_url, transaction_timeout="2s")
     services = pair(service_on, store_url, owner_lease_s=1, snapshot_every=100)
-    assert services[0].post("/v1/policies", **SPEC).status == 201
+    assert services[0].post("/v1/policies", **CROWD_POLICY).status == 201
     store = Store(reading(store_url))
     rounds = 20 if soak else 2
     with Crowd(*services, timeout_s=3) as crowd:

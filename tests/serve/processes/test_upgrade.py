@@ -10,8 +10,8 @@ import pytest
 from deferkit.serve.storage import queries
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.sqlite import Sqlite
-from tests.serve.processes.crowd import SPEC
-from tests.serve.processes.service import Service, eventually
+from tests.serve.harness.clients import CROWD_POLICY, eventually
+from tests.serve.harness.service_process import Service
 from tests.serve.test_migrations import migrate, schema, select, version
 
 ServiceOn = Callable[..., Service]
@@ -66,7 +66,7 @@ def test_case_31_killed_at_any_statement_of_an_upgrade(
     service.kill()
     assert schema(database) == whole[len(steps)]
     service.start()
-    assert service.ready().post("/v1/policies", **SPEC).status == 201
+    assert service.ready().post("/v1/policies", **CROWD_POLICY).status == 201
     print(f"{len(left)} deaths left the versions {left}")
     assert left == sorted(left)
     assert set(left) == set(range(1, len(steps) + 1))

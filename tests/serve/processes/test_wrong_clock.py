@@ -7,9 +7,9 @@ import pytest
 
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
-from tests.serve.processes.audit import KEY
-from tests.serve.processes.crowd import PATH, SPEC
-from tests.serve.processes.service import Answer, Service, eventually
+from tests.serve.harness.clients import CROWD_POLICY, PATH, Answer, eventually
+from tests.serve.harness.in_process import KEY
+from tests.serve.harness.service_process import Service
 
 ServiceOn = Callable[..., Service]
 Reading = Callable[[str], Database]
@@ -32,10 +32,10 @@ def test_case_27_an_hour_forward_or_back(
     claims = []
     for number, wrong in enumerate(hours):
         service.start(clock=wrong * HOUR)
-        assert service.ready().post("/v1/policies", **SPEC).status == 201
+        assert service.ready().post("/v1/policies", **CROWD_POLICY).status == 201
         assert claim(service, f"another {number}").status == 204  # all are held, and none of them is over
         decide(service, f"t{number}")
-        claims.append(claim(service, "ann").plain)
+        claims.append(claim(service, "ann").json)
         if number % 2:
             service.kill()
         else:
@@ -63,7 +63,7 @@ def test_case_27_a_process_whose_clock_is_behind_takes_over(
 ) -> None:
     ahead, behind = service_on(postgres_store), service_on(postgres_store)
     ahead.start(clock=HOUR)
-    assert ahead.ready().post("/v1/policies", **SPEC).status == 201
+    assert ahead.ready().post("/v1/policies", **CROWD_POLICY).status == 201
     decide(ahead, "first")
     time.sleep(1)  # the log says less of how late it is
     behind.start()
