@@ -3,7 +3,6 @@
 import http.client
 import json
 import os
-import signal
 import ssl
 import threading
 import time
@@ -23,7 +22,7 @@ from deferkit import (
 )
 from deferkit.client import calls
 from tests.serve.harness.clients import CERTIFICATE, Reply, ScriptedServer
-from tests.serve.harness.service_process import Started
+from tests.serve.harness.service_process import ServiceProcess
 
 DECISION = {
     "task": "t",
@@ -217,7 +216,7 @@ def test_what_is_no_client(given: dict[str, Any]) -> None:
 def test_a_service_that_dies_and_comes_back(tmp_path: Path) -> None:
     """Callers notice nothing but the time: each task is decided once, each cost is booked once."""
     n, threads = 60, 3
-    with Started(tmp_path / "deferkit.db") as service, service.client("p", timeout_s=20) as client:
+    with ServiceProcess(tmp_path) as service, service.client("p", timeout_s=20) as client:
         client.create(features=1, budget=Budget(1000, horizon=10_000, max_cost=1))
         numbers: list[int] = []
         spent: list[int] = []  # in thousandths
@@ -238,7 +237,7 @@ def test_a_service_that_dies_and_comes_back(tmp_path: Path) -> None:
             worker.start()
         while len(numbers) < 0.4 * n * threads and not failures:
             time.sleep(0.005)
-        service.end(signal.SIGKILL)
+        service.kill()
         service.start()
         for worker in workers:
             worker.join()

@@ -23,7 +23,7 @@ from deferkit.serve.storage.store import Store
 from deferkit.types import MODEL, Amount, Decision
 from tests.command_line import SCRIPT, deferkit
 from tests.serve.harness.clients import TIMEOUT_S
-from tests.serve.harness.service_process import left_over
+from tests.serve.harness.service_process import processes_with
 
 MONEY = re.compile(r"([\d,.]+) posted \+ ([\d,.]+) reserved \+ ([\d,.]+) free = ([\d,.]+) minutes")
 
@@ -52,7 +52,7 @@ def test_a_demo_from_end_to_end(tmp_path: Path) -> None:
     for command in ("deferkit replay demo", "deferkit serve", "curl -s"):
         assert f"  {command}" in done.stdout
     assert f"--store '{store}'" in done.stdout
-    assert left_over(str(tmp_path)) == []
+    assert processes_with(str(tmp_path)) == []
 
 
 def test_however_a_demo_ends_it_leaves_no_process(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_however_a_demo_ends_it_leaves_no_process(tmp_path: Path) -> None:
     assert "Stopped after" in said
     assert "exactly what is posted" in said
     end = time.monotonic() + TIMEOUT_S
-    while (left := left_over(str(tmp_path))) and time.monotonic() < end:
+    while (left := processes_with(str(tmp_path))) and time.monotonic() < end:
         time.sleep(0.5)
     assert left == []
 

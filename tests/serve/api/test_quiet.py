@@ -20,7 +20,7 @@ from deferkit.serve.domain.policy import Snapshot
 from deferkit.serve.structured_logs import JsonLines
 from tests.serve.harness.clients import Client
 from tests.serve.harness.in_process import POLICY, Running, running
-from tests.serve.harness.service_process import process
+from tests.serve.harness.service_process import ServiceProcess
 
 SECRETS = ("s3cret", "1234.5678")
 FETCHERS = {"http", "urllib.request", "urllib3", "requests", "httpx", "aiohttp", "ftplib", "smtplib", "subprocess"} | {
@@ -133,7 +133,7 @@ def misbehave(client: Client) -> list[bytes]:
 
 
 def test_case_39_logs_errors_and_metrics_do_not_tell_what_was_sent(tmp_path: Path) -> None:
-    with process(tmp_path, "--log-level", "debug") as served:
+    with ServiceProcess(tmp_path, "--log-level", "debug") as served:
         client = Client(served.url)
         client.post("/v1/policies", POLICY)
         wrong = misbehave(client)
@@ -142,7 +142,7 @@ def test_case_39_logs_errors_and_metrics_do_not_tell_what_was_sent(tmp_path: Pat
         client.connection.close()
         assert served.stop() == 0
         told.append(served.log.encode())
-        assert len(served.lines()) == len(served.log.splitlines()) - 2  # the two lines for people at the start
+        assert len(served.events()) == len(served.log.splitlines()) - 2  # the two lines for people at the start
     for secret in SECRETS:
         assert not [text for text in told if secret.encode() in text and b"reward" not in text]
 

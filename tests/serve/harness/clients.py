@@ -27,6 +27,11 @@ class Answer(NamedTuple):
     body: bytes
 
     @property
+    def reply(self) -> tuple[int, bytes]:
+        """What is the same when a call is repeated: all but the headers, which hold the time."""
+        return self.status, self.body
+
+    @property
     def json(self) -> Any:
         """The body as plain data."""
         return json.loads(self.body)
@@ -35,8 +40,8 @@ class Answer(NamedTuple):
 class Client:
     """Calls a service over one connection."""
 
-    def __init__(self, url: str, key: str | None = None) -> None:
-        self.connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=TIMEOUT_S)
+    def __init__(self, url: str, key: str | None = None, *, timeout_s: float = TIMEOUT_S) -> None:
+        self.connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=timeout_s)
         self.headers = {} if key is None else {"authorization": f"Bearer {key}"}
 
     def call(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Answer:
@@ -65,11 +70,11 @@ class Client:
         return self.post(f"/v1/policies/{policy}/decisions", body)
 
 
-def until(what: Any, seconds: float = TIMEOUT_S) -> Any:
-    """Wait until something is so; return it."""
+def until(condition: Callable[[], Any], what: str = "the condition holds", seconds: float = TIMEOUT_S) -> Any:
+    """Wait until a condition holds; return what it gives."""
     end = time.monotonic() + seconds
-    while not (found := what()):
-        assert time.monotonic() < end, "waited too long"
+    while not (found := condition()):
+        assert time.monotonic() < end, f"Not within {seconds:g} s: {what}."
         time.sleep(0.005)
     return found
 
@@ -136,16 +141,11 @@ class Surprise(AssertionError):
     """A service has answered what it must not."""
 
 
-def eventually(what: str, is_so: Callable[[], bool], *, seconds: float = TIMEOUT_S) -> None:
-    """Wait until something is so."""
-    until = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < until, f"Not within {seconds:g} s: {what}."
-        time.sleep(0.01)
-
-
 class RetryingClient:
-    """One connection, to one of several services at a time; the next one is tried when one fails."""
+    """A client that never gives up: each call is repeated until it is acknowledged.
+
+    It has one connection, to one of several services at a time; the next one is tried when one fails.
+    """
 
     def __init__(self, crowd: "Crowd", number: int) -> None:
         self.crowd = crowd
@@ -192,7 +192,7 @@ class RetryingClient:
 
 
 class Crowd:
-    """Threads that decide, observe, review and top up, as fast as they are answered.
+    """Retrying clients in threads that decide, observe, review and top up, and keep every acknowledgement.
 
     A cost is known by the one who sends it, so that each is sent for exactly one task.
     """
@@ -243,7 +243,7 @@ class Crowd:
             self.check()
             return self.count >= enough
 
-        eventually(f"{more} calls are acknowledged", reached)
+        until(reached, f"{more} calls are acknowledged")
 
     @property
     def count(self) -> int:

@@ -41,7 +41,12 @@ class Op(NamedTuple):
 
 
 class Disk(apsw.VFS):
-    """Passes everything on to the system's own files, if it can."""
+    """A disk that can be full, not confirm, or lose its power; SQLite writes to it through a VFS.
+
+    It passes everything on to the system's own files, if it can. Everything that is written is also written down, so
+    that the files can be made as they would be after a loss of power at any moment: what was synced is there, and of
+    what was not, any part of it.
+    """
 
     def __init__(self) -> None:
         self.name = f"disk-{next(NUMBERS)}"

@@ -63,7 +63,7 @@ class Said(NamedTuple):
 
 
 class RandomHistory:
-    """Draws the next command; remembers what may come of it."""
+    """Draws commands from a seed: decisions, outcomes early and late, corrections, reviews, money."""
 
     def __init__(self, seed: int, spec: PolicySpec) -> None:
         self.rng = np.random.default_rng(seed)
@@ -198,7 +198,7 @@ class World(NamedTuple):
 
 
 class SimulatedHistory(NamedTuple):
-    """What a policy did in a world."""
+    """What a policy did in a world in which all rewards and costs are known."""
 
     log: list[log_records.AnyRecord]
     policy: Policy
@@ -259,7 +259,7 @@ def simulate(
 
 
 def audit(database: Database, crowd: Crowd) -> int:
-    """Check everything; return how many decisions there are."""
+    """Check all that must hold of a store, given what clients were told; return how many decisions there are."""
     store = Store(database)
     row = store.policy(*KEY)
     assert row is not None

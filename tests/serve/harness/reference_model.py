@@ -312,7 +312,7 @@ def micro(cost: float | None) -> int | None:
 
 
 class ServiceMachine(RuleBasedStateMachine):
-    """Does the same to the engine and to the model, and compares."""
+    """Does the same to the engine and to the model, in any order that hypothesis finds, and compares."""
 
     def __init__(self, database: Database, now: Callable[[int | None], int], spec: PolicySpec = SPEC) -> None:
         super().__init__()

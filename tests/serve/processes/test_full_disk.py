@@ -6,29 +6,29 @@ from pathlib import Path
 
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
-from tests.serve.harness.clients import CROWD_POLICY, PATH, eventually
+from tests.serve.harness.clients import CROWD_POLICY, PATH, until
 from tests.serve.harness.in_process import KEY
 from tests.serve.harness.policy_histories import check_log, check_state
-from tests.serve.harness.service_process import Service
+from tests.serve.harness.service_process import ServiceProcess
 
-ServiceOn = Callable[..., Service]
+ServiceOn = Callable[..., ServiceProcess]
 Reading = Callable[[str], Database]
 
 
-def let_files_grow_to(service: Service, size: int) -> None:
+def let_files_grow_to(service: ServiceProcess, size: int) -> None:
     """Limit the files that a process writes: to the process it is as if the disk were full."""
     assert service.pid is not None
     _, most = resource.prlimit(service.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(service.pid, resource.RLIMIT_FSIZE, (size, most))
 
 
-def decide(service: Service, number: int) -> int:
+def decide(service: ServiceProcess, number: int) -> int:
     return service.post(f"{PATH}/decisions", task=f"t{number}", context=[1, 0, number % 7]).status
 
 
-def again(service: Service, number: int) -> None:
+def again(service: ServiceProcess, number: int) -> None:
     """Wait until a decision is taken."""
-    eventually("decisions are taken again", lambda: decide(service, number) == 201)
+    until(lambda: decide(service, number) == 201, "decisions are taken again")
 
 
 def test_case_6_a_full_disk_refuses_decisions_and_recovers(

@@ -9,13 +9,13 @@ from deferkit.serve.storage.database import Database
 from tests.serve.harness.clients import CROWD_POLICY, Crowd
 from tests.serve.harness.fault_injection import KillablePostgres, url_of
 from tests.serve.harness.policy_histories import audit, check_last_snapshot
-from tests.serve.harness.service_process import Service
+from tests.serve.harness.service_process import ServiceProcess
 
-ServiceOn = Callable[..., Service]
+ServiceOn = Callable[..., ServiceProcess]
 Reading = Callable[[str], Database]
 
 
-def under_load(service: Service, crowd: Crowd, rng: random.Random) -> None:
+def under_load(service: ServiceProcess, crowd: Crowd, rng: random.Random) -> None:
     """Kill it while it answers."""
     crowd.go_on(20)
     time.sleep(rng.uniform(0, 0.5))
@@ -23,7 +23,7 @@ def under_load(service: Service, crowd: Crowd, rng: random.Random) -> None:
     service.start()
 
 
-def while_starting(service: Service, crowd: Crowd, rng: random.Random) -> None:  # noqa: ARG001
+def while_starting(service: ServiceProcess, crowd: Crowd, rng: random.Random) -> None:  # noqa: ARG001
     """Kill it before it is there, again and again."""
     service.kill()
     for _ in range(3):
@@ -33,7 +33,7 @@ def while_starting(service: Service, crowd: Crowd, rng: random.Random) -> None: 
     service.start()
 
 
-def while_stopping(service: Service, _: Crowd, rng: random.Random) -> None:
+def while_stopping(service: ServiceProcess, _: Crowd, rng: random.Random) -> None:
     """Kill it while it stops in order."""
     service.ready()
     service.signal(signal.SIGTERM)
@@ -42,7 +42,7 @@ def while_stopping(service: Service, _: Crowd, rng: random.Random) -> None:
     service.start()
 
 
-def at_a_statement(service: Service, _: Crowd, rng: random.Random) -> None:
+def at_a_statement(service: ServiceProcess, _: Crowd, rng: random.Random) -> None:
     """Let it die between two statements of SQL."""
     service.kill()
     service.start(death=rng.randrange(20, 300))
@@ -78,9 +78,9 @@ def test_case_1_kill_9_loses_and_doubles_nothing(
 
 
 def test_case_1_a_server_that_is_killed_loses_and_doubles_nothing(
-    service_on: ServiceOn, mortal: KillablePostgres, reading: Reading, soak: bool
+    service_on: ServiceOn, killable_postgres: KillablePostgres, reading: Reading, soak: bool
 ) -> None:
-    store_url = url_of(mortal.conninfo)
+    store_url = url_of(killable_postgres.conninfo)
     service = service_on(store_url, snapshot_every=40)
     service.start()
     assert service.ready().post("/v1/policies", **CROWD_POLICY).status == 201
@@ -89,10 +89,10 @@ def test_case_1_a_server_that_is_killed_loses_and_doubles_nothing(
         for number in range(rounds):
             crowd.go_on(50)
             if number % 2:
-                mortal.kill()
+                killable_postgres.kill()
             else:
-                mortal.stop()
-            mortal.start()
+                killable_postgres.stop()
+            killable_postgres.start()
         under_load(service, crowd, random.Random(2))
     asked = crowd.ask_again(100)
     print(f"{rounds} ends of the server: {crowd.count} acknowledged, {asked} asked again, {dict(crowd.failures)}")

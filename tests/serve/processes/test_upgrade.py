@@ -10,11 +10,11 @@ import pytest
 from deferkit.serve.storage import queries
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.sqlite import Sqlite
-from tests.serve.harness.clients import CROWD_POLICY, eventually
-from tests.serve.harness.service_process import Service
+from tests.serve.harness.clients import CROWD_POLICY, until
+from tests.serve.harness.service_process import ServiceProcess
 from tests.serve.test_migrations import migrate, schema, select, version
 
-ServiceOn = Callable[..., Service]
+ServiceOn = Callable[..., ServiceProcess]
 Reading = Callable[[str], Database]
 
 
@@ -28,7 +28,7 @@ def clear(database: Database) -> None:
         select(database, f"DROP SCHEMA {name} CASCADE; CREATE SCHEMA {name}")
 
 
-def outcome(service: Service, statement: int) -> int | None:
+def outcome(service: ServiceProcess, statement: int) -> int | None:
     """Let a service die at a statement; return its exit code, None if it is ready before that."""
     service.start(death=statement)
     codes: list[int | None] = []
@@ -37,7 +37,7 @@ def outcome(service: Service, statement: int) -> int | None:
         codes.append(service.wait(0.05))
         return codes[-1] is not None or service.answers()
 
-    eventually("it dies or is ready", decided)
+    until(decided, "it dies or is ready")
     return codes[-1]
 
 
@@ -58,7 +58,7 @@ def test_case_31_killed_at_any_statement_of_an_upgrade(
         code = outcome(service, statement)
         if code is None:
             break  # it needs fewer statements than that
-        assert code == -signal.SIGKILL, service.said()
+        assert code == -signal.SIGKILL, service.log
         left.append(version(database))
         assert schema(database) == whole[left[-1]]
         if left[-1] == len(steps) and not soak:

@@ -7,20 +7,20 @@ import pytest
 
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
-from tests.serve.harness.clients import CROWD_POLICY, PATH, Answer, eventually
+from tests.serve.harness.clients import CROWD_POLICY, PATH, Answer, until
 from tests.serve.harness.in_process import KEY
-from tests.serve.harness.service_process import Service
+from tests.serve.harness.service_process import ServiceProcess
 
-ServiceOn = Callable[..., Service]
+ServiceOn = Callable[..., ServiceProcess]
 Reading = Callable[[str], Database]
 HOUR = 3600
 
 
-def claim(service: Service, reviewer: str) -> Answer:
+def claim(service: ServiceProcess, reviewer: str) -> Answer:
     return service.post(f"{PATH}/reviews/claim", reviewer=reviewer)
 
 
-def decide(service: Service, task: str) -> None:
+def decide(service: ServiceProcess, task: str) -> None:
     assert service.post(f"{PATH}/decisions", task=task, context=[1, 0, 0], force="human").status == 201
 
 
@@ -70,7 +70,7 @@ def test_case_27_a_process_whose_clock_is_behind_takes_over(
     behind.ready()
     decide(ahead, "second")
     ahead.kill()
-    eventually("the other one takes over", lambda: behind.get(f"{PATH}/summary").status == 200)
+    until(lambda: behind.get(f"{PATH}/summary").status == 200, "the other one takes over")
     decide(behind, "third")
     assert behind.stop() == 0
     store = Store(reading(postgres_store))
