@@ -47,7 +47,7 @@ def in_flight(served: ServiceProcess) -> Iterator[list[Future[Answer]]]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_case_10_calls_in_flight_get_their_replies(tmp_path: Path, number: signal.Signals) -> None:
+def test_calls_in_flight_get_their_replies(tmp_path: Path, number: signal.Signals) -> None:
     with ServiceProcess(tmp_path, *ONE_BY_ONE, "--stop-s", "60", setup=PATIENT) as served:
         client = Client(served.url)
         client.post("/v1/policies", POLICY)
@@ -68,7 +68,7 @@ def test_case_10_calls_in_flight_get_their_replies(tmp_path: Path, number: signa
         assert service.client().get("/v1/policies/p/summary").json["decisions"] == CALLS
 
 
-def test_case_10_calls_that_cannot_be_finished_are_refused_and_the_service_leaves(tmp_path: Path) -> None:
+def test_calls_that_cannot_be_finished_are_refused_and_the_service_leaves(tmp_path: Path) -> None:
     with ServiceProcess(tmp_path, *ONE_BY_ONE, "--stop-s", "1", setup=PATIENT) as served:
         client = Client(served.url)
         client.post("/v1/policies", POLICY)

@@ -1,4 +1,4 @@
-"""Case 6: a disk without room. Decisions are refused, reads go on, and it recovers by itself."""
+"""A disk without room. Decisions are refused, reads go on, and it recovers by itself."""
 
 import resource
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def again(service: ServiceProcess, number: int) -> None:
     until(lambda: decide(service, number) == 201, "decisions are taken again")
 
 
-def test_case_6_a_full_disk_refuses_decisions_and_recovers(
+def test_a_full_disk_refuses_decisions_and_recovers(
     service_on: ServiceOn, sqlite_path: str, reading: Reading, soak: bool
 ) -> None:
     service = service_on(sqlite_path, snapshot_every=30)

@@ -1,4 +1,4 @@
-"""Case 1: kill -9 at any moment, under clients that retry, loses and doubles nothing."""
+"""Kill -9 at any moment, under clients that retry, loses and doubles nothing."""
 
 import random
 import signal
@@ -53,9 +53,7 @@ def at_a_statement(service: ServiceProcess, _: Crowd, rng: random.Random) -> Non
 MOMENTS = (under_load, at_a_statement, while_starting, while_stopping)
 
 
-def test_case_1_kill_9_loses_and_doubles_nothing(
-    service_on: ServiceOn, store_url: str, reading: Reading, soak: bool
-) -> None:
+def test_kill_9_loses_and_doubles_nothing(service_on: ServiceOn, store_url: str, reading: Reading, soak: bool) -> None:
     rng = random.Random(1)
     service = service_on(store_url, snapshot_every=40)
     service.start()
@@ -77,7 +75,7 @@ def test_case_1_kill_9_loses_and_doubles_nothing(
     )
 
 
-def test_case_1_a_server_that_is_killed_loses_and_doubles_nothing(
+def test_a_server_that_is_killed_loses_and_doubles_nothing(
     service_on: ServiceOn, killable_postgres: KillablePostgres, reading: Reading, soak: bool
 ) -> None:
     store_url = url_of(killable_postgres.conninfo)

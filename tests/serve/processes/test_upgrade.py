@@ -1,4 +1,4 @@
-"""Case 31: a service that is killed while it brings an old store up to date leaves the old or the new, never half."""
+"""A service that is killed while it brings an old store up to date leaves the old or the new, never half."""
 
 import signal
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def outcome(service: ServiceProcess, statement: int) -> int | None:
     return codes[-1]
 
 
-def test_case_31_killed_at_any_statement_of_an_upgrade(
+def test_killed_at_any_statement_of_an_upgrade(
     service_on: ServiceOn, store_url: str, reading: Reading, monkeypatch: pytest.MonkeyPatch, soak: bool
 ) -> None:
     steps = queries.migrations()

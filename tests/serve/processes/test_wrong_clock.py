@@ -1,4 +1,4 @@
-"""Case 27: the clock is an hour off after a restart. The log stays in order, and leases are not over at once."""
+"""The clock is an hour off after a restart. The log stays in order, and leases are not over at once."""
 
 import time
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def decide(service: ServiceProcess, task: str) -> None:
 
 
 @pytest.mark.parametrize("hours", [(0, 1, -1), (0, -1, 1)])
-def test_case_27_an_hour_forward_or_back(
+def test_a_restart_with_the_clock_an_hour_off_keeps_order_and_leases(
     service_on: ServiceOn, store_url: str, reading: Reading, hours: tuple[int, ...]
 ) -> None:
     service = service_on(store_url)
@@ -58,7 +58,7 @@ def check_order(store: Store, policy: int) -> None:
     assert times == sorted(times)
 
 
-def test_case_27_a_process_whose_clock_is_behind_takes_over(
+def test_a_process_whose_clock_is_behind_takes_over(
     service_on: ServiceOn, postgres_store: str, reading: Reading
 ) -> None:
     ahead, behind = service_on(postgres_store), service_on(postgres_store)
