@@ -69,7 +69,7 @@ def test_every_call_of_a_client_is_documented(kind: type, name: str) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_code_on_a_page_runs(page: Path, tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
-    blocks = [block for block in blocks if "Client(" not in block]  # tests/serve/test_readme.py runs those
+    blocks = [block for block in blocks if "Client(" not in block]  # tests/serve/test_documentation.py runs those
     if blocks:
         script = "\n".join(blocks)
         done = subprocess.run(

@@ -7,7 +7,7 @@ from typing import Any
 
 from deferkit import Budget
 from deferkit.types import MODEL
-from tests.serve.started import Started
+from tests.serve.harness.service_process import ServiceProcess
 
 POLICIES: dict[str, dict[str, Any]] = {
     "trees": {"forget": "auto", "representation": "auto", "link": "logistic"},
@@ -16,7 +16,7 @@ POLICIES: dict[str, dict[str, Any]] = {
 FEATURES = {"numbers": ["amount", "age"], "categories": {"country": ["de", "fr"]}}
 
 
-def live(service: Started, name: str, tasks: int) -> None:
+def live(service: ServiceProcess, name: str, tasks: int) -> None:
     """Let a policy decide, review, observe early and late, correct, expire, book efforts and change its budget."""
     rng = random.Random(name)
     with service.client(name) as client:
@@ -53,10 +53,10 @@ def live(service: Started, name: str, tasks: int) -> None:
 
 def make(path: Path) -> None:
     """Make a store in which each policy has lived, with a snapshot at the end."""
-    with Started(path, "--snapshot-every", "100000") as service:
+    with ServiceProcess(path.parent, "--snapshot-every", "100000", store=path) as service:
         for name in POLICIES:
             live(service, name, 100)
-        service.end()
+        service.stop()
 
 
 if __name__ == "__main__":

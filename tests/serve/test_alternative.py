@@ -10,7 +10,7 @@ from deferkit.serve.audit.counterfactual.scenario import scenario_of
 from deferkit.serve.domain.account import Account
 from deferkit.serve.domain.log_records import BudgetChangedRecord, DecidedRecord
 from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
-from tests.serve.living import World, live, spec_of
+from tests.serve.harness.policy_histories import World, simulate, spec_of
 from tests.serve.test_estimate import decided
 
 # everything is drawn by lot, so that half of what the log left to the model goes to the human
@@ -83,7 +83,7 @@ def test_top_ups_and_cuts_are_in_proportion() -> None:
 
 def test_what_is_known_goes_before_what_is_believed() -> None:
     world = World.draw(0, 50)
-    life = live(spec_of(50, 0.5), world, task=lambda _: {"cost": 0.9})
+    life = simulate(spec_of(50, 0.5), world, task=lambda _: {"cost": 0.9})
     log = [record for record in life.log if isinstance(record, DecidedRecord)]
     told, estimated, vectors = OutcomeImputer(life.policy, life.decision_log.facts()).of(log)
     routes = life.decision_log.facts().routes

@@ -18,9 +18,21 @@ from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.postgres import Postgres
 from deferkit.serve.storage.store import Store
-from tests.serve.checking import problem_of
-from tests.serve.keeping import add, seat, write
-from tests.serve.playing import KEY, SPEC, again, call, claim, complete, decide, observe, play
+from tests.serve.harness.in_process import (
+    KEY,
+    SPEC,
+    add,
+    again,
+    call,
+    claim,
+    complete,
+    decide,
+    observe,
+    play,
+    problem_of,
+    seat,
+    write,
+)
 
 NOW = 1_000_000_000
 RICH = msgspec.structs.replace(SPEC, budget={"cost": BudgetSpec(total=1000, horizon=1000, max_cost=1)})

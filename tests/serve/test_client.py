@@ -27,21 +27,21 @@ from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
 from deferkit.types import Amount
 from tests.conftest import draw_tasks
-from tests.serve.serving import until
-from tests.serve.started import Started
+from tests.serve.harness.clients import until
+from tests.serve.harness.service_process import ServiceProcess
 
 BUDGET = Budget(10, horizon=100, max_cost=1)
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
-    with Started(tmp_path_factory.mktemp("service") / "deferkit.db") as started:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
+    with ServiceProcess(tmp_path_factory.mktemp("service")) as started:
         yield started
-        assert started.end() in (0, 143)
+        assert started.stop() in (0, 143)
 
 
 @pytest.fixture
-def client(service: Started, request: pytest.FixtureRequest) -> Iterator[Client]:
+def client(service: ServiceProcess, request: pytest.FixtureRequest) -> Iterator[Client]:
     """A client of a policy of its own."""
     with service.client(re.sub(r"\W+", "-", request.node.name)[-60:].lstrip("-_")) as made:
         yield made
@@ -137,7 +137,7 @@ def test_a_budget_without_end(client: Client) -> None:
     assert client.summary().total == client.summary().left == math.inf
 
 
-def test_a_decision_is_known_by_its_number_and_everywhere_by_its_task(service: Started, client: Client) -> None:
+def test_a_decision_is_known_by_its_number_and_everywhere_by_its_task(service: ServiceProcess, client: Client) -> None:
     client.create(features=1, budget=BUDGET)
     decision = client.decide([1.0], force="human", task="t 1/ü", payload={"text": "…"}, model_answer="pay")
     assert client.task_of(decision) == "t 1/ü"
@@ -161,7 +161,7 @@ def test_a_decision_is_known_by_its_number_and_everywhere_by_its_task(service: S
     assert (client.summary().reserved, client.summary().expired) == (0.0, 1)
 
 
-def test_only_so_many_numbers_are_remembered(service: Started) -> None:
+def test_only_so_many_numbers_are_remembered(service: ServiceProcess) -> None:
     with service.client("forgetful", memory=3) as client:
         client.create(features=1, budget=BUDGET)
         decisions = [client.decide([1.0], force="model") for _ in range(4)]
@@ -283,7 +283,7 @@ def test_keys(tmp_path: Path) -> None:
     for row in (admin_row, reviewer_row):
         kept.add_key(row)
     kept.close()
-    with Started(store) as service:
+    with ServiceProcess(tmp_path, store=store) as service:
         with service.client("a") as client, pytest.raises(ServiceError, match="valid key") as refused:
             client.create(features=1, budget=BUDGET)
         assert refused.value.status == 401

@@ -3,7 +3,6 @@
 import http.client
 import json
 import os
-import signal
 import ssl
 import threading
 import time
@@ -22,8 +21,8 @@ from deferkit import (
     http_connections,
 )
 from deferkit.client import calls
-from tests.serve.pretending import CERTIFICATE, Pretender, Reply
-from tests.serve.started import Started
+from tests.serve.harness.clients import CERTIFICATE, Reply, ScriptedServer
+from tests.serve.harness.service_process import ServiceProcess
 
 DECISION = {
     "task": "t",
@@ -44,7 +43,7 @@ GOOD = Reply(201, json.dumps(DECISION).encode())
 BUSY = b'{"status": 503, "code": "unavailable", "detail": "Too much is waiting."}'
 
 
-def client_of(server: Pretender, **given: Any) -> Client:
+def client_of(server: ScriptedServer, **given: Any) -> Client:
     return Client(server.url, policy="p", **given)
 
 
@@ -60,7 +59,7 @@ def client_of(server: Pretender, **given: Any) -> Client:
     ids=["503", "502", "429", "closed", "cut"],
 )
 def test_a_call_that_fails_is_repeated_with_the_same_task(failure: Reply) -> None:
-    with Pretender(failure, failure, GOOD) as server, client_of(server) as client:
+    with ScriptedServer(failure, failure, GOOD) as server, client_of(server) as client:
         assert client.decide([1.0]).id == 3
         assert len(server.asked) == 3
         assert len({body for _, _, body, _ in server.asked}) == 1
@@ -68,7 +67,7 @@ def test_a_call_that_fails_is_repeated_with_the_same_task(failure: Reply) -> Non
 
 
 def test_retry_after_is_kept() -> None:
-    with Pretender(Reply(503, BUSY, (("Retry-After", "1"),)), GOOD) as server, client_of(server) as client:
+    with ScriptedServer(Reply(503, BUSY, (("Retry-After", "1"),)), GOOD) as server, client_of(server) as client:
         client.decide([1.0])
         (*_, first), (*_, second) = server.asked
         assert second - first >= 1.0
@@ -76,7 +75,7 @@ def test_retry_after_is_kept() -> None:
 
 def test_a_service_that_asks_for_more_time_than_there_is() -> None:
     later = Reply(503, BUSY, (("Retry-After", "60"),))
-    with Pretender(later) as server, client_of(server, total_s=5) as client:
+    with ScriptedServer(later) as server, client_of(server, total_s=5) as client:
         began = time.monotonic()
         with pytest.raises(ServiceUnavailable, match="Too much is waiting") as caught:
             client.decide([1.0])
@@ -86,7 +85,7 @@ def test_a_service_that_asks_for_more_time_than_there_is() -> None:
 
 
 def test_silence_is_a_failure() -> None:
-    with Pretender(Reply(201, wait_s=3.0), GOOD) as server, client_of(server, timeout_s=0.5) as client:
+    with ScriptedServer(Reply(201, wait_s=3.0), GOOD) as server, client_of(server, timeout_s=0.5) as client:
         assert client.decide([1.0]).id == 3
         assert len(server.asked) >= 2
         assert len({body for _, _, body, _ in server.asked}) == 1
@@ -108,7 +107,7 @@ class Clock:
 def test_pauses_grow_and_time_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(calls, "time", clock)
-    with Pretender(Reply(503, BUSY)) as server, client_of(server, total_s=20) as client:
+    with ScriptedServer(Reply(503, BUSY)) as server, client_of(server, total_s=20) as client:
         with pytest.raises(ServiceUnavailable, match=r"within 20 seconds \(tries: \d+\)"):
             client.decide([1.0])
         assert len(server.asked) == len(clock.pauses) + 1
@@ -121,7 +120,7 @@ def test_pauses_grow_and_time_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_nobody_there() -> None:
-    with Pretender(GOOD) as server:
+    with ScriptedServer(GOOD) as server:
         url = server.url
     with Client(url, policy="p", total_s=0.3) as client, pytest.raises(ServiceUnavailable, match="refused") as caught:
         client.summary()
@@ -138,7 +137,7 @@ def test_nobody_there() -> None:
 )
 def test_a_refusal_is_not_repeated(status: int, error: type[Exception]) -> None:
     body = json.dumps({"status": status, "code": "x", "detail": "Because."}).encode()
-    with Pretender(Reply(status, body)) as server, client_of(server) as client:
+    with ScriptedServer(Reply(status, body)) as server, client_of(server) as client:
         with pytest.raises(error, match="Because"):
             client.decide([1.0])
         assert len(server.asked) == 1
@@ -147,7 +146,7 @@ def test_a_refusal_is_not_repeated(status: int, error: type[Exception]) -> None:
 def test_something_else_that_speaks_http() -> None:
     page = Reply(200, b"<html>hello</html>")
     moved = Reply(301, b"", (("location", "https://example.org"),))
-    with Pretender(page, moved) as server, client_of(server) as client:
+    with ScriptedServer(page, moved) as server, client_of(server) as client:
         with pytest.raises(ServiceError, match="does not answer as a deferkit service"):
             client.decide([1.0])
         with pytest.raises(ServiceError, match="status 301"):
@@ -155,7 +154,7 @@ def test_something_else_that_speaks_http() -> None:
 
 
 def test_connections_are_kept_and_replaced_when_stale() -> None:
-    with Pretender(GOOD, GOOD._replace(then_close=True), GOOD) as server, client_of(server) as client:
+    with ScriptedServer(GOOD, GOOD._replace(then_close=True), GOOD) as server, client_of(server) as client:
         for _ in range(3):
             client.decide([1.0])
         assert (len(server.asked), server.connections) == (3, 2)
@@ -165,7 +164,7 @@ def test_connections_are_kept_and_replaced_when_stale() -> None:
 
 
 def test_a_forked_process_has_connections_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Pretender(GOOD) as server, client_of(server) as client:
+    with ScriptedServer(GOOD) as server, client_of(server) as client:
         client.decide([1.0])
         monkeypatch.setattr(os, "getpid", lambda: -1)
         client.decide([1.0])
@@ -173,7 +172,7 @@ def test_a_forked_process_has_connections_of_its_own(monkeypatch: pytest.MonkeyP
 
 
 def test_a_call_that_is_interrupted_leaves_no_half_read_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Pretender(GOOD) as server, client_of(server) as client:
+    with ScriptedServer(GOOD) as server, client_of(server) as client:
         client.decide([1.0])
         with monkeypatch.context() as patch:
             patch.setattr(http.client.HTTPConnection, "getresponse", interrupted)
@@ -189,7 +188,7 @@ def interrupted(_: http.client.HTTPConnection) -> None:
 
 def test_https_and_a_path_before_the_service() -> None:
     trusting = ssl.create_default_context(cafile=CERTIFICATE)
-    with Pretender(GOOD, secure=True) as server:
+    with ScriptedServer(GOOD, secure=True) as server:
         with Client(server.url + "/deferkit/", policy="a b", key="dk_1_s", ssl_context=trusting) as client:
             assert client.decide([1.0]).id == 3
         assert server.asked[0][1] == "/deferkit/v1/policies/a%20b/decisions"
@@ -217,7 +216,7 @@ def test_what_is_no_client(given: dict[str, Any]) -> None:
 def test_a_service_that_dies_and_comes_back(tmp_path: Path) -> None:
     """Callers notice nothing but the time: each task is decided once, each cost is booked once."""
     n, threads = 60, 3
-    with Started(tmp_path / "deferkit.db") as service, service.client("p", timeout_s=20) as client:
+    with ServiceProcess(tmp_path) as service, service.client("p", timeout_s=20) as client:
         client.create(features=1, budget=Budget(1000, horizon=10_000, max_cost=1))
         numbers: list[int] = []
         spent: list[int] = []  # in thousandths
@@ -238,7 +237,7 @@ def test_a_service_that_dies_and_comes_back(tmp_path: Path) -> None:
             worker.start()
         while len(numbers) < 0.4 * n * threads and not failures:
             time.sleep(0.005)
-        service.end(signal.SIGKILL)
+        service.kill()
         service.start()
         for worker in workers:
             worker.join()

@@ -11,7 +11,7 @@ from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.row_codec import decision_values
 from deferkit.serve.storage.store import Store
-from tests.serve.playing import decide, observe, play
+from tests.serve.harness.in_process import decide, observe, play
 from tests.serve.test_replay import OFTEN, again, eventful
 
 ROWS = 37  # of the log of `eventful`

@@ -22,7 +22,8 @@ from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
 from deferkit.types import MODEL, Amount, Decision
 from tests.command_line import SCRIPT, deferkit
-from tests.serve.started import PATIENCE_S, left_over
+from tests.serve.harness.clients import TIMEOUT_S
+from tests.serve.harness.service_process import processes_with
 
 MONEY = re.compile(r"([\d,.]+) posted \+ ([\d,.]+) reserved \+ ([\d,.]+) free = ([\d,.]+) minutes")
 
@@ -51,7 +52,7 @@ def test_a_demo_from_end_to_end(tmp_path: Path) -> None:
     for command in ("deferkit replay demo", "deferkit serve", "curl -s"):
         assert f"  {command}" in done.stdout
     assert f"--store '{store}'" in done.stdout
-    assert left_over(str(tmp_path)) == []
+    assert processes_with(str(tmp_path)) == []
 
 
 def test_however_a_demo_ends_it_leaves_no_process(tmp_path: Path) -> None:
@@ -74,16 +75,16 @@ def test_however_a_demo_ends_it_leaves_no_process(tmp_path: Path) -> None:
             while not re.match(r" *[1-9][0-9]* s: ", line := demo.stdout.readline()):  # it is well under way
                 assert line, demo.stderr and demo.stderr.read()
             demo.send_signal(number)
-        said, wrong = demos[0].communicate(timeout=PATIENCE_S)
-        demos[1].communicate(timeout=PATIENCE_S)
+        said, wrong = demos[0].communicate(timeout=TIMEOUT_S)
+        demos[1].communicate(timeout=TIMEOUT_S)
     finally:
         for demo in demos:
             demo.kill()
     assert demos[0].returncode == 130, wrong
     assert "Stopped after" in said
     assert "exactly what is posted" in said
-    end = time.monotonic() + PATIENCE_S
-    while (left := left_over(str(tmp_path))) and time.monotonic() < end:
+    end = time.monotonic() + TIMEOUT_S
+    while (left := processes_with(str(tmp_path))) and time.monotonic() < end:
         time.sleep(0.5)
     assert left == []
 

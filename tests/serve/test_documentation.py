@@ -12,7 +12,8 @@ import pytest
 
 from deferkit import Budget
 from tests.command_line import deferkit
-from tests.serve.started import PATIENCE_S, Started
+from tests.serve.harness.clients import TIMEOUT_S
+from tests.serve.harness.service_process import ServiceProcess
 
 ROOT = Path(__file__).parent.parent.parent
 GUIDE = (ROOT / "docs" / "service-guide.md").read_text()
@@ -22,8 +23,8 @@ ADDRESS = "http://127.0.0.1:8080"
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
-    with Started(tmp_path_factory.mktemp("readme") / "deferkit.db") as started:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
+    with ServiceProcess(tmp_path_factory.mktemp("readme")) as started:
         yield started
 
 
@@ -42,12 +43,12 @@ def documents(text: str) -> list[Any]:
 
 
 def ended(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=PATIENCE_S, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stderr
     return done
 
 
-def test_the_commands_run(service: Started, tmp_path: Path) -> None:
+def test_the_commands_run(service: ServiceProcess, tmp_path: Path) -> None:
     commands = [block for block in blocks(SECTION, "sh") if "curl" in block]
     assert len(commands) >= 1
     for block in commands:
@@ -63,7 +64,7 @@ def test_the_commands_run(service: Started, tmp_path: Path) -> None:
     assert (task["final"], task["answer"]) == ("human", "refuse")
 
 
-def test_the_code_that_needs_a_service_runs(service: Started, tmp_path: Path) -> None:
+def test_the_code_that_needs_a_service_runs(service: ServiceProcess, tmp_path: Path) -> None:
     found = [block for page in PAGES for block in blocks(page.read_text(), "python") if "Client(" in block]
     assert any(block in SECTION for block in found)
     for block in found:
@@ -76,7 +77,7 @@ def test_the_code_that_needs_a_service_runs(service: Started, tmp_path: Path) ->
 def test_the_key_command_prints_a_key_once_that_is_good_for_the_rest(tmp_path: Path) -> None:
     [words] = re.findall(r"`deferkit (keys create [^`]*)`", SECTION)
     store = tmp_path / "deferkit.db"
-    with Started(store) as service:
+    with ServiceProcess(tmp_path, store=store) as service:
         with service.client("claims") as client:
             client.create(features=1, budget=Budget(100, horizon=1000, max_cost=1))
         made = deferkit(*words.split(), "--store", str(store), cwd=tmp_path)

@@ -17,9 +17,23 @@ from deferkit.serve.engine.commands.decide import Decide, DecideMany
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.database import Database
-from tests.serve.brittle import brittle
-from tests.serve.checking import abandon, check_booked, check_in_step, problem_of, replayed, started
-from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play
+from tests.serve.harness.fault_injection import failing_connection
+from tests.serve.harness.in_process import (
+    KEY,
+    SPEC,
+    abandon,
+    call,
+    check_booked,
+    check_in_step,
+    claim,
+    complete,
+    decide,
+    observe,
+    play,
+    problem_of,
+    replayed,
+    started,
+)
 
 AMPLE = BudgetSpec(total=1000, horizon=1000, max_cost=1)
 RANDOM = msgspec.structs.replace(SPEC, budget={"cost": AMPLE}, warm_up=10, explore_floor=0.5, seed=4)
@@ -29,7 +43,7 @@ def state(engine: Engine, key: tuple[str, str] = KEY) -> bytes:
     return engine.owned[key].policy.to_bytes()
 
 
-def test_case_2_a_repeated_request_gets_the_first_reply_byte_for_byte(database: Database) -> None:
+def test_a_repeated_request_gets_the_first_reply_byte_for_byte(database: Database) -> None:
     tasks = [TaskBody(task=f"t{i}", context=[0.1 * i, 1.0], payload={"z": 1, "a": [i]}) for i in range(12)]
 
     async def first(engine: Engine) -> list[bytes]:
@@ -56,7 +70,7 @@ def test_case_2_a_repeated_request_gets_the_first_reply_byte_for_byte(database: 
 @pytest.mark.parametrize(
     "other", [{"context": [1.0, 0.4]}, {"force": None}, {"payload": 1}, {"cost": 0.5}, {"available": ["human"]}]
 )
-def test_case_3_the_same_task_with_another_body_is_a_conflict(other: dict[str, Any], database: Database) -> None:
+def test_the_same_task_with_another_body_is_a_conflict(other: dict[str, Any], database: Database) -> None:
     async def script(engine: Engine) -> None:
         await decide(engine, "a")
         before = state(engine)
@@ -72,7 +86,7 @@ def test_case_3_the_same_task_with_another_body_is_a_conflict(other: dict[str, A
     play(database, script)
 
 
-def test_case_4_fifty_at_once_are_one(database: Database) -> None:
+def test_fifty_identical_requests_at_once_are_one(database: Database) -> None:
     async def script(engine: Engine) -> None:
         body = TaskBody(task="a", context=[1.0, 0.5], force="human")
         replies = await asyncio.gather(*(engine.submit(KEY, Decide(body)) for _ in range(50)))
@@ -86,9 +100,7 @@ def test_case_4_fifty_at_once_are_one(database: Database) -> None:
 
 
 @pytest.mark.parametrize("done", [False, True], ids=["nothing is done", "it is done and nobody told"])
-def test_case_8_wherever_a_commit_fails_memory_is_as_it_was_and_everyone_is_told(
-    done: bool, database: Database
-) -> None:
+def test_wherever_a_commit_fails_memory_is_as_it_was_and_everyone_is_told(done: bool, database: Database) -> None:
     other = ("other", "p")
 
     async def script(engine: Engine) -> None:
@@ -109,7 +121,7 @@ def test_case_8_wherever_a_commit_fails_memory_is_as_it_was_and_everyone_is_told
         failures = 0
         while True:
             before = (state(engine), state(engine, other), owned.parked)
-            with brittle(engine, failures + 1, done=done):
+            with failing_connection(engine, failures + 1, done=done):
                 replies = await asyncio.gather(*(each() for each in group), return_exceptions=True)
             if not all(isinstance(reply, Problem) for reply in replies):
                 break
@@ -134,7 +146,7 @@ def test_case_8_wherever_a_commit_fails_memory_is_as_it_was_and_everyone_is_told
     play(database, script, settings=EngineSettings(tick_s=3600))
 
 
-def test_case_8_what_cannot_be_written_fails_alone(database: Database) -> None:
+def test_what_cannot_be_written_fails_alone(database: Database) -> None:
     """One of a group is more than the database can take: nobody thought of that."""
 
     async def script(engine: Engine) -> None:
@@ -158,7 +170,7 @@ def test_case_8_what_cannot_be_written_fails_alone(database: Database) -> None:
     play(database, script)
 
 
-def test_case_8_a_policy_that_cannot_be_rebuilt_yet_stops_no_other(database: Database) -> None:
+def test_a_policy_that_cannot_be_rebuilt_yet_stops_no_other(database: Database) -> None:
     other = ("other", "p")
     task = TaskBody(task="t", context=[1.0, 1.0], force="human")
 
@@ -186,7 +198,7 @@ def test_case_8_a_policy_that_cannot_be_rebuilt_yet_stops_no_other(database: Dat
     play(database, script)
 
 
-def test_case_9_after_a_restart_the_random_stream_goes_on(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_restart_the_random_stream_goes_on(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     bodies = [TaskBody(task=f"t{i}", context=[0.3, 0.1 * (i % 7)]) for i in range(40)]
     monkeypatch.setattr(process_identity, "is_dead", lambda *_, **__: True)
 
@@ -208,7 +220,7 @@ def test_case_9_after_a_restart_the_random_stream_goes_on(database: Database, mo
     assert {"warm-up", "explored"} <= {reply["reason"] for reply in restarted}
 
 
-def test_case_9_who_hangs_up_has_decided_all_the_same(database: Database) -> None:
+def test_who_hangs_up_has_decided_all_the_same(database: Database) -> None:
     async def script(engine: Engine) -> None:
         body = TaskBody(task="a", context=[1.0, 0.5], force="human")
         async with engine.ownership.busy:

@@ -18,10 +18,20 @@ from deferkit.serve.engine.recovery import recover
 from deferkit.serve.storage import sqlite
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
-from tests.serve.checking import check_booked, problem_of, replayed, started
-from tests.serve.disk import Disk, Op
-from tests.serve.life import Life
-from tests.serve.playing import KEY, SPEC, claim, decide, observe, play
+from tests.serve.harness.fault_injection import Disk, Op
+from tests.serve.harness.in_process import (
+    KEY,
+    SPEC,
+    check_booked,
+    claim,
+    decide,
+    observe,
+    play,
+    problem_of,
+    replayed,
+    started,
+)
+from tests.serve.harness.policy_histories import RandomHistory
 
 ROOT = Path(__file__).parents[2]
 WAL, FILE = "-wal", ".db"
@@ -40,7 +50,7 @@ def state(engine: Engine) -> bytes:
     return engine.owned[KEY].policy.to_bytes()
 
 
-def test_case_6_a_full_disk_is_503_until_there_is_space_again(disk: Disk, tmp_path: Path) -> None:
+def test_a_full_disk_is_503_until_there_is_space_again(disk: Disk, tmp_path: Path) -> None:
     async def script(engine: Engine) -> None:
         for i in range(6):
             await decide(engine, f"t{i}")
@@ -67,7 +77,7 @@ def test_case_6_a_full_disk_is_503_until_there_is_space_again(disk: Disk, tmp_pa
     play(Sqlite(str(tmp_path / "a.db"), vfs=disk.name), script, settings=EngineSettings(tick_s=0.01))
 
 
-def test_case_6_where_only_the_file_cannot_grow_the_log_does_until_there_is_space(disk: Disk, tmp_path: Path) -> None:
+def test_where_only_the_file_cannot_grow_the_log_does_until_there_is_space(disk: Disk, tmp_path: Path) -> None:
     async def script(engine: Engine) -> None:
         disk.full = (FILE,)
         await asyncio.gather(*(decide(engine, f"t{i}", force=None) for i in range(60)))
@@ -151,7 +161,7 @@ async def stops(engine: Engine, disk: Disk) -> None:
 
 
 @pytest.mark.parametrize("fails", [commits, creates, keeps_a_snapshot, renews, others_wait, checkpoints, stops])
-def test_case_6_after_a_failed_fsync_nothing_more_is_written(
+def test_after_a_failed_fsync_nothing_more_is_written(
     fails: Callable[[Engine, Disk], Any], disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_identity, "is_dead", lambda *_, **__: True)
@@ -197,7 +207,7 @@ def live_until_the_disk_fails(path: str) -> None:
     play(Sqlite(path, vfs=disk.name), script)
 
 
-def test_case_6_the_process_stops_when_the_disk_does_not_confirm(tmp_path: Path) -> None:
+def test_the_process_stops_when_the_disk_does_not_confirm(tmp_path: Path) -> None:
     path = str(tmp_path / "a.db")
     code = "import sys; from tests.serve.test_faults_disk import live_until_the_disk_fails as f; f(sys.argv[1])"
     ended = subprocess.run(
@@ -240,7 +250,7 @@ def live_on(disk: Disk, path: Path, synchronous: str) -> Lived:
     states: dict[int, bytes] = {}
 
     async def script(engine: Engine) -> None:
-        life = Life(11, SPEC)
+        life = RandomHistory(11, SPEC)
         states[1] = state(engine)
         for _ in range(80):
             command, reply = await life.step(engine)
@@ -280,7 +290,7 @@ def lost(folder: Path, told: list[Acknowledged], states: dict[int, bytes]) -> in
         database.close()
 
 
-def test_case_7_after_a_loss_of_power_all_that_was_acknowledged_is_there(disk: Disk, tmp_path: Path) -> None:
+def test_after_a_loss_of_power_all_that_was_acknowledged_is_there(disk: Disk, tmp_path: Path) -> None:
     said, states = live_on(disk, tmp_path / "a.db", "FULL")
     assert {op.path for op in disk.ops if op.kind == "sync"} >= {"a.db", "a.db-wal"}  # checkpoints too
     begun = said[0].moment
@@ -294,9 +304,7 @@ def test_case_7_after_a_loss_of_power_all_that_was_acknowledged_is_there(disk: D
 
 
 @pytest.mark.parametrize("synchronous", ["NORMAL", "OFF"])
-def test_case_7_the_same_test_notices_when_durability_is_turned_down(
-    synchronous: str, disk: Disk, tmp_path: Path
-) -> None:
+def test_the_same_test_notices_when_durability_is_turned_down(synchronous: str, disk: Disk, tmp_path: Path) -> None:
     said, states = live_on(disk, tmp_path / "a.db", synchronous)
     moment = said[-1].moment  # before the end, which tidies up
     disk.after_power_loss(tmp_path / "after", moment=moment)

@@ -14,14 +14,26 @@ from deferkit.serve.engine.commands.budget import ChangeBudget
 from deferkit.serve.engine.commands.expire import Expire
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database
-from tests.serve.checking import account, problem_of, records, replayed
-from tests.serve.playing import KEY, call, claim, complete, decide, observe, play, small
+from tests.serve.harness.in_process import (
+    KEY,
+    account,
+    call,
+    claim,
+    complete,
+    decide,
+    observe,
+    play,
+    problem_of,
+    records,
+    replayed,
+    small,
+)
 
 M = 1_000_000
 
 
 @pytest.mark.parametrize("cost", [-0.1, math.nan, math.inf, 1e-7, LARGEST_AMOUNT * 2, True, "1", {"euros": 1.0}])
-def test_case_15_what_is_no_cost_is_refused(cost: Any, database: Database) -> None:
+def test_what_is_no_cost_is_refused(cost: Any, database: Database) -> None:
     async def script(engine: Engine) -> None:
         await decide(engine, "a")
         lease = await claim(engine)
@@ -38,7 +50,7 @@ def test_case_15_what_is_no_cost_is_refused(cost: Any, database: Database) -> No
     play(database, script)
 
 
-def test_case_15_a_cost_above_the_reservation_takes_what_is_free_and_then_stands_in_suspense(
+def test_a_cost_above_the_reservation_takes_what_is_free_and_then_stands_in_suspense(
     database: Database,
 ) -> None:
     """3 in all, 1 held for each of a and b. a costs 2.5: 2 are free with its own, so that 0.5 stand in suspense."""
@@ -63,7 +75,7 @@ def test_case_15_a_cost_above_the_reservation_takes_what_is_free_and_then_stands
     play(database, script, spec=small(3))
 
 
-def test_case_16_two_reservations_race_for_the_last_unit(database: Database) -> None:
+def test_two_reservations_race_for_the_last_unit(database: Database) -> None:
     async def script(engine: Engine) -> None:
         tried = await asyncio.gather(*(decide(engine, f"t{i}") for i in range(20)), return_exceptions=True)
         won = [each for each in tried if isinstance(each, dict)]
@@ -74,7 +86,7 @@ def test_case_16_two_reservations_race_for_the_last_unit(database: Database) -> 
     play(database, script, spec=small(3.5))
 
 
-def test_case_16_without_budget_nobody_is_asked_and_the_reply_says_why(database: Database) -> None:
+def test_without_budget_nobody_is_asked_and_the_reply_says_why(database: Database) -> None:
     async def script(engine: Engine) -> None:
         for i in range(5):
             reply = await decide(engine, f"t{i}", force=None)
@@ -86,7 +98,7 @@ def test_case_16_without_budget_nobody_is_asked_and_the_reply_says_why(database:
     play(database, script, spec=small(0))
 
 
-def test_case_17_posted_is_not_void_and_void_is_not_open(database: Database) -> None:
+def test_posted_is_not_void_and_void_is_not_open(database: Database) -> None:
     async def script(engine: Engine) -> None:
         await decide(engine, "a")
         await observe(engine, "a", cost=0.4)
@@ -111,7 +123,7 @@ def test_case_17_posted_is_not_void_and_void_is_not_open(database: Database) -> 
     play(database, script)
 
 
-def test_case_17_a_late_answer_after_a_void_goes_to_suspense_if_nothing_is_free(database: Database) -> None:
+def test_a_late_answer_after_a_void_goes_to_suspense_if_nothing_is_free(database: Database) -> None:
     async def script(engine: Engine) -> None:
         await decide(engine, "a")
         await call(engine, Expire("a"))
@@ -125,7 +137,7 @@ def test_case_17_a_late_answer_after_a_void_goes_to_suspense_if_nothing_is_free(
     play(database, script, spec=small(1))
 
 
-def test_case_17_the_model_costs_nothing(database: Database) -> None:
+def test_the_model_costs_nothing(database: Database) -> None:
     async def script(engine: Engine) -> None:
         await decide(engine, "m", force="model")
         wrong = await problem_of(observe(engine, "m", rewards={"model": 1.0}, cost=0.5))
@@ -141,7 +153,7 @@ def test_case_17_the_model_costs_nothing(database: Database) -> None:
     play(database, script)
 
 
-def test_case_18_a_top_up_happens_once_and_a_cut_leaves_what_is_used(database: Database) -> None:
+def test_a_top_up_happens_once_and_a_cut_leaves_what_is_used(database: Database) -> None:
     async def script(engine: Engine) -> None:
         up = ChangeBudget(BudgetBody(id="up", add=5.0))
         replies = await asyncio.gather(*(engine.submit(KEY, ChangeBudget(up.body)) for _ in range(5)))
@@ -165,7 +177,7 @@ def test_case_18_a_top_up_happens_once_and_a_cut_leaves_what_is_used(database: D
     play(database, script)
 
 
-def test_case_18_a_top_up_pays_what_stands_in_suspense(database: Database) -> None:
+def test_a_top_up_pays_what_stands_in_suspense(database: Database) -> None:
     async def script(engine: Engine) -> None:
         await decide(engine, "a")
         await observe(engine, "a", cost=3.0)

@@ -14,9 +14,8 @@ from deferkit.serve.domain.request_bodies import BatchBody, TaskBody
 from deferkit.serve.engine.commands.decide import DecideMany
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database
-from tests.serve.checking import problem_of, replayed
-from tests.serve.life import Life
-from tests.serve.playing import KEY, SPEC, call, decide, observe, play
+from tests.serve.harness.in_process import KEY, SPEC, call, decide, observe, play, problem_of, replayed
+from tests.serve.harness.policy_histories import RandomHistory
 
 MILLION = 1_000_000
 TINY = 5e-324  # the smallest number above 0
@@ -40,7 +39,7 @@ def contexts(kind: str, n: int) -> Any:
     ("kind", "link"),
     [("zero", "identity"), ("constant", "identity"), ("collinear", "identity"), ("collinear", "logistic")],
 )
-def test_case_26_after_a_million_useless_features_the_matrix_is_positive_definite(kind: str, link: Any) -> None:
+def test_after_a_million_useless_features_the_matrix_is_positive_definite(kind: str, link: Any) -> None:
     """The learner that a policy has, in the compiled loop: as the service would feed it, one task after the other."""
     budget = {"cost": BudgetSpec(total=MILLION / 5, horizon=MILLION, max_cost=1)}
     learner = learner_of(PolicySpec(name="p", features=4, link=link, budget=budget, explore_floor=0.1))
@@ -60,7 +59,7 @@ def test_case_26_after_a_million_useless_features_the_matrix_is_positive_definit
 
 
 @pytest.mark.parametrize("kind", ["zero", "constant", "collinear", "denormal"])
-def test_case_26_the_service_takes_them_and_replies_in_finite_numbers(kind: str, database: Database) -> None:
+def test_denormal_numbers_are_taken_and_replies_are_finite(kind: str, database: Database) -> None:
     spec = PolicySpec(name="p", features=4, budget=SPEC.budget, explore_floor=0.3)
 
     async def script(engine: Engine) -> None:
@@ -78,7 +77,7 @@ def test_case_26_the_service_takes_them_and_replies_in_finite_numbers(kind: str,
     play(database, script, spec=spec)
 
 
-def test_case_26_denormal_numbers_of_every_kind_come_back_from_the_log_as_they_were(database: Database) -> None:
+def test_denormal_numbers_of_every_kind_come_back_from_the_log_as_they_were(database: Database) -> None:
     async def script(engine: Engine) -> None:
         await decide(engine, "a", context=[TINY, -TINY])
         await decide(engine, "b", context=[-0.0, 2.2e-308])
@@ -94,11 +93,11 @@ def test_case_26_denormal_numbers_of_every_kind_come_back_from_the_log_as_they_w
     play(database, script)
 
 
-def test_case_32_a_propensity_is_a_chance_and_what_is_logged_was_done(database: Database) -> None:
+def test_a_propensity_is_a_chance_and_what_is_logged_was_done(database: Database) -> None:
     spec = msgspec.structs.replace(SPEC, experts=["ann", "bo"], explore_floor=0.4, warm_up=20)
 
     async def script(engine: Engine) -> None:
-        life = Life(1, spec)
+        life = RandomHistory(1, spec)
         for _ in range(150):
             await life.step(engine)
         reasons = set()
@@ -119,7 +118,7 @@ def test_case_32_a_propensity_is_a_chance_and_what_is_logged_was_done(database: 
     play(database, script, spec=spec)
 
 
-def test_case_32_routes_are_taken_as_often_as_their_propensities_say(database: Database) -> None:
+def test_routes_are_taken_as_often_as_their_propensities_say(database: Database) -> None:
     """Weighted by 1 / propensity, each route counts for every task: 400 in the mean, ± 5 standard deviations."""
     n = 400
     budget = {"cost": BudgetSpec(total=20 * n, horizon=n, max_cost=1)}  # of which a twentieth is held unheard

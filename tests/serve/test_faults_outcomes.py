@@ -13,13 +13,26 @@ from deferkit.serve.engine.commands.outcome import Correct, Observe
 from deferkit.serve.engine.commands.review import Effort
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database
-from tests.serve.checking import HandClock, account, problem_of, records, replayed
-from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play
+from tests.serve.harness.in_process import (
+    KEY,
+    SPEC,
+    HandClock,
+    account,
+    call,
+    claim,
+    complete,
+    decide,
+    observe,
+    play,
+    problem_of,
+    records,
+    replayed,
+)
 
 M = 1_000_000
 
 
-def test_case_11_an_outcome_before_its_decision_is_parked_and_applied_once(database: Database) -> None:
+def test_an_outcome_before_its_decision_is_parked_and_applied_once(database: Database) -> None:
     async def before(engine: Engine) -> None:
         reply = await engine.submit(KEY, Observe(OutcomeBody(task="a", rewards={"human": 1.0})))
         assert reply.status == 202
@@ -45,7 +58,7 @@ def test_case_11_an_outcome_before_its_decision_is_parked_and_applied_once(datab
     play(database, after, spec=None)
 
 
-def test_case_11_what_is_parked_is_bounded(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_parked_is_bounded(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outcome, "MOST_PARKED", 2)
 
     async def script(engine: Engine) -> None:
@@ -63,7 +76,7 @@ def test_case_11_what_is_parked_is_bounded(database: Database, monkeypatch: pyte
     play(database, script)
 
 
-def test_case_11_what_waits_too_long_makes_room(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_waits_too_long_makes_room(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outcome, "MOST_PARKED", 3)
 
     async def script(engine: Engine) -> None:
@@ -89,7 +102,7 @@ def test_case_11_what_waits_too_long_makes_room(database: Database, monkeypatch:
     play(database, script)
 
 
-def test_case_11_what_waits_already_is_the_same_however_it_is_said(database: Database) -> None:
+def test_what_waits_already_is_the_same_however_it_is_said(database: Database) -> None:
     async def script(engine: Engine) -> None:
         assert (await observe(engine, "a", cost=0.5))["changed"] is True
         for cost in (0.5, {"cost": 0.5}):
@@ -106,7 +119,7 @@ def test_case_11_what_waits_already_is_the_same_however_it_is_said(database: Dat
     play(database, script)
 
 
-def test_case_11_the_first_to_be_parked_does_not_disturb_who_is_decided_beside_it(database: Database) -> None:
+def test_the_first_to_be_parked_does_not_disturb_who_is_decided_beside_it(database: Database) -> None:
     async def script(engine: Engine) -> None:
         await asyncio.gather(observe(engine, "a", cost=0.4), decide(engine, "b"), decide(engine, "a"))
         assert engine.groups == 1
@@ -116,7 +129,7 @@ def test_case_11_the_first_to_be_parked_does_not_disturb_who_is_decided_beside_i
     play(database, script)
 
 
-def test_case_12_an_outcome_twice_is_one_and_another_value_is_a_conflict(database: Database) -> None:
+def test_an_outcome_twice_is_one_and_another_value_is_a_conflict(database: Database) -> None:
     async def script(engine: Engine) -> None:
         await decide(engine, "a")
         await observe(engine, "a", rewards={"human": 0.75}, cost=0.4)
@@ -132,7 +145,7 @@ def test_case_12_an_outcome_twice_is_one_and_another_value_is_a_conflict(databas
     play(database, script)
 
 
-def test_case_12_a_correction_is_an_entry_of_its_own_and_happens_once(database: Database) -> None:
+def test_a_correction_is_an_entry_of_its_own_and_happens_once(database: Database) -> None:
     async def script(engine: Engine) -> None:
         await decide(engine, "a")
         await observe(engine, "a", rewards={"human": 0.75}, cost=0.4)
@@ -158,7 +171,7 @@ def test_case_12_a_correction_is_an_entry_of_its_own_and_happens_once(database: 
     play(database, script)
 
 
-def test_case_13_unknown_ids_and_deciders(database: Database) -> None:
+def test_unknown_ids_and_deciders(database: Database) -> None:
     async def script(engine: Engine) -> None:
         await decide(engine, "a")
         unknown = [
@@ -180,7 +193,7 @@ def test_case_13_unknown_ids_and_deciders(database: Database) -> None:
     play(database, script)
 
 
-def test_case_14_after_the_learning_window_a_cost_is_booked_and_not_learned(database: Database) -> None:
+def test_after_the_learning_window_a_cost_is_booked_and_not_learned(database: Database) -> None:
     spec = msgspec.structs.replace(SPEC, learning_window_s=60.0)
 
     async def script(engine: Engine) -> None:

@@ -18,8 +18,20 @@ from deferkit.serve.engine.commands.lease import Claim, Extend, Release
 from deferkit.serve.engine.commands.review import Effort
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.storage.database import Database
-from tests.serve.checking import HandClock, account, problem_of, replayed
-from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play
+from tests.serve.harness.in_process import (
+    KEY,
+    SPEC,
+    HandClock,
+    account,
+    call,
+    claim,
+    complete,
+    decide,
+    observe,
+    play,
+    problem_of,
+    replayed,
+)
 
 M = 1_000_000
 LEASE = msgspec.structs.replace(SPEC, lease_s=300.0)
@@ -47,7 +59,7 @@ async def effort(engine: Engine, claimed: Any, cost: float) -> Any:
     return await call(engine, Effort(EffortBody(**lease_of(claimed), cost=cost)))
 
 
-def test_case_19_a_lease_that_has_lapsed_is_offered_again_and_the_old_epoch_is_refused(database: Database) -> None:
+def test_a_lease_that_has_lapsed_is_offered_again_and_the_old_epoch_is_refused(database: Database) -> None:
     async def script(engine: Engine) -> None:
         clock = engine.ownership.clock = HandClock(engine)
         await decide(engine, "a")
@@ -74,7 +86,7 @@ def test_case_19_a_lease_that_has_lapsed_is_offered_again_and_the_old_epoch_is_r
     play(database, script, spec=LEASE)
 
 
-def test_case_19_a_refusal_says_what_has_become_of_the_claim(database: Database) -> None:
+def test_a_refusal_says_what_has_become_of_the_claim(database: Database) -> None:
     async def script(engine: Engine) -> None:
         clock = engine.ownership.clock = HandClock(engine)
         await decide(engine, "a")
@@ -95,7 +107,7 @@ def test_case_19_a_refusal_says_what_has_become_of_the_claim(database: Database)
     play(database, script, spec=LEASE)
 
 
-def test_case_19_whoever_is_slow_but_not_overtaken_may_still_answer(database: Database) -> None:
+def test_whoever_is_slow_but_not_overtaken_may_still_answer(database: Database) -> None:
     async def script(engine: Engine) -> None:
         clock = engine.ownership.clock = HandClock(engine)
         await decide(engine, "a")
@@ -110,7 +122,7 @@ def test_case_19_whoever_is_slow_but_not_overtaken_may_still_answer(database: Da
     play(database, script, spec=LEASE)
 
 
-def test_case_19_a_seat_given_back_is_free_at_once_and_its_epoch_is_over(database: Database) -> None:
+def test_a_seat_given_back_is_free_at_once_and_its_epoch_is_over(database: Database) -> None:
     async def script(engine: Engine) -> None:
         await decide(engine, "a")
         old = await claim(engine, "ann")
@@ -123,7 +135,7 @@ def test_case_19_a_seat_given_back_is_free_at_once_and_its_epoch_is_over(databas
     play(database, script)
 
 
-def test_case_20_a_completion_stands_against_a_reaper_that_read_before_it(
+def test_a_completion_stands_against_a_reaper_that_read_before_it(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def script(engine: Engine) -> None:
@@ -141,9 +153,7 @@ def test_case_20_a_completion_stands_against_a_reaper_that_read_before_it(
 
 
 @pytest.mark.parametrize("completes_first", [True, False])
-def test_case_20_completion_and_expiry_in_one_commit_exclude_each_other(
-    completes_first: bool, database: Database
-) -> None:
+def test_completion_and_expiry_in_one_commit_exclude_each_other(completes_first: bool, database: Database) -> None:
     async def script(engine: Engine) -> None:
         await decide(engine, "a")
         lease = await claim(engine)
@@ -156,7 +166,7 @@ def test_case_20_completion_and_expiry_in_one_commit_exclude_each_other(
     play(database, script)
 
 
-def test_case_20_a_reaper_that_died_is_succeeded_by_the_next(database: Database) -> None:
+def test_a_reaper_that_died_is_succeeded_by_the_next(database: Database) -> None:
     async def dies(engine: Engine) -> int:
         for task in engine._ticking:
             task.cancel()
@@ -175,7 +185,7 @@ def test_case_20_a_reaper_that_died_is_succeeded_by_the_next(database: Database)
     play(database, lives, spec=None, settings=EngineSettings(tick_s=0.02))
 
 
-def test_case_20_a_reaper_survives_what_nobody_foresaw(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reaper_survives_what_nobody_foresaw(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     async def script(engine: Engine) -> None:
         clock = engine.ownership.clock = HandClock(engine)
         await decide(engine, "a")
@@ -196,7 +206,7 @@ def test_case_20_a_reaper_survives_what_nobody_foresaw(database: Database, monke
     play(database, script, spec=DEADLINE, settings=EngineSettings(tick_s=0.02))
 
 
-def test_case_21_two_tabs_make_one_completion(database: Database) -> None:
+def test_two_tabs_make_one_completion(database: Database) -> None:
     async def script(engine: Engine) -> None:
         await decide(engine, "a")
         lease = await claim(engine)
@@ -211,7 +221,7 @@ def test_case_21_two_tabs_make_one_completion(database: Database) -> None:
     play(database, script)
 
 
-def test_case_21_two_tabs_of_one_reviewer_do_not_make_two_reviewers(database: Database) -> None:
+def test_two_tabs_of_one_reviewer_do_not_make_two_reviewers(database: Database) -> None:
     async def script(engine: Engine) -> None:
         await decide(engine, "a", reviewers=2)
         first = await claim(engine, "ann")
@@ -230,7 +240,7 @@ def test_case_21_two_tabs_of_one_reviewer_do_not_make_two_reviewers(database: Da
     play(database, script)
 
 
-def test_case_21_when_the_deadline_has_passed_the_model_answers(database: Database) -> None:
+def test_when_the_deadline_has_passed_the_model_answers(database: Database) -> None:
     async def script(engine: Engine) -> None:
         clock = engine.ownership.clock = HandClock(engine)
         await decide(engine, "a", model_answer="ham")
@@ -251,7 +261,7 @@ def test_case_21_when_the_deadline_has_passed_the_model_answers(database: Databa
     play(database, script, spec=DEADLINE)
 
 
-def test_case_21_where_tasks_wait_the_deadline_changes_nothing(database: Database) -> None:
+def test_where_tasks_wait_the_deadline_changes_nothing(database: Database) -> None:
     async def script(engine: Engine) -> None:
         clock = engine.ownership.clock = HandClock(engine)
         await decide(engine, "a")
@@ -262,7 +272,7 @@ def test_case_21_where_tasks_wait_the_deadline_changes_nothing(database: Databas
     play(database, script, spec=msgspec.structs.replace(DEADLINE, after_deadline="wait"))
 
 
-def test_case_21_what_some_of_several_reviewers_have_answered_counts(database: Database) -> None:
+def test_what_some_of_several_reviewers_have_answered_counts(database: Database) -> None:
     async def script(engine: Engine) -> None:
         clock = engine.ownership.clock = HandClock(engine)
         await decide(engine, "a", reviewers=3)
@@ -279,7 +289,7 @@ def test_case_21_what_some_of_several_reviewers_have_answered_counts(database: D
     play(database, script, spec=DEADLINE)
 
 
-def test_case_21_even_the_largest_costs_of_all_reviewers_do_not_hold_a_task_up(database: Database) -> None:
+def test_even_the_largest_costs_of_all_reviewers_do_not_hold_a_task_up(database: Database) -> None:
     async def script(engine: Engine) -> None:
         await decide(engine, "a", reviewers=2)
         leases = [await claim(engine, "ann"), await claim(engine, "bo")]
@@ -291,7 +301,7 @@ def test_case_21_even_the_largest_costs_of_all_reviewers_do_not_hold_a_task_up(d
     play(database, script, spec=msgspec.structs.replace(SPEC, budget={"cost": budget}))
 
 
-def test_case_34_tenants_do_not_meet(database: Database) -> None:
+def test_tenants_do_not_meet(database: Database) -> None:
     other = ("other", "p")
 
     async def script(engine: Engine) -> None:

@@ -18,8 +18,20 @@ from deferkit.serve.engine.commands.review import Effort
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.database import Database
-from tests.serve.checking import HandClock, account, problem_of, replayed
-from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play
+from tests.serve.harness.in_process import (
+    KEY,
+    SPEC,
+    HandClock,
+    account,
+    call,
+    claim,
+    complete,
+    decide,
+    observe,
+    play,
+    problem_of,
+    replayed,
+)
 
 M = 1_000_000
 PAIRS = msgspec.structs.replace(SPEC, reviewers=2)

@@ -23,9 +23,19 @@ from deferkit.serve.engine.recovery import DamagedLog
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
-from tests.serve.checking import abandon, problem_of, replayed, started
-from tests.serve.life import Life
-from tests.serve.playing import KEY, SPEC, claim, complete, decide, play
+from tests.serve.harness.in_process import (
+    KEY,
+    SPEC,
+    abandon,
+    claim,
+    complete,
+    decide,
+    play,
+    problem_of,
+    replayed,
+    started,
+)
+from tests.serve.harness.policy_histories import RandomHistory
 
 HOUR = 3_600_000_000  # microseconds
 SETTINGS = EngineSettings(snapshot_every=10)
@@ -35,7 +45,7 @@ def live(database: Database, steps: int = 70, *, spec: Any = SPEC) -> bytes:
     """Let a policy live for a while, with snapshots on the way; return its state at the end."""
 
     async def script(engine: Engine) -> bytes:
-        life = Life(3, SPEC)
+        life = RandomHistory(3, SPEC)
         for _ in range(steps):
             await life.step(engine)
         return engine.owned[KEY].policy.to_bytes()
@@ -88,7 +98,7 @@ def test_who_is_killed_again_and_again_has_snapshots_all_the_same(database: Data
 
 
 @pytest.mark.parametrize("hours", [-1, 1])
-def test_case_27_a_clock_that_is_set_while_the_service_runs_moves_nothing(
+def test_a_clock_that_is_set_while_the_service_runs_moves_nothing(
     hours: int, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def script(engine: Engine) -> None:
@@ -106,7 +116,7 @@ def test_case_27_a_clock_that_is_set_while_the_service_runs_moves_nothing(
 
 
 @pytest.mark.parametrize("hours", [-1, 1])
-def test_case_27_a_clock_that_is_set_between_two_lives_ends_no_lease_and_turns_no_order(
+def test_a_clock_that_is_set_between_two_lives_ends_no_lease_and_turns_no_order(
     hours: int, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def before(engine: Engine) -> Any:
@@ -142,7 +152,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("how", DAMAGE)
 @pytest.mark.parametrize("which", [1, 3])
-def test_case_28_a_damaged_snapshot_is_passed_over(how: str, which: int, database: Database) -> None:
+def test_a_damaged_snapshot_is_passed_over(how: str, which: int, database: Database) -> None:
     """The latest one, or all three: an older one and the log, or the log alone, give the same state."""
     before = live(database)
     kept = snapshots(database)
@@ -157,7 +167,7 @@ def test_case_28_a_damaged_snapshot_is_passed_over(how: str, which: int, databas
     assert play(database, script, spec=None) == before
 
 
-def test_case_28_a_snapshot_of_another_past_is_passed_over(database: Database) -> None:
+def test_a_snapshot_of_another_past_is_passed_over(database: Database) -> None:
     before = live(database)
     seq, _, data = snapshots(database)[0]
     other = Policy.from_bytes(data)
@@ -169,7 +179,7 @@ def test_case_28_a_snapshot_of_another_past_is_passed_over(database: Database) -
     assert recovery.recover(Store(database), row).to_bytes() == before
 
 
-def test_case_29_the_whole_log_gives_the_live_state(database: Database) -> None:
+def test_the_whole_log_gives_the_live_state(database: Database) -> None:
     before = live(database, 150)
     assert replayed(Store(database)).to_bytes() == before
     for seq, _, data in snapshots(database):
@@ -180,7 +190,7 @@ def test_case_29_the_whole_log_gives_the_live_state(database: Database) -> None:
 
 
 @pytest.mark.parametrize("seq", [0, 1, 17, -1])
-def test_case_30_a_row_of_the_log_that_was_edited_or_deleted_is_named(seq: int, database: Database) -> None:
+def test_a_row_of_the_log_that_was_edited_or_deleted_is_named(seq: int, database: Database) -> None:
     live(database, 40)
     change(database, "DELETE FROM snapshots")
     store = Store(database)
@@ -207,9 +217,7 @@ def test_case_30_a_row_of_the_log_that_was_edited_or_deleted_is_named(seq: int, 
         recovery.recover(store, row)
 
 
-def test_case_30_a_damaged_policy_is_not_served_and_the_others_are(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_policy_is_not_served_and_the_others_are(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     live(database, 40)
     change(database, "DELETE FROM snapshots")
     change(database, "UPDATE log SET at = at + 1 WHERE seq = 7")
@@ -234,7 +242,7 @@ def test_case_30_a_damaged_policy_is_not_served_and_the_others_are(
     play(database, script, spec=None)
 
 
-def test_case_30_an_account_that_was_edited_is_noticed(database: Database) -> None:
+def test_an_account_that_was_edited_is_noticed(database: Database) -> None:
     live(database, 20)
     change(database, "UPDATE budgets SET total = total + 1")
     row = Store(database).policy(*KEY)
@@ -253,7 +261,7 @@ class Bomb:
         self.path = path
 
 
-def test_case_38_a_pickle_as_a_snapshot_is_refused_and_not_executed(database: Database, tmp_path: Path) -> None:
+def test_a_pickle_as_a_snapshot_is_refused_and_not_executed(database: Database, tmp_path: Path) -> None:
     before = live(database, 30)
     bomb = pickle.dumps(Bomb(str(tmp_path / "executed")))
     with pytest.raises(UnreadableState):
@@ -273,9 +281,7 @@ def test_case_38_a_pickle_as_a_snapshot_is_refused_and_not_executed(database: Da
     assert not (tmp_path / "executed").exists()
 
 
-def test_case_40_a_sqlite_that_can_corrupt_its_file_is_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sqlite_that_can_corrupt_its_file_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.51.2")
     with pytest.raises(DeferkitError, match="SQLite 3.51.2 can corrupt its file; 3.51.3 or later is needed"):
         asyncio.run(start_and_stop(Sqlite(str(tmp_path / "a.db"))))

@@ -20,9 +20,19 @@ from deferkit.serve.engine.recovery import roll_on, snapshot_at
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
-from tests.serve.checking import abandon, check_booked, check_in_step, replayed, started
-from tests.serve.life import Life
-from tests.serve.playing import KEY, SPEC, decide, observe, play
+from tests.serve.harness.in_process import (
+    KEY,
+    SPEC,
+    abandon,
+    check_booked,
+    check_in_step,
+    decide,
+    observe,
+    play,
+    replayed,
+    started,
+)
+from tests.serve.harness.policy_histories import RandomHistory
 
 TREES = msgspec.structs.replace(
     SPEC, budget={"cost": BudgetSpec(total=100, horizon=1000, max_cost=1)}, forget="auto", representation="auto"
@@ -200,7 +210,7 @@ def test_snapshots_and_replays_agree_before_during_and_after_fits(sqlite: Sqlite
 
     async def script(engine: Engine) -> None:
         await engine.create(KEY[0], spec)
-        life, owned = Life(1, spec), engine.owned[KEY]
+        life, owned = RandomHistory(1, spec), engine.owned[KEY]
         while owned.policy.tally.outcomes < 150:
             before = owned.policy.tally.outcomes
             await life.step(engine)

@@ -8,7 +8,7 @@ from deferkit.serve.domain.request_bodies import BatchBody, TaskBody
 from deferkit.serve.engine.commands.decide import DecideMany
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.sqlite import Sqlite
-from tests.serve.playing import KEY, decide, play
+from tests.serve.harness.in_process import KEY, decide, play
 
 BATCH = 1000
 

@@ -24,9 +24,7 @@ from deferkit.serve.http.metrics import metrics_of
 from deferkit.serve.http.traffic import Traffic
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
-from tests.serve.checking import replayed
-from tests.serve.playing import KEY, SPEC, decide, observe, play
-from tests.serve.serving import POLICY, running
+from tests.serve.harness.in_process import KEY, POLICY, SPEC, decide, observe, play, replayed, running
 
 LONG = msgspec.structs.replace(SPEC, budget={"cost": BudgetSpec(total=500, horizon=2000, max_cost=1)})
 Spoil = Callable[[], None]

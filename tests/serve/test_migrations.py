@@ -17,8 +17,7 @@ from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.postgres import Postgres
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
-from tests.serve.keeping import add, decision, seat, write
-from tests.serve.playing import again
+from tests.serve.harness.in_process import add, again, decision, seat, write
 
 STEPS = queries.migrations()
 TABLES = [(number, name) for number, step in enumerate(STEPS) for name in re.findall(r"CREATE TABLE (\w+)", step)]

@@ -18,7 +18,7 @@ from deferkit.study.runner import run_study
 from deferkit.study.spec import Spec
 from deferkit.study.trial_store import TrialStore
 from tests.golden.service_life import POLICIES
-from tests.serve.started import Started
+from tests.serve.harness.service_process import ServiceProcess
 from tests.serve.test_replay_command import Run, run
 
 __all__ = ["run"]
@@ -44,7 +44,7 @@ def test_its_log_gives_the_same_decisions_and_snapshots(store: Path, run: Run) -
 
 
 def test_a_service_goes_on_with_it(store: Path, run: Run) -> None:
-    with Started(store) as service, service.client("demo") as client:
+    with ServiceProcess(store.parent, store=store) as service, service.client("demo") as client:
         assert client.summary().decisions == 120
         client.decide([0.1] * 20)
         assert client.summary().decisions == 121
@@ -60,11 +60,11 @@ def test_a_store_with_trees_replays_and_goes_on(name: str, tmp_path: Path, run: 
     assert code == 0, err
     found = json.loads(out)
     assert (found["decisions"], found["snapshots"], found["faults"]) == (100, 0, [])
-    with Started(path) as service, service.client(name) as client:
+    with ServiceProcess(tmp_path, store=path) as service, service.client(name) as client:
         again = client.decide(CONTEXT, task=f"{name}-new")
         assert client.decide(CONTEXT, task=f"{name}-new") == again
         assert client.summary().decisions == 101
-        service.end()
+        service.stop()
     code, out, err = run("replay", name, "--store", str(path), "--json")
     assert code == 0, err
     assert json.loads(out)["decisions"] == 101

@@ -30,8 +30,7 @@ from deferkit.serve.storage.postgres import Postgres, PostgresConnection
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
 from deferkit.serve.storage.transaction import ReadSet
-from tests.serve.keeping import add, seat, write
-from tests.serve.playing import KEY, SPEC, again, claim, decide, observe
+from tests.serve.harness.in_process import KEY, SPEC, add, again, claim, decide, observe, seat, write
 
 LASTING = EngineSettings(owner_lease_s=600, tick_s=0.05)
 PAUSED = EngineSettings(owner_lease_s=0.2, tick_s=3600, address="old:1")  # it never renews its lease
@@ -311,7 +310,8 @@ def fails(*_: object) -> None:
 def process(database: Database) -> Iterator["subprocess.Popen[str]"]:
     """Another process that owns the policy, a real one."""
     place = database.path if isinstance(database, Sqlite) else database.conninfo  # type: ignore[attr-defined]
-    command = [sys.executable, "-m", "tests.serve.owning", type(database).__name__, place]
+    script = "import sys; from tests.serve.harness.in_process import own_until_killed; own_until_killed(*sys.argv[1:])"
+    command = [sys.executable, "-c", script, type(database).__name__, place]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as started:
         try:
             assert started.stdout is not None

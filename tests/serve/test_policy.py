@@ -18,9 +18,19 @@ from deferkit.serve.engine.commands.outcome import Correct
 from deferkit.serve.engine.commands.review import Effort
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database
-from tests.serve.checking import check_booked, check_in_step, replayed
-from tests.serve.life import Life
-from tests.serve.playing import KEY, SPEC, call, claim, decide, observe, play
+from tests.serve.harness.in_process import (
+    KEY,
+    SPEC,
+    call,
+    check_booked,
+    check_in_step,
+    claim,
+    decide,
+    observe,
+    play,
+    replayed,
+)
+from tests.serve.harness.policy_histories import RandomHistory
 
 ONE = {"cost": BudgetSpec(total=6, horizon=80, max_cost=1)}
 TWO = {"minutes": BudgetSpec(total=6, horizon=90, max_cost=1), "euros": BudgetSpec(total=4, horizon=80, max_cost=1)}
@@ -46,7 +56,7 @@ def policy_of(engine: Engine) -> Policy:
 @pytest.mark.parametrize("name", SPECS)
 def test_the_learner_keeps_step_and_the_log_folds_to_what_is_live(name: str, database: Database) -> None:
     spec = SPECS[name]
-    life = Life(7, spec)
+    life = RandomHistory(7, spec)
 
     async def first(engine: Engine) -> bytes:
         for _ in range(100):
@@ -71,7 +81,7 @@ def test_the_learner_keeps_step_and_the_log_folds_to_what_is_live(name: str, dat
 @pytest.mark.parametrize("name", ["plain", "experts and resources", "gradient"])
 def test_whatever_shares_a_commit_is_done_one_after_the_other(name: str, database: Database) -> None:
     spec = SPECS[name]
-    life = Life(5, spec)
+    life = RandomHistory(5, spec)
 
     async def script(engine: Engine) -> None:
         for size in range(2, 26):
@@ -89,7 +99,7 @@ def test_the_lives_meet_everything(database: Database) -> None:
     seen: set[str] = set()
 
     async def script(engine: Engine) -> None:
-        life = Life(23, SPECS["plain"])
+        life = RandomHistory(23, SPECS["plain"])
         for _ in range(600):
             await life.step(engine)
             if policy_of(engine).frozen:

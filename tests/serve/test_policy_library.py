@@ -17,8 +17,7 @@ from deferkit.serve.engine.commands.decide import DecideMany
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database
 from tests.conftest import draw_tasks
-from tests.serve.checking import check_in_step, replayed
-from tests.serve.playing import KEY, call, decide, observe, play
+from tests.serve.harness.in_process import KEY, call, check_in_step, decide, observe, play, replayed
 
 N, D = 100, 3
 BOUNDED = BudgetSpec(total=9, horizon=N, max_cost=1)

@@ -20,8 +20,7 @@ from deferkit.serve.engine.recovery import roll_on
 from deferkit.serve.storage.postgres import Postgres, PostgresConnection
 from deferkit.serve.storage.store import Store
 from tests.serve.conftest import insist
-from tests.serve.keeping import add
-from tests.serve.playing import KEY, SPEC, again, claim, complete, decide, observe, play
+from tests.serve.harness.in_process import KEY, SPEC, add, again, claim, complete, decide, observe, play
 
 RICH = msgspec.structs.replace(SPEC, budget={"cost": BudgetSpec(total=1000, horizon=1000, max_cost=1)})
 CALM = EngineSettings(tick_s=3600)  # nothing happens but what a test does

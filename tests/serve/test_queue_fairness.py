@@ -15,8 +15,7 @@ from deferkit.serve.engine.fair_queue import FairQueue
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.transaction import ReadSet
-from tests.serve.checking import problem_of, started
-from tests.serve.playing import KEY, SPEC, decide, play
+from tests.serve.harness.in_process import KEY, SPEC, decide, play, problem_of, started
 
 
 def test_everyone_has_a_turn_however_much_another_sends() -> None:
@@ -103,7 +102,7 @@ def test_many_callers_share_few_commits(database: Database) -> None:
     play(database, script, settings=EngineSettings(group_limit=64, group_s=60))  # however busy the machine is
 
 
-def test_case_10_a_full_queue_is_told_at_once_and_forgets_nobody(database: Database) -> None:
+def test_a_full_queue_is_told_at_once_and_forgets_nobody(database: Database) -> None:
     async def script(engine: Engine) -> None:
         async with engine.ownership.busy:
             first = asyncio.create_task(decide(engine, "first"))
@@ -121,7 +120,7 @@ def test_case_10_a_full_queue_is_told_at_once_and_forgets_nobody(database: Datab
     play(database, script, settings=EngineSettings(queue_limit=4, tenant_share=1.0))
 
 
-def test_case_34_one_tenant_leaves_room_and_turns_to_the_others(database: Database) -> None:
+def test_one_tenant_leaves_room_and_turns_to_the_others(database: Database) -> None:
     ran: list[str] = []
     other = ("other", "p")
 
@@ -143,7 +142,7 @@ def test_case_34_one_tenant_leaves_room_and_turns_to_the_others(database: Databa
     play(database, script, settings=EngineSettings(queue_limit=10, tenant_share=0.5, group_limit=3))
 
 
-def test_case_10_stopping_finishes_what_waits_and_takes_no_more(database: Database) -> None:
+def test_stopping_finishes_what_waits_and_takes_no_more(database: Database) -> None:
     async def script() -> list[Any]:
         engine = await started(database, settings=EngineSettings(group_limit=50))
         calls = [asyncio.create_task(decide(engine, f"t{i}", force=None)) for i in range(300)]
@@ -167,9 +166,7 @@ def test_case_10_stopping_finishes_what_waits_and_takes_no_more(database: Databa
     play(database, after, spec=None)
 
 
-def test_case_10_a_group_in_hand_is_answered_before_the_end(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_group_in_hand_is_answered_before_the_end(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """The writer has a group in hand and is about to begin: it is neither in the queue nor at the store."""
 
     async def script() -> Any:

@@ -16,7 +16,7 @@ from deferkit.serve.engine.commands.review import Effort
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
-from tests.serve.playing import call, claim, complete, decide, observe, play
+from tests.serve.harness.in_process import call, claim, complete, decide, observe, play
 
 OFTEN = EngineSettings(snapshot_every=8)
 

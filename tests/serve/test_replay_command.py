@@ -17,7 +17,7 @@ from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.open_store import database_of
 from deferkit.serve.storage.sqlite import Sqlite
-from tests.serve.playing import decide, observe, play
+from tests.serve.harness.in_process import decide, observe, play
 
 Ran = tuple[int, str, str]  # exit code, standard output, standard error
 Run = Callable[..., Ran]

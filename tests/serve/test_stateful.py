@@ -19,7 +19,7 @@ from deferkit.learn.tree_fit import TreeFit
 from deferkit.serve.engine import process_identity
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.sqlite import Sqlite
-from tests.serve.machine import SPEC, ServiceMachine
+from tests.serve.harness.reference_model import SPEC, ServiceMachine
 
 SOAK = int(os.environ.get("DEFERKIT_SOAK", "1"))
 
@@ -32,7 +32,7 @@ LEARNERS = {
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
-def test_case_22_in_any_order_of_events_money_and_queue_are_what_a_plain_model_says(
+def test_in_any_order_of_events_money_and_queue_are_what_a_plain_model_says(
     database: Database, learner: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (learner_settings, tree_columns):  # fits begin and take effect within the life of an example

@@ -15,7 +15,7 @@ from deferkit.serve.storage.database import Connection, Database
 from deferkit.serve.storage.row_codec import decision_values, seat_values
 from deferkit.serve.storage.store import Store
 from deferkit.serve.storage.transaction import ReadSet
-from tests.serve.keeping import NAME, add, decision, seat, write
+from tests.serve.harness.in_process import NAME, add, decision, seat, write
 
 
 @pytest.fixture

@@ -21,12 +21,12 @@ from deferkit.serve.domain.policy_learner import learner_of
 from deferkit.serve.domain.policy_spec import BudgetSpec, FeatureSpec, PolicySpec
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
-from tests.serve.living import Life, World, live, spec_of
-from tests.serve.playing import play
+from tests.serve.harness.in_process import play
+from tests.serve.harness.policy_histories import SimulatedHistory, World, simulate, spec_of
 from tests.serve.test_replay import eventful
 
 
-def asked_of(life: Life, *budgets: str) -> WhatIf:
+def asked_of(life: SimulatedHistory, *budgets: str) -> WhatIf:
     scenarios = [scenario_of(each, life.policy.accounts) for each in budgets]
     return what_if(life.log, life.policy, life.decision_log, scenarios)
 
@@ -41,7 +41,7 @@ def errors(seeds: Sequence[int], factors: Sequence[float], *, n: int, bent: floa
     found = []
     for seed in seeds:
         world, spec = World.draw(seed, n, bent=bent), spec_of(n, 0.25, seed=seed, **given)
-        life = live(spec, world, feedback=feedback)
+        life = simulate(spec, world, feedback=feedback)
         assert life.reward == pytest.approx(truth(spec, world, feedback))
         rows = asked_of(life, *(f"{factor:g}x" for factor in factors)).rows
         for row, factor in zip(rows[1:], factors, strict=True):
@@ -75,11 +75,11 @@ def test_estimates_are_within_their_error_of_the_truth(feedback: str, floor: flo
 
 def test_without_a_floor_it_is_by_the_estimates_and_says_so() -> None:
     world = World.draw(1, 600)
-    life = live(spec_of(600, 0.25, explore_floor=0.0), world, feedback="bandit")
+    life = simulate(spec_of(600, 0.25, explore_floor=0.0), world, feedback="bandit")
     found = asked_of(life, "2x")
     assert found.basis.startswith("model-based: nothing was explored on purpose")
     assert found.rows[1].unsupported > 0.1
-    was = live(with_budget(spec_of(600, 0.25, explore_floor=0.0), 2), world, feedback="bandit")
+    was = simulate(with_budget(spec_of(600, 0.25, explore_floor=0.0), 2), world, feedback="bandit")
     row = found.rows[1]
     assert row.reward is not None
     assert abs(row.reward.mean - was.reward) < 3 * row.reward.se
@@ -94,7 +94,7 @@ def test_a_floor_makes_up_for_estimates_that_are_wrong() -> None:
 
 @pytest.mark.parametrize("feedback", ["full", "bandit", "reviewed"])
 def test_the_budget_that_was_reproduces_the_log(feedback: str) -> None:
-    life = live(spec_of(300, 0.3), World.draw(3, 300), feedback=feedback, delay=7)
+    life = simulate(spec_of(300, 0.3), World.draw(3, 300), feedback=feedback, delay=7)
     found = asked_of(life, "1x", "100%", f"{life.policy.accounts['cost'].total / 1e6:g}")  # type: ignore[operator]
     first, *others = found.rows
     assert first.reward is not None
@@ -133,10 +133,10 @@ def test_everything_that_can_happen_is_gone_through_again(database: Database) ->
 
 def test_forced_and_unattended_tasks_stay_as_they_were() -> None:
     """What callers prescribe they would have prescribed; where nobody was on duty nobody would have been."""
-    always = live(spec_of(100, 0.9), World.draw(5, 100), task=lambda t: {"force": "human" if t % 2 else "model"})
+    always = simulate(spec_of(100, 0.9), World.draw(5, 100), task=lambda t: {"force": "human" if t % 2 else "model"})
     for row in asked_of(always, "0.9x", "3x").rows:
         assert row.asked == 0.5
-    nobody = live(spec_of(100, 0.2), World.draw(5, 100), task=lambda _: {"available": []})
+    nobody = simulate(spec_of(100, 0.2), World.draw(5, 100), task=lambda _: {"available": []})
     found = asked_of(nobody, "5x")
     assert [row.asked for row in found.rows] == [0, 0]
     assert found.rows[1].difference == (0.0, 0.0)
@@ -147,20 +147,20 @@ def test_forced_and_unattended_tasks_stay_as_they_were() -> None:
 def test_where_the_budget_was_gone_estimates_have_to_do() -> None:
     """Once nothing is left nobody can be asked: no coin is tossed, and it is said how much rests on that."""
     spec = spec_of(400, 0.05, pacing="gradient", exploration=3.0)
-    found = asked_of(live(spec, World.draw(2, 400), feedback="bandit"), "8x")
+    found = asked_of(simulate(spec, World.draw(2, 400), feedback="bandit"), "8x")
     share = found.rows[1].unsupported
     assert share > 0.05
     assert f"8x: {100 * share:.0f} % of the choices rest on estimates alone" in " ".join(found.remarks)
 
 
 def test_nothing_is_said_of_rewards_that_nobody_knows() -> None:
-    life = live(spec_of(60, 0.5), World.draw(2, 60), feedback="none")
+    life = simulate(spec_of(60, 0.5), World.draw(2, 60), feedback="none")
     found = asked_of(life, "2x")
     assert [row.reward for row in found.rows] == [None, None]
     assert found.remarks == ["No reward of model and human is known, so that nothing can be said of rewards."]
     decision_log = DecisionLog()
     decision_log.see(life.log[0])
-    empty = asked_of(Life(life.log[:1], Policy(spec_of(60, 0.5)), decision_log, 0.0), "2x")
+    empty = asked_of(SimulatedHistory(life.log[:1], Policy(spec_of(60, 0.5)), decision_log, 0.0), "2x")
     assert (empty.decisions, empty.remarks) == (0, ["The log has no decisions."])
     assert [row.reward for row in empty.rows] == [None, None]
 
@@ -168,12 +168,12 @@ def test_nothing_is_said_of_rewards_that_nobody_knows() -> None:
 def test_several_experts_and_named_features() -> None:
     world = World.draw(4, 300, experts=2)
     spec = spec_of(300, 0.25, experts=["ann", "bo"], explore_floor=0.3)
-    found = asked_of(live(spec, world, feedback="bandit"), "1x", "2x")
+    found = asked_of(simulate(spec, world, feedback="bandit"), "1x", "2x")
     assert found.rows[1].difference == (0.0, 0.0)
     assert found.rows[2].asked > found.rows[0].asked
     named = FeatureSpec(numbers=["x", "z"], categories={"kind": ["a", "b"]})
     tasks = [{"x": x, "z": z, "kind": "ab"[int(x > 0.5)]} for _, x, z in world.contexts.tolist()]
-    life = live(spec_of(300, 0.25, features=named), world, feedback="bandit", contexts=tasks)
+    life = simulate(spec_of(300, 0.25, features=named), world, feedback="bandit", contexts=tasks)
     found = asked_of(life, "1x", "2x")
     assert found.rows[1].difference == (0.0, 0.0)
     assert found.rows[2].difference is not None
@@ -204,7 +204,7 @@ def test_chances_are_the_same_whatever_was_drawn() -> None:
 
 def test_a_budget_without_end() -> None:
     endless = spec_of(200, 0.5, budget={"cost": BudgetSpec()})
-    life = live(endless, World.draw(6, 200), feedback="bandit")
+    life = simulate(endless, World.draw(6, 200), feedback="bandit")
     found = asked_of(life, "10", "inf")
     assert found.rows[0].totals == {"cost": None}
     assert found.rows[1].spent["cost"] <= 10 < found.rows[0].spent["cost"] == found.rows[2].spent["cost"]

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.serve.serving import POLICY, Client, Running, running
+from tests.serve.harness.clients import Client
+from tests.serve.harness.in_process import POLICY, Running, running
 
 
 @pytest.fixture(scope="module")

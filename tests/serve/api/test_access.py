@@ -13,7 +13,8 @@ from deferkit.serve.domain import api_keys as keys
 from deferkit.serve.http import access
 from deferkit.serve.http.application import ROUTES
 from deferkit.serve.http.route_support import route_of
-from tests.serve.serving import POLICY, Client, Running, running, until
+from tests.serve.harness.clients import Client, until
+from tests.serve.harness.in_process import POLICY, Running, running
 
 CALLS = [
     (next(iter(route.http_methods)), next(iter(route.paths)).replace("{name:str}", "p"), route_of(route).scopes)
@@ -35,7 +36,7 @@ def called(client: Client, method: str, path: str) -> int:
     return client.call(method, path, None if method == "GET" else {}).status
 
 
-def test_case_33_without_a_key_nothing_is_told(service: Running) -> None:
+def test_without_a_key_nothing_is_told(service: Running) -> None:
     client = service.client()
     for method, path, scopes in CALLS:
         answer = client.call(method, path, None if method == "GET" else {})
@@ -47,7 +48,7 @@ def test_case_33_without_a_key_nothing_is_told(service: Running) -> None:
     assert {path for _, path, scopes in CALLS if not scopes} == {"/", "/healthz", "/readyz", "/v1/openapi.json"}
 
 
-def test_case_33_a_bad_key_is_none(service: Running) -> None:
+def test_a_bad_key_is_none(service: Running) -> None:
     key = service.key("acme")
     number, secret = keys.parts_of(key) or ("", "")
     assert service.client(key=key).get("/v1/policies").status == 200
@@ -76,7 +77,7 @@ def test_case_33_a_bad_key_is_none(service: Running) -> None:
     assert client.get("/v1/policies", headers={"authorization": f"bearer   {key} "}).status == 200
 
 
-def test_case_33_two_keys_at_once_are_none(service: Running) -> None:
+def test_two_keys_at_once_are_none(service: Running) -> None:
     client = service.client()
     client.connection.putrequest("GET", "/v1/policies")
     for _ in range(2):
@@ -88,21 +89,21 @@ def test_case_33_two_keys_at_once_are_none(service: Running) -> None:
 
 
 @pytest.mark.parametrize("scope", keys.SCOPES)
-def test_case_33_a_key_is_good_for_its_scope_only(service: Running, scope: str) -> None:
+def test_a_key_is_good_for_its_scope_only(service: Running, scope: str) -> None:
     client = service.client(f"{scope} only", scope)
     for method, path, scopes in sorted(CALLS, key=lambda call: call[1] == "/v1/tenant"):  # that revokes the key
         if scopes:
             assert (called(client, method, path) != 403) == (scope in scopes), (method, path)
 
 
-def test_case_33_a_key_of_two_scopes_is_good_for_both(service: Running) -> None:
+def test_a_key_of_two_scopes_is_good_for_both(service: Running) -> None:
     client = service.client("acme", "decide", "review")
     assert client.decide("two scopes").status == 201
     assert client.post("/v1/policies/p/reviews/claim", {"reviewer": "ann"}).status == 200
     assert client.post("/v1/policies/p/outcomes", {"task": "two scopes", "cost": 1}).status == 403
 
 
-def test_case_33_a_revoked_key_is_none(service: Running) -> None:
+def test_a_revoked_key_is_none(service: Running) -> None:
     client, other = service.client("acme"), service.client("acme")
     assert client.get("/v1/policies").status == 200
     number, _ = keys.parts_of(client.headers["authorization"].removeprefix("Bearer ")) or ("", "")
@@ -111,7 +112,7 @@ def test_case_33_a_revoked_key_is_none(service: Running) -> None:
     assert other.get("/v1/policies").status == 200
 
 
-def test_case_33_a_revoked_key_is_refused_within_a_moment(tmp_path: Path) -> None:
+def test_a_revoked_key_is_refused_within_a_moment(tmp_path: Path) -> None:
     with running(tmp_path, tenants=True) as service:
         client = service.client("acme")
         assert client.get("/v1/policies").status == 200
@@ -128,7 +129,7 @@ def test_a_new_key_is_known_at_once(tmp_path: Path) -> None:
         assert service.client("acme").get("/v1/policies").status == 200
 
 
-def test_case_33_keys_are_kept_as_hashes(service: Running) -> None:
+def test_keys_are_kept_as_hashes(service: Running) -> None:
     key = service.key("acme")
     number, secret = keys.parts_of(key) or ("", "")
     [row] = [row for row in service.store.keys() if row.id == number]  # noqa: SIM118
@@ -138,7 +139,7 @@ def test_case_33_keys_are_kept_as_hashes(service: Running) -> None:
         assert secret.encode() not in file.read_bytes()
 
 
-def test_case_33_secrets_are_compared_in_constant_time(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_are_compared_in_constant_time(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[tuple[Any, Any]] = []
 
     def spy(a: bytes, b: bytes) -> bool:

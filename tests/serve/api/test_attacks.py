@@ -10,7 +10,8 @@ import pytest
 from deferkit.serve.domain.problems import StoreFailed
 from deferkit.serve.engine.commands import decide
 from deferkit.serve.http import access
-from tests.serve.serving import POLICY, Client, Running, running, until
+from tests.serve.harness.clients import Client, until
+from tests.serve.harness.in_process import POLICY, Running, running
 
 EXPERTS = [f"expert{n}" for n in range(32)]
 RESOURCES = {f"r{n}": {"total": 1, "horizon": 10, "max_cost": 1} for n in range(8)}

@@ -13,7 +13,9 @@ from deferkit.serve.service_settings import ServiceSettings
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
 from tests.command_line import Runner
-from tests.serve.serving import POLICY, Client, command, process, running, until
+from tests.serve.harness.clients import Client, until
+from tests.serve.harness.in_process import POLICY, running
+from tests.serve.harness.service_process import ServiceProcess, command
 
 
 @pytest.fixture
@@ -181,7 +183,7 @@ def test_a_port_that_is_taken_is_said_and_nothing_is_left_owned(tmp_path: Path) 
 
 
 def test_a_service_on_a_file_that_is_served_says_so(tmp_path: Path) -> None:
-    with process(tmp_path) as served:
+    with ServiceProcess(tmp_path) as served:
         client = Client(served.url)
         client.post("/v1/policies", POLICY)
         done = command("serve", "--port", "0", "--store", str(tmp_path / "deferkit.db"))

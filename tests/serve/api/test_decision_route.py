@@ -8,7 +8,8 @@ import pytest
 from deferkit.serve.domain.problems import StoreFailed
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.http import access
-from tests.serve.serving import POLICY, Client, Running, running
+from tests.serve.harness.clients import Client
+from tests.serve.harness.in_process import POLICY, Running, running
 
 PATH = "/v1/policies/p/decisions"
 CHARSET = {"content-type": "application/json; charset=utf-8"}

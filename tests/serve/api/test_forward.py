@@ -1,6 +1,5 @@
 """Two processes on one PostgreSQL: a call is answered alike, whichever of them gets it."""
 
-import socket
 import time
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -10,7 +9,9 @@ import psycopg
 import pytest
 
 from deferkit.serve.http.access import NEW_S
-from tests.serve.serving import POLICY, Client, Running, process, running
+from tests.serve.harness.clients import Client
+from tests.serve.harness.in_process import POLICY, Running, running
+from tests.serve.harness.service_process import ServiceProcess, free_port
 
 
 class Pair(NamedTuple):
@@ -26,10 +27,9 @@ def pair(postgres_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
     with psycopg.connect(postgres_server, autocommit=True) as connection:
         connection.execute(f"CREATE SCHEMA {schema}")  # type: ignore[arg-type, unused-ignore]
     store = f"{postgres_server}{'&' if '?' in postgres_server else '?'}options=-csearch_path%3D{schema}"
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
-    given = ("--store", store, "--port", port, "--address", f"http://127.0.0.1:{port}")
-    with process(folder, *given) as served, running(folder, store=store) as service:
+    owning = ServiceProcess(folder, store=store, port=free_port())
+    owning.options.append(f"--address={owning.url}")
+    with owning as served, running(folder, store=store) as service:
         key = service.key("acme")
         owner = Client(served.url, key)
         service.clients.append(owner)

@@ -13,7 +13,7 @@ from deferkit.serve.http.access import Access
 from deferkit.serve.http.forwarding import Messenger
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
-from tests.serve.serving import until
+from tests.serve.harness.clients import until
 
 FOREVER_S = 3600.0
 

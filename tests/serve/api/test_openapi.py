@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
 
 from deferkit.serve.http.application import ROUTES
 from deferkit.serve.http.openapi import document
-from tests.serve.serving import POLICY, running
+from tests.serve.harness.in_process import POLICY, running
 
 SOAK = bool(os.environ.get("DEFERKIT_SOAK"))
 CHECKS: list[Any] = [

@@ -9,7 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from deferkit.serve.domain.problems import StoreFailed
 from deferkit.version import __version__
-from tests.serve.serving import POLICY, Client, Running, connected, rest_of, running, until
+from tests.serve.harness.clients import Client, connected, rest_of, until
+from tests.serve.harness.in_process import POLICY, Running, running
 
 
 def metrics_of(client: Client) -> dict[tuple[str, ...], float]:

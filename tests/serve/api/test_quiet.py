@@ -18,7 +18,9 @@ import deferkit.learn
 import deferkit.serve
 from deferkit.serve.domain.policy import Snapshot
 from deferkit.serve.structured_logs import JsonLines
-from tests.serve.serving import POLICY, Client, Running, process, running
+from tests.serve.harness.clients import Client
+from tests.serve.harness.in_process import POLICY, Running, running
+from tests.serve.harness.service_process import ServiceProcess
 
 SECRETS = ("s3cret", "1234.5678")
 FETCHERS = {"http", "urllib.request", "urllib3", "requests", "httpx", "aiohttp", "ftplib", "smtplib", "subprocess"} | {
@@ -40,7 +42,7 @@ def imported(folder: str) -> dict[str, set[str]]:
     return {name: {part for each in names for part in (each, each.partition(".")[0])} for name, names in found.items()}
 
 
-def test_case_37_the_urls_of_a_task_are_not_fetched(client: Client) -> None:
+def test_the_urls_of_a_task_are_not_fetched(client: Client) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
@@ -56,7 +58,7 @@ def test_case_37_the_urls_of_a_task_are_not_fetched(client: Client) -> None:
             listener.accept()
 
 
-def test_case_37_nothing_that_fetches_is_imported_but_to_reach_the_owner_of_a_policy() -> None:
+def test_nothing_that_fetches_is_imported_but_to_reach_the_owner_of_a_policy() -> None:
     found = imported(deferkit.serve.__path__[0])
     assert {name for name, names in found.items() if names & FETCHERS} == {"forwarding.py"}
 
@@ -72,7 +74,7 @@ class Trap:
 
 
 @pytest.mark.parametrize("within", [False, True])
-def test_case_38_a_pickle_in_the_place_of_a_snapshot_is_passed_over(tmp_path: Path, within: bool) -> None:
+def test_a_pickle_in_the_place_of_a_snapshot_is_passed_over(tmp_path: Path, within: bool) -> None:
     marker = tmp_path / "unpickled"
     with running(tmp_path) as service:
         client = service.client()
@@ -93,14 +95,14 @@ def test_case_38_a_pickle_in_the_place_of_a_snapshot_is_passed_over(tmp_path: Pa
     assert marker.exists()
 
 
-def test_case_38_a_pickle_that_is_sent_is_refused(client: Client, tmp_path: Path) -> None:
+def test_a_pickle_that_is_sent_is_refused(client: Client, tmp_path: Path) -> None:
     trap = pickle.dumps(Trap(tmp_path / "unpickled"))
     for kind in ("application/json", "application/octet-stream", "application/python-pickle"):
         assert client.post("/v1/policies", trap, headers={"content-type": kind}).status in (400, 415)
     assert not (tmp_path / "unpickled").exists()
 
 
-def test_case_38_nothing_that_unpickles_is_imported() -> None:
+def test_nothing_that_unpickles_is_imported() -> None:
     for package in (deferkit.serve, deferkit.learn):
         assert not {name for name, names in imported(package.__path__[0]).items() if names & UNPICKLERS}
 
@@ -130,8 +132,8 @@ def misbehave(client: Client) -> list[bytes]:
     return [answer.body for answer in answers if answer.status != 201]
 
 
-def test_case_39_logs_errors_and_metrics_do_not_tell_what_was_sent(tmp_path: Path) -> None:
-    with process(tmp_path, "--log-level", "debug") as served:
+def test_logs_errors_and_metrics_do_not_tell_what_was_sent(tmp_path: Path) -> None:
+    with ServiceProcess(tmp_path, "--log-level", "debug") as served:
         client = Client(served.url)
         client.post("/v1/policies", POLICY)
         wrong = misbehave(client)
@@ -140,12 +142,12 @@ def test_case_39_logs_errors_and_metrics_do_not_tell_what_was_sent(tmp_path: Pat
         client.connection.close()
         assert served.stop() == 0
         told.append(served.log.encode())
-        assert len(served.lines()) == len(served.log.splitlines()) - 2  # the two lines for people at the start
+        assert len(served.events()) == len(served.log.splitlines()) - 2  # the two lines for people at the start
     for secret in SECRETS:
         assert not [text for text in told if secret.encode() in text and b"reward" not in text]
 
 
-def test_case_39_a_fault_of_ours_is_logged_without_its_words(
+def test_a_fault_of_ours_is_logged_without_its_words(
     service: Running, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = io.StringIO()
@@ -169,7 +171,7 @@ def test_case_39_a_fault_of_ours_is_logged_without_its_words(
     assert "s3cret" not in stream.getvalue()
 
 
-def test_case_39_nothing_breaks_a_line_of_the_log() -> None:
+def test_nothing_breaks_a_line_of_the_log() -> None:
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.serve.serving import POLICY, Answer, Client, Running, running, until
+from tests.serve.harness.clients import Answer, Client, until
+from tests.serve.harness.in_process import POLICY, Running, running
 
 OUTCOMES = "/v1/policies/p/outcomes"
 
@@ -18,7 +19,7 @@ def records(client: Client) -> int:
     return int(client.get("/v1/policies/p/summary").json["records"])
 
 
-def test_case_02_the_same_task_again_gets_the_same_bytes(service: Running, client: Client) -> None:
+def test_the_same_task_again_gets_the_same_bytes(service: Running, client: Client) -> None:
     body = {"task": "again", "context": [0.1 + 0.2, 1 / 3], "payload": {"b": 1, "a": 2}}
     first = client.post("/v1/policies/p/decisions", body)
     after = records(client)
@@ -30,7 +31,7 @@ def test_case_02_the_same_task_again_gets_the_same_bytes(service: Running, clien
     assert records(client) == after
 
 
-def test_case_02_also_after_the_service_was_started_anew(tmp_path: Path) -> None:
+def test_the_same_task_gets_the_same_bytes_after_a_restart(tmp_path: Path) -> None:
     answers = []
     for _ in range(2):
         with running(tmp_path) as service:
@@ -41,7 +42,7 @@ def test_case_02_also_after_the_service_was_started_anew(tmp_path: Path) -> None
     assert len({json.loads(answer)["propensity"] for answer in answers[0]}) > 1
 
 
-def test_case_03_the_same_task_with_another_body_is_a_conflict(client: Client) -> None:
+def test_the_same_task_with_another_body_is_a_conflict(client: Client) -> None:
     assert client.decide("other body").status == 201
     after = records(client)
     for change in ({"context": [1.0, 0.6]}, {"force": "model"}, {"payload": 1}, {"reviewers": 2}):
@@ -65,7 +66,7 @@ def at_once(service: Running, n: int, path: str, body: Any) -> list[Answer]:
         return list(pool.map(one, [service.client() for _ in range(n)]))
 
 
-def test_case_04_fifty_at_once_are_one_decision(service: Running, client: Client) -> None:
+def test_fifty_at_once_are_one_decision(service: Running, client: Client) -> None:
     before = client.get("/v1/policies/p/summary").json
     body = {"task": "fifty", "context": [1.0, 0.5], "force": "human"}
     answers = at_once(service, 50, "/v1/policies/p/decisions", body)
@@ -76,20 +77,20 @@ def test_case_04_fifty_at_once_are_one_decision(service: Running, client: Client
     assert after["budget"]["cost"]["reserved"] == before["budget"]["cost"]["reserved"] + 1
 
 
-def test_case_04_fifty_top_ups_at_once_are_one(service: Running, client: Client) -> None:
+def test_fifty_top_ups_at_once_are_one(service: Running, client: Client) -> None:
     before = client.get("/v1/policies/p/summary").json["budget"]["cost"]["total"]
     answers = at_once(service, 50, "/v1/policies/p/budget", {"id": "fifty", "add": 5})
     assert {(answer.status, answer.body) for answer in answers} == {(200, answers[0].body)}
     assert client.get("/v1/policies/p/summary").json["budget"]["cost"]["total"] == before + 5
 
 
-def test_case_04_fifty_times_the_same_policy_is_one(service: Running, client: Client) -> None:
+def test_fifty_times_the_same_policy_is_one(service: Running, client: Client) -> None:
     answers = at_once(service, 20, "/v1/policies", POLICY | {"name": "fifty"})
     assert {(answer.status, answer.body) for answer in answers} == {(201, answers[0].body)}
     assert client.get("/v1/policies/fifty/log").json["next"] is None
 
 
-def test_case_10_a_full_queue_says_when_to_try_again(tmp_path: Path) -> None:
+def test_a_full_queue_says_when_to_try_again(tmp_path: Path) -> None:
     most = 4 + 2  # in the queue and in the group that is being committed
     with running(tmp_path, queue_limit=4, tenant_share=1, group_limit=2) as service:
         client = service.client()
@@ -109,12 +110,12 @@ def test_case_10_a_full_queue_says_when_to_try_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("body", [{"rewards": {"model": 1.0}}, {"rewards": {"model": 1.0}, "cost": 0}])
-def test_case_13_an_outcome_of_an_unknown_task_is_not_found(client: Client, body: Any) -> None:
+def test_an_outcome_of_an_unknown_task_is_not_found(client: Client, body: Any) -> None:
     answer = client.post(OUTCOMES, body | {"task": "never decided", "park": False})
     assert (answer.status, answer.json["code"]) == (404, "unknown")
 
 
-def test_case_13_a_reward_of_nobody_is_refused(client: Client) -> None:
+def test_a_reward_of_nobody_is_refused(client: Client) -> None:
     client.decide("of nobody")
     for task in ("of nobody", "not yet decided"):
         answer = client.post(OUTCOMES, {"task": task, "rewards": {"nobody": 1.0}})
@@ -136,7 +137,7 @@ COSTS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("cost", COSTS.values(), ids=COSTS)
-def test_case_15_a_cost_that_is_none_is_refused(client: Client, cost: bytes) -> None:
+def test_a_cost_that_is_none_is_refused(client: Client, cost: bytes) -> None:
     client.decide("costs", force="human")
     before = client.get("/v1/policies/p/summary").json["budget"]
     for path in ("outcomes", "corrections"):
@@ -145,7 +146,7 @@ def test_case_15_a_cost_that_is_none_is_refused(client: Client, cost: bytes) -> 
     assert client.get("/v1/policies/p/summary").json["budget"] == before
 
 
-def test_case_15_a_cost_above_its_reservation_is_an_overrun(tmp_path: Path) -> None:
+def test_a_cost_above_its_reservation_is_an_overrun(tmp_path: Path) -> None:
     with running(tmp_path) as service:
         client = service.client()
         client.post("/v1/policies", POLICY)

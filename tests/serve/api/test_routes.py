@@ -11,7 +11,8 @@ import pytest
 from deferkit.serve.http.application import ROUTES
 from deferkit.serve.http.openapi import document
 from deferkit.serve.http.route_support import route_of
-from tests.serve.serving import POLICY, Client, Running, running
+from tests.serve.harness.clients import Client
+from tests.serve.harness.in_process import POLICY, Running, running
 
 DOCUMENT: Any = msgspec.json.decode(msgspec.json.encode(document(ROUTES)))
 

@@ -13,7 +13,8 @@ from deferkit.cli.serve_command import serve
 from deferkit.errors import InvalidArgument
 from deferkit.serve.domain.money import LARGEST_AMOUNT
 from deferkit.serve.service_settings import PREFIX, ServiceSettings
-from tests.serve.serving import Client, command, process
+from tests.serve.harness.clients import Client
+from tests.serve.harness.service_process import ServiceProcess, command
 
 GUIDE = PAGE.with_name("service-guide.md")
 NAMES = [each.name for each in fields(ServiceSettings)]
@@ -108,13 +109,13 @@ def test_only_a_loopback_address_is_safe_without_keys(host: str, loopback: bool)
 def test_a_process_takes_settings_from_both(tmp_path: Path) -> None:
     environment = {"DEFERKIT_MAX_BODY": "2000", "DEFERKIT_RATE": "1", "DEFERKIT_HOST": "localhost"}
     assert "DEFERKIT_RATE" not in os.environ
-    with process(tmp_path, "--rate", "1000", environment=environment) as served:
+    with ServiceProcess(tmp_path, "--rate", "1000", environment=environment) as served:
         client = Client(served.url)
         assert client.post("/v1/policies", {"name": "x" * 3000}).status == 413
         assert [client.get("/v1/policies").status for _ in range(5)] == [200] * 5
         client.connection.close()
         assert "There are no keys: everyone on this machine may call it." in served.log
-        assert served.lines()[-1]["open"] is True
+        assert served.events()[-1]["open"] is True
         assert served.stop() == 0
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from deferkit.serve.http.connection import LimitedConnection
-from tests.serve.serving import POLICY, TIMEOUT_S, Running, connected, rest_of, running, until
+from tests.serve.harness.clients import TIMEOUT_S, connected, rest_of, until
+from tests.serve.harness.in_process import POLICY, Running, running
 
 MAX_BODY = 100_000
 SLOW_S = 1.0
@@ -102,12 +103,12 @@ def trickle(bare: socket.socket, part: bytes) -> None:
     pytest.fail("the connection stays open")
 
 
-def test_case_24_ten_megabytes_are_refused_before_they_are_sent(bare: socket.socket) -> None:
+def test_ten_megabytes_are_refused_before_they_are_sent(bare: socket.socket) -> None:
     bare.sendall(HEAD + b"content-length: 10000000\r\n\r\n")
     assert refusal(rest_of(bare)) == (413, "too_large")
 
 
-def test_case_24_who_asks_first_is_not_told_to_go_on(bare: socket.socket) -> None:
+def test_who_asks_first_is_not_told_to_go_on(bare: socket.socket) -> None:
     bare.sendall(HEAD + b"content-length: 10000000\r\nexpect: 100-continue\r\n\r\n")
     assert refusal(rest_of(bare)) == (413, "too_large")
 
@@ -120,12 +121,12 @@ def test_who_asks_first_may_send_what_is_not_too_large(bare: socket.socket) -> N
     assert rest_of(bare).startswith(b"HTTP/1.1 201")
 
 
-def test_case_24_ten_megabytes_are_not_taken_in(bare: socket.socket) -> None:
+def test_ten_megabytes_are_not_taken_in(bare: socket.socket) -> None:
     bare.sendall(HEAD + b"content-length: 100000000\r\n\r\n")
     assert push(bare, b" " * 65536, 100_000_000) < 20_000_000  # what the system's own buffers hold
 
 
-def test_case_24_chunks_without_a_length_end_at_the_limit(bare: socket.socket) -> None:
+def test_chunks_without_a_length_end_at_the_limit(bare: socket.socket) -> None:
     bare.sendall(HEAD + b"transfer-encoding: chunked\r\n\r\n")
     chunk = b"2710\r\n" + b" " * 10_000 + b"\r\n"
     for _ in range(MAX_BODY // 10_000 + 1):
@@ -140,23 +141,23 @@ def test_chunks_are_a_body_like_any_other(bare: socket.socket) -> None:
     assert rest_of(bare).startswith(b"HTTP/1.1 201")
 
 
-def test_case_24_a_slow_body_gets_408(slow: socket.socket) -> None:
+def test_a_slow_body_gets_408(slow: socket.socket) -> None:
     slow.sendall(HEAD + b"content-length: 100\r\n\r\n{")
     assert refusal(rest_of(slow)) == (408, "too_slow")
 
 
-def test_case_24_a_body_that_trickles_is_slow_too(slow: socket.socket) -> None:
+def test_a_body_that_trickles_is_slow_too(slow: socket.socket) -> None:
     slow.sendall(HEAD + b"content-length: 1000\r\n\r\n")
     trickle(slow, b" ")
 
 
 @pytest.mark.parametrize("head", [b"", b"POST ", b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nx-slow: "])
-def test_case_24_a_slow_head_is_closed(slow: socket.socket, head: bytes) -> None:
+def test_a_slow_head_is_closed(slow: socket.socket, head: bytes) -> None:
     slow.sendall(head)
     assert refusal(rest_of(slow)) == (408, "too_slow")
 
 
-def test_case_24_a_head_that_trickles_is_slow_too(slow: socket.socket) -> None:
+def test_a_head_that_trickles_is_slow_too(slow: socket.socket) -> None:
     slow.sendall(b"GET /healthz HTTP/1.1\r\nx-slow: ")
     trickle(slow, b"x")
 

@@ -9,7 +9,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tests.serve.serving import POLICY, Answer, Client, Process, connected, process, rest_of, running, until
+from tests.serve.harness.clients import Answer, Client, connected, rest_of, until
+from tests.serve.harness.in_process import POLICY, running
+from tests.serve.harness.service_process import ServiceProcess
 
 CALLS = 20
 PATIENT = "from deferkit.serve.storage import sqlite; sqlite.BUSY_S = 600"  # a commit waits as long as it takes
@@ -29,7 +31,7 @@ def locked(folder: Path) -> Iterator[apsw.Connection]:
 
 
 @contextmanager
-def in_flight(served: Process) -> Iterator[list[Future[Answer]]]:
+def in_flight(served: ServiceProcess) -> Iterator[list[Future[Answer]]]:
     """Have calls wait for a commit."""
     clients = [Client(served.url) for _ in range(CALLS)]
     assert {client.get("/readyz").status for client in clients} == {200}
@@ -45,38 +47,38 @@ def in_flight(served: Process) -> Iterator[list[Future[Answer]]]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_case_10_calls_in_flight_get_their_replies(tmp_path: Path, number: signal.Signals) -> None:
-    with process(tmp_path, *ONE_BY_ONE, "--stop-s", "60", first=PATIENT) as served:
+def test_calls_in_flight_get_their_replies(tmp_path: Path, number: signal.Signals) -> None:
+    with ServiceProcess(tmp_path, *ONE_BY_ONE, "--stop-s", "60", setup=PATIENT) as served:
         client = Client(served.url)
         client.post("/v1/policies", POLICY)
         idle = connected(served.url)
         with locked(tmp_path) as other, in_flight(served) as calls:
-            served.process.send_signal(number)
+            served.signal(number)
             until(lambda: "Shutting down" in served.log)
             other.execute("ROLLBACK")
             answers = [call.result() for call in calls]
-        assert served.process.wait(60) == 0
+        assert served.wait(60) == 0
         assert [answer.status for answer in answers] == [201] * CALLS
         assert {answer.headers["connection"] for answer in answers} == {"close"}
         assert rest_of(idle) == b""  # a connection that asks nothing does not keep it
         idle.close()
         client.connection.close()
-        assert served.lines()[-1]["level"] == "info"
+        assert served.events()[-1]["level"] == "info"
     with running(tmp_path) as service:
         assert service.client().get("/v1/policies/p/summary").json["decisions"] == CALLS
 
 
-def test_case_10_calls_that_cannot_be_finished_are_refused_and_the_service_leaves(tmp_path: Path) -> None:
-    with process(tmp_path, *ONE_BY_ONE, "--stop-s", "1", first=PATIENT) as served:
+def test_calls_that_cannot_be_finished_are_refused_and_the_service_leaves(tmp_path: Path) -> None:
+    with ServiceProcess(tmp_path, *ONE_BY_ONE, "--stop-s", "1", setup=PATIENT) as served:
         client = Client(served.url)
         client.post("/v1/policies", POLICY)
         client.connection.close()
         with locked(tmp_path), in_flight(served) as calls:
-            served.process.send_signal(signal.SIGTERM)
+            served.signal(signal.SIGTERM)
             answers = [call.result() for call in calls]  # while nothing can be committed
             assert {(answer.status, answer.json["code"]) for answer in answers} == {(503, "unavailable")}
             assert {answer.headers["retry-after"] for answer in answers} == {"1"}
-        assert served.process.wait(60) == 0
+        assert served.wait(60) == 0
     with running(tmp_path) as service:
         answers = [service.client().decide(f"t{n}", force="model") for n in range(CALLS)]
         assert [answer.status for answer in answers] == [201] * CALLS

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.serve.serving import Client
+from tests.serve.harness.clients import Client
 
 DECISIONS = "/v1/policies/p/decisions"
 GOOD = {"task": "strict", "context": [1.0, 0.5]}
@@ -88,16 +88,16 @@ def refused(client: Client, path: str, body: Any) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("body", NOT_JSON.values(), ids=NOT_JSON)
-def test_case_23_what_is_not_json_is_refused(client: Client, body: bytes) -> None:
+def test_what_is_not_json_is_refused(client: Client, body: bytes) -> None:
     assert refused(client, DECISIONS, body) == (400, "not_json")
 
 
 @pytest.mark.parametrize("body", NOT_POSSIBLE.values(), ids=NOT_POSSIBLE)
-def test_case_25_what_is_not_possible_is_refused(client: Client, body: Any) -> None:
+def test_what_is_not_possible_is_refused(client: Client, body: Any) -> None:
     assert refused(client, DECISIONS, body) == (422, "invalid")
 
 
-def test_case_25_nothing_of_it_was_decided(client: Client) -> None:
+def test_a_refused_body_decides_nothing(client: Client) -> None:
     for body in [*NOT_JSON.values(), *NOT_POSSIBLE.values()]:
         client.post(DECISIONS, body)
     assert client.get("/v1/policies/p/summary").json["records"] == 1

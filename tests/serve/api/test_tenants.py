@@ -9,7 +9,8 @@ import pytest
 from deferkit.serve.http import access
 from deferkit.serve.http.application import ROUTES
 from deferkit.serve.http.route_support import route_of
-from tests.serve.serving import POLICY, Running, running, until
+from tests.serve.harness.clients import until
+from tests.serve.harness.in_process import POLICY, Running, running
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +24,7 @@ def service(tmp_path: Path) -> Iterator[Running]:
         yield service
 
 
-def test_case_34_the_same_names_in_two_tenants_are_two_things(service: Running) -> None:
+def test_the_same_names_in_two_tenants_are_two_things(service: Running) -> None:
     a, b = service.client("a"), service.client("b")
     assert a.post("/v1/policies", POLICY).status == 201
     assert b.post("/v1/policies", POLICY | {"experts": ["ann"], "budget": {"euros": {}}}).status == 201
@@ -39,7 +40,7 @@ def test_case_34_the_same_names_in_two_tenants_are_two_things(service: Running) 
     assert a.post("/v1/policies/p/reviews/claim", {"reviewer": "x"}).status == 204  # settled
 
 
-def test_case_34_what_another_tenant_has_is_not_there(service: Running) -> None:
+def test_what_another_tenant_has_is_not_there(service: Running) -> None:
     a, b = service.client("a"), service.client("b")
     assert b.post("/v1/policies", POLICY | {"name": "mine"}).status == 201
     assert b.decide("secret", "mine", payload="secret").status == 201
@@ -56,7 +57,7 @@ def test_case_34_what_another_tenant_has_is_not_there(service: Running) -> None:
     assert b.post("/v1/policies/mine/reviews/claim", {"reviewer": "x"}).json["task"] == "secret"
 
 
-def test_case_34_one_tenant_does_not_fill_the_queue_for_another(tmp_path: Path) -> None:
+def test_one_tenant_does_not_fill_the_queue_for_another(tmp_path: Path) -> None:
     with running(tmp_path, tenants=True, queue_limit=10, tenant_share=0.5, group_limit=1) as service:
         a = [service.client("a") for _ in range(20)]
         b = [service.client("b") for _ in range(4)]
@@ -90,7 +91,7 @@ def hand(monkeypatch: pytest.MonkeyPatch) -> Hand:
     return hand
 
 
-def test_case_34_each_tenant_has_its_own_rate(tmp_path: Path, hand: Hand) -> None:
+def test_each_tenant_has_its_own_rate(tmp_path: Path, hand: Hand) -> None:
     with running(tmp_path, tenants=True, rate=5) as service:
         a, b = service.client("a"), service.client("b")
         answers = [a.get("/v1/policies") for _ in range(20)]
@@ -105,7 +106,7 @@ def test_case_34_each_tenant_has_its_own_rate(tmp_path: Path, hand: Hand) -> Non
         assert [a.get("/v1/policies").status for _ in range(6)] == [200] * 5 + [429]
 
 
-def test_case_34_a_slow_rate_says_how_long_to_wait(tmp_path: Path, hand: Hand) -> None:
+def test_a_slow_rate_says_how_long_to_wait(tmp_path: Path, hand: Hand) -> None:
     with running(tmp_path, tenants=True, rate=0.1) as service:
         a = service.client("a")
         assert a.get("/v1/policies").status == 200

@@ -12,7 +12,9 @@ from deferkit.serve.audit.replay import replay
 from deferkit.serve.storage.open_store import store_to_read
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
-from tests.serve.serving import POLICY, Client, command, process
+from tests.serve.harness.clients import Client
+from tests.serve.harness.in_process import POLICY
+from tests.serve.harness.service_process import ServiceProcess, command
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -36,7 +38,7 @@ def rows(path: Path) -> list[tuple[str, int, bytes]]:
 def test_a_backup_of_a_running_service_is_private_whole_and_can_be_served_at_once(tmp_path: Path) -> None:
     copy = tmp_path / "copies" / "copy.db"
     copy.parent.mkdir()
-    with process(tmp_path) as served:
+    with ServiceProcess(tmp_path) as served:
         client = Client(served.url)
         assert client.post("/v1/policies", POLICY | {"budget": {"cost": {"max_cost": 1}}}).status == 201
         over = threading.Event()
@@ -59,13 +61,13 @@ def test_a_backup_of_a_running_service_is_private_whole_and_can_be_served_at_onc
         assert (ended.returncode, ended.stderr) == (0, "")
         assert ended.stdout == f"{copy}: 1 policy copied and checked.\n"
         client.connection.close()
-        assert served.process.poll() is None
+        assert served.wait(0) is None
         assert stat.S_IMODE(copy.stat().st_mode) == 0o600
         assert [each.name for each in copy.parent.iterdir()] == ["copy.db"]
         [(_, n_rows, _)] = rows(copy)
         assert before < n_rows <= answered + 1
     (copy.parent / "deferkit.db").hardlink_to(copy)
-    with process(copy.parent) as served:
+    with ServiceProcess(copy.parent) as served:
         client = Client(served.url)
         assert client.get("/v1/policies/p/summary").json["decisions"] == n_rows - 1
         assert client.decide("new").status == 201

@@ -9,7 +9,8 @@ import pytest
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.http.application import ROUTES
 from deferkit.serve.http.openapi import document
-from tests.serve.serving import POLICY, Client, Running, running
+from tests.serve.harness.clients import Client
+from tests.serve.harness.in_process import POLICY, Running, running
 
 PATH = "/v1/policies/p"
 

@@ -13,9 +13,18 @@ from deferkit.serve.engine.commands.lease import Extend, Release
 from deferkit.serve.engine.commands.review import Complete, Effort
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database
-from tests.serve.checking import account, problem_of
-from tests.serve.playing import KEY, call, claim, complete, decide, play
-from tests.serve.serving import POLICY, running
+from tests.serve.harness.in_process import (
+    KEY,
+    POLICY,
+    account,
+    call,
+    claim,
+    complete,
+    decide,
+    play,
+    problem_of,
+    running,
+)
 
 LEASE = ("task", "seat", "epoch", "token")
 

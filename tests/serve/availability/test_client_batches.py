@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from deferkit import Budget, Client, Deferrer, ServiceError
-from tests.serve.serving import running
+from tests.serve.harness.in_process import running
 
 BUDGET = Budget(50, horizon=5000, max_cost=1)
 CONTEXTS = np.random.default_rng(0).normal(size=(1500, 3))

@@ -9,24 +9,24 @@ from deferkit.serve.engine import process_identity
 from deferkit.serve.engine.clock import start_time
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
-from tests.serve.processes.conftest import nursery, postgres_store, reading, service_on, sqlite_path, store_url
-from tests.serve.processes.crowd import PATH, SPEC
-from tests.serve.processes.service import Service, eventually
+from tests.serve.harness.clients import CROWD_POLICY, PATH, until
+from tests.serve.harness.service_process import ServiceProcess
+from tests.serve.processes.conftest import fork_server, postgres_store, reading, service_on, sqlite_path, store_url
 
-__all__ = ["nursery", "postgres_store", "reading", "service_on", "sqlite_path", "store_url"]
+__all__ = ["fork_server", "postgres_store", "reading", "service_on", "sqlite_path", "store_url"]
 
-ServiceOn = Callable[..., Service]
+ServiceOn = Callable[..., ServiceProcess]
 HOUR = 3600
 MICRO = 10**6
-WAITING = SPEC | {"deadline_s": 600, "representation": "linear"}
+WAITING = CROWD_POLICY | {"deadline_s": 600, "representation": "linear"}
 
 
-def decide(service: Service, task: str) -> None:
+def decide(service: ServiceProcess, task: str) -> None:
     assert service.post(f"{PATH}/decisions", task=task, context=[1, 0, 0], force="human").status == 201
 
 
-def reserved(service: Service) -> float:
-    found: float = service.get(f"{PATH}/summary").plain["budget"]["cost"]["reserved"]
+def reserved(service: ServiceProcess) -> float:
+    found: float = service.get(f"{PATH}/summary").json["budget"]["cost"]["reserved"]
     return found
 
 
@@ -49,7 +49,7 @@ def test_one_start_with_the_clock_an_hour_off_voids_nothing_and_time_does_not_st
     time.sleep(2.5)  # two rounds of maintenance
     [line] = [each for each in service.get("/metrics").body.splitlines() if each.startswith(b"deferkit_clock_jump_s")]
     assert float(line.split()[1]) == pytest.approx(hours * HOUR, abs=60)
-    assert "the clock has jumped and is not followed" in service.said()
+    assert "the clock has jumped and is not followed" in service.log
     assert reserved(service) == 2
     service.kill()
     service.start()
@@ -71,7 +71,7 @@ def test_a_jump_that_is_accepted_is_followed(service_on: ServiceOn, sqlite_path:
     assert service.stop() == 0
     accepting.start(clock=HOUR)
     accepting.ready()
-    eventually("its deadline has passed", lambda: reserved(accepting) == 0)
+    until(lambda: reserved(accepting) == 0, "its deadline has passed")
     assert accepting.stop() == 0
     service.start(clock=HOUR)  # from now on that is the time
     assert b"deferkit_clock_jump_seconds 0.0" in service.ready().get("/metrics").body

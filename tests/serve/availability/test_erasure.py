@@ -14,9 +14,21 @@ from deferkit.serve.engine.commands.decide import Decide
 from deferkit.serve.engine.commands.erase import Erase, delete_policy, delete_tenant
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database
-from tests.serve.checking import problem_of, replayed
-from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play
-from tests.serve.serving import POLICY, running, until
+from tests.serve.harness.clients import until
+from tests.serve.harness.in_process import (
+    KEY,
+    POLICY,
+    SPEC,
+    call,
+    claim,
+    complete,
+    decide,
+    observe,
+    play,
+    problem_of,
+    replayed,
+    running,
+)
 
 SECRET = "s3cret of ann"
 TABLES = ("claims", "seats", "snapshots", "requests", "parked", "decisions", "log", "budgets", "policies")

@@ -14,7 +14,7 @@ from deferkit.serve.storage.postgres import Postgres
 from deferkit.serve.storage.schema import APPLICATION_ID
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
-from tests.serve.serving import command
+from tests.serve.harness.service_process import command
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 FOREIGN = {

@@ -9,12 +9,12 @@ import pytest
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
-from tests.serve.processes.audit import KEY
-from tests.serve.processes.conftest import nursery, reading, service_on
-from tests.serve.processes.crowd import PATH, SPEC
-from tests.serve.processes.service import Answer, Service, eventually
+from tests.serve.harness.clients import CROWD_POLICY, PATH, Answer, until
+from tests.serve.harness.in_process import KEY
+from tests.serve.harness.service_process import ServiceProcess
+from tests.serve.processes.conftest import fork_server, reading, service_on
 
-__all__ = ["nursery", "reading", "service_on"]
+__all__ = ["fork_server", "reading", "service_on"]
 
 FULL = "Read-only: SQLite: database or disk is full."
 
@@ -44,23 +44,23 @@ def fill(folder: Path) -> Path:
             return junk
 
 
-def decide(service: Service, task: str) -> Answer:
+def decide(service: ServiceProcess, task: str) -> Answer:
     route = "human" if task == "t0" else "model"
     return service.post(f"{PATH}/decisions", task=task, context=[1, 0, 0], force=route)
 
 
-def answers(service: Service) -> bool:
+def answers(service: ServiceProcess) -> bool:
     try:
         return service.get("/healthz").status == 200
     except OSError:
-        assert service.wait(0) is None, service.said()
+        assert service.wait(0) is None, service.log
         return False
 
 
-def crashed_on_a_full_disk(service: Service, disk: Path) -> tuple[Path, int]:
+def crashed_on_a_full_disk(service: ServiceProcess, disk: Path) -> tuple[Path, int]:
     """Have a service decide until there is no room, and kill it."""
     service.start()
-    assert service.ready().post("/v1/policies", **SPEC).status == 201
+    assert service.ready().post("/v1/policies", **CROWD_POLICY).status == 201
     done = 0
     while decide(service, f"t{done}").status == 201:
         done += 1
@@ -71,27 +71,27 @@ def crashed_on_a_full_disk(service: Service, disk: Path) -> tuple[Path, int]:
 
 
 def test_full_disk_then_a_crash_starts_read_only_and_says_why(
-    service_on: Callable[..., Service], small_disk: Path, reading: Callable[[str], Database]
+    service_on: Callable[..., ServiceProcess], small_disk: Path, reading: Callable[[str], Database]
 ) -> None:
     path = str(small_disk / "deferkit.db")
     service = service_on(path)
     junk, done = crashed_on_a_full_disk(service, small_disk)
     service.start()
-    eventually("it answers", lambda: answers(service))
+    until(lambda: answers(service), "it answers")
     for _ in range(3):
         assert service.get("/readyz").status == 503
         assert b"\ndeferkit_failing 1.0" in service.get("/metrics").body
-        assert [each["name"] for each in service.get("/v1/policies").plain["policies"]] == [SPEC["name"]]
-        assert service.get(f"{PATH}/summary").plain["decisions"] == done
+        assert [each["name"] for each in service.get("/v1/policies").json["policies"]] == [CROWD_POLICY["name"]]
+        assert service.get(f"{PATH}/summary").json["decisions"] == done
         assert service.get(f"{PATH}/decisions?task=t3").status == 200
-        assert len(service.get(f"{PATH}/log?limit=1000").plain["rows"]) == done + 1
+        assert len(service.get(f"{PATH}/log?limit=1000").json["rows"]) == done + 1
         refused = decide(service, "new")
-        assert (refused.status, refused.plain["detail"].startswith(FULL)) == (503, True), refused
+        assert (refused.status, refused.json["detail"].startswith(FULL)) == (503, True), refused
         assert service.post(f"{PATH}/reviews/claim", reviewer="ann").status == 503
         assert service.post(f"{PATH}/outcomes", task="t0", cost=0.5).status == 503
-    assert '"read-only: the store cannot be written"' in service.said()
+    assert '"read-only: the store cannot be written"' in service.log
     junk.unlink()
-    eventually("it is ready by itself", lambda: service.get("/readyz").status == 200)
+    until(lambda: service.get("/readyz").status == 200, "it is ready by itself")
     assert decide(service, "new").status == 201
     assert service.post(f"{PATH}/reviews/claim", reviewer="ann").status == 200
     assert service.stop() == 0
@@ -100,12 +100,12 @@ def test_full_disk_then_a_crash_starts_read_only_and_says_why(
 
 
 def test_a_decision_that_finds_room_again_is_taken_at_once(
-    service_on: Callable[..., Service], small_disk: Path
+    service_on: Callable[..., ServiceProcess], small_disk: Path
 ) -> None:
     service = service_on(str(small_disk / "deferkit.db"))
     junk, _ = crashed_on_a_full_disk(service, small_disk)
     service.start()
-    eventually("it answers", lambda: answers(service))
+    until(lambda: answers(service), "it answers")
     assert decide(service, "new").status == 503
     junk.unlink()
     assert decide(service, "new").status == 201
@@ -113,14 +113,14 @@ def test_a_decision_that_finds_room_again_is_taken_at_once(
 
 
 def test_a_read_only_service_stops_in_order_and_starts_again(
-    service_on: Callable[..., Service], small_disk: Path
+    service_on: Callable[..., ServiceProcess], small_disk: Path
 ) -> None:
     service = service_on(str(small_disk / "deferkit.db"))
     junk, done = crashed_on_a_full_disk(service, small_disk)
     for _ in range(2):
         service.start()
-        eventually("it answers", lambda: answers(service))
-        assert service.get(f"{PATH}/summary").plain["decisions"] == done
+        until(lambda: answers(service), "it answers")
+        assert service.get(f"{PATH}/summary").json["decisions"] == done
         assert service.stop() == 0
     junk.unlink()
     service.start()

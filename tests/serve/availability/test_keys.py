@@ -13,7 +13,9 @@ from deferkit.serve.http import access, routes_keys
 from deferkit.serve.storage import queries
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
-from tests.serve.serving import POLICY, Running, command, running, until
+from tests.serve.harness.clients import until
+from tests.serve.harness.in_process import POLICY, Running, running
+from tests.serve.harness.service_process import command
 from tests.serve.test_migrations import migrate
 
 

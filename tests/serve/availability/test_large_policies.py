@@ -23,9 +23,9 @@ from deferkit.serve.storage.open_store import database_of
 from deferkit.serve.storage.postgres import Postgres
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
-from tests.serve.checking import problem_of
-from tests.serve.playing import KEY, decide, play
-from tests.serve.serving import POLICY, Client, process
+from tests.serve.harness.clients import Client
+from tests.serve.harness.in_process import KEY, POLICY, decide, play, problem_of
+from tests.serve.harness.service_process import ServiceProcess
 
 LEVELS = [str(i) for i in range(997)]
 LARGE: dict[str, Any] = {
@@ -63,7 +63,7 @@ def test_one_batch_on_a_policy_with_2000_features_keeps_nobody_waiting(tmp_path:
     for _, row in keys:
         store.add_key(row)
     store.close()
-    with process(tmp_path) as served, ExitStack() as stack:
+    with ServiceProcess(tmp_path) as served, ExitStack() as stack:
         big, small, probe = (Client(served.url, key) for key in (keys[0][0], keys[1][0], None))
         for client in (big, small, probe):
             stack.callback(client.connection.close)

@@ -19,8 +19,8 @@ from deferkit.serve.engine.commands.erase import delete_policy
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.engine.ownership import SMALL_STATE
 from deferkit.serve.storage.database import Database
-from tests.serve.playing import KEY, SPEC, decide, play
-from tests.serve.serving import until
+from tests.serve.harness.clients import until
+from tests.serve.harness.in_process import KEY, SPEC, decide, play
 
 LARGE = msgspec.structs.replace(SPEC, features=150, representation="linear")
 SMALL_KEY = (KEY[0], "small")

@@ -27,8 +27,7 @@ from deferkit.serve.engine.engine import Engine
 from deferkit.serve.engine.unit_of_work import Command, UnitOfWork
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
-from tests.serve.checking import account, problem_of
-from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play
+from tests.serve.harness.in_process import KEY, SPEC, account, call, claim, complete, decide, observe, play, problem_of
 
 MOST = LARGEST_SUM * MICRO
 ENDLESS = msgspec.structs.replace(SPEC, budget={"cost": BudgetSpec()})

@@ -8,7 +8,9 @@ import pytest
 
 from deferkit.serve.http import access
 from deferkit.version import __version__
-from tests.serve.serving import COMMAND, POLICY, Client, command, process, running
+from tests.serve.harness.clients import Client
+from tests.serve.harness.in_process import POLICY, running
+from tests.serve.harness.service_process import COMMAND, ServiceProcess, command
 
 FIELDS = {"at", "level", "event", "method", "path", "status", "ms", "tenant", "key"}
 
@@ -16,7 +18,7 @@ FIELDS = {"at", "level", "event", "method", "path", "status", "ms", "tenant", "k
 def test_an_access_log_can_be_switched_on(tmp_path: Path) -> None:
     store = str(tmp_path / "deferkit.db")
     key = command("keys", "create", "--store", store, "--tenant", "acme").stdout.strip()
-    with process(tmp_path, "--access-log") as served:
+    with ServiceProcess(tmp_path, "--access-log") as served:
         client = Client(served.url, key)
         client.post("/v1/policies", POLICY)
         client.decide("s3cret", payload="s3cret")
@@ -27,7 +29,7 @@ def test_an_access_log_can_be_switched_on(tmp_path: Path) -> None:
         nobody.decide("s3cret")
         nobody.connection.close()
         served.stop()
-    lines = [line for line in served.lines() if line["event"] == "request"]
+    lines = [line for line in served.events() if line["event"] == "request"]
     number = key.split("_")[1]
     assert [(line["method"], line["path"], line["status"], line["tenant"], line["key"]) for line in lines] == [
         ("POST", "/v1/policies", 201, "acme", number),
@@ -42,16 +44,16 @@ def test_an_access_log_can_be_switched_on(tmp_path: Path) -> None:
 
 
 def test_an_access_log_is_off_unless_asked_for(tmp_path: Path) -> None:
-    with process(tmp_path) as served:
+    with ServiceProcess(tmp_path) as served:
         client = Client(served.url)
         client.get("/v1/policies")
         client.connection.close()
         served.stop()
-    assert not [line for line in served.lines() if line["event"] == "request"]
+    assert not [line for line in served.events() if line["event"] == "request"]
 
 
 def test_the_address_is_printed_before_the_log(tmp_path: Path) -> None:
-    with process(tmp_path, "--log-level", "debug") as served:
+    with ServiceProcess(tmp_path, "--log-level", "debug") as served:
         served.stop()
         first, *rest = served.log.splitlines()
     assert first.startswith("deferkit serves on http://127.0.0.1:")

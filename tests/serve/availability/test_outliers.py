@@ -20,10 +20,8 @@ from deferkit.serve.engine.commands.outcome import book
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.database import Database
-from tests.serve import playing
-from tests.serve.checking import problem_of, replayed
-from tests.serve.playing import KEY, SPEC, observe, play
-from tests.serve.serving import POLICY, running
+from tests.serve.harness import in_process
+from tests.serve.harness.in_process import KEY, POLICY, SPEC, observe, play, problem_of, replayed, running
 
 TASKS = 500
 AT = {100: 1e50, 150: 1e6}  # where an outlier comes instead of a feature
@@ -162,11 +160,11 @@ def test_named_numbers_keep_their_scale() -> None:
 def test_what_the_learner_saw_is_in_the_log_and_is_replayed(database: Database) -> None:
     async def script(engine: Engine) -> None:
         for i in range(30):
-            await playing.decide(engine, f"t{i}", context=[1.0, -(i % 3) / 2], force=None)
+            await in_process.decide(engine, f"t{i}", context=[1.0, -(i % 3) / 2], force=None)
             await observe(engine, f"t{i}", rewards={"model": 0.5, "human": 1.0})
-        first = await playing.decide(engine, "wild", context=[-1e50, 1.0], force=None)
-        assert await playing.decide(engine, "wild", context=[-1e50, 1.0], force=None) == first
-        assert (await problem_of(playing.decide(engine, "wild", context=[-1.2, 1.0], force=None))).status == 409
+        first = await in_process.decide(engine, "wild", context=[-1e50, 1.0], force=None)
+        assert await in_process.decide(engine, "wild", context=[-1e50, 1.0], force=None) == first
+        assert (await problem_of(in_process.decide(engine, "wild", context=[-1.2, 1.0], force=None))).status == 409
         owned = engine.owned[KEY]
         [line] = engine.store.log_of_task(owned.id, "wild", 10)
         record = msgspec.json.decode(bytes(line.body))
@@ -182,9 +180,9 @@ def test_what_the_learner_saw_is_in_the_log_and_is_replayed(database: Database) 
 def test_outliers_are_refused_where_the_policy_says_so(database: Database) -> None:
     async def script(engine: Engine) -> None:
         for i in range(30):
-            await playing.decide(engine, f"t{i}", context=[1.0, 0.5], force=None)
+            await in_process.decide(engine, f"t{i}", context=[1.0, 0.5], force=None)
         before = engine.owned[KEY].policy.to_bytes()
-        refused = await problem_of(playing.decide(engine, "wild", context=[1.0, 1e6], force=None))
+        refused = await problem_of(in_process.decide(engine, "wild", context=[1.0, 1e6], force=None))
         assert (refused.status, str(refused)) == (
             422,
             "The context has features that are many times as large as any before: 1.",

@@ -17,9 +17,7 @@ from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
 from deferkit.serve.storage.transaction import ReadSet
-from tests.serve.checking import account, problem_of
-from tests.serve.playing import KEY, decide, observe, play
-from tests.serve.serving import POLICY, running
+from tests.serve.harness.in_process import KEY, POLICY, account, decide, observe, play, problem_of, running
 from tests.serve.test_replay_command import Run, run
 
 __all__ = ["run"]

@@ -17,9 +17,7 @@ from deferkit.serve.engine.commands.outcome import Observe
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.database import Database
-from tests.serve.checking import problem_of
-from tests.serve.playing import KEY, SPEC, decide, play
-from tests.serve.serving import POLICY, running
+from tests.serve.harness.in_process import KEY, POLICY, SPEC, decide, play, problem_of, running
 
 
 async def park(engine: Engine, key: str, task: str) -> Any:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.serve.serving import Client, Process, Running, connected, process, rest_of, running, until
+from tests.serve.harness.clients import Client, connected, rest_of, until
+from tests.serve.harness.in_process import Running, running
+from tests.serve.harness.service_process import ServiceProcess
 
 REQUESTS = 200_000
 HEALTH = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
@@ -18,16 +20,16 @@ MOST_GROWTH_MB = 40
 WATCH_S = 8.0
 
 
-def memory_mb(served: Process) -> float:
+def memory_mb(served: ServiceProcess) -> float:
     """Return the resident memory of a process in MB."""
-    lines = Path(f"/proc/{served.process.pid}/status").read_text().splitlines()
+    lines = Path(f"/proc/{served.pid}/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
     """A service in a process of its own."""
-    with process(tmp_path_factory.mktemp("service"), "--body-timeout-s", "3600") as served:
+    with ServiceProcess(tmp_path_factory.mktemp("service"), "--body-timeout-s", "3600") as served:
         yield served
 
 
@@ -52,7 +54,7 @@ def longest_wait_s(url: str, seconds: float) -> float:
 
 
 @pytest.mark.parametrize("reads", [True, False], ids=["replies are read", "replies are not read"])
-def test_pipelined_health_checks_do_not_fill_memory(served: Process, reads: bool) -> None:
+def test_pipelined_health_checks_do_not_fill_memory(served: ServiceProcess, reads: bool) -> None:
     longest_wait_s(served.url, 0.5)
     before = memory_mb(served)
     read = 0
@@ -78,7 +80,7 @@ def test_pipelined_health_checks_do_not_fill_memory(served: Process, reads: bool
     assert read > 100 if reads else read == 0
 
 
-def test_pipelined_requests_are_all_answered(served: Process) -> None:
+def test_pipelined_requests_are_all_answered(served: ServiceProcess) -> None:
     n = 5000
     with closing(connected(served.url)) as bare:
         sender = threading.Thread(target=bare.sendall, args=(HEALTH * n + LAST,))
@@ -87,7 +89,7 @@ def test_pipelined_requests_are_all_answered(served: Process) -> None:
         sender.join()
 
 
-def test_pipelined_bodies_are_all_answered(served: Process) -> None:
+def test_pipelined_bodies_are_all_answered(served: ServiceProcess) -> None:
     body = b'{"name": "' + b"x" * 100_000 + b'"}'
     post = b"POST /v1/policies HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     post += b"content-length: %d\r\n\r\n%b" % (len(body), body)

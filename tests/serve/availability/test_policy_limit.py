@@ -10,8 +10,7 @@ from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.postgres import Postgres
 from deferkit.serve.storage.store import Store
-from tests.serve.playing import KEY, SPEC, again, play
-from tests.serve.serving import POLICY, running
+from tests.serve.harness.in_process import KEY, POLICY, SPEC, again, play, running
 
 LIMIT = 5
 LIMITED = EngineSettings(max_policies=LIMIT)

@@ -21,9 +21,19 @@ from deferkit.serve.engine.engine import Engine
 from deferkit.serve.engine.policy_summary import SummaryReply, summary_of
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.sqlite import Sqlite
-from tests.serve.checking import account, check_booked, replayed
-from tests.serve.playing import KEY, SPEC, call, decide, observe, play
-from tests.serve.serving import POLICY, running
+from tests.serve.harness.in_process import (
+    KEY,
+    POLICY,
+    SPEC,
+    account,
+    call,
+    check_booked,
+    decide,
+    observe,
+    play,
+    replayed,
+    running,
+)
 
 M = 1_000_000
 RICH = msgspec.structs.replace(SPEC, budget={"cost": BudgetSpec(total=1000, horizon=1000, max_cost=1)}, warm_up=5)

@@ -20,9 +20,21 @@ from deferkit.serve.engine.commands.review import Effort
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.engine.policy_summary import summary_of
 from deferkit.serve.storage.database import Database
-from tests.serve.checking import account, problem_of, records, replayed
-from tests.serve.playing import KEY, SPEC, call, claim, complete, decide, observe, play
-from tests.serve.serving import running
+from tests.serve.harness.in_process import (
+    KEY,
+    SPEC,
+    account,
+    call,
+    claim,
+    complete,
+    decide,
+    observe,
+    play,
+    problem_of,
+    records,
+    replayed,
+    running,
+)
 
 M = 1_000_000
 HUGE = 4e9

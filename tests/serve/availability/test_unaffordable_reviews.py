@@ -6,9 +6,7 @@ from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.policy_learner import with_defaults
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database
-from tests.serve.checking import replayed
-from tests.serve.playing import KEY, again, decide, play, small
-from tests.serve.serving import POLICY, running
+from tests.serve.harness.in_process import KEY, POLICY, again, decide, play, replayed, running, small
 
 BUDGETS = {
     "minutes": {"total": 10, "horizon": 100, "max_cost": 1},

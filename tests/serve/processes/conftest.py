@@ -8,24 +8,26 @@ import pytest
 
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.open_store import database_of
-from tests.serve.processes.mortal import Mortal, url_of
-from tests.serve.processes.service import Nursery, Service
+from tests.serve.harness.fault_injection import KillablePostgres, url_of
+from tests.serve.harness.service_process import ForkServer, ServiceProcess, free_port
 
 
 @pytest.fixture(scope="session")
-def nursery() -> Iterator[Nursery]:
-    made = Nursery()
+def fork_server() -> Iterator[ForkServer]:
+    made = ForkServer()
     yield made
     made.close()
 
 
 @pytest.fixture
-def service_on(nursery: Nursery, tmp_path: Path) -> Iterator[Callable[..., Service]]:
+def service_on(fork_server: ForkServer, tmp_path: Path) -> Iterator[Callable[..., ServiceProcess]]:
     """Makes services, which end with the test."""
-    made: list[Service] = []
+    made: list[ServiceProcess] = []
 
-    def make(store: str, **settings: object) -> Service:
-        made.append(Service(nursery, tmp_path, store, **settings))
+    def make(store: str, **settings: object) -> ServiceProcess:
+        given = {"rate": 0} | settings
+        options = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
+        made.append(ServiceProcess(tmp_path, *options, store=store, port=free_port(), fork_server=fork_server))
         return made[-1]
 
     yield make
@@ -54,9 +56,9 @@ def postgres_store(postgres_url: str) -> str:
 
 
 @pytest.fixture
-def mortal() -> Iterator[Mortal]:
+def killable_postgres() -> Iterator[KillablePostgres]:
     """A server that may be killed."""
-    made = Mortal()
+    made = KillablePostgres()
     yield made
     made.close()
 

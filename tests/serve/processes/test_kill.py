@@ -1,4 +1,4 @@
-"""Case 1: kill -9 at any moment, under clients that retry, loses and doubles nothing."""
+"""Kill -9 at any moment, under clients that retry, loses and doubles nothing."""
 
 import random
 import signal
@@ -6,16 +6,16 @@ import time
 from collections.abc import Callable
 
 from deferkit.serve.storage.database import Database
-from tests.serve.processes.audit import audit, check_last_snapshot
-from tests.serve.processes.crowd import SPEC, Crowd
-from tests.serve.processes.mortal import Mortal, url_of
-from tests.serve.processes.service import Service
+from tests.serve.harness.clients import CROWD_POLICY, Crowd
+from tests.serve.harness.fault_injection import KillablePostgres, url_of
+from tests.serve.harness.policy_histories import audit, check_last_snapshot
+from tests.serve.harness.service_process import ServiceProcess
 
-ServiceOn = Callable[..., Service]
+ServiceOn = Callable[..., ServiceProcess]
 Reading = Callable[[str], Database]
 
 
-def under_load(service: Service, crowd: Crowd, rng: random.Random) -> None:
+def under_load(service: ServiceProcess, crowd: Crowd, rng: random.Random) -> None:
     """Kill it while it answers."""
     crowd.go_on(20)
     time.sleep(rng.uniform(0, 0.5))
@@ -23,7 +23,7 @@ def under_load(service: Service, crowd: Crowd, rng: random.Random) -> None:
     service.start()
 
 
-def while_starting(service: Service, crowd: Crowd, rng: random.Random) -> None:  # noqa: ARG001
+def while_starting(service: ServiceProcess, crowd: Crowd, rng: random.Random) -> None:  # noqa: ARG001
     """Kill it before it is there, again and again."""
     service.kill()
     for _ in range(3):
@@ -33,7 +33,7 @@ def while_starting(service: Service, crowd: Crowd, rng: random.Random) -> None: 
     service.start()
 
 
-def while_stopping(service: Service, _: Crowd, rng: random.Random) -> None:
+def while_stopping(service: ServiceProcess, _: Crowd, rng: random.Random) -> None:
     """Kill it while it stops in order."""
     service.ready()
     service.signal(signal.SIGTERM)
@@ -42,7 +42,7 @@ def while_stopping(service: Service, _: Crowd, rng: random.Random) -> None:
     service.start()
 
 
-def at_a_statement(service: Service, _: Crowd, rng: random.Random) -> None:
+def at_a_statement(service: ServiceProcess, _: Crowd, rng: random.Random) -> None:
     """Let it die between two statements of SQL."""
     service.kill()
     service.start(death=rng.randrange(20, 300))
@@ -53,13 +53,11 @@ def at_a_statement(service: Service, _: Crowd, rng: random.Random) -> None:
 MOMENTS = (under_load, at_a_statement, while_starting, while_stopping)
 
 
-def test_case_1_kill_9_loses_and_doubles_nothing(
-    service_on: ServiceOn, store_url: str, reading: Reading, soak: bool
-) -> None:
+def test_kill_9_loses_and_doubles_nothing(service_on: ServiceOn, store_url: str, reading: Reading, soak: bool) -> None:
     rng = random.Random(1)
     service = service_on(store_url, snapshot_every=40)
     service.start()
-    assert service.ready().post("/v1/policies", **SPEC).status == 201
+    assert service.ready().post("/v1/policies", **CROWD_POLICY).status == 201
     kills = 0
     with Crowd(service) as crowd:
         for round_ in range(60 if soak else 4):
@@ -77,22 +75,22 @@ def test_case_1_kill_9_loses_and_doubles_nothing(
     )
 
 
-def test_case_1_a_server_that_is_killed_loses_and_doubles_nothing(
-    service_on: ServiceOn, mortal: Mortal, reading: Reading, soak: bool
+def test_a_server_that_is_killed_loses_and_doubles_nothing(
+    service_on: ServiceOn, killable_postgres: KillablePostgres, reading: Reading, soak: bool
 ) -> None:
-    store_url = url_of(mortal.conninfo)
+    store_url = url_of(killable_postgres.conninfo)
     service = service_on(store_url, snapshot_every=40)
     service.start()
-    assert service.ready().post("/v1/policies", **SPEC).status == 201
+    assert service.ready().post("/v1/policies", **CROWD_POLICY).status == 201
     rounds = 12 if soak else 2
     with Crowd(service) as crowd:
         for number in range(rounds):
             crowd.go_on(50)
             if number % 2:
-                mortal.kill()
+                killable_postgres.kill()
             else:
-                mortal.stop()
-            mortal.start()
+                killable_postgres.stop()
+            killable_postgres.start()
         under_load(service, crowd, random.Random(2))
     asked = crowd.ask_again(100)
     print(f"{rounds} ends of the server: {crowd.count} acknowledged, {asked} asked again, {dict(crowd.failures)}")

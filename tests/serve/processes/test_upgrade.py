@@ -1,4 +1,4 @@
-"""Case 31: a service that is killed while it brings an old store up to date leaves the old or the new, never half."""
+"""A service that is killed while it brings an old store up to date leaves the old or the new, never half."""
 
 import signal
 from collections.abc import Callable
@@ -10,11 +10,11 @@ import pytest
 from deferkit.serve.storage import queries
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.sqlite import Sqlite
-from tests.serve.processes.crowd import SPEC
-from tests.serve.processes.service import Service, eventually
+from tests.serve.harness.clients import CROWD_POLICY, until
+from tests.serve.harness.service_process import ServiceProcess
 from tests.serve.test_migrations import migrate, schema, select, version
 
-ServiceOn = Callable[..., Service]
+ServiceOn = Callable[..., ServiceProcess]
 Reading = Callable[[str], Database]
 
 
@@ -28,7 +28,7 @@ def clear(database: Database) -> None:
         select(database, f"DROP SCHEMA {name} CASCADE; CREATE SCHEMA {name}")
 
 
-def outcome(service: Service, statement: int) -> int | None:
+def outcome(service: ServiceProcess, statement: int) -> int | None:
     """Let a service die at a statement; return its exit code, None if it is ready before that."""
     service.start(death=statement)
     codes: list[int | None] = []
@@ -37,11 +37,11 @@ def outcome(service: Service, statement: int) -> int | None:
         codes.append(service.wait(0.05))
         return codes[-1] is not None or service.answers()
 
-    eventually("it dies or is ready", decided)
+    until(decided, "it dies or is ready")
     return codes[-1]
 
 
-def test_case_31_killed_at_any_statement_of_an_upgrade(
+def test_killed_at_any_statement_of_an_upgrade(
     service_on: ServiceOn, store_url: str, reading: Reading, monkeypatch: pytest.MonkeyPatch, soak: bool
 ) -> None:
     steps = queries.migrations()
@@ -58,7 +58,7 @@ def test_case_31_killed_at_any_statement_of_an_upgrade(
         code = outcome(service, statement)
         if code is None:
             break  # it needs fewer statements than that
-        assert code == -signal.SIGKILL, service.said()
+        assert code == -signal.SIGKILL, service.log
         left.append(version(database))
         assert schema(database) == whole[left[-1]]
         if left[-1] == len(steps) and not soak:
@@ -66,7 +66,7 @@ def test_case_31_killed_at_any_statement_of_an_upgrade(
     service.kill()
     assert schema(database) == whole[len(steps)]
     service.start()
-    assert service.ready().post("/v1/policies", **SPEC).status == 201
+    assert service.ready().post("/v1/policies", **CROWD_POLICY).status == 201
     print(f"{len(left)} deaths left the versions {left}")
     assert left == sorted(left)
     assert set(left) == set(range(1, len(steps) + 1))

@@ -1,4 +1,4 @@
-"""Case 27: the clock is an hour off after a restart. The log stays in order, and leases are not over at once."""
+"""The clock is an hour off after a restart. The log stays in order, and leases are not over at once."""
 
 import time
 from collections.abc import Callable
@@ -7,35 +7,35 @@ import pytest
 
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
-from tests.serve.processes.audit import KEY
-from tests.serve.processes.crowd import PATH, SPEC
-from tests.serve.processes.service import Answer, Service, eventually
+from tests.serve.harness.clients import CROWD_POLICY, PATH, Answer, until
+from tests.serve.harness.in_process import KEY
+from tests.serve.harness.service_process import ServiceProcess
 
-ServiceOn = Callable[..., Service]
+ServiceOn = Callable[..., ServiceProcess]
 Reading = Callable[[str], Database]
 HOUR = 3600
 
 
-def claim(service: Service, reviewer: str) -> Answer:
+def claim(service: ServiceProcess, reviewer: str) -> Answer:
     return service.post(f"{PATH}/reviews/claim", reviewer=reviewer)
 
 
-def decide(service: Service, task: str) -> None:
+def decide(service: ServiceProcess, task: str) -> None:
     assert service.post(f"{PATH}/decisions", task=task, context=[1, 0, 0], force="human").status == 201
 
 
 @pytest.mark.parametrize("hours", [(0, 1, -1), (0, -1, 1)])
-def test_case_27_an_hour_forward_or_back(
+def test_a_restart_with_the_clock_an_hour_off_keeps_order_and_leases(
     service_on: ServiceOn, store_url: str, reading: Reading, hours: tuple[int, ...]
 ) -> None:
     service = service_on(store_url)
     claims = []
     for number, wrong in enumerate(hours):
         service.start(clock=wrong * HOUR)
-        assert service.ready().post("/v1/policies", **SPEC).status == 201
+        assert service.ready().post("/v1/policies", **CROWD_POLICY).status == 201
         assert claim(service, f"another {number}").status == 204  # all are held, and none of them is over
         decide(service, f"t{number}")
-        claims.append(claim(service, "ann").plain)
+        claims.append(claim(service, "ann").json)
         if number % 2:
             service.kill()
         else:
@@ -58,19 +58,19 @@ def check_order(store: Store, policy: int) -> None:
     assert times == sorted(times)
 
 
-def test_case_27_a_process_whose_clock_is_behind_takes_over(
+def test_a_process_whose_clock_is_behind_takes_over(
     service_on: ServiceOn, postgres_store: str, reading: Reading
 ) -> None:
     ahead, behind = service_on(postgres_store), service_on(postgres_store)
     ahead.start(clock=HOUR)
-    assert ahead.ready().post("/v1/policies", **SPEC).status == 201
+    assert ahead.ready().post("/v1/policies", **CROWD_POLICY).status == 201
     decide(ahead, "first")
     time.sleep(1)  # the log says less of how late it is
     behind.start()
     behind.ready()
     decide(ahead, "second")
     ahead.kill()
-    eventually("the other one takes over", lambda: behind.get(f"{PATH}/summary").status == 200)
+    until(lambda: behind.get(f"{PATH}/summary").status == 200, "the other one takes over")
     decide(behind, "third")
     assert behind.stop() == 0
     store = Store(reading(postgres_store))
