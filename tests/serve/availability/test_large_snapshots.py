@@ -38,7 +38,7 @@ class Compressing:
 
     async def begun(self, states: int) -> None:
         """Wait for the start: a caller has its reply before."""
-        await asyncio.to_thread(until, lambda: self.states == states, PATIENCE_S)
+        await asyncio.to_thread(until, lambda: self.states == states, "a snapshot begins", PATIENCE_S)
 
 
 @pytest.fixture
