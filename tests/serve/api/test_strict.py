@@ -166,7 +166,7 @@ def test_what_is_not_a_name_of_a_policy_is_not_there(client: Client, name: str) 
     ("method", "path", "allowed"),
     [
         ("PUT", "/v1/policies", {"GET", "POST", "OPTIONS"}),
-        ("DELETE", "/v1/policies/p", {"GET", "PATCH", "OPTIONS"}),
+        ("PUT", "/v1/policies/p", {"GET", "PATCH", "DELETE", "OPTIONS"}),
         ("GET", "/v1/policies/p/outcomes", {"POST", "OPTIONS"}),
         ("POST", "/healthz", {"GET", "OPTIONS"}),
     ],

@@ -147,7 +147,7 @@ def test_an_effort_keeps_to_the_limit(database: Database) -> None:
         await asyncio.sleep(0.01)
         assert (await claim(engine, "bo"))["epoch"] == 2
         nearly_full(engine, MICRO)
-        lease = {name: lapsed[name] for name in ("task", "seat", "epoch")}
+        lease = {name: lapsed[name] for name in ("task", "seat", "epoch", "token")}
         refused = await problem_of(call(engine, Effort(EffortBody(**lease, cost=1.000001))))
         assert "9,000,000,000,000" in str(refused)
         assert refused.status == 422
