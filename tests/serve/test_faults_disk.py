@@ -282,7 +282,7 @@ def lost(folder: Path, told: list[Acknowledged], states: dict[int, bytes]) -> in
         gone = [each for each in told if heads.get(each.seq) != each.head]
         for each in told:
             if each.claim is not None and each not in gone:
-                task, seat, epoch = each.claim
+                task, seat, epoch, *_ = each.claim
                 if (seat, epoch) not in [(claim.seat, claim.epoch) for claim in store.claims(row.id, task)]:
                     gone.append(each)
         return len(gone)

@@ -33,11 +33,6 @@ class StateCopy(NamedTuple):
     plain: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
 
-    @property
-    def n_bytes(self) -> int:
-        """The size of the arrays, before they are compressed."""
-        return sum(array.nbytes for array in self.arrays.values())
-
     def to_bytes(self) -> bytes:
         """Return what `Deferrer.to_bytes` returned when the copy was made."""
         return state.pack(self.plain, self.arrays)

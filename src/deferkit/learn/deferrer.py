@@ -680,6 +680,15 @@ class Deferrer:
         """
         return archive.to_bytes(self._components)
 
+    @property
+    def n_bytes(self) -> int:
+        """The size of the arrays that hold estimates, remembered decisions and samples, in bytes.
+
+        >>> Deferrer(n_features=100, memory=1_000).n_bytes > 8 * 100 * 1_000
+        True
+        """
+        return self._ledger.n_bytes
+
     def copy_state(self) -> archive.StateCopy:
         """Return a copy of the state, whose `to_bytes()` another thread may call while this learner goes on.
 

@@ -225,6 +225,12 @@ class Ledger:
         """Return the saved counters by name."""
         return {each.name: self.get(each.name) for each in layout.COUNTERS if each.name not in DERIVED}
 
+    @property
+    def n_bytes(self) -> int:
+        """The size of the saved arrays in memory."""
+        samples = self.samples.nbytes if self.refits else 0
+        return samples + sum(self.view(array.name).nbytes for array in layout.STATE)
+
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the saved arrays by name, without spare capacity for samples."""
         arrays = {array.name: self.view(array.name) for array in layout.STATE}

@@ -10,7 +10,7 @@ import pytest
 
 from deferkit.learn import state
 from deferkit.serve.audit.replay import replay
-from deferkit.serve.domain.policy import Policy
+from deferkit.serve.domain.policy import Policy, PolicyCopy
 from deferkit.serve.domain.policy_learner import with_defaults
 from deferkit.serve.domain.policy_spec import FeatureSpec
 from deferkit.serve.domain.request_bodies import TaskBody
@@ -74,7 +74,7 @@ def test_nobody_waits_while_the_snapshot_of_a_large_policy_is_compressed(
     async def script(engine: Engine) -> None:
         number = engine.owned[KEY].id
         await engine.create(KEY[0], msgspec.structs.replace(SPEC, name="small"))
-        assert Policy(with_defaults(LARGE)).copy().learner.n_bytes > SMALL_STATE
+        assert engine.owned[KEY].policy.learner.n_bytes > SMALL_STATE
         await large(engine, range(EVERY))
         await compressing.begun(1)
         task = Decide(TaskBody(task="t", context=[1.0, 0.5]))
@@ -89,6 +89,36 @@ def test_nobody_waits_while_the_snapshot_of_a_large_policy_is_compressed(
         assert await places(engine, number) == [EVERY + 1, 2 * EVERY + 7]
         assert replay(engine.store, *KEY).faults == []  # which compares each snapshot with its place in the log
 
+    play(database, script, spec=LARGE, settings=SETTINGS)
+
+
+def test_nobody_but_its_own_callers_waits_while_a_large_policy_is_copied(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, let_go, copy = threading.Event(), threading.Event(), Policy.copy
+
+    def later(policy: Policy) -> PolicyCopy:
+        begun.set()
+        let_go.wait(PATIENCE_S)
+        return copy(policy)
+
+    async def script(engine: Engine) -> None:
+        number = engine.owned[KEY].id
+        await engine.create(KEY[0], msgspec.structs.replace(SPEC, name="small"))
+        await large(engine, range(EVERY))
+        assert await asyncio.to_thread(begun.wait, PATIENCE_S)
+        own = asyncio.create_task(large(engine, range(EVERY, EVERY + 1)))
+        for i in range(20):
+            task = Decide(TaskBody(task=f"t{i}", context=[1.0, 0.5]))
+            await asyncio.wait_for(engine.submit(SMALL_KEY, task), PATIENCE_S / 4)
+        assert not own.done()
+        assert engine.owned[KEY].policy.seq == EVERY + 1
+        let_go.set()
+        await own
+        assert await places(engine, number) == [EVERY + 1]
+        assert replay(engine.store, *KEY).faults == []
+
+    monkeypatch.setattr(Policy, "copy", later)
     play(database, script, spec=LARGE, settings=SETTINGS)
 
 

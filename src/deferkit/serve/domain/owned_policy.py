@@ -29,6 +29,7 @@ class OwnedPolicy:
         self.dropped_parked = 0  # parked outcomes that this process has dropped
         self.dropped_costs = 0  # costs that were parked, then the model decided
         self.snapshot_at = policy.seq  # where the last snapshot was taken
+        self.copying = False  # for a snapshot, in another thread: nothing may change it
         self._drifts = drifts_of(policy)
         self.tail: list[tuple[AnyRecord, int, bytes]] | None = None  # records since a rebuild began, while one runs
         self.ahead = 0  # microseconds: an owner before may have had another clock

@@ -12,7 +12,7 @@ import msgspec
 from deferkit.errors import DeferkitError, MissingExtra
 from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.owned_policy import OwnedPolicy
-from deferkit.serve.domain.policy import PolicyCopy
+from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.policy_learner import check_trees_installed
 from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.problems import Damaged, Problem, StoreBroken, StoreFailed, unavailable
@@ -331,21 +331,26 @@ class Ownership:
         await self._add_snapshot(owned, owned.policy.seq, await self.in_thread(owned.policy.to_bytes))
 
     async def start_snapshot(self, owned: OwnedPolicy) -> None:
-        """Keep a snapshot; that of a large policy is compressed in a thread of its own while others are served.
+        """Keep a snapshot; that of a large policy is copied and compressed in other threads while others are served.
 
-        There is one such at a time, because of the memory for its copy: the next one stays due until it is done.
+        Commands of the policy itself wait until it is copied. There is one such at a time, because of the memory for
+        its copy: the next one stays due until it is done.
         """
         if self._snapshot is not None and not self._snapshot.done():
             return
+        if owned.policy.learner.n_bytes <= SMALL_STATE:
+            await self.snapshot(owned)
+            return
         owned.snapshot_at = owned.policy.seq
-        copied = await self.in_thread(owned.policy.copy)  # nobody changes it: `busy` is held
-        if copied.learner.n_bytes <= SMALL_STATE:
-            await self._add_snapshot(owned, owned.snapshot_at, await self.in_thread(copied.to_bytes))
-        else:
-            self._snapshot = asyncio.create_task(self._finish_snapshot(owned, copied))
+        owned.copying = True  # from now on, before another group may begin
+        self._snapshot = asyncio.create_task(self._finish_snapshot(owned, owned.policy))
 
-    async def _finish_snapshot(self, owned: OwnedPolicy, copied: PolicyCopy) -> None:
+    async def _finish_snapshot(self, owned: OwnedPolicy, policy: Policy) -> None:
         try:
+            try:
+                copied = await asyncio.to_thread(policy.copy)
+            finally:
+                owned.copying = False
             data = await asyncio.to_thread(copied.to_bytes)
             async with self.busy:
                 if owned in self.owned.values():  # neither deleted nor another's by now
