@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 
 from deferkit.serve.domain.problems import StoreFailed
 from deferkit.serve.engine.commands import decide
-from deferkit.serve.http import access
+from deferkit.serve.engine.engine import EngineSettings
+from deferkit.serve.http import access, application
 from tests.serve.harness.clients import Client, until
 from tests.serve.harness.in_process import POLICY, Running, running
 
@@ -126,7 +128,8 @@ def test_a_command_that_fails_fails_alone(tenants: Running, monkeypatch: pytest.
     assert a[0].get("/readyz").status == 200
 
 
-def test_batches_share_groups_by_their_tasks(tmp_path: Path) -> None:
+def test_batches_share_groups_by_their_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(application, "EngineSettings", partial(EngineSettings, group_s=60.0))  # by tasks, not by time
     with running(tmp_path, group_limit=100) as service:
         client, watch = service.client(), service.client()
         client.post("/v1/policies", POLICY)

@@ -109,7 +109,7 @@ class Known:
         return float((misfit**2 * weight * (weight - 1.0).clip(0.0)).sum())
 
     def sampling_variance(self, propensities: Floats) -> float:
-        """Return the variance of a sum of rewards because who is chosen is drawn with these chances."""
+        """Return the variance of a sum of rewards that comes from drawing the decider with these propensities."""
         mean = (propensities * self.imputed).sum(axis=1)
         return float(((propensities * self.imputed**2).sum(axis=1) - mean**2).clip(0.0).sum())
 
@@ -133,7 +133,7 @@ class Known:
         return np.where(self.seen[first : first + len(weights)] > ROUNDING, 0.0, weights)
 
     def estimate(self, propensities: Floats, floor: float, model_variances: tuple[float, float]) -> Estimate:
-        """Return what other chances would have brought.
+        """Return what other propensities would have brought.
 
         `doubts` are the variances of what rests on estimates alone, in the difference and in the reward.
         """

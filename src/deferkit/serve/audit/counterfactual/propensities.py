@@ -20,7 +20,7 @@ def propensities(
 
     >>> from deferkit import Budget, Deferrer
     >>> deferrer = Deferrer(n_features=1, budget=Budget(9, horizon=100, max_cost=1), warm_up=0, explore_floor=0.2)
-    >>> [round(p, 9) for p in chances(deferrer.decide([1.0]), ("model", "human"), 0.2)]
+    >>> [round(p, 9) for p in propensities(deferrer.decide([1.0]), ("model", "human"), 0.2)]
     [0.9, 0.1]
     """
     taken, propensity = made.route, made.propensity
