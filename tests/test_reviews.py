@@ -23,6 +23,8 @@ from deferkit import (
 )
 from tests.early_fits import early_fits
 
+pytestmark = pytest.mark.filterwarnings("ignore::deferkit.UnaffordableReviewWarning")  # drawn on purpose
+
 RESOURCES = ("minutes", "euros")
 
 

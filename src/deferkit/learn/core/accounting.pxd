@@ -39,7 +39,7 @@ cdef inline double *context_of(State *s, Int slot) noexcept nogil:
 cdef enum:
     USUAL_DELAYS = 4  # an observation is overdue after so many times the mean delay …
     LEAST_WAIT = 32  # … and so many decisions more
-    FIRST_WAIT = 256  # … or, where nothing was observed yet, after so many decisions
+    FIRST_WAIT = 1000  # … or, where nothing was observed yet, after so many decisions
 
 cdef inline Int overdue_wait(State *s) noexcept nogil:
     """Return after how many decisions an observation of the model's reward is overdue."""
