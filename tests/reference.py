@@ -269,7 +269,8 @@ class Learner:
         self.past_widths: list[list[float]] = []  # √(xᵀH⁻¹x)·√(samples + d) of each reward
         self.routes: list[int] = []
         self.model_seen = 0  # tasks that the model decided whose model reward became known
-        self.observed_to = 0  # 1 + the latest task with an observation
+        self.observed_to = 0  # 1 + the latest task with an observation, or for which one is overdue
+        self.delays: list[int] = []  # of observations, in tasks
         self.prices = np.zeros(len(limits))  # λ
         self.next_solve = self.warm_up  # solve the prices after this many decisions
         self.price_due = False  # it waits for the cost of the latest decision
@@ -304,6 +305,10 @@ class Learner:
             return 1.0
         asks_left = np.maximum(self.left(), 0)[bounded] / (self.cost_sum[bounded] / self.n_costs)
         return float(min(1.0, asks_left.min() / (ASKS_A_FEATURE * self.d)))
+
+    def overdue(self) -> int:
+        """After how many tasks an observation is overdue: then nothing is revealed of a task."""
+        return 4 * (sum(self.delays) // len(self.delays)) + 32 if self.delays else 1000
 
     def model_bonus(self) -> float:
         """b: 1 if the model's reward is revealed when the model decides, towards −1 if not."""
@@ -357,6 +362,7 @@ class Learner:
         self.contexts.append(x)
         self.past_widths.append([e.root_spread(x) * math.sqrt(len(e.responses) + self.d) for e in self.rewards])
         self.routes.append(choice[0])
+        self.observed_to = max(self.observed_to, len(self.routes) - self.overdue())
         if choice[0] > 0:
             self.reserved[len(self.routes) - 1] = self.reservation()
             self.price_due = True
@@ -370,6 +376,7 @@ class Learner:
         self.model_seen += self.routes[decision] == 0 and 0 in rewards
         if rewards or costs is not None:
             self.observed_to = max(self.observed_to, decision + 1)
+            self.delays.append(len(self.routes) - decision)
         if costs is not None:
             samples += zip(self.costs[self.routes[decision]], costs.tolist(), strict=True)
         for estimate, y in samples:

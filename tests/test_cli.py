@@ -34,7 +34,7 @@ def test_run_as_json() -> None:
     rows = json.loads(done.stdout)
     assert [row["policy"] for row in rows] == policies
     for row in rows:
-        shown = (*FIGURES, "of_achievable")
+        shown = (*FIGURES, "deferral_rate", "of_achievable")
         assert set(row) == {"policy", "representation", *shown, *(f"{name}_sd" for name in shown)}
     default, human, opt, _ = rows
     assert opt["gain"] == opt["pct_opt"] == 100
