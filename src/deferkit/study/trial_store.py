@@ -78,7 +78,10 @@ class TrialStore:
         ]
         if not rows:
             return
-        if self.directory is not None:
+        known = {(row["key"], row["seed"]): dict.fromkeys(SCHEMA) | row for row in rows}
+        if self.directory is None:
+            self._rows.update(known)
+        else:
             names = " ".join(f"{row['key']}/{row['seed']}" for row in rows)
             path = self.directory / f"{hashlib.sha256(names.encode()).hexdigest()[:24]}.parquet"
             part = path.with_suffix(f".{os.getpid()}.part")
@@ -91,8 +94,9 @@ class TrialStore:
                 raise UnreadableResults(
                     f"Results cannot be kept in {self.directory}, which has {free:,} bytes free: {error}."
                 ) from error
-        for row in rows:
-            self._rows[row["key"], row["seed"]] = dict.fromkeys(SCHEMA) | row
+            finally:  # an interrupt may come right after the file was written: then its trials count
+                if path.exists():
+                    self._rows.update(known)
 
     def rows(self, trials: Iterable[Trial]) -> list[dict[str, Any]]:
         """Return the rows of trials, in this order.
