@@ -1,6 +1,7 @@
 """The settings of a service: read once from the environment and the command line, then fixed."""
 
 import ipaddress
+import re
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from deferkit.errors import InvalidArgument
 
 PREFIX = "DEFERKIT_"
+IMAGE_HOST = re.compile(r"(\*\.)?[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*(:[0-9]{1,5})?")
 TRUTH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 
 
@@ -66,6 +68,7 @@ class ServiceSettings:
     )
     snapshot_every: int = setting(20_000, "records of a log between two snapshots", least=1, most=1_000_000_000)
     stop_s: float = setting(20.0, "seconds that calls in flight get when the service stops", least=0, most=3600)
+    image_hosts: str = setting("", "hosts whose images the review page may show, separated by commas")
     log_level: str = setting("info", "how much is logged: debug, info, warning or error")
     access_log: bool = setting(False, "log each request: method, route, status, milliseconds, tenant and key")
 
@@ -78,6 +81,9 @@ class ServiceSettings:
             raise wrong("store", "a file or a postgresql:// URL", self.store)
         if self.address and not self.address.startswith("http://"):
             raise wrong("address", "a URL that begins with http://", self.address)
+        for host in filter(None, self.image_hosts.split(",")):
+            if not IMAGE_HOST.fullmatch(host.strip()):
+                raise wrong("image_hosts", "hosts like img.example or *.img.example:8443", host)
         if self.log_level not in ("debug", "info", "warning", "error"):
             raise wrong("log_level", "debug, info, warning or error", self.log_level)
 

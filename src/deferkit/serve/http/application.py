@@ -12,13 +12,22 @@ from litestar.types import ASGIApp
 
 from deferkit.serve.domain.problems import Problem, invalid
 from deferkit.serve.engine.engine import Engine, EngineSettings
-from deferkit.serve.http import routes_keys, routes_operation, routes_policies, routes_reviews, routes_tasks
+from deferkit.serve.http import (
+    routes_keys,
+    routes_operation,
+    routes_pages,
+    routes_policies,
+    routes_reviews,
+    routes_tasks,
+)
 from deferkit.serve.http.access import Access, admit
+from deferkit.serve.http.browser_safety import page_headers
 from deferkit.serve.http.decision_route import with_decision_route
 from deferkit.serve.http.forwarding import Messenger
 from deferkit.serve.http.limits import limited
 from deferkit.serve.http.openapi import document
 from deferkit.serve.http.route_support import ProblemReply, problem_of, problem_response
+from deferkit.serve.http.static_files import read_files
 from deferkit.serve.http.strict_json import EMPTY, StrictRequest
 from deferkit.serve.http.traffic import Traffic
 from deferkit.serve.service_settings import ServiceSettings
@@ -86,6 +95,7 @@ def application(settings: ServiceSettings, store: Store, *, failed: Callable[[Ex
         access = app.state.access = Access(store, open_without_keys=settings.loopback, rate=settings.rate)
         messenger = app.state.messenger = Messenger()
         app.state.engine, app.state.traffic, app.state.settings = engine, traffic, settings
+        app.state.files, app.state.page_headers = read_files(), page_headers(settings.image_hosts)
         app.state.document = msgspec.json.encode(document(ROUTES))
         recording = asyncio.create_task(access.record_use_regularly())
         try:
@@ -98,7 +108,7 @@ def application(settings: ServiceSettings, store: Store, *, failed: Callable[[Ex
             await engine.stop()
 
     app = Litestar(
-        route_handlers=ROUTES,
+        route_handlers=[*ROUTES, *routes_pages.PAGES],
         lifespan=[life],
         before_request=admit,
         request_class=StrictRequest,

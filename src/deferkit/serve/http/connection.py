@@ -10,6 +10,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 LARGEST_HEAD = 65_536  # bytes of a request line and its headers
 UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
 CHUNKING = 6  # a body of chunks of one byte each is six times as long as what it carries
+NO_STORE = (b"cache-control", b"no-store")
 SLICE = 2048  # bytes that are parsed at a time: bounds the pipelined requests that wait parsed, at 3 KB each
 
 
@@ -147,7 +148,7 @@ class LimitedConnection(HttpToolsProtocol):
             return
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
             body = msgspec.json.encode({"status": status, "code": code, "detail": detail})
-            headers = [*self.server_state.default_headers, (b"content-type", b"application/json")]
+            headers = [*self.server_state.default_headers, (b"content-type", b"application/json"), NO_STORE]
             if status == 503:
                 headers.append((b"retry-after", b"1"))
             lines = b"".join(b"%b: %b\r\n" % line for line in headers)

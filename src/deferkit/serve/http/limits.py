@@ -9,6 +9,7 @@ from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
 from deferkit.serve.domain.api_keys import Caller
 from deferkit.serve.domain.problems import Problem
+from deferkit.serve.http.connection import NO_STORE
 from deferkit.serve.http.traffic import Traffic
 from deferkit.serve.structured_logs import access_logger
 
@@ -71,6 +72,8 @@ def limited(app: ASGIApp, *, max_body: int, traffic: Traffic, access_log: bool =
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if not any(name == NO_STORE[0] for name, _ in message["headers"]):  # nobody's to keep unless it says so
+                    message = {**message, "headers": [*message["headers"], NO_STORE]}
                 if status == 413:  # the rest of the body is not read, so the connection is of no more use
                     message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
             await send(message)

@@ -1,13 +1,14 @@
 """Routes for those who run the service: is it alive, is it ready, how does it do."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from litestar import Response, get
 
 from deferkit.serve.domain.problems import unavailable
 from deferkit.serve.domain.reply import Reply
+from deferkit.serve.http.headers import header
 from deferkit.serve.http.metrics import CONTENT_TYPE, metrics_of
 from deferkit.serve.http.route_support import AnyRequest, about, answered, caller_of, engine_of, sent
 from deferkit.version import __version__
@@ -25,6 +26,7 @@ class Index(msgspec.Struct, frozen=True, kw_only=True):
 
     service: str = "deferkit decision service"
     version: str = __version__
+    console: str = "/console"
     routes: str = "/v1/openapi.json"
     health: str = "/healthz"
     readiness: str = "/readyz"
@@ -65,9 +67,11 @@ async def openapi(request: AnyRequest) -> Response[dict[str, Any]]:
     return answered(Reply(200, request.app.state.document), dict[str, Any])
 
 
-@get("/", opt=about("operation"))
-async def index() -> Response[Index]:
-    """Say what this is, and where it is described."""
+@get("/", opt=about("operation", also={303: None}))
+async def index(request: AnyRequest) -> Response[Index]:
+    """Say what this is, and where it is described; a browser is sent to the console."""
+    if b"text/html" in header(request.scope, b"accept"):
+        return cast("Response[Index]", Response(b"", status_code=303, headers={"location": "/console"}))
     return sent(Index(), Index)
 
 

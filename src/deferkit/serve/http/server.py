@@ -20,8 +20,8 @@ from deferkit.serve.storage.open_store import database_of, shown
 from deferkit.serve.storage.store import Store
 from deferkit.serve.structured_logs import log_to_stderr, logger, release
 
-# on every response, also those that uvicorn gives by itself: a reply is what it says it is, and nobody's to keep
-HEADERS = [("x-content-type-options", "nosniff"), ("cache-control", "no-store")]
+# on every response, also those that uvicorn gives by itself: a reply is what it says it is
+HEADERS = [("x-content-type-options", "nosniff")]
 OTHER_FILES = 512  # of databases, of calls that are passed on, and connections that are being refused
 
 
