@@ -23,8 +23,8 @@ soak: $(VENV)/built
 	$(BIN)/python benchmarks/serve_memory.py
 
 lint: $(VENV)/built
-	$(BIN)/ruff format --check src tests checks benchmarks setup.py
-	$(BIN)/ruff check src tests checks benchmarks setup.py
+	$(BIN)/ruff format --check src tests checks benchmarks examples setup.py
+	$(BIN)/ruff check src tests checks benchmarks examples setup.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

@@ -1,0 +1,291 @@
+"""A scikit-learn classifier that asks an expert where that is worth its cost, within a budget.
+
+Needs scikit-learn: `pip install 'deferkit[sklearn]'`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from deferkit.errors import InvalidArgument, UnknownDecision, expected
+from deferkit.extras import missing, needs
+from deferkit.learn.deferrer import Deferrer
+from deferkit.types import MODEL, Amount, Budget
+
+needs("sklearn")
+
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone  # noqa: E402  after the check
+from sklearn.model_selection import StratifiedKFold  # noqa: E402
+from sklearn.utils.metaestimators import available_if  # noqa: E402
+from sklearn.utils.validation import check_is_fitted, validate_data  # noqa: E402
+
+Floats = NDArray[np.float64]
+LARGEST_SCORE = 5.0  # a standardised column is clipped here, so that an outlier does not outweigh the others
+FOLDS = 5  # of the predictions that the learner starts from
+CONTEXTS = ("both", "probabilities")
+
+
+class Deferral(NamedTuple):
+    """Who decides each of n tasks, and what the model would answer.
+
+    Attributes:
+        labels: [n] The labels of the classifier, also where an expert is asked.
+        routes: [n] "model", or the name of the expert to ask.
+        ids: [n] The numbers of the decisions, for `observe`.
+    """
+
+    labels: NDArray[Any]
+    routes: NDArray[np.str_]
+    ids: NDArray[np.int64]
+
+    @property
+    def asked(self) -> NDArray[np.bool_]:
+        """[n] Whether an expert is asked."""
+        return np.asarray(self.routes != MODEL)
+
+
+def _has(method: str) -> Any:
+    return available_if(lambda self: hasattr(getattr(self, "estimator_", self.estimator), method))
+
+
+class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """Wraps a classifier; `defer` decides task by task whether its label is used or an expert is asked.
+
+    The context of a task is made of its features and of what the classifier says of it: the probabilities of the
+    classes, their entropy, and the margin between the two largest. It is standardised with the data of `fit`, whose
+    labels also teach the learner where the classifier is right (by cross-validated predictions), before the first task.
+    `predict` and `predict_proba` are those of the classifier and change nothing, so that the estimator can be used
+    wherever a classifier can; `defer` spends budget and `observe` learns.
+
+    Args:
+        estimator: A classifier with `predict_proba` or `decision_function`. `fit` fits a clone of it; one that is
+            fitted already is kept as it is inside `sklearn.frozen.FrozenEstimator`.
+        budget: A `Budget`, or one for each resource by name; unlimited by default.
+        experts: The names of the experts; ("human",) by default.
+        context: "both" (default) for features and what the classifier says, or "probabilities" for the latter alone,
+            where features are many or no numbers.
+        representation: "linear" or "auto" (linear estimates and boosted trees); "auto" by default where LightGBM is
+            installed.
+        random_state: The seed of the random decisions, at least 0; 0 by default.
+
+    Attributes:
+        estimator_: The fitted classifier.
+        classes_: Its classes.
+        deferrer_: The `Deferrer`, for `summary`, `change_budget`, `save` and all else.
+
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from deferkit import Budget
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> classifier = DeferringClassifier(
+    ...     LogisticRegression(max_iter=5_000), budget=Budget(20, horizon=269, max_cost=1), representation="linear"
+    ... ).fit(X[:300], y[:300])
+    >>> deferral = classifier.defer(X[300:])
+    >>> deferral.labels.shape, bool(deferral.asked.sum() <= 20)
+    ((269,), True)
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        budget: Budget | Mapping[str, Budget] | None = None,
+        experts: Sequence[str] = ("human",),
+        context: str = "both",
+        representation: str | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.budget = budget
+        self.experts = experts
+        self.context = context
+        self.representation = representation
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = getattr(self.estimator, "__sklearn_tags__", None)
+        if inner is not None and inner().classifier_tags is not None:
+            tags.classifier_tags = replace(inner().classifier_tags, multi_label=False)  # one answer for each task
+        tags.input_tags.sparse = False
+        return tags
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Fit the classifier, and start a learner that has seen nothing.
+
+        Args:
+            X: [n, d] The training data.
+            y: [n] Their labels.
+
+        Raises:
+            InvalidArgument: If an argument of the constructor is invalid.
+        """
+        if not hasattr(self.estimator, "fit"):
+            raise expected("estimator", "DeferringClassifier", "a classifier", self.estimator)
+        if self.context not in CONTEXTS:
+            raise expected("context", "DeferringClassifier", " or ".join(map(repr, CONTEXTS)), self.context)
+        X, y = validate_data(self, X, y)
+        self.estimator_ = clone(self.estimator).fit(X, y)
+        if not hasattr(self.estimator_, "predict_proba") and not hasattr(self.estimator_, "decision_function"):
+            raise expected(
+                "estimator",
+                "DeferringClassifier",
+                "a classifier with predict_proba or decision_function",
+                type(self.estimator).__name__,
+            )
+        self.classes_ = self.estimator_.classes_
+        columns = self._columns(X, self.estimator_)
+        self._mean, spread = columns.mean(axis=0), columns.std(axis=0)
+        self._spread = np.where(spread > 0, spread, 1.0)
+        chosen = self.representation or ("linear" if missing("trees") else "auto")
+        self.deferrer_ = Deferrer(
+            n_features=columns.shape[1] + 1,
+            budget=self.budget,
+            experts=self.experts,
+            representation=chosen,
+            link="logistic",
+            seed=self.random_state,
+        )
+        self._learn_from_training_data(X, y)
+        self._open: dict[int, tuple[Any, str]] = {}  # decision: label of the classifier, route
+        return self
+
+    def _learn_from_training_data(self, X: Any, y: Any) -> None:
+        folds = min(FOLDS, np.unique(y, return_counts=True)[1].min())
+        if folds < 2:
+            return
+        right = np.zeros(len(y))
+        contexts = np.zeros((len(y), self.deferrer_.settings.n_features))
+        for train, test in StratifiedKFold(folds).split(X, y):
+            part = clone(self.estimator).fit(X[train], y[train])
+            right[test] = part.predict(X[test]) == y[test]
+            contexts[test] = self._contexts(X[test], part)
+        self.deferrer_.warm_start(contexts, {MODEL: right})
+
+    def predict(self, X: ArrayLike, *, return_routes: bool = False) -> Any:
+        """Return the labels of the classifier; nothing is decided and no budget is spent.
+
+        Args:
+            X: [n, d] Tasks.
+            return_routes: Also return the route that each task would get if it came next.
+
+        Returns:
+            [n] labels, or (labels, routes) with `return_routes`.
+        """
+        X = self._checked(X)
+        labels = self.estimator_.predict(X)
+        return (labels, self.deferrer_.score(self._contexts(X, self.estimator_)).routes) if return_routes else labels
+
+    @_has("predict_proba")  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """Return the probabilities [n, classes] of the classifier."""
+        X = self._checked(X)
+        return np.asarray(self.estimator_.predict_proba(X))
+
+    @_has("decision_function")  # type: ignore[untyped-decorator]
+    def decision_function(self, X: ArrayLike) -> Floats:
+        """Return the decision function of the classifier."""
+        X = self._checked(X)
+        return np.asarray(self.estimator_.decision_function(X))
+
+    def defer(self, X: ArrayLike) -> Deferral:
+        """Decide who decides each task, in order, and reserve what an expert may cost.
+
+        Args:
+            X: [n, d] Tasks.
+
+        Returns:
+            The classifier's labels, the routes, and the numbers of the decisions.
+        """
+        X = self._checked(X)
+        labels = self.estimator_.predict(X)
+        decisions = self.deferrer_.decide_many(self._contexts(X, self.estimator_))
+        self._open |= {each.id: (label, each.route) for each, label in zip(decisions, labels, strict=True)}
+        for old in list(self._open)[: max(0, len(self._open) - self.deferrer_.settings.memory)]:
+            del self._open[old]
+        return Deferral(
+            labels,
+            np.array([decision.route for decision in decisions], dtype=np.str_),
+            np.array([decision.id for decision in decisions], dtype=np.int64),
+        )
+
+    def observe(
+        self,
+        decision: int,
+        *,
+        answer: Any = None,
+        label: Any = None,
+        rewards: Mapping[str, float] | None = None,
+        cost: Amount | None = None,
+    ) -> None:
+        """Learn from what became known of a task: now or later, in one call or several.
+
+        A reward is 1 for the right label and 0 for another one. Where the right label is not known, an expert's answer
+        is taken for it. Other rewards can be given instead.
+
+        Args:
+            decision: The number of the decision, one of `Deferral.ids`.
+            answer: The label that the expert gave; None (default) if none was asked, or it is not known yet.
+            label: The right label; None (default) if it is not known.
+            rewards: Rewards by decider instead of those that follow from `answer` and `label`.
+            cost: What asking has cost, in the unit of the budget, by resource if there are several.
+
+        Raises:
+            InvalidArgument: If nothing is given, or an answer to a task that the model decided.
+            UnknownDecision: If there is no such decision, or it is too old.
+            ConflictingObservation: If a value differs from the one observed before.
+        """
+        check_is_fitted(self)
+        if rewards is None:
+            rewards = self._rewards(int(decision), answer, label)
+        if not rewards and cost is None:
+            raise InvalidArgument("An observation needs an answer, a label, rewards or a cost.")
+        self.deferrer_.observe(int(decision), rewards, cost)
+
+    def _rewards(self, decision: int, answer: Any, label: Any) -> dict[str, float]:
+        truth = answer if label is None else label
+        if truth is None:
+            return {}
+        if decision not in self._open:
+            raise UnknownDecision(f"There is no decision {decision}, or it is too old.")
+        predicted, route = self._open[decision]
+        rewards = {MODEL: float(predicted == truth)}
+        if answer is not None:
+            if route == MODEL:
+                raise InvalidArgument(f"No expert was asked about task {decision}: there is no answer to it.")
+            rewards[route] = float(answer == truth)
+        return rewards
+
+    def _checked(self, X: ArrayLike) -> Any:
+        check_is_fitted(self)
+        return validate_data(self, X, reset=False)
+
+    def _columns(self, X: Any, estimator: Any) -> Floats:
+        said = said_by(estimator, X)
+        return said if self.context == "probabilities" else np.hstack([np.asarray(X, dtype=np.float64), said])
+
+    def _contexts(self, X: Any, estimator: Any) -> Floats:
+        scores = np.clip((self._columns(X, estimator) - self._mean) / self._spread, -LARGEST_SCORE, LARGEST_SCORE)
+        with_intercept = np.hstack([scores, np.ones((len(scores), 1))])
+        return np.asarray(with_intercept / np.sqrt(with_intercept.shape[1]))
+
+
+def said_by(estimator: Any, X: Any) -> Floats:
+    """Return what a classifier says of tasks: probabilities, entropy and margin, or its decision function.
+
+    Args:
+        estimator: A fitted classifier.
+        X: [n, d] Tasks.
+    """
+    if not hasattr(estimator, "predict_proba"):
+        values = np.asarray(estimator.decision_function(X), dtype=np.float64)
+        return np.hstack([np.abs(values[:, None]), values[:, None]]) if values.ndim == 1 else values
+    chances = np.asarray(estimator.predict_proba(X), dtype=np.float64)
+    entropy = -np.sum(chances * np.log(np.maximum(chances, 1e-300)), axis=1, keepdims=True)
+    two = np.sort(chances, axis=1)[:, -2:]
+    margin = two[:, -1:] - two[:, :1] if chances.shape[1] > 1 else np.ones((len(chances), 1))
+    # of two classes one probability says it all
+    return np.hstack([chances[:, 1:] if chances.shape[1] == 2 else chances, entropy, margin])
