@@ -68,6 +68,7 @@ class ServiceSettings:
     )
     snapshot_every: int = setting(20_000, "records of a log between two snapshots", least=1, most=1_000_000_000)
     stop_s: float = setting(20.0, "seconds that calls in flight get when the service stops", least=0, most=3600)
+    session_s: float = setting(43_200.0, "seconds after which a browser must log in again", least=1, most=31_536_000)
     image_hosts: str = setting("", "hosts whose images the review page may show, separated by commas")
     log_level: str = setting("info", "how much is logged: debug, info, warning or error")
     access_log: bool = setting(False, "log each request: method, route, status, milliseconds, tenant and key")

@@ -75,6 +75,21 @@ def test_a_key_is_good_for_the_same_wherever(pair: Pair) -> None:
     assert pair.service.client(key="dk_1_2").decide("w").status == 401
 
 
+def test_a_session_is_good_for_the_same_wherever(pair: Pair) -> None:
+    key = pair.owner.headers["authorization"].removeprefix("Bearer ")
+    opened = pair.owner.post("/v1/session", {"key": key, "reviewer": "ann"}, headers={"authorization": ""})
+    assert opened.status == 201
+    browser = pair.service.client()
+    browser.headers["cookie"] = opened.headers["set-cookie"].partition(";")[0]
+    assert browser.get("/v1/session").json["reviewer"] == "ann"
+    own = {"sec-fetch-site": "same-origin"}
+    assert browser.post("/v1/policies/p/budget", {"id": "browser", "add": 1}, headers=own).status == 200
+    assert browser.post("/v1/policies/p/reviews/claim", {"reviewer": "bo"}, headers=own).status == 403
+    assert browser.get("/v1/policies/p/summary").json["budget"]["cost"]["total"] == 11
+    assert browser.call("DELETE", "/v1/session").status == 204
+    assert browser.get("/v1/policies/p/summary").status == 401
+
+
 def test_a_call_is_passed_on_once(pair: Pair) -> None:
     answer = pair.other.get("/v1/policies/p/summary", headers={"x-deferkit-passed-on": "1"})
     assert (answer.status, answer.json["code"], answer.headers["retry-after"]) == (503, "unavailable", "1")

@@ -4,9 +4,10 @@ import random
 import signal
 import time
 from collections.abc import Callable
+from contextlib import closing
 
 from deferkit.serve.storage.database import Database
-from tests.serve.harness.clients import CROWD_POLICY, Crowd
+from tests.serve.harness.clients import CROWD_POLICY, Client, Crowd
 from tests.serve.harness.fault_injection import KillablePostgres, url_of
 from tests.serve.harness.policy_histories import audit, check_last_snapshot
 from tests.serve.harness.service_process import ServiceProcess
@@ -97,3 +98,19 @@ def test_a_server_that_is_killed_loses_and_doubles_nothing(
     assert service.stop() == 0
     audit(reading(store_url), crowd)
     check_last_snapshot(reading(store_url))
+
+
+def test_a_session_outlives_a_service_that_is_killed(service_on: ServiceOn, store_url: str) -> None:
+    service = service_on(store_url)
+    service.start()
+    service.ready()
+    client = Client(service.url)
+    with closing(client.connection):
+        opened = client.post("/v1/session", {"reviewer": "ann"})
+        client.headers["cookie"] = opened.headers["set-cookie"].partition(";")[0]
+        assert client.get("/v1/session").json == opened.json
+        service.kill()
+        service.start()
+        service.ready()
+        client.connection.close()
+        assert client.get("/v1/session").json == opened.json

@@ -128,3 +128,15 @@ class KeyRow(NamedTuple):
     def usable(self, now: int) -> bool:
         """Return whether the key is neither revoked nor expired at a time in microseconds."""
         return self.revoked is None and (self.expires is None or now < self.expires)
+
+
+class SessionRow(NamedTuple):
+    """A session of a browser. It is good only as long as the key that it was opened with."""
+
+    id: bytes  # hash of what the cookie holds
+    key: str  # id of the key; '' where everyone may call
+    tenant: str
+    reviewer: str | None  # the only reviewer that it may claim for; None: any
+    created: int
+    expires: int
+    revoked: int | None = None

@@ -1,7 +1,6 @@
 """Who may call what, how often."""
 
 import asyncio
-import math
 import re
 import time
 from collections.abc import Mapping
@@ -17,8 +16,11 @@ from litestar.typing import FieldDefinition
 from deferkit.serve.domain.api_keys import SCOPES, Caller, key_fits, parts_of
 from deferkit.serve.domain.policy_spec import NAME_PATTERN
 from deferkit.serve.domain.problems import Problem, StoreFailed, invalid, unknown
-from deferkit.serve.domain.rows import KeyRow
+from deferkit.serve.domain.rows import KeyRow, SessionRow
+from deferkit.serve.http.browser_safety import check_same_origin
+from deferkit.serve.http.fresh_rows import FreshRows
 from deferkit.serve.http.headers import header, is_this_machine
+from deferkit.serve.http.sessions import id_of, token_of
 from deferkit.serve.storage.store import Store
 from deferkit.serve.structured_logs import logger
 
@@ -27,64 +29,97 @@ USE_S = 60.0  # how often the last use of keys is written
 NEW_S = 0.05  # and a new one is known; what is not a key at all does not keep the database busier than this
 clock = time.monotonic
 EVERYONE = Caller("default", frozenset(SCOPES))
+NO_KEY = "A valid key is needed: Authorization: Bearer dk_…"
+
+
+def now_micros() -> int:
+    """Return the time in microseconds."""
+    return time.time_ns() // 1000
+
+
+def check_open_call(scope: Mapping[str, Any]) -> None:
+    """Raise if a call without keys may come from a page of another site.
+
+    Only those call who know this machine as such: a page that a browser got from elsewhere can give its own name our
+    address, but then sends that name.
+    """
+    if not is_this_machine(header(scope, b"host")):
+        raise Problem(403, "forbidden", "Without keys the service answers to localhost only. Make a key.")
+    check_same_origin(scope, reads=True)
 
 
 class Access:
-    """Knows the keys. Without any, on a loopback address, everyone is the tenant `default`."""
+    """Knows the keys and sessions. Without any key, on a loopback address, everyone is the tenant `default`."""
 
     def __init__(self, store: Store, *, open_without_keys: bool, rate: float) -> None:
         self.store = store
         self.open_without_keys = open_without_keys
         self.rate = rate
-        self._keys: dict[str, KeyRow] | None = None
-        self._read_at = 0.0
-        self._reading = asyncio.Lock()
         # a thread of its own: every call waits for this, and none is to wait behind those who read long logs
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="keys")
+        self._keys = FreshRows(lambda: {row.id: row for row in store.keys()}, self._thread)  # noqa: SIM118
+        self._sessions = FreshRows(lambda: {row.id: row for row in store.sessions(now_micros())}, self._thread)
         self._used: dict[str, int] = {}  # key: when, since the last time that was written
         self._allowance: dict[str, tuple[float, float]] = {}  # tenant: calls left, since when
 
-    async def keys(self, age_s: float) -> dict[str, KeyRow]:
+    async def keys(self, age_s: float) -> Mapping[str, KeyRow]:
         """Return the keys, as they were this long ago at most."""
-        if self._keys is None or time.monotonic() - self._read_at > age_s:
-            async with self._reading:
-                if self._keys is None or time.monotonic() - self._read_at > age_s:
-                    loop = asyncio.get_running_loop()
-                    rows = await loop.run_in_executor(self._thread, self.store.keys)
-                    self._keys = {row.id: row for row in rows}
-                    self._read_at = time.monotonic()
-        return self._keys
+        return await self._keys.get(age_s)
 
     def forget_keys(self) -> None:
         """Read the keys anew at the next call: one was made or revoked."""
-        self._read_at = -math.inf
+        self._keys.forget()
+
+    def forget_sessions(self) -> None:
+        """Read the sessions anew at the next call: one was opened or ended."""
+        self._sessions.forget()
 
     def close(self) -> None:
         """Look no more."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    async def caller(self, authorization: bytes, host: bytes) -> Caller:
-        """Return who calls; raise if that is nobody.
+    async def caller(self, scope: Mapping[str, Any]) -> Caller:
+        """Return who calls: by key, or by the session of a browser; raise if that is nobody."""
+        if await self.is_open():
+            check_open_call(scope)
+            session = await self.session(scope)
+            return EVERYONE if session is None or session.key else EVERYONE._replace(reviewer=session.reviewer)
+        if authorization := header(scope, b"authorization"):
+            scheme, _, key = authorization.decode("latin-1").partition(" ")
+            return self._calling(await self.key(key.strip() if scheme.lower() == "bearer" else ""))
+        check_same_origin(scope)
+        session = await self.session(scope)
+        row = None if session is None else (await self.keys(FRESH_S)).get(session.key)
+        if session is None or row is None or not row.usable(now_micros()):
+            raise Problem(401, "unauthorized", NO_KEY)
+        return self._calling(row)._replace(reviewer=row.reviewer or session.reviewer)
 
-        While everyone may call, only those do who know this machine as such: a page that a browser got from elsewhere
-        can give its own name our address, but then sends that name.
-        """
-        keys = await self.keys(FRESH_S)
-        if not keys and self.open_without_keys:
-            if not is_this_machine(host):
-                raise Problem(403, "forbidden", "Without keys the service answers to localhost only. Make a key.")
-            return EVERYONE
-        scheme, _, key = authorization.decode("latin-1").partition(" ")
-        key = key.strip()
-        parts = parts_of(key) if scheme.lower() == "bearer" else None
-        row = keys.get(parts[0]) if parts is not None else None
+    def _calling(self, row: KeyRow) -> Caller:
+        self._used[row.id] = now_micros()
+        return Caller(row.tenant, frozenset(row.scopes.split()), row.id, row.reviewer)
+
+    async def is_open(self) -> bool:
+        """Whether everyone on this machine may call, because there are no keys."""
+        return self.open_without_keys and not await self.keys(FRESH_S)
+
+    async def key(self, key: str) -> KeyRow:
+        """Return the row of a key; raise if it is not one that may be used."""
+        parts = parts_of(key)
+        row = (await self.keys(FRESH_S)).get(parts[0]) if parts is not None else None
         if row is None and parts is not None:
             row = (await self.keys(NEW_S)).get(parts[0])
-        now = time.time_ns() // 1000
-        if row is None or not key_fits(key, row) or not row.usable(now):
-            raise Problem(401, "unauthorized", "A valid key is needed: Authorization: Bearer dk_…")
-        self._used[row.id] = now
-        return Caller(row.tenant, frozenset(row.scopes.split()), row.id, row.reviewer)
+        if row is None or not key_fits(key, row) or not row.usable(now_micros()):
+            raise Problem(401, "unauthorized", NO_KEY)
+        return row
+
+    async def session(self, scope: Mapping[str, Any]) -> SessionRow | None:
+        """Return the session that the cookie of a request belongs to; None if there is none, or none any more."""
+        token = token_of(scope)
+        if token is None:
+            return None
+        number = id_of(token)
+        found = (await self._sessions.get(FRESH_S)).get(number) or (await self._sessions.get(NEW_S)).get(number)
+        return found if found is not None and found.expires > now_micros() else None
 
     async def record_use(self) -> None:
         """Write when keys were last used, if any were since the last time."""
@@ -142,7 +177,7 @@ async def admit(request: Request[Any, Any, Any]) -> Response[None] | None:
 
 async def admitted(access: Access, scope: HTTPScope, wanted: frozenset[str]) -> Caller:
     """Return who calls, and count the call; raise if the key has none of the wanted scopes."""
-    caller = await access.caller(header(scope, b"authorization"), header(scope, b"host"))
+    caller = await access.caller(scope)
     if caller.scopes.isdisjoint(wanted):
         raise Problem(403, "forbidden", f"The key lacks the scope {' or '.join(sorted(wanted))}.")
     access.count(caller.tenant)

@@ -18,6 +18,7 @@ from deferkit.serve.http import (
     routes_pages,
     routes_policies,
     routes_reviews,
+    routes_session,
     routes_tasks,
 )
 from deferkit.serve.http.access import Access, admit
@@ -39,6 +40,7 @@ ROUTES = [
     *routes_tasks.ROUTES,
     *routes_reviews.ROUTES,
     *routes_keys.ROUTES,
+    *routes_session.ROUTES,
     *routes_operation.ROUTES,
 ]
 

@@ -1,4 +1,31 @@
-"""What a browser is told of the console's pages: run no script but ours, fetch from nowhere else, show in no frame."""
+"""What a browser may do: run no script but ours, show no page in a frame, and send nothing on behalf of another site.
+
+Browsers say where a request comes from in headers that no page can set (Sec-Fetch-Site, Origin).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from deferkit.serve.domain.problems import Problem
+from deferkit.serve.http.headers import header
+
+READS = ("GET", "HEAD", "OPTIONS")
+OURS = (b"same-origin", b"none")  # none: a person typed the address
+
+
+def check_same_origin(scope: Mapping[str, Any], *, reads: bool = False) -> None:
+    """Raise if a page of another origin makes this request with rights that are not in the request itself.
+
+    Args:
+        scope: The request.
+        reads: Refuse GET and HEAD as well.
+    """
+    if not reads and scope["method"] in READS:
+        return
+    site, origin = header(scope, b"sec-fetch-site"), header(scope, b"origin")
+    refused = site not in OURS if site else origin and origin.partition(b"://")[2] != header(scope, b"host")
+    if refused:
+        raise Problem(403, "cross_site", "A page of another site may not call the service.")
 
 
 def page_headers(image_hosts: str) -> dict[str, str]:

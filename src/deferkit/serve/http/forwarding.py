@@ -27,9 +27,12 @@ async def forward(state: State, scope: HTTPScope, body: bytes, address: str | No
     if not address or header(scope, PASSED_ON):
         raise unavailable("Another process owns the policy, or is about to.")
     headers = {"content-type": "application/json", PASSED_ON.decode(): "1"}
-    if key := header(scope, b"authorization"):
-        headers["authorization"] = key.decode("latin-1")
-    path = scope["raw_path"].decode("ascii")  # no call that is passed on has a query
+    for name in ("authorization", "cookie"):
+        if value := header(scope, name.encode()):
+            headers[name] = value.decode("latin-1")
+    path = scope["raw_path"].decode("ascii")
+    if scope["query_string"]:
+        path += "?" + scope["query_string"].decode("latin-1")
     patience = min(TIMEOUT_S, state.engine.settings.owner_lease_s)  # by then it is another's
     messenger: Messenger = state.messenger
     return await messenger.ask(address, scope["method"], path, body, headers, patience)

@@ -118,7 +118,7 @@ def reference(kind: Any) -> dict[str, str]:
 
 def response(kind: Any, what: str) -> dict[str, Any]:
     """Return what is said of a reply of a kind; None is no reply."""
-    if kind is None:
+    if kind in (None, type(None)):
         return {"description": what}
     schema = reference(kind) if is_struct(kind) else msgspec.json.schema(kind)
     return {"description": what, "content": {"text/plain" if kind is str else "application/json": {"schema": schema}}}

@@ -100,15 +100,16 @@ async def create_key(request: AnyRequest, data: JSONBody[KeyBody]) -> Response[N
     caller, store = administrator(request), engine_of(request).store
     if beyond := sorted(set(data.scopes) - caller.scopes):
         raise Problem(403, "forbidden", f"The key lacks the scope {' and '.join(beyond)} that the new one is to have.")
-    if caller.reviewer is not None and data.reviewer != caller.reviewer:
-        raise Problem(403, "forbidden", f"The key is for reviewer {caller.reviewer!r}, as is any that it makes.")
     key, row = new_key(caller.tenant, data.scopes, data.name, expires_s=data.expires_s, reviewer=data.reviewer)
 
     def add() -> None:
         now, rows = time.time_ns() // 1000, store.keys()
         if sum(each.tenant == caller.tenant and each.usable(now) for each in rows) >= MOST_KEYS:
             raise Problem(409, "too_many", f"There are {MOST_KEYS:,} keys: revoke some.")
-        ends = next((each.expires for each in rows if each.id == caller.key), None)
+        own = next(each for each in rows if each.id == caller.key)
+        if own.reviewer is not None and data.reviewer != own.reviewer:
+            raise Problem(403, "forbidden", f"The key is for reviewer {own.reviewer!r}, as is any that it makes.")
+        ends = own.expires
         if ends is not None and (row.expires is None or row.expires > ends):
             raise Problem(403, "forbidden", "The key expires, and one that it makes must not outlive it: expires_s.")
         store.add_key(row)

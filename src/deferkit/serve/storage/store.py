@@ -19,6 +19,7 @@ from deferkit.serve.domain.rows import (
     PolicyRow,
     RequestRow,
     SeatRow,
+    SessionRow,
 )
 from deferkit.serve.storage.database import Connection, Database, Row
 from deferkit.serve.storage.row_codec import (
@@ -401,3 +402,26 @@ class Store:
         """Write when keys were last used."""
         calls = [("use_key", {"id": number, "at": at}) for number, at in used.items()]
         self.directly(lambda connection: connection.run_all(calls))
+
+    # --- sessions of browsers -------------------------------------------------------------------------------------
+
+    def sessions(self, now: int) -> list[SessionRow]:
+        """Return the sessions that are neither revoked nor expired."""
+        rows = self.database.reader().run("sessions", now=now)
+        return [SessionRow(bytes(number), *rest) for number, *rest in rows]
+
+    def add_session(self, row: SessionRow, *, most: int) -> None:
+        """Write a new session; only the latest `most` of its key stay, and those that have expired are dropped."""
+        values = row._asdict()
+        del values["revoked"]
+
+        def add(connection: Connection) -> None:
+            connection.run("drop_sessions", now=row.created)
+            connection.run("add_session", **values)
+            connection.run("revoke_oldest_sessions", key=row.key, at=row.created, keep=most)
+
+        self.directly(add)
+
+    def revoke_session(self, number: bytes, at: int) -> None:
+        """End a session."""
+        self.directly(lambda connection: connection.run("revoke_session", id=number, at=at))

@@ -334,6 +334,25 @@ UPDATE keys SET revoked = :at WHERE id = :id AND tenant = :tenant AND revoked IS
 -- name: use_key
 UPDATE keys SET last_used = :at WHERE id = :id AND (last_used IS NULL OR last_used < :at);
 
+-- name: add_session
+INSERT INTO sessions (id, key, tenant, reviewer, created, expires, revoked)
+VALUES (:id, :key, :tenant, :reviewer, :created, :expires, NULL);
+
+-- name: sessions
+SELECT id, key, tenant, reviewer, created, expires, revoked FROM sessions
+WHERE revoked IS NULL AND expires > :now ORDER BY created, id;
+
+-- name: revoke_session
+UPDATE sessions SET revoked = :at WHERE id = :id AND revoked IS NULL;
+
+-- name: revoke_oldest_sessions
+-- All but the latest of a key.
+UPDATE sessions SET revoked = :at WHERE key = :key AND revoked IS NULL AND id NOT IN (
+    SELECT id FROM sessions WHERE key = :key AND revoked IS NULL ORDER BY created DESC, id LIMIT :keep);
+
+-- name: drop_sessions
+DELETE FROM sessions WHERE expires < :now;
+
 -- name: now (postgres)
 -- The server's time: the clocks of several machines differ.
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
