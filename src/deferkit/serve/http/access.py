@@ -19,6 +19,7 @@ from deferkit.serve.domain.policy_spec import NAME_PATTERN
 from deferkit.serve.domain.problems import Problem, StoreFailed, invalid, unknown
 from deferkit.serve.domain.rows import KeyRow
 from deferkit.serve.http.headers import header, is_this_machine
+from deferkit.serve.http.route_support import parameter_name
 from deferkit.serve.storage.store import Store
 from deferkit.serve.structured_logs import logger
 
@@ -134,9 +135,8 @@ async def admit(request: Request[Any, Any, Any]) -> Response[None] | None:
         check_name(name)
     if scope["query_string"]:
         parameters = handler.parsed_fn_signature.parameters
-        check_query(
-            scope["query_string"], {name: each for name, each in parameters.items() if name not in NOT_IN_QUERY}
-        )
+        known = {parameter_name(name): each for name, each in parameters.items() if name not in NOT_IN_QUERY}
+        check_query(scope["query_string"], known)
     return None
 
 
