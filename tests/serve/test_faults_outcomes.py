@@ -8,8 +8,9 @@ import pytest
 from deferkit.serve.domain.account import Account
 from deferkit.serve.domain.request_bodies import CorrectionBody, EffortBody, OutcomeBody
 from deferkit.serve.engine.commands import outcome
+from deferkit.serve.engine.commands.correction import Correct
 from deferkit.serve.engine.commands.expire import Expire
-from deferkit.serve.engine.commands.outcome import Correct, Observe
+from deferkit.serve.engine.commands.outcome import Observe
 from deferkit.serve.engine.commands.review import Effort
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database

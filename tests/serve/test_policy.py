@@ -12,9 +12,9 @@ from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.policy_spec import BudgetSpec, FeatureSpec, PolicyChange, PolicySpec
 from deferkit.serve.domain.request_bodies import BatchBody, BudgetBody, CorrectionBody, EffortBody, TaskBody
 from deferkit.serve.engine.commands.budget import ChangeBudget, ChangePolicy
+from deferkit.serve.engine.commands.correction import Correct
 from deferkit.serve.engine.commands.decide import DecideMany
 from deferkit.serve.engine.commands.expire import Expire
-from deferkit.serve.engine.commands.outcome import Correct
 from deferkit.serve.engine.commands.review import Effort
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database

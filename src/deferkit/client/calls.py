@@ -3,8 +3,9 @@
 import http.client
 import ssl
 import time
+from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from deferkit.client.wire import Failures, from_json, problem_of, to_json
 from deferkit.errors import InvalidArgument, ServiceUnavailable, expected
@@ -80,6 +81,23 @@ class Calls:
                 )
             time.sleep(wait)
         raise AssertionError  # there is always another pause
+
+    def pages(self, path: str, name: str, cursor: str) -> Iterator[Any]:
+        """Yield the items of all pages of a listing.
+
+        Args:
+            path: The path of the listing, with a query.
+            name: The field of a page that has the items.
+            cursor: The parameter that takes `next` of the page before.
+        """
+        following: Any = None
+        while True:
+            more = "" if following is None else f"&{cursor}={quote(str(following), safe='')}"
+            page = self.call("GET", path + more)
+            yield from page[name]
+            following = page["next"]
+            if following is None:
+                return
 
     def _read(self, answer: Answer, failures: Failures) -> Any:
         if 200 <= answer.status < 300:

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from deferkit.client.calls import Calls
 from deferkit.client.keys import Keys
@@ -312,6 +312,30 @@ class Client:
         task = quote(self.task_of(decision), safe="")
         read: dict[str, Any] = self._calls.call("GET", f"{self._path}/decisions?task={task}", None, OF_A_TASK)
         return read
+
+    def tasks(self, **wanted: Any) -> Iterator[dict[str, Any]]:
+        """Yield decided tasks that match all that is given, the latest first. Needs the scope admin or read.
+
+            waiting = list(client.tasks(state="open"))
+            recent = next(client.tasks(route="human", reason="index", search="claim-"))
+
+        Args:
+            wanted: `state` (model, open, posted, void), `route`, `reason`, `since` and `until` (seconds since 1970),
+                `search` (a part of the task's id), `limit` (tasks in one call, 100 unless given).
+        """
+        yield from self._calls.pages(f"{self._path}/tasks?{urlencode({'limit': 100} | wanted)}", "tasks", "before")
+
+    def change(self, **settings: Any) -> dict[str, Any]:
+        """Change settings that may be changed; return the policy with all its settings. Needs the scope admin.
+
+            client.change(deadline_s=3600, review={"form": [{"name": "spam", "kind": "boolean"}]})
+
+        Args:
+            settings: `learning_window_s`, `deadline_s`, `after_deadline`, `lease_s`, `reviewers`, `review` (what
+                reviewers are asked and shown) and `retention_s` (seconds until payloads are erased; None: never).
+        """
+        changed: dict[str, Any] = self._calls.call("PATCH", self._path, settings)
+        return changed
 
     def task_of(self, decision: Decision | int | str) -> str:
         """Return the id of a decision's task: the one that was given, or that was made for it.

@@ -1,7 +1,8 @@
 """The review queue, for those who answer tasks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from deferkit.client.calls import Calls
 from deferkit.client.wire import amount_of, given, names_of, rewards_of
@@ -59,7 +60,7 @@ class Reviews:
         """
         body = given(reviewer=reviewer, experts=names_of("experts", experts), lease_s=lease_s)
         reply = self._calls.call("POST", f"{self._path}/claim", body)
-        return None if reply is None else Review(**reply)
+        return None if reply is None else review_of(reply)
 
     def extend(self, review: Review, *, lease_s: float | None = None) -> Review:
         """Hold a task for longer; return it with the end of its new lease.
@@ -103,6 +104,73 @@ class Reviews:
         """
         self._of("effort", review, cost=amount_of("cost", cost))
 
+    def decline(self, review: Review, reason: str = "") -> None:
+        """Give a task back for good: this reviewer does not get it again.
+
+            client.reviews.decline(review, "I know the sender.")
+
+        Args:
+            review: What was claimed.
+            reason: Why, in up to 1,000 characters.
+        """
+        self._of("decline", review, reason=reason)
+
+    def held(self, reviewer: str) -> list[Review]:
+        """Return what a reviewer holds, without the tokens of the claims: `resume` gives another one.
+
+        [review] = client.reviews.held("ann")
+        """
+        reply = self._calls.call("GET", f"{self._path}/held?reviewer={quote(reviewer, safe='')}")
+        return [review_of(each) for each in reply["held"]]
+
+    def resume(self, reviewer: str, review: Review) -> Review:
+        """Go on with a claim whose token was lost; return it with another one and a new lease.
+
+            review = client.reviews.resume("ann", client.reviews.held("ann")[0])
+
+        It needs a key that is bound to the reviewer, unless the service needs none.
+        """
+        body = {"reviewer": reviewer, "task": review.task, "seat": review.seat}
+        return review_of(self._calls.call("POST", f"{self._path}/resume", body, FAILURES))
+
+    def status(self, reviewer: str) -> dict[str, Any]:
+        """Return what waits for a reviewer, why nothing does (`why_empty`, `text`), and what the reviewer has done.
+
+        client.reviews.status("ann")["waiting"]
+        """
+        reply: dict[str, Any] = self._calls.call("GET", f"{self._path}/status?reviewer={quote(reviewer, safe='')}")
+        return reply
+
+    def list(self, state: str = "all") -> Iterator[dict[str, Any]]:
+        """Yield the seats of the queue in the order in which they are offered. Needs the scope admin or read.
+
+            oldest = min(client.reviews.list("waiting"), key=lambda seat: seat["created"])
+
+        Args:
+            state: "waiting", "claimed" or "all".
+        """
+        yield from self._calls.pages(f"{self._path}?state={quote(state, safe='')}", "seats", "after")
+
+    def reassign(self, task: str, seat: int = 0) -> None:
+        """End the claim of a reviewer who does not come back: the task waits again. Needs the scope admin.
+
+        client.reviews.reassign("claim-17")
+        """
+        self._calls.call("POST", f"{self._path}/reassign", {"task": task, "seat": seat}, FAILURES)
+
+    def document(self) -> dict[str, Any]:
+        """Return what reviewers are asked and shown: the `review` document, lease, experts, unit of the cost.
+
+        client.reviews.document()["review"]["form"]
+        """
+        reply: dict[str, Any] = self._calls.call("GET", self._path.removesuffix("s"))
+        return reply
+
     def _of(self, what: str, review: Review, **fields: Any) -> Any:
         body = given(task=review.task, seat=review.seat, epoch=review.epoch, token=review.token, **fields)
         return self._calls.call("POST", f"{self._path}/{what}", body, FAILURES)
+
+
+def review_of(reply: Mapping[str, Any]) -> Review:
+    """Return the claim that a service has replied with; what only a later version knows is left out."""
+    return Review(**{name: value for name, value in reply.items() if name in Review._fields})

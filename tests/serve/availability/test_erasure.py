@@ -31,7 +31,7 @@ from tests.serve.harness.in_process import (
 )
 
 SECRET = "s3cret of ann"
-TABLES = ("claims", "seats", "snapshots", "requests", "parked", "decisions", "log", "budgets", "policies")
+TABLES = ("declines", "claims", "seats", "snapshots", "requests", "parked", "decisions", "log", "budgets", "policies")
 
 
 def everything(engine: Engine) -> str:

@@ -19,9 +19,10 @@ from deferkit.serve.domain.policy_spec import BudgetSpec
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.request_bodies import CorrectionBody, EffortBody, OutcomeBody, TaskBody
 from deferkit.serve.engine.commands.budget import budget_states
+from deferkit.serve.engine.commands.correction import Correct
 from deferkit.serve.engine.commands.decide import Decide
 from deferkit.serve.engine.commands.expire import Expire
-from deferkit.serve.engine.commands.outcome import Correct, Observe
+from deferkit.serve.engine.commands.outcome import Observe
 from deferkit.serve.engine.commands.review import Effort
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.engine.unit_of_work import Command, UnitOfWork

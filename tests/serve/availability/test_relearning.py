@@ -14,8 +14,8 @@ from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
 from deferkit.serve.domain.request_bodies import CorrectionBody, ResetBody
+from deferkit.serve.engine.commands.correction import Correct
 from deferkit.serve.engine.commands.expire import Expire
-from deferkit.serve.engine.commands.outcome import Correct
 from deferkit.serve.engine.commands.relearn import ResetLearner, forget_task
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.engine.policy_summary import SummaryReply, summary_of

@@ -13,9 +13,9 @@ from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.policy_learner import with_defaults
 from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
 from deferkit.serve.domain.request_bodies import CorrectionBody, EffortBody, LeaseBody
+from deferkit.serve.engine.commands.correction import Correct
 from deferkit.serve.engine.commands.expire import Expire
 from deferkit.serve.engine.commands.lease import Release
-from deferkit.serve.engine.commands.outcome import Correct
 from deferkit.serve.engine.commands.review import Effort
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.engine.policy_summary import summary_of

@@ -27,10 +27,11 @@ from deferkit.serve.domain.request_bodies import (
 )
 from deferkit.serve.domain.rows import OPEN, PolicyRow
 from deferkit.serve.engine.commands.budget import ChangeBudget
+from deferkit.serve.engine.commands.correction import Correct
 from deferkit.serve.engine.commands.decide import Decide, propose
 from deferkit.serve.engine.commands.expire import Expire
 from deferkit.serve.engine.commands.lease import Claim, Release
-from deferkit.serve.engine.commands.outcome import Correct, Observe, book, cost_of
+from deferkit.serve.engine.commands.outcome import Observe, book, cost_of
 from deferkit.serve.engine.commands.review import Complete, Effort
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.engine.recovery import after, following, recover, roll_on, snapshot_at

@@ -36,10 +36,11 @@ from deferkit.serve.domain.request_bodies import (
     TaskBody,
 )
 from deferkit.serve.engine.commands.budget import ChangeBudget
+from deferkit.serve.engine.commands.correction import Correct
 from deferkit.serve.engine.commands.decide import Decide
 from deferkit.serve.engine.commands.expire import Expire
 from deferkit.serve.engine.commands.lease import Claim, Extend, Release
-from deferkit.serve.engine.commands.outcome import Correct, Observe
+from deferkit.serve.engine.commands.outcome import Observe
 from deferkit.serve.engine.commands.review import Complete, Effort
 from deferkit.serve.engine.engine import EngineSettings
 from deferkit.serve.engine.unit_of_work import Command
@@ -294,7 +295,7 @@ SPEC = PolicySpec(
     deadline_s=1030.0,
 )
 
-TABLES = ("claims", "seats", "snapshots", "requests", "parked", "decisions", "log", "budgets", "policies")
+TABLES = ("declines", "claims", "seats", "snapshots", "requests", "parked", "decisions", "log", "budgets", "policies")
 
 sixtyfourths = st.integers(0, 128).map(lambda n: n / 64)  # whole micro-units and exact as doubles, up to 2
 

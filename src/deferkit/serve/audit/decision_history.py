@@ -14,7 +14,7 @@ from deferkit.serve.domain import log_records
 from deferkit.serve.domain.money import from_micros
 from deferkit.serve.domain.rows import MODEL, OPEN, POSTED, VOID, DecisionRow, LogRow
 from deferkit.serve.engine.commands.decide import reply_of
-from deferkit.serve.engine.commands.outcome import COST, agreed
+from deferkit.serve.engine.commands.outcome import COST, used_answer
 from deferkit.serve.storage.row_codec import decision_row
 from deferkit.serve.storage.store import Store
 
@@ -41,6 +41,8 @@ def row_of(lines: list[LogRow]) -> DecisionRow | None:
         elif isinstance(record, log_records.CorrectedRecord):
             cost = row.cost if record.cost is None else record.cost
             row = row._replace(rewards=row.rewards | record.rewards, cost=cost)
+        elif isinstance(record, log_records.AnswerCorrectedRecord) and record.answers:
+            row = row._replace(answer=msgspec.json.encode(used_answer(record.answers, record.used)).decode())
     return row
 
 
@@ -74,7 +76,7 @@ def observed(row: DecisionRow, record: log_records.ObservedRecord) -> DecisionRo
         rewards=row.rewards | record.rewards,
         cost=row.cost if record.cost is None else record.cost,
         final=row.route if ended else row.final,
-        answer=msgspec.json.encode(agreed(record.answers)).decode() if record.answers else row.answer,
+        answer=msgspec.json.encode(used_answer(record.answers, record.used)).decode() if record.answers else row.answer,
         told=" ".join([*row.told.split(), *told]),
     )
 

@@ -104,6 +104,9 @@ class ObservedRecord(Record, frozen=True, kw_only=True, tag="observed"):
     answers: list[Any] = []
     unconfirmed: Micros | None = None  # a reported cost above the ceiling: not booked until a correction confirms it
     confirms: bool = False  # the cost is that of such a correction
+    ruled: list[str] = []  # deciders whose rewards are those of the reward rule
+    used: int | None = None  # which of the answers is used, where the policy has a review form
+    visible: bool | None = None  # whether the last reviewer was shown the model's answer, where there is a form
 
 
 class AnsweredRecord(Record, frozen=True, kw_only=True, tag="answered"):
@@ -116,6 +119,7 @@ class AnsweredRecord(Record, frozen=True, kw_only=True, tag="answered"):
     answer: Any = None
     rewards: dict[str, float] = {}
     cost: Micros | None = None
+    visible: bool | None = None  # whether the reviewer was shown the model's answer, where the policy has a review form
 
 
 class CorrectedRecord(Record, frozen=True, kw_only=True, tag="corrected"):
@@ -129,6 +133,21 @@ class CorrectedRecord(Record, frozen=True, kw_only=True, tag="corrected"):
     was: Micros | None = None  # the cost that was booked before
     learned: dict[str, float] = {}  # those of the rewards that the learner knows
     told: Micros | None = None  # what the learner is told of the cost, if it knows of it
+    ruled: list[str] = []  # deciders whose rewards are those of the reward rule, for an answer that was corrected
+
+
+class AnswerCorrectedRecord(Record, frozen=True, kw_only=True, tag="answer_corrected"):
+    """A reviewer has replaced the own answer; what that changes of the decision is in the records that follow."""
+
+    task: str
+    id: int
+    seat: int
+    reviewer: str
+    request: str
+    answer: Any = None
+    cost: Micros | None = None  # of this reviewer, from now on
+    answers: list[Any] = []  # of all reviewers, where the task has ended
+    used: int | None = None  # which of them is used, where the policy has a review form
 
 
 class ExpiredRecord(Record, frozen=True, kw_only=True, tag="expired"):
@@ -188,6 +207,7 @@ AnyRecord: TypeAlias = (
     | ObservedRecord
     | AnsweredRecord
     | CorrectedRecord
+    | AnswerCorrectedRecord
     | ExpiredRecord
     | EffortRecord
     | BudgetChangedRecord

@@ -13,13 +13,16 @@ from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.embed.tree_views import LEAVES, N_VIEWS
 from deferkit.learn.encode import Encoder
 from deferkit.learn.exploration import INDEX, INTERVAL, Exploration
+from deferkit.learn.links import LINKS
 from deferkit.learn.members import members_of
 from deferkit.learn.tree_columns import MOST_KEPT
 from deferkit.serve.domain.money import LARGEST_AMOUNT, MICRO, to_micro
 from deferkit.serve.domain.policy_spec import BudgetSpec, FeatureSpec, PolicySpec
+from deferkit.serve.domain.review_form import check_document
 from deferkit.types import Budget
 
 CEILING = 20  # times max_cost: a reported cost above that is rather a mistake than a cost
+RETENTION_S = 30 * 86_400.0  # that payloads are kept after their tasks have ended
 MOST_NUMBERS = 50_000_000  # that one policy may keep in memory: 400 MB
 
 
@@ -41,7 +44,10 @@ def with_defaults(spec: PolicySpec) -> PolicySpec:
     rule = INDEX if spec.rule is msgspec.UNSET else spec.rule
     outliers = "clip" if spec.outliers is msgspec.UNSET else spec.outliers
     spec = msgspec.structs.replace(
-        spec, outliers=outliers, budget={name: with_ceiling(each) for name, each in spec.budget.items()}
+        spec,
+        outliers=outliers,
+        budget={name: with_ceiling(each) for name, each in spec.budget.items()},
+        retention_s=RETENTION_S if spec.retention_s is msgspec.UNSET else spec.retention_s,
     )
     for choice in CHOICES if rule == INDEX else CHOICES[-1:]:
         made = msgspec.structs.replace(
@@ -190,6 +196,14 @@ def check_affordable(spec: PolicySpec) -> None:
     """Raise if a budget is smaller than its max_cost, so that nobody could be asked. For new policies only."""
     if sentence := unaffordable_reviews(budgets_of(spec)):
         raise InvalidArgument(sentence)
+
+
+def check_review(spec: PolicySpec) -> None:
+    """Raise if the review document of a policy makes no sense. For new policies and changes only."""
+    if (document := spec.review_used) is not None:
+        (low, high), (least, largest) = spec.reward_range, LINKS[spec.link].domain
+        bounds = max(low, least), min(high, largest)
+        check_document(document, resources=spec.resources, deciders=spec.deciders, reward_range=bounds)
 
 
 def budgets_of(spec: PolicySpec) -> dict[str, Budget]:

@@ -10,6 +10,7 @@ from deferkit.learn.members import FORGETS
 from deferkit.learn.pacing import PACINGS
 from deferkit.learn.settings import REPRESENTATIONS
 from deferkit.serve.domain.money import LARGEST_AMOUNT
+from deferkit.serve.domain.review_form import ReviewDocument
 from deferkit.types import LARGEST, MODEL
 
 # in Python $ alone would let a newline through at the end
@@ -145,6 +146,24 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     after_deadline: Literal["model", "wait"] = "model"
     lease_s: Seconds = 300.0
     reviewers: Annotated[int, msgspec.Meta(ge=1, le=16, description="people for each task")] = 1
+    review: (
+        Annotated[ReviewDocument, msgspec.Meta(description="what reviewers are asked and shown")]
+        | msgspec.UnsetType
+        | None
+    ) = msgspec.UNSET
+    retention_s: (
+        Annotated[
+            float,
+            msgspec.Meta(
+                gt=0,
+                le=1e9,
+                description="seconds after which payload and model's answer of a task that has ended are erased; 30"
+                " days unless given, null: never",
+            ),
+        ]
+        | msgspec.UnsetType
+        | None
+    ) = msgspec.UNSET
 
     @property
     def resources(self) -> tuple[str, ...]:
@@ -171,6 +190,16 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """What is done with features that are implausibly large."""
         return BEFORE["outliers"] if self.outliers is msgspec.UNSET else self.outliers
 
+    @property
+    def review_used(self) -> ReviewDocument | None:
+        """What reviewers are asked and shown; None: answers may be anything, and the model's answer is shown."""
+        return None if self.review is msgspec.UNSET else self.review
+
+    @property
+    def retention_used(self) -> float | None:
+        """Seconds after which what reviewers were shown is erased; None: never."""
+        return None if self.retention_s is msgspec.UNSET else self.retention_s
+
     def as_before(self, before: "PolicySpec") -> "PolicySpec":
         """Return the policy with what `before` was made with, wherever this one leaves it to the service.
 
@@ -183,6 +212,8 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             or (getattr(before, name) is msgspec.UNSET and getattr(self, name) == BEFORE[name])
         }
         taken["budget"] = {name: each.as_before(before.budget.get(name)) for name, each in self.budget.items()}
+        if self.retention_s is msgspec.UNSET:
+            taken["retention_s"] = before.retention_s
         if self.rule is msgspec.UNSET and before.rule is not msgspec.UNSET:
             taken["rule"] = INDEX
         if self.rule is before.rule is msgspec.UNSET and self.exploration is None:
@@ -198,6 +229,8 @@ class PolicyChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     after_deadline: Literal["model", "wait"] | msgspec.UnsetType = msgspec.UNSET
     lease_s: Seconds | msgspec.UnsetType = msgspec.UNSET
     reviewers: Seats | msgspec.UnsetType = msgspec.UNSET
+    review: ReviewDocument | msgspec.UnsetType | None = msgspec.UNSET
+    retention_s: Seconds | msgspec.UnsetType | None = msgspec.UNSET
 
     def of(self, spec: PolicySpec) -> PolicySpec:
         """Return the policy with these changes."""

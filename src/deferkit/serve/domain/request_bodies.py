@@ -138,6 +138,27 @@ class ExtendBody(LeaseBody, frozen=True, kw_only=True):
     lease_s: Seconds | None = None
 
 
+class ResumeBody(Body, frozen=True, kw_only=True):
+    """A claim that a reviewer holds, and has lost the token of."""
+
+    reviewer: Reviewer
+    task: TaskId
+    seat: Seat = 0
+
+
+class DeclineBody(LeaseBody, frozen=True, kw_only=True):
+    """A claim that a reviewer gives back for good, and why."""
+
+    reason: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+
+
+class ReassignBody(Body, frozen=True, kw_only=True):
+    """A seat whose claim is to end."""
+
+    task: TaskId
+    seat: Seat = 0
+
+
 class CompleteBody(LeaseBody, frozen=True, kw_only=True):
     """The answer of a reviewer; rewards and cost as far as they are known by now."""
 
@@ -147,6 +168,14 @@ class CompleteBody(LeaseBody, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         rewards_as_numbers(self)
+
+
+class AnswerCorrectionBody(LeaseBody, frozen=True, kw_only=True):
+    """An answer that replaces the one given before. The same id again changes nothing."""
+
+    id: TaskId
+    answer: Any = None
+    cost: Annotated[Cost | CostByResource, msgspec.Meta(description="in the place of the one before")] | None = None
 
 
 class EffortBody(LeaseBody, frozen=True, kw_only=True):

@@ -109,6 +109,7 @@ class ClaimRow(NamedTuple):
     at: int
     effort: Micros | None
     token: bytes | None = None  # hash of the claim token; None: claimed before there were tokens
+    visible: bool | None = None  # whether the reviewer was shown the model's answer; None: claimed before that was kept
 
 
 class KeyRow(NamedTuple):

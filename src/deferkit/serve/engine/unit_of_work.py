@@ -59,6 +59,10 @@ class UnitOfWork(Transaction):
         self.decisions[key] = row
         self.changed_decisions[key] = None
 
+    def history(self, policy: int, task: str) -> list[bytes]:
+        """Return what became known of a task and was corrected: records of the log, and of this group."""
+        return self.histories[policy, task] + [row.body for row in self.log if (row.policy, row.task) == (policy, task)]
+
     def put_seats(self, rows: list[SeatRow]) -> None:
         """Write the seats of a task."""
         for row in rows:

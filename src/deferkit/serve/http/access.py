@@ -20,6 +20,7 @@ from deferkit.serve.domain.rows import KeyRow, SessionRow
 from deferkit.serve.http.browser_safety import check_same_origin
 from deferkit.serve.http.fresh_rows import FreshRows
 from deferkit.serve.http.headers import header, is_this_machine
+from deferkit.serve.http.route_support import parameter_name
 from deferkit.serve.http.sessions import id_of, token_of
 from deferkit.serve.storage.store import Store
 from deferkit.serve.structured_logs import logger
@@ -169,9 +170,8 @@ async def admit(request: Request[Any, Any, Any]) -> Response[None] | None:
         check_name(name)
     if scope["query_string"]:
         parameters = handler.parsed_fn_signature.parameters
-        check_query(
-            scope["query_string"], {name: each for name, each in parameters.items() if name not in NOT_IN_QUERY}
-        )
+        known = {parameter_name(name): each for name, each in parameters.items() if name not in NOT_IN_QUERY}
+        check_query(scope["query_string"], known)
     return None
 
 

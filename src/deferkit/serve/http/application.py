@@ -14,9 +14,11 @@ from deferkit.serve.domain.problems import Problem, invalid
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.http import (
     routes_keys,
+    routes_listing,
     routes_operation,
     routes_pages,
     routes_policies,
+    routes_queue,
     routes_reviews,
     routes_session,
     routes_tasks,
@@ -38,7 +40,9 @@ AnyRequest = Request[Any, Any, Any]
 ROUTES = [
     *routes_policies.ROUTES,
     *routes_tasks.ROUTES,
+    *routes_listing.ROUTES,
     *routes_reviews.ROUTES,
+    *routes_queue.ROUTES,
     *routes_keys.ROUTES,
     *routes_session.ROUTES,
     *routes_operation.ROUTES,

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import msgspec
 from litestar.handlers import HTTPRouteHandler
 
-from deferkit.serve.http.route_support import PROBLEMS, ProblemReply, Route, route_of
+from deferkit.serve.http.route_support import PROBLEMS, ProblemReply, Route, parameter_name, route_of
 from deferkit.version import __version__
 
 NAME = "name"  # the parameter in the path of most routes
@@ -91,7 +91,8 @@ def parameters_of(handler: HTTPRouteHandler) -> list[dict[str, Any]]:
             if field.has_default:
                 schema["default"] = field.default
             where = "path" if name == NAME else "query"
-            found.append({"name": name, "in": where, "required": not field.has_default, "schema": schema})
+            shown = parameter_name(name)
+            found.append({"name": shown, "in": where, "required": not field.has_default, "schema": schema})
     return found
 
 

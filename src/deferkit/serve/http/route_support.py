@@ -71,6 +71,15 @@ def route_of(handler: BaseRouteHandler) -> Route:
     return cast("Route", handler.opt["route"])
 
 
+def parameter_name(name: str) -> str:
+    """Return the name of a query parameter as callers know it: `state` is a word of the framework's in a function.
+
+    >>> parameter_name("state_"), parameter_name("limit")
+    ('state', 'limit')
+    """
+    return name.removesuffix("_")
+
+
 def caller_of(request: AnyRequest) -> Caller:
     """Return who calls."""
     return cast("Caller", request.scope["caller"])  # type: ignore[typeddict-item]

@@ -13,10 +13,12 @@ from deferkit.serve.domain.money import MICRO, all_in_reply
 from deferkit.serve.domain.policy_spec import TaskId
 from deferkit.serve.domain.problems import unknown
 from deferkit.serve.domain.request_bodies import BatchBody, CorrectionBody, ExpirationBody, OutcomeBody, TaskBody
-from deferkit.serve.domain.rows import LogRow
+from deferkit.serve.domain.rows import ClaimRow, LogRow, SeatRow
+from deferkit.serve.engine.commands.correction import Correct, CorrectionReply
 from deferkit.serve.engine.commands.decide import BatchReply, DecideMany
 from deferkit.serve.engine.commands.expire import ExpirationReply, Expire
-from deferkit.serve.engine.commands.outcome import Correct, CorrectionReply, Observe, OutcomeReply
+from deferkit.serve.engine.commands.lease import plain
+from deferkit.serve.engine.commands.outcome import Observe, OutcomeReply
 from deferkit.serve.http.route_support import AnyRequest, Limit, PolicyName, about, caller_of, done, engine_of, sent
 
 MOST_HISTORY = 1000
@@ -52,6 +54,17 @@ class ClaimLine(msgspec.Struct, frozen=True, kw_only=True):
     effort: float | dict[str, float] | None
 
 
+class SeatLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A place of one reviewer at a task, and the answer."""
+
+    seat: int
+    reviewer: str | None
+    state: str  # waiting, claimed, done or closed
+    answer: Any
+    cost: float | dict[str, float] | None
+    visible: bool | None  # whether the reviewer was shown the model's answer; null where that is not known
+
+
 class TaskReply(msgspec.Struct, frozen=True, kw_only=True):
     """A decision, why it was taken, and what became of it."""
 
@@ -65,6 +78,9 @@ class TaskReply(msgspec.Struct, frozen=True, kw_only=True):
     answer: Any
     history: list[LogLine]
     claims: list[ClaimLine]
+    payload: Any  # what reviewers were shown, until it is erased; null for tasks that nobody was asked about
+    model_answer: Any
+    seats: list[SeatLine]
 
 
 def line_of(row: LogRow) -> dict[str, Any]:
@@ -72,6 +88,19 @@ def line_of(row: LogRow) -> dict[str, Any]:
     body = msgspec.Raw(bytes(row.body))
     shown = {"seq": row.seq, "at": row.at / MICRO, "kind": row.kind, "task": row.task}
     return {**shown, "record": body, "hash": bytes(row.hash).hex()}
+
+
+def seat_line(seat: SeatRow, claims: list[ClaimRow]) -> SeatLine:
+    """Return a seat for a reply."""
+    shown = [claim.visible for claim in claims if (claim.seat, claim.epoch) == (seat.seat, seat.epoch)]
+    return SeatLine(
+        seat=seat.seat,
+        reviewer=seat.reviewer,
+        state=seat.state,
+        answer=plain(seat.answer),
+        cost=None if seat.cost is None else all_in_reply(seat.cost),
+        visible=shown[0] if shown else None,
+    )
 
 
 @post("/v1/policies/{name:str}/decisions", opt=about("tasks", "decide", problems=(409,), example=TASK))
@@ -106,6 +135,7 @@ async def read_decision(request: AnyRequest, name: PolicyName, task: TaskId) -> 
         history = store.log_of_task(policy.id, task, MOST_HISTORY)
         decided = log_records.decode(bytes(history[0].body))
         explanation = decided.decision.explain() if isinstance(decided, log_records.DecidedRecord) else ""
+        seats, claims = store.seats(policy.id, task), store.claims(policy.id, task)
         return {
             "decision": msgspec.Raw(bytes(row.reply)),
             "explanation": explanation,
@@ -124,8 +154,11 @@ async def read_decision(request: AnyRequest, name: PolicyName, task: TaskId) -> 
                     "at": claim.at / MICRO,
                     "effort": None if claim.effort is None else all_in_reply(claim.effort),
                 }
-                for claim in store.claims(policy.id, task)
+                for claim in claims
             ],
+            "payload": plain(seats[0].payload) if seats else None,
+            "model_answer": plain(seats[0].model_answer) if seats else None,
+            "seats": [seat_line(seat, claims) for seat in seats],
         }
 
     return sent(await asyncio.to_thread(read), TaskReply)

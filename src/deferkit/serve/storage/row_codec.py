@@ -50,4 +50,5 @@ def oldest_parked_row(row: tuple[Any, ...]) -> ParkedRow:
 def claim_row(row: tuple[Any, ...]) -> ClaimRow:
     """Return a row of claims with its JSON read."""
     token = None if row[7] is None else bytes(row[7])
-    return ClaimRow(*row)._replace(effort=plain_of(row[6]), token=token)
+    visible = None if row[8] is None else bool(row[8])
+    return ClaimRow(*row)._replace(effort=plain_of(row[6]), token=token, visible=visible)

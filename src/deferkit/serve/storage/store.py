@@ -37,7 +37,17 @@ from deferkit.serve.storage.transaction import ReadSet, Transaction
 Result = TypeVar("Result")
 Unit = TypeVar("Unit", bound=Transaction)
 SNAPSHOTS_KEPT = 3
-OF_A_POLICY = ("claims", "seats", "snapshots", "requests", "parked", "decisions", "log", "budgets")  # tables
+OF_A_POLICY = (
+    "declines",
+    "claims",
+    "seats",
+    "snapshots",
+    "requests",
+    "parked",
+    "decisions",
+    "log",
+    "budgets",
+)  # tables
 PAGE = 5000
 # what a row of each table is to a command: there is one for a key, or several
 ONE_OF: dict[str, Callable[[Row], Any]] = {
@@ -49,6 +59,7 @@ SEVERAL_OF: dict[str, Callable[[Row], Any]] = {
     "seats": seat_row,
     "claims": claim_row,
     "oldest_parked": oldest_parked_row,
+    "histories": lambda row: bytes(row[2]),
 }
 
 

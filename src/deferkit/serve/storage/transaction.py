@@ -19,6 +19,7 @@ class ReadSet(NamedTuple):
     claims: bool = False
     request: str | None = None
     observes: bool = False  # whether the learner may be told of an outcome
+    histories: bool = False  # what became known of the tasks, and was corrected
     parked_by: str | None = None  # the API key whose oldest parked outcomes may have to make room
 
     def reads(self) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -31,6 +32,8 @@ class ReadSet(NamedTuple):
                 yield "seats", self.tasks
             if self.claims:  # after the seats: those are locked then, and nobody else adds a claim
                 yield "claims", self.tasks
+            if self.histories:
+                yield "histories", self.tasks
         if self.parked_by is not None:
             yield "oldest_parked", (self.parked_by,)
         if self.request is not None:
@@ -59,6 +62,7 @@ class Transaction:
         self.oldest_parked: dict[tuple[int, str], list[ParkedRow]] = {}  # by policy and API key
         self.seats: dict[tuple[int, str], list[SeatRow]] = {}
         self.claims: dict[tuple[int, str], list[ClaimRow]] = {}
+        self.histories: dict[tuple[int, str], list[bytes]] = {}  # records of the log
         self.requests: dict[tuple[int, str], RequestRow | None] = {}
         self.changed: dict[int, OwnedPolicy] = {}
         self.log: list[LogRow] = []

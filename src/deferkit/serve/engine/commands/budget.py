@@ -6,6 +6,7 @@ from deferkit.errors import BudgetExhausted, DeferkitError
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.money import MICRO, in_reply, to_micro
 from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.policy_learner import check_review
 from deferkit.serve.domain.policy_spec import PolicyChange
 from deferkit.serve.domain.problems import exhausted, invalid
 from deferkit.serve.domain.reply import Reply
@@ -116,6 +117,10 @@ class ChangePolicy:
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
         """Change it from now on; tasks that wait keep their deadlines."""
         spec = self.change.of(owned.policy.spec)
+        try:
+            check_review(spec)
+        except DeferkitError as error:
+            raise invalid(str(error)) from error
         if spec != owned.policy.spec:
             work.record(owned, log_records.ChangedRecord(spec=spec), now)
         return Reply(200, msgspec.json.encode(spec))

@@ -11,7 +11,8 @@ from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.problems import Problem, conflict, invalid, unknown
 from deferkit.serve.domain.reply import Reply
-from deferkit.serve.domain.request_bodies import ClaimBody, ExtendBody, LeaseBody
+from deferkit.serve.domain.request_bodies import ClaimBody, DeclineBody, ExtendBody, LeaseBody, ReassignBody, ResumeBody
+from deferkit.serve.domain.review_form import SHOWN
 from deferkit.serve.domain.rows import DONE, SeatRow
 from deferkit.serve.domain.seats import check_token, new_token
 from deferkit.serve.engine.unit_of_work import UnitOfWork
@@ -33,7 +34,7 @@ class ClaimReply(msgspec.Struct, frozen=True, kw_only=True):
     waiting_since: float
     deadline: float | None
     payload: Any
-    model_answer: Any
+    model_answer: Any  # null where the policy's review document does not show it
 
 
 class LeaseReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,25 +129,55 @@ class Claim(LeaseCommand):
             reviewer=body.reviewer,
             at=now,
             token=hash_of(token),
+            visible=int(is_shown(spec)),
         )
-        return Reply(
-            200,
-            msgspec.json.encode(
-                ClaimReply(
-                    task=task,
-                    seat=seat,
-                    epoch=claimed.epoch,
-                    token=token,
-                    expert=claimed.expert,
-                    lease_until=until / MICRO,
-                    priority=claimed.priority,
-                    waiting_since=claimed.created / MICRO,
-                    deadline=None if claimed.deadline is None else claimed.deadline / MICRO,
-                    payload=plain(claimed.payload),
-                    model_answer=plain(claimed.model_answer),
-                )
-            ),
-        )
+        return claim_reply(claimed, token, spec)
+
+
+class Resume(LeaseCommand):
+    """Give a reviewer the claim that it holds once more, with another token: the page was loaded anew."""
+
+    def __init__(self, body: ResumeBody) -> None:
+        self.body = body
+
+    def ask(self, connection: Connection, policy: int, spec: PolicySpec, now: int) -> Reply:
+        """Extend the lease of the claim, and replace its token; the epoch stays."""
+        body, token = self.body, new_token()
+        until = now + int(spec.lease_s * MICRO)
+        named = {"policy": policy, "task": body.task, "seat": body.seat}
+        found = connection.run("resume_seat", reviewer=body.reviewer, lease_until=until, **named)
+        if not found:
+            return problem_reply(conflict(f"Reviewer {body.reviewer!r} does not hold task {body.task!r}."))
+        held = seat_row(found[0])
+        connection.run("renew_claim", epoch=held.epoch, token=hash_of(token), visible=int(is_shown(spec)), **named)
+        return claim_reply(held, token, spec)
+
+
+def is_shown(spec: PolicySpec) -> bool:
+    """Whether reviewers see the model's answer before they give theirs."""
+    review = spec.review_used
+    return review is None or review.model_answer == SHOWN
+
+
+def claim_reply(seat: SeatRow, token: str, spec: PolicySpec) -> Reply:
+    """Return what a reviewer gets who has claimed a seat."""
+    return Reply(200, msgspec.json.encode(ClaimReply(token=token, **held_claim(seat, spec))))
+
+
+def held_claim(seat: SeatRow, spec: PolicySpec) -> dict[str, Any]:
+    """Return a claim as its reviewer sees it, without the token."""
+    return {
+        "task": seat.task,
+        "seat": seat.seat,
+        "epoch": seat.epoch,
+        "expert": seat.expert,
+        "lease_until": seat.lease_until / MICRO,
+        "priority": seat.priority,
+        "waiting_since": seat.created / MICRO,
+        "deadline": None if seat.deadline is None else seat.deadline / MICRO,
+        "payload": plain(seat.payload),
+        "model_answer": plain(seat.model_answer) if is_shown(spec) else None,
+    }
 
 
 class Extend(LeaseCommand):
@@ -182,6 +213,48 @@ class Release(LeaseCommand):
         if not connection.run("release_seat", **values):
             return refused(connection, policy, body)
         return lease_reply(body, None)
+
+
+class Decline(LeaseCommand):
+    """Give a seat back for good: the same reviewer does not get the task again."""
+
+    def __init__(self, body: DeclineBody) -> None:
+        self.body = body
+
+    def ask(self, connection: Connection, policy: int, spec: PolicySpec, now: int) -> Reply:  # noqa: ARG002
+        """End the lease and keep who declined and why, if the claim still holds; again, it changes nothing."""
+        body = self.body
+        if (denied := wrong_token(connection, policy, body)) is not None:
+            return denied
+        values = {"policy": policy, "task": body.task, "seat": body.seat, "epoch": body.epoch}
+        if connection.run("decline_of_claim", **values):
+            return lease_reply(body, None)
+        if not connection.run("release_seat", **values):
+            return refused(connection, policy, body)
+        connection.run("add_decline", at=now, reason=body.reason, **values)
+        return lease_reply(body, None)
+
+
+class Reassign(LeaseCommand):
+    """End the claim of a reviewer who does not come back: the seat waits again."""
+
+    def __init__(self, body: ReassignBody) -> None:
+        self.body = body
+
+    def ask(self, connection: Connection, policy: int, spec: PolicySpec, now: int) -> Reply:  # noqa: ARG002
+        """End the lease, if there is one."""
+        body = self.body
+        found = connection.run("free_seat", policy=policy, task=body.task, seat=body.seat)
+        if not found:
+            seats = connection.run("read_seats", policy=policy, keys=[body.task])
+            problem = (
+                conflict(f"Nobody holds seat {body.seat} of task {body.task!r}.")
+                if body.seat < len(seats)
+                else unknown("task under review", body.task)
+            )
+            return problem_reply(problem)
+        reply = LeaseReply(task=body.task, seat=body.seat, epoch=found[0][0], lease_until=None)
+        return Reply(200, msgspec.json.encode(reply))
 
 
 def lease_reply(body: LeaseBody, until: float | None) -> Reply:

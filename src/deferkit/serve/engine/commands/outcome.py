@@ -9,9 +9,10 @@ from deferkit.errors import DeferkitError
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.money import LARGEST_SUM, MICRO, Micros, all_in_reply, to_micros
 from deferkit.serve.domain.owned_policy import OwnedPolicy
-from deferkit.serve.domain.problems import Problem, conflict, invalid, unavailable, unknown
+from deferkit.serve.domain.problems import conflict, invalid, unavailable, unknown
 from deferkit.serve.domain.reply import Reply
-from deferkit.serve.domain.request_bodies import CorrectionBody, OutcomeBody, digest
+from deferkit.serve.domain.request_bodies import OutcomeBody
+from deferkit.serve.domain.review_form import Judged, judged
 from deferkit.serve.domain.rows import (
     MODEL,
     OPEN,
@@ -19,10 +20,11 @@ from deferkit.serve.domain.rows import (
     VOID,
     DecisionRow,
     ParkedRow,
-    RequestRow,
+    SeatRow,
 )
 from deferkit.serve.domain.seats import added, reported
 from deferkit.serve.engine.unit_of_work import UnitOfWork
+from deferkit.serve.storage.row_codec import plain_of
 from deferkit.serve.storage.transaction import ReadSet
 from deferkit.types import Amount, is_number
 
@@ -165,11 +167,15 @@ def book(
     *,
     ends: bool = False,
     confirms: bool = False,
+    visible: bool | None = None,
+    by_rule: bool = False,
 ) -> OutcomeReply:
     """Book what is new of a decision, and learn from it; raise if it contradicts what is known.
 
-    What ends a task settles what its reviewers have reported by then: their costs come on top of a cost that is given.
-    Where one of them is above the ceiling, all wait, unbooked, for a correction that `confirms` what it has cost.
+    What ends a task settles what its reviewers have reported by then: their costs come on top of a cost that is given,
+    and rewards that nobody has reported are those of the reward rule. Where a cost is above the ceiling, all wait,
+    unbooked, for a correction that `confirms` what it has cost. `visible` says whether the reviewer whose answer ends
+    the task was shown the model's answer, `by_rule` that the rewards that are given are those of the reward rule.
     """
     policy = owned.policy
     check_rewards(owned, rewards)
@@ -193,6 +199,9 @@ def book(
     unknown_yet = [name for name in policy.spec.deciders if name not in row.rewards and name not in new]
     review = reported(done if ended else [], unknown_yet)
     new |= review.rewards
+    judgement = judgement_of(owned, row, done, review.answers)
+    ruled = {name: reward for name, reward in judgement.rewards.items() if name in unknown_yet and name not in new}
+    new |= ruled
     reports = [micros, *(seat.cost for seat in done if ended)]
     micros = added(micros, review.cost)
     unconfirmed = None
@@ -218,6 +227,9 @@ def book(
         answers=review.answers,
         unconfirmed=unconfirmed,
         confirms=confirms,
+        ruled=[*(rewards if by_rule else ()), *ruled],
+        used=judgement.place,
+        visible=visible,
     )
     work.record(owned, record, now, row.task)
     known = [] if late is not None else [*new, *([] if told is None else [COST])]
@@ -229,7 +241,7 @@ def book(
         final=row.route if ended else row.final,
     )
     if review.answers:
-        row = row._replace(answer=msgspec.json.encode(agreed(review.answers)).decode())
+        row = row._replace(answer=msgspec.json.encode(used_answer(review.answers, judgement.place)).decode())
     work.put_decision(row)
     if ended:
         work.close_seats(row)
@@ -260,6 +272,19 @@ def is_booked(cost: Micros, booked: Micros, of_reviewers: Micros | None) -> bool
     (True, False)
     """
     return booked in (cost, added(cost, of_reviewers))
+
+
+def judgement_of(owned: OwnedPolicy, row: DecisionRow, done: list[SeatRow], answers: list[Any]) -> Judged:
+    """Return what the answers of a task come to by the policy's review document; nothing if it has none."""
+    document = owned.policy.spec.review_used
+    if document is None or not answers:
+        return Judged(None, {})
+    return judged(document, answers, plain_of(done[0].model_answer), row.route)
+
+
+def used_answer(answers: list[Any], place: int | None) -> Any:
+    """Return the answer that is used: the one at a place that a review form has settled, else what most gave."""
+    return agreed(answers) if place is None else answers[place]
 
 
 def agreed(answers: list[Any]) -> Any:
@@ -317,76 +342,6 @@ def check_room(owned: OwnedPolicy, micros: Micros, released: Micros | None = Non
             f"With this cost more than {LARGEST_SUM:,} would be booked or reserved, which is the most that an account"
             " holds: count in a larger unit."
         )
-
-
-class CorrectionReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a correction."""
-
-    task: str
-    learned: bool
-
-
-class Correct:
-    """Replace values that were observed: the explicit way to contradict an observation."""
-
-    def __init__(self, body: CorrectionBody, *, unlimited: bool = False) -> None:
-        self.body = body
-        self.unlimited = unlimited  # the cost may be above max_reported_cost
-        self.digest = digest(body)
-
-    def reads(self, owned: OwnedPolicy) -> ReadSet:
-        """Return what must be read first."""
-        confirms = self.body.task in owned.policy.unconfirmed
-        return ReadSet(owned.id, (self.body.task,), request=f"correction {self.body.id}", observes=confirms)
-
-    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
-        """Reverse the old values, book the new ones; or book a cost that waits to be confirmed."""
-        body = self.body
-        request = f"correction {body.id}"
-        if (done := repeated(work, owned, request, self.digest)) is not None:
-            return done
-        row = work.decisions[owned.id, body.task]
-        if row is None:
-            raise unknown("task", body.task)
-        check_rewards(owned, body.rewards)
-        micros = cost_of(owned, body.cost)
-        for name in body.rewards:
-            if name not in row.rewards:
-                raise conflict(f"No reward of {name} was observed for task {body.task!r}: observe it.")
-        if micros is not None and not self.unlimited and owned.policy.exceeds_ceiling(micros):
-            raise Problem(403, "forbidden", "A cost above max_reported_cost is confirmed with the scope admin.")
-        confirms = micros is not None and row.task in owned.policy.unconfirmed
-        if micros is not None and row.cost is None and not confirms:
-            raise conflict(f"No cost was observed for task {body.task!r}: observe it.")
-        if not body.rewards and micros is None:
-            raise invalid("A correction needs rewards or a cost.")
-        if micros is not None and row.cost is not None:
-            check_room(owned, micros, row.cost)
-        confirmed = False
-        if confirms:
-            confirmed = book(owned, work, now, row, {}, micros, confirms=True).learned
-            row, micros = work.decisions[owned.id, body.task] or row, None
-        knows = row.told.split() if owned.policy.remembers(row.id) else []
-        learned = {name: float(value) for name, value in body.rewards.items() if name in knows}
-        told = owned.policy.tellable(micros) if micros is not None and COST in knows else None
-        if body.rewards or micros is not None:
-            record = log_records.CorrectedRecord(
-                task=row.task,
-                id=row.id,
-                request=body.id,
-                rewards={name: float(value) for name, value in body.rewards.items()},
-                cost=micros,
-                was=row.cost if micros is not None else None,
-                learned=learned,
-                told=told,
-            )
-            work.record(owned, record, now, row.task)
-            cost = row.cost if micros is None else micros
-            work.put_decision(row._replace(rewards=row.rewards | body.rewards, cost=cost))
-        told_of = bool(learned) or told is not None or confirmed
-        reply = msgspec.json.encode(CorrectionReply(task=row.task, learned=told_of))
-        work.answer(RequestRow(owned.id, request, self.digest, reply))
-        return Reply(200, reply)
 
 
 def repeated(work: UnitOfWork, owned: OwnedPolicy, request: str, number: bytes) -> Reply | None:

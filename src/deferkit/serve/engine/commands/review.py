@@ -1,16 +1,20 @@
 """Answers of reviewers. Whoever has the token of the latest claim on a seat may answer, nobody else."""
 
+from typing import Any
+
 import msgspec
 
+from deferkit.errors import DeferkitError
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.money import from_micros
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import conflict, invalid, unknown
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import CompleteBody, EffortBody, digest
+from deferkit.serve.domain.review_form import AFTER, check_answer
 from deferkit.serve.domain.rows import CLAIMED, DONE, DecisionRow, RequestRow, SeatRow
 from deferkit.serve.domain.seats import added, check_token
-from deferkit.serve.engine.commands.lease import not_held
+from deferkit.serve.engine.commands.lease import not_held, plain
 from deferkit.serve.engine.commands.outcome import (
     OutcomeReply,
     book,
@@ -34,6 +38,7 @@ class CompleteReply(msgspec.Struct, frozen=True, kw_only=True):
     learned: bool
     booked: float | dict[str, float] | None = None
     unconfirmed: float | dict[str, float] | None = None  # a cost above max_reported_cost: a correction confirms it
+    model_answer: Any = None  # where the policy's review document shows it after the answer
 
 
 class EffortReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,20 +69,23 @@ class Complete:
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
         """Take it if the claim still holds; the last of several answers settles the task."""
         body = self.body
-        if (done := repeated(work, owned, self.request, self.digest)) is not None:
-            return done
         row = work.decisions[owned.id, body.task]
         seats = work.seats[owned.id, body.task]
+        if (done := repeated(work, owned, self.request, self.digest)) is not None:
+            return with_model_answer(done.body, owned, seats[body.seat])
         if row is None or body.seat >= len(seats):
             raise unknown("task under review", body.task)
+        visible = None
         for claim in work.claims[owned.id, body.task]:
             if (claim.seat, claim.epoch) == (body.seat, body.epoch):
                 check_token(body, claim.token)
+                visible = claim.visible
         seat = seats[body.seat]
         if seat.state != CLAIMED or seat.epoch != body.epoch:
             raise not_held(body, seat)
         if seat.deadline is not None and seat.deadline < now and owned.policy.spec.after_deadline == "model":
             raise conflict(f"The deadline of task {body.task!r} has passed: the model's answer is used.")
+        check_form(owned, body.answer)
         check_rewards(owned, body.rewards)
         check_known(row, body.rewards)
         micros = cost_of(owned, body.cost)
@@ -89,10 +97,11 @@ class Complete:
         work.put_seats(after)
         finished = all(each.state == DONE for each in after)
         outcome = OutcomeReply(task=row.task, changed=False, learned=False)
+        visible = visible if owned.policy.spec.review_used is not None else None
         if finished:
-            outcome = book(owned, work, now, row, {}, None, ends=True)
+            outcome = book(owned, work, now, row, {}, None, ends=True, visible=visible)
         else:
-            work.record(owned, record_of(row, seat, body), now, row.task)
+            work.record(owned, record_of(row, seat, body, visible), now, row.task)
         reply = msgspec.json.encode(
             CompleteReply(
                 task=body.task,
@@ -104,10 +113,31 @@ class Complete:
             )
         )
         work.answer(RequestRow(owned.id, self.request, self.digest, reply))
+        return with_model_answer(reply, owned, seat)
+
+
+def check_form(owned: OwnedPolicy, answer: Any) -> None:
+    """Raise if the policy has a review form, and an answer is not what that asks for."""
+    if (document := owned.policy.spec.review_used) is not None:
+        try:
+            check_answer(document.form, answer)
+        except DeferkitError as error:
+            raise invalid(str(error)) from error
+
+
+def with_model_answer(reply: bytes, owned: OwnedPolicy, seat: SeatRow) -> Reply:
+    """Return the reply to an answer, with the model's where the policy shows it then.
+
+    It is not part of the reply that is kept: what is erased must not be left there.
+    """
+    document = owned.policy.spec.review_used
+    if document is None or document.model_answer != AFTER:
         return Reply(200, reply)
+    said = msgspec.json.decode(reply, type=CompleteReply)
+    return Reply(200, msgspec.json.encode(msgspec.structs.replace(said, model_answer=plain(seat.model_answer))))
 
 
-def record_of(row: DecisionRow, seat: SeatRow, body: CompleteBody) -> log_records.AnsweredRecord:
+def record_of(row: DecisionRow, seat: SeatRow, body: CompleteBody, visible: bool | None) -> log_records.AnsweredRecord:
     """Return the record of an answer that others are still to come to."""
     return log_records.AnsweredRecord(
         task=row.task,
@@ -117,6 +147,7 @@ def record_of(row: DecisionRow, seat: SeatRow, body: CompleteBody) -> log_record
         answer=body.answer,
         rewards=seat.rewards,
         cost=seat.cost,
+        visible=visible,
     )
 
 

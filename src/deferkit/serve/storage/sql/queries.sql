@@ -82,6 +82,11 @@ WHERE policy = :policy AND task = :task ORDER BY seq LIMIT :limit;
 SELECT policy, seq, at, kind, task, body, hash FROM log
 WHERE policy = :policy AND task > :after AND task <= :last ORDER BY task, seq;
 
+-- name: histories
+-- What became known of tasks, and was corrected.
+SELECT policy, task, body FROM log
+WHERE policy = :policy AND task IN (:keys) AND kind IN ('observed', 'corrected') ORDER BY seq;
+
 -- name: tasks_after
 SELECT DISTINCT task FROM log WHERE policy = :policy AND task > :after ORDER BY task LIMIT :limit;
 
@@ -192,7 +197,8 @@ WHERE decisions.policy = :policy AND decisions.state = 'open' AND seats.deadline
 ORDER BY seats.deadline, decisions.task LIMIT :limit;
 
 -- name: find_seat
--- The seat that is worth most, among those that wait or whose lease is over; nobody sits twice at one task.
+-- The seat that is worth most, among those that wait or whose lease is over; nobody sits twice at one task, or gets one
+-- that it has declined.
 SELECT task, seat FROM seats
 WHERE policy = :policy AND state IN ('waiting', 'claimed') AND (state = 'waiting' OR lease_until < :now)
     AND (:any_expert = 1 OR expert IN (:experts)) AND (deadline IS NULL OR deadline >= :now OR :late = 1)
@@ -200,6 +206,10 @@ WHERE policy = :policy AND state IN ('waiting', 'claimed') AND (state = 'waiting
         SELECT 1 FROM seats AS other
         WHERE other.policy = seats.policy AND other.task = seats.task AND other.seat <> seats.seat
             AND other.reviewer = :reviewer AND (other.state = 'done' OR other.state = 'claimed')
+    )
+    AND NOT EXISTS (
+        SELECT 1 FROM declines
+        WHERE declines.policy = seats.policy AND declines.task = seats.task AND declines.reviewer = :reviewer
     )
 ORDER BY priority DESC, created LIMIT 1;
 
@@ -213,6 +223,10 @@ WHERE policy = :policy AND state IN ('waiting', 'claimed') AND (state = 'waiting
         WHERE other.policy = seats.policy AND other.task = seats.task AND other.seat <> seats.seat
             AND other.reviewer = :reviewer AND (other.state = 'done' OR other.state = 'claimed')
     )
+    AND NOT EXISTS (
+        SELECT 1 FROM declines
+        WHERE declines.policy = seats.policy AND declines.task = seats.task AND declines.reviewer = :reviewer
+    )
 ORDER BY priority DESC, created LIMIT 1 FOR UPDATE SKIP LOCKED;
 
 -- name: claim_seat
@@ -222,8 +236,19 @@ RETURNING policy, task, seat, expert, state, epoch, reviewer, lease_until, prior
     payload, model_answer, answer, rewards, cost;
 
 -- name: add_claim
-INSERT INTO claims (policy, task, seat, epoch, reviewer, at, effort, token)
-VALUES (:policy, :task, :seat, :epoch, :reviewer, :at, NULL, :token);
+INSERT INTO claims (policy, task, seat, epoch, reviewer, at, effort, token, visible)
+VALUES (:policy, :task, :seat, :epoch, :reviewer, :at, NULL, :token, :visible);
+
+-- name: resume_seat
+UPDATE seats SET lease_until = :lease_until
+WHERE policy = :policy AND task = :task AND seat = :seat AND state = 'claimed' AND reviewer = :reviewer
+RETURNING policy, task, seat, expert, state, epoch, reviewer, lease_until, priority, created, deadline,
+    payload, model_answer, answer, rewards, cost;
+
+-- name: renew_claim
+-- What a reviewer has seen once stays seen.
+UPDATE claims SET token = :token, visible = CASE WHEN visible = 1 THEN 1 ELSE :visible END
+WHERE policy = :policy AND task = :task AND seat = :seat AND epoch = :epoch;
 
 -- name: claim_token
 SELECT token FROM claims WHERE policy = :policy AND task = :task AND seat = :seat AND epoch = :epoch;
@@ -235,6 +260,19 @@ WHERE policy = :policy AND task = :task AND seat = :seat AND state = 'claimed' A
 -- name: release_seat
 UPDATE seats SET state = 'waiting', reviewer = NULL, lease_until = 0
 WHERE policy = :policy AND task = :task AND seat = :seat AND state = 'claimed' AND epoch = :epoch RETURNING epoch;
+
+-- name: free_seat
+-- Whoever holds it.
+UPDATE seats SET state = 'waiting', reviewer = NULL, lease_until = 0
+WHERE policy = :policy AND task = :task AND seat = :seat AND state = 'claimed' RETURNING epoch;
+
+-- name: decline_of_claim
+SELECT 1 FROM declines WHERE policy = :policy AND task = :task AND seat = :seat AND epoch = :epoch;
+
+-- name: add_decline
+INSERT INTO declines (policy, task, reviewer, seat, epoch, at, reason)
+SELECT policy, task, reviewer, seat, epoch, :at, :reason FROM claims
+WHERE policy = :policy AND task = :task AND seat = :seat AND epoch = :epoch;
 
 -- name: renew_leases
 -- While nobody served the policy nobody could extend a lease.
@@ -249,7 +287,7 @@ WHERE policy = :policy AND (task, seat) IN (
 );
 
 -- name: claims
-SELECT policy, task, seat, epoch, reviewer, at, effort, token FROM claims
+SELECT policy, task, seat, epoch, reviewer, at, effort, token, visible FROM claims
 WHERE policy = :policy AND task IN (:keys) ORDER BY at, seat, epoch;
 
 -- name: set_effort
@@ -261,6 +299,80 @@ WHERE policy = :policy AND task = :task AND seat = :seat AND epoch = :epoch AND 
 SELECT COUNT(*) FILTER (WHERE state = 'waiting'), COUNT(*) FILTER (WHERE state = 'claimed'), MIN(created)
 FROM seats WHERE policy = :policy AND state IN ('waiting', 'claimed');
 
+-- name: page_of_queue
+-- Seats that wait or are claimed, in the order in which they are offered.
+SELECT task, seat, state, expert, priority, created, lease_until, reviewer, deadline,
+    (SELECT COUNT(*) FROM declines WHERE declines.policy = seats.policy AND declines.task = seats.task)
+FROM seats
+WHERE policy = :policy AND state IN ('waiting', 'claimed') AND state IN (:states)
+    AND (:first = 1 OR priority < :priority
+        OR (priority = :priority AND (created, task, seat) > (:created, :task, :seat)))
+ORDER BY priority DESC, created, task, seat LIMIT :limit;
+
+-- name: held_seats
+SELECT policy, task, seat, expert, state, epoch, reviewer, lease_until, priority, created, deadline,
+    payload, model_answer, answer, rewards, cost
+FROM seats WHERE policy = :policy AND reviewer = :reviewer AND state IN ('claimed', 'done') AND state = 'claimed'
+ORDER BY lease_until, task;
+
+-- name: queue_of_reviewer
+-- What one reviewer could claim, what others hold, when the first of those leases ends, what it has declined or answered.
+WITH places AS (
+    SELECT state, lease_until, reviewer,
+        EXISTS (
+            SELECT 1 FROM declines WHERE declines.policy = seats.policy AND declines.task = seats.task
+                AND declines.reviewer = :reviewer
+        ) AS declined,
+        EXISTS (
+            SELECT 1 FROM seats AS other
+            WHERE other.policy = seats.policy AND other.task = seats.task AND other.seat <> seats.seat
+                AND other.reviewer = :reviewer AND other.state IN ('claimed', 'done')
+        ) AS answered
+    FROM seats
+    WHERE policy = :policy AND state IN ('waiting', 'claimed') AND (deadline IS NULL OR deadline >= :now OR :late = 1)
+)
+SELECT
+    COUNT(*) FILTER (WHERE NOT declined AND NOT answered AND (state = 'waiting' OR lease_until < :now)),
+    COUNT(*) FILTER (WHERE NOT declined AND NOT answered
+        AND state = 'claimed' AND lease_until >= :now AND reviewer <> :reviewer),
+    MIN(lease_until) FILTER (WHERE NOT declined AND NOT answered
+        AND state = 'claimed' AND lease_until >= :now AND reviewer <> :reviewer),
+    COUNT(*) FILTER (WHERE declined),
+    COUNT(*) FILTER (WHERE answered AND NOT declined)
+FROM places;
+
+-- name: count_answers
+SELECT COUNT(*) FROM seats
+WHERE policy = :policy AND reviewer = :reviewer AND state IN ('claimed', 'done') AND state = 'done';
+
+-- name: costs_since
+SELECT seats.cost FROM claims
+JOIN seats ON seats.policy = claims.policy AND seats.task = claims.task AND seats.seat = claims.seat
+    AND seats.epoch = claims.epoch AND seats.state = 'done'
+WHERE claims.policy = :policy AND claims.reviewer = :reviewer AND claims.at >= :since;
+
+-- name: page_of_tasks
+-- Decisions that match a filter, the latest first.
+SELECT policy, task, id, digest, reply, at, route, state, held, rewards, cost, final, answer, told
+FROM decisions
+WHERE policy = :policy AND id < :before AND at >= :since AND at < :until
+    AND (:state = '' OR state = :state) AND (:route = '' OR route = :route)
+    AND (:any_reason = 1 OR instr(reply, :reason) > 0)
+    AND (:search = '' OR instr(lower(task), lower(:search)) > 0)
+ORDER BY id DESC LIMIT :limit;
+
+-- name: page_of_tasks (postgres)
+SELECT policy, task, id, digest, reply, at, route, state, held, rewards, cost, final, answer, told
+FROM decisions
+WHERE policy = :policy AND id < :before AND at >= :since AND at < :until
+    AND (:state = '' OR state = :state) AND (:route = '' OR route = :route)
+    AND (:any_reason = 1 OR position(:reason IN reply) > 0)
+    AND (:search = '' OR strpos(lower(task), lower(:search)) > 0)
+ORDER BY id DESC LIMIT :limit;
+
+-- name: reviewers_of_tasks
+SELECT task, reviewer FROM seats WHERE policy = :policy AND task IN (:keys) AND state = :state ORDER BY task, seat;
+
 -- name: erase_payload
 UPDATE seats SET payload = NULL, model_answer = NULL
 WHERE policy = :policy AND task = :task AND (payload IS NOT NULL OR model_answer IS NOT NULL) RETURNING seat;
@@ -270,6 +382,9 @@ WHERE policy = :policy AND task = :task AND (payload IS NOT NULL OR model_answer
 UPDATE seats SET payload = NULL, model_answer = NULL
 WHERE policy = :policy AND created < :before AND state IN ('done', 'closed')
     AND (payload IS NOT NULL OR model_answer IS NOT NULL) RETURNING seat;
+
+-- name: delete_declines
+DELETE FROM declines WHERE policy = :policy;
 
 -- name: delete_claims
 DELETE FROM claims WHERE policy = :policy;

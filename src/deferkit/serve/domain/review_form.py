@@ -1,0 +1,230 @@
+"""The review document of a policy: the form that reviewers fill in, what they see, and how answers become rewards."""
+
+import math
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+
+from deferkit.errors import InvalidArgument
+from deferkit.serve.domain.reward_rule import MatchRule, TableRule, final_place
+from deferkit.types import LARGEST
+
+HIDDEN, AFTER, SHOWN = "hidden", "after", "shown"
+FieldName = Annotated[
+    str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,63}(?!\n)$", description="letters, digits, . _ -")
+]
+Label = Annotated[str, msgspec.Meta(max_length=200)]
+Bound = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
+
+
+class Option(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One of the values of a choice; without a label it is shown as it is."""
+
+    value: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    label: Label | None = None
+
+
+class FormField(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A field of a form. `min` and `max` bound a number, the length of a text, or how many choices are made."""
+
+    name: FieldName
+    kind: Literal["choice", "choices", "boolean", "number", "text"]
+    label: Label = ""
+    options: Annotated[list[Option], msgspec.Meta(max_length=100, description="of choice and choices")] = []
+    required: bool = True
+    min: Bound | None = None
+    max: Bound | None = None
+    help: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+
+
+class Timer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which resource active time is counted in, and how many seconds are one unit of it."""
+
+    resource: Annotated[str, msgspec.Meta(max_length=64)]
+    unit_s: Annotated[float, msgspec.Meta(gt=0, le=1e9)] = 60.0
+
+
+class ReviewDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What reviewers are asked and shown. An answer is an object of the form's fields; the first one is its label."""
+
+    form: Annotated[list[FormField], msgspec.Meta(min_length=1, max_length=20)]
+    guidelines: Annotated[str, msgspec.Meta(max_length=20_000)] = ""
+    payload: Annotated[
+        Literal["auto", "text", "fields", "table", "chat", "image", "json"],
+        msgspec.Meta(description="how the payload of a task is shown"),
+    ] = "auto"
+    model_answer: Annotated[
+        Literal["hidden", "after", "shown"],
+        msgspec.Meta(description="whether reviewers see the model's answer: never, after theirs, or before"),
+    ] = "hidden"
+    timer: Timer | None = None
+    reward_rule: (
+        Annotated[
+            MatchRule | TableRule, msgspec.Meta(description="how answers become rewards, where none are reported")
+        ]
+        | None
+    ) = None
+
+
+DEFAULT = ReviewDocument(form=[FormField(name="answer", kind="text", label="Answer")], model_answer="shown")
+"""What is shown for a policy without a review document; its answers are not checked."""
+
+
+def check_document(
+    document: ReviewDocument,
+    *,
+    resources: tuple[str, ...],
+    deciders: tuple[str, ...],
+    reward_range: tuple[float, float],
+) -> None:
+    """Raise if a review document makes no sense for a policy.
+
+    Parameters
+    ----------
+    document
+        The document.
+    resources
+        Names of the policy's resources, for the timer.
+    deciders
+        The model and the experts of the policy, for the reward rule.
+    reward_range
+        The least and the largest reward of the policy.
+
+    Raises:
+    ------
+    InvalidArgument
+        A field comes twice, a choice has no options or the same one twice, bounds contradict each other, there is no
+        such resource or decider, or the rule has rewards that the policy does not take.
+    """
+    names = [field.name for field in document.form]
+    if len(set(names)) < len(names):
+        raise InvalidArgument("The fields of a review form have different names.")
+    for field in document.form:
+        check_field(field)
+    if document.timer is not None and document.timer.resource not in resources:
+        raise InvalidArgument(
+            f"The timer of a review counts one of the resources {', '.join(resources)}."
+            f" Got {document.timer.resource!r}."
+        )
+    if document.reward_rule is not None:
+        document.reward_rule.check(deciders, reward_range)
+
+
+def check_field(field: FormField) -> None:
+    """Raise if a field of a form makes no sense by itself."""
+    values = [option.value for option in field.options]
+    if field.kind in ("choice", "choices"):
+        if not values or len(set(values)) < len(values):
+            raise InvalidArgument(f"The field {field.name!r} of a review form needs options, each with another value.")
+    elif values:
+        raise InvalidArgument(f"The field {field.name!r} of a review form is of kind {field.kind}: it has no options.")
+    if field.kind in ("choice", "boolean") and (field.min, field.max) != (None, None):
+        raise InvalidArgument(f"The field {field.name!r} of a review form is of kind {field.kind}: it has no bounds.")
+    if field.min is not None and field.max is not None and field.min > field.max:
+        raise InvalidArgument(f"The min of field {field.name!r} of a review form is above its max.")
+
+
+def check_answer(form: list[FormField], answer: Any) -> None:
+    """Raise if an answer is not what a form asks for.
+
+    Parameters
+    ----------
+    form
+        The fields, in order.
+    answer
+        What a reviewer has answered: an object of the form's fields. A field that is not required may be left out,
+        or null.
+
+    Raises:
+    ------
+    InvalidArgument
+        It is no object, a field is missing or unknown, or a value is none of the field's.
+
+    >>> check_answer([FormField(name="spam", kind="boolean")], {"spam": "yes"})
+    Traceback (most recent call last):
+    deferkit.errors.InvalidArgument: The field 'spam' of the answer is true or false.
+    """
+    if not isinstance(answer, dict):
+        raise InvalidArgument("The answer is an object with the fields of the review form.")
+    known = {field.name for field in form}
+    for name in answer:
+        if name not in known:
+            raise InvalidArgument(f"The review form has no field {name!r}. It has {', '.join(known)}.")
+    for field in form:
+        value = answer.get(field.name)
+        if value is None:
+            if field.required:
+                raise InvalidArgument(f"The field {field.name!r} of the answer is missing.")
+        elif (wanted := wanted_instead(field, value)) is not None:
+            raise InvalidArgument(f"The field {field.name!r} of the answer is {wanted}.")
+
+
+def wanted_instead(field: FormField, value: Any) -> str | None:
+    """Return what a field wants, if a value is not that; None if it is."""
+    values = [option.value for option in field.options]
+    match field.kind:
+        case "boolean":
+            good, wanted, size = isinstance(value, bool), "true or false", None
+        case "choice":
+            good, wanted, size = isinstance(value, str) and value in values, f"one of {', '.join(values)}", None
+        case "choices":
+            chosen = isinstance(value, list) and all(isinstance(each, str) and each in values for each in value)
+            good = chosen and len(set(value)) == len(value) and (bool(value) or not field.required)
+            wanted, size = f"a list of some of {', '.join(values)}", len(value) or None if good else None
+        case "number":
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            good, wanted, size = number and math.isfinite(value), "a number", value
+        case "text":
+            good = isinstance(value, str) and (bool(value.strip()) or not field.required)
+            wanted, size = "a text", len(value) or None if good else None
+    return wanted if not good else None if size is None else outside(field, size)
+
+
+def outside(field: FormField, size: float) -> str | None:
+    """Return which bound of a field something is beyond; None if it is within both."""
+    what = {"text": " characters", "choices": " choices"}.get(field.kind, "")
+    if field.min is not None and size < field.min:
+        return f"at least {field.min:g}{what}"
+    if field.max is not None and size > field.max:
+        return f"at most {field.max:g}{what}"
+    return None
+
+
+def label_of(form: list[FormField], answer: Any) -> Any:
+    """Return the label of an answer, a reviewer's or the model's: the form's first field, or the plain value.
+
+    >>> form = [FormField(name="label", kind="text"), FormField(name="why", kind="text", required=False)]
+    >>> label_of(form, {"label": "spam", "why": "…"}), label_of(form, "spam")
+    ('spam', 'spam')
+    """
+    return answer.get(form[0].name) if isinstance(answer, dict) else answer
+
+
+class Judged(NamedTuple):
+    """What the answers of a task come to."""
+
+    place: int | None  # of the answer that is used: the first one with the label that most gave; None: there is none
+    rewards: dict[str, float]  # by the reward rule
+
+
+def judged(document: ReviewDocument, answers: list[Any], model_answer: Any, expert: str) -> Judged:
+    """Return which answer of a task is used, and the rewards that the reward rule gives.
+
+    Parameters
+    ----------
+    document
+        The review document of the policy.
+    answers
+        What the reviewers have answered, in the order of their seats.
+    model_answer
+        What the model has answered; None if that is not known.
+    expert
+        Whose reviewers they are.
+    """
+    labels = [label_of(document.form, answer) for answer in answers]
+    places = [place for place, label in enumerate(labels) if label is not None]
+    if not places:
+        return Judged(None, {})
+    given, rule = [labels[place] for place in places], document.reward_rule
+    rewards = {} if rule is None else rule.rewards(given, label_of(document.form, model_answer), expert)
+    return Judged(places[final_place(given)], rewards)

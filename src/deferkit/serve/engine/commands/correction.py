@@ -1,0 +1,132 @@
+"""Corrections: the explicit way to contradict what was observed."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from deferkit.serve.domain import log_records
+from deferkit.serve.domain.money import Micros
+from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.problems import Problem, conflict, invalid, unknown
+from deferkit.serve.domain.reply import Reply
+from deferkit.serve.domain.request_bodies import CorrectionBody, digest
+from deferkit.serve.domain.rows import DecisionRow, RequestRow
+from deferkit.serve.engine.commands.outcome import COST, book, check_rewards, check_room, cost_of, repeated
+from deferkit.serve.engine.unit_of_work import UnitOfWork
+from deferkit.serve.storage.transaction import ReadSet
+
+
+class CorrectionReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a correction."""
+
+    task: str
+    learned: bool
+
+
+class Correct:
+    """Replace values that were observed: the explicit way to contradict an observation."""
+
+    def __init__(self, body: CorrectionBody, *, unlimited: bool = False) -> None:
+        self.body = body
+        self.unlimited = unlimited  # the cost may be above max_reported_cost
+        self.digest = digest(body)
+
+    def reads(self, owned: OwnedPolicy) -> ReadSet:
+        """Return what must be read first."""
+        confirms = self.body.task in owned.policy.unconfirmed
+        return ReadSet(owned.id, (self.body.task,), request=f"correction {self.body.id}", observes=confirms)
+
+    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
+        """Reverse the old values, book the new ones; or book a cost that waits to be confirmed."""
+        body = self.body
+        request = f"correction {body.id}"
+        if (done := repeated(work, owned, request, self.digest)) is not None:
+            return done
+        row = work.decisions[owned.id, body.task]
+        if row is None:
+            raise unknown("task", body.task)
+        check_rewards(owned, body.rewards)
+        micros = cost_of(owned, body.cost)
+        for name in body.rewards:
+            if name not in row.rewards:
+                raise conflict(f"No reward of {name} was observed for task {body.task!r}: observe it.")
+        if micros is not None and not self.unlimited and owned.policy.exceeds_ceiling(micros):
+            raise above_ceiling()
+        if micros is not None and row.cost is None and row.task not in owned.policy.unconfirmed:
+            raise conflict(f"No cost was observed for task {body.task!r}: observe it.")
+        if not body.rewards and micros is None:
+            raise invalid("A correction needs rewards or a cost.")
+        learned = replace(owned, work, now, row, body.id, body.rewards, micros)
+        reply = msgspec.json.encode(CorrectionReply(task=row.task, learned=learned))
+        work.answer(RequestRow(owned.id, request, self.digest, reply))
+        return Reply(200, reply)
+
+
+def above_ceiling() -> Problem:
+    """Return the problem that a cost is too high for the scopes of a call."""
+    return Problem(403, "forbidden", "A cost above max_reported_cost is confirmed with the scope admin.")
+
+
+def replace(
+    owned: OwnedPolicy,
+    work: UnitOfWork,
+    now: int,
+    row: DecisionRow,
+    request: str,
+    rewards: Mapping[str, float],
+    micros: Micros | None,
+    *,
+    by_rule: bool = False,
+) -> bool:
+    """Replace rewards that were observed, and the cost that was booked or waits to be confirmed.
+
+    Parameters
+    ----------
+    owned
+        The policy.
+    work
+        Where it is written.
+    now
+        The time, in microseconds.
+    row
+        The decision.
+    request
+        The id of the call that wants it.
+    rewards
+        Those that replace others, by decider.
+    micros
+        The cost of the task from now on; None: as before.
+    by_rule
+        Whether the rewards are those of the reward rule.
+
+    Returns:
+    -------
+    bool
+        Whether the learner was told.
+    """
+    if micros is not None and row.cost is not None:
+        check_room(owned, micros, row.cost)
+    confirmed = False
+    if micros is not None and row.task in owned.policy.unconfirmed:
+        confirmed = book(owned, work, now, row, {}, micros, confirms=True).learned
+        row, micros = work.decisions[owned.id, row.task] or row, None
+    knows = row.told.split() if owned.policy.remembers(row.id) else []
+    replaced = {name: float(value) for name, value in rewards.items()}
+    learned = {name: value for name, value in replaced.items() if name in knows}
+    told = owned.policy.tellable(micros) if micros is not None and COST in knows else None
+    if replaced or micros is not None:
+        record = log_records.CorrectedRecord(
+            task=row.task,
+            id=row.id,
+            request=request,
+            rewards=replaced,
+            cost=micros,
+            was=row.cost if micros is not None else None,
+            learned=learned,
+            told=told,
+            ruled=[*replaced] if by_rule else [],
+        )
+        work.record(owned, record, now, row.task)
+        cost = row.cost if micros is None else micros
+        work.put_decision(row._replace(rewards=row.rewards | replaced, cost=cost))
+    return bool(learned) or told is not None or confirmed

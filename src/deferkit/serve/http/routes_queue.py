@@ -1,0 +1,226 @@
+"""Routes for the pages of reviewers and of those who look after the queue."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from litestar import Response, get, post
+from litestar.params import JSONBody, QueryParameter
+
+from deferkit.serve.domain.money import MICRO
+from deferkit.serve.domain.policy_spec import PolicySpec
+from deferkit.serve.domain.problems import Problem, invalid, unknown
+from deferkit.serve.domain.request_bodies import DeclineBody, ReassignBody, ResumeBody, Reviewer
+from deferkit.serve.domain.review_form import DEFAULT, ReviewDocument
+from deferkit.serve.domain.rows import CLAIMED, WAITING, PolicyRow
+from deferkit.serve.engine.commands.lease import ClaimReply, Decline, LeaseReply, Reassign, Resume, held_claim
+from deferkit.serve.engine.reviewer_status import StatusReply, status_of
+from deferkit.serve.http.route_support import AnyRequest, Limit, PolicyName, about, caller_of, engine_of, sent
+from deferkit.serve.http.routes_reviews import LEASE, check_reviewer, leased
+from deferkit.serve.storage.review_queue import QueuedSeat, held_seats, page_of_queue
+from deferkit.serve.storage.store import Store
+
+Result = TypeVar("Result")
+ReviewerName = Annotated[Reviewer, msgspec.Meta(description="the name of the reviewer")]
+QueueState = Annotated[
+    Literal["waiting", "claimed", "all"],
+    msgspec.Meta(description="waiting, claimed or all"),
+    QueryParameter(name="state"),
+]
+Cursor = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^$|^-?[0-9][0-9.e+-]{0,30} [0-9]{1,17} [0-9]{1,2} [^\u0000-\u001f\u007f-\u009f]{1,128}(?!\n)$",
+        description="`next` of the page before",
+    ),
+]
+
+
+class ReviewReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What reviewers of a policy are asked and shown."""
+
+    policy: str
+    review: ReviewDocument  # that of the policy, or one text field
+    lease_s: float
+    reviewers: int  # people for each task
+    experts: list[str]
+    unit: str  # the resource that the timer counts, or the first one
+    max_cost: float | None  # of that resource
+
+
+class QueueLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A place of one reviewer at one task that waits, or is claimed."""
+
+    task: str
+    seat: int
+    state: str
+    expert: str
+    priority: float
+    created: float
+    lease_until: float | None
+    reviewer: str | None
+    deadline: float | None
+    declines: int  # reviewers who did not want the task
+
+
+class QueuePage(msgspec.Struct, frozen=True, kw_only=True):
+    """Seats in the order in which they are offered; `next` is where the following page begins."""
+
+    seats: list[QueueLine]
+    next: str | None
+
+
+class HeldClaim(msgspec.Struct, frozen=True, kw_only=True):
+    """A claim that a reviewer holds; its token is shown when it is claimed or resumed."""
+
+    task: str
+    seat: int
+    epoch: int
+    expert: str
+    lease_until: float
+    priority: float
+    waiting_since: float
+    deadline: float | None
+    payload: Any
+    model_answer: Any
+
+
+class HeldReply(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a reviewer holds, the claim whose lease ends first before the others."""
+
+    held: list[HeldClaim]
+
+
+async def read_policy_row(request: AnyRequest, name: str, read: Callable[[Store, PolicyRow], Result]) -> Result:
+    """Return what is read of a policy in the database, in another thread; raise if the tenant has none of the name."""
+    store, tenant = engine_of(request).store, caller_of(request).tenant
+
+    def read_it() -> Result:
+        row = store.policy(tenant, name)
+        if row is None:
+            raise unknown("policy", name)
+        return read(store, row)
+
+    return await asyncio.to_thread(read_it)
+
+
+def spec_of(row: PolicyRow) -> PolicySpec:
+    """Return the settings of a policy."""
+    return msgspec.json.decode(row.spec, type=PolicySpec)
+
+
+@get("/v1/policies/{name:str}/review", opt=about("reviews", "review", "admin", "read"))
+async def read_review(request: AnyRequest, name: PolicyName) -> Response[ReviewReply]:
+    """Read what reviewers are asked and shown: the form, guidelines, the unit of the timer."""
+    spec = await read_policy_row(request, name, lambda _, row: spec_of(row))
+    document = spec.review_used or DEFAULT
+    unit = spec.resources[0] if document.timer is None else document.timer.resource
+    reply = ReviewReply(
+        policy=name,
+        review=document,
+        lease_s=spec.lease_s,
+        reviewers=spec.reviewers,
+        experts=spec.experts,
+        unit=unit,
+        max_cost=spec.budget[unit].max_cost,
+    )
+    return sent(reply, ReviewReply)
+
+
+@get("/v1/policies/{name:str}/reviews", opt=about("reviews", "admin", "read"))
+async def list_reviews(
+    request: AnyRequest, name: PolicyName, state_: QueueState = "all", after: Cursor = "", limit: Limit = 100
+) -> Response[QueuePage]:
+    """List the review queue: what waits or is claimed, in the order in which it is offered."""
+    states: list[str] = [WAITING, CLAIMED] if state_ == "all" else [state_]
+
+    def read(store: Store, row: PolicyRow) -> list[QueuedSeat]:
+        try:
+            return page_of_queue(store.database, row.id, states, after, limit)
+        except ValueError:
+            raise invalid("The parameter after is `next` of the page before.") from None
+
+    seats = await read_policy_row(request, name, read)
+    following = seats[-1].cursor if len(seats) == limit else None
+    return sent(QueuePage(seats=[line_of(seat) for seat in seats], next=following), QueuePage)
+
+
+def line_of(seat: QueuedSeat) -> QueueLine:
+    """Return a seat of the queue for a reply."""
+    return QueueLine(
+        task=seat.task,
+        seat=seat.seat,
+        state=seat.state,
+        expert=seat.expert,
+        priority=seat.priority,
+        created=seat.created / MICRO,
+        lease_until=seat.lease_until / MICRO if seat.state == CLAIMED else None,
+        reviewer=seat.reviewer,
+        deadline=None if seat.deadline is None else seat.deadline / MICRO,
+        declines=seat.declines,
+    )
+
+
+@get("/v1/policies/{name:str}/reviews/status", opt=about("reviews", "review"))
+async def read_review_status(request: AnyRequest, name: PolicyName, reviewer: ReviewerName) -> Response[StatusReply]:
+    """Read what waits for a reviewer, why nothing does, and what the reviewer has done."""
+    check_reviewer(request, reviewer)
+    now = engine_of(request).clock.now()
+    reply = await read_policy_row(
+        request, name, lambda store, row: status_of(store, row.id, spec_of(row), reviewer, now)
+    )
+    return sent(reply, StatusReply)
+
+
+@get("/v1/policies/{name:str}/reviews/held", opt=about("reviews", "review"))
+async def list_held(request: AnyRequest, name: PolicyName, reviewer: ReviewerName) -> Response[HeldReply]:
+    """List the claims that a reviewer holds, without their tokens: `resume` gives another one."""
+    check_reviewer(request, reviewer)
+
+    def read(store: Store, row: PolicyRow) -> list[HeldClaim]:
+        spec = spec_of(row)
+        return [HeldClaim(**held_claim(seat, spec)) for seat in held_seats(store.database, row.id, reviewer)]
+
+    return sent(HeldReply(held=await read_policy_row(request, name, read)), HeldReply)
+
+
+@post(
+    "/v1/policies/{name:str}/reviews/resume",
+    status_code=200,
+    opt=about("reviews", "review", problems=(409,), example={"reviewer": "ann", "task": "mail-1", "seat": 0}),
+)
+async def resume(request: AnyRequest, name: PolicyName, data: JSONBody[ResumeBody]) -> Response[ClaimReply]:
+    """Go on with a claim whose token was lost: another token, the same epoch, a new lease.
+
+    Only for a key or session that is bound to the reviewer who holds it, or where no keys are needed.
+    """
+    check_reviewer(request, data.reviewer)
+    caller = caller_of(request)
+    if caller.key and caller.reviewer is None:
+        await read_policy_row(request, name, lambda _, row: row)  # another tenant's is not there
+        raise Problem(403, "forbidden", "A claim is resumed with a key or session of its reviewer alone.")
+    return await leased(request, name, Resume(data), ClaimReply)
+
+
+@post(
+    "/v1/policies/{name:str}/reviews/decline",
+    status_code=200,
+    opt=about("reviews", "review", problems=(409,), example={**LEASE, "reason": "I know the sender."}),
+)
+async def decline(request: AnyRequest, name: PolicyName, data: JSONBody[DeclineBody]) -> Response[LeaseReply]:
+    """Give a task back for good, with a reason: this reviewer does not get it again."""
+    return await leased(request, name, Decline(data), LeaseReply)
+
+
+@post(
+    "/v1/policies/{name:str}/reviews/reassign",
+    status_code=200,
+    opt=about("reviews", "admin", problems=(409,), example={"task": "mail-1", "seat": 0}),
+)
+async def reassign(request: AnyRequest, name: PolicyName, data: JSONBody[ReassignBody]) -> Response[LeaseReply]:
+    """End the claim of a reviewer who does not come back: the task waits again."""
+    return await leased(request, name, Reassign(data), LeaseReply)
+
+
+ROUTES = [read_review, list_reviews, read_review_status, list_held, resume, decline, reassign]

@@ -1,0 +1,109 @@
+"""The review queue as people see it: what waits, who holds what, what one reviewer could get and has done."""
+
+from typing import NamedTuple
+
+from deferkit.serve.domain.rows import SeatRow
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.row_codec import plain_of, seat_row
+
+
+class QueuedSeat(NamedTuple):
+    """A seat of the review queue; the next page begins after its priority, time, task and number."""
+
+    task: str
+    seat: int
+    state: str
+    expert: str
+    priority: float
+    created: int
+    lease_until: int
+    reviewer: str | None
+    deadline: int | None
+    declines: int  # reviewers who did not want the task
+
+    @property
+    def cursor(self) -> str:
+        """Where the next page begins."""
+        return f"{self.priority!r} {self.created} {self.seat} {self.task}"
+
+
+class ReviewerQueue(NamedTuple):
+    """The seats that wait or are claimed, from one reviewer's side."""
+
+    waiting: int  # that it could claim now
+    claimed: int  # that others hold, and it could claim else
+    next_free_at: int | None  # when the first lease of those ends
+    declined: int  # that it did not want
+    answered: int  # at tasks where it holds another seat, or has answered
+
+
+def page_of_queue(database: Database, policy: int, states: list[str], after: str, limit: int) -> list[QueuedSeat]:
+    """Return a page of the seats that wait or are claimed, in the order in which they are offered.
+
+    Parameters
+    ----------
+    database
+        Where they are.
+    policy
+        Number of the policy.
+    states
+        Of "waiting" and "claimed".
+    after
+        The cursor of the last seat of the page before; "" for the first page.
+    limit
+        How many at most.
+
+    Raises:
+    ------
+    ValueError
+        `after` is no cursor.
+    """
+    priority, created, seat, task = after.split(" ", 3) if after else ("0", "0", "0", "")
+    rows = database.reader().run(
+        "page_of_queue",
+        policy=policy,
+        states=states,
+        first=int(not after),
+        priority=float(priority),
+        created=int(created),
+        task=task,
+        seat=int(seat),
+        limit=limit,
+    )
+    return [QueuedSeat(*row) for row in rows]
+
+
+def held_seats(database: Database, policy: int, reviewer: str) -> list[SeatRow]:
+    """Return the seats that a reviewer holds, the one whose lease ends first before the others."""
+    return [seat_row(row) for row in database.reader().run("held_seats", policy=policy, reviewer=reviewer)]
+
+
+def queue_of_reviewer(database: Database, policy: int, reviewer: str, now: int, *, late: bool) -> ReviewerQueue:
+    """Return what a reviewer could claim, and why it could not get more.
+
+    Parameters
+    ----------
+    database
+        Where the queue is.
+    policy
+        Number of the policy.
+    reviewer
+        Whose queue it is.
+    now
+        The time, in microseconds.
+    late
+        Whether tasks are offered beyond their deadline.
+    """
+    rows = database.reader().run("queue_of_reviewer", policy=policy, reviewer=reviewer, now=now, late=int(late))
+    return ReviewerQueue(*rows[0])
+
+
+def count_answers(database: Database, policy: int, reviewer: str) -> int:
+    """Return how many answers a reviewer has given."""
+    return int(database.reader().run("count_answers", policy=policy, reviewer=reviewer)[0][0])
+
+
+def costs_since(database: Database, policy: int, reviewer: str, since: int) -> list[dict[str, int]]:
+    """Return the costs of a reviewer's answers to what it has claimed since a time; one without a cost is empty."""
+    rows = database.reader().run("costs_since", policy=policy, reviewer=reviewer, since=since)
+    return [plain_of(cost) or {} for (cost,) in rows]

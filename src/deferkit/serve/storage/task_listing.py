@@ -1,0 +1,58 @@
+"""Tasks that were decided, the latest first, as far as they match a filter."""
+
+from typing import NamedTuple
+
+from deferkit.serve.domain.rows import DONE, DecisionRow
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.row_codec import decision_row, text_of
+
+LATEST = 2**62
+
+
+class TaskFilter(NamedTuple):
+    """Which tasks are wanted; '' is any."""
+
+    state: str = ""
+    route: str = ""
+    reason: str = ""
+    since: int = 0  # microseconds; decided then or later
+    until: int = LATEST  # decided before
+    search: str = ""  # in the id of the task, whether upper case or lower
+
+
+class ListedTask(NamedTuple):
+    """A decision, and who has answered."""
+
+    decision: DecisionRow
+    reviewers: list[str]
+
+
+def page_of_tasks(
+    database: Database, policy: int, wanted: TaskFilter, *, before: int = LATEST, limit: int
+) -> list[ListedTask]:
+    """Return a page of tasks, the latest first.
+
+    Parameters
+    ----------
+    database
+        Where they are.
+    policy
+        Number of the policy.
+    wanted
+        Which ones.
+    before
+        The number of the last decision of the page before.
+    limit
+        How many at most.
+    """
+    reader = database.reader()
+    # the reply is JSON without spaces, in which quotes of other texts are escaped
+    said = f'"reason":{text_of(wanted.reason)}'.encode() if wanted.reason else b""
+    values = wanted._asdict() | {"reason": said, "any_reason": int(not wanted.reason)}
+    found = reader.run("page_of_tasks", policy=policy, before=before, limit=limit, **values)
+    decisions = [decision_row(row) for row in found]
+    seats = reader.run("reviewers_of_tasks", policy=policy, keys=[row.task for row in decisions], state=DONE)
+    by_task: dict[str, list[str]] = {}
+    for task, reviewer in seats:
+        by_task.setdefault(task, []).append(reviewer)
+    return [ListedTask(row, by_task.get(row.task, [])) for row in decisions]
