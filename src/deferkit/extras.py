@@ -28,6 +28,7 @@ REQUIREMENTS = {
     "networks": Requirement("An embedding by networks", "networks", ("scipy", "threadpoolctl")),
     "torch": Requirement("A torch module of your own", "neural", ("torch", "scipy", "threadpoolctl")),
     "xlsx": Requirement("An Excel file (.xlsx)", "xlsx", ("python_calamine",)),
+    "langgraph": Requirement("A deferring LangGraph node", "langgraph", ("langgraph",)),
     "sklearn": Requirement("A DeferringClassifier", "sklearn", ("sklearn",)),
     "ray": Requirement("The engine 'ray'", "ray", ("ray",)),
 }

@@ -1,0 +1,1 @@
+"""Connectors: deferkit inside other people's frameworks. Each module needs its own extra."""
