@@ -63,6 +63,12 @@ def test_a_reviewer_goes_on_after_a_reload_and_declines(client: Client) -> None:
     status = client.reviews.status("ann ä")
     assert (status["done"], status["declined"], status["why_empty"]) == (1, 1, "declined")
     assert client.read(other.task)["rewards"] == {"human": 1.0, "model": 1.0}
+    corrected = client.reviews.correct(other, {"spam": False}, cost=0.75, id="c")
+    assert (corrected["rewards"], corrected["cost"]) == ({"human": 1.0, "model": 0.0}, 0.75)
+    assert client.reviews.correct(other, {"spam": False}, cost=0.75, id="c") == corrected
+    with pytest.raises(ConflictingObservation):
+        client.reviews.correct(other, {"spam": True}, id="c")
+    assert client.reviews.correct(other, {"spam": True})["rewards"] == {"human": 1.0, "model": 1.0}
 
 
 def test_the_queue_and_the_tasks_are_listed_over_pages(client: Client) -> None:

@@ -1,5 +1,6 @@
 """The review queue, for those who answer tasks."""
 
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -114,6 +115,26 @@ class Reviews:
             reason: Why, in up to 1,000 characters.
         """
         self._of("decline", review, reason=reason)
+
+    def correct(
+        self, review: Review, answer: Any = None, *, cost: Amount | None = None, id: str | None = None
+    ) -> dict[str, Any]:
+        """Replace an answer that was given to this claim; return what the task has come to.
+
+            client.reviews.correct(review, {"spam": False}, cost=2.0)
+
+        Rewards of the policy's reward rule are computed again; those that were reported stay.
+
+        Args:
+            review: The claim that was completed.
+            answer: What counts instead.
+            cost: What it has cost, in the place of the cost before; as before unless given.
+            id: The same id again changes nothing; made if none is given.
+        """
+        reply: dict[str, Any] = self._of(
+            "correct", review, id=id or uuid.uuid4().hex, answer=answer, cost=amount_of("cost", cost)
+        )
+        return reply
 
     def held(self, reviewer: str) -> list[Review]:
         """Return what a reviewer holds, without the tokens of the claims: `resume` gives another one.

@@ -90,11 +90,21 @@ def test_the_examples_of_the_document_tell_a_story_that_works(checked: Checked) 
     assert play("decide_batch") == 200
     method, path = paths.pop("claim")
     token = checked.call(method, path, examples["claim"]).json["token"]
+    method, path = paths.pop("resume")
+    token = checked.call(method, path, examples["resume"]).json["token"]
     assert [play(name, token=token) for name in ("extend", "release")] == [200, 200]
-    second = checked.post("/v1/policies/spam/reviews/claim", examples["claim"]).json
-    assert second["epoch"] == 2
+
+    def claim(reviewer: str) -> dict[str, Any]:
+        claimed = checked.post("/v1/policies/spam/reviews/claim", {"reviewer": reviewer}).json
+        return {name: claimed[name] for name in ("epoch", "token")}
+
+    assert claim("ann")["epoch"] == 2
+    assert play("reassign") == 200
+    assert play("decline", **claim("ann")) == 200
+    last = claim("bo")
+    assert last["epoch"] == 4
     assert play("effort", token=token) == 200
-    assert [play("complete", epoch=2, token=second["token"]), play("correct")] == [200, 200]
+    assert [play("complete", **last), play("correct_answer", **last), play("correct")] == [200, 200, 200]
     assert checked.call(*paths["observe"], examples["observe"]).status == 409  # other values than the reviewer's
     assert checked.call(*paths["observe"], {"task": "mail-2", "rewards": {"model": 1.0}}).status == 200
     assert checked.call(*paths["observe"], {"task": "mail-3", "rewards": {"model": 1.0}}).status == 202
@@ -102,8 +112,18 @@ def test_the_examples_of_the_document_tell_a_story_that_works(checked: Checked) 
     assert play("change_policy") == 200
     assert play("expire") == 409  # it is settled
     assert [play("forget"), play("reset_learner"), play("erase")] == [200, 200, 200]
-    for name in ("read_policy", "read_summary", "read_log", "list_policies"):
+    for name in (
+        "read_policy",
+        "read_summary",
+        "read_log",
+        "list_policies",
+        "read_review",
+        "list_reviews",
+        "list_tasks",
+    ):
         assert checked.get(paths[name][1]).status == 200
+    for name in ("read_review_status", "list_held"):
+        assert checked.get(f"{paths[name][1]}?reviewer=ann").status == 200
     assert checked.get(f"{paths['read_decision'][1]}?task=mail-1").json["final"] == "human"
     assert checked.call("DELETE", "/v1/policies/spam").json == {"deleted": "spam"}
     assert checked.call("DELETE", "/v1/policies/spam").status == 404
@@ -204,9 +224,10 @@ def test_a_batch_decides_each_by_itself(checked: Checked) -> None:
         assert checked.post("/v1/policies/p/decisions/batch", {"tasks": bad}).status == 422
 
 
-@pytest.mark.parametrize("route", ["extend", "release", "complete", "effort"])
+@pytest.mark.parametrize("route", ["extend", "release", "complete", "effort", "decline", "correct"])
 def test_a_claim_that_is_none_is_refused(checked: Checked, route: str) -> None:
-    path, more = f"/v1/policies/p/reviews/{route}", {"cost": 0.5} if route == "effort" else {}
+    given: dict[str, Any] = {"effort": {"cost": 0.5}, "correct": {"id": "c"}}
+    path, more = f"/v1/policies/p/reviews/{route}", given.get(route, {})
     assert checked.post(path, {"task": "nope", "epoch": 1, **more}).status == 404
     checked.decide("t")
     assert checked.post(path, {"task": "t", "seat": 1, "epoch": 1, **more}).status == 404

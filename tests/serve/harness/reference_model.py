@@ -25,21 +25,27 @@ from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import (
+    AnswerCorrectionBody,
     BudgetBody,
     ClaimBody,
     CompleteBody,
     CorrectionBody,
+    DeclineBody,
     EffortBody,
     ExtendBody,
     LeaseBody,
     OutcomeBody,
+    ResumeBody,
     TaskBody,
 )
+from deferkit.serve.domain.review_form import FormField, ReviewDocument
+from deferkit.serve.domain.reward_rule import MatchRule
+from deferkit.serve.engine.commands.answer_correction import CorrectAnswer
 from deferkit.serve.engine.commands.budget import ChangeBudget
 from deferkit.serve.engine.commands.correction import Correct
 from deferkit.serve.engine.commands.decide import Decide
 from deferkit.serve.engine.commands.expire import Expire
-from deferkit.serve.engine.commands.lease import Claim, Extend, Release
+from deferkit.serve.engine.commands.lease import Claim, Decline, Extend, Release, Resume
 from deferkit.serve.engine.commands.outcome import Observe
 from deferkit.serve.engine.commands.review import Complete, Effort
 from deferkit.serve.engine.engine import EngineSettings
@@ -59,6 +65,7 @@ class Seat:
     epoch: int = 0
     reviewer: str | None = None
     lease_until: int = 0
+    label: str = ""
     rewards: dict[str, float] = field(default_factory=dict)
     cost: int | None = None
 
@@ -77,6 +84,7 @@ class Task:
     rewards: dict[str, float] = field(default_factory=dict)
     cost: int | None = None
     final: str | None = None
+    ruled: set[str] = field(default_factory=set)  # whose rewards are those of the reward rule
 
 
 class Refused(Exception):
@@ -93,6 +101,15 @@ def averages(seats: list[Seat]) -> dict[str, float]:
     return {who: sum(values) / len(values) for who, values in given.items() if values}
 
 
+def ruled(seats: list[Seat]) -> dict[str, float]:
+    """Return the rewards of the reward rule: who gave the label that most reviewers gave is right."""
+    if not seats:
+        return {}
+    labels = [seat.label for seat in seats]
+    final = max(labels, key=labels.count)  # the first of those that are even
+    return {"human": labels.count(final) / len(labels), "model": float(final == MODEL_LABEL)}
+
+
 class Model:
     """The money and the queue of one policy."""
 
@@ -103,6 +120,7 @@ class Model:
         self.tasks: dict[str, Task] = {}
         self.parked: dict[str, tuple[dict[str, float], int | None]] = {}
         self.efforts: dict[Lease, int | None] = {}  # for each claim there ever was
+        self.declined: dict[Lease, tuple[str, str]] = {}  # the task and who did not want it
 
     @property
     def account(self) -> Account:
@@ -166,7 +184,9 @@ class Model:
         ends = ends or (task.final is None and (cost is not None or named))
         task.rewards |= rewards
         if ends:
-            task.rewards = averages(done) | task.rewards
+            known = averages(done) | task.rewards
+            task.ruled |= set(ruled(done)) - set(known)
+            task.rewards = ruled(done) | known
             costs = [each for each in [cost, *(seat.cost for seat in done)] if each is not None]
             cost = sum(costs) if costs else None
             task.final = task.route
@@ -188,7 +208,28 @@ class Model:
         if not set(rewards) <= set(task.rewards) or (cost is not None and task.cost is None):
             raise Refused(409)
         task.rewards |= rewards
+        task.ruled -= set(rewards)
         task.cost = task.cost if cost is None else cost
+
+    def correct_answer(self, lease: Lease, label: str, cost: int | None) -> None:
+        """A reviewer replaces the own answer, and what it has cost unless that is None."""
+        if lease not in self.efforts:
+            raise Refused(404)
+        task = self.tasks[lease[0]]
+        seat = task.seats[lease[1]]
+        if seat.state != "done" or seat.epoch != lease[2]:
+            raise Refused(409)
+        before = seat.cost or 0
+        seat.label, seat.cost = label, seat.cost if cost is None else cost
+        if task.final is None:
+            return
+        for who, reward in ruled([each for each in task.seats if each.state == "done"]).items():
+            if who in task.ruled or who not in task.rewards:
+                task.rewards[who] = reward
+                task.ruled.add(who)
+        if cost is not None:
+            task.cost = max(0, (task.cost or 0) - before) + cost
+            task.state = "posted"
 
     def expire(self, name: str) -> None:
         """A task waits no longer."""
@@ -219,7 +260,8 @@ class Model:
                 free = seat.state == "waiting" or (seat.state == "claimed" and seat.lease_until < now)
                 others = [each for each in task.seats if each is not seat]
                 sits = any(each.reviewer == reviewer and each.state in ("done", "claimed") for each in others)
-                if free and not sits and task.deadline >= now:
+                wanted = (name, reviewer) not in self.declined.values()
+                if free and wanted and not sits and task.deadline >= now:
                     found.setdefault((-task.priority, task.created), set()).add((name, number))
         return found[min(found)] if found else set()
 
@@ -248,7 +290,21 @@ class Model:
         seat = self.held(lease)
         seat.state, seat.reviewer = "waiting", None
 
-    def complete(self, lease: Lease, rewards: dict[str, float], cost: int | None, now: int) -> None:
+    def decline(self, lease: Lease) -> None:
+        """A reviewer gives a seat back for good."""
+        if lease not in self.declined:
+            reviewer = self.held(lease).reviewer or ""
+            self.release(lease)
+            self.declined[lease] = (lease[0], reviewer)
+
+    def resume(self, lease: Lease, reviewer: str, now: int) -> None:
+        """A reviewer has lost the token of a claim."""
+        seat = self.tasks[lease[0]].seats[lease[1]]
+        if seat.state != "claimed" or seat.reviewer != reviewer:
+            raise Refused(409)
+        seat.lease_until = now + self.lease
+
+    def complete(self, lease: Lease, label: str, rewards: dict[str, float], cost: int | None, now: int) -> None:
         """A reviewer answers."""
         seat = self.held(lease)
         task = self.tasks[lease[0]]
@@ -256,7 +312,7 @@ class Model:
             raise Refused(409)
         if any(task.rewards.get(who, value) != value for who, value in rewards.items()):
             raise Refused(409)
-        seat.state, seat.rewards, seat.cost = "done", rewards, cost
+        seat.state, seat.label, seat.rewards, seat.cost = "done", label, rewards, cost
         if all(each.state == "done" for each in task.seats):
             self.book(lease[0], {}, None, ends=True)
 
@@ -283,6 +339,7 @@ class Model:
                     seat.lease_until = max(seat.lease_until, now + self.lease)
 
 
+MODEL_LABEL = "a"
 STEP = 100  # seconds; leases and deadlines end in the middle of a step
 
 SPEC = PolicySpec(
@@ -293,6 +350,9 @@ SPEC = PolicySpec(
     explore_floor=0.3,
     lease_s=250.0,
     deadline_s=1030.0,
+    review=ReviewDocument(
+        form=[FormField(name="label", kind="text"), FormField(name="why", kind="text")], reward_rule=MatchRule()
+    ),
 )
 
 TABLES = ("declines", "claims", "seats", "snapshots", "requests", "parked", "decisions", "log", "budgets", "policies")
@@ -304,6 +364,8 @@ costs = st.one_of(st.none(), sixtyfourths)
 rewards = st.dictionaries(st.sampled_from(["model", "human"]), st.sampled_from([0.0, 0.5, 1.0]))
 
 reviewers = st.sampled_from(["ann", "bo"])
+
+labels = st.sampled_from([MODEL_LABEL, "b"])
 
 places = st.integers(0, 1000)
 
@@ -383,7 +445,13 @@ class ServiceMachine(RuleBasedStateMachine):
         cost = None if cost is None else min(cost, 1.0)
         name = f"t{len(self.model.tasks)}"
         body = TaskBody(
-            task=name, context=[x], cost=cost, reviewers=seats, force="human" if force else None, payload=name
+            task=name,
+            context=[x],
+            cost=cost,
+            reviewers=seats,
+            force="human" if force else None,
+            payload=name,
+            model_answer=MODEL_LABEL,
         )
         owned = MICRO if cost is None else int(cost * MICRO)
         fits = self.model.fits(owned)
@@ -478,14 +546,37 @@ class ServiceMachine(RuleBasedStateMachine):
         return lease, dict(zip(("task", "seat", "epoch", "token"), (*lease, self.tokens[lease]), strict=True))
 
     @precondition(lambda self: self.leases)
-    @rule(place=places, given=rewards, cost=costs, again=st.booleans())
-    def complete(self, place: int, given: dict[str, float], cost: float | None, again: bool) -> None:
+    @rule(place=places, label=labels, given=rewards, cost=costs, again=st.booleans())
+    def complete(self, place: int, label: str, given: dict[str, float], cost: float | None, again: bool) -> None:
         lease, named = self.lease(place)
-        body = CompleteBody(**named, answer=f"by {self.request()}", rewards=given, cost=cost)
-        reply = self.agree(Complete(body), lambda: self.model.complete(lease, given, micro(cost), self.clock.at))
+        answer = {"label": label, "why": self.request()}
+        body = CompleteBody(**named, answer=answer, rewards=given, cost=cost)
+        reply = self.agree(Complete(body), lambda: self.model.complete(lease, label, given, micro(cost), self.clock.at))
         if again and reply.status == 200:
             assert self.do(Complete(body)) == reply  # the other tab
-            assert self.do(Complete(msgspec.structs.replace(body, answer="another"))).status == 409
+            another = msgspec.structs.replace(body, answer=answer | {"why": "another"})
+            assert self.do(Complete(another)).status == 409
+
+    @precondition(lambda self: self.leases)
+    @rule(place=places, label=labels, cost=costs, again=st.booleans())
+    def correct_answer(self, place: int, label: str, cost: float | None, again: bool) -> None:
+        lease, named = self.lease(place)
+        why = self.request()
+        body = AnswerCorrectionBody(**named, id=why, answer={"label": label, "why": why}, cost=cost)
+        command = CorrectAnswer(body)
+        reply = self.agree(command, lambda: self.model.correct_answer(lease, label, micro(cost)))
+        if again and reply.status == 200:
+            assert self.do(command) == reply
+            assert self.do(CorrectAnswer(msgspec.structs.replace(body, cost=2.75))).status == 409
+
+    @rule(first=labels, then=labels, cost=costs)
+    def answer_and_think_again(self, first: str, then: str, cost: float | None) -> None:
+        """A reviewer answers, and corrects it: by chance both seldom happen to one claim."""
+        before = len(self.leases)
+        self.claim("ann")
+        if len(self.leases) > before:
+            self.complete(place=0, label=first, given={}, cost=0.5, again=False)
+            self.correct_answer(place=0, label=then, cost=cost, again=True)
 
     @precondition(lambda self: self.leases)
     @rule(place=places, cost=sixtyfourths, again=st.booleans())
@@ -508,6 +599,29 @@ class ServiceMachine(RuleBasedStateMachine):
     def release(self, place: int) -> None:
         lease, named = self.lease(place)
         self.agree(Release(LeaseBody(**named)), lambda: self.model.release(lease))
+
+    @precondition(lambda self: self.leases)
+    @rule(place=places, again=st.booleans())
+    def decline(self, place: int, again: bool) -> None:
+        lease, named = self.lease(place)
+        command = Decline(DeclineBody(**named, reason="no"))
+        reply = self.agree(command, lambda: self.model.decline(lease))
+        if again and reply.status == 200:
+            assert self.do(command) == reply
+
+    @precondition(lambda self: self.leases)
+    @rule(place=places, reviewer=reviewers)
+    def resume(self, place: int, reviewer: str) -> None:
+        lease, named = self.lease(place)
+        command = Resume(ResumeBody(reviewer=reviewer, task=lease[0], seat=lease[1]))
+        reply = self.agree(command, lambda: self.model.resume(lease, reviewer, self.clock.at))
+        if isinstance(reply, Reply) and reply.status == 200:
+            told = msgspec.json.decode(reply.body)
+            resumed = (told["task"], told["seat"], told["epoch"])
+            assert resumed in self.tokens
+            self.tokens[resumed] = told["token"]
+            if resumed == lease:
+                assert self.do(Extend(ExtendBody(**named))).status == 403  # the token before is worth nothing
 
     # --- budget, time, trouble --------------------------------------------------------------------------------------
 
@@ -562,6 +676,8 @@ class ServiceMachine(RuleBasedStateMachine):
             assert [(s.state, s.epoch, s.reviewer) for s in seats] == [
                 (s.state, s.epoch, s.reviewer) for s in task.seats
             ]
+            costs = [None if s.cost is None else {"cost": s.cost} for s in task.seats]
+            assert [s.cost for s in seats] == costs
             holders = [seat.reviewer for seat in seats if seat.state in ("claimed", "done")]
             assert len(holders) == len(set(holders))
             for claim in store.claims(number, name):

@@ -11,12 +11,13 @@ from litestar.params import JSONBody, QueryParameter
 from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.problems import Problem, invalid, unknown
-from deferkit.serve.domain.request_bodies import DeclineBody, ReassignBody, ResumeBody, Reviewer
+from deferkit.serve.domain.request_bodies import AnswerCorrectionBody, DeclineBody, ReassignBody, ResumeBody, Reviewer
 from deferkit.serve.domain.review_form import DEFAULT, ReviewDocument
 from deferkit.serve.domain.rows import CLAIMED, WAITING, PolicyRow
+from deferkit.serve.engine.commands.answer_correction import AnswerCorrectionReply, CorrectAnswer
 from deferkit.serve.engine.commands.lease import ClaimReply, Decline, LeaseReply, Reassign, Resume, held_claim
 from deferkit.serve.engine.reviewer_status import StatusReply, status_of
-from deferkit.serve.http.route_support import AnyRequest, Limit, PolicyName, about, caller_of, engine_of, sent
+from deferkit.serve.http.route_support import AnyRequest, Limit, PolicyName, about, caller_of, done, engine_of, sent
 from deferkit.serve.http.routes_reviews import LEASE, check_reviewer, leased
 from deferkit.serve.storage.review_queue import QueuedSeat, held_seats, page_of_queue
 from deferkit.serve.storage.store import Store
@@ -223,4 +224,19 @@ async def reassign(request: AnyRequest, name: PolicyName, data: JSONBody[Reassig
     return await leased(request, name, Reassign(data), LeaseReply)
 
 
-ROUTES = [read_review, list_reviews, read_review_status, list_held, resume, decline, reassign]
+@post(
+    "/v1/policies/{name:str}/reviews/correct",
+    status_code=200,
+    opt=about("reviews", "review", problems=(409,), example={**LEASE, "id": "a-1", "answer": "ham", "cost": 1.5}),
+)
+async def correct_answer(
+    request: AnyRequest, name: PolicyName, data: JSONBody[AnswerCorrectionBody]
+) -> Response[AnswerCorrectionReply]:
+    """Replace an answer of one's own, with the token of its claim; once for each id.
+
+    Rewards of the reward rule are computed again, and the cost is that of the new answer where it has one.
+    """
+    return await done(request, name, CorrectAnswer(data), AnswerCorrectionReply)
+
+
+ROUTES = [read_review, list_reviews, read_review_status, list_held, resume, decline, reassign, correct_answer]
