@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit
 
 from deferkit.client.wire import Failures, from_json, problem_of, to_json
 from deferkit.errors import InvalidArgument, ServiceUnavailable, expected
-from deferkit.http_connections import RETRIED, Answer, Connections, pauses
+from deferkit.http_connections import RETRIED, Connections, pauses
 from deferkit.types import is_number
 from deferkit.version import __version__
 
@@ -50,6 +50,14 @@ class Calls:
 
     def call(self, method: str, path: str, body: Any = None, failures: Failures | None = None) -> Any:
         """Return the reply as plain data, None if there is none; raise what `failures` has for a status."""
+        reply = self._answer(method, path, body, failures or {})
+        return from_json(reply, self.url) if reply else None
+
+    def text(self, path: str) -> str:
+        """Return what is at a path as text."""
+        return self._answer("GET", path, None, {}).decode()
+
+    def _answer(self, method: str, path: str, body: Any, failures: Failures) -> bytes:
         data = None if body is None else to_json(body)
         began = time.monotonic()
         end = began + self.total_s
@@ -60,7 +68,9 @@ class Calls:
                 answer = self._connections.ask(method, self._path + path, data, self._headers, timeout)
                 self._reached = True
                 if answer.status not in RETRIED:
-                    return self._read(answer, failures or {})
+                    if 200 <= answer.status < 300:
+                        return answer.body
+                    raise problem_of(answer.status, answer.body, failures)
                 wait = max(wait, answer.wait_s or 0.0)
                 status, why = answer.status, str(problem_of(answer.status, answer.body, {}))
             except (OSError, http.client.HTTPException) as error:
@@ -98,11 +108,6 @@ class Calls:
             following = page["next"]
             if following is None:
                 return
-
-    def _read(self, answer: Answer, failures: Failures) -> Any:
-        if 200 <= answer.status < 300:
-            return from_json(answer.body, self.url) if answer.body else None
-        raise problem_of(answer.status, answer.body, failures)
 
 
 def place_of(url: str) -> tuple[str, int | None, str, bool]:

@@ -325,6 +325,15 @@ class Client:
         """
         yield from self._calls.pages(f"{self._path}/tasks?{urlencode({'limit': 100} | wanted)}", "tasks", "before")
 
+    def export(self, table: str) -> str:
+        """Return a table as CSV: "decisions", or "ledger" for what was held, released and booked.
+
+            Path("decisions.csv").write_text(client.export("decisions"), newline="")
+
+        Cells that a spreadsheet would take for a formula begin with an apostrophe. Needs the scope admin or read.
+        """
+        return self._calls.text(f"{self._path}/export/{quote(table, safe='')}.csv")
+
     def change(self, **settings: Any) -> dict[str, Any]:
         """Change settings that may be changed; return the policy with all its settings. Needs the scope admin.
 

@@ -9,16 +9,22 @@ import pytest
 from deferkit import Client
 from deferkit.errors import InvalidArgument, ServiceError, UnknownDecision
 from deferkit.serve.audit.replay import replay
+from deferkit.serve.domain.money import MICRO
+from deferkit.serve.domain.policy_spec import PolicyChange
 from deferkit.serve.domain.request_bodies import EraseBody, TaskBody
+from deferkit.serve.engine.commands import erase
+from deferkit.serve.engine.commands.budget import ChangePolicy
 from deferkit.serve.engine.commands.decide import Decide
-from deferkit.serve.engine.commands.erase import Erase, delete_policy, delete_tenant
-from deferkit.serve.engine.engine import Engine
+from deferkit.serve.engine.commands.delete import delete_policy, delete_tenant
+from deferkit.serve.engine.commands.erase import Erase
+from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.storage.database import Database
 from tests.serve.harness.clients import until
 from tests.serve.harness.in_process import (
     KEY,
     POLICY,
     SPEC,
+    HandClock,
     call,
     claim,
     complete,
@@ -76,6 +82,77 @@ def test_old_payloads_are_erased_once_their_tasks_have_ended(database: Database)
         assert replay(engine.store, *KEY).faults == []
 
     play(database, script)
+
+
+def test_a_payload_stays_as_long_as_a_reviewer_of_its_task_is_still_to_answer(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        await decide(engine, "t", payload=SECRET, reviewers=2)
+        await complete(engine, await claim(engine), answer="x", cost=0.5)
+        assert await call(engine, Erase(EraseBody(older_than_s=0))) == {"erased": 0}
+        second = await claim(engine, "bo")
+        assert second["payload"] == SECRET
+        await complete(engine, second, answer="x", cost=0.5)
+        assert await call(engine, Erase(EraseBody(older_than_s=0))) == {"erased": 2}
+
+    play(database, script)
+
+
+DAY = 86_400
+
+
+def test_payloads_are_erased_when_their_time_is_over(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(erase, "ERASED_AT_ONCE", 2)
+
+    async def script(engine: Engine) -> None:
+        clock = engine.ownership.clock = HandClock(engine)
+        number = engine.owned[KEY].id
+        assert engine.owned[KEY].policy.spec.retention_s == 30 * DAY
+        for task in ("a", "b", "c", "open"):
+            await decide(engine, task, payload=SECRET + task, model_answer=SECRET)
+        for task in ("a", "b", "c"):
+            await observe(engine, task, rewards={"human": 1.0}, cost=0.5)
+        clock.advance(29 * DAY)
+        await decide(engine, "new", payload=SECRET)
+        await observe(engine, "new", rewards={"human": 1.0}, cost=0.5)
+        await engine.maintenance.erase_expired()
+        assert not [line for line in engine.store.log(number) if line.kind == "erased"]
+        clock.advance(2 * DAY)
+        await engine.maintenance.erase_expired()
+        found = {task: engine.store.seats(number, task)[0] for task in ("a", "b", "c", "open", "new")}
+        assert [task for task, seat in found.items() if seat.payload is not None] == ["open", "new"]
+        assert [task for task, seat in found.items() if seat.model_answer is not None] == ["open"]
+        erased = [line for line in engine.store.log(number) if line.kind == "erased"]
+        assert len(erased) == 2  # two at once
+        assert msgspec.json.decode(erased[-1].body)["before"] == clock.at - 30 * DAY * MICRO
+        await engine.maintenance.erase_expired()
+        assert engine.owned[KEY].policy.seq == erased[-1].seq + 1
+        await call(engine, ChangePolicy(PolicyChange(retention_s=DAY)))
+        clock.advance(61)
+        await engine.maintenance.erase_expired()
+        assert engine.store.seats(number, "new")[0].payload is None
+        await call(engine, ChangePolicy(PolicyChange(retention_s=None)))
+        await observe(engine, "open", rewards={"human": 1.0}, cost=0.5)
+        clock.advance(1000 * DAY)
+        await engine.maintenance.erase_expired()
+        assert SECRET + "open" in everything(engine)
+        assert replayed(engine.store) == engine.owned[KEY].policy
+        assert replay(engine.store, *KEY).faults == []
+
+    play(database, script, settings=EngineSettings(tick_s=1e9))
+
+
+def test_a_policy_from_before_there_was_retention_keeps_its_payloads(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        clock = engine.ownership.clock = HandClock(engine)
+        owned = engine.owned[KEY]
+        owned.policy.spec = msgspec.structs.replace(owned.policy.spec, retention_s=msgspec.UNSET)
+        await decide(engine, "t", payload=SECRET)
+        await observe(engine, "t", rewards={"human": 1.0}, cost=0.5)
+        clock.advance(1000 * DAY)
+        await engine.maintenance.erase_expired()
+        assert engine.store.seats(owned.id, "t")[0].payload is not None
+
+    play(database, script, settings=EngineSettings(tick_s=1e9))
 
 
 def test_a_deleted_policy_leaves_nothing(database: Database) -> None:

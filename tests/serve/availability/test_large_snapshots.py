@@ -15,7 +15,7 @@ from deferkit.serve.domain.policy_learner import with_defaults
 from deferkit.serve.domain.policy_spec import FeatureSpec
 from deferkit.serve.domain.request_bodies import TaskBody
 from deferkit.serve.engine.commands.decide import Decide
-from deferkit.serve.engine.commands.erase import delete_policy
+from deferkit.serve.engine.commands.delete import delete_policy
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.engine.ownership import SMALL_STATE
 from deferkit.serve.storage.database import Database

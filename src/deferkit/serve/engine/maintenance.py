@@ -1,4 +1,4 @@
-"""Periodic maintenance of the policies of a process: deadlines pass, parked outcomes are dropped when they are old."""
+"""Periodic maintenance of a process's policies: deadlines pass, old parked outcomes are dropped, payloads erased."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.reply import Reply
+from deferkit.serve.engine.commands.erase import EraseExpired
 from deferkit.serve.engine.commands.expire import Expire
 from deferkit.serve.engine.commands.outcome import PARKED_S, Forget, is_full
 from deferkit.serve.engine.ownership import Key, Ownership
@@ -13,6 +14,7 @@ from deferkit.serve.engine.unit_of_work import Command
 from deferkit.serve.structured_logs import logger
 
 OVERDUE_AT_ONCE = 100
+RETENTION_EVERY = 60 * MICRO  # how often payloads are looked for whose time is over
 FORGOTTEN_AT_ONCE = 1000
 BEFORE_ALL = (-1, "")  # a deadline and a task
 NO_ROOM = 503
@@ -26,6 +28,7 @@ class Maintenance:
     def __init__(self, ownership: Ownership, submit: Submit) -> None:
         self.ownership = ownership
         self.submit = submit
+        self._next_erasure: dict[Key, int] = {}
 
     async def reap(self) -> None:
         """Give up waiting where the deadline has passed."""
@@ -63,3 +66,17 @@ class Maintenance:
                     forgotten = int((await self.submit(key, Forget(tasks))).body)
                     owned.dropped_parked += forgotten
                     logger.warning("parked outcomes were dropped", extra={"policy": key[1], "outcomes": forgotten})
+
+    async def erase_expired(self) -> None:
+        """Erase what reviewers were shown of tasks that have ended, where a policy keeps it no longer."""
+        for key, owned in list(self.ownership.owned.items()):
+            retention_s, now = owned.policy.spec.retention_used, owned.time(self.ownership.clock.now())
+            if retention_s is None or now < self._next_erasure.get(key, 0):
+                continue
+            before = now - int(retention_s * MICRO)
+            self._next_erasure[key] = now + RETENTION_EVERY
+            try:
+                while await asyncio.to_thread(self.ownership.store.has_old_payloads, owned.id, before):
+                    await self.submit(key, EraseExpired(before))
+            except Problem as problem:  # those of other policies do not wait for it
+                logger.warning("payloads were not erased", extra={"policy": key[1], "error": str(problem)})

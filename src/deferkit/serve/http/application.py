@@ -13,6 +13,7 @@ from litestar.types import ASGIApp
 from deferkit.serve.domain.problems import Problem, invalid
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.http import (
+    routes_export,
     routes_keys,
     routes_listing,
     routes_operation,
@@ -41,6 +42,7 @@ ROUTES = [
     *routes_policies.ROUTES,
     *routes_tasks.ROUTES,
     *routes_listing.ROUTES,
+    *routes_export.ROUTES,
     *routes_reviews.ROUTES,
     *routes_queue.ROUTES,
     *routes_keys.ROUTES,

@@ -117,12 +117,12 @@ def reference(kind: Any) -> dict[str, str]:
     return {"$ref": f"#/components/schemas/{kind.__name__}"}
 
 
-def response(kind: Any, what: str) -> dict[str, Any]:
-    """Return what is said of a reply of a kind; None is no reply."""
+def response(kind: Any, what: str, text: str = "text/plain") -> dict[str, Any]:
+    """Return what is said of a reply of a kind; None is no reply, and a text is of this media type."""
     if kind in (None, type(None)):
         return {"description": what}
     schema = reference(kind) if is_struct(kind) else msgspec.json.schema(kind)
-    return {"description": what, "content": {"text/plain" if kind is str else "application/json": {"schema": schema}}}
+    return {"description": what, "content": {text if kind is str else "application/json": {"schema": schema}}}
 
 
 def problem(status: int) -> dict[str, Any]:
@@ -135,7 +135,8 @@ def responses_of(handler: HTTPRouteHandler) -> dict[str, Any]:
     route, kind = route_of(handler), reply_of(handler)
     found: dict[int, dict[str, Any]] = {}
     for status, each in {handler.status_code: kind, **route.also}.items():
-        found[status] = response(each, (inspect.getdoc(each) if is_struct(each) else None) or "Done.")
+        said = (inspect.getdoc(each) if is_struct(each) else None) or "Done."
+        found[status] = response(each, said, str(handler.media_type or "text/plain"))
     for status in problems_of(handler):
         found[status] = {"$ref": f"#/components/responses/Problem{status}"}
     return {str(status): found[status] for status in sorted(found)}

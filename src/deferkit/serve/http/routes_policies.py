@@ -12,7 +12,8 @@ from deferkit.serve.domain.policy_spec import NAME_PATTERN, PolicyChange, Policy
 from deferkit.serve.domain.problems import unknown
 from deferkit.serve.domain.request_bodies import BudgetBody, EraseBody, ForgetBody, ResetBody
 from deferkit.serve.engine.commands.budget import BudgetReply, ChangeBudget, ChangePolicy
-from deferkit.serve.engine.commands.erase import Erase, EraseReply, delete_policy, delete_tenant
+from deferkit.serve.engine.commands.delete import delete_policy, delete_tenant
+from deferkit.serve.engine.commands.erase import Erase, EraseReply
 from deferkit.serve.engine.commands.relearn import ForgetReply, ResetLearner, ResetReply, forget_task
 from deferkit.serve.engine.engine import Elsewhere
 from deferkit.serve.engine.policy_summary import SummaryReply, summary_of

@@ -340,6 +340,10 @@ class Store:
         rows = self.database.reader().run("old_parked", policy=policy, before=before, limit=limit)
         return [task for (task,) in rows]
 
+    def has_old_payloads(self, policy: int, before: int) -> bool:
+        """Whether there is something to erase of tasks that ended and were decided before a time."""
+        return bool(self.database.reader().run("has_old_payloads", policy=policy, before=before))
+
     def parked_by_key(self, policy: int) -> dict[str, int]:
         """Return how many outcomes are parked by each API key."""
         return dict(self.database.reader().run("parked_by_key", policy=policy))

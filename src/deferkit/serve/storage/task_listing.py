@@ -45,14 +45,23 @@ def page_of_tasks(
     limit
         How many at most.
     """
-    reader = database.reader()
     # the reply is JSON without spaces, in which quotes of other texts are escaped
     said = f'"reason":{text_of(wanted.reason)}'.encode() if wanted.reason else b""
     values = wanted._asdict() | {"reason": said, "any_reason": int(not wanted.reason)}
-    found = reader.run("page_of_tasks", policy=policy, before=before, limit=limit, **values)
-    decisions = [decision_row(row) for row in found]
-    seats = reader.run("reviewers_of_tasks", policy=policy, keys=[row.task for row in decisions], state=DONE)
+    found = database.reader().run("page_of_tasks", policy=policy, before=before, limit=limit, **values)
+    return with_reviewers(database, policy, [decision_row(row) for row in found])
+
+
+def tasks_from(database: Database, policy: int, start: int, limit: int) -> list[ListedTask]:
+    """Return a page of tasks, the oldest first, from the decision of this number on."""
+    found = database.reader().run("tasks_from", policy=policy, start=start, limit=limit)
+    return with_reviewers(database, policy, [decision_row(row) for row in found])
+
+
+def with_reviewers(database: Database, policy: int, decisions: list[DecisionRow]) -> list[ListedTask]:
+    """Return decisions with who has answered."""
+    keys = [row.task for row in decisions]
     by_task: dict[str, list[str]] = {}
-    for task, reviewer in seats:
+    for task, reviewer in database.reader().run("reviewers_of_tasks", policy=policy, keys=keys, state=DONE):
         by_task.setdefault(task, []).append(reviewer)
     return [ListedTask(row, by_task.get(row.task, [])) for row in decisions]

@@ -1,22 +1,21 @@
-"""Payloads that are erased, and policies and tenants that are deleted."""
+"""What reviewers were shown is erased: payloads, and the model's answers."""
 
-import asyncio
+from typing import Any
 
 import msgspec
 
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.owned_policy import OwnedPolicy
-from deferkit.serve.domain.problems import Problem, conflict, invalid, unavailable, unknown
+from deferkit.serve.domain.problems import invalid, unknown
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import EraseBody
-from deferkit.serve.engine.engine import Elsewhere, Engine
-from deferkit.serve.engine.ownership import Key
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.database import Connection
 from deferkit.serve.storage.transaction import QueueQuery, ReadSet
 
-PAGE = 100
+ALL = 2**31 - 1
+ERASED_AT_ONCE = 1000  # seats that retention erases in one commit: other callers wait for it
 
 
 class EraseReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,44 +41,40 @@ class Erase:
             raise invalid("An erasure is of a 'task', or of what ended and is 'older_than_s'.")
         if task is not None and work.decisions[owned.id, task] is None:
             raise unknown("task", task)
-        before = None if age is None else now - int(age * MICRO)
-
-        def ask(connection: Connection) -> Reply:
-            if task is not None:
-                found = connection.run("erase_payload", policy=owned.id, task=task)
-            else:
-                found = connection.run("erase_old_payloads", policy=owned.id, before=before)
-            return Reply(200, msgspec.json.encode(EraseReply(erased=len(found))))
-
-        work.record(owned, log_records.ErasedRecord(task=task, before=before), now, task)
-        question = QueueQuery(ask)
-        work.queue_queries.append(question)
-        return question
+        if task is not None:
+            work.record(owned, log_records.ErasedRecord(task=task), now, task)
+            return erasure(owned, work, "erase_payload", task=task)
+        return erase_old(owned, work, now, now - int((age or 0) * MICRO), ALL)
 
 
-async def delete_policy(engine: Engine, key: Key) -> None:
-    """Delete a policy with its log, decisions, reviews and snapshots; raise if there is none."""
-    owned = await engine.holding(key)
-    ownership = engine.ownership
-    async with ownership.busy:
-        if ownership.owned.get(key) is not owned:
-            raise unavailable("The policy has gone elsewhere.")
-        if not await ownership.stored(engine.store.delete_policy, owned.id, ownership.owner, owned.epoch):
-            ownership.lose(owned.id)
-            raise unavailable("The policy has gone elsewhere.")
-        del ownership.owned[key]
+class EraseExpired:
+    """Erase what reviewers were shown of tasks that ended and were decided before a time, so many seats at once."""
+
+    def __init__(self, before: int) -> None:
+        self.before = before
+
+    def reads(self, owned: OwnedPolicy) -> ReadSet:
+        """Return what must be read first: nothing."""
+        return ReadSet(owned.id)
+
+    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> QueueQuery:
+        """Erase it, and record that it was."""
+        return erase_old(owned, work, now, self.before, ERASED_AT_ONCE)
 
 
-async def delete_tenant(engine: Engine, tenant: str) -> None:
-    """Delete all policies of a tenant, and revoke its keys."""
-    while rows := await asyncio.to_thread(engine.store.policies_of, tenant, "", PAGE):
-        for row in rows:
-            try:
-                await delete_policy(engine, (tenant, row.name))
-            except Elsewhere:
-                raise conflict(f"Another process owns policy {row.name!r}: delete it first, then the tenant.") from None
-            except Problem as problem:
-                if problem.status != 404:  # somebody else has just deleted it
-                    raise
-    # not in the thread that writes: a transaction may be open there
-    await engine.ownership.read(engine.store.revoke_keys_of, tenant, engine.clock.now())
+def erase_old(owned: OwnedPolicy, work: UnitOfWork, now: int, before: int, limit: int) -> QueueQuery:
+    """Erase payloads from before a time, of so many seats at most, and record that."""
+    work.record(owned, log_records.ErasedRecord(before=before), now)
+    return erasure(owned, work, "erase_old_payloads", before=before, limit=limit)
+
+
+def erasure(owned: OwnedPolicy, work: UnitOfWork, query: str, **values: Any) -> QueueQuery:
+    """Have a query run that erases; its reply says of how many seats."""
+
+    def ask(connection: Connection) -> Reply:
+        found = connection.run(query, policy=owned.id, **values)
+        return Reply(200, msgspec.json.encode(EraseReply(erased=len(found))))
+
+    question = QueueQuery(ask)
+    work.queue_queries.append(question)
+    return question

@@ -370,6 +370,10 @@ WHERE policy = :policy AND id < :before AND at >= :since AND at < :until
     AND (:search = '' OR strpos(lower(task), lower(:search)) > 0)
 ORDER BY id DESC LIMIT :limit;
 
+-- name: tasks_from
+SELECT policy, task, id, digest, reply, at, route, state, held, rewards, cost, final, answer, told
+FROM decisions WHERE policy = :policy AND id >= :start ORDER BY id LIMIT :limit;
+
 -- name: reviewers_of_tasks
 SELECT task, reviewer FROM seats WHERE policy = :policy AND task IN (:keys) AND state = :state ORDER BY task, seat;
 
@@ -378,10 +382,27 @@ UPDATE seats SET payload = NULL, model_answer = NULL
 WHERE policy = :policy AND task = :task AND (payload IS NOT NULL OR model_answer IS NOT NULL) RETURNING seat;
 
 -- name: erase_old_payloads
--- Of tasks that nobody works on any more.
+-- Of tasks that nobody works on any more, so many at a time.
 UPDATE seats SET payload = NULL, model_answer = NULL
-WHERE policy = :policy AND created < :before AND state IN ('done', 'closed')
-    AND (payload IS NOT NULL OR model_answer IS NOT NULL) RETURNING seat;
+WHERE policy = :policy AND (task, seat) IN (
+    SELECT task, seat FROM seats
+    WHERE policy = :policy AND created < :before AND (payload IS NOT NULL OR model_answer IS NOT NULL)
+        AND NOT EXISTS (
+            SELECT 1 FROM seats AS other
+            WHERE other.policy = seats.policy AND other.task = seats.task AND other.state IN ('waiting', 'claimed')
+        )
+    ORDER BY created LIMIT :limit
+)
+RETURNING seat;
+
+-- name: has_old_payloads
+SELECT 1 FROM seats
+WHERE policy = :policy AND created < :before AND (payload IS NOT NULL OR model_answer IS NOT NULL)
+    AND NOT EXISTS (
+        SELECT 1 FROM seats AS other
+        WHERE other.policy = seats.policy AND other.task = seats.task AND other.state IN ('waiting', 'claimed')
+    )
+LIMIT 1;
 
 -- name: delete_declines
 DELETE FROM declines WHERE policy = :policy;

@@ -1,0 +1,102 @@
+"""The money of a policy as a table: each record of the log that moves some, and the account after it."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from deferkit.serve.audit.csv_text import Cell, amount_of, time_of
+from deferkit.serve.domain import log_records
+from deferkit.serve.domain.account import Account
+from deferkit.serve.domain.log_records import AnyRecord
+from deferkit.serve.domain.money import to_micro
+from deferkit.serve.domain.rows import LogRow
+from deferkit.serve.storage.store import Store
+
+HEADER = [
+    *("seq", "at", "kind", "task", "resource"),
+    *("held", "released", "cost"),  # what the record moves
+    *("total", "reserved", "posted", "suspense", "free"),  # where the account stands after it
+]
+PAGE = 1000
+
+
+class Movement(NamedTuple):
+    """What a record moves of one resource, in micro-units."""
+
+    held: int = 0
+    released: int = 0
+    cost: int = 0  # below 0 where a correction takes some back
+
+
+def ledger_table(store: Store, policy: int) -> Iterator[list[Cell]]:
+    """Yield a row of cells for each record that moves money, and each resource that it moves.
+
+    The sum of `held` without that of `released` is what is reserved; the sum of `cost` is what is posted or stands in
+    suspense.
+
+    Parameters
+    ----------
+    store
+        Where the log is.
+    policy
+        Number of the policy.
+    """
+    accounts: dict[str, Account] = {}
+    start = 0
+    while page := store.log_page(policy, start, PAGE):
+        for line in page:
+            record = log_records.decode(bytes(line.body))
+            after = accounts_after(accounts, record)
+            for name, account in after.items():
+                moved = movement_of(record, name)
+                if account != accounts.get(name) or any(moved):
+                    yield row_of(line, name, moved, account)
+            accounts = after
+        start = page[-1].seq + 1
+
+
+def accounts_after(accounts: dict[str, Account], record: AnyRecord) -> dict[str, Account]:
+    """Return the accounts after a record."""
+    if isinstance(record, log_records.CreatedRecord):
+        totals = {name: each.total for name, each in record.spec.budget.items()}
+        return {name: Account(None if each is None else to_micro("total", each)) for name, each in totals.items()}
+    if isinstance(record, log_records.BudgetChangedRecord):
+        return {
+            name: each.changed(record.totals[name]) if name in record.totals else each
+            for name, each in accounts.items()
+        }
+    after = {}
+    for name, account in accounts.items():
+        moved = movement_of(record, name)
+        if isinstance(record, log_records.CorrectedRecord):
+            after[name] = account.reverse(0, moved.cost)
+        elif moved.held:
+            after[name] = account.reserve(moved.held)
+        else:
+            after[name] = account.settle(moved.released, moved.cost)
+    return after
+
+
+def movement_of(record: AnyRecord, resource: str) -> Movement:
+    """Return what a record moves of a resource."""
+    match record:
+        case log_records.DecidedRecord(held=held) if held is not None:
+            return Movement(held=held.get(resource, 0))
+        case log_records.ObservedRecord(cost=cost, released=released) if cost is not None:
+            return Movement(released=(released or {}).get(resource, 0), cost=cost.get(resource, 0))
+        case log_records.ExpiredRecord(released=released):
+            return Movement(released=released.get(resource, 0))
+        case log_records.CorrectedRecord(cost=cost, was=was) if cost is not None and was is not None:
+            return Movement(cost=cost.get(resource, 0) - was.get(resource, 0))
+        case log_records.EffortRecord(cost=cost):
+            return Movement(cost=cost.get(resource, 0))
+        case _:
+            return Movement()
+
+
+def row_of(line: LogRow, resource: str, moved: Movement, account: Account) -> list[Cell]:
+    """Return the cells of what a record moves."""
+    known = (account.total, account.reserved, account.posted, account.suspense, account.free)
+    return [
+        *(line.seq, time_of(line.at), line.kind, line.task, resource),
+        *(amount_of(micro) for micro in (*moved, *known)),
+    ]
