@@ -7,6 +7,8 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 APT = [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq
 export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
+# LiteLLM would fetch its list of prices when it is imported
+export LITELLM_LOCAL_MODEL_COST_MAP := True
 
 .PHONY: run test lint sanitize test-arm64 wheel reproduce real rivals bench bench-serve soak clean
 

@@ -29,6 +29,7 @@ REQUIREMENTS = {
     "torch": Requirement("A torch module of your own", "neural", ("torch", "scipy", "threadpoolctl")),
     "xlsx": Requirement("An Excel file (.xlsx)", "xlsx", ("python_calamine",)),
     "langgraph": Requirement("A deferring LangGraph node", "langgraph", ("langgraph",)),
+    "litellm": Requirement("A DeferringRouter", "litellm", ("litellm",)),
     "sklearn": Requirement("A DeferringClassifier", "sklearn", ("sklearn",)),
     "ray": Requirement("The engine 'ray'", "ray", ("ray",)),
 }

@@ -1,0 +1,170 @@
+"""A LiteLLM router that sends a request to a strong model only where that is worth its dollars, within a budget.
+
+The cheap model decides for nothing (its own price is what you pay anyway); the strong one is the expert, and the
+difference of the prices is its cost. Needs LiteLLM: `pip install 'deferkit[litellm]'`.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from deferkit.client.client import Client
+from deferkit.connectors.task_deferrer import TaskDeferrer
+from deferkit.errors import DeferkitError, InvalidArgument
+from deferkit.extras import needs
+from deferkit.types import MODEL
+
+needs("litellm")
+
+import litellm  # noqa: E402  after the check
+from litellm.integrations.custom_logger import CustomLogger  # noqa: E402
+from litellm.types.router import PreRoutingHookResponse  # noqa: E402
+
+Messages = Sequence[Mapping[str, Any]]
+TASK = "deferkit_task"
+
+
+def text_features(messages: Messages | None) -> dict[str, float]:
+    """Return features of a request that need no other model: lengths, questions, code, digits, turns.
+
+    Args:
+        messages: Messages in the form of OpenAI.
+
+    >>> text_features([{"role": "user", "content": "What is 17 × 23?"}])["digits"]
+    0.25
+    """
+    texts = [each["content"] for each in messages or () if isinstance(each.get("content"), str)]
+    last = texts[-1] if texts else ""
+    n = max(len(last), 1)
+    return {
+        "length": float(len(last)),
+        "turns": float(len(texts)),
+        "total_length": float(sum(map(len, texts))),
+        "questions": float(last.count("?")),
+        "lines": float(last.count("\n")),
+        "code": float("```" in last or "def " in last or "{" in last),
+        "digits": sum(map(str.isdigit, last)) / n,
+        "long_words": sum(len(word) > 8 for word in last.split()) / max(len(last.split()), 1),
+    }
+
+
+FEATURES = tuple(text_features(None))
+"""The names that `text_features` returns, for an `Encoder` or for a policy of the service."""
+
+
+class DeferringRouter(litellm.Router):  # type: ignore[misc]
+    """A `litellm.Router` with one more model name: requests for it go to the cheap or to the strong model.
+
+    Every request for `model` is a task: the strong model is asked where its answer is expected to be worth its price,
+    and the budget in dollars holds. What a request has cost is learned from LiteLLM's own prices when it is answered;
+    how good an answer was, you say with `observe`, as far as you know it. A request to the strong model that fails
+    gives its reservation back.
+
+    Args:
+        decider: A `Client` of the decision service, or a `TaskDeferrer`, whose only expert is the strong model.
+        model: The name that callers ask for, such as "assistant".
+        cheap: The model name of the router that decides for nothing.
+        strong: The model name of the router that costs budget.
+        features: Makes the context of a request from its messages; `text_features` by default.
+        router: Arguments of `litellm.Router`, such as `model_list`.
+
+    Raises:
+        InvalidArgument: If cheap or strong is not in the model list.
+    """
+
+    def __init__(
+        self,
+        *,
+        decider: Client | TaskDeferrer,
+        model: str,
+        cheap: str,
+        strong: str,
+        features: Callable[[Messages | None], Any] = text_features,
+        **router: Any,
+    ) -> None:
+        # the name that callers ask for needs a deployment, or the router refuses it before the hook is asked
+        given = list(router.pop("model_list", None) or ())
+        by_name = {each["model_name"]: each for each in given}
+        for name in (cheap, strong):
+            if name not in by_name:
+                raise InvalidArgument(f"There is no model {name!r} in the model list. There is {', '.join(by_name)}.")
+        super().__init__(model_list=[*given, {**by_name[cheap], "model_name": model}], **router)
+        self.decider = decider
+        self.deferred_model, self.cheap, self.strong = model, cheap, strong
+        self.features = features
+        self._costs = CostLogger(decider)
+        litellm.logging_callback_manager.add_litellm_callback(self._costs)
+
+    async def async_pre_routing_hook(
+        self,
+        model: str,
+        request_kwargs: dict[str, Any],
+        messages: list[dict[str, Any]] | None = None,
+        input: str | list[Any] | None = None,
+        specific_deployment: bool | None = False,
+    ) -> PreRoutingHookResponse | None:
+        """Choose the model of a request; called by LiteLLM before it chooses a deployment."""
+        if model != self.deferred_model:
+            return await super().async_pre_routing_hook(model, request_kwargs, messages, input, specific_deployment)
+        metadata = request_kwargs.setdefault("metadata", {})
+        task = metadata.setdefault(TASK, f"request-{uuid.uuid4()}")
+        context = self.features(messages)
+        asked = await asyncio.to_thread(lambda: self.decider.decide(context, task=task).route) != MODEL
+        if asked:
+            self._costs.open.add(task)
+        return PreRoutingHookResponse(model=self.strong if asked else self.cheap, messages=messages)
+
+    def observe(self, task: str, rewards: Mapping[str, float]) -> None:
+        """Say how good an answer was.
+
+        Args:
+            task: The id of the request: `metadata={"deferkit_task": …}` of the call.
+            rewards: From 0 to 1, by decider: "model" is the cheap model.
+
+        Raises:
+            UnknownDecision: If there is no such request, or it is too old.
+        """
+        self.decider.observe(task, rewards)
+
+    def discard(self) -> None:
+        """Stop counting costs, and let go of what the router holds."""
+        lists = (litellm.callbacks, litellm._async_success_callback, litellm._async_failure_callback)
+        for callbacks in (*lists, litellm.success_callback, litellm.failure_callback):
+            litellm.logging_callback_manager.remove_callback_from_list_by_object(
+                callbacks, self._costs, require_self=False
+            )
+        super().discard()
+
+
+class CostLogger(CustomLogger):  # type: ignore[misc]
+    """Books what requests to the strong model have cost, when LiteLLM reports that they ended.
+
+    Args:
+        decider: Where costs are booked.
+    """
+
+    def __init__(self, decider: Client | TaskDeferrer) -> None:
+        super().__init__()
+        self.decider = decider
+        self.open: set[str] = set()  # requests to the strong model that have not ended
+        self.failures: list[str] = []  # the latest bookings that failed, for people who look
+
+    async def async_log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:  # noqa: ARG002
+        """Book the cost of a request that was answered."""
+        await self._book(kwargs, float(kwargs.get("response_cost") or 0.0))
+
+    async def async_log_failure_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:  # noqa: ARG002
+        """Book that a request that failed has cost nothing, so that its reservation is released."""
+        await self._book(kwargs, 0.0)
+
+    async def _book(self, kwargs: Any, cost: float) -> None:
+        parameters = kwargs.get("litellm_params") or {}
+        task = (parameters.get("metadata") or {}).get(TASK)
+        if task not in self.open:
+            return
+        self.open.discard(task)
+        try:
+            await asyncio.to_thread(self.decider.observe, task, None, cost)
+        except DeferkitError as error:  # LiteLLM would swallow it
+            self.failures = [*self.failures, f"{task}: {error}"][-100:]

@@ -1,0 +1,165 @@
+"""`DeferringRouter` with the real LiteLLM and a provider on this machine: routes, prices, a budget that holds."""
+
+import asyncio
+import json
+import os
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # read when LiteLLM is imported, which else fetches it
+
+import litellm
+import pytest
+
+from deferkit import Budget, Deferrer, Encoder, InvalidArgument
+from deferkit.connectors.litellm import FEATURES, DeferringRouter, text_features
+from deferkit.connectors.task_deferrer import TaskDeferrer
+
+pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM and pydantic have some of their own
+PRICE = 0.001  # dollars for an output token of the strong model
+
+
+class Provider(BaseHTTPRequestHandler):
+    """Answers as an OpenAI-compatible provider does: 100 tokens from the strong model, 10 from the cheap one."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        server: Any = self.server
+        server.asked.append(asked["model"])
+        failing = asked["model"] == "strong-1" and server.failing
+        tokens = 100 if asked["model"] == "strong-1" else 10
+        body = {
+            "id": "chat-1",
+            "object": "chat.completion",
+            "created": 1,
+            "model": asked["model"],
+            "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "yes"}}],
+            "usage": {"prompt_tokens": 0, "completion_tokens": tokens, "total_tokens": tokens},
+        }
+        data = json.dumps({"error": {"message": "no"}} if failing else body).encode()
+        self.send_response(400 if failing else 200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def provider() -> Iterator[Any]:
+    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), Provider)
+    server.asked, server.failing = [], False
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def models(provider: Any) -> list[dict[str, Any]]:
+    address = f"http://127.0.0.1:{provider.server_port}/v1"
+    prices = {"cheap-1": 0.0, "strong-1": PRICE}
+    return [
+        {
+            "model_name": name.partition("-")[0],
+            "litellm_params": {
+                "model": f"openai/{name}",
+                "api_base": address,
+                "api_key": "none",
+                "input_cost_per_token": 0.0,
+                "output_cost_per_token": price,
+            },
+        }
+        for name, price in prices.items()
+    ]
+
+
+def decider(path: Path, total: float) -> TaskDeferrer:
+    """A learner that knows: the strong model answers questions with digits better, and costs 0.1 dollars."""
+    encoder = Encoder(numbers=list(FEATURES))
+    deferrer = Deferrer(
+        encoder=encoder, budget=Budget(total, horizon=40, max_cost=0.1), representation="linear", warm_up=0
+    )
+    easy, hard = text_features([{"content": "hello there"}]), text_features([{"content": "17 23 5 99 7"}])
+    deferrer.warm_start([easy, hard] * 40, {"model": [1.0, 0.0] * 40, "human": [1.0, 1.0] * 40}, cost=[0.1] * 80)
+    return TaskDeferrer(path, deferrer)
+
+
+async def ask(router: DeferringRouter, text: str, task: str) -> Any:
+    messages = [{"role": "user", "content": text}]
+    return await router.acompletion("assistant", messages=messages, metadata={"deferkit_task": task})
+
+
+async def settled(router: DeferringRouter) -> None:
+    """Wait until LiteLLM has reported all that has ended; it does so beside the calls."""
+    for _ in range(500):
+        if not router._costs.open:
+            return
+        await asyncio.sleep(0.02)
+
+
+def test_hard_requests_go_to_the_strong_model_within_the_budget(provider: Any, tmp_path: Path) -> None:
+    tasks = decider(tmp_path / "requests", total=1.0)
+    router = DeferringRouter(
+        decider=tasks, model="assistant", cheap="cheap", strong="strong", model_list=models(provider)
+    )
+
+    async def play() -> None:
+        for number in range(40):
+            text = "17 23 5 99 7" if number % 2 else "hello there"
+            await ask(router, text, f"request-{number}")
+            await settled(router)
+
+    asyncio.run(play())
+    strong = [number for number, model in enumerate(provider.asked) if model == "strong-1"]
+    assert len(strong) == 10  # 1 dollar, 0.1 each
+    assert sum(number % 2 for number in strong) >= 8  # the odd ones are hard; the price is learned too
+    assert tasks.deferrer.summary().spent == pytest.approx(1.0)
+    router.observe("request-1", {"human": 1.0})
+    assert router._costs.failures == []
+    router.discard()
+
+
+def test_a_request_that_fails_gives_its_reservation_back(provider: Any, tmp_path: Path) -> None:
+    tasks = decider(tmp_path / "requests", total=1.0)
+    provider.failing = True
+    router = DeferringRouter(
+        decider=tasks, model="assistant", cheap="cheap", strong="strong", model_list=models(provider), num_retries=0
+    )
+
+    async def play() -> None:
+        with pytest.raises(litellm.exceptions.BadRequestError):
+            await ask(router, "17 23 5 99 7", "request-1")
+        await settled(router)
+
+    asyncio.run(play())
+    summary = tasks.deferrer.summary()
+    assert (summary.spent, summary.reserved, summary.routes["human"]) == (0.0, 0.0, 1)
+    router.discard()
+
+
+def test_other_models_of_the_router_are_left_alone(provider: Any, tmp_path: Path) -> None:
+    tasks = decider(tmp_path / "requests", total=1.0)
+    router = DeferringRouter(
+        decider=tasks, model="assistant", cheap="cheap", strong="strong", model_list=models(provider)
+    )
+    asyncio.run(router.acompletion("strong", messages=[{"role": "user", "content": "hello"}]))
+    assert (provider.asked, tasks.deferrer.summary().decisions) == (["strong-1"], 0)
+    router.discard()
+
+
+def test_models_that_are_not_there(provider: Any, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="no model 'gpt'.*There is cheap, strong"):
+        DeferringRouter(
+            decider=decider(tmp_path / "requests", total=1.0),
+            model="assistant",
+            cheap="gpt",
+            strong="strong",
+            model_list=models(provider),
+        )
