@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import deferkit
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.http import access
@@ -123,3 +124,12 @@ def test_a_policy_that_cannot_be_served_does_not_hide_the_others(
     assert bad["alarms"] == [{"kind": "failing", "text": "The policy is damaged and not served."}]
     assert bad["budget"]["cost"]["total"] == 10
     assert p["decisions"] == 10
+
+
+def test_a_client_reads_the_figures(story: Running) -> None:
+    with deferkit.Client(story.url, policy="p") as client:
+        assert [policy["name"] for policy in client.figures.overview()] == ["p"]
+        assert client.figures.standing()["gain"]["value"] == 6
+        assert client.figures.series(buckets=1)["decisions"] == [10]
+        assert len(client.figures.estimates()["targets"]) == 3
+        assert client.session()["open"] is True
