@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from deferkit.client.calls import Calls
+from deferkit.client.figures import PolicyFigures
 from deferkit.client.keys import Keys
 from deferkit.client.reviews import Reviews
 from deferkit.client.summary import PolicySummary, summary_of
@@ -80,6 +81,7 @@ class Client:
         self._remembering = threading.Lock()
         self.reviews = Reviews(self._calls, self._path)
         self.keys = Keys(self._calls)
+        self.figures = PolicyFigures(self._calls, self._path)
 
     @property
     def url(self) -> str:
@@ -303,6 +305,14 @@ class Client:
         client.summary().spent
         """
         return summary_of(self._calls.call("GET", f"{self._path}/summary"))
+
+    def session(self) -> dict[str, Any]:
+        """Return who this client is to the service: its tenant, scopes and reviewer, and the id of its key.
+
+        client.session()["scopes"]
+        """
+        found: dict[str, Any] = self._calls.call("GET", "/v1/session")
+        return found
 
     def read(self, decision: Decision | int | str) -> dict[str, Any]:
         """Return all that became of a task: its decision, why, whose answer is `final`, the answer, its history.

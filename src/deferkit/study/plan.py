@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from deferkit.learn.representation_text import LINEAR
 from deferkit.study.achievable import with_shares
 from deferkit.study.allowance import Allowance
 from deferkit.study.plan_need import LEVELS, Measured, Need, need
-from deferkit.study.representation_text import LINEAR
 from deferkit.study.slopes import TOLERANCE, rising_of, slopes
 
 CLOSE = 90.0  # per cent of possible: who gets there can foresee outcomes

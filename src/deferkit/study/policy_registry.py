@@ -19,9 +19,9 @@ from deferkit.learn.embed.trees import TreeEmbedding
 from deferkit.learn.exploration import INTERVAL, Exploration
 from deferkit.learn.links import link_named
 from deferkit.learn.pacing import PACINGS
+from deferkit.learn.representation_text import representation_text
 from deferkit.study import baselines
 from deferkit.study.peers import PEERS, Setting, run_peer
-from deferkit.study.representation_text import representation_text
 from deferkit.study.steps import run_by_steps
 from deferkit.types import Budget
 from deferkit.worlds.columns import closest

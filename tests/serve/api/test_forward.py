@@ -90,6 +90,17 @@ def test_a_session_is_good_for_the_same_wherever(pair: Pair) -> None:
     assert browser.get("/v1/policies/p/summary").status == 401
 
 
+def test_figures_are_the_same_wherever(pair: Pair) -> None:
+    assert pair.owner.decide("figures").status == 201
+    for path in ("series?buckets=1", "estimates"):
+        here, there = (client.get(f"/v1/policies/p/{path}") for client in (pair.other, pair.owner))
+        assert (here.status, here.json) == (200, there.json)
+    here, there = (client.get("/v1/overview").json["policies"] for client in (pair.other, pair.owner))
+    decisions = [policy["decisions"] for policy in here]
+    assert (decisions, sum(decisions) > 0) == ([policy["decisions"] for policy in there], True)
+    assert pair.other.get("/v1/policies/p/standing").json["decisions"] == there[-1]["decisions"]
+
+
 def test_a_call_is_passed_on_once(pair: Pair) -> None:
     answer = pair.other.get("/v1/policies/p/summary", headers={"x-deferkit-passed-on": "1"})
     assert (answer.status, answer.json["code"], answer.headers["retry-after"]) == (503, "unavailable", "1")

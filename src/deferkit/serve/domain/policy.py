@@ -12,9 +12,10 @@ from deferkit.learn.archive import StateCopy
 from deferkit.learn.deferrer import Deferrer
 from deferkit.serve.domain import hash_chain, log_records
 from deferkit.serve.domain.account import Account
+from deferkit.serve.domain.bookkeeping import booked, opened
 from deferkit.serve.domain.feature_scales import FeatureScales
 from deferkit.serve.domain.log_records import AnyRecord
-from deferkit.serve.domain.money import LARGEST_AMOUNT, MICRO, Micros, from_micros, to_micro
+from deferkit.serve.domain.money import LARGEST_AMOUNT, MICRO, Micros, from_micros
 from deferkit.serve.domain.policy_learner import learner_of, load_trees
 from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.types import MODEL, Amount
@@ -98,10 +99,7 @@ class Policy:
     def __init__(self, spec: PolicySpec, *, forgotten: Iterable[int] = ()) -> None:
         self.spec = spec = msgspec.json.decode(msgspec.json.encode(spec), type=PolicySpec)  # as the log gives it back
         self.learner = learner_of(spec)
-        self.accounts = {
-            name: Account(None if each.total is None else to_micro("total", each.total))
-            for name, each in spec.budget.items()
-        }
+        self.accounts = opened(spec)
         self.scales = FeatureScales.of(spec)  # None: outliers are kept
         self.seq = 0  # records so far
         self.head = hash_chain.START
@@ -134,10 +132,11 @@ class Policy:
             case log_records.CorrectedRecord():
                 self._corrected(record)
             case log_records.EffortRecord():
-                self._book({}, record.cost)
+                self.accounts = booked(self.accounts, record)
                 self._follow()
             case log_records.BudgetChangedRecord():
-                self._change(record.totals)
+                self.accounts = booked(self.accounts, record)
+                self._change()
             case log_records.ChangedRecord():
                 self.spec = record.spec
             case log_records.ResetRecord():
@@ -168,14 +167,12 @@ class Policy:
         if self.scales is not None:
             self.scales.see(record.context, record.clipped)
         if record.held is not None:
-            for name, amount in record.held.items():
-                self.accounts[name] = self.accounts[name].reserve(amount)
+            self.accounts = booked(self.accounts, record)
             self.tally.expected_gain += record.expected_gain
 
     def _observed(self, record: log_records.ObservedRecord) -> None:
         owed = self.frozen
-        if record.cost is not None:
-            self._book(record.released or {}, record.cost)
+        self.accounts = booked(self.accounts, record)
         learned = record.learned and record.id not in self.relearned.forgotten
         if learned:
             told = None if record.told is None else from_micros(record.told)
@@ -194,7 +191,7 @@ class Policy:
 
     def _expired(self, record: log_records.ExpiredRecord) -> None:
         owed = self.frozen
-        self._book(record.released, {})
+        self.accounts = booked(self.accounts, record)
         known = record.id >= self.relearned.decisions
         if self.remembers(record.id) or not known:
             self._expire(record.id)
@@ -203,9 +200,7 @@ class Policy:
             self._follow()
 
     def _corrected(self, record: log_records.CorrectedRecord) -> None:
-        if record.cost is not None and record.was is not None:
-            for name, now in record.cost.items():
-                self.accounts[name] = self.accounts[name].reverse(record.was[name], now)
+        self.accounts = booked(self.accounts, record)
         if (record.learned or record.told is not None) and record.id not in self.relearned.forgotten:
             told = None if record.told is None else from_micros(record.told)
             self.learner.apply(events.Corrected(self._own_id(record.id), record.learned, told))
@@ -258,13 +253,7 @@ class Policy:
         self.learner = learner_of(msgspec.structs.replace(self.spec, budget=left))
         self._follow()
 
-    def _book(self, released: Micros, cost: Micros) -> None:
-        for name in self.accounts:
-            self.accounts[name] = self.accounts[name].settle(released.get(name, 0), cost.get(name, 0))
-
-    def _change(self, totals: dict[str, int | None]) -> None:
-        for name, total in totals.items():
-            self.accounts[name] = self.accounts[name].changed(total)
+    def _change(self) -> None:
         spent, reserved = self._used()
         amounts = {n: float("inf") if a.total is None else a.total / MICRO for n, a in self.accounts.items()}
         if self.apart or any(amount < spent[name] + reserved[name] for name, amount in amounts.items()):

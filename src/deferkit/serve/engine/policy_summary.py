@@ -15,6 +15,14 @@ class QueueState(msgspec.Struct, frozen=True, kw_only=True):
     oldest_s: float | None  # how long the oldest is there
 
 
+def queue_state(queue: tuple[int, int, int | None], now: int) -> QueueState:
+    """Return where a queue stands: how many seats wait, how many are claimed, since when the oldest is there."""
+    waiting, claimed, oldest = queue
+    return QueueState(
+        waiting=waiting, claimed=claimed, oldest_s=None if oldest is None else max(0, now - oldest) / MICRO
+    )
+
+
 class DriftState(msgspec.Struct, frozen=True, kw_only=True):
     """A reward or cost that has changed, so that much of what was learned of it was given up."""
 
@@ -57,7 +65,6 @@ def summary_of(owned: OwnedPolicy, queue: tuple[int, int, int | None], now: int)
     """Return where a policy stands, given what its queue holds."""
     policy = owned.policy
     learned, counts = policy.learner.summary(), policy.counts()
-    waiting, claimed, oldest = queue
     horizons = [each.horizon for each in policy.spec.budget.values() if each.horizon is not None]
     return SummaryReply(
         name=policy.spec.name,
@@ -78,12 +85,15 @@ def summary_of(owned: OwnedPolicy, queue: tuple[int, int, int | None], now: int)
         parked=owned.parked,
         unconfirmed_costs=len(policy.unconfirmed),
         clipped_features=0 if policy.scales is None else policy.scales.clipped,
-        queue=QueueState(
-            waiting=waiting, claimed=claimed, oldest_s=None if oldest is None else max(0, now - oldest) / MICRO
-        ),
+        queue=queue_state(queue, now),
         records=policy.seq,
         samples=learned.samples,
         samples_in_use=learned.samples_in_use,
         drifts=learned.drifts,
-        drifted=[DriftState(**drift._asdict()) for drift in policy.learner.drifts()],
+        drifted=drift_states(owned),
     )
+
+
+def drift_states(owned: OwnedPolicy) -> list[DriftState]:
+    """Return the latest drift of each target that has drifted."""
+    return [DriftState(**drift._asdict()) for drift in owned.policy.learner.drifts()]

@@ -12,11 +12,13 @@ from litestar.types import ASGIApp
 
 from deferkit.serve.domain.problems import Problem, invalid
 from deferkit.serve.engine.engine import Engine, EngineSettings
+from deferkit.serve.engine.history.history import Histories
 from deferkit.serve.http import (
     routes_export,
     routes_keys,
     routes_listing,
     routes_operation,
+    routes_overview,
     routes_pages,
     routes_policies,
     routes_queue,
@@ -45,6 +47,7 @@ ROUTES = [
     *routes_export.ROUTES,
     *routes_reviews.ROUTES,
     *routes_queue.ROUTES,
+    *routes_overview.ROUTES,
     *routes_keys.ROUTES,
     *routes_session.ROUTES,
     *routes_operation.ROUTES,
@@ -102,6 +105,7 @@ def application(settings: ServiceSettings, store: Store, *, failed: Callable[[Ex
             raise
         access = app.state.access = Access(store, open_without_keys=settings.loopback, rate=settings.rate)
         messenger = app.state.messenger = Messenger()
+        histories = app.state.histories = Histories(store)
         app.state.engine, app.state.traffic, app.state.settings = engine, traffic, settings
         app.state.files, app.state.page_headers = read_files(), page_headers(settings.image_hosts)
         app.state.document = msgspec.json.encode(document(ROUTES))
@@ -111,6 +115,7 @@ def application(settings: ServiceSettings, store: Store, *, failed: Callable[[Ex
         finally:
             recording.cancel()
             messenger.close()
+            histories.close()
             await access.record_use()
             access.close()
             await engine.stop()

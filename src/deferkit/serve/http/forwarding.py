@@ -23,16 +23,24 @@ MOST = 256  # calls that are passed on or wait for it; more get 503
 
 
 async def forward(state: State, scope: HTTPScope, body: bytes, address: str | None) -> Reply:
-    """Return the reply of the owner of a policy. A call is passed on once: who owns it may have changed by then."""
+    """Return the reply of the owner of a policy to a call."""
+    path = scope["raw_path"].decode("ascii")
+    if scope["query_string"]:
+        path += "?" + scope["query_string"].decode("latin-1")
+    return await ask_owner(state, scope, path, body, address)
+
+
+async def ask_owner(state: State, scope: HTTPScope, path: str, body: bytes, address: str | None) -> Reply:
+    """Return what the owner of a policy replies at a path, to the caller of a request.
+
+    A call is passed on once: who owns the policy may have changed by then.
+    """
     if not address or header(scope, PASSED_ON):
         raise unavailable("Another process owns the policy, or is about to.")
     headers = {"content-type": "application/json", PASSED_ON.decode(): "1"}
     for name in ("authorization", "cookie"):
         if value := header(scope, name.encode()):
             headers[name] = value.decode("latin-1")
-    path = scope["raw_path"].decode("ascii")
-    if scope["query_string"]:
-        path += "?" + scope["query_string"].decode("latin-1")
     patience = min(TIMEOUT_S, state.engine.settings.owner_lease_s)  # by then it is another's
     messenger: Messenger = state.messenger
     return await messenger.ask(address, scope["method"], path, body, headers, patience)

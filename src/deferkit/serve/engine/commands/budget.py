@@ -4,6 +4,7 @@ import msgspec
 
 from deferkit.errors import BudgetExhausted, DeferkitError
 from deferkit.serve.domain import log_records
+from deferkit.serve.domain.account import Account
 from deferkit.serve.domain.money import MICRO, in_reply, to_micro
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy_learner import check_review
@@ -30,17 +31,19 @@ class BudgetState(msgspec.Struct, frozen=True, kw_only=True):
 
 def budget_states(owned: OwnedPolicy) -> dict[str, BudgetState]:
     """Return where the budgets of a policy stand."""
-    states = {}
-    for name, account in owned.policy.accounts.items():
-        total, free = account.total, account.free
-        states[name] = BudgetState(
-            total=None if total is None else in_reply(total),
-            reserved=in_reply(account.reserved),
-            posted=in_reply(account.posted),
-            suspense=in_reply(account.suspense),
-            free=None if free is None else in_reply(free),
-        )
-    return states
+    return {name: budget_state(account) for name, account in owned.policy.accounts.items()}
+
+
+def budget_state(account: Account) -> BudgetState:
+    """Return where the budget of a resource stands."""
+    total, free = account.total, account.free
+    return BudgetState(
+        total=None if total is None else in_reply(total),
+        reserved=in_reply(account.reserved),
+        posted=in_reply(account.posted),
+        suspense=in_reply(account.suspense),
+        free=None if free is None else in_reply(free),
+    )
 
 
 class BudgetReply(msgspec.Struct, frozen=True, kw_only=True):

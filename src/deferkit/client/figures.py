@@ -1,0 +1,54 @@
+"""Figures of policies, for those who pay for them: as plain data, in the form of the service."""
+
+from typing import Any
+
+from deferkit.client.calls import Calls
+
+
+class PolicyFigures:
+    """Where policies stand and how they came there: `client.figures`. It needs the scope `admin` or `read`.
+
+        standing = client.figures.standing()
+        print(standing["state"], standing["gain"]["value"])
+
+    Times are seconds since 1970. The OpenAPI document of the service describes every field.
+    """
+
+    def __init__(self, calls: Calls, path: str) -> None:
+        self._calls = calls
+        self._path = path
+
+    def overview(self) -> list[dict[str, Any]]:
+        """Return where all policies of the tenant stand.
+
+        late = [policy["name"] for policy in client.figures.overview() if policy["alarms"]]
+        """
+        found: list[dict[str, Any]] = self._calls.call("GET", "/v1/overview")["policies"]
+        return found
+
+    def standing(self) -> dict[str, Any]:
+        """Return where the policy stands: pace, forecast, gain with its error, queue, alarms.
+
+        client.figures.standing()["runs_out_at"]
+        """
+        found: dict[str, Any] = self._calls.call("GET", f"{self._path}/standing")
+        return found
+
+    def series(self, buckets: int = 120) -> dict[str, Any]:
+        """Return decisions, spending, price and gain over time.
+
+        client.figures.series(buckets=24)["gain"]
+
+        Args:
+            buckets: How many steps of time at most, up to 2,000.
+        """
+        found: dict[str, Any] = self._calls.call("GET", f"{self._path}/series?buckets={int(buckets)}")
+        return found
+
+    def estimates(self) -> dict[str, Any]:
+        """Return what the policy has learned: coefficients with errors, predicted against observed, drifts.
+
+        client.figures.estimates()["targets"][0]["calibration"]
+        """
+        found: dict[str, Any] = self._calls.call("GET", f"{self._path}/estimates")
+        return found

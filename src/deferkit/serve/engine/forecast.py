@@ -1,0 +1,56 @@
+"""Whether a budget is spent as planned, and when it will be gone if spending goes on as of late."""
+
+from typing import NamedTuple
+
+RECENT = 0.2  # the share of all decisions that counts as "of late"
+LEAST = 50  # decisions, if there are so many
+
+
+class Spending(NamedTuple):
+    """What had been spent at a time."""
+
+    at: float  # seconds
+    decisions: int
+    spent: float
+
+
+class Forecast(NamedTuple):
+    """When a budget is gone: the number of the task, and the time. None: never, as far as can be told."""
+
+    task: int | None
+    at: float | None
+
+
+def pace_of(spent: float, total: float, decisions: int, horizon: int) -> float | None:
+    """Return the share of a budget that is spent over the share of its tasks that are decided: 1 is on plan.
+
+    >>> pace_of(300, 600, 4000, 10_000)  # half of it for two fifths of the tasks
+    1.25
+    """
+    if not decisions or not total:
+        return None
+    return (spent / total) / min(1.0, decisions / horizon)
+
+
+def forecast_of(unspent: float, then: Spending, now: Spending) -> Forecast:
+    """Return when a budget is gone, if spending goes on as between two moments.
+
+    >>> forecast_of(60, Spending(0, 0, 0), Spending(100, 1000, 40))  # 0.04 a task, 10 tasks a second
+    Forecast(task=2500, at=250.0)
+    """
+    spent, seconds = now.spent - then.spent, now.at - then.at
+    if unspent <= 0:
+        return Forecast(now.decisions, now.at)
+    if spent <= 0 or seconds <= 0:
+        return Forecast(None, None)
+    tasks = (now.decisions - then.decisions) * unspent / spent
+    return Forecast(now.decisions + round(tasks), now.at + seconds * unspent / spent)
+
+
+def recent_from(decisions: int) -> int:
+    """Return the number of decisions at which "of late" begins.
+
+    >>> recent_from(10_000), recent_from(100), recent_from(20)
+    (8000, 50, 0)
+    """
+    return max(0, min(int(decisions * (1 - RECENT)), decisions - LEAST))

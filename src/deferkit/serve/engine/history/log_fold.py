@@ -1,0 +1,181 @@
+"""What a log says to people: money, routes, price, gain and calibration over time, folded record by record."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from deferkit.serve.domain import log_records
+from deferkit.serve.domain.account import Account
+from deferkit.serve.domain.bookkeeping import booked, opened
+from deferkit.serve.domain.log_records import AnyRecord, DecidedRecord
+from deferkit.serve.domain.money import MICRO, Micros
+from deferkit.serve.domain.policy_spec import PolicySpec
+from deferkit.serve.engine.history.calibration import Calibration
+from deferkit.serve.engine.history.gain import AnsweredTask, Gain
+from deferkit.serve.engine.history.series import Series
+from deferkit.types import MODEL
+
+REMEMBERED = 10_000  # decisions; of earlier ones the log is asked again when something becomes known of them
+
+
+class Figures(NamedTuple):
+    """Where everything stood at a time; all counts are since the start."""
+
+    decisions: int
+    routes: dict[str, int]
+    reasons: dict[str, int]
+    accounts: dict[str, Account]
+    price: dict[str, float] | None
+    gain: float
+    gain_error: float | None
+    observed: bool  # the gain rests on observed rewards alone
+
+
+class TaskFacts:
+    """What is known of a decision: what was expected, and what came of it."""
+
+    __slots__ = ("costs", "estimates", "expired", "paid", "rewards", "route")
+
+    def __init__(self, decided: DecidedRecord) -> None:
+        self.route = decided.route
+        self.estimates = decided.estimates
+        self.costs = decided.costs.get(decided.route)  # expected of the expert who was asked
+        self.rewards: dict[str, float] = {}
+        self.paid: Micros | None = None
+        self.expired = False  # before an answer came, so that the model's was used
+
+    def answered(self) -> AnsweredTask | None:
+        """Return the task as one that an expert has answered; None if it is not."""
+        if self.route == MODEL or self.expired or (self.paid is None and self.route not in self.rewards):
+            return None
+        return AnsweredTask(self.route, self.estimates, self.rewards)
+
+
+class LogFold:
+    """Folds the log of one policy.
+
+    Args:
+        history_of: Returns the records of a task that came before a place in the log, for tasks of long ago.
+        remembered: How many of the latest decisions are kept in memory.
+    """
+
+    def __init__(self, history_of: Callable[[str, int], list[AnyRecord]], remembered: int = REMEMBERED) -> None:
+        self._history_of = history_of
+        self._remembered = remembered
+        self._tasks: dict[int, TaskFacts] = {}  # by decision, the oldest first
+        self.seq = 0  # records so far
+        self.spec: PolicySpec | None = None
+        self.accounts: dict[str, Account] = {}
+        self.decisions = 0
+        self.routes: Counter[str] = Counter()
+        self.reasons: Counter[str] = Counter()
+        self.price: dict[str, float] | None = None
+        self.gain = Gain()
+        self.calibrations: dict[str, Calibration] = {}  # by target
+        self.series: Series[Figures] = Series()
+        self._ends_at: int | None = None  # the bucket of the last record, whose figures are not final
+
+    def take(self, at: int, record: AnyRecord) -> None:
+        """Fold the next record of the log."""
+        if isinstance(record, log_records.CreatedRecord):
+            self.spec, self.accounts = record.spec, opened(record.spec)
+        elif isinstance(record, log_records.ChangedRecord):
+            self.spec = record.spec
+        self._close_bucket(at)
+        self.accounts = booked(self.accounts, record)
+        match record:
+            case DecidedRecord():
+                self._decided(at, record)
+            case log_records.ObservedRecord() | log_records.CorrectedRecord():
+                self._learned(record.task, record.id, record.rewards, record.cost)
+            case log_records.ExpiredRecord():
+                self._expired(record.task, record.id)
+            case _:
+                pass
+        self.seq += 1
+
+    def figures(self) -> Figures:
+        """Return where everything stands."""
+        return Figures(
+            decisions=self.decisions,
+            routes=dict(self.routes),
+            reasons=dict(self.reasons),
+            accounts=self.accounts,
+            price=self.price,
+            gain=self.gain.value,
+            gain_error=self.gain.error,
+            observed=self.gain.observed,
+        )
+
+    def close(self) -> None:
+        """Put the figures of the last record into the series, as far as they are known now."""
+        if self._ends_at is not None:
+            self.series.put(self._ends_at, self.figures())
+
+    def _close_bucket(self, at: int) -> None:
+        """Keep the figures of a bucket when the next one begins. Time begins with the first decision."""
+        if self._ends_at is not None and at - at % self.series.width > self._ends_at:
+            self.series.put(self._ends_at, self.figures())
+            self._ends_at = at
+
+    def _decided(self, at: int, record: DecidedRecord) -> None:
+        if self._ends_at is None:
+            self._ends_at = at
+        self.decisions += 1
+        self.routes[record.route] += 1
+        self.reasons[record.reason] += 1
+        self.price = self._by_resource(record.price)
+        self._tasks[record.id] = TaskFacts(record)
+        if len(self._tasks) > self._remembered:
+            del self._tasks[next(iter(self._tasks))]
+
+    def _learned(self, task: str, number: int, rewards: Mapping[str, float], cost: Micros | None) -> None:
+        facts = self._facts(task, number)
+        if facts is None:
+            return
+        before = facts.answered()
+        if before is not None:
+            self.gain.add(before, -1)
+        for decider, reward in rewards.items():
+            if decider in facts.rewards:
+                self.gain.compare(decider, facts.estimates[decider], facts.rewards[decider], -1)
+            self.gain.compare(decider, facts.estimates[decider], reward)
+            self._calibration(decider).put(number, facts.estimates[decider], reward)
+        facts.rewards = {**facts.rewards, **rewards}
+        if cost is not None and facts.route != MODEL:
+            facts.paid = cost
+            expected = self._by_resource(facts.costs)
+            for resource, micro in cost.items():
+                target = f"cost of {facts.route}" + (f" in {resource}" if len(self.accounts) > 1 else "")
+                self._calibration(target).put(number, expected[resource], micro / MICRO)
+        after = facts.answered()
+        if after is not None:
+            self.gain.add(after)
+
+    def _expired(self, task: str, number: int) -> None:
+        facts = self._facts(task, number)
+        if facts is not None and facts.answered() is None:
+            facts.expired = True
+
+    def _facts(self, task: str, number: int) -> TaskFacts | None:
+        """Return what is known of a decision so far; of one of long ago from the log."""
+        if (found := self._tasks.get(number)) is not None:
+            return found
+        earlier = self._history_of(task, self.seq)
+        decided = next((each for each in earlier if isinstance(each, DecidedRecord)), None)
+        if decided is None:
+            return None
+        facts = TaskFacts(decided)
+        for each in earlier:
+            if isinstance(each, log_records.ObservedRecord | log_records.CorrectedRecord):
+                facts.rewards.update(each.rewards)
+                facts.paid = each.cost if each.cost is not None and facts.route != MODEL else facts.paid
+            elif isinstance(each, log_records.ExpiredRecord):
+                facts.expired = facts.expired or facts.answered() is None
+        return facts
+
+    def _calibration(self, target: str) -> Calibration:
+        return self.calibrations.setdefault(target, Calibration())
+
+    def _by_resource(self, amount: Any) -> dict[str, float]:
+        return dict(amount) if isinstance(amount, Mapping) else dict.fromkeys(self.accounts, amount)

@@ -1,0 +1,142 @@
+"""Where a policy stands, for those who pay for it: on plan or not, when it runs out, what it has gained, alarms."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from deferkit.serve.domain.account import Account
+from deferkit.serve.domain.money import MICRO
+from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.policy_spec import PolicySpec
+from deferkit.serve.domain.rows import PolicyRow
+from deferkit.serve.engine.alarms import Alarm, alarms_of
+from deferkit.serve.engine.commands.budget import BudgetState, budget_state, budget_states
+from deferkit.serve.engine.forecast import Forecast, Spending, forecast_of, pace_of
+from deferkit.serve.engine.history.past import Past
+from deferkit.serve.engine.policy_summary import QueueState, queue_state
+from deferkit.serve.engine.standing_text import state_text
+
+
+class GainState(msgspec.Struct, frozen=True, kw_only=True):
+    """What experts have earned above the model, in reward."""
+
+    value: float
+    error: float | None  # its standard error; None: not known
+    basis: str  # observed: both rewards of every task are known; estimated: estimates stand in for some
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a policy stands. Times are seconds since 1970."""
+
+    name: str
+    decisions: int
+    routes: dict[str, int]
+    deferral_rate: float
+    unit: str  # the first resource
+    budget: dict[str, BudgetState]
+    horizon: int | None  # tasks that the budget is to last for; the shortest of several
+    pace: float | None  # share spent over share of the horizon decided, 1 is on plan; the fastest of several resources
+    runs_out_at: float | None  # at the spending of late; the first of several resources
+    runs_out_task: int | None
+    price: float | dict[str, float]
+    next_unit: float | None  # the reward that one more unit of the first resource brings
+    gain: GainState
+    queue: QueueState
+    alarms: list[Alarm]
+    state: str  # all of it in a sentence
+
+
+def spent(account: Account) -> float:
+    """Return what was paid."""
+    return (account.posted + account.suspense) / MICRO
+
+
+def forecasts(accounts: Mapping[str, Account], decisions: int, past: Past | None, now: float) -> Forecast:
+    """Return when the first of the budgets is gone."""
+    first = Forecast(None, None)
+    if past is None:
+        return first
+    at, then = past.recent
+    for name, account in accounts.items():
+        if account.total is not None and account.total:
+            before = Spending(at, then.decisions, spent(then.accounts[name]))
+            here = Spending(now, decisions, spent(account))
+            found = forecast_of(account.total / MICRO - here.spent, before, here)
+            if found.task is not None and (first.task is None or found.task < first.task):
+                first = found
+    return first
+
+
+def standing_of(
+    owned: OwnedPolicy, past: Past | None, queue: tuple[int, int, int | None], now: int, failing: str | None
+) -> Standing:
+    """Return where a policy stands.
+
+    Args:
+        owned: The policy.
+        past: What its log has told so far.
+        queue: How many seats wait, how many are claimed, and since when the oldest is there.
+        now: The time of the policy, in microseconds.
+        failing: Why nothing can be written, if so.
+    """
+    policy = owned.policy
+    spec, counts, price = policy.spec, policy.counts(), policy.learner.summary().price
+    horizons = [each.horizon for each in spec.budget.values() if each.horizon is not None]
+    paces = [
+        pace
+        for name, each in spec.budget.items()
+        if each.horizon is not None and (total := policy.accounts[name].total)
+        if (pace := pace_of(spent(policy.accounts[name]), total / MICRO, counts.decisions, each.horizon)) is not None
+    ]
+    unit = spec.resources[0]
+    ends = forecasts(policy.accounts, counts.decisions, past, now / MICRO)
+    standing = Standing(
+        name=spec.name,
+        decisions=counts.decisions,
+        routes=counts.routes,
+        deferral_rate=counts.deferral_rate,
+        unit=unit,
+        budget=budget_states(owned),
+        horizon=min(horizons, default=None),
+        pace=max(paces, default=None),
+        runs_out_at=ends.at,
+        runs_out_task=ends.task,
+        price=price,  # type: ignore[arg-type]
+        next_unit=price[unit] if isinstance(price, Mapping) else price,
+        gain=gain_state(policy.tally.expected_gain, past),
+        queue=queue_state(queue, now),
+        alarms=alarms_of(owned, queue_state(queue, now), max(paces, default=None), failing),
+        state="",
+    )
+    return msgspec.structs.replace(standing, state=state_text(standing))
+
+
+def gain_state(expected: float, past: Past | None) -> GainState:
+    """Return the gain as the log tells it; before it was read, what was expected."""
+    if past is None:
+        return GainState(value=expected, error=None, basis="estimated")
+    found = past.figures
+    return GainState(value=found.gain, error=found.gain_error, basis="observed" if found.observed else "estimated")
+
+
+def unreachable(row: PolicyRow, accounts: Mapping[str, Account], why: str) -> Standing:
+    """Return what the database says of a policy whose process does not answer."""
+    spec = msgspec.json.decode(row.spec, type=PolicySpec)
+    return Standing(
+        name=row.name,
+        decisions=0,
+        routes={},
+        deferral_rate=0.0,
+        unit=spec.resources[0],
+        budget={name: budget_state(account) for name, account in accounts.items()},
+        horizon=None,
+        pace=None,
+        runs_out_at=None,
+        runs_out_task=None,
+        price=0.0,
+        next_unit=None,
+        gain=GainState(value=0.0, error=None, basis="estimated"),
+        queue=QueueState(waiting=0, claimed=0, oldest_s=None),
+        alarms=[Alarm(kind="failing", text=why)],
+        state=why,
+    )

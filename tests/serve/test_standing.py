@@ -1,0 +1,139 @@
+"""Pace, forecast and alarms, small enough to verify by hand."""
+
+import msgspec
+import pytest
+
+from deferkit.serve.domain import log_records
+from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.policy import Policy
+from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
+from deferkit.serve.domain.request_bodies import TaskBody
+from deferkit.serve.engine.commands.decide import Decide
+from deferkit.serve.engine.commands.outcome import book, cost_of
+from deferkit.serve.engine.forecast import Forecast, Spending, forecast_of, pace_of
+from deferkit.serve.engine.history.log_fold import LogFold
+from deferkit.serve.engine.history.past import past_of
+from deferkit.serve.engine.standing import Standing, standing_of
+from deferkit.serve.engine.unit_of_work import UnitOfWork
+
+SPEC = PolicySpec(name="p", features=1, budget={"minutes": BudgetSpec(total=100, horizon=1000, max_cost=2)}, warm_up=0)
+EMPTY = (0, 0, None)
+
+
+class Story:
+    """A policy whose tasks come every second; its log is folded along."""
+
+    def __init__(self, spec: PolicySpec = SPEC) -> None:
+        self.owned = OwnedPolicy(1, "default", Policy(spec), 1, 0)
+        self.work = UnitOfWork()
+        self.fold = LogFold(lambda *_: [])
+        self.second = 0
+        self.work.record(self.owned, log_records.CreatedRecord(spec=self.owned.policy.spec), 0)
+
+    def tasks(self, n: int, cost: float | None) -> "Story":
+        """Let tasks come, a second between them; with a cost the human is asked and paid at once."""
+        for _ in range(n):
+            key = (1, f"t{self.owned.policy.counts().decisions}")
+            self.work.decisions[key] = None
+            route = "model" if cost is None else "human"
+            now = self.second * 1_000_000
+            Decide(TaskBody(task=key[1], context=[1.0], force=route)).run(self.owned, self.work, now)
+            row = self.work.decisions[key]
+            assert row is not None
+            if cost is not None:
+                book(self.owned, self.work, now, row, {"human": 1.0, "model": 0.0}, cost_of(self.owned, cost))
+            self.second += 1
+        for line in self.work.log[self.fold.seq :]:
+            self.fold.take(line.at, log_records.decode(line.body))
+        return self
+
+    def standing(self, queue: tuple[int, int, int | None] = EMPTY, failing: str | None = None) -> Standing:
+        return standing_of(self.owned, past_of(self.fold), queue, self.second * 1_000_000, failing)
+
+
+def kinds(standing: Standing) -> list[str]:
+    return [alarm.kind for alarm in standing.alarms]
+
+
+def test_a_pace_is_the_share_spent_over_the_share_decided() -> None:
+    assert pace_of(50, 100, 500, 1000) == 1
+    assert pace_of(30, 100, 500, 1000) == pytest.approx(0.6)
+    assert pace_of(100, 100, 2000, 1000) == 1  # after the horizon all of it may be spent
+    assert pace_of(0, 100, 0, 1000) is None
+    assert pace_of(0, 0, 10, 1000) is None
+
+
+def test_a_forecast_goes_on_as_of_late() -> None:
+    then, now = Spending(100, 100, 10), Spending(200, 300, 20)  # 10 for 200 tasks, in 100 s
+    assert forecast_of(30, then, now) == Forecast(300 + 600, 200 + 300)
+    assert forecast_of(0, then, now) == Forecast(300, 200)
+    assert forecast_of(30, then, Spending(200, 300, 10)) == Forecast(None, None)
+
+
+def test_where_a_policy_stands_by_hand() -> None:
+    # 200 tasks in 200 s: 150 by the model, then 50 by the human for 0.5 each: 25 of 100 minutes for a fifth of 1,000
+    story = Story().tasks(150, None).tasks(50, 0.5)
+    standing = story.standing()
+    assert standing.pace == pytest.approx(0.25 / 0.2)
+    # of late: the last 50 tasks, at 0.5 a second: the other 75 minutes last for 150 tasks and seconds
+    assert standing.runs_out_task == 350
+    assert standing.runs_out_at == pytest.approx(350, abs=1.5)  # buckets of a second
+    assert (standing.decisions, standing.deferral_rate, standing.horizon, standing.unit) == (200, 0.25, 1000, "minutes")
+    assert (standing.gain.value, standing.gain.error, standing.gain.basis) == (50, 0, "observed")
+    assert standing.next_unit == standing.price
+    assert kinds(standing) == ["overspending"]
+    assert standing.state == (
+        "Spending is ahead of plan: 25 of 100 minutes spent for 20 % of the planned tasks;"
+        " it lasts until about task 350."
+    )
+
+
+def test_a_budget_that_lasts_says_so() -> None:
+    standing = Story().tasks(100, 0.1).standing()
+    assert standing.pace == pytest.approx(1)
+    assert standing.runs_out_task == 1000
+    assert kinds(standing) == []
+    assert standing.state.startswith("Spending is on plan: 10 of 100 minutes spent for 10 %")
+    assert standing.state.endswith("it lasts for all planned tasks.")
+
+
+def test_too_slow_is_an_alarm_and_too_early_to_tell_is_none() -> None:
+    assert kinds(Story().tasks(20, 0.01).standing()) == []
+    slow = Story().tasks(100, 0.01).standing()
+    assert kinds(slow) == ["underspending"]
+    assert slow.alarms[0].text == "Spending is 90 % behind plan."
+
+
+def test_suspense_nothing_left_and_the_end_of_the_horizon_are_alarms() -> None:
+    story = Story().tasks(49, 2).tasks(1, 5)
+    standing = story.standing()
+    assert kinds(standing)[:2] == ["suspense", "overspending"]
+    assert standing.state == "3 minutes stand in suspense, beyond the budget: nobody is asked."
+    assert standing.runs_out_at == story.second
+    story = Story().tasks(49, 2).tasks(1, 1)
+    assert kinds(story.standing())[0] == "without_budget"
+    assert story.standing().state == "1 minutes are free, and a review may cost 2: nobody is asked."
+    over = Story().tasks(10, 0.5).tasks(990, None).standing()
+    assert kinds(over) == ["horizon_over"]
+    assert over.state == "The planned 1,000 tasks are over: 5 of 100 minutes spent."
+
+
+def test_old_reviews_failures_and_an_empty_policy_are_told() -> None:
+    story = Story()
+    assert story.standing().state == "No task has come yet."
+    assert (story.standing().pace, story.standing().runs_out_at) == (None, None)
+    story.tasks(10, None)
+    story.second = 10_000
+    standing = story.standing(queue=(3, 1, 1_000_000), failing="full")
+    assert kinds(standing) == ["failing", "queue_age"]
+    assert standing.alarms[1].text == "The oldest task has waited for 2.8 h."
+    story.owned.policy.spec = msgspec.structs.replace(SPEC, deadline_s=100)
+    assert kinds(story.standing(queue=(1, 0, (10_000 - 51) * 1_000_000))) == ["queue_age"]
+    assert kinds(story.standing(queue=(1, 0, (10_000 - 49) * 1_000_000))) == []
+
+
+def test_a_budget_without_end_has_no_pace() -> None:
+    spec = msgspec.structs.replace(SPEC, budget={"minutes": BudgetSpec(max_cost=2)})
+    standing = Story(spec).tasks(10, 0.5).standing()
+    assert (standing.pace, standing.runs_out_at, standing.horizon) == (None, None, None)
+    assert standing.state == "No limit: 5 minutes spent on 10 tasks, 100.0 % of them to experts."
