@@ -262,6 +262,24 @@ def test_one_absurdly_large_context_leaves_everything_finite(link: str) -> None:
             assert np.isfinite(numbers).all()
 
 
+@pytest.mark.parametrize("forget", ["auto", "never"])
+def test_a_first_context_of_a_million_times_the_others_leaves_everything_finite(forget: str) -> None:
+    """Its precision, discounted after 32 samples, has a ridge below rounding: a factorisation of it overflows."""
+    d = 300
+    deferrer = Deferrer(
+        n_features=d, budget=Budget(1000, horizon=10_000, max_cost=1), forget=forget, representation="linear"
+    )
+    for i in range(40):
+        context = [1e6] * d if i < 2 else [(i % 7 + j % 11) / 20 for j in range(d)]
+        decision = deferrer.decide(context, force="human")
+        numbers = [*decision.estimates.values(), *decision.widths.values(), decision.expected_cost]
+        assert np.isfinite(numbers).all(), i  # type: ignore[arg-type]
+        if i != 1:
+            deferrer.observe(decision.id, {"human": 1.0, "model": 0.0}, cost=0.5)
+    assert decision.estimates["human"] == pytest.approx(1.0, abs=0.01)
+    assert decision.estimates["model"] == pytest.approx(0.0, abs=0.01)
+
+
 @pytest.mark.parametrize("size", [1e4, 1e7, 1.7e9])
 def test_a_column_as_large_as_a_time_stamp_is_survived(size: float) -> None:
     """A rank-one step has no digits left where a context dwarfs the ones before: there the inverse is made afresh."""

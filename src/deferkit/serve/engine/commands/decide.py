@@ -25,6 +25,9 @@ from deferkit.serve.structured_logs import logger
 from deferkit.types import Amount, Decision
 
 SLICE = 100  # tasks of a batch that are looked up and decided at once, if there is time
+NOT_A_NUMBER = (
+    "The context is too large, or one before it was: what the learner expects of it is not a number any more."
+)
 MOST_WORK = 10_000_000_000  # numbers that the decisions of a batch may go through: about ten seconds
 
 
@@ -127,6 +130,7 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, numbe
     policy = owned.policy
     context, clipped = plausible_context(owned, body)
     event, micros = propose(owned, msgspec.structs.replace(body, context=context) if clipped else body)
+    check_finite(event.decision)
     decision = event.decision._replace(id=event.decision.id + policy.relearned.decisions)
     deferred = micros is not None
     record = log_records.DecidedRecord(
@@ -142,7 +146,7 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, numbe
     try:
         work.record(owned, record, now, body.task)
     except DeferkitError as error:  # nothing was changed
-        raise invalid("The context is too large: what the learner expects of it is not a number any more.") from error
+        raise invalid(NOT_A_NUMBER) from error
     work.put_decision(
         DecisionRow(
             policy=owned.id,
@@ -233,6 +237,16 @@ def without_features(sentence: str) -> str:
     """
     said, _, got = sentence.partition(" Got ")
     return said if " context" in said.replace("'", " ") and not got.startswith(("the shape", "named")) else sentence
+
+
+def check_finite(decision: Decision) -> None:
+    """Raise if a decision has something that is not a number: JSON has no word for it, so no log could hold it."""
+    amounts = [decision.price, decision.expected_cost, *decision.costs.values(), *decision.cost_widths.values()]
+    numbers = [*decision.estimates.values(), *decision.widths.values()]
+    for amount in amounts:
+        numbers += [amount] if isinstance(amount, float) else amount.values()
+    if not all(map(math.isfinite, numbers)):
+        raise invalid(NOT_A_NUMBER)
 
 
 def micros_of(decision: Decision, resources: tuple[str, ...]) -> Micros:
