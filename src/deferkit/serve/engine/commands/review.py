@@ -184,6 +184,12 @@ class Effort:
         if claim.effort is not None and claim.effort != micros:
             raise conflict(f"Another effort was booked for epoch {body.epoch} of task {body.task!r}.")
         if claim.effort is None:
+            together = added(micros, *(each.effort for each in claims))
+            if together is not None and owned.policy.exceeds_ceiling(together):
+                raise invalid(
+                    f"The efforts of a task are together at most max_reported_cost; some of task {body.task!r} are"
+                    " booked. Report what it has cost beyond that as the cost of the task: a correction confirms it."
+                )
             check_room(owned, micros)
             work.record(
                 owned,
