@@ -122,7 +122,12 @@ class Engine:
             await asyncio.gather(*self._ticking)
             raise
         self._writing = asyncio.create_task(self._write())
-        jobs = (self.maintenance.reap, self.maintenance.make_room, self.ownership.adopt_orphans)
+        jobs = (
+            self.maintenance.reap,
+            self.maintenance.make_room,
+            self.maintenance.finish_deletions,
+            self.ownership.adopt_orphans,
+        )
         self._ticking += [asyncio.create_task(self._regularly(job)) for job in jobs]
         self._serving = True
         logger.info("ready", extra={"policies": len(self.owned), "owner": self.ownership.owner})

@@ -1,4 +1,4 @@
-"""Periodic maintenance of the policies of a process: deadlines pass, parked outcomes are dropped when they are old."""
+"""Periodic maintenance: deadlines pass, old parked outcomes are dropped, deletions that broke off are finished."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -52,6 +52,11 @@ class Maintenance:
                 extra={"policy": key[1], "tasks": len(problems), "error": str(problems[0])},
             )
         return all(problem.status != NO_ROOM for problem in problems)
+
+    async def finish_deletions(self) -> None:
+        """Delete what is left of policies whose deletion broke off."""
+        for number in await asyncio.to_thread(self.ownership.store.retired_policies):
+            await self.ownership.purge(number)
 
     async def make_room(self) -> None:
         """Let go of the oldest outcomes whose decisions never came, where no more can be parked."""

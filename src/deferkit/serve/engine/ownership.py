@@ -268,6 +268,13 @@ class Ownership:
             self._read_only.discard(key)
             logger.warning("lost a policy to another process", extra={"policy": owned.id, "epoch": owned.epoch})
 
+    async def purge(self, number: int) -> None:
+        """Delete the rows of a retired policy, in slices between which others are served."""
+        more = True
+        while more:
+            async with self.busy:
+                more = await self.stored(self.store.delete_slice, number)
+
     async def put_away(self) -> None:
         """Keep snapshots, give up what is owned, and close the store."""
         if self._snapshot is not None:
