@@ -1,7 +1,8 @@
 """A policy in memory: its learner and its accounts, changed by records and in no other way."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,6 +19,9 @@ from deferkit.serve.domain.money import LARGEST_AMOUNT, MICRO, Micros, from_micr
 from deferkit.serve.domain.policy_learner import learner_of, load_trees
 from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.types import MODEL, Amount
+
+SMALL_STATE = 8_000_000  # bytes of a learner's arrays that are made or compressed at once: a tenth of a second
+LONG_STEP = 20_000_000  # multiplications of one observation: a fiftieth of a second
 
 
 class Tally(msgspec.Struct, kw_only=True):
@@ -109,12 +113,47 @@ class Policy:
         self.tally = Tally()
         self.unconfirmed: dict[str, Micros] = {}  # reported costs above the ceiling by task, not booked, not learned
         self.relearned = Relearned(forgotten=sorted(forgotten))
+        self.deferred: list[Callable[[], None]] = []  # steps of the learner that `learn_deferred` is to run
+        self._defers = False
 
-    def append(self, record: AnyRecord, at: int) -> bytes:
-        """Apply a new record; return the bytes that the log keeps of it."""
+    def append(self, record: AnyRecord, at: int, *, defer: bool = False) -> bytes:
+        """Apply a new record; return the bytes that the log keeps of it.
+
+        Parameters
+        ----------
+        record
+            What happened.
+        at
+            When, in microseconds.
+        defer
+            Whether a step of the learner that may take long is left to `learn_deferred`. Until that has run, the
+            policy decides nothing and no record may follow but those of the same command. Never unless given.
+        """
         body = log_records.encode(record)
-        self.take(record, at, body)
+        self._defers = defer and (bool(self.deferred) or self._takes_long(record))
+        try:
+            self.take(record, at, body)
+        finally:
+            self._defers = False
         return body
+
+    def learn_deferred(self) -> None:
+        """Run the steps of the learner that were deferred, in their order; in any thread."""
+        while self.deferred:
+            self.deferred[0]()
+            del self.deferred[0]
+
+    def _takes_long(self, record: AnyRecord) -> bool:
+        if isinstance(record, log_records.ObservedRecord):
+            return self.remembers(record.id) and self.learner.longest_step(self._own_id(record.id)) > LONG_STEP
+        return isinstance(record, log_records.ResetRecord) and self.learner.n_bytes > SMALL_STATE
+
+    def _learn(self, step: Callable[[], None]) -> None:
+        """Run a step of the learner, or defer it."""
+        if self._defers:
+            self.deferred.append(step)
+        else:
+            step()
 
     def take(self, record: AnyRecord, at: int, body: bytes) -> None:
         """Apply a record whose bytes are known."""
@@ -135,13 +174,13 @@ class Policy:
                 self._corrected(record)
             case log_records.EffortRecord():
                 self._book({}, record.cost)
-                self._follow()
+                self._learn(self._follow)
             case log_records.BudgetChangedRecord():
                 self._change(record.totals)
             case log_records.ChangedRecord():
                 self.spec = record.spec
             case log_records.ResetRecord():
-                self._reset()
+                self._learn(self._reset)
             case log_records.ForgottenRecord():
                 if record.id not in self.relearned.forgotten:  # it takes the log to leave the outcome out
                     raise DeferkitError(f"The policy was not rebuilt without the outcome of decision {record.id}.")
@@ -174,14 +213,17 @@ class Policy:
 
     def _observed(self, record: log_records.ObservedRecord) -> None:
         owed = self.frozen
+        told = None if record.told is None else from_micros(record.told)
+        event = events.Observed(self._own_id(record.id), record.rewards, told)
+        learned = record.learned and record.id not in self.relearned.forgotten
+        if learned and self._defers:  # what the learner refuses must not get into the log
+            self.learner.check_observation(*event)
         if record.cost is not None:
             self._book(record.released or {}, record.cost)
-        learned = record.learned and record.id not in self.relearned.forgotten
         if learned:
-            told = None if record.told is None else from_micros(record.told)
-            self.learner.apply(events.Observed(self._own_id(record.id), record.rewards, told))
+            self._learn(partial(self._tell, event))
         elif record.released is not None:
-            self._expire(record.id)
+            self._learn(partial(self._expire, record.id))
         if record.confirms:
             self.unconfirmed.pop(record.task, None)
         else:
@@ -190,17 +232,16 @@ class Policy:
             self.unconfirmed[record.task] = record.unconfirmed
         self.tally.late += not record.learned
         if record.cost != (record.told if learned else None) or owed or self.frozen:
-            self._follow()
+            self._learn(self._follow)
 
     def _expired(self, record: log_records.ExpiredRecord) -> None:
         owed = self.frozen
         self._book(record.released, {})
-        known = record.id >= self.relearned.decisions
-        if self.remembers(record.id) or not known:
-            self._expire(record.id)
         self.tally.expired += 1
+        known = record.id >= self.relearned.decisions
+        self._learn(partial(self._expire_if_remembered, record.id))
         if owed or not known:
-            self._follow()
+            self._learn(self._follow)
 
     def _corrected(self, record: log_records.CorrectedRecord) -> None:
         if record.cost is not None and record.was is not None:
@@ -208,10 +249,14 @@ class Policy:
                 self.accounts[name] = self.accounts[name].reverse(record.was[name], now)
         if (record.learned or record.told is not None) and record.id not in self.relearned.forgotten:
             told = None if record.told is None else from_micros(record.told)
-            self.learner.apply(events.Corrected(self._own_id(record.id), record.learned, told))
+            event = events.Corrected(self._own_id(record.id), record.learned, told)
+            self._learn(partial(self._tell, event))
         self.tally.corrected += 1
         if record.cost is not None:
-            self._follow()
+            self._learn(self._follow)
+
+    def _tell(self, event: events.Observed | events.Corrected) -> None:
+        self.learner.apply(event)
 
     def _own_id(self, number: int) -> int:
         """Return the number that the learner knows a decision by: it counts from its last reset."""
@@ -221,6 +266,19 @@ class Policy:
         """Whether the learner can still be told of a decision."""
         own = self._own_id(number)
         return own >= 0 and number not in self.relearned.forgotten and self.learner.remembers(own)
+
+    def remembers_settled(self, number: int) -> bool:
+        """Whether the learner can be told of a decision whose cost is booked, or will be by a deferred step.
+
+        It then remembers the latest `memory` decisions, and none before them.
+        """
+        own, summary = self._own_id(number), self.learner.summary()
+        latest = own >= max(0, summary.decisions - self.learner.settings.memory)
+        return latest and number not in self.relearned.forgotten
+
+    def _expire_if_remembered(self, number: int) -> None:
+        if self.remembers(number) or number < self.relearned.decisions:
+            self._expire(number)
 
     def _expire(self, number: int) -> None:
         """End a reservation that the learner has; one from before its reset is not its own."""
@@ -265,6 +323,9 @@ class Policy:
     def _change(self, totals: dict[str, int | None]) -> None:
         for name, total in totals.items():
             self.accounts[name] = self.accounts[name].changed(total)
+        self._learn(self._follow_change)
+
+    def _follow_change(self) -> None:
         spent, reserved = self._used()
         amounts = {n: float("inf") if a.total is None else a.total / MICRO for n, a in self.accounts.items()}
         if self.apart or any(amount < spent[name] + reserved[name] for name, amount in amounts.items()):
@@ -346,6 +407,7 @@ class Policy:
         policy.unconfirmed = saved.unconfirmed or {}
         policy.scales = None if saved.scales is msgspec.UNSET else saved.scales
         policy.relearned = Relearned() if saved.relearned is msgspec.UNSET else saved.relearned
+        policy.deferred, policy._defers = [], False
         load_trees(saved.spec)
         policy.learner = Deferrer.from_bytes(saved.learner)
         return policy

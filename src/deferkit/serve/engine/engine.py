@@ -12,6 +12,7 @@ from deferkit.serve.domain.reply import Reply
 from deferkit.serve.engine.clock import Clock
 from deferkit.serve.engine.fair_queue import FairQueue
 from deferkit.serve.engine.group_commit import GroupCommit, Job, size_of
+from deferkit.serve.engine.learning_steps import LearningSteps
 from deferkit.serve.engine.maintenance import Maintenance
 from deferkit.serve.engine.ownership import Key, Ownership, stop_at_once
 from deferkit.serve.engine.pending_fits import PendingFits
@@ -69,10 +70,12 @@ class Engine:
         self.owned = self.ownership.owned
         self.queue: FairQueue[Job] = FairQueue(limit=self.settings.queue_limit, share=self.settings.tenant_share)
         self.fits: PendingFits[Job] = PendingFits(self.queue, self.owned)
+        self.steps = LearningSteps(self.ownership, self.queue.charge)
         self.group_commit = GroupCommit(
             self.ownership,
             self.queue,
             self.fits,
+            self.steps,
             group_s=self.settings.group_s,
             snapshot_every=self.settings.snapshot_every,
         )
@@ -139,10 +142,17 @@ class Engine:
         # not cancelled: what they read in other threads would go on, beyond the end of the store
         await asyncio.gather(*self._ticking, return_exceptions=True)
         if self._writing is not None:
-            while self.queue.length or self._at_work or self.ownership.busy.locked() or self.ownership.coming:
+            while (
+                self.queue.length
+                or self._at_work
+                or self.steps.running
+                or self.ownership.busy.locked()
+                or self.ownership.coming
+            ):
                 await asyncio.sleep(0.005)
             self._writing.cancel()
             await asyncio.gather(self._writing, return_exceptions=True)
+        self.steps.close()
         await self.ownership.put_away()
         logger.info("stopped")
 

@@ -21,6 +21,7 @@ from deferkit.serve.domain.problems import (
 )
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.engine.fair_queue import FairQueue
+from deferkit.serve.engine.learning_steps import LearningSteps
 from deferkit.serve.engine.ownership import Key, Ownership
 from deferkit.serve.engine.pending_fits import PendingFits
 from deferkit.serve.engine.unit_of_work import Command, Unfinished, UnitOfWork
@@ -65,6 +66,8 @@ class GroupCommit:
         Where commands come from; what a group had no time for goes back there.
     fits
         Where commands wait whose policy is fitting trees.
+    steps
+        What runs the steps of learners that may take long, after their commit.
     group_s
         Seconds after which no more commands of a group are run: every other caller waits as long.
     snapshot_every
@@ -76,6 +79,7 @@ class GroupCommit:
         ownership: Ownership,
         queue: FairQueue[Job],
         fits: PendingFits[Job],
+        steps: LearningSteps,
         *,
         group_s: float,
         snapshot_every: int,
@@ -83,6 +87,7 @@ class GroupCommit:
         self.ownership = ownership
         self.queue = queue
         self.fits = fits
+        self.steps = steps
         self.group_s = group_s
         self.snapshot_every = snapshot_every
         self.groups = 0  # committed
@@ -125,7 +130,7 @@ class GroupCommit:
         owned = [self.ownership.owned[job.key] for job in jobs]
         reads = [job.command.reads(each) for job, each in zip(jobs, owned, strict=True)]
         try:
-            work = await self.ownership.in_thread(self.ownership.store.begin, reads, UnitOfWork())
+            work = await self.ownership.in_thread(self.ownership.store.begin, reads, UnitOfWork(defers=True))
         except StoreFailed as error:
             await self._fail(jobs, None, error)
             return
@@ -163,7 +168,10 @@ class GroupCommit:
         for job, result in results:
             self._answer(job, result)
         for each in work.changed.values():
-            await self._follow_up(each)
+            if each.policy.deferred:
+                self.steps.start(each, self._follow_up_on_step)
+            else:
+                await self._follow_up(each)
 
     def _run(self, job: Job, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Result:
         """Run a command, and charge its tenant with the time that it took."""
@@ -193,6 +201,11 @@ class GroupCommit:
             logger.warning("drifted", extra={"policy": owned.id, **drift._asdict()})
         if owned.policy.seq - owned.snapshot_at >= self.snapshot_every and not owned.policy.learner.fitting:
             await self.ownership.start_snapshot(owned)
+
+    async def _follow_up_on_step(self, owned: OwnedPolicy) -> None:
+        async with self.ownership.busy:
+            if self.ownership.owned.get((owned.tenant, owned.policy.spec.name)) is owned and not owned.held:
+                await self._follow_up(owned)
 
     def _answer(self, job: Job, result: Result) -> None:
         if job.done.done():

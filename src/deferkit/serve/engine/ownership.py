@@ -12,7 +12,7 @@ import msgspec
 from deferkit.errors import DeferkitError, MissingExtra
 from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.owned_policy import OwnedPolicy
-from deferkit.serve.domain.policy import Policy
+from deferkit.serve.domain.policy import SMALL_STATE, Policy
 from deferkit.serve.domain.policy_learner import check_trees_installed
 from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.problems import Damaged, Problem, StoreBroken, StoreFailed, unavailable
@@ -27,7 +27,6 @@ from deferkit.serve.structured_logs import logger
 Result = TypeVar("Result")
 Key = tuple[str, str]  # tenant, name of the policy
 LATER = 503
-SMALL_STATE = 8_000_000  # bytes of a learner's arrays that are compressed at once: a tenth of a second
 
 
 def stop_at_once(error: Exception) -> None:
@@ -307,7 +306,13 @@ class Ownership:
 
     def spoil(self, work: UnitOfWork) -> None:
         """Remember which policies in memory are ahead of their logs."""
-        self._dirty.update(key for key, owned in self.owned.items() if owned.id in work.changed)
+        for owned in work.changed.values():
+            self.spoil_policy(owned)
+
+    def spoil_policy(self, spoiled: OwnedPolicy) -> None:
+        """Remember that a policy in memory is not what its log says."""
+        spoiled.policy.deferred.clear()
+        self._dirty.update(key for key, owned in self.owned.items() if owned.id == spoiled.id)
 
     async def mend(self) -> None:
         """Rebuild what a failed group has spoiled, and acquire what could only be read."""

@@ -28,11 +28,14 @@ class UnitOfWork(Transaction):
     ----------
     ends
         When the group is to be committed, by `time.perf_counter`, whatever of it is left to do. Never unless given.
+    defers
+        Whether steps of learners that may take long are left to `Policy.learn_deferred`. False unless given.
     """
 
-    def __init__(self, ends: float = math.inf) -> None:
+    def __init__(self, ends: float = math.inf, *, defers: bool = False) -> None:
         super().__init__()
         self.ends = ends
+        self.defers = defers
 
     @property
     def out_of_time(self) -> bool:
@@ -47,7 +50,7 @@ class UnitOfWork(Transaction):
         """Apply a record to a policy, and append it to the log."""
         seq = owned.policy.seq
         self.changed[owned.id] = owned
-        body = owned.policy.append(record, now)
+        body = owned.policy.append(record, now, defer=self.defers)
         if owned.tail is not None:
             owned.tail.append((record, now, body))
         kind = record.__struct_config__.tag

@@ -106,11 +106,12 @@ def replace(
     """
     if micros is not None and row.cost is not None:
         check_room(owned, micros, row.cost)
-    confirmed = False
+    confirmed, remembers = False, owned.policy.remembers
     if micros is not None and row.task in owned.policy.unconfirmed:
         confirmed = book(owned, work, now, row, {}, micros, confirms=True).learned
         row, micros = work.decisions[owned.id, row.task] or row, None
-    knows = row.told.split() if owned.policy.remembers(row.id) else []
+        remembers = owned.policy.remembers_settled
+    knows = row.told.split() if remembers(row.id) else []
     replaced = {name: float(value) for name, value in rewards.items()}
     learned = {name: value for name, value in replaced.items() if name in knows}
     told = owned.policy.tellable(micros) if micros is not None and COST in knows else None

@@ -98,7 +98,7 @@ class DecideMany:
                 results.append({"status": 201, "decision": msgspec.Raw(reply)})
             except Problem as problem:
                 results.append({"status": problem.status, "code": problem.code, "detail": str(problem)})
-            if work.out_of_time:
+            if work.out_of_time or owned.policy.deferred:  # the learner has yet to learn an outcome that was parked
                 break
         if len(results) == len(self.tasks):
             return Reply(200, msgspec.json.encode({"results": results}))
