@@ -41,7 +41,7 @@ class OwnedPolicy:
         return self.copying or self.relearning or bool(self.policy.deferred)
 
     def time(self, now: int) -> int:
-        """Return the time of the policy, which never goes back."""
+        """Return the time of the policy in microseconds: monotonic, also after a change of owner."""
         return now + self.ahead
 
     def new_drifts(self) -> list[Drifted]:

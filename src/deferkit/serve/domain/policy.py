@@ -25,7 +25,7 @@ LONG_STEP = 20_000_000  # multiplications of one observation: a fiftieth of a se
 
 
 class Tally(msgspec.Struct, kw_only=True):
-    """What is counted along the way."""
+    """Counters of a policy that are not the learner's."""
 
     expected_gain: float = 0.0  # Σ of what experts were expected to earn above the model, when they were asked
     outcomes: int = 0
@@ -35,7 +35,7 @@ class Tally(msgspec.Struct, kw_only=True):
 
 
 class Relearned(msgspec.Struct, kw_only=True):
-    """What the learner does not know any more, because it was reset or told to forget."""
+    """Counts of before the last reset, and the forgotten decisions."""
 
     decisions: int = 0  # before the last reset; the learner numbers its own from there on
     routes: dict[str, int] = {}  # of those
@@ -188,12 +188,12 @@ class Policy:
                 pass
 
     def fits(self, held: Micros) -> bool:
-        """Whether this much may be reserved."""
+        """Whether these amounts may be reserved."""
         return all(self.accounts[name].fits(amount) for name, amount in held.items())
 
     @property
     def frozen(self) -> bool:
-        """Whether a cost stands in suspense, so that nobody is asked."""
+        """Whether a cost is in suspense, so that no expert is asked."""
         return any(account.suspense for account in self.accounts.values())
 
     def _decided(self, record: log_records.DecidedRecord) -> None:
@@ -259,7 +259,7 @@ class Policy:
         self.learner.apply(event)
 
     def _own_id(self, number: int) -> int:
-        """Return the number that the learner knows a decision by: it counts from its last reset."""
+        """Return the learner's id of a decision, which counts from the last reset."""
         return number - self.relearned.decisions
 
     def remembers(self, number: int) -> bool:
@@ -268,9 +268,9 @@ class Policy:
         return own >= 0 and number not in self.relearned.forgotten and self.learner.remembers(own)
 
     def remembers_settled(self, number: int) -> bool:
-        """Whether the learner can be told of a decision whose cost is booked, or will be by a deferred step.
+        """Whether the learner can be told of a decision after the deferred steps, which may book its cost.
 
-        It then remembers the latest `memory` decisions, and none before them.
+        It remembers the latest `memory` decisions, and of those before them only such that hold budget.
         """
         own, summary = self._own_id(number), self.learner.summary()
         latest = own >= max(0, summary.decisions - self.learner.settings.memory)
@@ -334,7 +334,7 @@ class Policy:
             self.learner.apply(events.BudgetChanged(self._amount(amounts)))
 
     def tellable(self, cost: Micros) -> Micros:
-        """Return what the learner may be told of a cost: at most the cap that it was promised."""
+        """Return a cost clamped to the learner's cost bounds (max_cost)."""
         caps = dict(zip(self.spec.resources, self.learner.settings.cost_bounds, strict=True))
         return {name: min(micro, round(min(caps[name][1], LARGEST_AMOUNT) * MICRO)) for name, micro in cost.items()}
 
@@ -347,7 +347,7 @@ class Policy:
         return False
 
     def _follow(self) -> None:
-        """Tell the learner what is free, where its own account is no longer that of the policy."""
+        """Set the learner's budget to what is free, after its own account and the policy's have come to differ."""
         self.apart = True
         spent, reserved = self._used()
         totals = {}
@@ -371,11 +371,11 @@ class Policy:
         return min(each.horizon or float("inf") for each in self.spec.budget.values())
 
     def to_bytes(self) -> bytes:
-        """Return everything as bytes: plain data and the learner's state, never code."""
+        """Serialise the policy: plain data and the learner's state, no code."""
         return msgspec.msgpack.encode(self._snapshot(self.learner.to_bytes()))
 
     def copy(self) -> PolicyCopy:
-        """Return a copy to be written as bytes, while this policy goes on."""
+        """Return a copy that another thread may serialise while this policy changes."""
         rest = msgspec.msgpack.decode(msgspec.msgpack.encode(self._snapshot(b"")), type=Snapshot)
         return PolicyCopy(rest, self.learner.copy_state())
 
@@ -395,7 +395,7 @@ class Policy:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Policy":
-        """Return the policy that `to_bytes` was asked for."""
+        """Deserialise a policy from `to_bytes()`."""
         try:
             saved = msgspec.msgpack.decode(data, type=Snapshot)
         except msgspec.MsgspecError as error:

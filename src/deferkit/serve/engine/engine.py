@@ -1,4 +1,4 @@
-"""The one writer of a process's policies: its lifecycle, and the way in for commands."""
+"""The engine: the only writer of a process's policies. Lifecycle, and submission of commands."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -23,7 +23,7 @@ from deferkit.serve.structured_logs import logger
 
 
 class EngineSettings(NamedTuple):
-    """How the engine goes about it."""
+    """Settings of the engine."""
 
     queue_limit: int = 1024  # commands that may wait
     tenant_share: float = 0.5  # the part of the queue that one tenant may take
@@ -88,7 +88,7 @@ class Engine:
 
     @property
     def ready(self) -> bool:
-        """Whether commands are taken."""
+        """Whether commands are accepted."""
         return self._serving and not self.ownership.over
 
     @property
@@ -108,13 +108,13 @@ class Engine:
 
     @property
     def clock(self) -> Clock:
-        """The time that everything happens at."""
+        """The clock that timestamps every record."""
         return self.ownership.clock
 
     # --- lifecycle ------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Bring the database up to date, own what nobody owns, and begin to write."""
+        """Migrate the database, acquire the policies that have no owner, and start the writer."""
         await self.ownership.open()
         # what is owned stays so while other policies are read, however long that takes
         self._ticking = [asyncio.create_task(self._regularly(self.ownership.renew_if_due))]
@@ -136,7 +136,7 @@ class Engine:
         logger.info("ready", extra={"policies": len(self.owned), "owner": self.ownership.owner})
 
     async def stop(self) -> None:
-        """Finish what waits, keep snapshots, give up what is owned."""
+        """Drain the queue, write snapshots, release the ownership of all policies."""
         self._serving = False
         self._stopping.set()
         # not cancelled: what they read in other threads would go on, beyond the end of the store
@@ -163,7 +163,7 @@ class Engine:
         return await self.policy_creation.create(tenant, spec)
 
     async def submit(self, key: Key, command: Command) -> Reply:
-        """Have a command done; return its reply when that is on the disk."""
+        """Queue a command; return its reply after the durable commit."""
         if not self.ready:
             raise unavailable("The service is starting or stopping.")
         await self.holding(key)

@@ -42,7 +42,7 @@ Result: TypeAlias = Reply | QueueQuery | Unfinished | Problem
 
 
 class Failed(DeferkitError):
-    """A command has failed in a way that nobody thought of; the others of its group are not to suffer for it."""
+    """A command raised an unexpected error; the rest of its group is run again without it."""
 
     def __init__(self, job: Job, error: Exception) -> None:
         super().__init__(f"A command has failed: {type(error).__name__}.")
@@ -94,7 +94,7 @@ class GroupCommit:
         self.commands = 0  # in those groups
 
     async def attempt(self, group: list[Job]) -> list[Job]:
-        """Do a group; return what is left to be done, without the policy of a command that has failed."""
+        """Commit a group; after a failed command, return the commands of other policies to be run again."""
         try:
             await self._commit(group)
         except StoreBroken as error:
@@ -186,7 +186,7 @@ class GroupCommit:
             self.queue.charge(job.key[0], time.perf_counter() - began)
 
     def _put_back(self, group: list[Job], late: list[Job]) -> None:
-        """Take commands that there is no time for out of a group, and let them be first in the next one."""
+        """Move commands that the group has no time for to the front of the queue."""
         gone = {id(job) for job in late}
         group[:] = [job for job in group if id(job) not in gone]
         by_tenant: dict[str, list[Job]] = {}
@@ -196,7 +196,7 @@ class GroupCommit:
             self.queue.put_first(tenant, jobs)
 
     async def _follow_up(self, owned: OwnedPolicy) -> None:
-        """Say what has drifted, and keep a snapshot if one is due and would not wait for a fit."""
+        """Log new drifts, and write a snapshot if one is due and no fit is running."""
         for drift in owned.new_drifts():
             logger.warning("drifted", extra={"policy": owned.id, **drift._asdict()})
         if owned.policy.seq - owned.snapshot_at >= self.snapshot_every and not owned.policy.learner.fitting:
@@ -223,7 +223,7 @@ class GroupCommit:
             self._answer(job, problem)
 
     async def _fail(self, jobs: list[Job], work: UnitOfWork | None, error: Exception) -> None:
-        """Undo a group that could not be committed."""
+        """Roll back a group whose commit failed, rebuild its policies, and reply 503."""
         if not isinstance(error, Fenced):
             self.ownership.failing = str(error)
         logger.error("a commit failed", extra={"error": str(error), "commands": len(jobs)})

@@ -21,14 +21,14 @@ Submit = Callable[[Key, Command], Awaitable[Reply]]
 
 
 class Maintenance:
-    """Finds what is due, and submits it as any caller would."""
+    """Finds what is due, and submits commands for it."""
 
     def __init__(self, ownership: Ownership, submit: Submit) -> None:
         self.ownership = ownership
         self.submit = submit
 
     async def reap(self) -> None:
-        """Give up waiting where the deadline has passed."""
+        """Expire tasks whose deadline has passed."""
         for key, owned in list(self.ownership.owned.items()):
             if owned.policy.spec.after_deadline == "model":
                 now, after = owned.time(self.ownership.clock.now()), BEFORE_ALL
@@ -59,7 +59,7 @@ class Maintenance:
             await self.ownership.purge(number)
 
     async def make_room(self) -> None:
-        """Let go of the oldest outcomes whose decisions never came, where no more can be parked."""
+        """Drop the oldest parked outcomes of policies that can park no more."""
         for key, owned in list(self.ownership.owned.items()):
             if is_full(owned):
                 before = owned.time(self.ownership.clock.now()) - PARKED_S * MICRO

@@ -20,7 +20,7 @@ LOOK_S = 0.002  # between two looks at a fit that is waited for
 
 
 class PendingFits(Generic[Item]):
-    """Puts commands aside in the queue that they came from, and back."""
+    """Puts commands aside in the queue, and requeues them."""
 
     def __init__(self, queue: FairQueue[Item], owned: Mapping[Key, OwnedPolicy]) -> None:
         self.queue = queue

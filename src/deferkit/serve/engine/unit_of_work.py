@@ -39,7 +39,7 @@ class UnitOfWork(Transaction):
 
     @property
     def out_of_time(self) -> bool:
-        """Whether the group has run for so long that what is left of it belongs into the next one."""
+        """Whether the time of the group is over: the rest of it belongs to the next one."""
         return time.perf_counter() >= self.ends
 
     def observes(self, reads: ReadSet) -> bool:
@@ -110,13 +110,13 @@ class UnitOfWork(Transaction):
 
 
 class Unfinished(NamedTuple):
-    """What a command returns that was out of time: what is left of it, to be run in a later group."""
+    """The rest of a command that ran out of time, to be run in a later group."""
 
     rest: "Command"
 
 
 class Command(Protocol):
-    """Something that a caller wants of a policy."""
+    """A command on one policy."""
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
         """Return the rows that must be read first."""

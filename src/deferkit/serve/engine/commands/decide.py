@@ -1,4 +1,4 @@
-"""Deciding a task: the same task again gets the same reply, byte for byte."""
+"""Decisions. They are idempotent: the same task again gets the same reply, byte for byte."""
 
 import copy
 import math
@@ -32,7 +32,7 @@ MOST_WORK = 10_000_000_000  # numbers that the decisions of a batch may go throu
 
 
 class BatchResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What came of one task of a batch: a decision, or why there is none."""
+    """The result of one task of a batch: a decision, or why there is none."""
 
     status: int
     decision: DecisionReply | None = None
@@ -41,7 +41,7 @@ class BatchResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class BatchReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of each task, in the order of the request."""
+    """The result of each task, in the order of the request."""
 
     results: list[BatchResult]
 
@@ -54,7 +54,7 @@ class Decide:
         self.digest = digest(body)
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
-        """Return what must be read first."""
+        """Return the rows to read before `run`."""
         return ReadSet(owned.id, (self.body.task,), parked=owned.parked > 0)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
@@ -84,7 +84,7 @@ class DecideMany:
         return len(self.slice)
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
-        """Return what must be read first."""
+        """Return the rows to read before `run`."""
         return ReadSet(owned.id, tuple(body.task for body, _ in self.slice), parked=owned.parked > 0)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply | Unfinished:
@@ -108,7 +108,7 @@ class DecideMany:
 
 
 def check_work(owned: OwnedPolicy, tasks: int) -> None:
-    """Raise if a batch would keep the processor busy for longer than a caller waits."""
+    """Raise if a batch is more work than `MOST_WORK`."""
     policy = owned.policy
     numbers = matrix_numbers(policy.spec, policy.learner.settings.n_features)
     if tasks * numbers > MOST_WORK:
@@ -196,7 +196,7 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, numbe
 
 
 def plausible_context(owned: OwnedPolicy, body: TaskBody) -> tuple[Any, int]:
-    """Return the context that the learner is shown, and how many of its features were cut; raise if it is refused."""
+    """Return the context with outliers clipped, and how many there were; raise if the policy refuses them."""
     scales = owned.policy.scales
     if scales is None:
         return body.context, 0
@@ -207,7 +207,7 @@ def plausible_context(owned: OwnedPolicy, body: TaskBody) -> tuple[Any, int]:
 
 
 def propose(owned: OwnedPolicy, body: TaskBody) -> tuple[Decided, Micros | None]:
-    """Return what the learner would do, and what is to be held for it; the account has the last word."""
+    """Return the learner's decision and the amount to reserve; the model decides if the account does not allow it."""
     policy = owned.policy
     check_announced(body.cost)
     try:
@@ -240,7 +240,7 @@ def without_features(sentence: str) -> str:
 
 
 def check_finite(decision: Decision) -> None:
-    """Raise if a decision has something that is not a number: JSON has no word for it, so no log could hold it."""
+    """Raise if a decision holds a NaN or infinity: JSON has neither, so that its log record could not be read back."""
     amounts = [decision.price, decision.expected_cost, *decision.costs.values(), *decision.cost_widths.values()]
     numbers = [*decision.estimates.values(), *decision.widths.values()]
     for amount in amounts:
@@ -250,7 +250,7 @@ def check_finite(decision: Decision) -> None:
 
 
 def micros_of(decision: Decision, resources: tuple[str, ...]) -> Micros:
-    """Return what a decision reserves, in whole micro-units that are not less."""
+    """Return what a decision reserves, rounded up to whole micro-units."""
     reserved: Amount = decision.reserved
     amounts = {resources[0]: reserved} if isinstance(reserved, float) else reserved
     return {name: math.ceil(round(value * MICRO, 3)) for name, value in amounts.items()}
@@ -275,7 +275,7 @@ def reply_of(record: log_records.DecidedRecord) -> bytes:
 
 
 def outcome_that_came_first(owned: OwnedPolicy, work: UnitOfWork, now: int, task: str) -> None:
-    """Book what became known of a task before it was decided; the cost only if an expert is asked."""
+    """Book a parked outcome of the task; its cost only if an expert is asked."""
     parked = work.parked.get((owned.id, task))
     row = work.decisions[owned.id, task]
     if parked is None or row is None:

@@ -1,4 +1,4 @@
-"""The learner of a policy started anew, or rebuilt without what became known of one task."""
+"""Reset of a learner, and its rebuild without the outcome of one task."""
 
 import asyncio
 
@@ -24,21 +24,21 @@ RECOVERED = "The policy was recovered while it was rebuilt. Try again."
 
 
 class ResetReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The learner started anew."""
+    """The learner was reset."""
 
     id: str
     decisions: int  # that were made before, and are not learned from any more
 
 
 class ForgetReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What became known of the task is in no estimate any more."""
+    """The outcome of the task is in no estimate any more."""
 
     task: str
     forgotten: bool  # False: it had been forgotten before
 
 
 class ResetLearner:
-    """Start the learner anew; once for each id."""
+    """Reset the learner; once for each id."""
 
     def __init__(self, body: ResetBody) -> None:
         self.body = body
@@ -46,7 +46,7 @@ class ResetLearner:
         self.request = f"reset {body.id}"
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
-        """Return what must be read first."""
+        """Return the rows to read before `run`."""
         return ReadSet(owned.id, request=self.request)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
@@ -61,7 +61,7 @@ class ResetLearner:
 
 
 class BeginForgetting:
-    """Begin to keep the records that come while a policy is rebuilt from its log."""
+    """Start to collect new records in `tail`, while the policy is rebuilt from its log."""
 
     def __init__(self, task: str) -> None:
         self.task = task
@@ -69,7 +69,7 @@ class BeginForgetting:
         self.forgotten: set[int] | None = None  # decisions to leave out; None: it is forgotten already
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
-        """Return what must be read first."""
+        """Return the rows to read before `run`."""
         return ReadSet(owned.id, (self.task,))
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:  # noqa: ARG002
@@ -94,7 +94,7 @@ class FinishForgetting:
         self.policy = policy
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
-        """Return what must be read first."""
+        """Return the rows to read before `run`."""
         return ReadSet(owned.id, (self.task,), replaces=True)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
@@ -112,7 +112,7 @@ class FinishForgetting:
 
 
 async def forget_task(engine: Engine, key: Key, task: str) -> Reply:
-    """Take what became known of a task out of the estimates: rebuild the policy from its log without it.
+    """Remove the outcome of a task from the estimates: rebuild the policy from its log without it.
 
     The log is read in another thread, while decisions go on. They wait only for the last of what was recorded in the
     meantime.
