@@ -262,6 +262,51 @@ def test_one_absurdly_large_context_leaves_everything_finite(link: str) -> None:
             assert np.isfinite(numbers).all()
 
 
+@pytest.mark.parametrize("forget", ["auto", "never"])
+def test_a_first_context_of_a_million_times_the_others_leaves_everything_finite(forget: str) -> None:
+    """Its precision, discounted after 32 samples, has a ridge below rounding: a factorisation of it overflows."""
+    d = 300
+    deferrer = Deferrer(
+        n_features=d, budget=Budget(1000, horizon=10_000, max_cost=1), forget=forget, representation="linear"
+    )
+    for i in range(40):
+        context = [1e6] * d if i < 2 else [(i % 7 + j % 11) / 20 for j in range(d)]
+        decision = deferrer.decide(context, force="human")
+        numbers = [*decision.estimates.values(), *decision.widths.values(), decision.expected_cost]
+        assert np.isfinite(numbers).all(), i  # type: ignore[arg-type]
+        if i != 1:
+            deferrer.observe(decision.id, {"human": 1.0, "model": 0.0}, cost=0.5)
+    assert decision.estimates["human"] == pytest.approx(1.0, abs=0.01)
+    assert decision.estimates["model"] == pytest.approx(0.0, abs=0.01)
+
+
+def test_longest_step_foresees_what_is_recomputed() -> None:
+    """Members forget after every 32, 64 and 128 samples; inverses are checked after 1,024."""
+    d = 100
+    deferrer = Deferrer(n_features=d, budget=Budget(1000, horizon=10_000, max_cost=1), representation="linear")
+    due = []
+    for i in range(130):
+        decision = deferrer.decide([1.0, *[0.0] * (d - 1)], force="model")
+        if deferrer.longest_step(decision.id):
+            due.append((i + 1, deferrer.longest_step(decision.id) // d**3))
+        deferrer.observe(decision.id, {"model": 1.0})
+    assert due == [(32, 1), (64, 2), (96, 1), (128, 3)]
+    large = deferrer.decide([1e5] * d, force="model")
+    assert deferrer.longest_step(large.id) == 4 * 3 * d**3  # every member of each reward and cost
+
+
+def test_longest_step_counts_the_samples_of_a_refit() -> None:
+    deferrer = Deferrer(n_features=2, link="logistic", forget="never", representation="linear")
+    found = []
+    for i in range(70):
+        decision = deferrer.decide([1.0, i / 70], force="model")
+        found.append(deferrer.longest_step(decision.id))
+        deferrer.observe(decision.id, {"model": float(i % 3 > 0)})
+    refits = [i for i, steps in enumerate(found) if steps > 0]
+    assert refits == [15, 31, 63]
+    assert [found[i] for i in refits] == [10 * 4 * i for i in refits]
+
+
 @pytest.mark.parametrize("size", [1e4, 1e7, 1.7e9])
 def test_a_column_as_large_as_a_time_stamp_is_survived(size: float) -> None:
     """A rank-one step has no digits left where a context dwarfs the ones before: there the inverse is made afresh."""

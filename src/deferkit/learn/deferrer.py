@@ -339,6 +339,44 @@ class Deferrer:
         if not self._try_observe(decision, rewards, cost):
             self._outcomes.observe(decision, rewards, cost)
 
+    def check_observation(
+        self, decision: int, rewards: Mapping[str, float] | None = None, cost: Amount | None = None
+    ) -> None:
+        """Raise what `observe` would raise; the learner does not change.
+
+        Args:
+            decision: The id of the decision.
+            rewards: Rewards by decider; None (default) for none.
+            cost: What the decision cost; None (default) if it is not known.
+
+        Raises:
+            DeferkitError: As `observe` does.
+
+        >>> Deferrer(n_features=1).check_observation(7)
+        Traceback (most recent call last):
+        deferkit.errors.UnknownDecision: There is no decision 7. There are: none yet.
+        """
+        self._outcomes.new_values(decision, rewards, cost)
+
+    def longest_step(self, decision: int) -> int:
+        """Return how many multiplications `observe` may take beyond its usual ones; each takes about a nanosecond.
+
+        An observation now and then recomputes matrices, in O(n_features³), or fits everything observed once more.
+
+        Args:
+            decision: The id of the decision that is to be observed.
+
+        Raises:
+            UnknownDecision: If there is no such decision.
+            AlreadySettled: If the decision is no longer remembered.
+
+        >>> deferrer = Deferrer(n_features=200, forget="never")
+        >>> usual, large = (deferrer.decide([value] * 200).id for value in (0.01, 1e6))
+        >>> deferrer.longest_step(usual), deferrer.longest_step(large)
+        (0, 24000000)
+        """
+        return self._ledger.longest_step(decision)
+
     def observe_many(
         self,
         decisions: Sequence[int],

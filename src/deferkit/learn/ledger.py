@@ -15,6 +15,8 @@ Ints = NDArray[np.int64]
 
 CACHE_LINE = 64  # bytes; a store across two cache lines takes twice as long
 FIRST_CAPACITY = 256  # samples for exact refits, at first
+NEWTON_STEPS = 10  # of an exact refit: they are rarely more
+SHORT_STEP = 1_000_000  # multiplications: a millisecond
 OPEN: int = CONSTANTS["open"]
 IDENTITY = LINKS.index("identity")
 ROWS = (
@@ -224,6 +226,29 @@ class Ledger:
     def counters(self) -> dict[str, int]:
         """Return the saved counters by name."""
         return {each.name: self.get(each.name) for each in layout.COUNTERS if each.name not in DERIVED}
+
+    def longest_step(self, decision: int) -> int:
+        """Return the multiplications for the inverses and exact refits that observing a decision may recompute.
+
+        An inverse is recomputed where a member forgets, where a check is due that it may fail, and beside a context so
+        large that an update would leave it no digits.
+        """
+        d, designs = self.get("n_features"), self.get("n_members") * self.get("n_targets")
+        if not self.refits and designs * d**3 < SHORT_STEP:
+            return designs * d**3
+        samples = self.view("n_absorbed") + 1
+        every = np.repeat(self.view("forget_every"), self.get("n_targets"))
+        due = (every > 0) & (samples % np.maximum(every, 1) == 0)
+        check = CONSTANTS["stash"] * CONSTANTS["check_every"]
+        due |= (samples >= check) & (samples % check < CONSTANTS["stash"])
+        squares = np.square(self.view("context")[self.slot(decision)]).sum(axis=-1)
+        if squares.max() > CONSTANTS["sure_spread"] * self.get("ridge"):
+            due[:] = True
+        steps = int(due.sum()) * d**3
+        if self.refits:
+            counts, following = (self.view(name)[self._refitted()] for name in ("n_observed", "next_refit"))
+            steps += NEWTON_STEPS * d**2 * int(counts[counts + 1 >= following].sum())
+        return steps
 
     @property
     def n_bytes(self) -> int:

@@ -1,5 +1,6 @@
 """Retention and erasure: payloads, a policy, a tenant; and what the log keeps."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from deferkit import Client
 from deferkit.errors import InvalidArgument, ServiceError, UnknownDecision
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain.money import MICRO
-from deferkit.serve.domain.policy_spec import PolicyChange
+from deferkit.serve.domain.policy_spec import BudgetSpec, PolicyChange
+from deferkit.serve.domain.problems import StoreFailed
 from deferkit.serve.domain.request_bodies import EraseBody, TaskBody
 from deferkit.serve.engine.commands import erase
 from deferkit.serve.engine.commands.budget import ChangePolicy
@@ -18,6 +20,7 @@ from deferkit.serve.engine.commands.decide import Decide
 from deferkit.serve.engine.commands.delete import delete_policy, delete_tenant
 from deferkit.serve.engine.commands.erase import Erase
 from deferkit.serve.engine.engine import Engine, EngineSettings
+from deferkit.serve.storage import store
 from deferkit.serve.storage.database import Database
 from tests.serve.harness.clients import until
 from tests.serve.harness.in_process import (
@@ -184,6 +187,50 @@ def test_a_deleted_policy_leaves_nothing(database: Database) -> None:
 
     play(database, script)
     play(database, lambda engine: engine.holding(("other", "p")), spec=None)  # and it starts
+
+
+def test_a_large_policy_is_deleted_in_slices(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others are served between them, and what a crash leaves is deleted after the next start."""
+    monkeypatch.setattr(store, "SLICE", 7)
+
+    async def script(engine: Engine) -> None:
+        await engine.create("default", msgspec.structs.replace(SPEC, name="q"))
+        for i in range(40):
+            await decide(engine, f"t{i}", payload=SECRET)
+        slices, delete_slice = 0, engine.store.delete_slice
+        served: list[int] = []
+
+        def fails_in_the_middle(number: int) -> bool:
+            nonlocal slices
+            slices += 1
+            if slices == 6:
+                raise StoreFailed("The disk is full.")
+            return delete_slice(number)
+
+        monkeypatch.setattr(engine.store, "delete_slice", fails_in_the_middle)
+        deletion = asyncio.create_task(problem_of(delete_policy(engine, KEY)))
+        while not deletion.done():
+            await submit(engine, ("default", "q"), {"task": f"t{len(served)}", "context": [1.0, 0.5]})
+            served.append(slices)
+        assert (await deletion).status == 503
+        assert len(set(served)) > 3  # between slices
+        assert KEY not in engine.owned
+        assert SECRET in everything(engine)  # not all of it is gone
+        assert [row.name for row in engine.store.policies()] == ["q"]
+        assert (await problem_of(delete_policy(engine, KEY))).status == 404
+        assert (await engine.create("default", SPEC)).status == 201  # its name is free
+
+    rich = msgspec.structs.replace(SPEC, budget={"cost": BudgetSpec(total=100, horizon=1000, max_cost=1)})
+    play(database, script, spec=rich, settings=EngineSettings(tick_s=60))
+
+    async def after(engine: Engine) -> None:
+        while SECRET in everything(engine) or engine.store.retired_policies():
+            await asyncio.sleep(0.01)
+        assert sorted(row.name for row in engine.store.policies()) == ["p", "q"]
+        assert replay(engine.store, "default", "q").faults == []
+
+    monkeypatch.undo()
+    play(database, after, spec=None, settings=EngineSettings(tick_s=0.05))
 
 
 async def submit(engine: Engine, key: tuple[str, str], body: dict[str, Any]) -> Any:

@@ -3,7 +3,6 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,7 +22,7 @@ from deferkit.serve.storage.open_store import database_of
 from deferkit.serve.storage.postgres import Postgres
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
-from tests.serve.harness.clients import Client
+from tests.serve.harness.clients import Client, latencies
 from tests.serve.harness.in_process import KEY, POLICY, decide, play, problem_of
 from tests.serve.harness.service_process import ServiceProcess
 
@@ -44,16 +43,6 @@ def tasks(n: int) -> list[dict[str, Any]]:
 
 def batch(n: int) -> DecideMany:
     return DecideMany(BatchBody(tasks=[TaskBody(**each) for each in tasks(n)]))
-
-
-def latencies(call: Callable[[int], Any], going_on: threading.Event) -> list[float]:
-    """Call again and again; return how long each call took that was sent while something was going on."""
-    found: list[float] = []
-    while going_on.is_set():
-        began = time.perf_counter()
-        call(len(found))
-        found.append(time.perf_counter() - began)
-    return found
 
 
 def test_one_batch_on_a_policy_with_2000_features_keeps_nobody_waiting(tmp_path: Path) -> None:

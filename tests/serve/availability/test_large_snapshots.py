@@ -10,14 +10,13 @@ import pytest
 
 from deferkit.learn import state
 from deferkit.serve.audit.replay import replay
-from deferkit.serve.domain.policy import Policy, PolicyCopy
+from deferkit.serve.domain.policy import SMALL_STATE, Policy, PolicyCopy
 from deferkit.serve.domain.policy_learner import with_defaults
 from deferkit.serve.domain.policy_spec import FeatureSpec
 from deferkit.serve.domain.request_bodies import TaskBody
 from deferkit.serve.engine.commands.decide import Decide
 from deferkit.serve.engine.commands.delete import delete_policy
 from deferkit.serve.engine.engine import Engine, EngineSettings
-from deferkit.serve.engine.ownership import SMALL_STATE
 from deferkit.serve.storage.database import Database
 from tests.serve.harness.clients import until
 from tests.serve.harness.in_process import KEY, SPEC, decide, play

@@ -1,5 +1,6 @@
 """One context of 1e50 (or 1e6) does not ruin the estimates: features beyond a plausible range are cut or refused."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,14 +9,16 @@ import msgspec
 import numpy as np
 import pytest
 
+from deferkit import Budget, Deferrer
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain.feature_scales import GROWTH, PLAUSIBLE, PLAUSIBLE_NAMED, FeatureScales
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.policy_learner import with_defaults
 from deferkit.serve.domain.policy_spec import BudgetSpec, FeatureSpec, PolicySpec
+from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.request_bodies import TaskBody
-from deferkit.serve.engine.commands.decide import decide
+from deferkit.serve.engine.commands.decide import check_finite, decide
 from deferkit.serve.engine.commands.outcome import book
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.engine.unit_of_work import UnitOfWork
@@ -210,3 +213,16 @@ def test_clipped_features_are_counted_over_http(tmp_path: Path) -> None:
         assert client.decide("wild", context=[1e6, 1e50], force="model").status == 201
         assert client.get("/v1/policies/p/summary").json["clipped_features"] == 2
         assert 'deferkit_clipped_features_total{policy="p"} 2.0' in client.get("/metrics").body.decode()
+
+
+def test_a_decision_that_is_not_a_number_is_refused_before_it_is_logged() -> None:
+    """JSON has no word for it: a log with such a record could not be read."""
+    decision = Deferrer(n_features=1, budget=Budget(10, horizon=10, max_cost=1)).decide([1.0], force="human")
+    check_finite(decision)
+    for bad in (
+        decision._replace(estimates=decision.estimates | {"human": math.nan}),
+        decision._replace(costs={"human": math.inf}),
+        decision._replace(price={"cost": math.nan}),
+    ):
+        with pytest.raises(Problem, match="not a number any more"):
+            check_finite(bad)

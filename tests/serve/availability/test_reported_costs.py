@@ -1,6 +1,7 @@
 """A reported cost above `max_reported_cost`: the answer is kept, the cost waits for somebody to confirm it."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -158,6 +159,39 @@ def test_an_effort_above_the_ceiling_is_refused(database: Database) -> None:
         await engine.submit(KEY, Release(LeaseBody(**lease)))
         assert (await problem_of(call(engine, Effort(EffortBody(**lease, cost=20.000001))))).status == 422
         assert (await call(engine, Effort(EffortBody(**lease, cost=20))))["booked"] == 20
+
+    play(database, script)
+
+
+async def lapsed_claim(engine: Engine, reviewer: str = "ann") -> dict[str, Any]:
+    """Return a lease that was claimed and released."""
+    claimed = await claim(engine, reviewer)
+    lease = {name: claimed[name] for name in ("task", "seat", "epoch", "token")}
+    await engine.submit(KEY, Release(LeaseBody(**lease)))
+    return lease
+
+
+def test_the_efforts_of_one_task_are_together_below_the_ceiling(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        await decide(engine, "a", reviewers=2)
+        leases = [await lapsed_claim(engine, reviewer) for reviewer in ("ann", "bo", "cy", "ann", "bo")]
+        assert (await call(engine, Effort(EffortBody(**leases[0], cost=12))))["booked"] == 12
+        refused = await problem_of(call(engine, Effort(EffortBody(**leases[1], cost=8.000001))))
+        assert refused.status == 422
+        assert "together at most max_reported_cost" in str(refused)
+        assert (await call(engine, Effort(EffortBody(**leases[1], cost=8))))["booked"] == 8
+        assert (await call(engine, Effort(EffortBody(**leases[0], cost=12))))["booked"] == 12  # again: not once more
+        for lease in leases[2:]:
+            assert (await problem_of(call(engine, Effort(EffortBody(**lease, cost=0.000001))))).status == 422
+            assert (await call(engine, Effort(EffortBody(**lease, cost=0))))["booked"] == 0
+        posted = engine.owned[KEY].policy.accounts["cost"]
+        assert posted.posted + posted.suspense == 20 * M
+        # the rest is a cost of the task, which waits to be confirmed if it is large
+        assert (await observe(engine, "a", cost=25))["unconfirmed"] == 25
+        await call(engine, correction("c", "a", 25))
+        posted = engine.owned[KEY].policy.accounts["cost"]
+        assert posted.posted + posted.suspense == 45 * M
+        check_replay(engine)
 
     play(database, script)
 

@@ -79,6 +79,16 @@ def until(condition: Callable[[], Any], what: str = "the condition holds", secon
     return found
 
 
+def latencies(call: Callable[[int], Any], going_on: threading.Event) -> list[float]:
+    """Call again and again; return how long each call took that was sent while something was going on."""
+    found: list[float] = []
+    while going_on.is_set():
+        began = time.perf_counter()
+        call(len(found))
+        found.append(time.perf_counter() - began)
+    return found
+
+
 def connected(url: str) -> socket.socket:
     """Return a bare connection to a service."""
     host, _, port = url.removeprefix("http://").rpartition(":")

@@ -18,7 +18,7 @@ from deferkit.learn.core.kernels cimport LANES, STASHED
 from deferkit.learn.core.links cimport cumulant, link_names, mean, slope
 from deferkit.learn.core.newton cimport LEAST_WEIGHT, Likelihood, Workspace, maximise
 from deferkit.learn.core.pacing cimport pacing_names
-from deferkit.learn.core.precision cimport CHECK_EVERY, LARGEST_INVERSE_ERROR, initialise
+from deferkit.learn.core.precision cimport CHECK_EVERY, LARGEST_INVERSE_ERROR, SURE_SPREAD, initialise
 from deferkit.learn.core.refit cimport is_refitted, refit_names, repair
 from deferkit.learn.core.state cimport Arrays, Counters, Int, Options, Parameters, Sizes, State, built_fields
 
@@ -44,7 +44,7 @@ FIELDS = built_fields()
 CONSTANTS = {
     "lanes": LANES, "stash": STASHED, "open": OPEN, "settled": SETTLED, "expired": EXPIRED,
     "least_budget": LEAST_BUDGET, "least_weight": LEAST_WEIGHT,
-    "largest_inverse_error": LARGEST_INVERSE_ERROR, "check_every": CHECK_EVERY,
+    "largest_inverse_error": LARGEST_INVERSE_ERROR, "check_every": CHECK_EVERY, "sure_spread": SURE_SPREAD,
 }
 LINKS = link_names()
 PACINGS = pacing_names()
@@ -53,6 +53,7 @@ FEEDBACKS = ("full", "bandit", "reviewed")
 
 cdef enum:
     FULL, BANDIT, REVIEWED
+    LONG_STRIDE = 64
 
 cdef double largest = LARGEST
 
@@ -198,8 +199,9 @@ cdef class Core:
     def initialise(self):
         """Initialise the precision matrices and their inverses."""
         cdef Int design
-        for design in range(self.s.sizes.n_members * self.s.sizes.n_targets):
-            initialise(&self.s, design)
+        with nogil:
+            for design in range(self.s.sizes.n_members * self.s.sizes.n_targets):
+                initialise(&self.s, design)
 
     def design_of(self, Int target):
         """Return the design that a target uses."""
@@ -361,8 +363,13 @@ cdef class Core:
             if is_refitted(s, target) and s.arrays.n_observed[target] >= s.counters.capacity and (
                     s.counters.capacity > 0 or s.arrays.n_observed[target] < s.options.refit_limit):
                 return False  # the sample store must grow, or can be freed
-        prepare(s, context_of(s, slot))
-        observe(s, number, slot)
+        if s.sizes.stride < LONG_STRIDE and s.counters.capacity == 0:
+            prepare(s, context_of(s, slot))
+            observe(s, number, slot)
+        else:  # it may take seconds, with inverses recomputed or an exact refit: other threads go on
+            with nogil:
+                prepare(s, context_of(s, slot))
+                observe(s, number, slot)
         return True
 
     def observe(self, Int decision, Int slot, list rewards, list cost):

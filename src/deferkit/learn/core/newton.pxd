@@ -84,7 +84,7 @@ cdef inline void maximise(Likelihood *l, double *theta, double *precision, doubl
                 add_scaled(theta, -scale, work.step, l.w)
             continue
         best = value
-        invert(precision, inverse, work.factor, l.d, l.w)
+        invert(precision, inverse, work.factor, l.d, l.w, 0.0)
         multiply(inverse, work.gradient, work.step, l.w)
         scale = 1.0
         add_scaled(theta, scale, work.step, l.w)

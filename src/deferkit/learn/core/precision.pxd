@@ -6,7 +6,7 @@ Rank-one updates lose precision; every 1,024 samples the inverse is checked on a
 precision if its error is too large. No other file knows the memory layout of a matrix.
 """
 
-from libc.math cimport fabs, sqrt
+from libc.math cimport fabs, isfinite, sqrt
 from libc.string cimport memcpy, memset
 
 from deferkit.learn.core.kernels cimport STASHED, add_outer, add_stash, copy_scaled, dot, multiply, subtract_outer
@@ -125,19 +125,20 @@ cdef inline double partial_dot(const double *x, const double *y, Int n) noexcept
         result += x[i] * y[i]
     return result
 
-cdef inline void invert(const double *m, double *inverse, double *factor, Int d, Int w) noexcept nogil:
-    """Compute the inverse of a positive definite matrix by a Cholesky factorisation."""
+cdef inline void invert(const double *m, double *inverse, double *factor, Int d, Int w, double lift) noexcept nogil:
+    """Compute the inverse of a positive definite matrix, its diagonal times 1 + lift, by a Cholesky factorisation."""
     cdef Int i, j
     cdef double rest
     cdef double *row
     # factor ← L with L·Lᵀ = m
     for i in range(d):
         for j in range(i + 1):
-            rest = m[i * w + j] - partial_dot(factor + i * w, factor + j * w, j)
             if i == j:
+                rest = m[i * w + i] * (1.0 + lift) - partial_dot(factor + i * w, factor + i * w, i)
                 # beside a context of 1e10 the ridge is below rounding, so that the pivot may even be negative
                 factor[i * w + i] = sqrt(max(rest, LEAST_PIVOT * m[i * w + i]))
             else:
+                rest = m[i * w + j] - partial_dot(factor + i * w, factor + j * w, j)
                 factor[i * w + j] = rest / factor[j * w + j]
     # row j of inverse ← column j of L⁻¹, so that all that follows runs along rows
     for j in range(d):
@@ -153,9 +154,25 @@ cdef inline void invert(const double *m, double *inverse, double *factor, Int d,
         for j in range(i, d):
             inverse[i * w + j] = inverse[j * w + i] = factor[i * w + j]
 
+cdef inline bint is_finite_diagonal(const double *m, Int d, Int w) noexcept nogil:
+    cdef Int i
+    for i in range(d):
+        if not isfinite(m[i * w + i]):
+            return False
+    return True
+
 cdef inline void refactor(State *s, Int design) noexcept nogil:
-    """Recompute the inverse from the precision."""
-    invert(precision_of(s, design), inverse_of(s, design), s.arrays.factor, s.sizes.n_features, s.sizes.stride)
+    """Recompute the inverse from the precision.
+
+    Contexts so large that the ridge is below rounding can make a factorisation overflow: it is then repeated with a
+    larger diagonal, until it does not.
+    """
+    cdef Int d = s.sizes.n_features, w = s.sizes.stride
+    cdef double lift = 0.0
+    invert(precision_of(s, design), inverse_of(s, design), s.arrays.factor, d, w, lift)
+    while lift < 1.0 and not is_finite_diagonal(inverse_of(s, design), d, w):
+        lift = max(LEAST_PIVOT, 10.0 * lift)
+        invert(precision_of(s, design), inverse_of(s, design), s.arrays.factor, d, w, lift)
 
 cdef inline void add_to_precision(State *s, Int design, const double *x) noexcept nogil:
     """Add xxᵀ to P alone; call `refactor` after the last one."""

@@ -1,22 +1,33 @@
 """Pacing: how the price λ of each resource moves, once for each decision.
 
-`PACINGS` is the one list of pacings: `Pacing`, the service and the studies read it. Another pacing is a strategy in a
-file of its own here, its compiled step in `learn/core/`, and an entry in both registries.
+`PACINGS` has every `Strategy` of the modules beside this one: `Pacing`, the service and the studies read it. Another
+pacing is a strategy in a file of its own here, its compiled step in `learn/core/`, and its entry in `core/pacing.pxd`.
 """
 
 from collections.abc import Mapping
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 from deferkit.errors import expected
-from deferkit.learn.pacing.adaptive import Adaptive
-from deferkit.learn.pacing.exponentiated import Gradient, Paper
-from deferkit.learn.pacing.resolve import Resolve
 from deferkit.learn.pacing.strategy import Budgets, Strategy
 from deferkit.types import plain
 
 __all__ = ["PACINGS", "Budgets", "Pacing", "Strategy"]
 
-PACINGS: dict[str, Strategy] = {strategy.name: strategy for strategy in (Resolve(), Adaptive(), Gradient(), Paper())}
+DEFAULT = "resolve"
+
+
+def strategies_in(module: str) -> list[Strategy]:
+    """Return the strategies that a module defines."""
+    found = vars(import_module(module)).values()
+    return [each() for each in found if isinstance(each, type) and issubclass(each, Strategy) and each is not Strategy]
+
+
+_FOUND = [each for module in iter_modules(__path__, f"{__name__}.") for each in strategies_in(module.name)]
+PACINGS: dict[str, Strategy] = {
+    each.name: each for each in sorted(_FOUND, key=lambda each: (each.name != DEFAULT, each.name))
+}
 
 
 class Pacing:
@@ -42,7 +53,7 @@ class Pacing:
     kind: str
     parameters: Mapping[str, float]
 
-    def __init__(self, *, kind: str = "resolve", **parameters: Any) -> None:
+    def __init__(self, *, kind: str = DEFAULT, **parameters: Any) -> None:
         if not isinstance(kind, str) or kind not in PACINGS:
             raise expected("pacing", "Deferrer", "one of " + ", ".join(map(repr, PACINGS)), kind)
         given = {name: plain(value) for name, value in parameters.items()}

@@ -1,4 +1,4 @@
-"""What a budget has promised and paid, in micro-units. Nothing here knows of learning.
+"""The account of a resource: total, reserved, posted and suspense, in micro-units.
 
 reserved + posted ≤ total, always. A cost that does not fit stands in suspense; as soon as budget comes free, suspense
 is posted from it, before anything else can be reserved.
@@ -27,11 +27,11 @@ class Account(NamedTuple):
 
     @property
     def free(self) -> int | None:
-        """What may still be reserved; None if there is no end to it."""
+        """The amount that may still be reserved; None without a total."""
         return None if self.total is None else self.total - self.reserved - self.posted
 
     def fits(self, amount: int) -> bool:
-        """Whether this much may be reserved: never while something stands in suspense."""
+        """Whether this amount may be reserved: never while a cost is in suspense."""
         return self.total is None or (self.suspense == 0 and amount <= self.total - self.reserved - self.posted)
 
     def has_room(self, amount: int) -> bool:
@@ -48,11 +48,11 @@ class Account(NamedTuple):
         return Account(self.total, self.reserved + amount, self.posted, self.suspense)
 
     def settle(self, reserved: int, cost: int) -> "Account":
-        """Release a reservation and book a cost: from what is free, and what does not fit to suspense."""
+        """Release a reservation and post a cost; the part that does not fit the total goes to suspense."""
         return Account(self.total, self.reserved - reserved, self.posted, self.suspense + cost).swept()
 
     def reverse(self, was: int, now: int) -> "Account":
-        """Replace a cost that was booked by another one."""
+        """Replace a posted cost by another one."""
         owed = self.suspense + now - was
         return Account(self.total, self.reserved, self.posted + min(owed, 0), max(owed, 0)).swept()
 
@@ -66,7 +66,7 @@ class Account(NamedTuple):
         return Account(total, self.reserved, self.posted, self.suspense).swept()
 
     def swept(self) -> "Account":
-        """Post what stands in suspense, as far as there is room."""
+        """Post the amount in suspense, as far as the total allows."""
         if not self.suspense:
             return self
         room = self.suspense if self.total is None else min(self.suspense, self.total - self.reserved - self.posted)

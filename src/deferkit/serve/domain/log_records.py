@@ -1,4 +1,4 @@
-"""What a log holds. A record says what happened, with all that was found out about it, and never what to find out.
+"""Log records. A record is a fact with all computed values: replay applies it and computes none of them again.
 
 So the state of a policy is the fold of `Policy.apply` over its records, and reads nothing else.
 """
@@ -33,7 +33,7 @@ def with_infinity(amount: float | dict[str, float | None] | None) -> Amount:
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
-    """The base of what a log holds."""
+    """Base class of the log records."""
 
 
 class CreatedRecord(Record, frozen=True, kw_only=True, tag="created"):
@@ -43,7 +43,7 @@ class CreatedRecord(Record, frozen=True, kw_only=True, tag="created"):
 
 
 class ChangedRecord(Record, frozen=True, kw_only=True, tag="changed"):
-    """Settings of the policy that the learner does not know of were changed."""
+    """Settings of the policy that the learner does not read were changed."""
 
     spec: PolicySpec
 
@@ -79,18 +79,18 @@ class DecidedRecord(
 
     @property
     def expected_gain(self) -> float:
-        """What the route is expected to earn above the model."""
+        """The expected reward of the route above the model's."""
         return self.estimates[self.route] - self.estimates[MODEL]
 
     @property
     def decision(self) -> Decision:
-        """The decision as the library has it."""
+        """The decision as a `deferkit.Decision`."""
         fields = {name: getattr(self, name) for name in Decision._fields}
         return Decision(**fields | {"budget_left": with_infinity(self.budget_left)})
 
 
 class ObservedRecord(Record, frozen=True, kw_only=True, tag="observed"):
-    """Something became known of a decision. A cost is booked, always, whether the learner is told of it or not."""
+    """Rewards or the cost of a decision were observed. A cost is always booked, learned or not."""
 
     task: str
     id: int
@@ -123,7 +123,7 @@ class AnsweredRecord(Record, frozen=True, kw_only=True, tag="answered"):
 
 
 class CorrectedRecord(Record, frozen=True, kw_only=True, tag="corrected"):
-    """Values that had been observed were replaced."""
+    """Observed values were replaced."""
 
     task: str
     id: int
@@ -160,7 +160,7 @@ class ExpiredRecord(Record, frozen=True, kw_only=True, tag="expired"):
 
 
 class EffortRecord(Record, frozen=True, kw_only=True, tag="effort"):
-    """Work that came to nothing, because its lease had lapsed, was paid."""
+    """The cost of a claim that lapsed without an answer was booked."""
 
     task: str
     id: int
@@ -184,7 +184,7 @@ class ResetRecord(Record, frozen=True, kw_only=True, tag="reset"):
 
 
 class ForgottenRecord(Record, frozen=True, kw_only=True, tag="forgotten"):
-    """What became known of a task was taken out of the estimates.
+    """The observed outcome of a task was removed from the estimates.
 
     The learner is then the one that all records before give if it is told of no outcome of this task.
     """
@@ -194,7 +194,7 @@ class ForgottenRecord(Record, frozen=True, kw_only=True, tag="forgotten"):
 
 
 class ErasedRecord(Record, frozen=True, kw_only=True, tag="erased"):
-    """What reviewers were shown was erased, of one task or of all that had ended and were older than a time."""
+    """Payload and model's answer were erased: of one task, or of all that had ended before a time."""
 
     task: str | None = None
     before: int | None = None

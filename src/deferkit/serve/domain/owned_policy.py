@@ -30,12 +30,18 @@ class OwnedPolicy:
         self.dropped_costs = 0  # costs that were parked, then the model decided
         self.snapshot_at = policy.seq  # where the last snapshot was taken
         self.copying = False  # for a snapshot, in another thread: nothing may change it
+        self.relearning = False  # it is about to be replaced by a policy without the outcome of some task
         self._drifts = drifts_of(policy)
         self.tail: list[tuple[AnyRecord, int, bytes]] | None = None  # records since a rebuild began, while one runs
         self.ahead = 0  # microseconds: an owner before may have had another clock
 
+    @property
+    def held(self) -> bool:
+        """Whether another thread reads or changes the policy, so that commands must wait."""
+        return self.copying or self.relearning or bool(self.policy.deferred)
+
     def time(self, now: int) -> int:
-        """Return the time of the policy, which never goes back."""
+        """Return the time of the policy in microseconds: monotonic, also after a change of owner."""
         return now + self.ahead
 
     def new_drifts(self) -> list[Drifted]:

@@ -1,7 +1,8 @@
 """A policy in memory: its learner and its accounts, changed by records and in no other way."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,9 +21,12 @@ from deferkit.serve.domain.policy_learner import learner_of, load_trees
 from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.types import MODEL, Amount
 
+SMALL_STATE = 8_000_000  # bytes of a learner's arrays that are made or compressed at once: a tenth of a second
+LONG_STEP = 20_000_000  # multiplications of one observation: a fiftieth of a second
+
 
 class Tally(msgspec.Struct, kw_only=True):
-    """What is counted along the way."""
+    """Counters of a policy that are not the learner's."""
 
     expected_gain: float = 0.0  # Σ of what experts were expected to earn above the model, when they were asked
     outcomes: int = 0
@@ -32,7 +36,7 @@ class Tally(msgspec.Struct, kw_only=True):
 
 
 class Relearned(msgspec.Struct, kw_only=True):
-    """What the learner does not know any more, because it was reset or told to forget."""
+    """Counts of before the last reset, and the forgotten decisions."""
 
     decisions: int = 0  # before the last reset; the learner numbers its own from there on
     routes: dict[str, int] = {}  # of those
@@ -107,12 +111,47 @@ class Policy:
         self.tally = Tally()
         self.unconfirmed: dict[str, Micros] = {}  # reported costs above the ceiling by task, not booked, not learned
         self.relearned = Relearned(forgotten=sorted(forgotten))
+        self.deferred: list[Callable[[], None]] = []  # steps of the learner that `learn_deferred` is to run
+        self._defers = False
 
-    def append(self, record: AnyRecord, at: int) -> bytes:
-        """Apply a new record; return the bytes that the log keeps of it."""
+    def append(self, record: AnyRecord, at: int, *, defer: bool = False) -> bytes:
+        """Apply a new record; return the bytes that the log keeps of it.
+
+        Parameters
+        ----------
+        record
+            What happened.
+        at
+            When, in microseconds.
+        defer
+            Whether a step of the learner that may take long is left to `learn_deferred`. Until that has run, the
+            policy decides nothing and no record may follow but those of the same command. Never unless given.
+        """
         body = log_records.encode(record)
-        self.take(record, at, body)
+        self._defers = defer and (bool(self.deferred) or self._takes_long(record))
+        try:
+            self.take(record, at, body)
+        finally:
+            self._defers = False
         return body
+
+    def learn_deferred(self) -> None:
+        """Run the steps of the learner that were deferred, in their order; in any thread."""
+        while self.deferred:
+            self.deferred[0]()
+            del self.deferred[0]
+
+    def _takes_long(self, record: AnyRecord) -> bool:
+        if isinstance(record, log_records.ObservedRecord):
+            return self.remembers(record.id) and self.learner.longest_step(self._own_id(record.id)) > LONG_STEP
+        return isinstance(record, log_records.ResetRecord) and self.learner.n_bytes > SMALL_STATE
+
+    def _learn(self, step: Callable[[], None]) -> None:
+        """Run a step of the learner, or defer it."""
+        if self._defers:
+            self.deferred.append(step)
+        else:
+            step()
 
     def take(self, record: AnyRecord, at: int, body: bytes) -> None:
         """Apply a record whose bytes are known."""
@@ -133,14 +172,14 @@ class Policy:
                 self._corrected(record)
             case log_records.EffortRecord():
                 self.accounts = booked(self.accounts, record)
-                self._follow()
+                self._learn(self._follow)
             case log_records.BudgetChangedRecord():
                 self.accounts = booked(self.accounts, record)
-                self._change()
+                self._learn(self._follow_change)
             case log_records.ChangedRecord():
                 self.spec = record.spec
             case log_records.ResetRecord():
-                self._reset()
+                self._learn(self._reset)
             case log_records.ForgottenRecord():
                 if record.id not in self.relearned.forgotten:  # it takes the log to leave the outcome out
                     raise DeferkitError(f"The policy was not rebuilt without the outcome of decision {record.id}.")
@@ -148,12 +187,12 @@ class Policy:
                 pass
 
     def fits(self, held: Micros) -> bool:
-        """Whether this much may be reserved."""
+        """Whether these amounts may be reserved."""
         return all(self.accounts[name].fits(amount) for name, amount in held.items())
 
     @property
     def frozen(self) -> bool:
-        """Whether a cost stands in suspense, so that nobody is asked."""
+        """Whether a cost is in suspense, so that no expert is asked."""
         return any(account.suspense for account in self.accounts.values())
 
     def _decided(self, record: log_records.DecidedRecord) -> None:
@@ -172,13 +211,16 @@ class Policy:
 
     def _observed(self, record: log_records.ObservedRecord) -> None:
         owed = self.frozen
-        self.accounts = booked(self.accounts, record)
+        told = None if record.told is None else from_micros(record.told)
+        event = events.Observed(self._own_id(record.id), record.rewards, told)
         learned = record.learned and record.id not in self.relearned.forgotten
+        if learned and self._defers:  # what the learner refuses must not get into the log
+            self.learner.check_observation(*event)
+        self.accounts = booked(self.accounts, record)
         if learned:
-            told = None if record.told is None else from_micros(record.told)
-            self.learner.apply(events.Observed(self._own_id(record.id), record.rewards, told))
+            self._learn(partial(self._tell, event))
         elif record.released is not None:
-            self._expire(record.id)
+            self._learn(partial(self._expire, record.id))
         if record.confirms:
             self.unconfirmed.pop(record.task, None)
         else:
@@ -187,35 +229,51 @@ class Policy:
             self.unconfirmed[record.task] = record.unconfirmed
         self.tally.late += not record.learned
         if record.cost != (record.told if learned else None) or owed or self.frozen:
-            self._follow()
+            self._learn(self._follow)
 
     def _expired(self, record: log_records.ExpiredRecord) -> None:
         owed = self.frozen
         self.accounts = booked(self.accounts, record)
-        known = record.id >= self.relearned.decisions
-        if self.remembers(record.id) or not known:
-            self._expire(record.id)
         self.tally.expired += 1
+        known = record.id >= self.relearned.decisions
+        self._learn(partial(self._expire_if_remembered, record.id))
         if owed or not known:
-            self._follow()
+            self._learn(self._follow)
 
     def _corrected(self, record: log_records.CorrectedRecord) -> None:
         self.accounts = booked(self.accounts, record)
         if (record.learned or record.told is not None) and record.id not in self.relearned.forgotten:
             told = None if record.told is None else from_micros(record.told)
-            self.learner.apply(events.Corrected(self._own_id(record.id), record.learned, told))
+            event = events.Corrected(self._own_id(record.id), record.learned, told)
+            self._learn(partial(self._tell, event))
         self.tally.corrected += 1
         if record.cost is not None:
-            self._follow()
+            self._learn(self._follow)
+
+    def _tell(self, event: events.Observed | events.Corrected) -> None:
+        self.learner.apply(event)
 
     def _own_id(self, number: int) -> int:
-        """Return the number that the learner knows a decision by: it counts from its last reset."""
+        """Return the learner's id of a decision, which counts from the last reset."""
         return number - self.relearned.decisions
 
     def remembers(self, number: int) -> bool:
         """Whether the learner can still be told of a decision."""
         own = self._own_id(number)
         return own >= 0 and number not in self.relearned.forgotten and self.learner.remembers(own)
+
+    def remembers_settled(self, number: int) -> bool:
+        """Whether the learner can be told of a decision after the deferred steps, which may book its cost.
+
+        It remembers the latest `memory` decisions, and of those before them only such that hold budget.
+        """
+        own, summary = self._own_id(number), self.learner.summary()
+        latest = own >= max(0, summary.decisions - self.learner.settings.memory)
+        return latest and number not in self.relearned.forgotten
+
+    def _expire_if_remembered(self, number: int) -> None:
+        if self.remembers(number) or number < self.relearned.decisions:
+            self._expire(number)
 
     def _expire(self, number: int) -> None:
         """End a reservation that the learner has; one from before its reset is not its own."""
@@ -253,7 +311,7 @@ class Policy:
         self.learner = learner_of(msgspec.structs.replace(self.spec, budget=left))
         self._follow()
 
-    def _change(self) -> None:
+    def _follow_change(self) -> None:
         spent, reserved = self._used()
         amounts = {n: float("inf") if a.total is None else a.total / MICRO for n, a in self.accounts.items()}
         if self.apart or any(amount < spent[name] + reserved[name] for name, amount in amounts.items()):
@@ -262,7 +320,7 @@ class Policy:
             self.learner.apply(events.BudgetChanged(self._amount(amounts)))
 
     def tellable(self, cost: Micros) -> Micros:
-        """Return what the learner may be told of a cost: at most the cap that it was promised."""
+        """Return a cost clamped to the learner's cost bounds (max_cost)."""
         caps = dict(zip(self.spec.resources, self.learner.settings.cost_bounds, strict=True))
         return {name: min(micro, round(min(caps[name][1], LARGEST_AMOUNT) * MICRO)) for name, micro in cost.items()}
 
@@ -275,7 +333,7 @@ class Policy:
         return False
 
     def _follow(self) -> None:
-        """Tell the learner what is free, where its own account is no longer that of the policy."""
+        """Set the learner's budget to what is free, after its own account and the policy's have come to differ."""
         self.apart = True
         spent, reserved = self._used()
         totals = {}
@@ -299,11 +357,11 @@ class Policy:
         return min(each.horizon or float("inf") for each in self.spec.budget.values())
 
     def to_bytes(self) -> bytes:
-        """Return everything as bytes: plain data and the learner's state, never code."""
+        """Serialise the policy: plain data and the learner's state, no code."""
         return msgspec.msgpack.encode(self._snapshot(self.learner.to_bytes()))
 
     def copy(self) -> PolicyCopy:
-        """Return a copy to be written as bytes, while this policy goes on."""
+        """Return a copy that another thread may serialise while this policy changes."""
         rest = msgspec.msgpack.decode(msgspec.msgpack.encode(self._snapshot(b"")), type=Snapshot)
         return PolicyCopy(rest, self.learner.copy_state())
 
@@ -323,7 +381,7 @@ class Policy:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Policy":
-        """Return the policy that `to_bytes` was asked for."""
+        """Deserialise a policy from `to_bytes()`."""
         try:
             saved = msgspec.msgpack.decode(data, type=Snapshot)
         except msgspec.MsgspecError as error:
@@ -335,6 +393,7 @@ class Policy:
         policy.unconfirmed = saved.unconfirmed or {}
         policy.scales = None if saved.scales is msgspec.UNSET else saved.scales
         policy.relearned = Relearned() if saved.relearned is msgspec.UNSET else saved.relearned
+        policy.deferred, policy._defers = [], False
         load_trees(saved.spec)
         policy.learner = Deferrer.from_bytes(saved.learner)
         return policy

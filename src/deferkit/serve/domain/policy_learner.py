@@ -1,4 +1,4 @@
-"""The learner of a policy: what a policy gets that leaves it to the service, and how large it may be."""
+"""The learner of a policy: default settings of new policies, and limits on their size."""
 
 import warnings
 from importlib import import_module
@@ -37,7 +37,7 @@ CHOICES = (Choice("auto", "auto"), Choice("auto", "linear"), Choice("never", "li
 
 
 def with_defaults(spec: PolicySpec) -> PolicySpec:
-    """Return a policy as it is made today: where it leaves that open, with the first choice that can be had.
+    """Return a specification with today's defaults for what it leaves open: the first of `CHOICES` that is possible.
 
     It is written to the log, so that a replay elsewhere does the same.
     """
@@ -62,7 +62,7 @@ def with_defaults(spec: PolicySpec) -> PolicySpec:
 
 
 def with_ceiling(budget: BudgetSpec) -> BudgetSpec:
-    """Return a budget with a ceiling on one reported cost, where it leaves that to the service and has a max_cost.
+    """Return a budget with the default max_reported_cost, if it sets none and has a max_cost.
 
     >>> with_ceiling(BudgetSpec(total=10, horizon=100, max_cost=0.3)).max_reported_cost
     6.0
@@ -74,7 +74,7 @@ def with_ceiling(budget: BudgetSpec) -> BudgetSpec:
 
 
 def remark_on(asked: PolicySpec, made: PolicySpec) -> str | None:
-    """Say why a policy that left its representation open got a linear one, if that is so."""
+    """Return why a policy got a linear representation by default; None if it did not."""
     if asked.representation is not msgspec.UNSET or made.representation != "linear" or made.rule != INDEX:
         return None
     if absent := missing("trees"):
@@ -83,7 +83,7 @@ def remark_on(asked: PolicySpec, made: PolicySpec) -> str | None:
 
 
 def trees_can_be_had(spec: PolicySpec) -> bool:
-    """Whether trees are installed, and go with the other settings."""
+    """Whether LightGBM is installed and the other settings allow trees."""
     return spec.cost_link == "identity" and not missing("trees")
 
 
@@ -123,12 +123,12 @@ def n_models(spec: PolicySpec) -> int:
 
 
 def width_of(spec: PolicySpec, n_features: int) -> int:
-    """Return how many numbers estimates look at: those of the context, and with trees a leaf for each model."""
+    """Return the width of a design: the features, and with trees a leaf column for each model."""
     return n_features + (len(LEAVES) * n_models(spec) if spec.representation_used == "auto" else 0)
 
 
 def check_size(spec: PolicySpec) -> None:
-    """Raise if a policy would take more memory than one may: anyone with a key can ask for one."""
+    """Raise if a policy would take more memory than the limit."""
     numbers = numbers_of(spec)
     if numbers > MOST_NUMBERS:
         used = f"forget {spec.forget_used!r} and representation {spec.representation_used!r}"
@@ -140,7 +140,7 @@ def check_size(spec: PolicySpec) -> None:
 
 
 def load_trees(spec: PolicySpec) -> None:
-    """Import what trees need, if a policy has any: it takes seconds, and the first fit comes among decisions."""
+    """Import LightGBM if a policy has trees: that takes seconds, which the first fit would cost decisions."""
     check_trees_installed(spec)
     if spec.representation_used == "auto":
         import_module("lightgbm")
@@ -153,7 +153,7 @@ def check_trees_installed(spec: PolicySpec) -> None:
 
 
 def learner_of(spec: PolicySpec) -> Deferrer:
-    """Return the learner of a policy that has seen nothing yet; raise if the policy makes no sense.
+    """Return a new learner for a policy; raise if the specification is invalid.
 
     >>> from deferkit.serve.domain.policy_spec import BudgetSpec
     >>> spec = PolicySpec(name="a", features=2, budget={"minutes": BudgetSpec(total=10, horizon=100, max_cost=1)})
@@ -207,7 +207,7 @@ def check_review(spec: PolicySpec) -> None:
 
 
 def budgets_of(spec: PolicySpec) -> dict[str, Budget]:
-    """Return the budgets as a learner has them; raise if one makes no sense."""
+    """Return the budgets for the learner; raise if one is invalid."""
     budgets = {}
     for name, each in spec.budget.items():
         if each.total is not None and (each.horizon is None or each.max_cost is None):
@@ -236,6 +236,6 @@ def budgets_of(spec: PolicySpec) -> dict[str, Budget]:
 
 
 def encoder_of(spec: PolicySpec) -> Encoder | None:
-    """Return what turns named features into vectors, if a policy has such."""
+    """Return the encoder of named features; None for plain vectors."""
     given = spec.features
     return Encoder(numbers=given.numbers, categories=given.categories) if isinstance(given, FeatureSpec) else None

@@ -1,4 +1,4 @@
-"""What a policy is made of: the body of the call that creates one, and what its log begins with."""
+"""The specification of a policy: the body of the call that creates it, and the first record of its log."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -177,17 +177,17 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def forget_used(self) -> str:
-        """How the past is forgotten."""
+        """The `forget` setting in effect."""
         return BEFORE["forget"] if self.forget is msgspec.UNSET else self.forget
 
     @property
     def representation_used(self) -> str:
-        """What estimates look at."""
+        """The `representation` in effect."""
         return BEFORE["representation"] if self.representation is msgspec.UNSET else self.representation
 
     @property
     def outliers_used(self) -> str:
-        """What is done with features that are implausibly large."""
+        """The `outliers` setting in effect."""
         return BEFORE["outliers"] if self.outliers is msgspec.UNSET else self.outliers
 
     @property

@@ -1,10 +1,10 @@
-"""What a caller is told when something cannot be done: a status, a short code and a sentence."""
+"""Problem responses: an HTTP status, a short code and a sentence. And errors of the store."""
 
 from deferkit.errors import DeferkitError
 
 
 class Problem(DeferkitError):
-    """Something that a caller did, or must wait for.
+    """A problem that is sent to the caller.
 
     >>> problem = Problem(409, "conflict", "Task a was sent with another body.")
     >>> problem.status, str(problem)
@@ -19,27 +19,27 @@ class Problem(DeferkitError):
 
 
 def unknown(what: str, name: str) -> Problem:
-    """Return the problem that something is not there."""
+    """Return a 404."""
     return Problem(404, "unknown", f"There is no {what} {name!r}.")
 
 
 def conflict(detail: str) -> Problem:
-    """Return the problem that something contradicts what is known."""
+    """Return a 409: the call contradicts earlier ones."""
     return Problem(409, "conflict", detail)
 
 
 def exhausted(detail: str) -> Problem:
-    """Return the problem that something does not fit into the budget."""
+    """Return a 409: the budget does not allow it."""
     return Problem(409, "exhausted", detail)
 
 
 def invalid(detail: str) -> Problem:
-    """Return the problem that a value is not possible."""
+    """Return a 422: an invalid value."""
     return Problem(422, "invalid", detail)
 
 
 def unavailable(detail: str, *, retry_after: float = 1.0) -> Problem:
-    """Return the problem that a call must be repeated later; nothing of it was done."""
+    """Return a 503: nothing was done, and the call may be retried."""
     return Problem(503, "unavailable", detail, retry_after=retry_after)
 
 
@@ -62,11 +62,11 @@ class StoreFailed(DeferkitError):
 
 
 class Unconfirmed(StoreFailed):
-    """The store was lost during a commit: that was done or not, and is found out before anything else is written."""
+    """The connection was lost during a commit, whose outcome is unknown until the log is read again."""
 
 
 class StoreBroken(DeferkitError):
-    """The store could not make sure that what it wrote is on disk: the process must stop and start anew."""
+    """The disk did not confirm a write (fsync failed): the process must stop and restart."""
 
 
 class Fenced(DeferkitError):

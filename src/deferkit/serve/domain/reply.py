@@ -1,4 +1,4 @@
-"""What a caller gets."""
+"""The reply to a call."""
 
 from typing import NamedTuple
 

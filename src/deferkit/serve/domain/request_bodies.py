@@ -185,5 +185,5 @@ class EffortBody(LeaseBody, frozen=True, kw_only=True):
 
 
 def digest(body: Body) -> bytes:
-    """Return what tells two bodies apart; the order of their fields and spaces do not."""
+    """Return the digest of a body, independent of field order and white space."""
     return hashlib.blake2b(msgspec.json.encode(body, order="deterministic"), digest_size=16).digest()

@@ -61,7 +61,7 @@ def reported(seats: list[SeatRow], deciders: Iterable[str]) -> Reported:
 
 
 def average(values: list[float]) -> float:
-    """Return the mean of values, which is none that is beyond all of them.
+    """Return the mean of values, clamped to their range.
 
     >>> sum([0.1] * 3) / 3, average([0.1] * 3)
     (0.10000000000000002, 0.1)

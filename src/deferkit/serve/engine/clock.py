@@ -1,4 +1,4 @@
-"""A clock that never goes back and never jumps, whatever is done to the machine's."""
+"""A monotonic clock, and the time that it starts from."""
 
 import time
 from typing import NamedTuple
@@ -13,7 +13,7 @@ MICROSECONDS = 1000  # of nanoseconds
 
 
 class Clock:
-    """Counts on from where it was started, by the machine's monotonic clock.
+    """Counts from a start time, by the machine's monotonic clock.
 
     >>> clock = Clock(5_000_000)
     >>> 5_000_000 <= clock.now() < 6_000_000

@@ -1,4 +1,4 @@
-"""The one writer of a process's policies: its lifecycle, and the way in for commands."""
+"""The engine: the only writer of a process's policies. Lifecycle, and submission of commands."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,6 +12,7 @@ from deferkit.serve.domain.reply import Reply
 from deferkit.serve.engine.clock import Clock
 from deferkit.serve.engine.fair_queue import FairQueue
 from deferkit.serve.engine.group_commit import GroupCommit, Job, size_of
+from deferkit.serve.engine.learning_steps import LearningSteps
 from deferkit.serve.engine.maintenance import Maintenance
 from deferkit.serve.engine.ownership import Key, Ownership, stop_at_once
 from deferkit.serve.engine.pending_fits import PendingFits
@@ -22,7 +23,7 @@ from deferkit.serve.structured_logs import logger
 
 
 class EngineSettings(NamedTuple):
-    """How the engine goes about it."""
+    """Settings of the engine."""
 
     queue_limit: int = 1024  # commands that may wait
     tenant_share: float = 0.5  # the part of the queue that one tenant may take
@@ -69,10 +70,12 @@ class Engine:
         self.owned = self.ownership.owned
         self.queue: FairQueue[Job] = FairQueue(limit=self.settings.queue_limit, share=self.settings.tenant_share)
         self.fits: PendingFits[Job] = PendingFits(self.queue, self.owned)
+        self.steps = LearningSteps(self.ownership, self.queue.charge)
         self.group_commit = GroupCommit(
             self.ownership,
             self.queue,
             self.fits,
+            self.steps,
             group_s=self.settings.group_s,
             snapshot_every=self.settings.snapshot_every,
         )
@@ -85,7 +88,7 @@ class Engine:
 
     @property
     def ready(self) -> bool:
-        """Whether commands are taken."""
+        """Whether commands are accepted."""
         return self._serving and not self.ownership.over
 
     @property
@@ -105,13 +108,13 @@ class Engine:
 
     @property
     def clock(self) -> Clock:
-        """The time that everything happens at."""
+        """The clock that timestamps every record."""
         return self.ownership.clock
 
     # --- lifecycle ------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Bring the database up to date, own what nobody owns, and begin to write."""
+        """Migrate the database, acquire the policies that have no owner, and start the writer."""
         await self.ownership.open()
         # what is owned stays so while other policies are read, however long that takes
         self._ticking = [asyncio.create_task(self._regularly(self.ownership.renew_if_due))]
@@ -122,23 +125,35 @@ class Engine:
             await asyncio.gather(*self._ticking)
             raise
         self._writing = asyncio.create_task(self._write())
-        upkeep = self.maintenance
-        jobs = (upkeep.reap, upkeep.make_room, upkeep.erase_expired, self.ownership.adopt_orphans)
+        jobs = (
+            self.maintenance.reap,
+            self.maintenance.make_room,
+            self.maintenance.erase_expired,
+            self.maintenance.finish_deletions,
+            self.ownership.adopt_orphans,
+        )
         self._ticking += [asyncio.create_task(self._regularly(job)) for job in jobs]
         self._serving = True
         logger.info("ready", extra={"policies": len(self.owned), "owner": self.ownership.owner})
 
     async def stop(self) -> None:
-        """Finish what waits, keep snapshots, give up what is owned."""
+        """Drain the queue, write snapshots, release the ownership of all policies."""
         self._serving = False
         self._stopping.set()
         # not cancelled: what they read in other threads would go on, beyond the end of the store
         await asyncio.gather(*self._ticking, return_exceptions=True)
         if self._writing is not None:
-            while self.queue.length or self._at_work or self.ownership.busy.locked() or self.ownership.coming:
+            while (
+                self.queue.length
+                or self._at_work
+                or self.steps.running
+                or self.ownership.busy.locked()
+                or self.ownership.coming
+            ):
                 await asyncio.sleep(0.005)
             self._writing.cancel()
             await asyncio.gather(self._writing, return_exceptions=True)
+        self.steps.close()
         await self.ownership.put_away()
         logger.info("stopped")
 
@@ -149,7 +164,7 @@ class Engine:
         return await self.policy_creation.create(tenant, spec)
 
     async def submit(self, key: Key, command: Command) -> Reply:
-        """Have a command done; return its reply when that is on the disk."""
+        """Queue a command; return its reply after the durable commit."""
         if not self.ready:
             raise unavailable("The service is starting or stopping.")
         await self.holding(key)

@@ -19,7 +19,7 @@ Item = TypeVar("Item")
 
 
 class FairQueue(Generic[Item]):
-    """Takes items of tenants in turn.
+    """A bounded queue, fair between tenants by processor time.
 
     >>> queue = FairQueue[int](limit=4, share=0.5)
     >>> queue.put("a", 1), queue.put("a", 2), queue.put("b", 3)
@@ -59,12 +59,12 @@ class FairQueue(Generic[Item]):
         self._some.set()
 
     def put_aside(self, key: tuple[str, str], item: Item) -> None:
-        """Take an item back that cannot be done now: it waits until `put_back`, and counts as waiting."""
+        """Put an item aside that cannot run now, until `put_back`; it counts as waiting."""
         self.aside.setdefault(key, deque()).append(item)
         self.length += 1
 
     def put_back(self, key: tuple[str, str]) -> None:
-        """Let all that was put aside under a key go on, before what its tenant has waiting."""
+        """Requeue all items put aside under a key, before the tenant's other items."""
         if items := self.aside.pop(key, None):
             items.extend(self.waiting.get(key[0], ()))
             self.waiting[key[0]] = items

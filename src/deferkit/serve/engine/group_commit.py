@@ -21,6 +21,7 @@ from deferkit.serve.domain.problems import (
 )
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.engine.fair_queue import FairQueue
+from deferkit.serve.engine.learning_steps import LearningSteps
 from deferkit.serve.engine.ownership import Key, Ownership
 from deferkit.serve.engine.pending_fits import PendingFits
 from deferkit.serve.engine.unit_of_work import Command, Unfinished, UnitOfWork
@@ -41,7 +42,7 @@ Result: TypeAlias = Reply | QueueQuery | Unfinished | Problem
 
 
 class Failed(DeferkitError):
-    """A command has failed in a way that nobody thought of; the others of its group are not to suffer for it."""
+    """A command raised an unexpected error; the rest of its group is run again without it."""
 
     def __init__(self, job: Job, error: Exception) -> None:
         super().__init__(f"A command has failed: {type(error).__name__}.")
@@ -65,6 +66,8 @@ class GroupCommit:
         Where commands come from; what a group had no time for goes back there.
     fits
         Where commands wait whose policy is fitting trees.
+    steps
+        What runs the steps of learners that may take long, after their commit.
     group_s
         Seconds after which no more commands of a group are run: every other caller waits as long.
     snapshot_every
@@ -76,6 +79,7 @@ class GroupCommit:
         ownership: Ownership,
         queue: FairQueue[Job],
         fits: PendingFits[Job],
+        steps: LearningSteps,
         *,
         group_s: float,
         snapshot_every: int,
@@ -83,13 +87,14 @@ class GroupCommit:
         self.ownership = ownership
         self.queue = queue
         self.fits = fits
+        self.steps = steps
         self.group_s = group_s
         self.snapshot_every = snapshot_every
         self.groups = 0  # committed
         self.commands = 0  # in those groups
 
     async def attempt(self, group: list[Job]) -> list[Job]:
-        """Do a group; return what is left to be done, without the policy of a command that has failed."""
+        """Commit a group; after a failed command, return the commands of other policies to be run again."""
         try:
             await self._commit(group)
         except StoreBroken as error:
@@ -125,7 +130,7 @@ class GroupCommit:
         owned = [self.ownership.owned[job.key] for job in jobs]
         reads = [job.command.reads(each) for job, each in zip(jobs, owned, strict=True)]
         try:
-            work = await self.ownership.in_thread(self.ownership.store.begin, reads, UnitOfWork())
+            work = await self.ownership.in_thread(self.ownership.store.begin, reads, UnitOfWork(defers=True))
         except StoreFailed as error:
             await self._fail(jobs, None, error)
             return
@@ -163,7 +168,10 @@ class GroupCommit:
         for job, result in results:
             self._answer(job, result)
         for each in work.changed.values():
-            await self._follow_up(each)
+            if each.policy.deferred:
+                self.steps.start(each, self._follow_up_on_step)
+            else:
+                await self._follow_up(each)
 
     def _run(self, job: Job, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Result:
         """Run a command, and charge its tenant with the time that it took."""
@@ -178,7 +186,7 @@ class GroupCommit:
             self.queue.charge(job.key[0], time.perf_counter() - began)
 
     def _put_back(self, group: list[Job], late: list[Job]) -> None:
-        """Take commands that there is no time for out of a group, and let them be first in the next one."""
+        """Move commands that the group has no time for to the front of the queue."""
         gone = {id(job) for job in late}
         group[:] = [job for job in group if id(job) not in gone]
         by_tenant: dict[str, list[Job]] = {}
@@ -188,11 +196,16 @@ class GroupCommit:
             self.queue.put_first(tenant, jobs)
 
     async def _follow_up(self, owned: OwnedPolicy) -> None:
-        """Say what has drifted, and keep a snapshot if one is due and would not wait for a fit."""
+        """Log new drifts, and write a snapshot if one is due and no fit is running."""
         for drift in owned.new_drifts():
             logger.warning("drifted", extra={"policy": owned.id, **drift._asdict()})
         if owned.policy.seq - owned.snapshot_at >= self.snapshot_every and not owned.policy.learner.fitting:
             await self.ownership.start_snapshot(owned)
+
+    async def _follow_up_on_step(self, owned: OwnedPolicy) -> None:
+        async with self.ownership.busy:
+            if self.ownership.owned.get((owned.tenant, owned.policy.spec.name)) is owned and not owned.held:
+                await self._follow_up(owned)
 
     def _answer(self, job: Job, result: Result) -> None:
         if job.done.done():
@@ -210,7 +223,7 @@ class GroupCommit:
             self._answer(job, problem)
 
     async def _fail(self, jobs: list[Job], work: UnitOfWork | None, error: Exception) -> None:
-        """Undo a group that could not be committed."""
+        """Roll back a group whose commit failed, rebuild its policies, and reply 503."""
         if not isinstance(error, Fenced):
             self.ownership.failing = str(error)
         logger.error("a commit failed", extra={"error": str(error), "commands": len(jobs)})

@@ -1,4 +1,4 @@
-"""Periodic maintenance of a process's policies: deadlines pass, old parked outcomes are dropped, payloads erased."""
+"""Periodic maintenance: expires tasks, drops old parked outcomes, erases payloads, finishes deletions."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -23,7 +23,7 @@ Submit = Callable[[Key, Command], Awaitable[Reply]]
 
 
 class Maintenance:
-    """Finds what is due, and submits it as any caller would."""
+    """Finds what is due, and submits commands for it."""
 
     def __init__(self, ownership: Ownership, submit: Submit) -> None:
         self.ownership = ownership
@@ -31,7 +31,7 @@ class Maintenance:
         self._next_erasure: dict[Key, int] = {}
 
     async def reap(self) -> None:
-        """Give up waiting where the deadline has passed."""
+        """Expire tasks whose deadline has passed."""
         for key, owned in list(self.ownership.owned.items()):
             if owned.policy.spec.after_deadline == "model":
                 now, after = owned.time(self.ownership.clock.now()), BEFORE_ALL
@@ -56,8 +56,13 @@ class Maintenance:
             )
         return all(problem.status != NO_ROOM for problem in problems)
 
+    async def finish_deletions(self) -> None:
+        """Delete what is left of policies whose deletion broke off."""
+        for number in await asyncio.to_thread(self.ownership.store.retired_policies):
+            await self.ownership.purge(number)
+
     async def make_room(self) -> None:
-        """Let go of the oldest outcomes whose decisions never came, where no more can be parked."""
+        """Drop the oldest parked outcomes of policies that can park no more."""
         for key, owned in list(self.ownership.owned.items()):
             if is_full(owned):
                 before = owned.time(self.ownership.clock.now()) - PARKED_S * MICRO

@@ -1,4 +1,4 @@
-"""The policies that a process owns: found, brought into memory, kept, lost, rebuilt, put away."""
+"""Ownership of policies: acquire, load, renew, lose, rebuild, snapshot, release."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ import msgspec
 from deferkit.errors import DeferkitError, MissingExtra
 from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.owned_policy import OwnedPolicy
-from deferkit.serve.domain.policy import Policy
+from deferkit.serve.domain.policy import SMALL_STATE, Policy
 from deferkit.serve.domain.policy_learner import check_trees_installed
 from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.problems import Damaged, Problem, StoreBroken, StoreFailed, unavailable
@@ -27,17 +27,16 @@ from deferkit.serve.structured_logs import logger
 Result = TypeVar("Result")
 Key = tuple[str, str]  # tenant, name of the policy
 LATER = 503
-SMALL_STATE = 8_000_000  # bytes of a learner's arrays that are compressed at once: a tenth of a second
 
 
 def stop_at_once(error: Exception) -> None:
-    """Leave without another word to the disk: what it did not confirm must not be built upon."""
+    """Exit at once without another write, after the disk did not confirm one."""
     logger.critical("the disk did not confirm a write; the process stops", extra={"error": str(error)})
     os._exit(74)
 
 
 def missing_for(row: PolicyRow) -> str | None:
-    """Say what is not installed here that a policy needs, if so."""
+    """Return which library a policy needs that is not installed; None if there is none."""
     try:
         check_trees_installed(msgspec.json.decode(row.spec, type=PolicySpec))
     except MissingExtra as error:
@@ -48,7 +47,7 @@ def missing_for(row: PolicyRow) -> str | None:
 
 
 class Ownership:
-    """What this process owns, and its one hand to the store.
+    """The policies that this process owns, and the thread that writes to the store.
 
     Whoever changes a policy or writes holds `busy`.
     """
@@ -87,7 +86,7 @@ class Ownership:
     # --- the store ------------------------------------------------------------------------------------------------
 
     async def in_thread(self, function: Callable[..., Result], *given: Any, **named: Any) -> Result:
-        """Do something in the thread that writes, if the disk has confirmed all that was written before."""
+        """Run a function in the writer thread; raise if an earlier write was not confirmed."""
 
         def do() -> Result:
             if self.over is not None:
@@ -101,21 +100,21 @@ class Ownership:
         return await asyncio.get_running_loop().run_in_executor(self._thread, do)
 
     async def read(self, function: Callable[..., Result], *given: Any) -> Result:
-        """Read something from the store; if it fails, say that it may work later."""
+        """Run a query of the store in a thread; raise a 503 if it fails."""
         try:
             return await asyncio.to_thread(function, *given)
         except StoreFailed as error:
             raise unavailable(str(error)) from error
 
     async def stored(self, function: Callable[..., Result], *given: Any, **named: Any) -> Result:
-        """Do something with the store; if it fails, say that it may work later."""
+        """Run a function of the store in the writer thread; raise a 503 if it fails."""
         try:
             return await self.in_thread(function, *given, **named)
         except (StoreFailed, StoreBroken) as error:
             raise unavailable(str(error)) from error
 
     def _give_up(self, error: StoreBroken) -> None:
-        """Write nothing more: what the disk did not confirm may be lost, and what is built upon it with it."""
+        """Stop writing after an unconfirmed write."""
         self.over = error
         self.failing = str(error)
         self._broken(error)
@@ -123,17 +122,17 @@ class Ownership:
     # --- owning ---------------------------------------------------------------------------------------------------
 
     def expiry(self) -> int:
-        """Return until when what is owned now is owned, if nothing more is heard of this process."""
+        """Return the expiry of a lease taken now."""
         return self.clock.now() + self._lease
 
     async def open(self) -> None:
-        """Bring the database up to date, and begin to count the time."""
+        """Migrate the database, and start the clock."""
         await self.in_thread(self.store.database.prepare)
         start = await self.in_thread(start_time, self.store, max_jump_s=self._max_clock_jump_s)
         self.clock, self.clock_jump = Clock(start.at), start.jump
 
     async def adopt_all(self) -> None:
-        """Own what nobody owns; raise if there is something else, where that cannot be."""
+        """Acquire all policies without an owner; on SQLite, raise if another process owns one."""
         for row in await self.in_thread(self.store.policies):
             if not await self._adopt_or_say_why(row) and not self.store.database.shared:
                 raise DeferkitError(
@@ -142,7 +141,7 @@ class Ownership:
                 )
 
     async def _adopt_or_say_why(self, row: PolicyRow) -> bool:
-        """Own a policy as `adopt` does; say so if it is damaged, and go on with the others."""
+        """Acquire a policy as `adopt` does; log it if the policy is damaged or the store fails."""
         try:
             return await self.adopt(row)
         except Damaged as damaged:
@@ -156,7 +155,7 @@ class Ownership:
             return True
 
     async def adopt(self, row: PolicyRow) -> bool:
-        """Own a policy if nobody else does, and bring it into memory."""
+        """Acquire a policy that nobody owns, and load it; False if another process owns it."""
         key = (row.tenant, row.name)
         if key in self.damaged:
             raise Damaged(self.damaged[key])
@@ -194,7 +193,7 @@ class Ownership:
         return await self.in_thread(self.store.acquire, row, self.owner, self.address, now, self.expiry(), dead=dead)
 
     async def _bring_read_only(self, key: Key, row: PolicyRow, error: StoreFailed) -> bool:
-        """Bring a policy into memory to be read, where the store cannot be written and nobody else can own it."""
+        """Load a policy read-only, where the store cannot be written and nobody else can own it."""
         logger.error("read-only: the store cannot be written", extra={"policy": row.id, "error": str(error)})
         there = await self._bring(key, row.epoch)
         if there:
@@ -203,7 +202,7 @@ class Ownership:
         return there
 
     async def _acquire_read_only(self) -> None:
-        """Acquire what is in memory to be read only, if the store can be written by now. Its log is what it was."""
+        """Acquire the policies that were loaded read-only, if the store can be written again."""
         for key in list(self._read_only):
             row = await self.read(self.store.policy, *key)
             try:
@@ -219,7 +218,7 @@ class Ownership:
                 logger.info("writes a policy again", extra={"policy": self.owned[key].id, "epoch": epoch})
 
     async def _bring(self, key: Key, epoch: int) -> bool:
-        """Bring a policy into memory, while the others go on."""
+        """Load a policy from its log, in another thread."""
         row = await self.read(self.store.policy, *key)
         if row is None:
             return False
@@ -238,7 +237,7 @@ class Ownership:
         return True
 
     async def adopt_orphans(self) -> None:
-        """Own policies whose owner has fallen silent, where several processes serve."""
+        """Acquire policies whose lease has expired, on a shared database."""
         if self.store.database.shared:
             for row in await asyncio.to_thread(self.store.policies):
                 known = self.owned.keys() | self.damaged.keys()
@@ -261,15 +260,22 @@ class Ownership:
         self._renew_at = now + self._lease // 3
 
     def lose(self, number: int) -> None:
-        """Let go of a policy that is another's by now."""
+        """Forget a policy that another process has acquired."""
         for key in [key for key, owned in self.owned.items() if owned.id == number]:
             owned = self.owned.pop(key)
             self._dirty.discard(key)
             self._read_only.discard(key)
             logger.warning("lost a policy to another process", extra={"policy": owned.id, "epoch": owned.epoch})
 
+    async def purge(self, number: int) -> None:
+        """Delete the rows of a retired policy, in slices between which others are served."""
+        more = True
+        while more:
+            async with self.busy:
+                more = await self.stored(self.store.delete_slice, number)
+
     async def put_away(self) -> None:
-        """Keep snapshots, give up what is owned, and close the store."""
+        """Write snapshots, release the ownership of all policies, and close the store."""
         if self._snapshot is not None:
             await self._snapshot
         for key, owned in list(self.owned.items()):
@@ -289,7 +295,7 @@ class Ownership:
     # --- memory ---------------------------------------------------------------------------------------------------
 
     def able(self, key: Key) -> bool:
-        """Whether a policy is here, as its log has it, and may be written."""
+        """Whether a policy is loaded, equals its log, and may be written."""
         return key in self.owned and key not in self._dirty and key not in self._read_only
 
     def why_unable(self, key: Key) -> str:
@@ -299,11 +305,17 @@ class Ownership:
         return "The policy is being recovered, or has gone elsewhere."
 
     def spoil(self, work: UnitOfWork) -> None:
-        """Remember which policies in memory are ahead of their logs."""
-        self._dirty.update(key for key, owned in self.owned.items() if owned.id in work.changed)
+        """Mark the policies that a failed group has changed: they are ahead of their logs."""
+        for owned in work.changed.values():
+            self.spoil_policy(owned)
+
+    def spoil_policy(self, spoiled: OwnedPolicy) -> None:
+        """Mark a policy whose state in memory differs from its log, to be rebuilt."""
+        spoiled.policy.deferred.clear()
+        self._dirty.update(key for key, owned in self.owned.items() if owned.id == spoiled.id)
 
     async def mend(self) -> None:
-        """Rebuild what a failed group has spoiled, and acquire what could only be read."""
+        """Rebuild the marked policies from their logs, and acquire those that were read-only."""
         await self._acquire_read_only()
         for key in list(self._dirty):
             owned = self.owned[key]
@@ -326,12 +338,12 @@ class Ownership:
             self._dirty.discard(key)
 
     async def snapshot(self, owned: OwnedPolicy) -> None:
-        """Keep a snapshot. Nothing is lost if that fails: the log has it all."""
+        """Write a snapshot. If that fails nothing is lost: the log has everything."""
         owned.snapshot_at = owned.policy.seq
         await self._add_snapshot(owned, owned.policy.seq, await self.in_thread(owned.policy.to_bytes))
 
     async def start_snapshot(self, owned: OwnedPolicy) -> None:
-        """Keep a snapshot; that of a large policy is copied and compressed in other threads while others are served.
+        """Write a snapshot; that of a large policy is copied and compressed in other threads.
 
         Commands of the policy itself wait until it is copied. There is one such at a time, because of the memory for
         its copy: the next one stays due until it is done.

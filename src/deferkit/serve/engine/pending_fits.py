@@ -1,9 +1,9 @@
-"""Commands that wait for a fit, or until their policy is copied, while everything else goes on.
+"""Commands that wait for a fit, or while another thread has their policy, while everything else goes on.
 
 A learner fits trees in a thread of its own. What was fitted takes effect with a certain observation, and if the fit is
 not done by then, that observation would wait for it in the event loop. So it is put aside until the fit is done;
-decisions, and the commands of other policies, do not wait. While a large policy is copied for a snapshot, all of its
-commands are put aside.
+decisions, and the commands of other policies, do not wait. While a large policy is copied for a snapshot, or its
+learner learns an outcome in another thread, all of its commands are put aside.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ LOOK_S = 0.002  # between two looks at a fit that is waited for
 
 
 class PendingFits(Generic[Item]):
-    """Puts commands aside in the queue that they came from, and back."""
+    """Puts commands aside in the queue, and requeues them."""
 
     def __init__(self, queue: FairQueue[Item], owned: Mapping[Key, OwnedPolicy]) -> None:
         self.queue = queue
@@ -28,11 +28,13 @@ class PendingFits(Generic[Item]):
         self._waiting: set[asyncio.Task[None]] = set()
 
     def must_wait(self, owned: OwnedPolicy, reads: ReadSet, work: UnitOfWork) -> bool:
-        """Whether a command with these needs may come to wait for a fit, or change what is being copied."""
-        return owned.copying or (owned.policy.learner.awaits_fit and work.observes(reads))
+        """Whether a command with these needs may come to wait for a fit, or change what another thread has."""
+        if reads.replaces:
+            return False
+        return owned.held or (owned.policy.learner.awaits_fit and work.observes(reads))
 
     def put_aside(self, key: Key, item: Item) -> None:
-        """Put a command aside until the fit or the copy of its policy is done."""
+        """Put a command aside until its policy is fitted, copied or has learned."""
         if key not in self.queue.aside:
             task = asyncio.create_task(self._put_back(key))
             self._waiting.add(task)
@@ -40,6 +42,6 @@ class PendingFits(Generic[Item]):
         self.queue.put_aside(key, item)
 
     async def _put_back(self, key: Key) -> None:
-        while (owned := self.owned.get(key)) is not None and (owned.copying or owned.policy.learner.awaits_fit):
+        while (owned := self.owned.get(key)) is not None and (owned.held or owned.policy.learner.awaits_fit):
             await asyncio.sleep(LOOK_S)
         self.queue.put_back(key)

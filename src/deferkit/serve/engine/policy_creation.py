@@ -19,12 +19,12 @@ from deferkit.serve.structured_logs import logger
 
 
 def made_of(spec: PolicySpec) -> Policy:
-    """Return a new policy, with what it leaves to the service."""
+    """Return a new policy with default settings."""
     return Policy(with_defaults(spec))
 
 
 class PolicyCreation:
-    """Creates policies and owns them.
+    """Creates policies and acquires them.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class PolicyCreation:
         return True
 
     async def _add(self, tenant: str, policy: Policy) -> int | None:
-        """Write a policy and own it; return its number, None if there is one of its name."""
+        """Write and acquire a policy; return its number, or None if the name is taken."""
         async with self.ownership.busy:
             now = self.ownership.clock.now()
             first = log_records.CreatedRecord(spec=policy.spec)

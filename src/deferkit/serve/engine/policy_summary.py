@@ -1,4 +1,4 @@
-"""Where a policy stands, for people and dashboards."""
+"""The summary of a policy: counts, budget, price, queue, drifts."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ from deferkit.serve.engine.commands.budget import BudgetState, budget_states
 
 
 class QueueState(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the review queue stands: seats for reviewers, not tasks."""
+    """Counts of the review queue: seats, not tasks."""
 
     waiting: int
     claimed: int
@@ -33,7 +33,7 @@ class DriftState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SummaryReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a policy stands."""
+    """The summary of a policy."""
 
     name: str
     decisions: int
@@ -62,7 +62,7 @@ class SummaryReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summary_of(owned: OwnedPolicy, queue: tuple[int, int, int | None], now: int) -> SummaryReply:
-    """Return where a policy stands, given what its queue holds."""
+    """Return the summary of a policy, given the counts of its queue."""
     policy = owned.policy
     learned, counts = policy.learner.summary(), policy.counts()
     horizons = [each.horizon for each in policy.spec.budget.values() if each.horizon is not None]

@@ -1,4 +1,4 @@
-"""Who this process is, and whether another one on this machine is still there."""
+"""The identity of a process (host, boot, container, pid, start time), and whether another one is dead."""
 
 import os
 import socket
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def boot() -> str:
-    """Return what tells this start of the machine from others; nothing where the system does not say."""
+    """Return the boot id of the machine; '' where there is none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:8]
     except OSError:
@@ -15,7 +15,7 @@ def boot() -> str:
 
 
 def uptime() -> tuple[str, int] | None:
-    """Return the boot, and for how many microseconds it has run, asleep or not; None where the system does not say."""
+    """Return the boot id and the uptime in microseconds, including sleep; None where the system has none."""
     if not boot() or not hasattr(time, "CLOCK_BOOTTIME"):
         return None
     try:
@@ -26,7 +26,7 @@ def uptime() -> tuple[str, int] | None:
 
 
 def container() -> str:
-    """Return what tells containers of one machine apart: process numbers mean something within one only."""
+    """Return the id of the pid namespace: process numbers are only unique within one."""
     try:
         return Path("/proc/self/ns/pid").readlink().name.strip("pid:[]")
     except OSError:
@@ -46,7 +46,7 @@ def started(pid: int) -> str | None:
 
 
 def identity(number: int = 0) -> str:
-    """Return a name that no other process has ever had; `number` tells apart several owners in one process."""
+    """Return a unique name of this process; `number` distinguishes several owners within it."""
     process = f"{os.getpid()}/{started(os.getpid()) or ''}"
     return f"{socket.gethostname()}/{boot()}/{container()}/{process}/{number}"
 

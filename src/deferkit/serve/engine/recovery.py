@@ -1,4 +1,4 @@
-"""A policy from its log. A snapshot only makes it fast: one that does not fit is passed over."""
+"""Recovery of a policy from its log. Snapshots only make it faster: one that does not match the log is skipped."""
 
 import msgspec
 
@@ -14,7 +14,7 @@ class DamagedLog(DeferkitError):
 
 
 def recover(store: Store, row: PolicyRow) -> Policy:
-    """Return a policy as its log has it, from the latest snapshot that fits."""
+    """Recover a policy from its log, starting at the latest snapshot that matches it."""
     for seq, data in store.snapshots(row.id):
         policy = snapshot_at(store, row, seq, data)
         if policy is not None:
@@ -23,7 +23,7 @@ def recover(store: Store, row: PolicyRow) -> Policy:
 
 
 def snapshot_at(store: Store, row: PolicyRow, seq: int, data: bytes) -> Policy | None:
-    """Return the policy in a snapshot, if the log has the same past."""
+    """Return the policy in a snapshot; None if its hash is not that of the log."""
     try:
         policy = Policy.from_bytes(data)
     except DeferkitError:
@@ -90,7 +90,7 @@ def following(policy: Policy | None, row: PolicyRow, line: LogRow) -> log_record
 
 
 def nth(row: PolicyRow, seq: int) -> str:
-    """Return how a row of a log is called."""
+    """Return the name of a log row for messages."""
     return f"Row {seq} of the log of policy {row.name!r}"
 
 

@@ -28,15 +28,18 @@ class UnitOfWork(Transaction):
     ----------
     ends
         When the group is to be committed, by `time.perf_counter`, whatever of it is left to do. Never unless given.
+    defers
+        Whether steps of learners that may take long are left to `Policy.learn_deferred`. False unless given.
     """
 
-    def __init__(self, ends: float = math.inf) -> None:
+    def __init__(self, ends: float = math.inf, *, defers: bool = False) -> None:
         super().__init__()
         self.ends = ends
+        self.defers = defers
 
     @property
     def out_of_time(self) -> bool:
-        """Whether the group has run for so long that what is left of it belongs into the next one."""
+        """Whether the time of the group is over: the rest of it belongs to the next one."""
         return time.perf_counter() >= self.ends
 
     def observes(self, reads: ReadSet) -> bool:
@@ -47,7 +50,7 @@ class UnitOfWork(Transaction):
         """Apply a record to a policy, and append it to the log."""
         seq = owned.policy.seq
         self.changed[owned.id] = owned
-        body = owned.policy.append(record, now)
+        body = owned.policy.append(record, now, defer=self.defers)
         if owned.tail is not None:
             owned.tail.append((record, now, body))
         kind = record.__struct_config__.tag
@@ -107,13 +110,13 @@ class UnitOfWork(Transaction):
 
 
 class Unfinished(NamedTuple):
-    """What a command returns that was out of time: what is left of it, to be run in a later group."""
+    """The rest of a command that ran out of time, to be run in a later group."""
 
     rest: "Command"
 
 
 class Command(Protocol):
-    """Something that a caller wants of a policy."""
+    """A command on one policy."""
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
         """Return the rows that must be read first."""

@@ -3,8 +3,10 @@
 import asyncio
 import re
 import time
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -28,6 +30,7 @@ from deferkit.serve.structured_logs import logger
 FRESH_S = 1.0  # a revoked key is refused after this long at the latest
 USE_S = 60.0  # how often the last use of keys is written
 NEW_S = 0.05  # and a new one is known; what is not a key at all does not keep the database busier than this
+KEY_CHANGES = 100  # keys that a tenant may make or revoke at once: after that one a second
 clock = time.monotonic
 EVERYONE = Caller("default", frozenset(SCOPES))
 NO_KEY = "A valid key is needed: Authorization: Bearer dk_…"
@@ -49,27 +52,74 @@ def check_open_call(scope: Mapping[str, Any]) -> None:
     check_same_origin(scope, reads=True)
 
 
+class Allowance:
+    """Limits the rate of something, for each tenant.
+
+    Parameters
+    ----------
+    rate
+        How many a second are allowed; 0 for any number.
+    most
+        How many are allowed at once, if there were none for a while.
+    what
+        What is counted, for the message.
+    """
+
+    def __init__(self, rate: float, most: float, what: str) -> None:
+        self.rate = rate
+        self.most = most
+        self.what = what
+        self._left: dict[str, tuple[float, float]] = {}  # by tenant: how many are left, since when
+
+    def take(self, tenant: str) -> None:
+        """Count one; raise if there is none left."""
+        if not self.rate:
+            return
+        now = clock()
+        left, since = self._left.get(tenant, (self.most, now))
+        left = min(self.most, left + (now - since) * self.rate)
+        if left < 1:
+            self._left[tenant] = (left, now)
+            wait = (1 - left) / self.rate
+            raise Problem(429, "too_many", f"More than {self.rate:g} {self.what} a second.", retry_after=wait)
+        self._left[tenant] = (left - 1, now)
+
+
 class Access:
     """Knows the keys and sessions. Without any key, on a loopback address, everyone is the tenant `default`."""
 
     def __init__(self, store: Store, *, open_without_keys: bool, rate: float) -> None:
         self.store = store
         self.open_without_keys = open_without_keys
-        self.rate = rate
+        self.calls = Allowance(rate, max(1.0, rate), "calls")
+        self.key_changes = Allowance(1.0, KEY_CHANGES, "keys made or revoked")
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by tenant
         # a thread of its own: every call waits for this, and none is to wait behind those who read long logs
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="keys")
         self._keys = FreshRows(lambda: {row.id: row for row in store.keys()}, self._thread)  # noqa: SIM118
         self._sessions = FreshRows(lambda: {row.id: row for row in store.sessions(now_micros())}, self._thread)
         self._used: dict[str, int] = {}  # key: when, since the last time that was written
-        self._allowance: dict[str, tuple[float, float]] = {}  # tenant: calls left, since when
 
     async def keys(self, age_s: float) -> Mapping[str, KeyRow]:
         """Return the keys, as they were this long ago at most."""
         return await self._keys.get(age_s)
 
-    def forget_keys(self) -> None:
-        """Read the keys anew at the next call: one was made or revoked."""
-        self._keys.forget()
+    @asynccontextmanager
+    async def turn_to_write(self, tenant: str, busy: asyncio.Lock) -> AsyncIterator[None]:
+        """Wait to write a key or session between two groups of commands, one of a tenant at a time.
+
+        So those who wait for their commands wait for no more than that one.
+        """
+        async with self._turns[tenant], busy:
+            yield
+
+    def count(self, tenant: str) -> None:
+        """Count a call; raise if the tenant has none left."""
+        self.calls.take(tenant)
+
+    async def put_key(self, row: KeyRow) -> None:
+        """Take note of a key that was made or revoked, before the keys are read the next time."""
+        await self._keys.put(row.id, row)
 
     def forget_sessions(self) -> None:
         """Read the sessions anew at the next call: one was opened or ended."""
@@ -136,20 +186,6 @@ class Access:
         while True:
             await asyncio.sleep(USE_S)
             await self.record_use()
-
-    def count(self, tenant: str) -> None:
-        """Take a call off the tenant's allowance; raise if there is none left."""
-        if not self.rate:
-            return
-        now = clock()
-        most = max(1.0, self.rate)
-        left, since = self._allowance.get(tenant, (most, now))
-        left = min(most, left + (now - since) * self.rate)
-        if left < 1:
-            self._allowance[tenant] = (left, now)
-            wait = (1 - left) / self.rate
-            raise Problem(429, "too_many", f"More than {self.rate:g} calls a second.", retry_after=wait)
-        self._allowance[tenant] = (left - 1, now)
 
 
 NOT_IN_QUERY = {"request", "name", "data"}

@@ -36,6 +36,12 @@ class FreshRows(Generic[Id, Row]):
                     self._read_at = began
         return self._rows
 
+    async def put(self, number: Id, row: Row) -> None:
+        """Take note of a row that was written, before all are read the next time."""
+        async with self._reading:  # who reads them now may have begun before it was written
+            if self._rows is not None:
+                self._rows = {**self._rows, number: row}
+
     def forget(self) -> None:
         """Read them anew at the next call: one was written."""
         self._read_at = -math.inf

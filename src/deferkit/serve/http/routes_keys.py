@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
@@ -94,6 +95,16 @@ def administrator(request: AnyRequest) -> Caller:
     return caller
 
 
+async def written(request: AnyRequest, tenant: str, write: Callable[[], KeyRow]) -> KeyRow:
+    """Write a key, if the tenant has not written too many of late; return it."""
+    access = request.app.state.access
+    access.key_changes.take(tenant)
+    async with access.turn_to_write(tenant, engine_of(request).ownership.busy):
+        row = await asyncio.to_thread(write)
+    await access.put_key(row)
+    return row
+
+
 @post("/v1/keys", opt=about("keys", "admin", problems=(409,), example={"scopes": ["decide"], "name": "router"}))
 async def create_key(request: AnyRequest, data: JSONBody[KeyBody]) -> Response[NewKeyReply]:
     """Make a key of the caller's tenant, with scopes that the caller has. Each call makes another one."""
@@ -102,7 +113,7 @@ async def create_key(request: AnyRequest, data: JSONBody[KeyBody]) -> Response[N
         raise Problem(403, "forbidden", f"The key lacks the scope {' and '.join(beyond)} that the new one is to have.")
     key, row = new_key(caller.tenant, data.scopes, data.name, expires_s=data.expires_s, reviewer=data.reviewer)
 
-    def add() -> None:
+    def add() -> KeyRow:
         now, rows = time.time_ns() // 1000, store.keys()
         if sum(each.tenant == caller.tenant and each.usable(now) for each in rows) >= MOST_KEYS:
             raise Problem(409, "too_many", f"There are {MOST_KEYS:,} keys: revoke some.")
@@ -113,9 +124,9 @@ async def create_key(request: AnyRequest, data: JSONBody[KeyBody]) -> Response[N
         if ends is not None and (row.expires is None or row.expires > ends):
             raise Problem(403, "forbidden", "The key expires, and one that it makes must not outlive it: expires_s.")
         store.add_key(row)
+        return row
 
-    await asyncio.to_thread(add)
-    request.app.state.access.forget_keys()
+    await written(request, caller.tenant, add)
     line = key_line(row)
     reply = NewKeyReply(
         key=key, id=line.id, scopes=line.scopes, name=line.name, created=line.created, expires=line.expires
@@ -143,9 +154,7 @@ async def revoke_key(request: AnyRequest, data: JSONBody[RevocationBody]) -> Res
             raise unknown("key", data.id)
         return found[0]
 
-    revoked = await asyncio.to_thread(revoke)
-    request.app.state.access.forget_keys()
-    return sent(key_line(revoked), KeyLine)
+    return sent(key_line(await written(request, caller.tenant, revoke)), KeyLine)
 
 
 ROUTES = [create_key, list_keys, revoke_key]

@@ -81,9 +81,10 @@ async def open_session(request: AnyRequest, data: JSONBody[SessionBody]) -> Resp
     seconds = request.app.state.settings.session_s
     token, row = new_session(caller.key, caller.tenant, caller.reviewer, seconds)
     before = await access.session(request.scope)
-    if before is not None:
-        await asyncio.to_thread(store.revoke_session, before.id, now_micros())
-    await asyncio.to_thread(store.add_session, row, most=MOST_OF_A_KEY)
+    async with access.turn_to_write(caller.tenant, engine_of(request).ownership.busy):
+        if before is not None:
+            await asyncio.to_thread(store.revoke_session, before.id, now_micros())
+        await asyncio.to_thread(store.add_session, row, most=MOST_OF_A_KEY)
     access.forget_sessions()
     response = sent(session_reply(caller, row), SessionReply, 201)
     response.headers["set-cookie"] = set_cookie(request.scope, token, seconds)
@@ -103,7 +104,8 @@ async def close_session(request: AnyRequest) -> Response[None]:
     access = access_of(request)
     session = await access.session(request.scope)
     if session is not None:
-        await asyncio.to_thread(engine_of(request).store.revoke_session, session.id, now_micros())
+        async with access.turn_to_write(session.tenant, engine_of(request).ownership.busy):
+            await asyncio.to_thread(engine_of(request).store.revoke_session, session.id, now_micros())
         access.forget_sessions()
     return Response(None, status_code=204, headers={"set-cookie": set_cookie(request.scope, "", 0)})
 

@@ -49,6 +49,7 @@ OF_A_POLICY = (
     "budgets",
 )  # tables
 PAGE = 5000
+SLICE = 500  # rows of a policy that are deleted at once: others wait for as long
 # what a row of each table is to a command: there is one for a key, or several
 ONE_OF: dict[str, Callable[[Row], Any]] = {
     "decisions": decision_row,
@@ -266,18 +267,33 @@ class Store:
         finally:
             writer.rollback()
 
-    def delete_policy(self, policy: int, owner: str, epoch: int) -> bool:
-        """Delete a policy and all that belongs to it; False if another process owns it by now."""
+    def retire_policy(self, policy: int, owner: str, epoch: int) -> bool:
+        """Take a policy from its tenant, before its rows are deleted; False if another process owns it by now."""
         writer = self.writer
         writer.begin()
         try:
-            if not writer.run("renew", policy=policy, owner=owner, epoch=epoch, expires=0):
-                return False
+            found = writer.run("retire_policy", policy=policy, owner=owner, epoch=epoch)
+            writer.commit()
+            return bool(found)
+        finally:
+            writer.rollback()
+
+    def retired_policies(self) -> list[int]:
+        """Return the policies whose rows are yet to be deleted."""
+        return [number for (number,) in self.database.reader().run("retired_policies")]
+
+    def delete_slice(self, policy: int) -> bool:
+        """Delete some rows of a retired policy, in one transaction; False if it was the last: the policy is gone."""
+        writer = self.writer
+        writer.begin()
+        try:
             for name in OF_A_POLICY:
-                writer.run(f"delete_{name}", policy=policy)
+                if writer.run(f"delete_{name}", policy=policy, **({} if name == "snapshots" else {"most": SLICE})):
+                    writer.commit()
+                    return True
             writer.run("delete_policy", policy=policy)
             writer.commit()
-            return True
+            return False
         finally:
             writer.rollback()
 

@@ -21,6 +21,7 @@ class ReadSet(NamedTuple):
     observes: bool = False  # whether the learner may be told of an outcome
     histories: bool = False  # what became known of the tasks, and was corrected
     parked_by: str | None = None  # the API key whose oldest parked outcomes may have to make room
+    replaces: bool = False  # whether the policy in memory is replaced, whatever other threads do with it
 
     def reads(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield the name of each query to be run, and the keys of the rows that it looks up."""

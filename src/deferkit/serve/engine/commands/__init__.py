@@ -1,1 +1,1 @@
-"""What callers want of a policy: each command reads what it needs, changes what it must, or raises."""
+"""Commands on a policy: each names the rows to read, then changes the policy or raises a `Problem`."""

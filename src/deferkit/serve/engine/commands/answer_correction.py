@@ -1,4 +1,4 @@
-"""Answers that their reviewers replace: what follows from them is computed and booked again."""
+"""Corrections of reviewers' answers: rewards and costs that follow from them are computed and booked again."""
 
 from collections.abc import Iterable
 
@@ -23,7 +23,7 @@ from deferkit.types import MODEL
 
 
 class AnswerCorrectionReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task has come to with the new answer."""
+    """The result of a corrected answer."""
 
     task: str
     seat: int
@@ -42,7 +42,7 @@ class CorrectAnswer:
         self.request = f"answer {body.id}"
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
-        """Return what must be read first."""
+        """Return the rows to read before `run`."""
         tasks = (self.body.task,)
         return ReadSet(owned.id, tasks, seats=True, claims=True, request=self.request, observes=True, histories=True)
 

@@ -1,4 +1,4 @@
-"""Topping a budget up, or cutting it."""
+"""Changes of a policy's budgets and settings."""
 
 import msgspec
 
@@ -20,7 +20,7 @@ from deferkit.types import is_number
 
 
 class BudgetState(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the budget of a resource stands; a total of null has no end."""
+    """The account of a resource; a total of null is unlimited."""
 
     total: float | None
     reserved: float
@@ -30,7 +30,7 @@ class BudgetState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def budget_states(owned: OwnedPolicy) -> dict[str, BudgetState]:
-    """Return where the budgets of a policy stand."""
+    """Return the accounts of a policy."""
     return {name: budget_state(account) for name, account in owned.policy.accounts.items()}
 
 
@@ -47,7 +47,7 @@ def budget_state(account: Account) -> BudgetState:
 
 
 class BudgetReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the budgets stood when the change was made."""
+    """The accounts after the change."""
 
     id: str
     budget: dict[str, BudgetState]
@@ -62,7 +62,7 @@ class ChangeBudget:
         self.request = f"budget {body.id}"
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
-        """Return what must be read first."""
+        """Return the rows to read before `run`."""
         return ReadSet(owned.id, request=self.request)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
@@ -114,7 +114,7 @@ class ChangePolicy:
         self.change = change
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
-        """Return what must be read first: nothing."""
+        """Return the rows to read before `run`: none."""
         return ReadSet(owned.id)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:

@@ -1,4 +1,4 @@
-"""Corrections: the explicit way to contradict what was observed."""
+"""Corrections of observed rewards and costs."""
 
 from collections.abc import Mapping
 
@@ -17,14 +17,14 @@ from deferkit.serve.storage.transaction import ReadSet
 
 
 class CorrectionReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a correction."""
+    """The result of a correction."""
 
     task: str
     learned: bool
 
 
 class Correct:
-    """Replace values that were observed: the explicit way to contradict an observation."""
+    """Replace observed values."""
 
     def __init__(self, body: CorrectionBody, *, unlimited: bool = False) -> None:
         self.body = body
@@ -32,7 +32,7 @@ class Correct:
         self.digest = digest(body)
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
-        """Return what must be read first."""
+        """Return the rows to read before `run`."""
         confirms = self.body.task in owned.policy.unconfirmed
         return ReadSet(owned.id, (self.body.task,), request=f"correction {self.body.id}", observes=confirms)
 
@@ -110,7 +110,8 @@ def replace(
     if micros is not None and row.task in owned.policy.unconfirmed:
         confirmed = book(owned, work, now, row, {}, micros, confirms=True).learned
         row, micros = work.decisions[owned.id, row.task] or row, None
-    knows = row.told.split() if owned.policy.remembers(row.id) else []
+    remembers = owned.policy.remembers_settled if owned.policy.deferred else owned.policy.remembers
+    knows = row.told.split() if remembers(row.id) else []
     replaced = {name: float(value) for name, value in rewards.items()}
     learned = {name: value for name, value in replaced.items() if name in knows}
     told = owned.policy.tellable(micros) if micros is not None and COST in knows else None

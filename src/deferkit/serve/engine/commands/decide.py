@@ -1,4 +1,4 @@
-"""Deciding a task: the same task again gets the same reply, byte for byte."""
+"""Decisions. They are idempotent: the same task again gets the same reply, byte for byte."""
 
 import copy
 import math
@@ -25,11 +25,14 @@ from deferkit.serve.structured_logs import logger
 from deferkit.types import Amount, Decision
 
 SLICE = 100  # tasks of a batch that are looked up and decided at once, if there is time
+NOT_A_NUMBER = (
+    "The context is too large, or one before it was: what the learner expects of it is not a number any more."
+)
 MOST_WORK = 10_000_000_000  # numbers that the decisions of a batch may go through: about ten seconds
 
 
 class BatchResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What came of one task of a batch: a decision, or why there is none."""
+    """The result of one task of a batch: a decision, or why there is none."""
 
     status: int
     decision: DecisionReply | None = None
@@ -38,7 +41,7 @@ class BatchResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class BatchReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of each task, in the order of the request."""
+    """The result of each task, in the order of the request."""
 
     results: list[BatchResult]
 
@@ -51,7 +54,7 @@ class Decide:
         self.digest = digest(body)
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
-        """Return what must be read first."""
+        """Return the rows to read before `run`."""
         return ReadSet(owned.id, (self.body.task,), parked=owned.parked > 0)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
@@ -81,7 +84,7 @@ class DecideMany:
         return len(self.slice)
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
-        """Return what must be read first."""
+        """Return the rows to read before `run`."""
         return ReadSet(owned.id, tuple(body.task for body, _ in self.slice), parked=owned.parked > 0)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply | Unfinished:
@@ -95,7 +98,7 @@ class DecideMany:
                 results.append({"status": 201, "decision": msgspec.Raw(reply)})
             except Problem as problem:
                 results.append({"status": problem.status, "code": problem.code, "detail": str(problem)})
-            if work.out_of_time:
+            if work.out_of_time or owned.policy.deferred:  # the learner has yet to learn an outcome that was parked
                 break
         if len(results) == len(self.tasks):
             return Reply(200, msgspec.json.encode({"results": results}))
@@ -105,7 +108,7 @@ class DecideMany:
 
 
 def check_work(owned: OwnedPolicy, tasks: int) -> None:
-    """Raise if a batch would keep the processor busy for longer than a caller waits."""
+    """Raise if a batch is more work than `MOST_WORK`."""
     policy = owned.policy
     numbers = matrix_numbers(policy.spec, policy.learner.settings.n_features)
     if tasks * numbers > MOST_WORK:
@@ -127,6 +130,7 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, numbe
     policy = owned.policy
     context, clipped = plausible_context(owned, body)
     event, micros = propose(owned, msgspec.structs.replace(body, context=context) if clipped else body)
+    check_finite(event.decision)
     decision = event.decision._replace(id=event.decision.id + policy.relearned.decisions)
     deferred = micros is not None
     record = log_records.DecidedRecord(
@@ -142,7 +146,7 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, numbe
     try:
         work.record(owned, record, now, body.task)
     except DeferkitError as error:  # nothing was changed
-        raise invalid("The context is too large: what the learner expects of it is not a number any more.") from error
+        raise invalid(NOT_A_NUMBER) from error
     work.put_decision(
         DecisionRow(
             policy=owned.id,
@@ -192,7 +196,7 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, numbe
 
 
 def plausible_context(owned: OwnedPolicy, body: TaskBody) -> tuple[Any, int]:
-    """Return the context that the learner is shown, and how many of its features were cut; raise if it is refused."""
+    """Return the context with outliers clipped, and how many there were; raise if the policy refuses them."""
     scales = owned.policy.scales
     if scales is None:
         return body.context, 0
@@ -203,7 +207,7 @@ def plausible_context(owned: OwnedPolicy, body: TaskBody) -> tuple[Any, int]:
 
 
 def propose(owned: OwnedPolicy, body: TaskBody) -> tuple[Decided, Micros | None]:
-    """Return what the learner would do, and what is to be held for it; the account has the last word."""
+    """Return the learner's decision and the amount to reserve; the model decides if the account does not allow it."""
     policy = owned.policy
     check_announced(body.cost)
     try:
@@ -235,8 +239,18 @@ def without_features(sentence: str) -> str:
     return said if " context" in said.replace("'", " ") and not got.startswith(("the shape", "named")) else sentence
 
 
+def check_finite(decision: Decision) -> None:
+    """Raise if a decision holds a NaN or infinity: JSON has neither, so that its log record could not be read back."""
+    amounts = [decision.price, decision.expected_cost, *decision.costs.values(), *decision.cost_widths.values()]
+    numbers = [*decision.estimates.values(), *decision.widths.values()]
+    for amount in amounts:
+        numbers += [amount] if isinstance(amount, float) else amount.values()
+    if not all(map(math.isfinite, numbers)):
+        raise invalid(NOT_A_NUMBER)
+
+
 def micros_of(decision: Decision, resources: tuple[str, ...]) -> Micros:
-    """Return what a decision reserves, in whole micro-units that are not less."""
+    """Return what a decision reserves, rounded up to whole micro-units."""
     reserved: Amount = decision.reserved
     amounts = {resources[0]: reserved} if isinstance(reserved, float) else reserved
     return {name: math.ceil(round(value * MICRO, 3)) for name, value in amounts.items()}
@@ -261,7 +275,7 @@ def reply_of(record: log_records.DecidedRecord) -> bytes:
 
 
 def outcome_that_came_first(owned: OwnedPolicy, work: UnitOfWork, now: int, task: str) -> None:
-    """Book what became known of a task before it was decided; the cost only if an expert is asked."""
+    """Book a parked outcome of the task; its cost only if an expert is asked."""
     parked = work.parked.get((owned.id, task))
     row = work.decisions[owned.id, task]
     if parked is None or row is None:

@@ -1,4 +1,4 @@
-"""Policies and tenants that are deleted, with all that belongs to them."""
+"""Deletion of policies and tenants, with all that belongs to them."""
 
 import asyncio
 
@@ -10,16 +10,21 @@ PAGE = 100
 
 
 async def delete_policy(engine: Engine, key: Key) -> None:
-    """Delete a policy with its log, decisions, reviews and snapshots; raise if there is none."""
+    """Delete a policy with its log, decisions, reviews and snapshots; raise if there is none.
+
+    It is gone for its tenant at once. Its rows are deleted in slices, between which others are served; what a crash
+    leaves of them, maintenance deletes.
+    """
     owned = await engine.holding(key)
     ownership = engine.ownership
     async with ownership.busy:
         if ownership.owned.get(key) is not owned:
             raise unavailable("The policy has gone elsewhere.")
-        if not await ownership.stored(engine.store.delete_policy, owned.id, ownership.owner, owned.epoch):
+        if not await ownership.stored(engine.store.retire_policy, owned.id, ownership.owner, owned.epoch):
             ownership.lose(owned.id)
             raise unavailable("The policy has gone elsewhere.")
         del ownership.owned[key]
+    await ownership.purge(owned.id)
 
 
 async def delete_tenant(engine: Engine, tenant: str) -> None:

@@ -1,4 +1,4 @@
-"""What reviewers were shown is erased: payloads, and the model's answers."""
+"""Erasure of what reviewers were shown: payloads, and the model's answers."""
 
 from typing import Any
 
@@ -25,13 +25,13 @@ class EraseReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Erase:
-    """Erase what reviewers were shown: of one task, or of all that ended and are older than some time."""
+    """Erase payload and model's answer: of one task, or of all that ended and are older than a time."""
 
     def __init__(self, body: EraseBody) -> None:
         self.body = body
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
-        """Return what must be read first."""
+        """Return the rows to read before `run`."""
         return ReadSet(owned.id, () if self.body.task is None else (self.body.task,))
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> QueueQuery:

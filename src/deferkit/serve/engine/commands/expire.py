@@ -1,4 +1,4 @@
-"""Tasks that wait no longer: the model's answer is used, what was reserved is released."""
+"""Expiry of tasks: the reservation is released, and the model's answer is used."""
 
 import msgspec
 
@@ -13,21 +13,21 @@ from deferkit.serve.storage.transaction import ReadSet
 
 
 class ExpirationReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it."""
+    """The result of an expiry."""
 
     task: str
     final: str  # whose answer is used
 
 
 class Expire:
-    """Give up waiting for a task."""
+    """Expire a task."""
 
     def __init__(self, task: str, why: str = "asked for") -> None:
         self.task = task
         self.why = why
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
-        """Return what must be read first."""
+        """Return the rows to read before `run`."""
         return ReadSet(owned.id, (self.task,), seats=True)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:

@@ -1,4 +1,4 @@
-"""Leases of seats in the review queue: claimed, extended, given back. Any process may ask for them."""
+"""Leases of seats in the review queue: claim, extend, release. Any process may run them."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -38,7 +38,7 @@ class ClaimReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaseReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A lease that goes on, or is over."""
+    """A lease after the call."""
 
     task: str
     seat: int
@@ -52,13 +52,13 @@ def plain(text: str | None) -> Any:
 
 
 class LeaseCommand(ABC):
-    """What is done to leases in the database alone, by `query`: the owner of the policy does it among other commands.
+    """Base of commands that change leases in the database alone, by `query`, beside the owner's other commands.
 
     Where another process owns the policy, and the database is shared, this one may run the query by itself.
     """
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
-        """Return what must be read first: nothing."""
+        """Return the rows to read before `run`: none."""
         return ReadSet(owned.id)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> QueueQuery:

@@ -1,4 +1,4 @@
-"""What becomes known of tasks: booked exactly once, learned from if it is not too late."""
+"""Outcomes of tasks: booked exactly once, learned from if they are not late."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -34,7 +34,7 @@ PARKED_S = 86_400  # how long an outcome may wait for its decision where others 
 
 
 class OutcomeReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of an outcome."""
+    """The result of an outcome."""
 
     task: str
     changed: bool  # False: all of it was known before
@@ -46,7 +46,7 @@ class OutcomeReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observe:
-    """Take in what has become known of a task.
+    """Observe the outcome of a task.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class Observe:
         self.key = key
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
-        """Return what must be read first."""
+        """Return the rows to read before `run`."""
         parked_by = greediest(owned) if is_full(owned) else None
         return ReadSet(owned.id, (self.body.task,), parked=True, seats=True, observes=True, parked_by=parked_by)
 
@@ -127,7 +127,7 @@ def make_room(owned: OwnedPolicy, work: UnitOfWork, key: str) -> None:
 
 
 def merge_outcomes(owned: OwnedPolicy, first: OutcomeBody, more: OutcomeBody) -> OutcomeBody:
-    """Return an outcome that waits with more of it; raise if they contradict each other."""
+    """Merge two parked outcomes of a task; raise if they contradict each other."""
     rewards = first.rewards | more.rewards
     if any(rewards[name] != value for name, value in first.rewards.items()):
         raise conflict(f"Another outcome of task {more.task!r} waits for its decision.")
@@ -139,13 +139,13 @@ def merge_outcomes(owned: OwnedPolicy, first: OutcomeBody, more: OutcomeBody) ->
 
 
 class Forget:
-    """Let go of outcomes that have waited too long for their decisions."""
+    """Drop parked outcomes that are too old."""
 
     def __init__(self, tasks: list[str]) -> None:
         self.tasks = tuple(tasks)
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
-        """Return what must be read first."""
+        """Return the rows to read before `run`."""
         return ReadSet(owned.id, self.tasks, parked=True)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
@@ -170,7 +170,7 @@ def book(
     visible: bool | None = None,
     by_rule: bool = False,
 ) -> OutcomeReply:
-    """Book what is new of a decision, and learn from it; raise if it contradicts what is known.
+    """Book and learn the new values of a decision; raise if one contradicts an observed one.
 
     What ends a task settles what its reviewers have reported by then: their costs come on top of a cost that is given,
     and rewards that nobody has reported are those of the reward rule. Where a cost is above the ceiling, all wait,
@@ -256,7 +256,7 @@ def book(
 
 
 def check_known(row: DecisionRow, rewards: Mapping[str, float]) -> None:
-    """Raise if a reward is another one than what was observed."""
+    """Raise if a reward differs from the observed one."""
     for name, value in rewards.items():
         if row.rewards.get(name, value) != value:
             raise conflict(
@@ -310,7 +310,7 @@ def too_late(owned: OwnedPolicy, row: DecisionRow, now: int) -> str | None:
 
 
 def check_rewards(owned: OwnedPolicy, rewards: Mapping[str, float]) -> None:
-    """Raise if a reward is of nobody, or out of range."""
+    """Raise if the decider of a reward is unknown, or the reward out of range."""
     low, high = owned.policy.learner.settings.reward_bounds
     for name, value in rewards.items():
         if name not in owned.policy.spec.deciders:
@@ -320,7 +320,7 @@ def check_rewards(owned: OwnedPolicy, rewards: Mapping[str, float]) -> None:
 
 
 def cost_of(owned: OwnedPolicy, cost: Amount | None) -> Micros | None:
-    """Return a cost in micro-units; raise if it is none."""
+    """Return a cost in micro-units; raise if it is invalid."""
     if cost is None:
         return None
     try:

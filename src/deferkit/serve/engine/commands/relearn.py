@@ -1,10 +1,12 @@
-"""The learner of a policy started anew, or rebuilt without what became known of one task."""
+"""Reset of a learner, and its rebuild without the outcome of one task."""
 
 import asyncio
 
 import msgspec
 
+from deferkit.errors import DeferkitError
 from deferkit.serve.domain import log_records
+from deferkit.serve.domain.log_records import AnyRecord
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.problems import unavailable, unknown
@@ -18,23 +20,25 @@ from deferkit.serve.engine.recovery import rebuilt
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.transaction import ReadSet
 
+RECOVERED = "The policy was recovered while it was rebuilt. Try again."
+
 
 class ResetReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The learner started anew."""
+    """The learner was reset."""
 
     id: str
     decisions: int  # that were made before, and are not learned from any more
 
 
 class ForgetReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What became known of the task is in no estimate any more."""
+    """The outcome of the task is in no estimate any more."""
 
     task: str
     forgotten: bool  # False: it had been forgotten before
 
 
 class ResetLearner:
-    """Start the learner anew; once for each id."""
+    """Reset the learner; once for each id."""
 
     def __init__(self, body: ResetBody) -> None:
         self.body = body
@@ -42,7 +46,7 @@ class ResetLearner:
         self.request = f"reset {body.id}"
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
-        """Return what must be read first."""
+        """Return the rows to read before `run`."""
         return ReadSet(owned.id, request=self.request)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
@@ -57,7 +61,7 @@ class ResetLearner:
 
 
 class BeginForgetting:
-    """Begin to keep the records that come while a policy is rebuilt from its log."""
+    """Start to collect new records in `tail`, while the policy is rebuilt from its log."""
 
     def __init__(self, task: str) -> None:
         self.task = task
@@ -65,7 +69,7 @@ class BeginForgetting:
         self.forgotten: set[int] | None = None  # decisions to leave out; None: it is forgotten already
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
-        """Return what must be read first."""
+        """Return the rows to read before `run`."""
         return ReadSet(owned.id, (self.task,))
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:  # noqa: ARG002
@@ -83,25 +87,23 @@ class BeginForgetting:
 
 
 class FinishForgetting:
-    """Put the rebuilt policy in the place of the old one."""
+    """Put the rebuilt policy in the place of the old one, which has been `relearning` since it caught up."""
 
     def __init__(self, task: str, policy: Policy) -> None:
         self.task = task
         self.policy = policy
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
-        """Return what must be read first."""
-        return ReadSet(owned.id, (self.task,))
+        """Return the rows to read before `run`."""
+        return ReadSet(owned.id, (self.task,), replaces=True)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
-        """Catch up with what was recorded meanwhile, then forget."""
+        """Replace the policy, then forget."""
         row = work.decisions[owned.id, self.task]
         if row is None:
             raise unknown("task", self.task)
-        for record, at, body in owned.tail or []:
-            self.policy.take(record, at, body)
         if self.policy.head != owned.policy.head:  # a commit failed meanwhile, or the policy was elsewhere
-            raise unavailable("The policy was recovered while it was rebuilt. Try again.")
+            raise unavailable(RECOVERED)
         owned.policy = self.policy
         owned.tail = None
         work.record(owned, log_records.ForgottenRecord(task=row.task, id=row.id), now, row.task)
@@ -110,9 +112,10 @@ class FinishForgetting:
 
 
 async def forget_task(engine: Engine, key: Key, task: str) -> Reply:
-    """Take what became known of a task out of the estimates: rebuild the policy from its log without it.
+    """Remove the outcome of a task from the estimates: rebuild the policy from its log without it.
 
-    The log is read in another thread, while decisions go on.
+    The log is read in another thread, while decisions go on. They wait only for the last of what was recorded in the
+    meantime.
     """
     begin = BeginForgetting(task)
     await engine.submit(key, begin)
@@ -121,9 +124,21 @@ async def forget_task(engine: Engine, key: Key, task: str) -> Reply:
     owned = await engine.holding(key)
     try:
         policy = await asyncio.to_thread(rebuild, engine, key, begin.seq, begin.forgotten)
+        await asyncio.to_thread(catch_up, policy, owned.tail or [], begin.seq)
+        owned.relearning = True  # nothing more is recorded from now on
+        await asyncio.to_thread(catch_up, policy, owned.tail or [], begin.seq)
         return await engine.submit(key, FinishForgetting(task, policy))
     finally:
-        owned.tail = None
+        owned.tail, owned.relearning = None, False
+
+
+def catch_up(policy: Policy, tail: list[tuple[AnyRecord, int, bytes]], first: int) -> None:
+    """Apply to a rebuilt policy what it has not seen of the records since number `first`."""
+    try:
+        for record, at, body in tail[policy.seq - first :]:
+            policy.take(record, at, body)
+    except DeferkitError as error:  # a commit failed meanwhile: not all of these are in the log
+        raise unavailable(RECOVERED) from error
 
 
 def rebuild(engine: Engine, key: Key, seq: int, forgotten: set[int]) -> Policy:

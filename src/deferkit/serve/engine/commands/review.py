@@ -1,4 +1,4 @@
-"""Answers of reviewers. Whoever has the token of the latest claim on a seat may answer, nobody else."""
+"""Answers of reviewers: only with the token of the latest claim on a seat."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ from deferkit.serve.storage.transaction import ReadSet
 
 
 class CompleteReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of an answer."""
+    """The result of an answer."""
 
     task: str
     seat: int
@@ -42,7 +42,7 @@ class CompleteReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EffortReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What was paid."""
+    """The booked cost of an effort."""
 
     task: str
     seat: int
@@ -59,11 +59,11 @@ class Complete:
 
     @property
     def request(self) -> str:
-        """What tells this answer from others."""
+        """The idempotency key of this answer."""
         return f"complete {self.body.epoch} {self.body.seat} {self.body.task}"
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
-        """Return what must be read first."""
+        """Return the rows to read before `run`."""
         return ReadSet(owned.id, (self.body.task,), seats=True, claims=True, request=self.request, observes=True)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
@@ -152,13 +152,13 @@ def record_of(row: DecisionRow, seat: SeatRow, body: CompleteBody, visible: bool
 
 
 class Effort:
-    """Pay for work that came to nothing."""
+    """Book the cost of a claim that lapsed."""
 
     def __init__(self, body: EffortBody) -> None:
         self.body = body
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
-        """Return what must be read first."""
+        """Return the rows to read before `run`."""
         return ReadSet(owned.id, (self.body.task,), seats=True, claims=True)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
@@ -184,6 +184,12 @@ class Effort:
         if claim.effort is not None and claim.effort != micros:
             raise conflict(f"Another effort was booked for epoch {body.epoch} of task {body.task!r}.")
         if claim.effort is None:
+            together = added(micros, *(each.effort for each in claims))
+            if together is not None and owned.policy.exceeds_ceiling(together):
+                raise invalid(
+                    f"The efforts of a task are together at most max_reported_cost; some of task {body.task!r} are"
+                    " booked. Report what it has cost beyond that as the cost of the task: a correction confirms it."
+                )
             check_room(owned, micros)
             work.record(
                 owned,

@@ -2,8 +2,9 @@
 -- before it, is marked behind the name.
 
 -- name: policies
--- All policies, oldest first.
-SELECT id, tenant, name, spec, seq, head, created, owner, address, epoch, expires, parked FROM policies ORDER BY id;
+-- All policies, oldest first, without those that are retired: they belong to no tenant, and their rows are being deleted.
+SELECT id, tenant, name, spec, seq, head, created, owner, address, epoch, expires, parked FROM policies
+WHERE tenant <> '' ORDER BY id;
 
 -- name: policy
 SELECT id, tenant, name, spec, seq, head, created, owner, address, epoch, expires, parked
@@ -404,32 +405,58 @@ WHERE policy = :policy AND created < :before AND (payload IS NOT NULL OR model_a
     )
 LIMIT 1;
 
+-- name: retire_policy
+-- A policy that is to be deleted is nobody's from now on, and its name is free.
+UPDATE policies SET tenant = '', name = CAST(id AS TEXT), owner = NULL, address = NULL, expires = 0, epoch = epoch + 1
+WHERE id = :policy AND owner = :owner AND epoch = :epoch RETURNING id;
+
+-- name: retired_policies
+SELECT id FROM policies WHERE tenant = '' ORDER BY id;
+
 -- name: delete_declines
-DELETE FROM declines WHERE policy = :policy;
+DELETE FROM declines WHERE (policy, task, reviewer) IN (
+    SELECT policy, task, reviewer FROM declines WHERE policy = :policy LIMIT :most)
+RETURNING policy;
 
 -- name: delete_claims
-DELETE FROM claims WHERE policy = :policy;
+DELETE FROM claims WHERE (policy, task, seat, epoch) IN (
+    SELECT policy, task, seat, epoch FROM claims WHERE policy = :policy LIMIT :most)
+RETURNING policy;
 
 -- name: delete_seats
-DELETE FROM seats WHERE policy = :policy;
+DELETE FROM seats WHERE (policy, task, seat) IN (
+    SELECT policy, task, seat FROM seats WHERE policy = :policy LIMIT :most)
+RETURNING policy;
 
 -- name: delete_snapshots
-DELETE FROM snapshots WHERE policy = :policy;
+-- They may be large: one at a time.
+DELETE FROM snapshots WHERE (policy, seq) IN (SELECT policy, seq FROM snapshots WHERE policy = :policy LIMIT 1)
+RETURNING policy;
 
 -- name: delete_requests
-DELETE FROM requests WHERE policy = :policy;
+DELETE FROM requests WHERE (policy, request) IN (
+    SELECT policy, request FROM requests WHERE policy = :policy LIMIT :most)
+RETURNING policy;
 
 -- name: delete_parked
-DELETE FROM parked WHERE policy = :policy;
+DELETE FROM parked WHERE (policy, task) IN (
+    SELECT policy, task FROM parked WHERE policy = :policy LIMIT :most)
+RETURNING policy;
 
 -- name: delete_decisions
-DELETE FROM decisions WHERE policy = :policy;
+DELETE FROM decisions WHERE (policy, task) IN (
+    SELECT policy, task FROM decisions WHERE policy = :policy LIMIT :most)
+RETURNING policy;
 
 -- name: delete_log
-DELETE FROM log WHERE policy = :policy;
+DELETE FROM log WHERE (policy, seq) IN (
+    SELECT policy, seq FROM log WHERE policy = :policy LIMIT :most)
+RETURNING policy;
 
 -- name: delete_budgets
-DELETE FROM budgets WHERE policy = :policy;
+DELETE FROM budgets WHERE (policy, resource) IN (
+    SELECT policy, resource FROM budgets WHERE policy = :policy LIMIT :most)
+RETURNING policy;
 
 -- name: delete_policy
 DELETE FROM policies WHERE id = :policy;
