@@ -32,11 +32,12 @@ export function TopBar({ session, path }) {
     <a class="brand" href=${session ? homeOf(session) : "/console"}>
       <img src="/web/icon.svg" alt="" width="24" height="24" /><span>deferkit</span>
     </a>
-    <nav aria-label="Main">
+    ${session &&
+    html`<nav aria-label="Main">
       ${links.map(
         ([to, text, shown]) => shown && html`<a href=${to} aria-current=${to === current ? "page" : null}>${text}</a>`,
       )}
-    </nav>
+    </nav>`}
     <div class="topbar-end">
       ${session && html`<${Who} session=${session} />`}
       <${ThemeButton} />

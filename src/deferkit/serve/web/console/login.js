@@ -42,7 +42,7 @@ export default function Login() {
           Your answers are kept under it. Leave it empty if you do not review, or if the key was made for you.
         </p>
       </div>
-      <p id="login-wrong" class=${wrong ? "notice bad" : ""} role="alert">${wrong}</p>
+      <div id="login-wrong" role="alert">${wrong && html`<p class="notice bad">${wrong}</p>`}</div>
       <div><button class="button primary" disabled=${busy}>${busy ? "Logging in …" : "Log in"}</button></div>
     </form>
   </div>`;

@@ -1,0 +1,90 @@
+// Answers: from what was entered to what is sent, and what is wrong with it.
+
+/** @typedef {import("./types.js").FormField} FormField */
+/** @typedef {import("./types.js").Values} Values */
+
+/**
+ * Whether nothing was entered for a field.
+ * @param {unknown} value
+ */
+function blank(value) {
+  return value === undefined || value === null || value === "" || (Array.isArray(value) && value.length === 0);
+}
+
+/**
+ * The answer that is sent: fields that were filled in, numbers as numbers.
+ * @param {FormField[]} form
+ * @param {Values} values
+ * @returns {Values}
+ */
+export function answerOf(form, values) {
+  const filled = form.filter(({ name }) => !blank(values[name]));
+  return Object.fromEntries(
+    filled.map(({ name, kind }) => [name, kind === "number" ? Number(values[name]) : values[name]]),
+  );
+}
+
+/**
+ * What is wrong, by field; empty if the answer can be sent.
+ * @param {FormField[]} form
+ * @param {Values} values
+ * @returns {Record<string, string>}
+ */
+export function problemsOf(form, values) {
+  /** @type {Record<string, string>} */
+  const found = {};
+  for (const field of form) {
+    const problem = problemOf(field, values[field.name]);
+    if (problem) found[field.name] = problem;
+  }
+  return found;
+}
+
+/**
+ * @param {FormField} field
+ * @param {unknown} value
+ */
+function problemOf({ kind, required = true, min, max }, value) {
+  if (blank(value)) return required ? "An answer is needed." : "";
+  if (kind !== "number") return "";
+  const n = Number(value);
+  if (!Number.isFinite(n)) return "A number is needed.";
+  if (typeof min === "number" && n < min) return `At least ${min}.`;
+  if (typeof max === "number" && n > max) return `At most ${max}.`;
+  return "";
+}
+
+/**
+ * An answer in a few words: labels of options, yes and no.
+ * @param {FormField[]} form
+ * @param {Values} answer
+ */
+export function answerText(form, answer) {
+  const given = form.filter(({ name }) => name in answer);
+  const text = given.map((field) => valueText(field, answer[field.name])).join(" · ");
+  return text.length > 80 ? `${text.slice(0, 79)}…` : text;
+}
+
+/**
+ * @param {FormField} field
+ * @param {unknown} value
+ * @returns {string}
+ */
+function valueText(field, value) {
+  if (Array.isArray(value)) return value.map((each) => valueText(field, each)).join(", ");
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  return field.options?.find((option) => option.value === value)?.label ?? String(value);
+}
+
+/**
+ * The model's answer in a few words, with the labels of the form where it has them.
+ * @param {FormField[]} form
+ * @param {unknown} answer A plain value, or an object like a reviewer's answer.
+ */
+export function modelAnswerText(form, answer) {
+  const [first] = form;
+  if (!first || answer === null || answer === undefined) return "";
+  if (typeof answer !== "object" || Array.isArray(answer)) return valueText(first, answer);
+  const known = answerText(form, /** @type {Values} */ (answer));
+  return known || JSON.stringify(answer);
+}

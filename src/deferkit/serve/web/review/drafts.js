@@ -1,0 +1,47 @@
+// Unfinished answers, kept by task and epoch: a reload goes on where it was.
+
+import { drop, keep, kept, keptKeys } from "../storage.js";
+import { claimId } from "./types.js";
+
+/** @typedef {import("./types.js").Claim} Claim */
+/**
+ * @typedef {object} Draft
+ * @property {import("./types.js").Values} values
+ * @property {number} activeS Seconds of active time so far.
+ * @property {number | null} cost As corrected by the reviewer; null: as the timer says.
+ * @property {number} at When it was kept, in milliseconds.
+ */
+
+const OLDEST_MS = 7 * 86_400_000;
+
+/** The drafts of one reviewer in one policy. */
+export class Drafts {
+  /** @param {string} owner Tells tenants, policies and reviewers apart. */
+  constructor(owner) {
+    this.start = `draft.${owner}.`;
+    for (const key of keptKeys(this.start)) {
+      if (!(kept(key)?.at > Date.now() - OLDEST_MS)) drop(key);
+    }
+  }
+
+  /**
+   * @param {Claim} claim
+   * @returns {Draft}
+   */
+  read(claim) {
+    return kept(this.start + claimId(claim)) ?? { values: {}, activeS: 0, cost: null, at: Date.now() };
+  }
+
+  /**
+   * @param {Claim} claim
+   * @param {Omit<Draft, "at">} draft
+   */
+  write(claim, draft) {
+    keep(this.start + claimId(claim), { ...draft, at: Date.now() });
+  }
+
+  /** @param {{ task: string, seat: number, epoch: number }} claim */
+  forget(claim) {
+    drop(this.start + claimId(claim));
+  }
+}
