@@ -8,7 +8,8 @@
  * @param {unknown} value
  */
 function blank(value) {
-  return value === undefined || value === null || value === "" || (Array.isArray(value) && value.length === 0);
+  if (typeof value === "string") return value.trim() === "";
+  return value === undefined || value === null || (Array.isArray(value) && value.length === 0);
 }
 
 /**
@@ -41,16 +42,18 @@ export function problemsOf(form, values) {
 }
 
 /**
+ * `min` and `max` bound a number, the length of a text, or how many options are chosen.
  * @param {FormField} field
  * @param {unknown} value
  */
 function problemOf({ kind, required = true, min, max }, value) {
   if (blank(value)) return required ? "An answer is needed." : "";
-  if (kind !== "number") return "";
-  const n = Number(value);
+  const size = kind === "number" ? Number(value) : String(value).length;
+  const n = Array.isArray(value) ? value.length : size;
   if (!Number.isFinite(n)) return "A number is needed.";
-  if (typeof min === "number" && n < min) return `At least ${min}.`;
-  if (typeof max === "number" && n > max) return `At most ${max}.`;
+  const of = { text: " characters", choices: " choices" }[/** @type {string} */ (kind)] ?? "";
+  if (typeof min === "number" && n < min) return `At least ${min}${of}.`;
+  if (typeof max === "number" && n > max) return `At most ${max}${of}.`;
   return "";
 }
 

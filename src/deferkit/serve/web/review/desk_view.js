@@ -170,8 +170,11 @@ function EmptyDesk({ desk, status, actions }) {
   if (!desk.empty || !status) return html`<section class="card empty"><p class="muted">Looking for a task …</p></section>`;
   return html`<section class="card empty" data-empty=${status.why_empty}>
     <h2>No task waits for you</h2>
-    <p class="muted">${status.text}</p>
-    ${status.next_free_at && html`<p class="muted">The next one may come free at ${clock(status.next_free_at)}.</p>`}
+    <p class="muted">
+      ${status.why_empty === "all_claimed" && status.next_free_at
+        ? `Others hold all tasks. The first may come free at ${clock(status.next_free_at)}.`
+        : status.text}
+    </p>
     <p class="small muted">New tasks appear here by themselves.</p>
   </section>`;
 }

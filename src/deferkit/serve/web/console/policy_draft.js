@@ -1,0 +1,142 @@
+// A first policy: from what was entered to the body that creates it, and an example of a task for it.
+
+import { numberOf } from "./csv.js";
+
+/** @typedef {import("./csv.js").Column} Column */
+/**
+ * A feature that was entered by hand.
+ * @typedef {{ name: string, kind: "number" | "category", levels: string }} Feature
+ */
+/**
+ * @typedef {object} PolicyDraft
+ * @property {string} name
+ * @property {Column[] | null} columns Of a file; null: features were entered by hand.
+ * @property {Feature[]} features
+ * @property {string} unit
+ * @property {string} unitS Seconds of work in a unit; empty: the cost is not timed.
+ * @property {boolean} limited
+ * @property {string} total
+ * @property {string} horizon
+ * @property {string} maxCost
+ * @property {string} question
+ * @property {string} options One in a line.
+ * @property {string} guidelines
+ * @property {string} reviewers
+ */
+
+const LEVELS_AS_THEY_COME = 50;
+
+/** @type {Record<string, string>} */
+export const UNIT_SECONDS = { seconds: "1", minutes: "60", hours: "3600" };
+
+/** @type {PolicyDraft} */
+export const BEGINNING = {
+  name: "",
+  columns: null,
+  features: [{ name: "", kind: "number", levels: "" }],
+  unit: "minutes",
+  unitS: "60",
+  limited: true,
+  total: "600",
+  horizon: "10000",
+  maxCost: "5",
+  question: "What is the right answer?",
+  options: "yes\nno",
+  guidelines: "",
+  reviewers: "1",
+};
+
+/**
+ * The body that creates the policy.
+ * @param {PolicyDraft} draft
+ */
+export function policyBody(draft) {
+  const limits = { total: Number(draft.total), horizon: Number(draft.horizon), max_cost: Number(draft.maxCost) };
+  return {
+    name: draft.name,
+    features: featuresOf(draft),
+    budget: { [draft.unit]: draft.limited ? limits : {} },
+    reviewers: Number(draft.reviewers),
+    review: {
+      form: [fieldOf(draft)],
+      guidelines: draft.guidelines,
+      timer: draft.unitS ? { resource: draft.unit, unit_s: Number(draft.unitS) } : null,
+      reward_rule: { kind: "match" },
+    },
+  };
+}
+
+/** @param {PolicyDraft} draft */
+function fieldOf({ question, options }) {
+  const values = linesOf(options);
+  const named = { name: "label", label: question };
+  return values.length
+    ? { ...named, kind: "choice", options: values.map((value) => ({ value })) }
+    : { ...named, kind: "text" };
+}
+
+/**
+ * @param {PolicyDraft} draft
+ * @returns {{ numbers: string[], categories: Record<string, string[] | number> }}
+ */
+function featuresOf({ columns, features }) {
+  const used = columns
+    ? columns.map(({ name, use, levels }) => ({ name, kind: use, levels }))
+    : features.filter(({ name }) => name.trim()).map(({ name, kind, levels }) => ({ name: name.trim(), kind, levels: listOf(levels) }));
+  const categories = used.filter(({ kind }) => kind === "category");
+  return {
+    numbers: used.filter(({ kind }) => kind === "number").map(({ name }) => name),
+    categories: Object.fromEntries(
+      categories.map(({ name, levels }) => [name, levels.length ? levels.slice(0, 1000) : LEVELS_AS_THEY_COME]),
+    ),
+  };
+}
+
+/**
+ * What is missing, as a sentence; empty if nothing is.
+ * @param {PolicyDraft} draft
+ */
+export function missingFrom(draft) {
+  const { numbers, categories } = featuresOf(draft);
+  const names = [...numbers, ...Object.keys(categories)];
+  if (!names.length) return "At least one feature is needed: what the decision is to look at.";
+  if (new Set(names).size < names.length || names.length < numbers.length) return "Two features have the same name.";
+  const options = linesOf(draft.options);
+  if (new Set(options).size < options.length) return "Two options are the same.";
+  return "";
+}
+
+/**
+ * A task as it could be sent.
+ * @param {PolicyDraft} draft
+ */
+export function exampleTask(draft) {
+  const options = linesOf(draft.options);
+  const answer = options[0] ?? "the model's answer";
+  if (!draft.columns) {
+    const { numbers, categories } = featuresOf(draft);
+    const levels = Object.entries(categories).map(([name, given]) => [name, Array.isArray(given) ? given[0] : "a"]);
+    const context = Object.fromEntries([...numbers.map((name) => [name, 1.5]), ...levels]);
+    return { task: "task-1", context, payload: { text: "What the reviewer is to see" }, model_answer: answer };
+  }
+  const first = (/** @type {Column} */ { values }) => values[0] ?? "";
+  const of = (/** @type {string[]} */ ...uses) => (draft.columns ?? []).filter(({ use }) => uses.includes(use));
+  const context = Object.fromEntries([
+    ...of("number").map((column) => [column.name, numberOf(first(column))]),
+    ...of("category").map((column) => [column.name, first(column) || null]),
+  ]);
+  const payload = Object.fromEntries(of("number", "category", "shown").map((column) => [column.name, first(column)]));
+  const [id] = of("task").map(first);
+  const [model] = of("model").map(first);
+  return { task: id || "task-1", context, payload, model_answer: model || answer };
+}
+
+/** @param {string} text */
+export function linesOf(text) {
+  return text.split("\n").map((line) => line.trim()).filter(Boolean);
+}
+
+/** @param {string} text */
+function listOf(text) {
+  return [...new Set(text.split(",").map((part) => part.trim()).filter(Boolean))];
+}
