@@ -12,12 +12,14 @@ from rich.live import Live
 
 from deferkit.cli import INTERRUPTED
 from deferkit.cli.app import app, console
+from deferkit.cli.demo import console_view
+from deferkit.cli.demo.comments import Comments
 from deferkit.cli.demo.live_view import View, next_steps
 from deferkit.cli.demo.service_process import ServiceProcess
 from deferkit.cli.demo.simulated_users import CALL_S, SimulatedUsers
 from deferkit.cli.demo.simulation import HUMAN, WORLDS, Simulation
 from deferkit.client.client import Client
-from deferkit.errors import ServiceError
+from deferkit.errors import InvalidArgument, ServiceError
 from deferkit.types import MODEL
 
 FEEDING = 0.8  # the part of the time in which tasks come; the rest is for what still waits
@@ -27,27 +29,83 @@ NOT_THERE = 404
 
 @app.command()
 def demo(
-    world: Annotated[str, typer.Argument(help=f"Which tasks: {', '.join(WORLDS)}")] = "synthetic",
-    tasks: Annotated[int, typer.Option(help="Number of tasks", min=1, max=1_000_000)] = 2000,
+    world: Annotated[str | None, typer.Argument(help=f"Which tasks: {', '.join(WORLDS)}")] = None,
+    tasks: Annotated[
+        int | None,
+        typer.Option(help="Number of tasks; 2,000 unless given, 20,000 with --console", min=1, max=1_000_000),
+    ] = None,
     budget: Annotated[
         str, typer.Option(help="In units of cost (75), of tasks (0.1T) or of what asking always costs (10%); or inf")
     ] = "10%",
     reviewers: Annotated[int, typer.Option(help="Number of simulated people", min=1, max=64)] = 3,
     seed: Annotated[int, typer.Option(help="Of the tasks", min=0)] = 0,
-    seconds: Annotated[float, typer.Option(help="How long it takes at most", min=1)] = 45.0,
+    seconds: Annotated[
+        float | None, typer.Option(help="How long it takes at most; 45 unless given, no end with --console", min=1)
+    ] = None,
     store: Annotated[
         str | None, typer.Option(help="A file (SQLite) or a postgresql:// URL that keeps it; else it is thrown away")
     ] = None,
     key: Annotated[str | None, typer.Option(help="For a store that has keys", envvar="DEFERKIT_KEY")] = None,
+    pages: Annotated[
+        bool, typer.Option("--console", help="Comments to moderate in the browser, until Ctrl-C; a seat is yours")
+    ] = False,
 ) -> None:
     """Watch the decision service at work for less than a minute: tasks, reviewers, late outcomes, a budget."""
-    simulation = Simulation(world, tasks=tasks, budget=budget, seed=seed)
+    if pages:
+        if world is not None:
+            raise InvalidArgument(f"With --console a demo plays with comments. Got the world {world!r}.")
+        comments = Comments(tasks=tasks or console_view.TASKS, budget=budget, seed=seed)
+        open_console(comments, reviewers=reviewers, seed=seed, seconds=seconds, store=store, key=key)
+        return
+    play(
+        Simulation(world or "synthetic", tasks=tasks or 2000, budget=budget, seed=seed),
+        reviewers=reviewers,
+        seed=seed,
+        seconds=seconds or 45.0,
+        store=store,
+        key=key,
+    )
+
+
+def open_console(
+    comments: Comments, *, reviewers: int, seed: int, seconds: float | None, store: str | None, key: str | None
+) -> None:
+    """Run the service with simulated comments, and keep its pages open."""
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="deferkit-demo-")))
-        service = stack.enter_context(ServiceProcess(store or str(folder / "demo.db"), folder / "service.log"))
-        with console.status("starting the service; on a new machine it compiles first, up to two minutes …"):
-            url = service.wait()
-        client = stack.enter_context(new_policy(url, key))
+        service, url = started(stack, store, console_view.free_port())
+        client = stack.enter_context(new_policy(url, key, "comments"))
+        client.create(**comments.settings())
+        users = SimulatedUsers(
+            comments,
+            client,
+            reviewers=reviewers,
+            seconds=console_view.schedule(comments.n_tasks),
+            seed=seed,
+            schedule=console_view.schedule,
+            late_s=console_view.LATE_S,
+            spare_seats=console_view.SEATS,
+        )
+        stack.callback(users.stop)
+        users.start()
+        console_view.introduce(url, client.policy, reviewers, keyed=key is not None)
+        console_view.keep_open(service, client, users, seconds)
+
+
+def started(stack: ExitStack, store: str | None, port: int = 0) -> tuple[ServiceProcess, str]:
+    """Start the service for as long as the stack is open; return it and its URL."""
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="deferkit-demo-")))
+    service = stack.enter_context(ServiceProcess(store or str(folder / "demo.db"), folder / "service.log", port))
+    with console.status("starting the service; on a new machine it compiles first, up to two minutes …"):
+        return service, service.wait()
+
+
+def play(
+    simulation: Simulation, *, reviewers: int, seed: int, seconds: float, store: str | None, key: str | None
+) -> None:
+    """Play all tasks, and say what came of it."""
+    with ExitStack() as stack:
+        service, url = started(stack, store)
+        client = stack.enter_context(new_policy(url, key, "demo"))
         client.create(**simulation.settings())
         users = SimulatedUsers(simulation, client, reviewers=reviewers, seconds=FEEDING * seconds, seed=seed)
         stack.callback(users.stop)
@@ -82,10 +140,10 @@ def demo(
         raise typer.Exit(INTERRUPTED)
 
 
-def new_policy(url: str, key: str | None) -> Client:
+def new_policy(url: str, key: str | None, name: str) -> Client:
     """Return a client for a policy that is not there yet."""
     for number in itertools.count(1):
-        client = Client(url, policy="demo" if number == 1 else f"demo-{number}", key=key, total_s=CALL_S)
+        client = Client(url, policy=name if number == 1 else f"{name}-{number}", key=key, total_s=CALL_S)
         try:
             client.summary()
         except ServiceError as error:
@@ -97,7 +155,9 @@ def new_policy(url: str, key: str | None) -> Client:
     raise AssertionError
 
 
-def watch(service: ServiceProcess, client: Client, users: SimulatedUsers, view: View, seconds: float) -> bool:
+def watch(
+    service: ServiceProcess, client: Client, users: SimulatedUsers[Simulation], view: View, seconds: float
+) -> bool:
     """Show how it goes until all is done or time is up; return whether somebody has pressed Ctrl-C."""
     end = users.began + seconds
     told = 0.0

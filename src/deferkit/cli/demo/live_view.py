@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from deferkit.cli.demo.simulated_users import SimulatedUsers
+from deferkit.cli.demo.simulation import Simulation
 from deferkit.client.summary import PolicySummary
 from deferkit.types import MODEL, Decision
 
@@ -20,7 +21,7 @@ EARLY = 0.05  # of the tasks: before it a share of what is possible says nothing
 class View:
     """Turns what the service and the users say into something to read."""
 
-    def __init__(self, users: SimulatedUsers, url: str, reviewers: int) -> None:
+    def __init__(self, users: SimulatedUsers[Simulation], url: str, reviewers: int) -> None:
         self.users = users
         simulation = users.simulation
         remark = f" ({simulation.stream.remark})" if simulation.stream.remark else ""

@@ -25,12 +25,12 @@ LISTENS = re.compile(r"serves on (http://\S+),")
 
 
 class ServiceProcess:
-    """`deferkit serve` on a free port of this machine."""
+    """`deferkit serve` on a port of this machine; 0 takes a free one."""
 
-    def __init__(self, store: str, log: Path) -> None:
+    def __init__(self, store: str, log: Path, port: int = 0) -> None:
         self.log = log
         self.listens = False
-        words = ["serve", "--host", "127.0.0.1", "--port", "0", "--log-level", "warning", "--store", store]
+        words = ["serve", "--host", "127.0.0.1", "--port", str(port), "--log-level", "warning", "--store", store]
         with log.open("wb") as errors:
             # a session of its own: Ctrl-C is for this process, which then stops the service in order
             self.process = subprocess.Popen(

@@ -6,24 +6,58 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
-from deferkit.cli.demo.simulation import HUMAN, Simulation
+from deferkit.cli.demo.demo_tasks import DemoTasks
+from deferkit.cli.demo.simulation import HUMAN
 from deferkit.client.client import Client
 from deferkit.types import MODEL, Decision
 
+Tasks = TypeVar("Tasks", bound=DemoTasks)
 CALLERS, TELLERS = 4, 2
 LATE = (0.01, 0.08)  # of the time in which tasks come: then the model's reward becomes known
 BUSY = 0.5  # the part of the time that reviewers are to be at work
 LONGEST_REVIEW_S = 1.0  # of a task of mean cost
-IDLE_S = 0.1
+IDLE_S, SPARING_S = 0.1, 0.5
 CALL_S = 15.0  # for a call, with all its tries
 WINDOW_S = 3.0  # for a rate
 
 
-class SimulatedUsers:
-    """Threads that call the service; each stops when told to, or when one of them fails."""
+class SimulatedUsers(Generic[Tasks]):
+    """Threads that call the service; each stops when told to, or when one of them fails.
 
-    def __init__(self, simulation: Simulation, client: Client, *, reviewers: int, seconds: float, seed: int) -> None:
+    Parameters
+    ----------
+    simulation
+        The tasks.
+    client
+        The policy that decides them.
+    reviewers
+        Number of simulated people.
+    seconds
+        In which all tasks come, evenly unless `schedule` says otherwise.
+    seed
+        Of the pauses.
+    schedule
+        When a task comes, by its place: seconds after the start.
+    late_s
+        How long after a decision the model's reward becomes known: least and most; a share of `seconds` unless given.
+    spare_seats
+        Tasks that simulated reviewers leave to others.
+    """
+
+    def __init__(
+        self,
+        simulation: Tasks,
+        client: Client,
+        *,
+        reviewers: int,
+        seconds: float,
+        seed: int,
+        schedule: Callable[[int], float] | None = None,
+        late_s: tuple[float, float] | None = None,
+        spare_seats: int = 0,
+    ) -> None:
         self.simulation, self.client = simulation, client
         self.decided = 0
         self.reviewed = 0
@@ -33,7 +67,9 @@ class SimulatedUsers:
         self.latest: dict[str, Decision] = {}  # by route
         self.failure: Exception | None = None
         self.began = time.monotonic()
-        self._seconds = seconds
+        self._schedule = schedule or (lambda place: seconds * place / simulation.n_tasks)
+        self._late_s = late_s or (LATE[0] * seconds, LATE[1] * seconds)
+        self._spare_seats = spare_seats
         total = min(simulation.budget.total, float(simulation.costs.sum()))
         mean = float(simulation.costs.mean()) or 1.0
         self._review_s = min(BUSY * reviewers * seconds / max(total, mean), LONGEST_REVIEW_S / mean)  # a unit of cost
@@ -96,21 +132,22 @@ class SimulatedUsers:
                 place = next(self._next, None)
             if place is None:
                 return
-            at = self.began + self._seconds * place / self.simulation.n_tasks
+            at = self.began + self._schedule(place)
             if self._stop.wait(max(0.0, at - time.monotonic())):
                 return
             decision = self.client.decide(
                 self.simulation.context(place),
                 task=self.simulation.name_of(place),
-                payload={"text": f"{self.simulation.world} task {place}"},
-                model_answer="the model's answer",
+                payload=self.simulation.payload(place),
+                model_answer=self.simulation.model_answer(place),
             )
             with self._turn:
                 now = time.monotonic()
                 self.decided += 1
                 self._recent.append(now)
                 self.latest[decision.route] = decision
-                heapq.heappush(self._late, (now + self._random.uniform(*LATE) * self._seconds, place))
+                if decision.route == MODEL or not self.simulation.rewards_by_rule:
+                    heapq.heappush(self._late, (now + self._random.uniform(*self._late_s), place))
 
     def _tell(self) -> None:
         """Tell what the model's answers were worth, some time later."""
@@ -128,6 +165,9 @@ class SimulatedUsers:
     def _review(self, name: str) -> None:
         """Claim a task, take time, answer it."""
         while not self._stop.is_set():
+            if self._spare_seats and self.client.summary().waiting <= self._spare_seats:
+                self._stop.wait(SPARING_S)
+                continue
             review = self.client.reviews.claim(name)
             if review is None:
                 self._stop.wait(IDLE_S)
@@ -137,8 +177,8 @@ class SimulatedUsers:
             if self._stop.wait(cost * self._review_s):
                 self.client.reviews.release(review)
                 return
-            rewards = {HUMAN: self.simulation.reward(place, HUMAN)}
-            self.client.reviews.complete(review, "a person's answer", rewards=rewards, cost=cost)
+            rewards = None if self.simulation.rewards_by_rule else {HUMAN: self.simulation.reward(place, HUMAN)}
+            self.client.reviews.complete(review, self.simulation.answer(place, name), rewards=rewards, cost=cost)
             self.simulation.reviewed(place)
             with self._turn:
                 self.reviewed += 1

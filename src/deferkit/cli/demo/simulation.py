@@ -29,6 +29,8 @@ class Simulation:
     17
     """
 
+    rewards_by_rule = False
+
     def __init__(self, world: str, *, tasks: int, budget: str, seed: int) -> None:
         if world not in WORLDS:
             raise InvalidArgument(f"A demo is played in one of the worlds {', '.join(WORLDS)}. Got {world!r}.")
@@ -76,6 +78,18 @@ class Simulation:
             with self._following:
                 known = self._follower.context(place).copy()
         return [float(value) for value in known]
+
+    def payload(self, place: int) -> dict[str, str]:
+        """Return what a reviewer sees of a task."""
+        return {"text": f"{self.world} task {place}"}
+
+    def model_answer(self, place: int) -> str:  # noqa: ARG002 - they are all alike
+        """Return what the model answers."""
+        return "the model's answer"
+
+    def answer(self, place: int, reviewer: str) -> str:  # noqa: ARG002
+        """Return what a reviewer answers."""
+        return "a person's answer"
 
     def reward(self, place: int, decider: str) -> float:
         """Return what a decider earns on a task."""

@@ -1,0 +1,154 @@
+"""Simulated comments under articles: a keyword model moderates them, people read those that it is unsure of."""
+
+import math
+import random
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from deferkit.cli.demo.comment_texts import ABUSE, FINE, GUIDELINES, LABELS, NAMES, PLACES, SPAM, TEXTS, THINGS
+from deferkit.study.allowance import Allowance
+from deferkit.types import MODEL, Budget
+
+TOPICS = ("sport", "politics", "travel", "science")
+SHARES = {FINE: 0.7, SPAM: 0.18, ABUSE: 0.12}
+TRICKY = {FINE: 0.25, SPAM: 0.4, ABUSE: 0.45}  # the share of each label
+MODEL_IS_RIGHT = {False: 0.97, True: 0.4}  # of plain and of tricky comments
+PERSON_IS_RIGHT = 0.95
+CONFIDENCE = {False: (0.9, 0.06), True: (0.7, 0.12)}  # of the model: mean and standard deviation
+MINUTES = (0.15, 0.45)  # to read and judge one
+UNIT, HUMAN = "minutes", "human"
+NUMBERS = ("length", "links", "exclamation_marks", "account_days", "reports", "confidence")
+DEADLINE_S = 900.0  # a task that waits for nobody goes to the model then, so that the queue stays fresh
+
+
+class Comment(NamedTuple):
+    """One comment, and what the demonstration knows of it."""
+
+    text: str
+    label: str
+    tricky: bool
+    context: dict[str, float | str]
+    model_answer: str
+    topic: str
+
+
+class Comments:
+    """Comments to be moderated, under a budget of minutes.
+
+    Parameters
+    ----------
+    tasks
+        How many there are.
+    budget
+        In minutes (75), in tasks (0.1T), or in what asking about all of them costs (10%); or inf.
+    seed
+        Of the comments.
+
+    >>> comments = Comments(tasks=50, budget="10%", seed=0)
+    >>> comments.n_tasks, comments.model_answer(0) in LABELS
+    (50, True)
+    """
+
+    rewards_by_rule = True
+
+    def __init__(self, *, tasks: int, budget: str, seed: int) -> None:
+        allowance = Allowance.from_text(budget)
+        self.n_tasks = tasks
+        self._seed = seed
+        self.costs = np.random.default_rng(seed).uniform(*MINUTES, tasks).round(2)
+        units = {"": 1.0, "T": float(tasks), "%": float(self.costs.sum()) / 100}
+        total = allowance.number * units[allowance.unit]
+        self.budget = Budget.unlimited() if math.isinf(total) else Budget(round(total, 6), horizon=tasks, max_cost=1.0)
+
+    def comment(self, place: int) -> Comment:
+        """Return a comment, the same one each time."""
+        rng = random.Random(f"{self._seed} {place}")
+        label = rng.choices(LABELS, [SHARES[each] for each in LABELS])[0]
+        tricky = rng.random() < TRICKY[label]
+        words = {"name": rng.choice(NAMES), "place": rng.choice(PLACES), "thing": rng.choice(THINGS)}
+        text = rng.choice(TEXTS[label, tricky]).format(**words)
+        right = rng.random() < MODEL_IS_RIGHT[tricky]
+        topic = rng.choice(TOPICS)
+        return Comment(
+            text=text,
+            label=label,
+            tricky=tricky,
+            context={
+                "length": float(len(text)),
+                "links": float(text.count(".example")),
+                "exclamation_marks": float(text.count("!")),
+                "account_days": float(round(rng.expovariate(1 / (600 if tricky else 200)))),
+                "reports": float(label != FINE) * rng.randint(0, 3) + float(tricky) * rng.randint(0, 1),
+                "confidence": round(min(0.99, max(0.34, rng.gauss(*CONFIDENCE[tricky]))), 3),
+                "topic": topic,
+            },
+            model_answer=label if right else rng.choice([each for each in LABELS if each != label]),
+            topic=topic,
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """Return what the policy is made with: features by name, a form with three answers, rewards by agreement."""
+        return {
+            "features": {"numbers": list(NUMBERS), "categories": {"topic": list(TOPICS)}},
+            "budget": {UNIT: self.budget},
+            "deadline_s": DEADLINE_S,
+            "lease_s": 120,
+            "review": {
+                "form": [
+                    {
+                        "name": "label",
+                        "kind": "choice",
+                        "label": "Is this comment all right?",
+                        "options": [{"value": each, "label": each.capitalize()} for each in LABELS],
+                    }
+                ],
+                "guidelines": GUIDELINES,
+                "model_answer": "after",
+                "timer": {"resource": UNIT, "unit_s": 60},
+                "reward_rule": {"kind": "match"},
+            },
+        }
+
+    def name_of(self, place: int) -> str:
+        """Return the id of a task."""
+        return f"comment-{place:05d}"
+
+    def place_of(self, name: str) -> int:
+        """Return which task has an id."""
+        return int(name.removeprefix("comment-"))
+
+    def context(self, place: int) -> dict[str, float | str]:
+        """Return what is known of a comment when it comes."""
+        return self.comment(place).context
+
+    def payload(self, place: int) -> dict[str, str]:
+        """Return what a reviewer sees of a comment."""
+        comment = self.comment(place)
+        return {"comment": comment.text, "under an article on": comment.topic}
+
+    def model_answer(self, place: int) -> str:
+        """Return what the model answers."""
+        return self.comment(place).model_answer
+
+    def answer(self, place: int, reviewer: str) -> dict[str, str]:
+        """Return what a reviewer answers: the truth, most of the time."""
+        rng = random.Random(f"{self._seed} {place} {reviewer}")
+        label = self.comment(place).label
+        return {"label": label if rng.random() < PERSON_IS_RIGHT else rng.choice(LABELS)}
+
+    def reward(self, place: int, decider: str) -> float:
+        """Return what a decider earns on a comment: 1 if it is right; of people, how often they are."""
+        comment = self.comment(place)
+        return float(comment.model_answer == comment.label) if decider == MODEL else PERSON_IS_RIGHT
+
+    def cost(self, place: int) -> float:
+        """Return the minutes that reading a comment takes."""
+        return float(self.costs[place])
+
+    def reviewed(self, place: int) -> None:
+        """Do nothing: what people did is no part of a context."""
+
+    def gain(self, place: int) -> float:
+        """Return what asking about a comment brings above the model, as it is to be expected."""
+        return PERSON_IS_RIGHT - MODEL_IS_RIGHT[self.comment(place).tricky]
