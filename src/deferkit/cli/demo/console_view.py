@@ -17,7 +17,7 @@ from deferkit.client.summary import PolicySummary
 PORT = 8080  # if nobody else has it
 TASKS = 20_000
 FIRST, FIRST_A_SECOND, A_SECOND = 300, 50, 2  # tasks that come quickly, so that there is something to see; then
-SEATS = 2  # that simulated reviewers leave
+SEATS = 5  # that simulated reviewers leave
 LATE_S = (1.0, 15.0)
 LOOK_S, LINE_S = 0.5, 10.0
 
