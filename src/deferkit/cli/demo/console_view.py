@@ -15,8 +15,8 @@ from deferkit.client.client import Client
 from deferkit.client.summary import PolicySummary
 
 PORT = 8080  # if nobody else has it
-TASKS = 20_000
-FIRST, FIRST_A_SECOND, A_SECOND = 300, 50, 2  # tasks that come quickly, so that there is something to see; then
+TASKS = 50_000
+FIRST, FIRST_A_SECOND, A_SECOND = 300, 20, 4  # tasks that come quickly, so that there is something to see; then
 SEATS = 5  # that simulated reviewers leave
 LATE_S = (1.0, 15.0)
 LOOK_S, LINE_S = 0.5, 10.0
@@ -26,7 +26,7 @@ def schedule(place: int) -> float:
     """Return when a task comes, in seconds after the start.
 
     >>> schedule(300), schedule(302)
-    (6.0, 7.0)
+    (15.0, 15.5)
     """
     return min(place, FIRST) / FIRST_A_SECOND + max(0, place - FIRST) / A_SECOND
 

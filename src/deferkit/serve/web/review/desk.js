@@ -2,7 +2,7 @@
 
 import { ApiError, get, messageOf, policyPath, post, query } from "../api.js";
 import { Drafts } from "./drafts.js";
-import { Outbox } from "./outbox.js";
+import { Outbox, UNDO_MS } from "./outbox.js";
 import { ActiveTimer, costOf } from "./timer.js";
 import { answerText } from "./answers.js";
 import { claimId, leaseOf } from "./types.js";
@@ -193,9 +193,12 @@ export class Desk {
     if (!claim || this.lost) return;
     const given = { answer, ...this.costBody() };
     const body = this.correcting ? { ...leaseOf(claim), id: correctionId(), ...given } : { ...leaseOf(claim), ...given };
+    const leftMs = (this.until.get(claimId(claim)) ?? 0) - Date.now();
     this.outbox.add({
       call: this.correcting ? "correct" : "complete",
       body,
+      // sent while the lease lasts, or the task could be claimed again before the answer is there
+      delayMs: this.correcting ? UNDO_MS : Math.min(UNDO_MS, Math.max(0, leftMs / 2)),
       text: answerText(this.settings.review.form, answer),
       values: this.values,
       activeS: this.timer.seconds,
