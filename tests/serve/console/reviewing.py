@@ -52,7 +52,14 @@ def send(client: deferkit.Client, *payloads: Any, model_answer: Any = "fine", st
 
 @contextmanager
 def reviewing(
-    browser: Browser, service: Service, policy: str, reviewer: str = "ann", *, allowed: str = "", clock: bool = False, **given: Any
+    browser: Browser,
+    service: Service,
+    policy: str,
+    reviewer: str = "ann",
+    *,
+    allowed: str = "",
+    clock: bool = False,
+    **given: Any,
 ) -> Iterator[Page]:
     """Open the review page under a name; at the end nothing may have gone wrong but what is allowed.
 
