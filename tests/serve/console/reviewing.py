@@ -118,6 +118,19 @@ def seats_of(client: deferkit.Client, task: str) -> list[Mapping[str, Any]]:
     return seats
 
 
+def spent(client: deferkit.Client) -> float:
+    """Return the minutes that are booked."""
+    booked = client.summary().spent
+    assert isinstance(booked, float)
+    return booked
+
+
+def cost_of(seat: Mapping[str, Any]) -> float:
+    """Return the minutes of one answer."""
+    cost = seat["cost"]
+    return float(cost["minutes"] if isinstance(cost, dict) else cost)
+
+
 def is_empty(page: Page) -> None:
     """Wait until the page says that no task waits."""
     expect(page.get_by_role("heading", name="No task waits for you")).to_be_visible(timeout=WAIT_MS)

@@ -15,11 +15,13 @@ from tests.serve.console.reviewing import (
     OPTIONS,
     all_sent,
     answer,
+    cost_of,
     is_empty,
     new_policy,
     reviewing,
     seats_of,
     send,
+    spent,
     task_of,
 )
 from tests.serve.harness.clients import until
@@ -143,8 +145,8 @@ def test_a_service_that_is_killed_comes_back_to_the_same_page(browser: Browser, 
             for task in tasks:
                 [seat] = seats_of(client, task)
                 assert (seat["state"], seat["answer"]) == ("done", {"label": given[task]})
-                costs += seat["cost"]["minutes"] if isinstance(seat["cost"], dict) else seat["cost"]
-            assert client.summary().spent == pytest.approx(costs), "each was booked once"
+                costs += cost_of(seat)
+            assert spent(client) == pytest.approx(costs), "each was booked once"
         assert service.stop() == 0
     database = Sqlite(service.store)
     store = Store(database)
