@@ -98,10 +98,10 @@ $(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e '.[dev]'
 	touch $@
 
-# the studies alone need no more than this
+# studies and demonstrations need no more than this
 $(VENV)/study: pyproject.toml constraints.txt $(SOURCES) | $(BIN)/python
 	@$(COMPILER)
-	$(PIP) -e '.[study]'
+	$(PIP) -e '.[study,serve]'
 	touch $@
 
 $(VENV)/peers: $(VENV)/installed
