@@ -1,6 +1,7 @@
 """The login page in a real browser: keys become sessions, scopes decide which pages there are."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -99,7 +100,7 @@ def test_a_key_without_a_name_asks_for_one(browser: Browser, service: Running) -
 @pytest.mark.parametrize("width", [1280, 400])
 @pytest.mark.parametrize("colours", ["light", "dark"])
 def test_the_login_page_in_every_look(browser: Browser, service: Running, width: int, colours: str) -> None:
-    look = {"viewport": {"width": width, "height": 800}, "color_scheme": colours}
+    look: dict[str, Any] = {"viewport": {"width": width, "height": 800}, "color_scheme": colours}
     with watched(browser, service.url, **look) as page:
         page.goto(f"{service.url}/console/login?next=https://example.org")
         page.get_by_label("Key").wait_for()

@@ -83,7 +83,7 @@ class Comments:
                 "confidence": round(min(0.99, max(0.34, rng.gauss(*CONFIDENCE[tricky]))), 3),
                 "topic": topic,
             },
-            model_answer=label if right else rng.choice([each for each in LABELS if each != label]),
+            model_answer=label if right else rng.choice(others(label)),
             topic=topic,
         )
 
@@ -135,7 +135,7 @@ class Comments:
         """Return what a reviewer answers: the truth, most of the time."""
         rng = random.Random(f"{self._seed} {place} {reviewer}")
         label = self.comment(place).label
-        return {"label": label if rng.random() < PERSON_IS_RIGHT else rng.choice(LABELS)}
+        return {"label": label if rng.random() < PERSON_IS_RIGHT else rng.choice(others(label))}
 
     def reward(self, place: int, decider: str) -> float:
         """Return what a decider earns on a comment: 1 if it is right; of people, how often they are."""
@@ -152,3 +152,8 @@ class Comments:
     def gain(self, place: int) -> float:
         """Return what asking about a comment brings above the model, as it is to be expected."""
         return PERSON_IS_RIGHT - MODEL_IS_RIGHT[self.comment(place).tricky]
+
+
+def others(label: str) -> list[str]:
+    """Return the labels that would be wrong."""
+    return [each for each in LABELS if each != label]
