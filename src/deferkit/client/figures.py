@@ -52,3 +52,11 @@ class PolicyFigures:
         """
         found: dict[str, Any] = self._calls.call("GET", f"{self._path}/estimates")
         return found
+
+    def reviewers(self) -> list[dict[str, Any]]:
+        """Return what each reviewer has done: answers, declined and lapsed tasks, time, cost, agreement.
+
+        {line["reviewer"]: line["done"] for line in client.figures.reviewers()}
+        """
+        found: list[dict[str, Any]] = self._calls.call("GET", f"{self._path}/reviewers")["reviewers"]
+        return found
