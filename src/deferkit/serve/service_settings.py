@@ -48,7 +48,9 @@ class ServiceSettings:
     store: str = setting("deferkit.db", "where everything is kept: a file (SQLite), or a postgresql:// URL")
     host: str = setting("127.0.0.1", "the address to listen on; keys are needed unless it is a loopback address")
     port: int = setting(8080, "the port to listen on; 0 takes a free one", least=0, most=65535)
-    address: str = setting("", "where other processes reach this one (http://…), on a shared database")
+    address: str = setting("", "where other processes reach this one (http://…, https://…), on a shared database")
+    tls_cert: str = setting("", "a file with the certificate (PEM) to speak HTTPS with")
+    tls_key: str = setting("", "a file with its private key (PEM); unless given, it is in the file of the certificate")
     queue_limit: int = setting(1024, "calls that may wait; more get 503", least=1, most=1_000_000)
     tenant_share: float = setting(0.5, "the part of that queue that one tenant may fill", least=0.001, most=1)
     group_limit: int = setting(256, "tasks that share one commit", least=1, most=100_000)
@@ -80,8 +82,9 @@ class ServiceSettings:
                 raise wrong(each.name, f"from {least:,} to {most:,}", value)
         if not self.store:
             raise wrong("store", "a file or a postgresql:// URL", self.store)
-        if self.address and not self.address.startswith("http://"):
-            raise wrong("address", "a URL that begins with http://", self.address)
+        scheme = "https://" if self.tls_cert else "http://"
+        if self.address and not self.address.startswith(scheme):
+            raise wrong("address", f"a URL that begins with {scheme}", self.address)
         for host in filter(None, self.image_hosts.split(",")):
             if not IMAGE_HOST.fullmatch(host.strip()):
                 raise wrong("image_hosts", "hosts like img.example or *.img.example:8443", host)

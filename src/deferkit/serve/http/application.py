@@ -25,6 +25,7 @@ from deferkit.serve.http import (
     routes_reviews,
     routes_session,
     routes_tasks,
+    routes_what_if,
 )
 from deferkit.serve.http.access import Access, admit
 from deferkit.serve.http.browser_safety import page_headers
@@ -36,6 +37,7 @@ from deferkit.serve.http.route_support import ProblemReply, problem_of, problem_
 from deferkit.serve.http.static_files import read_files
 from deferkit.serve.http.strict_json import EMPTY, StrictRequest
 from deferkit.serve.http.traffic import Traffic
+from deferkit.serve.http.what_if_jobs import WhatIfJobs
 from deferkit.serve.service_settings import ServiceSettings
 from deferkit.serve.storage.store import Store
 
@@ -48,6 +50,7 @@ ROUTES = [
     *routes_reviews.ROUTES,
     *routes_queue.ROUTES,
     *routes_overview.ROUTES,
+    *routes_what_if.ROUTES,
     *routes_keys.ROUTES,
     *routes_session.ROUTES,
     *routes_operation.ROUTES,
@@ -104,8 +107,9 @@ def application(settings: ServiceSettings, store: Store, *, failed: Callable[[Ex
             failed(error)
             raise
         access = app.state.access = Access(store, open_without_keys=settings.loopback, rate=settings.rate)
-        messenger = app.state.messenger = Messenger()
+        messenger = app.state.messenger = Messenger(settings.tls_cert)
         histories = app.state.histories = Histories(store)
+        what_ifs = app.state.what_ifs = WhatIfJobs(settings.store)
         app.state.engine, app.state.traffic, app.state.settings = engine, traffic, settings
         app.state.files, app.state.page_headers = read_files(), page_headers(settings.image_hosts)
         app.state.document = msgspec.json.encode(document(ROUTES))
@@ -115,6 +119,7 @@ def application(settings: ServiceSettings, store: Store, *, failed: Callable[[Ex
         finally:
             recording.cancel()
             messenger.close()
+            await what_ifs.close()
             histories.close()
             await access.record_use()
             access.close()

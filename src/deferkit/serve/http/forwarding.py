@@ -2,6 +2,7 @@
 
 import asyncio
 import http.client
+import ssl
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -51,9 +52,13 @@ class Messenger:
 
     It has threads of its own: while an owner does not answer, others must still be able to read, and to take over from
     it.
+
+    Args:
+        certificate: A file with certificates (PEM) to trust beside those of the system; '' is none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, certificate: str = "") -> None:
+        self._certificate = certificate
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="passes-on")
         self._servers: dict[str, Connections] = {}
         self._opening = threading.Lock()
@@ -87,6 +92,12 @@ class Messenger:
         """How many calls wait for an answer, on a connection that is open."""
         return sum(each.waiting for each in list(self._servers.values()))
 
+    def _context(self) -> ssl.SSLContext:
+        context = ssl.create_default_context()
+        if self._certificate:
+            context.load_verify_locations(self._certificate)
+        return context
+
     def _call(
         self, address: str, method: str, path: str, body: bytes, headers: dict[str, str], timeout_s: float
     ) -> Reply:
@@ -94,7 +105,8 @@ class Messenger:
         with self._opening:
             if address not in self._servers:
                 parts = urlsplit(address)
-                self._servers[address] = Connections(parts.hostname or "", parts.port)
+                context = self._context() if parts.scheme == "https" else None
+                self._servers[address] = Connections(parts.hostname or "", parts.port, context)
         try:
             if self._closed:
                 raise ConnectionAbortedError

@@ -8,13 +8,15 @@ from litestar import Response, get
 
 from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.owned_policy import OwnedPolicy
-from deferkit.serve.domain.problems import Problem
+from deferkit.serve.domain.policy_spec import PolicySpec
+from deferkit.serve.domain.problems import Problem, unknown
 from deferkit.serve.domain.rows import PolicyRow
 from deferkit.serve.engine.engine import Elsewhere
 from deferkit.serve.engine.estimates import EstimatesReply, estimates_of
 from deferkit.serve.engine.history.history import Histories
 from deferkit.serve.engine.history.log_fold import LogFold
 from deferkit.serve.engine.history.series_reply import SeriesReply
+from deferkit.serve.engine.reviewers import ReviewersReply, reviewers_of
 from deferkit.serve.engine.standing import Standing, standing_of, unreachable
 from deferkit.serve.http.forwarding import ask_owner
 from deferkit.serve.http.route_support import (
@@ -118,4 +120,19 @@ async def read_estimates(request: AnyRequest, name: PolicyName) -> Response[Esti
     return sent(await history.ask(ask), EstimatesReply)
 
 
-ROUTES = [read_overview, read_standing, read_series, read_estimates]
+@get("/v1/policies/{name:str}/reviewers", opt=about("overview", "admin", "read"))
+async def read_reviewers(request: AnyRequest, name: PolicyName) -> Response[ReviewersReply]:
+    """Read what each reviewer has done: answers, declined and lapsed tasks, time, cost, agreement."""
+    engine, tenant = engine_of(request), caller_of(request).tenant
+
+    def read() -> ReviewersReply:
+        row = engine.store.policy(tenant, name)
+        if row is None:
+            raise unknown("policy", name)
+        spec = msgspec.json.decode(row.spec, type=PolicySpec)
+        return reviewers_of(engine.store, row.id, spec, engine.clock.now())
+
+    return sent(await asyncio.to_thread(read), ReviewersReply)
+
+
+ROUTES = [read_overview, read_standing, read_series, read_estimates, read_reviewers]

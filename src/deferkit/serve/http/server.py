@@ -4,6 +4,7 @@ import asyncio
 import errno
 import gc
 import socket
+import ssl
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -50,6 +51,8 @@ class Server(uvicorn.Server):
                 server_header=False,
                 proxy_headers=False,  # nothing here asks where a call came from
                 headers=HEADERS,
+                ssl_certfile=settings.tls_cert or None,
+                ssl_keyfile=settings.tls_key or None,
                 timeout_keep_alive=75,
                 timeout_graceful_shutdown=max(1, round(settings.stop_s)),
                 backlog=2048,
@@ -80,7 +83,8 @@ class Server(uvicorn.Server):
 
         if self.started:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
-            self._listening(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+            scheme = "https" if self.config.is_ssl else "http"
+            self._listening(f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}")
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop in order. uvicorn would raise the signal again at the end, as if an orderly stop were a failure."""
@@ -120,6 +124,17 @@ def check_address(host: str, port: int) -> None:
         raise DeferkitError(f"{host}:{port} cannot be listened on: {(taken or errors)[0].strerror}.")
 
 
+def check_certificate(certificate: str, key: str) -> None:
+    """Raise if a certificate cannot be served, because a file is missing or the two do not belong together."""
+    if not certificate:
+        raise DeferkitError("A private key (--tls-key) needs its certificate: --tls-cert.")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key or None)
+    except (OSError, ssl.SSLError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise DeferkitError(f"The certificate {certificate} cannot be used: {why}.") from error
+
+
 def bind_error(family: int, address: Any) -> OSError | None:
     """Return why a socket cannot be bound to an address."""
     try:
@@ -157,6 +172,8 @@ def serve_logged(settings: ServiceSettings, listening: Callable[[str, bool], Non
     """Serve, with a log that is held back until the address is printed."""
     allow_open_files(settings.max_connections + OTHER_FILES)
     database = database_of(settings.store)
+    if settings.tls_cert or settings.tls_key:
+        check_certificate(settings.tls_cert, settings.tls_key)
     check_address(settings.host, settings.port)  # nothing is made where nothing can be served
     database.occupy()  # first: nothing is brought up to date under a process that serves
     database.prepare()

@@ -316,6 +316,26 @@ SELECT policy, task, seat, expert, state, epoch, reviewer, lease_until, priority
 FROM seats WHERE policy = :policy AND reviewer = :reviewer AND state IN ('claimed', 'done') AND state = 'claimed'
 ORDER BY lease_until, task;
 
+-- name: reviewer_counts
+-- For each reviewer: claims, the last of them, seats answered, seats held now, tasks declined.
+SELECT claims.reviewer, COUNT(*), MAX(claims.at),
+    (SELECT COUNT(*) FROM seats WHERE seats.policy = :policy AND seats.reviewer = claims.reviewer
+        AND seats.state IN ('claimed', 'done') AND seats.state = 'done'),
+    (SELECT COUNT(*) FROM seats WHERE seats.policy = :policy AND seats.reviewer = claims.reviewer
+        AND seats.state IN ('claimed', 'done') AND seats.state = 'claimed' AND seats.lease_until >= :now),
+    (SELECT COUNT(*) FROM declines WHERE declines.policy = :policy AND declines.reviewer = claims.reviewer)
+FROM claims WHERE claims.policy = :policy GROUP BY claims.reviewer ORDER BY claims.reviewer LIMIT :limit;
+
+-- name: reviewer_answers
+-- The latest seats that were answered.
+SELECT reviewer, task, answer, model_answer, cost FROM seats
+WHERE policy = :policy AND state = 'done' AND reviewer IS NOT NULL ORDER BY created DESC, task, seat LIMIT :limit;
+
+-- name: reviewer_efforts
+-- Work that came to nothing and was paid, the latest first.
+SELECT reviewer, effort FROM claims
+WHERE policy = :policy AND effort IS NOT NULL ORDER BY at DESC, task, seat, epoch LIMIT :limit;
+
 -- name: queue_of_reviewer
 -- What one reviewer could claim, what others hold, when the first of those leases ends, what it has declined or answered.
 WITH places AS (
