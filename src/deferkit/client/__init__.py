@@ -4,5 +4,18 @@ from deferkit.client.client import Client
 from deferkit.client.keys import Key, Keys
 from deferkit.client.reviews import Review, Reviews
 from deferkit.client.summary import PolicySummary
+from deferkit.client.webhooks import Delivery, Webhook, Webhooks
+from deferkit.webhook_signature import verify_webhook
 
-__all__ = ["Client", "Key", "Keys", "PolicySummary", "Review", "Reviews"]
+__all__ = [
+    "Client",
+    "Delivery",
+    "Key",
+    "Keys",
+    "PolicySummary",
+    "Review",
+    "Reviews",
+    "Webhook",
+    "Webhooks",
+    "verify_webhook",
+]

@@ -13,6 +13,7 @@ from deferkit.client.figures import PolicyFigures
 from deferkit.client.keys import Keys
 from deferkit.client.reviews import Reviews
 from deferkit.client.summary import PolicySummary, summary_of
+from deferkit.client.webhooks import Webhooks
 from deferkit.client.wire import (
     amount_of,
     context_of,
@@ -82,6 +83,7 @@ class Client:
         self.reviews = Reviews(self._calls, self._path)
         self.keys = Keys(self._calls)
         self.figures = PolicyFigures(self._calls, self._path)
+        self.webhooks = Webhooks(self._calls)
 
     @property
     def url(self) -> str:

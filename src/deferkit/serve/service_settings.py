@@ -72,6 +72,7 @@ class ServiceSettings:
     stop_s: float = setting(20.0, "seconds that calls in flight get when the service stops", least=0, most=3600)
     session_s: float = setting(43_200.0, "seconds after which a browser must log in again", least=1, most=31_536_000)
     image_hosts: str = setting("", "hosts whose images the review page may show, separated by commas")
+    webhook_private: bool = setting(False, "allow webhooks to private, loopback and link-local addresses")
     log_level: str = setting("info", "how much is logged: debug, info, warning or error")
     access_log: bool = setting(False, "log each request: method, route, status, milliseconds, tenant and key")
 

@@ -23,6 +23,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from deferkit.serve.domain.problems import StoreFailed
 from deferkit.serve.engine.engine import Engine
+from deferkit.serve.engine.webhook_sender import WebhookSender
 from deferkit.serve.storage.postgres import Postgres
 from tests.serve.harness.clients import TIMEOUT_S
 
@@ -191,6 +192,15 @@ def death(statement: int) -> None:
     for name in ("execute", "executemany"):
         before = getattr(psycopg.Cursor, name)
         setattr(psycopg.Cursor, name, lambda *given, before=before, **named: count() and before(*given, **named))
+
+
+def death_before_delivery(_: bool) -> None:
+    """Die, as by kill -9, when an event is about to be sent to a webhook."""
+
+    def die(*_: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    WebhookSender._attempt = die  # type: ignore[method-assign,assignment]
 
 
 with warnings.catch_warnings():

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from deferkit.serve.domain.log_records import AnyRecord
 from deferkit.serve.domain.policy import Policy
+from deferkit.serve.domain.webhook_events import Alarm
 from deferkit.types import Drifted
 
 
@@ -34,6 +35,9 @@ class OwnedPolicy:
         self._drifts = drifts_of(policy)
         self.tail: list[tuple[AnyRecord, int, bytes]] | None = None  # records since a rebuild began, while one runs
         self.ahead = 0  # microseconds: an owner before may have had another clock
+        self.alarms: frozenset[Alarm] | None = (
+            None  # of the budget, as webhooks were told; None: as the accounts have it
+        )
 
     @property
     def held(self) -> bool:

@@ -18,6 +18,7 @@ from deferkit.serve.engine.ownership import Key, Ownership, stop_at_once
 from deferkit.serve.engine.pending_fits import PendingFits
 from deferkit.serve.engine.policy_creation import PolicyCreation
 from deferkit.serve.engine.unit_of_work import Command
+from deferkit.serve.engine.webhook_delivery import WebhookDelivery
 from deferkit.serve.storage.store import Store
 from deferkit.serve.structured_logs import logger
 
@@ -35,6 +36,7 @@ class EngineSettings(NamedTuple):
     tick_s: float = 1.0
     max_policies: int | None = None  # that a tenant may have
     address: str | None = None  # where other processes find this one
+    webhook_private: bool = False  # whether webhooks may go to private, loopback and link-local addresses
 
 
 class Elsewhere(DeferkitError):
@@ -71,6 +73,7 @@ class Engine:
         self.queue: FairQueue[Job] = FairQueue(limit=self.settings.queue_limit, share=self.settings.tenant_share)
         self.fits: PendingFits[Job] = PendingFits(self.queue, self.owned)
         self.steps = LearningSteps(self.ownership, self.queue.charge)
+        self.webhooks = WebhookDelivery(self.ownership, private=self.settings.webhook_private)
         self.group_commit = GroupCommit(
             self.ownership,
             self.queue,
@@ -78,6 +81,7 @@ class Engine:
             self.steps,
             group_s=self.settings.group_s,
             snapshot_every=self.settings.snapshot_every,
+            webhooks=self.webhooks,
         )
         self.policy_creation = PolicyCreation(self.ownership, max_policies=self.settings.max_policies)
         self._serving = False
@@ -116,6 +120,7 @@ class Engine:
     async def start(self) -> None:
         """Migrate the database, acquire the policies that have no owner, and start the writer."""
         await self.ownership.open()
+        await self.webhooks.read()
         # what is owned stays so while other policies are read, however long that takes
         self._ticking = [asyncio.create_task(self._regularly(self.ownership.renew_if_due))]
         try:
@@ -133,6 +138,7 @@ class Engine:
             self.ownership.adopt_orphans,
         )
         self._ticking += [asyncio.create_task(self._regularly(job)) for job in jobs]
+        self._ticking.append(asyncio.create_task(self.webhooks.run()))
         self._serving = True
         logger.info("ready", extra={"policies": len(self.owned), "owner": self.ownership.owner})
 
@@ -140,6 +146,7 @@ class Engine:
         """Drain the queue, write snapshots, release the ownership of all policies."""
         self._serving = False
         self._stopping.set()
+        self.webhooks.stop()
         # not cancelled: what they read in other threads would go on, beyond the end of the store
         await asyncio.gather(*self._ticking, return_exceptions=True)
         if self._writing is not None:

@@ -25,6 +25,7 @@ from deferkit.serve.engine.learning_steps import LearningSteps
 from deferkit.serve.engine.ownership import Key, Ownership
 from deferkit.serve.engine.pending_fits import PendingFits
 from deferkit.serve.engine.unit_of_work import Command, Unfinished, UnitOfWork
+from deferkit.serve.engine.webhook_delivery import WebhookDelivery
 from deferkit.serve.storage.transaction import QueueQuery
 from deferkit.serve.structured_logs import logger
 
@@ -72,6 +73,8 @@ class GroupCommit:
         Seconds after which no more commands of a group are run: every other caller waits as long.
     snapshot_every
         Records of a policy's log between two snapshots.
+    webhooks
+        Who is told of events: they are written in the same transaction.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class GroupCommit:
         *,
         group_s: float,
         snapshot_every: int,
+        webhooks: WebhookDelivery,
     ) -> None:
         self.ownership = ownership
         self.queue = queue
@@ -90,6 +94,7 @@ class GroupCommit:
         self.steps = steps
         self.group_s = group_s
         self.snapshot_every = snapshot_every
+        self.webhooks = webhooks
         self.groups = 0  # committed
         self.commands = 0  # in those groups
 
@@ -130,7 +135,9 @@ class GroupCommit:
         owned = [self.ownership.owned[job.key] for job in jobs]
         reads = [job.command.reads(each) for job, each in zip(jobs, owned, strict=True)]
         try:
-            work = await self.ownership.in_thread(self.ownership.store.begin, reads, UnitOfWork(defers=True))
+            work = await self.ownership.in_thread(
+                self.ownership.store.begin, reads, UnitOfWork(defers=True, webhooks=self.webhooks.by_tenant)
+            )
         except StoreFailed as error:
             await self._fail(jobs, None, error)
             return
@@ -167,6 +174,8 @@ class GroupCommit:
         self.commands += len(results)
         for job, result in results:
             self._answer(job, result)
+        if work.deliveries:
+            self.webhooks.wake()
         for each in work.changed.values():
             if each.policy.deferred:
                 self.steps.start(each, self._follow_up_on_step)

@@ -333,6 +333,7 @@ class Ownership:
                 logger.error("a policy could not be rebuilt", extra={"policy": owned.id, "error": str(error)})
                 continue
             owned.policy = policy
+            owned.alarms = None  # those of the failed group were not written
             owned.parked = row.parked
             owned.parked_by = Counter(parked_by)
             self._dirty.discard(key)

@@ -18,6 +18,7 @@ from deferkit.serve.domain.rows import (
     RequestRow,
     SeatRow,
 )
+from deferkit.serve.engine.webhook_outbox import WebhooksByTenant, events_of_decision, events_of_record
 from deferkit.serve.storage.transaction import QueueQuery, ReadSet, Transaction
 
 
@@ -30,12 +31,17 @@ class UnitOfWork(Transaction):
         When the group is to be committed, by `time.perf_counter`, whatever of it is left to do. Never unless given.
     defers
         Whether steps of learners that may take long are left to `Policy.learn_deferred`. False unless given.
+    webhooks
+        Those that are told of events, by tenant. None unless given.
     """
 
-    def __init__(self, ends: float = math.inf, *, defers: bool = False) -> None:
+    def __init__(
+        self, ends: float = math.inf, *, defers: bool = False, webhooks: WebhooksByTenant | None = None
+    ) -> None:
         super().__init__()
         self.ends = ends
         self.defers = defers
+        self.webhooks = webhooks or {}
 
     @property
     def out_of_time(self) -> bool:
@@ -50,15 +56,25 @@ class UnitOfWork(Transaction):
         """Apply a record to a policy, and append it to the log."""
         seq = owned.policy.seq
         self.changed[owned.id] = owned
+        webhooks = self.webhooks.get(owned.tenant)
+        accounts = {} if webhooks is None else owned.policy.accounts.copy()
         body = owned.policy.append(record, now, defer=self.defers)
         if owned.tail is not None:
             owned.tail.append((record, now, body))
         kind = record.__struct_config__.tag
-        self.log.append(LogRow(owned.id, seq, now, kind, task, body, owned.policy.head))  # type: ignore[arg-type]
+        line = LogRow(owned.id, seq, now, kind, task, body, owned.policy.head)  # type: ignore[arg-type]
+        self.log.append(line)
+        if webhooks is not None:
+            row = None if task is None else self.decisions.get((owned.id, task))
+            self.deliveries += events_of_record(owned, webhooks, record, line, accounts=accounts, row=row)
 
     def put_decision(self, row: DecisionRow) -> None:
-        """Write a decision."""
+        """Write a decision; the record of what has changed of it comes first."""
         key = (row.policy, row.task)
+        if self.webhooks and (before := self.decisions.get(key)) is not None:
+            owned = self.changed[row.policy]
+            if (webhooks := self.webhooks.get(owned.tenant)) is not None:
+                self.deliveries += events_of_decision(owned, webhooks, self.log[-1], before=before, row=row)
         self.decisions[key] = row
         self.changed_decisions[key] = None
 

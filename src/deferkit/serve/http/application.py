@@ -25,6 +25,7 @@ from deferkit.serve.http import (
     routes_reviews,
     routes_session,
     routes_tasks,
+    routes_webhooks,
     routes_what_if,
 )
 from deferkit.serve.http.access import Access, admit
@@ -53,6 +54,7 @@ ROUTES = [
     *routes_what_if.ROUTES,
     *routes_keys.ROUTES,
     *routes_session.ROUTES,
+    *routes_webhooks.ROUTES,
     *routes_operation.ROUTES,
 ]
 
@@ -95,6 +97,7 @@ def application(settings: ServiceSettings, store: Store, *, failed: Callable[[Ex
             snapshot_every=settings.snapshot_every,
             max_policies=settings.max_policies,
             address=settings.address or None,
+            webhook_private=settings.webhook_private,
         ),
     )
     traffic = Traffic()

@@ -7,8 +7,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from deferkit.serve.domain.money import MICRO
+from deferkit.serve.domain.webhook import DEAD, DELIVERED
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.engine.policy_summary import summary_of
+from deferkit.serve.engine.webhook_delivery import FAILED
 from deferkit.serve.http.traffic import BUCKETS, Traffic
 
 CONTENT_TYPE = "text/plain; version=0.0.4"  # Litestar adds the charset
@@ -74,6 +76,12 @@ class ServiceMetrics(Collector):
         drifts = CounterMetricFamily(
             "deferkit_drifts", "Changes found in a reward or cost", labels=["policy", "target"]
         )
+        deliveries = CounterMetricFamily(
+            "deferkit_webhook_deliveries", "Attempts to deliver events", labels=["policy", "state"]
+        )
+        undelivered = GaugeMetricFamily(
+            "deferkit_webhook_oldest_seconds", "Age of the oldest event that is not delivered", labels=["policy"]
+        )
         for (tenant, name), owned in list(engine.owned.items()):
             if tenant != self.tenant:
                 continue
@@ -97,6 +105,11 @@ class ServiceMetrics(Collector):
             queue.add_metric([name, "waiting"], summary.queue.waiting)
             queue.add_metric([name, "claimed"], summary.queue.claimed)
             age.add_metric([name], summary.queue.oldest_s or 0.0)
+            for state in (DELIVERED, FAILED, DEAD):
+                deliveries.add_metric([name, state], engine.webhooks.attempts[owned.id, state])
+            oldest = engine.webhooks.store.oldest(owned.id)
+            since = 0.0 if oldest is None else max(0, owned.time(engine.clock.now()) - oldest) / MICRO
+            undelivered.add_metric([name], since)
             found = {drift.target: drift.times for drift in summary.drifted}
             for target in summary.samples:
                 drifts.add_metric([name, target], found.get(target, 0))
@@ -115,6 +128,8 @@ class ServiceMetrics(Collector):
             queue,
             age,
             drifts,
+            deliveries,
+            undelivered,
         )
 
 

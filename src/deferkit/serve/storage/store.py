@@ -37,6 +37,7 @@ from deferkit.serve.storage.transaction import ReadSet, Transaction
 Result = TypeVar("Result")
 Unit = TypeVar("Unit", bound=Transaction)
 SNAPSHOTS_KEPT = 3
+# tables
 OF_A_POLICY = (
     "declines",
     "claims",
@@ -47,7 +48,9 @@ OF_A_POLICY = (
     "decisions",
     "log",
     "budgets",
-)  # tables
+    "deliveries",
+    "webhooks",
+)
 PAGE = 5000
 SLICE = 500  # rows of a policy that are deleted at once: others wait for as long
 # what a row of each table is to a command: there is one for a key, or several
@@ -149,6 +152,8 @@ class Store:
                 ],
             }
         )
+        if work.deliveries:
+            writer.write_all({"add_delivery": work.deliveries})
         for query in work.queue_queries:
             query.run(writer)
         writer.commit()
@@ -272,8 +277,10 @@ class Store:
         writer = self.writer
         writer.begin()
         try:
+            writer.run("retire_webhooks", policy=policy)
             found = writer.run("retire_policy", policy=policy, owner=owner, epoch=epoch)
-            writer.commit()
+            if found:
+                writer.commit()
             return bool(found)
         finally:
             writer.rollback()

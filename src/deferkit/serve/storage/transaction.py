@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.rows import ClaimRow, DecisionRow, LogRow, ParkedRow, RequestRow, SeatRow
+from deferkit.serve.domain.webhook import DeliveryRow
 from deferkit.serve.storage.database import Connection
 
 
@@ -74,6 +75,7 @@ class Transaction:
         self.new_requests: list[RequestRow] = []
         self.efforts: list[dict[str, Any]] = []
         self.queue_queries: list[QueueQuery] = []
+        self.deliveries: list[DeliveryRow] = []  # of events to webhooks
 
     @property
     def empty(self) -> bool:

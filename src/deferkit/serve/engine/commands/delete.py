@@ -28,7 +28,7 @@ async def delete_policy(engine: Engine, key: Key) -> None:
 
 
 async def delete_tenant(engine: Engine, tenant: str) -> None:
-    """Delete all policies of a tenant, and revoke its keys."""
+    """Delete all policies and webhooks of a tenant, and revoke its keys."""
     while rows := await asyncio.to_thread(engine.store.policies_of, tenant, "", PAGE):
         for row in rows:
             try:
@@ -39,4 +39,5 @@ async def delete_tenant(engine: Engine, tenant: str) -> None:
                 if problem.status != 404:  # somebody else has just deleted it
                     raise
     # not in the thread that writes: a transaction may be open there
+    await engine.ownership.read(engine.webhooks.store.delete_of, tenant)
     await engine.ownership.read(engine.store.revoke_keys_of, tenant, engine.clock.now())

@@ -430,6 +430,11 @@ LIMIT 1;
 UPDATE policies SET tenant = '', name = CAST(id AS TEXT), owner = NULL, address = NULL, expires = 0, epoch = epoch + 1
 WHERE id = :policy AND owner = :owner AND epoch = :epoch RETURNING id;
 
+-- name: retire_webhooks
+-- Those that are told of this policy alone, before it is retired.
+UPDATE webhooks SET tenant = '', policies = (SELECT CAST(id AS TEXT) FROM policies WHERE id = :policy)
+WHERE (tenant, policies) IN (SELECT tenant, name FROM policies WHERE id = :policy);
+
 -- name: retired_policies
 SELECT id FROM policies WHERE tenant = '' ORDER BY id;
 
@@ -477,6 +482,16 @@ RETURNING policy;
 DELETE FROM budgets WHERE (policy, resource) IN (
     SELECT policy, resource FROM budgets WHERE policy = :policy LIMIT :most)
 RETURNING policy;
+
+-- name: delete_deliveries
+DELETE FROM deliveries WHERE (webhook, id) IN (
+    SELECT webhook, id FROM deliveries WHERE policy = :policy LIMIT :most)
+RETURNING policy;
+
+-- name: delete_webhooks
+-- Those that were retired with it.
+DELETE FROM webhooks WHERE (tenant, policies) IN (SELECT tenant, name FROM policies WHERE id = :policy)
+RETURNING id;
 
 -- name: delete_policy
 DELETE FROM policies WHERE id = :policy;
@@ -535,6 +550,59 @@ UPDATE sessions SET revoked = :at WHERE key = :key AND revoked IS NULL AND id NO
 
 -- name: drop_sessions
 DELETE FROM sessions WHERE expires < :now;
+
+-- name: add_webhook
+INSERT INTO webhooks (id, tenant, url, secret, events, policies, models, created)
+VALUES (:id, :tenant, :url, :secret, :events, :policies, :models, :created);
+
+-- name: webhooks
+SELECT id, tenant, url, secret, events, policies, models, created FROM webhooks ORDER BY created, id;
+
+-- name: delete_webhook
+-- Its deliveries go with it.
+DELETE FROM webhooks WHERE id = :id AND tenant = :tenant RETURNING id;
+
+-- name: delete_webhooks_of
+DELETE FROM webhooks WHERE tenant = :tenant;
+
+-- name: add_delivery
+-- Unless the webhook was deleted meanwhile.
+INSERT INTO deliveries (webhook, id, policy, event, body, created, due, state, attempts, status, error, ended)
+SELECT given.* FROM (
+    SELECT :webhook AS webhook, :id AS id, :policy AS policy, :event AS event, :body AS body, :created AS created,
+        :due AS due, :state AS state, :attempts AS attempts, :status AS status, :error AS error, :ended AS ended
+) AS given JOIN webhooks ON webhooks.id = given.webhook;
+
+-- name: add_delivery (postgres)
+-- The same; whoever deletes the webhook waits, and then deletes these too.
+INSERT INTO deliveries (webhook, id, policy, event, body, created, due, state, attempts, status, error, ended)
+SELECT given.* FROM unnest(:webhook::text[], :id::text[], :policy::bigint[], :event::text[], :body::bytea[],
+    :created::bigint[], :due::bigint[], :state::text[], :attempts::bigint[], :status::bigint[], :error::text[],
+    :ended::bigint[]) AS given (webhook, id, policy, event, body, created, due, state, attempts, status, error, ended)
+JOIN webhooks ON webhooks.id = given.webhook FOR KEY SHARE OF webhooks;
+
+-- name: due_deliveries
+-- Of policies that this process owns, the oldest attempts first.
+SELECT webhook, id, policy, event, body, created, due, state, attempts, status, error, ended FROM deliveries
+WHERE webhook = :webhook AND state = 'waiting' AND due <= :now AND policy IN (:policies) ORDER BY due, id LIMIT :limit;
+
+-- name: end_attempt
+UPDATE deliveries SET state = :state, attempts = attempts + 1, due = :due, status = :status, error = :error,
+    ended = :ended
+WHERE webhook = :webhook AND id = :id AND state = 'waiting';
+
+-- name: deliveries
+-- The latest to a webhook.
+SELECT webhook, id, policy, event, body, created, due, state, attempts, status, error, ended FROM deliveries
+WHERE webhook = :webhook ORDER BY created DESC, id LIMIT :limit;
+
+-- name: oldest_delivery
+SELECT MIN(created) FROM deliveries WHERE policy = :policy AND state = 'waiting';
+
+-- name: prune_deliveries
+DELETE FROM deliveries WHERE (webhook, id) IN (
+    SELECT webhook, id FROM deliveries WHERE state = :state AND ended < :before LIMIT :limit
+) RETURNING id;
 
 -- name: now (postgres)
 -- The server's time: the clocks of several machines differ.

@@ -1,0 +1,153 @@
+"""Where webhooks may go: literal addresses in all their forms, and names by what they mean at the delivery."""
+
+import ipaddress
+import socket
+
+import pytest
+
+from deferkit.errors import InvalidArgument
+from deferkit.serve.domain.webhook_address import allowed, destination_of, is_public, literal_address
+
+LOCAL = [
+    "127.0.0.1",
+    "127.255.255.254",
+    "127.1",
+    "2130706433",
+    "0x7f000001",
+    "0x7f.0.0.1",
+    "0177.0.0.1",
+    "017700000001",
+    "0",
+    "0.0.0.0",
+    "10.0.0.1",
+    "10.1",
+    "167772161",  # 10.0.0.1
+    "172.16.0.1",
+    "172.31.255.255",
+    "192.168.1.1",
+    "192.168.257",
+    "3232235777",  # 192.168.1.1
+    "169.254.169.254",
+    "0xa9fea9fe",  # 169.254.169.254
+    "100.64.0.1",
+    "192.0.0.1",
+    "192.0.2.1",
+    "198.18.0.1",
+    "203.0.113.7",
+    "224.0.0.1",
+    "239.255.255.255",
+    "240.0.0.1",
+    "255.255.255.255",
+    "[::]",
+    "[::1]",
+    "[0:0:0:0:0:0:0:1]",
+    "[fe80::1]",
+    "[fc00::1]",
+    "[fd12:3456::1]",
+    "[fec0::1]",
+    "[ff02::1]",
+    "[2001:db8::1]",
+    "[::ffff:127.0.0.1]",
+    "[::ffff:7f00:1]",
+    "[::ffff:10.0.0.1]",
+    "[::ffff:169.254.169.254]",
+    "[::127.0.0.1]",
+    "[64:ff9b::127.0.0.1]",
+    "[64:ff9b::a00:1]",
+    "[2002:7f00:1::]",
+    "[2002:a00:1::1]",
+    "[2001:0:7f00:1::]",
+    "localhost",
+    "LOCALHOST",
+    "a.localhost",
+]
+PUBLIC = ["1.1.1.1", "8.8.8.8", "134744072", "[2606:4700:4700::1111]", "[::ffff:1.1.1.1]", "example.org", "mylocalhost"]
+NOT_URLS = [
+    "",
+    "example.org",
+    "//example.org/",
+    "ftp://example.org/",
+    "file:///etc/passwd",
+    "gopher://example.org:70/_x",
+    "javascript:alert(1)",
+    "http://",
+    "http:///path",
+    "http://user@example.org/",
+    "http://user:password@example.org/",
+    "http://:password@example.org/",
+    "http://@example.org/",
+    "http://example.org@1.1.1.1/",
+    "http://example.org/#fragment",
+    "http://example.org/#",
+    "http://example.org:0/",
+    "http://example.org:99999/",
+    "http://example.org:x/",
+    "http://[::1",
+    "http://[fe80::1%25eth0]/",
+    "http://exa mple.org/",
+    "http://example.org/a\nb",
+    "http://example.org/\r\nx-header: 1",
+    "http://example.org\\@127.0.0.1/",
+    "http://exämple.org/",
+    "http://１２７.0.0.1/",
+    "http://127%2e0.0.1/",
+    "http://example.org/" + "a" * 2000,
+]
+
+
+@pytest.mark.parametrize("host", LOCAL)
+def test_an_address_of_ours_is_refused_in_every_form(host: str) -> None:
+    for url in (f"http://{host}/", f"https://{host}:8443/hook"):
+        with pytest.raises(InvalidArgument, match=r"private, loopback, link-local, multicast or reserved"):
+            destination_of(url, private=False)
+        assert destination_of(url, private=True).host == host.strip("[]").lower()
+
+
+@pytest.mark.parametrize("host", PUBLIC)
+def test_a_public_address_or_a_name_is_taken(host: str) -> None:
+    assert destination_of(f"https://{host}/", private=False).host == host.strip("[]").lower()
+
+
+@pytest.mark.parametrize("url", NOT_URLS)
+def test_what_is_no_url_of_a_webhook_is_refused_and_not_repeated(url: str) -> None:
+    for private in (False, True):
+        with pytest.raises(InvalidArgument) as caught:
+            destination_of(url, private=private)
+        assert len(url) < 8 or url not in str(caught.value)
+
+
+def test_the_parts_of_a_url() -> None:
+    assert destination_of("http://example.org", private=False) == ("example.org", 80, "/", False)
+    assert destination_of("HTTPS://Example.org:444/a/b?c=d&e", private=False) == (
+        "example.org",
+        444,
+        "/a/b?c=d&e",
+        True,
+    )
+    assert destination_of("https://[2606:4700::1]?q", private=False) == ("2606:4700::1", 443, "/?q", True)
+
+
+@pytest.mark.parametrize("host", [host for host in LOCAL if host[0].isdigit()])
+def test_the_system_reads_a_host_as_we_do(host: str) -> None:
+    """What a connection would be made to is what was looked at."""
+    found = {address[0] for *_, address in socket.getaddrinfo(host, 80, family=socket.AF_INET)}
+    assert found == {str(literal_address(host))}
+
+
+def test_no_address_in_the_networks_of_the_registry_is_public() -> None:
+    """The first and the last address of each network that IANA has set aside."""
+    networks = "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.2.0/24 192.168.0.0/16"
+    networks += " 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4 fc00::/7 fe80::/10 ff00::/8"
+    for text in networks.split():
+        network = ipaddress.ip_network(text)
+        for address in (network[0], network[-1]):
+            assert not is_public(address)
+            if isinstance(address, ipaddress.IPv4Address):
+                assert not is_public(ipaddress.IPv6Address(f"::ffff:{address}"))
+                assert not is_public(ipaddress.IPv6Address(f"64:ff9b::{address}"))
+
+
+def test_of_several_addresses_those_that_are_allowed_are_used() -> None:
+    mixed = ["10.0.0.1", "1.1.1.1", "::1", "2606:4700::1"]
+    assert allowed(mixed, private=False) == ["1.1.1.1", "2606:4700::1"]
+    assert allowed(mixed, private=True) == mixed
