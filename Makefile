@@ -10,7 +10,7 @@ export OMP_NUM_THREADS := 1
 # LiteLLM would fetch its list of prices when it is imported
 export LITELLM_LOCAL_MODEL_COST_MAP := True
 
-.PHONY: run test lint sanitize test-arm64 wheel reproduce real rivals bench bench-serve soak clean
+.PHONY: run test lint sanitize test-arm64 wheel reproduce real rivals bench bench-serve soak pictures clean
 
 # the paper's experiments and ours with few trials, in under a minute; the report is results/report.html
 run: $(VENV)/study
@@ -82,6 +82,10 @@ bench-serve: $(VENV)/built
 	command -v wrk >/dev/null || { $(APT) wrk; }
 	command -v gcc >/dev/null || { $(APT) gcc libc6-dev; }
 	$(BIN)/python benchmarks/serve.py
+
+# the pictures of the console in the README, taken of `deferkit demo --console`: two minutes
+pictures: $(VENV)/built $(VENV)/browser
+	$(BIN)/python checks/console_pictures.py
 
 # what extension modules are compiled from
 SOURCES := $(shell find src -name '*.pyx' -o -name '*.pxd' -not -name state.pxd -o -name '*.h') src/deferkit/learn/core/layout.py setup.py

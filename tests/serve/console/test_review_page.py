@@ -83,6 +83,7 @@ def test_a_long_form_is_filled_in_with_keys_and_text(browser: Browser, service: 
         page.keyboard.press("Enter")  # nothing was entered: the first field that is needed has the focus
         expect(page.get_by_text("An answer is needed.").first).to_be_visible()
         page.keyboard.press("2")
+        expect(page.get_by_label("Spam")).to_be_focused()
         page.keyboard.press("Tab")
         page.get_by_label("Yes").check()
         page.get_by_label("rude").focus()

@@ -32,7 +32,7 @@ def demo(
     world: Annotated[str | None, typer.Argument(help=f"Which tasks: {', '.join(WORLDS)}")] = None,
     tasks: Annotated[
         int | None,
-        typer.Option(help="Number of tasks; 2,000 unless given, 50,000 with --console", min=1, max=1_000_000),
+        typer.Option(help="Number of tasks; 2,000 unless given, 20,000 with --console", min=1, max=1_000_000),
     ] = None,
     budget: Annotated[
         str, typer.Option(help="In units of cost (75), of tasks (0.1T) or of what asking always costs (10%); or inf")

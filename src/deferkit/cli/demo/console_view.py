@@ -15,7 +15,7 @@ from deferkit.client.client import Client
 from deferkit.client.summary import PolicySummary
 
 PORT = 8080  # if nobody else has it
-TASKS = 50_000
+TASKS = 20_000
 FIRST, FIRST_A_SECOND, A_SECOND = 300, 20, 4  # tasks that come quickly, so that there is something to see; then
 SEATS = 5  # that simulated reviewers leave
 LATE_S = (1.0, 15.0)

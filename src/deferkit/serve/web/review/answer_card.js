@@ -37,8 +37,9 @@ export function AnswerCard({ desk, actions }) {
     const option = field && optionsOf(field)[index];
     if (!field || !option || desk.lost) return;
     const values = chosen(field, desk.values, option.value);
-    if (atOnce) send(values);
-    else change(values);
+    if (atOnce) return send(values);
+    change(values);
+    focusOption(field.name, index);
   };
   useKeys({ ...actions, choose, submit: () => !desk.lost && send(desk.values), clear: () => change({}) });
 
@@ -82,7 +83,25 @@ function LostTask({ desk }) {
 
 /** @param {string} name */
 function focusField(name) {
-  const field = document.querySelector(`[data-field="${CSS.escape(name)}"]`);
-  const control = field?.querySelector("input, textarea, button");
-  if (control instanceof HTMLElement) control.focus();
+  fieldControls(name)[0]?.focus();
+}
+
+/**
+ * Take the focus along to the option that a key has chosen, if it is within the field.
+ * @param {string} name
+ * @param {number} index
+ */
+function focusOption(name, index) {
+  const controls = fieldControls(name);
+  if (controls.some((each) => each === document.activeElement)) controls[index]?.focus();
+}
+
+/**
+ * @param {string} name
+ * @returns {HTMLElement[]}
+ */
+function fieldControls(name) {
+  return [...document.querySelectorAll(`[data-field="${CSS.escape(name)}"] :is(input, textarea, button)`)].filter(
+    (each) => each instanceof HTMLElement,
+  );
 }

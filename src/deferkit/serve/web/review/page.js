@@ -1,7 +1,7 @@
 // The review page: one task, its form, the reviewer's progress.
 
 import { ApiError, get, messageOf, policyPath } from "../api.js";
-import { html, useEffect, useState } from "../dom.js";
+import { html, useEffect, useRef, useState } from "../dom.js";
 import { keep, kept } from "../storage.js";
 import { DeskView } from "./desk_view.js";
 import { useOnlyTab } from "./only_tab.js";
@@ -81,6 +81,8 @@ function useSettings(policy) {
 /** @param {{ policy: string, onName: (name: string) => void }} props */
 function NameForm({ policy, onName }) {
   const [name, setName] = useState("");
+  const input = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => input.current?.focus(), []);
   /** @param {Event} event */
   const enter = (event) => {
     event.preventDefault();
@@ -91,16 +93,11 @@ function NameForm({ policy, onName }) {
     <div class="field">
       <label for="name">Your name</label>
       <input id="name" maxlength="128" required autocomplete="nickname" value=${name} aria-describedby="name-help"
-        ref=${focusOnce} onInput=${(/** @type {any} */ event) => setName(event.target.value)} />
+        ref=${input} onInput=${(/** @type {any} */ event) => setName(event.target.value)} />
       <p class="help" id="name-help">Your answers are kept under it. This browser remembers it.</p>
     </div>
     <div><button class="button primary">Begin</button></div>
   </form></div>`;
-}
-
-/** @param {HTMLElement | null} element */
-function focusOnce(element) {
-  element?.focus();
 }
 
 /** @param {{ title: string, text: string, children?: unknown }} props */
