@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import psycopg
@@ -64,6 +64,41 @@ def test_reviews_are_claimed_and_answered_wherever(pair: Pair) -> None:
     assert pair.other.post("/v1/policies/p/reviews/release", lease | {"task": "nope"}).status == 404
     done = pair.other.post("/v1/policies/p/reviews/complete", lease | {"rewards": {"human": 1.0}, "cost": 0.5})
     assert (done.status, done.json["booked"]) == (200, 0.5)
+
+
+def test_claims_are_resumed_declined_reassigned_and_corrected_wherever(pair: Pair) -> None:
+    reviews = "/v1/policies/p/reviews"
+
+    def claim(client: Client, reviewer: str) -> dict[str, Any]:
+        claimed = client.post(f"{reviews}/claim", {"reviewer": reviewer}).json
+        return {name: claimed[name] for name in ("task", "seat", "epoch", "token")}
+
+    pair.owner.decide("x", cost=0.25)
+    lease = claim(pair.owner, "dee")
+    assert pair.other.get(f"{reviews}/held?reviewer=dee").json["held"][0]["task"] == lease["task"]
+    key = pair.owner.headers["authorization"].removeprefix("Bearer ")
+    opened = pair.other.post("/v1/session", {"key": key, "reviewer": "dee"}, headers={"authorization": ""})
+    browser = pair.service.client()
+    browser.headers["cookie"] = opened.headers["set-cookie"].partition(";")[0]
+    resumed = browser.post(f"{reviews}/resume", {"reviewer": "dee", "task": lease["task"]}).json
+    assert (resumed["epoch"], resumed["token"] != lease["token"]) == (lease["epoch"], True)
+    lease["token"] = resumed["token"]
+    assert pair.other.post(f"{reviews}/decline", lease).status == 200
+    assert pair.owner.post(f"{reviews}/decline", lease).status == 200
+    assert pair.owner.get(f"{reviews}/status?reviewer=dee").json["declined"] == 1
+    assert claim(pair.other, "dee")["task"] != lease["task"]
+    held = claim(pair.owner, "eve")
+    assert pair.other.post(f"{reviews}/reassign", {"task": held["task"]}).status == 200
+    last = claim(pair.other, "eve")
+    done = pair.other.post(f"{reviews}/complete", last | {"answer": "a", "rewards": {"human": 1.0}, "cost": 0.5})
+    assert done.status == 200
+    corrected = pair.other.post(f"{reviews}/correct", last | {"id": "c", "answer": "b", "cost": 0.25})
+    assert (corrected.status, corrected.json["cost"]) == (200, 0.25)
+    again = pair.owner.post(f"{reviews}/correct", last | {"id": "c", "answer": "b", "cost": 0.25})
+    assert again.body == corrected.body
+    for path in ("tasks?search=x", "export/ledger.csv", "export/decisions.csv", "review", "reviews"):
+        here, there = (client.get(f"/v1/policies/p/{path}") for client in (pair.other, pair.owner))
+        assert (here.status, here.body) == (200, there.body)
 
 
 def test_a_key_is_good_for_the_same_wherever(pair: Pair) -> None:
