@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 # as root, Debian's packages are installed when they are missing
 APT = [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq
+WEB_CHECKS := checks/web/node_modules/installed
 export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
 # LiteLLM would fetch its list of prices when it is imported
@@ -29,6 +30,7 @@ lint: $(VENV)/built
 	$(BIN)/ruff check src tests checks benchmarks examples setup.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	if command -v npm >/dev/null; then $(MAKE) --silent $(WEB_CHECKS) && npm --prefix checks/web run --silent types; else echo "no npm: the types of the pages are not checked"; fi
 
 # The compiled code under the sanitizers for addresses and undefined behaviour, in a build of its own: five minutes.
 # Leaks are not looked for: Python and its libraries keep much until a process ends, which all would be reported.
@@ -117,6 +119,11 @@ $(VENV)/peers: $(VENV)/installed
 $(VENV)/browser: | $(VENV)/installed
 	{ command -v chromium >/dev/null || { $(APT) chromium; }; } && touch $@ || echo "no chromium: the page is not tested"
 
+# what checks the pages: a compiler of TypeScript that reads the types in comments, and rules of accessibility
+$(WEB_CHECKS): checks/web/package.json checks/web/package-lock.json
+	npm ci --prefix checks/web --silent --no-audit --no-fund
+	touch $@
+
 # extension modules, anew after a change of their sources; the first time they come with the installation
 $(VENV)/built: $(VENV)/installed $(SOURCES)
 	$(BIN)/python setup.py --quiet build_ext --inplace
@@ -124,4 +131,4 @@ $(VENV)/built: $(VENV)/installed $(SOURCES)
 
 clean:
 	find src -name '*.so' -delete
-	rm -rf $(VENV) build dist results .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) checks/web/node_modules build dist results .mypy_cache .ruff_cache .pytest_cache .hypothesis

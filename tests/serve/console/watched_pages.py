@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
+from tests.serve.harness.clients import until
+
 AXE = Path(__file__).parents[3] / "checks" / "web" / "node_modules" / "axe-core" / "axe.min.js"
 GRAVE = {"serious", "critical"}
 VIOLATIONS = """async () => {
@@ -42,8 +44,8 @@ def watched(
     context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}} | given)
     try:
         if key is not None:
-            entered = context.request.post(f"{url}/v1/session", data={"key": key, "reviewer": reviewer})
-            assert entered.status == 201, entered.text()
+            session = {"key": key, "reviewer": reviewer}  # a key that was put into the store is known within a second
+            until(lambda: context.request.post(f"{url}/v1/session", data=session).status == 201, "the key is taken")
         page = context.new_page()
         troubles = Troubles()
         troubles.watch(page, url)
@@ -62,7 +64,7 @@ def accessibility_faults(page: Page) -> list[str]:
 
 
 def settled(page: Page, path: str, text: str) -> None:
-    """Go to a path and wait until the main part of the page has a text and loads nothing any more."""
+    """Go to a path and wait until the main part of the page shows a text and loads nothing any more."""
     page.goto(path)
-    page.locator("main").get_by_text(text, exact=False).first.wait_for()
+    page.locator("main").get_by_text(text, exact=False).filter(visible=True).first.wait_for()
     page.wait_for_function("() => !document.querySelector('.loading')")

@@ -40,6 +40,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     runs_out_task: int | None
     price: float | dict[str, float]
     next_unit: float | None  # the reward that one more unit of the first resource brings
+    reward_range: tuple[float, float]  # what a reward can be: from 0 to 1, it counts right answers
     gain: GainState
     queue: QueueState
     alarms: list[Alarm]
@@ -103,6 +104,7 @@ def standing_of(
         runs_out_task=ends.task,
         price=price,  # type: ignore[arg-type]
         next_unit=price[unit] if isinstance(price, Mapping) else price,
+        reward_range=spec.reward_range,
         gain=gain_state(policy.tally.expected_gain, past),
         queue=queue_state(queue, now),
         alarms=alarms_of(owned, queue_state(queue, now), max(paces, default=None), failing),
@@ -135,6 +137,7 @@ def unreachable(row: PolicyRow, accounts: Mapping[str, Account], why: str) -> St
         runs_out_task=None,
         price=0.0,
         next_unit=None,
+        reward_range=spec.reward_range,
         gain=GainState(value=0.0, error=None, basis="estimated"),
         queue=QueueState(waiting=0, claimed=0, oldest_s=None),
         alarms=[Alarm(kind="failing", text=why)],

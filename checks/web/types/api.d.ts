@@ -1,0 +1,440 @@
+// Replies of the service; `python -m checks.web_types` writes this file from its OpenAPI document.
+declare namespace Api {
+  /** Something that somebody should look at. */
+  interface Alarm {
+    kind: "drift" | "failing" | "frozen" | "horizon_over" | "overspending" | "queue_age" | "suspense" | "unconfirmed" | "underspending" | "without_budget";
+    text: string;
+  }
+
+  /** The budget of one resource. Without a total it has no end; with one it needs a horizon and a max_cost. */
+  interface BudgetSpec {
+    total: number | null;
+    horizon: number | null;
+    max_cost: number | null;
+    max_reported_cost?: number | null;
+  }
+
+  /** The account of a resource; a total of null is unlimited. */
+  interface BudgetState {
+    total: number | null;
+    reserved: number;
+    posted: number;
+    suspense: number;
+    free: number | null;
+  }
+
+  /** Tasks of about the same prediction. */
+  interface CalibrationBin {
+    predicted: number;
+    observed: number;
+    error: number | null;
+    count: number;
+  }
+
+  /** Who held a seat of a task. */
+  interface ClaimLine {
+    seat: number;
+    epoch: number;
+    reviewer: string;
+    at: number;
+    effort: number | Record<string, number> | null;
+  }
+
+  /** What a feature adds to an estimate, with its standard error. */
+  interface Coefficient {
+    feature: string;
+    value: number;
+    error: number;
+  }
+
+  /** A decision: who decides, and all that was known when that was decided. The log and the reply have it alike. */
+  interface DecisionReply {
+    task: string;
+    id: number;
+    route: string;
+    reason: string;
+    propensity: number;
+    price: number | Record<string, number>;
+    budget_left: number | Record<string, number | null> | null;
+    reserved: number | Record<string, number>;
+    expected_cost: number | Record<string, number>;
+    estimates: Record<string, number>;
+    widths: Record<string, number>;
+    costs: Record<string, number | Record<string, number>>;
+    cost_widths: Record<string, number | Record<string, number>>;
+  }
+
+  /** What became of an event: waiting (for the attempt at `due`), delivered, or dead. */
+  interface DeliveryLine {
+    id: string;
+    event: string;
+    state: string;
+    attempts: number;
+    status: number | null;
+    error: string | null;
+    created: number;
+    due: number | null;
+    ended: number | null;
+  }
+
+  /** Deliveries, the latest first. */
+  interface DeliveryPage {
+    deliveries: DeliveryLine[];
+  }
+
+  /** A reward or cost that has changed, so that much of what was learned of it was given up. */
+  interface DriftState {
+    target: string;
+    decision: number;
+    strength: number;
+    times: number;
+  }
+
+  /** What a policy has learned. */
+  interface EstimatesReply {
+    targets: TargetEstimate[];
+    drifts: DriftState[];
+    representation: string;
+  }
+
+  /** Named features. A category has its levels, or how many of them to take as they come. */
+  interface FeatureSpec {
+    numbers: string[];
+    categories: Record<string, string[] | number>;
+  }
+
+  /** A field of a form. `min` and `max` bound a number, the length of a text, or how many choices are made. */
+  interface FormField {
+    name: string;
+    kind: "boolean" | "choice" | "choices" | "number" | "text";
+    label: string;
+    options: Option[];
+    required: boolean;
+    min: number | null;
+    max: number | null;
+    help: string;
+  }
+
+  /** What experts have earned above the model, in reward. */
+  interface GainState {
+    value: number;
+    error: number | null;
+    basis: string;
+  }
+
+  /** A key, without its secret. Times are seconds since 1970; `last_used` is right to about a minute. */
+  interface KeyLine {
+    id: string;
+    scopes: string[];
+    name: string;
+    created: number;
+    expires: number | null;
+    revoked: number | null;
+    last_used: number | null;
+    reviewer: string | null;
+  }
+
+  /** All keys of a tenant. */
+  interface KeyPage {
+    keys: KeyLine[];
+  }
+
+  /** A row of the log: what happened, as it was recorded. */
+  interface LogLine {
+    seq: number;
+    at: number;
+    kind: string;
+    task: string | null;
+    record: Record<string, unknown>;
+    hash: string;
+  }
+
+  /** The reward is 1 for the label that most reviewers gave, else 0; an expert's is the share who gave it. */
+  interface MatchRule {
+    kind: "match";
+  }
+
+  /** A new key. The secret is in this reply and nowhere else. */
+  interface NewKeyReply {
+    key: string;
+    id: string;
+    scopes: string[];
+    name: string;
+    created: number;
+    expires: number | null;
+  }
+
+  /** A new webhook. The secret that its calls are signed with is in this reply and in no other. */
+  interface NewWebhookReply {
+    id: string;
+    url: string;
+    events: string[];
+    policies: string[] | null;
+    models: boolean;
+    created: number;
+    secret: string;
+  }
+
+  /** One of the values of a choice; without a label it is shown as it is. */
+  interface Option {
+    value: string;
+    label: string | null;
+  }
+
+  /** Where all policies of a tenant stand. */
+  interface Overview {
+    now: number;
+    policies: Standing[];
+  }
+
+  /** A policy: who decides, on what, for how much, and what happens to tasks that wait. */
+  interface PolicySpec {
+    name: string;
+    features: number | FeatureSpec;
+    budget: Record<string, BudgetSpec>;
+    experts?: string[];
+    link: "identity" | "logistic";
+    cost_link: "identity" | "logistic";
+    pacing: "adaptive" | "gradient" | "paper" | "resolve";
+    exploration: number | null;
+    rule?: "index" | "interval";
+    forget?: "auto" | "never";
+    representation?: "auto" | "linear";
+    outliers?: "clip" | "keep" | "refuse";
+    explore_floor: number;
+    warm_up: number | null;
+    reward_range: [number, number];
+    memory: number;
+    seed: number;
+    embedding: Record<string, unknown> | null;
+    learning_window_s: number | null;
+    deadline_s: number | null;
+    after_deadline: "model" | "wait";
+    lease_s: number;
+    reviewers: number;
+    review?: ReviewDocument | null;
+    retention_s?: number | null;
+  }
+
+  /** A place of one reviewer at one task that waits, or is claimed. */
+  interface QueueLine {
+    task: string;
+    seat: number;
+    state: string;
+    expert: string;
+    priority: number;
+    created: number;
+    lease_until: number | null;
+    reviewer: string | null;
+    deadline: number | null;
+    declines: number;
+  }
+
+  /** Seats in the order in which they are offered; `next` is where the following page begins. */
+  interface QueuePage {
+    seats: QueueLine[];
+    next: string | null;
+  }
+
+  /** Counts of the review queue: seats, not tasks. */
+  interface QueueState {
+    waiting: number;
+    claimed: number;
+    oldest_s: number | null;
+  }
+
+  /** What reviewers are asked and shown. An answer is an object of the form's fields; the first one is its label. */
+  interface ReviewDocument {
+    form: FormField[];
+    guidelines: string;
+    payload: "auto" | "chat" | "fields" | "image" | "json" | "table" | "text";
+    model_answer: "after" | "hidden" | "shown";
+    timer: Timer | null;
+    reward_rule: MatchRule | TableRule | null;
+  }
+
+  /** What reviewers of a policy are asked and shown. */
+  interface ReviewReply {
+    policy: string;
+    review: ReviewDocument;
+    lease_s: number;
+    reviewers: number;
+    experts: string[];
+    unit: string;
+    max_cost: number | null;
+  }
+
+  /** What a reviewer has done. Cost, time and agreement are those of the latest 20,000 answers of the policy. */
+  interface ReviewerLine {
+    reviewer: string;
+    done: number;
+    held: number;
+    declined: number;
+    lapsed: number;
+    active_s: number | null;
+    cost: Record<string, number>;
+    agrees_with_model: number | null;
+    agrees_with_colleagues: number | null;
+    last: number | null;
+  }
+
+  /** What each reviewer of a policy has done, by name. */
+  interface ReviewersReply {
+    reviewers: ReviewerLine[];
+  }
+
+  /** A place of one reviewer at a task, and the answer. */
+  interface SeatLine {
+    seat: number;
+    reviewer: string | null;
+    state: string;
+    answer: unknown;
+    cost: number | Record<string, number> | null;
+    visible: boolean | null;
+  }
+
+  /** Figures at the end of each of some buckets of time, which follow each other. Counts and sums are cumulative. */
+  interface SeriesReply {
+    complete: boolean;
+    read: number;
+    records: number;
+    width_s: number;
+    start: number[];
+    decisions: number[];
+    deferred: number[];
+    routes: Record<string, number[]>;
+    reasons: Record<string, number[]>;
+    posted: Record<string, number[]>;
+    reserved: Record<string, number[]>;
+    plan: Record<string, number[] | null>;
+    price: Record<string, (number | null)[]>;
+    gain: number[];
+    gain_error: (number | null)[];
+  }
+
+  /** Where a policy stands. Times are seconds since 1970. */
+  interface Standing {
+    name: string;
+    decisions: number;
+    routes: Record<string, number>;
+    deferral_rate: number;
+    unit: string;
+    budget: Record<string, BudgetState>;
+    horizon: number | null;
+    pace: number | null;
+    runs_out_at: number | null;
+    runs_out_task: number | null;
+    price: number | Record<string, number>;
+    next_unit: number | null;
+    reward_range: [number, number];
+    gain: GainState;
+    queue: QueueState;
+    alarms: Alarm[];
+    state: string;
+  }
+
+  /** The rewards are those of a table: by the final label, then by the model's answer, then by decider. */
+  interface TableRule {
+    kind: "table";
+    rewards: Record<string, Record<string, Record<string, number>>>;
+  }
+
+  /** The estimate of a reward ("model", an expert) or a cost ("cost of …"). */
+  interface TargetEstimate {
+    target: string;
+    samples: number;
+    samples_in_use: number;
+    coefficients: Coefficient[];
+    calibration: CalibrationBin[];
+  }
+
+  /** A task in a listing; amounts are numbers, or by resource where there are several. */
+  interface TaskLine {
+    task: string;
+    id: number;
+    at: number;
+    route: string;
+    reason: string;
+    state: string;
+    final: string | null;
+    price: number | Record<string, number>;
+    estimates: Record<string, number>;
+    expected_gain: number;
+    cost: number | Record<string, number> | null;
+    rewards: Record<string, number>;
+    reviewers: string[];
+  }
+
+  /** Tasks, the latest first; `next` is where the following page begins. */
+  interface TaskPage {
+    tasks: TaskLine[];
+    next: number | null;
+  }
+
+  /** A decision, why it was taken, and what became of it. */
+  interface TaskReply {
+    decision: DecisionReply;
+    explanation: string;
+    at: number;
+    state: string;
+    rewards: Record<string, number>;
+    cost: number | Record<string, number> | null;
+    final: string | null;
+    answer: unknown;
+    history: LogLine[];
+    claims: ClaimLine[];
+    payload: unknown;
+    model_answer: unknown;
+    seats: SeatLine[];
+  }
+
+  /** Which resource active time is counted in, and how many seconds are one unit of it. */
+  interface Timer {
+    resource: string;
+    unit_s: number;
+  }
+
+  /** A mean reward of a task, or a difference of two, with its standard error. */
+  interface ValueWithError {
+    value: number;
+    error: number;
+  }
+
+  /** A webhook, without its secret. Times are seconds since 1970. */
+  interface WebhookLine {
+    id: string;
+    url: string;
+    events: string[];
+    policies: string[] | null;
+    models: boolean;
+    created: number;
+  }
+
+  /** All webhooks of a tenant. */
+  interface WebhookPage {
+    webhooks: WebhookLine[];
+  }
+
+  /** How far a job is, and what other budgets would have done. */
+  interface WhatIfReply {
+    job: string;
+    state: string;
+    progress: number;
+    rows: WhatIfRow[];
+    basis: string | null;
+    remarks: string[];
+    error: string | null;
+  }
+
+  /** A budget, and what came or would have come of it; the first one is "as it was". */
+  interface WhatIfRow {
+    budget: string;
+    totals: Record<string, number | null>;
+    asked: number;
+    spent: Record<string, number>;
+    price: number | Record<string, number>;
+    reward: ValueWithError | null;
+    difference: ValueWithError | null;
+    unsupported: number;
+  }
+}

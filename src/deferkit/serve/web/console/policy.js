@@ -1,0 +1,201 @@
+// One policy: what its budget does, over time and by exact sums, and topping it up.
+
+import { get, policyPath } from "../api.js";
+import { LineChart } from "../charts/line_chart.js";
+import { html, useMemo, useState } from "../dom.js";
+import { amount, counted, duration, number, percent } from "../format.js";
+import { usePoll } from "../poll.js";
+import { may } from "../session.js";
+import { BudgetBar, plannedShare } from "./budget_bar.js";
+import { Empty, Loaded } from "./loaded.js";
+import { Alarms } from "./overview.js";
+import { PolicyFrame, pageOf } from "./policy_frame.js";
+import { ShareBars } from "./share_bars.js";
+import { Stat } from "./stat.js";
+import { TopUp } from "./top_up.js";
+import { gainBasis, nextUnit, oneOf, pace, rewardUnit, runsOut, stateText, withError } from "./wording.js";
+
+const STANDING_MS = 2000;
+const SERIES_MS = 5000;
+const BUCKETS = 120;
+
+/** @typedef {import("../session.js").Session} Session */
+
+/** @param {{ params: { name: string }, session: Session }} props */
+export default function Policy({ params: { name }, session }) {
+  const standing = usePoll(
+    (signal) => /** @type {Promise<Api.Standing>} */ (get(policyPath(name, "/standing"), { signal })),
+    STANDING_MS,
+    [name],
+  );
+  const series = usePoll(
+    (signal) => /** @type {Promise<Api.SeriesReply>} */ (get(policyPath(name, `/series?buckets=${BUCKETS}`), { signal })),
+    SERIES_MS,
+    [name],
+  );
+  const changed = () => {
+    standing.refresh();
+    series.refresh();
+  };
+  return html`<${PolicyFrame} name=${name} tab="" session=${session}>
+    <${Loaded}
+      poll=${standing}
+      draw=${(/** @type {Api.Standing} */ data) => html`
+        <${Head} standing=${data} />
+        ${data.decisions
+          ? html`<${Loaded} poll=${series} draw=${(/** @type {Api.SeriesReply} */ found) => html`<${Charts} standing=${data} series=${found} />`} />`
+          : html`<${NoDecisions} name=${name} />`}
+        <div class="columns">
+          <${Accounts} standing=${data} />
+          ${may(session, "admin") && html`<${TopUp} standing=${data} onChange=${changed} />`}
+        </div>
+      `}
+    />
+  <//>`;
+}
+
+/** @param {{ standing: Api.Standing }} props */
+function Head({ standing }) {
+  const { unit, gain, queue, alarms } = standing;
+  const plan = pace(standing);
+  const end = runsOut(standing);
+  const account = standing.budget[unit];
+  return html`<section class="stack" aria-label="Where it stands">
+    <p class="lead">
+      <span class=${`badge ${plan.tone}`}>${plan.text}</span>
+      <span>${stateText(standing)} <strong>${nextUnit(standing)}</strong></span>
+    </p>
+    ${alarms.length > 0 && html`<${Alarms} alarms=${alarms} />`}
+    <div class="card stack">
+      ${account && html`<${BudgetBar} account=${account} unit=${unit} planned=${plannedShare(standing)} />`}
+      <dl class="stats">
+        <${Stat} label="Runs out" value=${end.text} note=${end.note} />
+        <${Stat} label="Gain so far" value=${withError(gain)} note=${`${rewardUnit(standing)}, ${gainBasis(gain)}`} />
+        <${Stat}
+          label="Oldest waiting"
+          value=${queue.oldest_s === null ? "–" : duration(queue.oldest_s)}
+          note=${`${number(queue.waiting)} waiting, ${number(queue.claimed)} claimed`}
+        />
+        <${Stat} label="Deferred" value=${percent(standing.deferral_rate)} note=${`of ${counted(standing.decisions, "decision")}`} />
+      </dl>
+    </div>
+  </section>`;
+}
+
+/** @param {{ name: string }} props */
+function NoDecisions({ name }) {
+  const body = '{"task": "task-1", "context": [0.2, 0.7]}';
+  return html`<${Empty} title="No task was decided yet">
+    <p class="muted">Charts appear with the first tasks. To send one:</p>
+    <pre class="code start" tabindex="0">${`curl ${location.origin}/v1/policies/${name}/decisions \\
+  -H 'content-type: application/json' -d '${body}'`}</pre>
+    <p class="small muted">The context must have the features of this policy: <a href=${pageOf(name, "/settings")}>settings</a>.</p>
+  <//>`;
+}
+
+/** @param {{ standing: Api.Standing, series: Api.SeriesReply }} props */
+function Charts({ standing, series }) {
+  const resources = Object.keys(standing.budget);
+  const [chosen, setChosen] = useState(standing.unit);
+  const resource = resources.includes(chosen) ? chosen : standing.unit;
+  const x = useMemo(() => series.start.map((at) => at + series.width_s), [series]);
+  const spending = useMemo(() => spendingLines(series, resource), [series, resource]);
+  const price = useMemo(
+    () => [{ label: `price of a ${oneOf(resource)}`, values: series.price[resource] ?? [], tone: /** @type {4} */ (4) }],
+    [series, resource],
+  );
+  const gain = useMemo(
+    () => [{ label: rewardUnit(standing), values: series.gain, error: series.gain_error.map((each) => 2 * (each ?? 0)), tone: /** @type {3} */ (3) }],
+    [series],
+  );
+  if (x.length < 2) return html`<p class="muted">Charts need a few more moments of data.</p>`;
+  const spent = series.posted[resource]?.at(-1) ?? 0;
+  return html`<section class="stack" aria-label="Over time">
+    ${!series.complete &&
+    html`<p class="notice" role="status">Reading the log: ${percent(series.read / Math.max(1, series.records))}. The charts grow as it is read.</p>`}
+    ${resources.length > 1 &&
+    html`<div class="row" role="group" aria-label="Resource">
+      ${resources.map(
+        (each) => html`<button
+          type="button"
+          class=${`button small${each === resource ? " primary" : ""}`}
+          aria-pressed=${each === resource}
+          onClick=${() => setChosen(each)}
+        >
+          ${each}
+        </button>`,
+      )}
+    </div>`}
+    <div class="columns">
+      <figure class="card">
+        <h2>Spending against plan</h2>
+        <${LineChart} summary=${`Spending over time: ${amount(spent, resource)} by now.`} x=${x} lines=${spending} />
+      </figure>
+      <figure class="card">
+        <h2>Price over time</h2>
+        <${LineChart} summary=${`What a ${oneOf(resource)} must bring, over time.`} x=${x} lines=${price} />
+      </figure>
+      <figure class="card">
+        <h2>Gain over the model alone</h2>
+        <${LineChart} summary=${`Gain over time: ${number(series.gain.at(-1))} by now.`} x=${x} lines=${gain} />
+        <figcaption class="small muted">The band is two standard errors.</figcaption>
+      </figure>
+      <figure class="card">
+        <h2>Who decided, and why</h2>
+        <${ShareBars} title="By route" counts=${latest(series.routes)} />
+        <${ShareBars} title="By reason" counts=${latest(series.reasons)} />
+      </figure>
+    </div>
+  </section>`;
+}
+
+/**
+ * @param {Api.SeriesReply} series
+ * @param {string} resource
+ * @returns {import("../charts/line_chart.js").Line[]}
+ */
+function spendingLines(series, resource) {
+  const posted = series.posted[resource] ?? [];
+  const plan = series.plan[resource];
+  const promised = posted.map((each, place) => each + (series.reserved[resource]?.[place] ?? 0));
+  return [
+    { label: "spent", values: posted, tone: 1, filled: true },
+    { label: "with reserved", values: promised, tone: 2 },
+    ...(plan ? [{ label: "plan", values: plan, tone: /** @type {5} */ (5), dashed: true }] : []),
+  ];
+}
+
+/** @param {Record<string, number[]>} counts */
+function latest(counts) {
+  return Object.fromEntries(Object.entries(counts).map(([name, values]) => [name, values.at(-1) ?? 0]));
+}
+
+/** @param {{ standing: Api.Standing }} props */
+function Accounts({ standing }) {
+  return html`<section class="card">
+    <h2>Accounts</h2>
+    <div class="scroll" tabindex="0" role="region" aria-label="Accounts">
+      <table class="data">
+        <thead>
+          <tr><th>Resource</th><th class="right">Total</th><th class="right">Spent</th><th class="right">Reserved</th><th class="right">Suspense</th><th class="right">Free</th></tr>
+        </thead>
+        <tbody>
+          ${Object.entries(standing.budget).map(
+            ([resource, each]) => html`<tr key=${resource}>
+              <td>${resource}</td>
+              <td class="right">${each.total === null ? "no limit" : number(each.total)}</td>
+              <td class="right">${number(each.posted)}</td>
+              <td class="right">${number(each.reserved)}</td>
+              <td class=${`right${each.suspense > 0 ? " bad-text strong" : ""}`}>${number(each.suspense)}</td>
+              <td class="right">${each.free === null ? "no limit" : number(each.free)}</td>
+            </tr>`,
+          )}
+        </tbody>
+      </table>
+    </div>
+    <p class="small muted">
+      Reserved is held for tasks whose cost is not known yet. Suspense is what was booked beyond the total; while there is
+      any, nobody is asked.
+    </p>
+  </section>`;
+}

@@ -1,0 +1,134 @@
+"""Functions of the dashboard, called in a real browser and compared with numbers that are computed here."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from deferkit import Budget, Deferrer
+from tests.serve.console.watched_pages import watched
+from tests.serve.harness.in_process import running
+
+pytestmark = pytest.mark.browser
+
+STANDING: dict[str, Any] = {
+    "name": "p",
+    "decisions": 10,
+    "unit": "minutes",
+    "budget": {"minutes": {"total": 10, "posted": 4, "reserved": 1, "suspense": 0, "free": 5}},
+    "pace": 1.0,
+    "runs_out_at": None,
+    "runs_out_task": None,
+    "next_unit": 0.1184,
+    "alarms": [],
+    "reward_range": [0, 1],
+}
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A page of a service, to load modules in."""
+    with running(tmp_path_factory.mktemp("modules")) as service, watched(browser, service.url) as page:
+        page.goto(f"{service.url}/console/login")
+        yield page
+
+
+def called(page: Page, module: str, function: str, *given: Any) -> Any:
+    """Return what an exported function returns."""
+    script = "async ([module, name, given]) => (await import(`/web/${module}`))[name](...given)"
+    return page.evaluate(script, [module, function, list(given)])
+
+
+def test_bars_of_a_decision_are_what_deciders_were_compared_by(page: Page) -> None:
+    learner = Deferrer(n_features=2, budget=Budget(20, horizon=300, max_cost=1), warm_up=5)
+    compared = set()
+    for number in range(200):
+        decision = learner.decide([1.0, (number % 7) / 7])
+        asked = decision.route != "model"
+        learner.observe(decision.id, rewards={"model": 0.3, "human": 0.9}, cost=0.4 if asked else None)
+        if decision.reason not in {"worth it", "not worth it"} or number < 140:
+            continue
+        compared.add(decision.reason)
+        model, human = called(page, "charts/decision_bars.js", "indices", decision._asdict())
+        price, cost, spread = decision.price, decision.costs["human"], decision.cost_widths["human"]
+        assert isinstance(price, float)
+        assert isinstance(cost, float)
+        assert isinstance(spread, float)
+        net = decision.estimates["human"] + decision.widths["human"] - price * max(0.0, cost - spread)
+        assert human["net"] == pytest.approx(net)
+        assert (human["net"] > model["net"]) == asked
+    assert compared
+
+
+def test_a_price_of_several_resources(page: Page) -> None:
+    decision = {
+        "price": {"minutes": 0.1, "euros": 0.5},
+        "estimates": {"model": 0.5, "human": 1.0},
+        "widths": {"model": 0.0, "human": 0.25},
+        "costs": {"human": {"minutes": 2.0, "euros": 0.5}},
+        "cost_widths": {"human": {"minutes": 1.0, "euros": 1.0}},
+    }
+    rows = called(page, "charts/decision_bars.js", "indices", decision)
+    assert rows[0] == {"decider": "model", "estimate": 0.5, "width": 0, "priced": 0, "net": 0.5}
+    assert rows[1]["priced"] == pytest.approx(0.1 * (2 - 1) + 0.5 * 0)
+    assert rows[1]["net"] == pytest.approx(1.25 - 0.1)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "count"), [(0, 1, 5), (-3, 8, 4), (0.61, 0.63, 5), (0, 123_456, 6), (5, 5, 4), (0, 1e-9, 3)]
+)
+def test_marks_of_an_axis_are_round_and_within_it(page: Page, low: float, high: float, count: int) -> None:
+    marks = called(page, "charts/scales.js", "ticks", low, high, count)
+    assert 1 <= len(marks) <= 2 * count + 1
+    room = (high - low) * 1e-6
+    assert all(low - room <= mark <= high + room for mark in marks)
+    if len(marks) > 1:
+        step = marks[1] - marks[0]
+        digits = step / 10 ** math.floor(math.log10(step) + 1e-9)
+        assert any(digits == pytest.approx(round_one, rel=1e-6) for round_one in (1, 2, 5))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({}, "The next minute brings about 0.12 right answers."),
+        ({"reward_range": [-1, 1]}, "The next minute brings about 0.12 reward."),
+        ({"unit": "cost"}, "The next unit of cost brings about 0.12 right answers."),
+        ({"next_unit": 0}, "The next minute brings nothing: there is enough budget."),
+        ({"next_unit": None}, "What the next minute brings is not known yet."),
+    ],
+)
+def test_the_next_unit_in_one_sentence(page: Page, change: dict[str, Any], sentence: str) -> None:
+    assert called(page, "console/wording.js", "nextUnit", STANDING | change) == sentence
+
+
+@pytest.mark.parametrize(
+    ("change", "text", "tone"),
+    [
+        ({"pace": 0.9}, "On plan", "good"),
+        ({"pace": 1.1}, "On plan", "good"),
+        ({"pace": 0.89}, "Behind plan", "warn"),
+        ({"pace": 1.11}, "Ahead of plan", "warn"),
+        ({"pace": None}, "No plan", ""),
+        ({"pace": None, "decisions": 0}, "No decisions yet", ""),
+        ({"alarms": [{"kind": "suspense", "text": ""}]}, "Frozen", "bad"),
+        ({"alarms": [{"kind": "drift", "text": ""}]}, "On plan", "good"),
+    ],
+)
+def test_whether_it_is_on_plan(page: Page, change: dict[str, Any], text: str, tone: str) -> None:
+    assert called(page, "console/wording.js", "pace", STANDING | change) == {"text": text, "tone": tone}
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [
+        (103.44, 9.71, "103.4 ± 9.7"),
+        (0.84211, 0.00613, "0.8421 ± 0.0061"),
+        (-12.3, 150.0, "−12 ± 150"),
+        (5.0, None, "5"),
+    ],
+)
+def test_a_value_has_as_many_digits_as_its_error(page: Page, value: float, error: float | None, text: str) -> None:
+    assert called(page, "console/wording.js", "withError", {"value": value, "error": error}) == text
