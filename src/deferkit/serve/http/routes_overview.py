@@ -46,11 +46,17 @@ def histories_of(request: AnyRequest) -> Histories:
     return cast("Histories", request.app.state.histories)
 
 
-async def standing_here(request: AnyRequest, owned: OwnedPolicy, queue: tuple[int, int, int | None]) -> Standing:
+async def standing_here(request: AnyRequest, owned: OwnedPolicy) -> Standing:
     """Return where a policy stands that this process owns."""
-    engine, history = engine_of(request), histories_of(request).of(owned)
-    await history.catch_up(owned.policy.seq, READ_S)
-    return standing_of(owned, history.latest, queue, owned.time(engine.clock.now()), engine.failing)
+    engine, records = engine_of(request), owned.policy.seq
+    history = histories_of(request).of(owned)
+    if (kept := history.standing.get(records)) is not None:
+        return kept
+    queue = await asyncio.to_thread(engine.store.queue, owned.id)
+    await history.catch_up(records, READ_S)
+    standing = standing_of(owned, history.latest, queue, owned.time(engine.clock.now()), engine.failing)
+    history.standing.put(records, standing)
+    return standing
 
 
 async def standing_anywhere(request: AnyRequest, row: PolicyRow) -> Any:
@@ -58,7 +64,7 @@ async def standing_anywhere(request: AnyRequest, row: PolicyRow) -> Any:
     engine = engine_of(request)
     try:
         owned = await engine.holding((row.tenant, row.name))
-        return await standing_here(request, owned, await asyncio.to_thread(engine.store.queue, owned.id))
+        return await standing_here(request, owned)
     except Elsewhere as elsewhere:
         path = f"/v1/policies/{row.name}/standing"
         try:
@@ -82,13 +88,11 @@ async def read_overview(request: AnyRequest) -> Response[Overview]:
 @get("/v1/policies/{name:str}/standing", opt=about("overview", "admin", "read"))
 async def read_standing(request: AnyRequest, name: PolicyName) -> Response[Standing]:
     """Read where a policy stands: on plan or not, when it runs out, gain, queue, alarms."""
-    engine = engine_of(request)
     try:
-        owned = await engine.holding((caller_of(request).tenant, name))
+        owned = await engine_of(request).holding((caller_of(request).tenant, name))
     except Elsewhere as elsewhere:
         return await passed_on(request, elsewhere, Standing)
-    queue = await asyncio.to_thread(engine.store.queue, owned.id)
-    return sent(await standing_here(request, owned, queue), Standing)
+    return sent(await standing_here(request, owned), Standing)
 
 
 @get("/v1/policies/{name:str}/series", opt=about("overview", "admin", "read"))
@@ -99,9 +103,7 @@ async def read_series(request: AnyRequest, name: PolicyName, buckets: Buckets = 
     except Elsewhere as elsewhere:
         return await passed_on(request, elsewhere, SeriesReply)
     history = histories_of(request).of(owned)
-    records = owned.policy.seq
-    await history.catch_up(records, READ_S)
-    return sent(await history.series(buckets, records), SeriesReply)
+    return sent(await history.series(buckets, owned.policy.seq, READ_S), SeriesReply)
 
 
 @get("/v1/policies/{name:str}/estimates", opt=about("overview", "admin", "read"))

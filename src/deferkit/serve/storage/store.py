@@ -385,6 +385,10 @@ class Store:
         """Return a page of the log."""
         return [LogRow(*row) for row in self.database.reader().run("log_after", policy=policy, seq=seq, limit=limit)]
 
+    def log_bodies(self, policy: int, seq: int, limit: int) -> list[tuple[int, bytes]]:
+        """Return the time and the record of each row of a page of the log: half the work of whole rows."""
+        return self.database.reader().run("log_bodies", policy=policy, seq=seq, limit=limit)
+
     def log(self, policy: int, seq: int = 0) -> Iterator[LogRow]:
         """Yield the rows of the log from a place on."""
         while page := self.log_page(policy, seq, PAGE):

@@ -69,7 +69,7 @@ class LogFold:
         self.decisions = 0
         self.routes: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
-        self.price: dict[str, float] | None = None
+        self.price: float | dict[str, float] | None = None  # of the last decision
         self.gain = Gain()
         self.calibrations: dict[str, Calibration] = {}  # by target
         self.series: Series[Figures] = Series()
@@ -77,22 +77,28 @@ class LogFold:
 
     def take(self, at: int, record: AnyRecord) -> None:
         """Fold the next record of the log."""
-        if isinstance(record, log_records.CreatedRecord):
-            self.spec, self.accounts = record.spec, opened(record.spec)
-        elif isinstance(record, log_records.ChangedRecord):
-            self.spec = record.spec
-        self._close_bucket(at)
+        if self._ends_at is not None and at - at % self.series.width > self._ends_at:
+            self.close()  # a bucket begins, so that the figures of the one before are final
+            self._ends_at = at
+        if isinstance(record, DecidedRecord):
+            self._decided(at, record)
+        else:
+            self._other(record)
+        self.seq += 1
+
+    def _other(self, record: AnyRecord) -> None:
         self.accounts = booked(self.accounts, record)
         match record:
-            case DecidedRecord():
-                self._decided(at, record)
             case log_records.ObservedRecord() | log_records.CorrectedRecord():
                 self._learned(record.task, record.id, record.rewards, record.cost)
             case log_records.ExpiredRecord():
                 self._expired(record.task, record.id)
+            case log_records.CreatedRecord():
+                self.spec, self.accounts = record.spec, opened(record.spec)
+            case log_records.ChangedRecord():
+                self.spec = record.spec
             case _:
                 pass
-        self.seq += 1
 
     def figures(self) -> Figures:
         """Return where everything stands."""
@@ -101,7 +107,7 @@ class LogFold:
             routes=dict(self.routes),
             reasons=dict(self.reasons),
             accounts=self.accounts,
-            price=self.price,
+            price=None if self.price is None else self._by_resource(self.price),
             gain=self.gain.value,
             gain_error=self.gain.error,
             observed=self.gain.observed,
@@ -112,19 +118,15 @@ class LogFold:
         if self._ends_at is not None:
             self.series.put(self._ends_at, self.figures())
 
-    def _close_bucket(self, at: int) -> None:
-        """Keep the figures of a bucket when the next one begins. Time begins with the first decision."""
-        if self._ends_at is not None and at - at % self.series.width > self._ends_at:
-            self.series.put(self._ends_at, self.figures())
-            self._ends_at = at
-
     def _decided(self, at: int, record: DecidedRecord) -> None:
-        if self._ends_at is None:
+        if self._ends_at is None:  # time begins with the first decision
             self._ends_at = at
+        if record.held is not None:
+            self.accounts = booked(self.accounts, record)
         self.decisions += 1
         self.routes[record.route] += 1
         self.reasons[record.reason] += 1
-        self.price = self._by_resource(record.price)
+        self.price = record.price
         self._tasks[record.id] = TaskFacts(record)
         if len(self._tasks) > self._remembered:
             del self._tasks[next(iter(self._tasks))]

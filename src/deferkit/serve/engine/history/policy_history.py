@@ -12,7 +12,9 @@ from deferkit.serve.domain.log_records import AnyRecord
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.engine.history.log_figures import LogFigures, log_figures_of
 from deferkit.serve.engine.history.log_fold import LogFold
+from deferkit.serve.engine.history.recent import Recent
 from deferkit.serve.engine.history.series_reply import series_reply
+from deferkit.serve.engine.standing import Standing
 from deferkit.serve.storage.store import Store
 
 SLICE = 500  # rows of the log that are read at a time
@@ -29,11 +31,12 @@ class History:
         self._policy = policy
         self._thread = thread
         self._reading: asyncio.Task[None] | None = None
-        self._head: bytes | None = None  # the hash of the last row that was read
+        self._last: tuple[int, bytes] | None = None  # the last row that was read
         self._checked = True  # the log is known to be the one that was read
         self.fold = LogFold(self._records_of)
         self.latest: LogFigures | None = None  # at the end of what was read; replaced, never changed
-        self._series: tuple[tuple[int, ...], bytes] | None = None  # the last reply, and what it was made for
+        self.standing: Recent[Standing] = Recent()
+        self._series: dict[int, Recent[bytes]] = {}  # by the number of buckets
 
     @property
     def read(self) -> int:
@@ -60,20 +63,21 @@ class History:
         """Return what the fold answers, between two slices."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, question, self.fold)
 
-    async def series(self, buckets: int, records: int) -> msgspec.Raw:
-        """Return the series as JSON; made once for all who ask for the same.
+    async def series(self, buckets: int, records: int, wait_s: float) -> msgspec.Raw:
+        """Return the series as JSON.
 
         Args:
             buckets: How many at most.
             records: How long the log is.
+            wait_s: Seconds to wait for the log to be read.
         """
-        return msgspec.Raw(await self.ask(lambda fold: self._encoded_series(fold, buckets, records)))
-
-    def _encoded_series(self, fold: LogFold, buckets: int, records: int) -> bytes:
-        wanted = (fold.seq, buckets, records)
-        if self._series is None or self._series[0] != wanted:
-            self._series = wanted, msgspec.json.encode(series_reply(fold, buckets, records))
-        return self._series[1]
+        recent = self._series.setdefault(buckets, Recent())
+        if (kept := recent.get(records)) is not None:
+            return msgspec.Raw(kept)
+        await self.catch_up(records, wait_s)
+        made = await self.ask(lambda fold: msgspec.json.encode(series_reply(fold, buckets, records)))
+        recent.put(records, made)
+        return msgspec.Raw(made)
 
     async def _read(self) -> None:
         loop = asyncio.get_running_loop()
@@ -88,18 +92,23 @@ class History:
         self._checked = False
 
     def _slice(self) -> int:
-        last = self.fold.seq - 1
-        rows = self._store.log_page(self._policy, max(0, last), SLICE)
-        if last >= 0 and not (rows and rows[0].seq == last and bytes(rows[0].hash) == self._head):
-            self.fold = LogFold(self._records_of)
-            rows = self._store.log_page(self._policy, 0, SLICE)
-        self._checked = True
-        for row in rows:
-            if row.seq == self.fold.seq:
-                self.fold.take(row.at, log_records.decode(bytes(row.body)))
-                self._head = bytes(row.hash)
-        self.latest = log_figures_of(self.fold)
+        if not self._checked:
+            self._check()
+        fold = self.fold
+        rows = self._store.log_bodies(self._policy, fold.seq, SLICE)
+        for at, body in rows:
+            fold.take(at, log_records.decode(body))
+        if rows:
+            self._last = rows[-1]
+            self.latest = log_figures_of(fold)
         return len(rows)
+
+    def _check(self) -> None:
+        """Begin anew if the last row that was read is another by now."""
+        if self.fold.seq and self._store.log_bodies(self._policy, self.fold.seq - 1, 1) != [self._last]:
+            self.fold = LogFold(self._records_of)
+            self.latest = None
+        self._checked = True
 
     def _records_of(self, task: str, before: int) -> list[AnyRecord]:
         rows = self._store.log_of_task(self._policy, task, MOST_OF_TASK)

@@ -74,6 +74,9 @@ SELECT * FROM unnest(:policy::bigint[], :seq::bigint[], :at::bigint[], :kind::te
 SELECT policy, seq, at, kind, task, body, hash FROM log
 WHERE policy = :policy AND seq >= :seq ORDER BY seq LIMIT :limit;
 
+-- name: log_bodies
+SELECT at, body FROM log WHERE policy = :policy AND seq >= :seq ORDER BY seq LIMIT :limit;
+
 -- name: log_of_task
 SELECT policy, seq, at, kind, task, body, hash FROM log
 WHERE policy = :policy AND task = :task ORDER BY seq LIMIT :limit;
