@@ -49,6 +49,14 @@ def test_a_gain_that_is_lost_a_stall_and_a_trial_that_falls_behind() -> None:
     assert "knapsacks T/4 6.0" in found[3].measured
 
 
+def test_worlds_with_few_budgets_are_drawn_first() -> None:
+    gains = {feedback: [50.0, 50.5, 51.0] for feedback in FEEDBACKS}
+    frame = frame_of(gains, ALL)
+    more = frame.filter(world=KNAPSACKS).with_columns(asked_budget=pl.lit("0.05T"))
+    drawn = reviewed.EXPERIMENT.figure.panels[0].charts(reviewed.placed(pl.concat([frame, more])))
+    assert [chart.title for chart in drawn] == ["clip, in order", "knapsacks"]
+
+
 def test_spending_counts_only_where_the_budget_binds() -> None:
     gains = {feedback: [50.0, 50.5, 51.0] for feedback in FEEDBACKS}
     assert verdicts(frame_of(gains, ALL | {"reviewed": 94.0}))[2] == "does not hold"

@@ -44,7 +44,9 @@ class Boosting(NamedTuple):
             "seed": self.seed % (1 << 31),
         }
         data = lightgbm.Dataset(x, y, free_raw_data=True)
-        return from_text(lightgbm.train(settings, data, num_boost_round=self.trees).model_to_string())
+        # kept as it was trained: otherwise LightGBM writes and parses its text once more
+        booster = lightgbm.train(settings, data, num_boost_round=self.trees, keep_training_booster=True)
+        return from_text(booster.model_to_string())
 
 
 def no_trees() -> Trees:
@@ -79,7 +81,8 @@ def walk(trees: Trees, x: Floats, out: Floats, first: int, chosen: Ints | None =
     root, column, value = trees["root"], trees["column"], trees["value"]
     if chosen is not None:
         root, column = root[chosen], column[chosen]
-    nodes = (trees["feature"], trees["threshold"], trees["left"], trees["right"], value * times)
+    value = value if times == 1.0 else value * times  # not copied for each decision
+    nodes = (trees["feature"], trees["threshold"], trees["left"], trees["right"], value)
     tree_rows(np.ascontiguousarray(x), *nodes, root, column + first, out)
 
 

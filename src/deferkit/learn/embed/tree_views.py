@@ -42,7 +42,8 @@ class TreeViews:
         out[:, first:] = 0.0
         if len(trees["root"]):
             walk(trees, x, out, first)
-            log_odds_rows(out, np.intersect1d(trees["column"], self._log_odds) + first, LOG_ODDS_UNIT)
+            fitted = np.bincount(trees["column"], minlength=self.n_columns) > 0
+            log_odds_rows(out, self._log_odds[fitted[self._log_odds]] + first, LOG_ODDS_UNIT)
 
     def of(self, trees: Trees, x: Floats) -> Floats:
         """Return the views of contexts [n, d] as [n, 2 · width]."""

@@ -40,7 +40,7 @@ class GainOverTime:
             .mark_line(strokeWidth=2.2, clip=True)
             .encode(
                 x=alt.X("at:Q", title=None, scale=scale, axis=alt.Axis(labels=False)),
-                y=alt.Y("mean:Q", title="gain % within the window", scale=alt.Scale(domain=[-40, 140], nice=False)),
+                y=alt.Y("mean:Q", title="gain % within the window", scale=alt.Scale(domain=[-60, 140], nice=False)),
                 color=colour("policy", among),
                 strokeDash=alt.condition(f"datum.policy == '{self.dashed}'", alt.value([5, 4]), alt.value([1, 0])),
                 tooltip=["policy:N", "at:Q", alt.Tooltip("mean:Q", format=".1f")],

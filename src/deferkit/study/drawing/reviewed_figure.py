@@ -24,8 +24,10 @@ class TrialGains:
     """The policy that is drawn as a bar."""
 
     def charts(self, frame: pl.DataFrame) -> list[Any]:
-        """Return a chart for each world."""
-        return [self._chart(part, str(key[0])) for key, part in frame.group_by(self.split, maintain_order=True)]
+        """Return a chart for each world, those with few budgets first, so that charts side by side are as tall."""
+        parts = [(str(key[0]), part) for key, part in frame.group_by(self.split, maintain_order=True)]
+        parts.sort(key=lambda each: each[1]["limit"].n_unique())
+        return [self._chart(part, title) for title, part in parts]
 
     def _chart(self, frame: pl.DataFrame, title: str) -> Any:
         row = pl.col("limit") + ", " + pl.col("policy")
@@ -38,7 +40,12 @@ class TrialGains:
         bars = shown.select("row", "limit").unique(maintain_order=True).join(rule, on="limit")
         y = alt.Y("row:N", sort=order, title=None)
         offset = alt.YOffset("feedback:N", sort=list(self.feedbacks))
-        x = alt.X("gain:Q", title="gain % of hindsight OPT", scale=alt.Scale(domain=[-10, 85], nice=False))
+        x = alt.X(
+            "gain:Q",
+            title="gain % of hindsight OPT",
+            scale=alt.Scale(domain=[-10, 85], nice=False),
+            axis=alt.Axis(values=[0, 20, 40, 60, 80]),
+        )
         ticks = chart_of(bars).mark_tick(thickness=2, size=30, color="#222").encode(y=y, x="bar:Q")
         small = chart_of(shown.select("row", "feedback", "gain")).mark_point(filled=True, size=16, opacity=0.3)
         large = chart_of(means).mark_point(filled=True, size=80, opacity=1)

@@ -32,14 +32,17 @@ def settings_text(frame: pl.DataFrame) -> str:
     >>> both = {"horizon": 50_000, "regime": "random", "noise": 0.1, "asked_budget": "8000", "feedback": "full"}
     >>> settings_text(pl.DataFrame([both | {"n_features": 5}, both | {"n_features": 20}]))
     'random regime, T = 50,000, σ = 0.1, B = 8,000, full feedback'
+    >>> without_path = pl.DataFrame({"at": [[]], "feedback": ["full"]}, schema_overrides={"at": pl.List(pl.Float64)})
+    >>> settings_text(without_path)
+    'full feedback'
     """
     texts = []
     for name, column in parameter_columns(frame).items():
         shown, value = FIELDS[name].metadata.get("shown"), common(frame, column)
         if shown and value is not None and not (isinstance(value, str) and value == FIELDS[name].default):
             texts.append(shown.format(value))
-    if "horizon" not in frame.columns and "at" in frame.columns:
-        texts.append(f"T = {tasks_text(frame)}")
+    if "horizon" not in frame.columns and "at" in frame.columns and (tasks := tasks_text(frame)):
+        texts.append(f"T = {tasks}")
     budget, feedback = common(frame, "asked_budget"), common(frame, "feedback")
     texts += [] if budget is None else [f"B = {with_separators(budget)}" if budget != "inf" else "no limit"]
     return ", ".join([*texts, *([] if feedback is None else [f"{feedback} feedback"])])
@@ -52,7 +55,7 @@ def common(frame: pl.DataFrame, column: str) -> Any:
 
 
 def tasks_text(frame: pl.DataFrame) -> str:
-    """Return the number of tasks, from trials with a path."""
+    """Return the number of tasks, from trials with a path; "" if none has one."""
     counts = sorted(set(frame["at"].list.last().drop_nulls().to_list()))
     return " and ".join(f"{n:,.0f}" for n in counts)
 

@@ -156,7 +156,7 @@ EXPERIMENT = Experiment(
     rows=placed,
     figure=Figure(
         title="Reviewed feedback: what is gained by who learns only where a human was asked",
-        columns=3,
+        columns=2,
         panels=(
             TrialGains(
                 split="where",

@@ -137,7 +137,10 @@ EXPERIMENT = Experiment(
                 y_scale=alt.Scale(domain=[-20, 105], clamp=True),
             ),
         ),
-        notes=["of each of eight worlds: two regimes, identity and logistic rewards, d = 5 and 20"],
+        notes=[
+            "of each of eight worlds: two regimes, identity and logistic rewards, d = 5 and 20",
+            "best-reject is told what the model is expected to earn, and has the best threshold in hindsight",
+        ],
     ),
     claims=(_goals, _index, _reviewed),
     tables=(
