@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from deferkit.errors import InvalidArgument
 from deferkit.serve.domain.policy_learner import check_review, with_defaults
 from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
-from deferkit.serve.domain.review_form import FormField, Option, ReviewDocument, check_answer, judged
+from deferkit.serve.domain.review_form import FormField, FormOption, ReviewDocument, check_answer, judged
 from deferkit.serve.domain.reward_rule import MatchRule, TableRule, final_place
 
 VALUES = ["ham", "spam", "other"]
-OPTIONS = [Option(value=value) for value in VALUES]
+OPTIONS = [FormOption(value=value) for value in VALUES]
 SPEC = PolicySpec(name="p", features=1, budget={"minutes": BudgetSpec(total=10, horizon=10, max_cost=1)})
 
 bounds = st.one_of(st.none(), st.integers(-2, 5).map(float))

@@ -11,8 +11,8 @@ from deferkit.serve.domain.request_bodies import TaskBody
 from deferkit.serve.engine.commands.decide import Decide
 from deferkit.serve.engine.commands.outcome import book, cost_of
 from deferkit.serve.engine.forecast import Forecast, Spending, forecast_of, pace_of
+from deferkit.serve.engine.history.log_figures import log_figures_of
 from deferkit.serve.engine.history.log_fold import LogFold
-from deferkit.serve.engine.history.past import past_of
 from deferkit.serve.engine.standing import Standing, standing_of
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 
@@ -48,7 +48,7 @@ class Story:
         return self
 
     def standing(self, queue: tuple[int, int, int | None] = EMPTY, failing: str | None = None) -> Standing:
-        return standing_of(self.owned, past_of(self.fold), queue, self.second * 1_000_000, failing)
+        return standing_of(self.owned, log_figures_of(self.fold), queue, self.second * 1_000_000, failing)
 
 
 def kinds(standing: Standing) -> list[str]:

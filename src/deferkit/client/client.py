@@ -9,8 +9,8 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from deferkit.client.calls import Calls
-from deferkit.client.figures import PolicyFigures
 from deferkit.client.keys import Keys
+from deferkit.client.policy_figures import PolicyFigures
 from deferkit.client.reviews import Reviews
 from deferkit.client.summary import PolicySummary, summary_of
 from deferkit.client.webhooks import Webhooks

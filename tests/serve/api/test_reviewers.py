@@ -18,7 +18,9 @@ REVIEW = {
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def service(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    given = {"store": url_of(request.getfixturevalue("postgres_url"))} if request.param == "postgres" else {}
+    given: dict[str, Any] = (
+        {"store": url_of(request.getfixturevalue("postgres_url"))} if request.param == "postgres" else {}
+    )
     with running(tmp_path, **given) as service:
         yield service
 

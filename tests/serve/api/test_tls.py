@@ -18,7 +18,7 @@ from tests.serve.harness.fault_injection import url_of
 from tests.serve.harness.in_process import POLICY, Running, running
 from tests.serve.harness.service_process import free_port
 
-TLS = {"tls_cert": str(CERTIFICATE)}
+TLS: dict[str, Any] = {"tls_cert": str(CERTIFICATE)}
 
 
 def trusting() -> ssl.SSLContext:
@@ -73,7 +73,9 @@ def test_a_slow_request_is_ended_over_tls_too(tmp_path: Path) -> None:
 
 def test_processes_pass_calls_on_over_tls(tmp_path: Path, postgres_url: str) -> None:
     store, ports = url_of(postgres_url), (free_port(), free_port())
-    given = [{"store": store, **TLS, "port": port, "address": f"https://127.0.0.1:{port}"} for port in ports]
+    given: list[dict[str, Any]] = [
+        {"store": store, **TLS, "port": port, "address": f"https://127.0.0.1:{port}"} for port in ports
+    ]
     with running(tmp_path, **given[0]) as owner, running(tmp_path, **given[1]) as other:
         assert call(owner, "POST", "/v1/policies", POLICY).status == 201
         task = {"task": "t", "context": [1.0, 0.5], "force": "human"}
@@ -95,6 +97,7 @@ def test_a_certificate_that_cannot_be_used_is_told_before_anything_is_served(tmp
 
 def test_the_address_of_a_process_has_its_scheme() -> None:
     assert ServiceSettings(address="https://a:1", tls_cert="c.pem").address == "https://a:1"
-    for given in ({"address": "https://a:1"}, {"address": "http://a:1", "tls_cert": "c.pem"}):
+    wrong: list[dict[str, Any]] = [{"address": "https://a:1"}, {"address": "http://a:1", "tls_cert": "c.pem"}]
+    for given in wrong:
         with pytest.raises(InvalidArgument):
             ServiceSettings(**given)

@@ -10,7 +10,7 @@ from deferkit.serve.domain.account import Account
 from deferkit.serve.domain.policy_spec import BudgetSpec
 from deferkit.serve.domain.request_bodies import BudgetBody, CorrectionBody
 from deferkit.serve.domain.webhook import EVENTS, WebhookRow, new_id
-from deferkit.serve.domain.webhook_events import LARGEST_BODY, Alarm, alarms_of
+from deferkit.serve.domain.webhook_events import LARGEST_BODY, BudgetAlarm, alarms_of
 from deferkit.serve.engine.commands.budget import ChangeBudget
 from deferkit.serve.engine.commands.correction import Correct
 from deferkit.serve.engine.commands.delete import delete_policy, delete_tenant
@@ -236,14 +236,14 @@ def test_alarms_of_what_stands_in_suspense(database: Database) -> None:
 def test_alarms_by_hand() -> None:
     spec = msgspec.structs.replace(SPEC, budget={"a": BudgetSpec(total=100, horizon=9, max_cost=2), "b": BudgetSpec()})
 
-    def stand(reserved: int, posted: int, before: frozenset[Alarm] = frozenset(), suspense: int = 0) -> set[str]:
+    def stand(reserved: int, posted: int, before: frozenset[BudgetAlarm] = frozenset(), suspense: int = 0) -> set[str]:
         accounts = {
             "a": Account(100_000_000, reserved * 1_000_000, posted * 1_000_000, suspense),
             "b": Account(None, 10**15, 10**15),
         }
         return {f"{alarm.kind} {alarm.resource}" for alarm in alarms_of(accounts, spec, before)}
 
-    eighty, hundred = Alarm("used_80_percent", "a"), Alarm("used_100_percent", "a")
+    eighty, hundred = BudgetAlarm("used_80_percent", "a"), BudgetAlarm("used_100_percent", "a")
     assert stand(40, 39) == set()
     assert stand(40, 40) == {"used_80_percent a"}
     assert stand(40, 35, frozenset({eighty})) == {"used_80_percent a"}

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from deferkit.serve.domain.log_records import AnyRecord
 from deferkit.serve.domain.policy import Policy
-from deferkit.serve.domain.webhook_events import Alarm
+from deferkit.serve.domain.webhook_events import BudgetAlarm
 from deferkit.types import Drifted
 
 
@@ -35,7 +35,7 @@ class OwnedPolicy:
         self._drifts = drifts_of(policy)
         self.tail: list[tuple[AnyRecord, int, bytes]] | None = None  # records since a rebuild began, while one runs
         self.ahead = 0  # microseconds: an owner before may have had another clock
-        self.alarms: frozenset[Alarm] | None = (
+        self.alarms: frozenset[BudgetAlarm] | None = (
             None  # of the budget, as webhooks were told; None: as the accounts have it
         )
 

@@ -17,7 +17,7 @@ Label = Annotated[str, msgspec.Meta(max_length=200)]
 Bound = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
 
 
-class Option(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FormOption(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One of the values of a choice; without a label it is shown as it is."""
 
     value: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
@@ -30,7 +30,7 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     name: FieldName
     kind: Literal["choice", "choices", "boolean", "number", "text"]
     label: Label = ""
-    options: Annotated[list[Option], msgspec.Meta(max_length=100, description="of choice and choices")] = []
+    options: Annotated[list[FormOption], msgspec.Meta(max_length=100, description="of choice and choices")] = []
     required: bool = True
     min: Bound | None = None
     max: Bound | None = None

@@ -57,14 +57,16 @@ def expired_data(record: ExpiredRecord, final: str) -> dict[str, Any]:
     return {"task": record.task, "id": record.id, "why": record.why, "final": final}
 
 
-class Alarm(NamedTuple):
+class BudgetAlarm(NamedTuple):
     """Something about a budget that somebody should look at; `resource` is None if it is about all of them."""
 
     kind: str
     resource: str | None
 
 
-def alarms_of(accounts: Mapping[str, Account], spec: PolicySpec, before: frozenset[Alarm]) -> frozenset[Alarm]:
+def alarms_of(
+    accounts: Mapping[str, Account], spec: PolicySpec, before: frozenset[BudgetAlarm]
+) -> frozenset[BudgetAlarm]:
     """Return the alarms that stand.
 
     Parameters
@@ -80,21 +82,21 @@ def alarms_of(accounts: Mapping[str, Account], spec: PolicySpec, before: frozens
     found = set()
     for name, account in accounts.items():
         if account.suspense:
-            found.add(Alarm(SUSPENSE, name))
+            found.add(BudgetAlarm(SUSPENSE, name))
         if account.total is None:
             continue
         used = account.posted + account.reserved
         whole = account.total - used < max(1, round((spec.budget[name].max_cost or 0) * MICRO))
         for kind, percent, passed in ((USED_80, 80, 100 * used >= 80 * account.total), (USED_100, 100, whole)):
-            alarm = Alarm(kind, name)
+            alarm = BudgetAlarm(kind, name)
             if passed or (alarm in before and 100 * used >= (percent - 5) * account.total):
                 found.add(alarm)
     if any(account.suspense for account in accounts.values()):
-        found.add(Alarm(FROZEN, None))
+        found.add(BudgetAlarm(FROZEN, None))
     return frozenset(found)
 
 
-def budget_data(alarm: Alarm, accounts: Mapping[str, Account]) -> dict[str, Any]:
+def budget_data(alarm: BudgetAlarm, accounts: Mapping[str, Account]) -> dict[str, Any]:
     """Return what is told of an alarm: with the accounts as they stand."""
     budget = {
         name: {

@@ -36,7 +36,7 @@ class ReviewersReply(msgspec.Struct, frozen=True, kw_only=True):
     reviewers: list[ReviewerLine]
 
 
-class Answer(NamedTuple):
+class ReviewAnswer(NamedTuple):
     """An answer of a reviewer."""
 
     reviewer: str
@@ -90,22 +90,23 @@ def reviewers_of(store: Store, policy: int, spec: PolicySpec, now: int) -> Revie
 
 def answer_of(
     spec: PolicySpec, reviewer: str, task: str, answer: str | None, model_answer: str | None, cost: str | None
-) -> Answer:
+) -> ReviewAnswer:
     """Return an answer with its columns of JSON read; answers are compared by their labels."""
     given, model = (None if text is None else msgspec.json.decode(text) for text in (answer, model_answer))
     document = spec.review_used
     if document is not None:
         given, model = label_of(document.form, given), label_of(document.form, model)
-    return Answer(reviewer, task, given, model, {} if cost is None else msgspec.json.decode(cost))
+    return ReviewAnswer(reviewer, task, given, model, {} if cost is None else msgspec.json.decode(cost))
 
 
-def pairs(answers: Iterable[Answer]) -> Iterable[tuple[str, bool]]:
+def pairs(answers: Iterable[ReviewAnswer]) -> Iterable[tuple[str, bool]]:
     """Yield each reviewer of a task with whether a colleague gave the same answer, for each colleague.
 
-    >>> list(pairs([Answer("ann", "t", 1, None, {}), Answer("bo", "t", 1, None, {}), Answer("bo", "u", 1, None, {})]))
-    [('ann', True), ('bo', True)]
+    >>> answers = [ReviewAnswer(reviewer, task, 1, None, {}) for reviewer, task in ("at", "bt", "bu")]
+    >>> list(pairs(answers))
+    [('a', True), ('b', True)]
     """
-    of_task: defaultdict[str, list[Answer]] = defaultdict(list)
+    of_task: defaultdict[str, list[ReviewAnswer]] = defaultdict(list)
     for each in answers:
         of_task[each.task].append(each)
     for group in of_task.values():

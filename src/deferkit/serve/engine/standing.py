@@ -12,7 +12,7 @@ from deferkit.serve.domain.rows import PolicyRow
 from deferkit.serve.engine.alarms import Alarm, alarms_of
 from deferkit.serve.engine.commands.budget import BudgetState, budget_state, budget_states
 from deferkit.serve.engine.forecast import Forecast, Spending, forecast_of, pace_of
-from deferkit.serve.engine.history.past import Past
+from deferkit.serve.engine.history.log_figures import LogFigures
 from deferkit.serve.engine.policy_summary import QueueState, queue_state
 from deferkit.serve.engine.standing_text import state_text
 
@@ -51,7 +51,7 @@ def spent(account: Account) -> float:
     return (account.posted + account.suspense) / MICRO
 
 
-def forecasts(accounts: Mapping[str, Account], decisions: int, past: Past | None, now: float) -> Forecast:
+def forecasts(accounts: Mapping[str, Account], decisions: int, past: LogFigures | None, now: float) -> Forecast:
     """Return when the first of the budgets is gone."""
     first = Forecast(None, None)
     if past is None:
@@ -68,7 +68,7 @@ def forecasts(accounts: Mapping[str, Account], decisions: int, past: Past | None
 
 
 def standing_of(
-    owned: OwnedPolicy, past: Past | None, queue: tuple[int, int, int | None], now: int, failing: str | None
+    owned: OwnedPolicy, past: LogFigures | None, queue: tuple[int, int, int | None], now: int, failing: str | None
 ) -> Standing:
     """Return where a policy stands.
 
@@ -111,7 +111,7 @@ def standing_of(
     return msgspec.structs.replace(standing, state=state_text(standing))
 
 
-def gain_state(expected: float, past: Past | None) -> GainState:
+def gain_state(expected: float, past: LogFigures | None) -> GainState:
     """Return the gain as the log tells it; before it was read, what was expected."""
     if past is None:
         return GainState(value=expected, error=None, basis="estimated")

@@ -52,7 +52,7 @@ def check_open_call(scope: Mapping[str, Any]) -> None:
     check_same_origin(scope, reads=True)
 
 
-class Allowance:
+class CallAllowance:
     """Limits the rate of something, for each tenant.
 
     Parameters
@@ -91,8 +91,8 @@ class Access:
     def __init__(self, store: Store, *, open_without_keys: bool, rate: float) -> None:
         self.store = store
         self.open_without_keys = open_without_keys
-        self.calls = Allowance(rate, max(1.0, rate), "calls")
-        self.key_changes = Allowance(1.0, KEY_CHANGES, "keys made or revoked")
+        self.calls = CallAllowance(rate, max(1.0, rate), "calls")
+        self.key_changes = CallAllowance(1.0, KEY_CHANGES, "keys made or revoked")
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by tenant
         # a thread of its own: every call waits for this, and none is to wait behind those who read long logs
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="keys")

@@ -12,7 +12,7 @@ from litestar.types import ASGIApp
 
 from deferkit.serve.domain.problems import Problem, invalid
 from deferkit.serve.engine.engine import Engine, EngineSettings
-from deferkit.serve.engine.history.history import Histories
+from deferkit.serve.engine.history.policy_history import Histories
 from deferkit.serve.http import (
     routes_export,
     routes_keys,

@@ -13,8 +13,8 @@ from deferkit.serve.domain.problems import Problem, unknown
 from deferkit.serve.domain.rows import PolicyRow
 from deferkit.serve.engine.engine import Elsewhere
 from deferkit.serve.engine.estimates import EstimatesReply, estimates_of
-from deferkit.serve.engine.history.history import Histories
 from deferkit.serve.engine.history.log_fold import LogFold
+from deferkit.serve.engine.history.policy_history import Histories
 from deferkit.serve.engine.history.series_reply import SeriesReply
 from deferkit.serve.engine.reviewers import ReviewersReply, reviewers_of
 from deferkit.serve.engine.standing import Standing, standing_of, unreachable

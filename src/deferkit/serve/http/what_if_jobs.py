@@ -32,7 +32,7 @@ class WhatIfReply(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None
 
 
-class Job:
+class WhatIfJob:
     """A job, and what is known of it by now."""
 
     def __init__(self, tenant: str, policy: str) -> None:
@@ -72,9 +72,9 @@ class WhatIfJobs:
 
     def __init__(self, store: str) -> None:
         self._store = store
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[str, WhatIfJob] = {}
 
-    def start(self, tenant: str, policy: str, budgets: list[str]) -> Job:
+    def start(self, tenant: str, policy: str, budgets: list[str]) -> WhatIfJob:
         """Start a job; raise if too many run.
 
         Args:
@@ -88,13 +88,13 @@ class WhatIfJobs:
             raise Problem(409, "busy", "Another what-if of the tenant is being computed: wait for it.")
         if len(running) >= MOST_RUNNING:
             raise unavailable("Other what-ifs are being computed.", retry_after=5)
-        job = Job(tenant, policy)
+        job = WhatIfJob(tenant, policy)
         order = WhatIfOrder(store=self._store, tenant=tenant, policy=policy, budgets=budgets)
         job.running = asyncio.create_task(self._run(job, order))
         self._jobs[job.id] = job
         return job
 
-    def find(self, tenant: str, policy: str, number: str) -> Job:
+    def find(self, tenant: str, policy: str, number: str) -> WhatIfJob:
         """Return a job; raise if the policy has none of this id."""
         self._forget_old()
         job = self._jobs.get(number)
@@ -116,7 +116,7 @@ class WhatIfJobs:
             if job.began < before or len(self._jobs) >= MOST_KEPT:
                 del self._jobs[job.id]
 
-    async def _run(self, job: Job, order: WhatIfOrder) -> None:
+    async def _run(self, job: WhatIfJob, order: WhatIfOrder) -> None:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", MODULE, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, limit=LONGEST_LINE
         )
@@ -136,7 +136,7 @@ class WhatIfJobs:
             await process.wait()
 
 
-async def follow(process: Process, job: Job, order: WhatIfOrder) -> None:
+async def follow(process: Process, job: WhatIfJob, order: WhatIfOrder) -> None:
     """Give a process its order, and keep its latest news."""
     assert process.stdin is not None
     assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""What the log has told of a policy so far: the figures now, and where the spending of late began."""
+"""Figures of a policy from its log: now, and where recent spending began."""
 
 from typing import NamedTuple
 
@@ -8,15 +8,15 @@ from deferkit.serve.engine.forecast import recent_from
 from deferkit.serve.engine.history.log_fold import Figures, LogFold
 
 
-class Past(NamedTuple):
-    """What the log has told so far."""
+class LogFigures(NamedTuple):
+    """Figures of a policy at the end of what was read of its log."""
 
     figures: Figures
-    recent: tuple[float, Figures]  # where the spending of late begins: seconds, and the figures then
+    recent: tuple[float, Figures]  # where recent spending begins: seconds, and the figures then
 
 
-def past_of(fold: LogFold) -> Past | None:
-    """Return what a fold tells of the past; None before the first decision."""
+def log_figures_of(fold: LogFold) -> LogFigures | None:
+    """Return the figures of a fold; None before the first decision."""
     if not fold.decisions:
         return None
     figures = fold.figures()
@@ -28,4 +28,4 @@ def past_of(fold: LogFold) -> Past | None:
         found = fold.series.starts[0], figures._replace(decisions=0, accounts=nothing)
     else:
         found = found[0] + fold.series.width, found[1]  # the figures are those of the end of a bucket
-    return Past(figures, (found[0] / MICRO, found[1]))
+    return LogFigures(figures, (found[0] / MICRO, found[1]))

@@ -10,8 +10,8 @@ import msgspec
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.log_records import AnyRecord
 from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.engine.history.log_figures import LogFigures, log_figures_of
 from deferkit.serve.engine.history.log_fold import LogFold
-from deferkit.serve.engine.history.past import Past, past_of
 from deferkit.serve.engine.history.series_reply import series_reply
 from deferkit.serve.storage.store import Store
 
@@ -32,7 +32,7 @@ class History:
         self._head: bytes | None = None  # the hash of the last row that was read
         self._checked = True  # the log is known to be the one that was read
         self.fold = LogFold(self._records_of)
-        self.latest: Past | None = None  # at the end of what was read; replaced, never changed
+        self.latest: LogFigures | None = None  # at the end of what was read; replaced, never changed
         self._series: tuple[tuple[int, ...], bytes] | None = None  # the last reply, and what it was made for
 
     @property
@@ -98,7 +98,7 @@ class History:
             if row.seq == self.fold.seq:
                 self.fold.take(row.at, log_records.decode(bytes(row.body)))
                 self._head = bytes(row.hash)
-        self.latest = past_of(self.fold)
+        self.latest = log_figures_of(self.fold)
         return len(rows)
 
     def _records_of(self, task: str, before: int) -> list[AnyRecord]:

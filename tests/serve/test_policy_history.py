@@ -15,11 +15,12 @@ import pytest
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
 from deferkit.serve.domain.rows import LogRow
+from deferkit.serve.engine.commands.delete import delete_policy
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.engine.history.calibration import Calibration
 from deferkit.serve.engine.history.gain import AnsweredTask, Gain
-from deferkit.serve.engine.history.history import SLICE, Histories
 from deferkit.serve.engine.history.log_fold import LogFold
+from deferkit.serve.engine.history.policy_history import SLICE, Histories
 from deferkit.serve.engine.history.series import Series
 from deferkit.serve.engine.history.series_reply import series_reply
 from deferkit.serve.storage.sqlite import Sqlite
@@ -301,8 +302,7 @@ def test_a_policy_that_was_made_anew_has_a_new_history(tmp_path: Path) -> None:
             await decide(engine, f"t{n}", force="model")
         owned = engine.owned[KEY]
         assert await histories.of(owned).catch_up(owned.policy.seq, 60)
-        await engine.ownership.in_thread(engine.store.delete_policy, owned.id, engine.ownership.owner, owned.epoch)
-        del engine.owned[KEY]
+        await delete_policy(engine, KEY)
         await engine.create(KEY[0], msgspec.structs.replace(SPEC, experts=["bo"]))
         again = engine.owned[KEY]
         for n in range(5):
