@@ -6,8 +6,8 @@ from typing import NamedTuple
 from deferkit.serve.audit.csv_text import Cell, amount_of, time_of
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.account import Account
+from deferkit.serve.domain.bookkeeping import booked, opened
 from deferkit.serve.domain.log_records import AnyRecord
-from deferkit.serve.domain.money import to_micro
 from deferkit.serve.domain.rows import LogRow
 from deferkit.serve.storage.store import Store
 
@@ -45,35 +45,13 @@ def ledger_table(store: Store, policy: int) -> Iterator[list[Cell]]:
     while page := store.log_page(policy, start, PAGE):
         for line in page:
             record = log_records.decode(bytes(line.body))
-            after = accounts_after(accounts, record)
+            after = opened(record.spec) if isinstance(record, log_records.CreatedRecord) else booked(accounts, record)
             for name, account in after.items():
                 moved = movement_of(record, name)
                 if account != accounts.get(name) or any(moved):
                     yield row_of(line, name, moved, account)
             accounts = after
         start = page[-1].seq + 1
-
-
-def accounts_after(accounts: dict[str, Account], record: AnyRecord) -> dict[str, Account]:
-    """Return the accounts after a record."""
-    if isinstance(record, log_records.CreatedRecord):
-        totals = {name: each.total for name, each in record.spec.budget.items()}
-        return {name: Account(None if each is None else to_micro("total", each)) for name, each in totals.items()}
-    if isinstance(record, log_records.BudgetChangedRecord):
-        return {
-            name: each.changed(record.totals[name]) if name in record.totals else each
-            for name, each in accounts.items()
-        }
-    after = {}
-    for name, account in accounts.items():
-        moved = movement_of(record, name)
-        if isinstance(record, log_records.CorrectedRecord):
-            after[name] = account.reverse(0, moved.cost)
-        elif moved.held:
-            after[name] = account.reserve(moved.held)
-        else:
-            after[name] = account.settle(moved.released, moved.cost)
-    return after
 
 
 def movement_of(record: AnyRecord, resource: str) -> Movement:
