@@ -226,3 +226,17 @@ def test_a_decision_that_is_not_a_number_is_refused_before_it_is_logged() -> Non
     ):
         with pytest.raises(Problem, match="not a number any more"):
             check_finite(bad)
+
+
+def test_a_learner_without_numbers_gets_nothing_into_the_log(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        await in_process.decide(engine, "a")
+        policy = engine.owned[KEY].policy
+        policy.learner._ledger.view("theta")[:] = math.nan
+        for force in ("human", "model"):
+            problem = await problem_of(in_process.decide(engine, "b", force=force))
+            assert (problem.status, problem.code) == (422, "invalid")
+        assert policy.seq == 2
+        assert replay(engine.store, *KEY).faults == []
+
+    play(database, script)
