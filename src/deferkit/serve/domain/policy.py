@@ -54,6 +54,11 @@ class Counts(NamedTuple):
     pending: int
 
     @property
+    def asked(self) -> int:
+        """How many decisions went to an expert."""
+        return self.decisions - self.routes.get(MODEL, 0)
+
+    @property
     def deferral_rate(self) -> float:
         """The share of decisions that went to an expert."""
         return 1 - self.routes.get(MODEL, 0) / self.decisions if self.decisions else 0.0

@@ -16,6 +16,8 @@ from deferkit.serve.engine.history.log_figures import LogFigures
 from deferkit.serve.engine.policy_summary import QueueState, queue_state
 from deferkit.serve.engine.standing_text import state_text
 
+FEW_ASKED = 20  # tasks: what fewer have brought on average says little
+
 
 class GainState(msgspec.Struct, frozen=True, kw_only=True):
     """What experts have earned above the model, in reward."""
@@ -39,7 +41,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     runs_out_at: float | None  # at the spending of late; the first of several resources
     runs_out_task: int | None
     price: float | dict[str, float]
-    next_unit: float | None  # the reward that one more unit of the first resource brings
+    next_unit: float | None  # the reward that one more unit of the first resource brings, about
     reward_range: tuple[float, float]  # what a reward can be: from 0 to 1, it counts right answers
     gain: GainState
     queue: QueueState
@@ -91,6 +93,7 @@ def standing_of(
     ]
     unit = spec.resources[0]
     ends = forecasts(policy.accounts, counts.decisions, past, now / MICRO)
+    gain = gain_state(policy.tally.expected_gain, past)
     standing = Standing(
         name=spec.name,
         decisions=counts.decisions,
@@ -103,14 +106,30 @@ def standing_of(
         runs_out_at=ends.at,
         runs_out_task=ends.task,
         price=price,  # type: ignore[arg-type]
-        next_unit=price[unit] if isinstance(price, Mapping) else price,
+        next_unit=next_unit_of(
+            price[unit] if isinstance(price, Mapping) else price, gain, spent(policy.accounts[unit]), counts.asked
+        ),
         reward_range=spec.reward_range,
-        gain=gain_state(policy.tally.expected_gain, past),
+        gain=gain,
         queue=queue_state(queue, now),
         alarms=alarms_of(owned, queue_state(queue, now), max(paces, default=None), failing),
         state="",
     )
     return msgspec.structs.replace(standing, state=state_text(standing))
+
+
+def next_unit_of(price: float, gain: GainState, paid: float, asked: int) -> float:
+    """Return the reward that one more unit of budget is likely to bring: at most what units have brought on average.
+
+    The price is solved with the optimism of the learner, so it is too high while little is known; and the most
+    worthwhile tasks are asked first, so that the next unit brings no more than those before.
+
+    >>> next_unit_of(2.4, GainState(value=22.0, error=3.5, basis="observed"), 16.0, 53)
+    1.375
+    """
+    if gain.basis != "observed" or asked < FEW_ASKED or gain.value <= 0 or paid <= 0:
+        return price
+    return min(price, gain.value / paid)
 
 
 def gain_state(expected: float, past: LogFigures | None) -> GainState:
