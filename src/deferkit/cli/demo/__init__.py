@@ -35,8 +35,12 @@ def demo(
         typer.Option(help="Number of tasks; 2,000 unless given, 20,000 with --console", min=1, max=1_000_000),
     ] = None,
     budget: Annotated[
-        str, typer.Option(help="In units of cost (75), of tasks (0.1T) or of what asking always costs (10%); or inf")
-    ] = "10%",
+        str | None,
+        typer.Option(
+            help="In units of cost (75), of tasks (0.1T) or of what asking always costs (10%); or inf."
+            " 10% unless given, 20% with --console"
+        ),
+    ] = None,
     reviewers: Annotated[int, typer.Option(help="Number of simulated people", min=1, max=64)] = 3,
     seed: Annotated[int, typer.Option(help="Of the tasks", min=0)] = 0,
     seconds: Annotated[
@@ -54,11 +58,11 @@ def demo(
     if pages:
         if world is not None:
             raise InvalidArgument(f"With --console a demo plays with comments. Got the world {world!r}.")
-        comments = Comments(tasks=tasks or console_view.TASKS, budget=budget, seed=seed)
+        comments = Comments(tasks=tasks or console_view.TASKS, budget=budget or console_view.BUDGET, seed=seed)
         open_console(comments, reviewers=reviewers, seed=seed, seconds=seconds, store=store, key=key)
         return
     play(
-        Simulation(world or "synthetic", tasks=tasks or 2000, budget=budget, seed=seed),
+        Simulation(world or "synthetic", tasks=tasks or 2000, budget=budget or "10%", seed=seed),
         reviewers=reviewers,
         seed=seed,
         seconds=seconds or 45.0,

@@ -59,7 +59,7 @@ class Comments:
         self.costs = np.random.default_rng(seed).uniform(*MINUTES, tasks).round(2)
         units = {"": 1.0, "T": float(tasks), "%": float(self.costs.sum()) / 100}
         total = allowance.number * units[allowance.unit]
-        self.budget = Budget.unlimited() if math.isinf(total) else Budget(round(total, 6), horizon=tasks, max_cost=1.0)
+        self.budget = Budget.unlimited() if math.isinf(total) else Budget(round(total, 6), horizon=tasks, max_cost=0.5)
 
     def comment(self, place: int) -> Comment:
         """Return a comment, the same one each time."""

@@ -15,10 +15,10 @@ from deferkit.client.client import Client
 from deferkit.client.summary import PolicySummary
 
 PORT = 8080  # if nobody else has it
-TASKS = 20_000
+TASKS, BUDGET = 20_000, "20%"
 FIRST, FIRST_A_SECOND, A_SECOND = 300, 20, 4  # tasks that come quickly, so that there is something to see; then
 SEATS = 5  # that simulated reviewers leave
-LATE_S = (1.0, 15.0)
+LATE_S = (0.5, 4.0)
 LOOK_S, LINE_S = 0.5, 10.0
 
 

@@ -19,6 +19,7 @@ LATE = (0.01, 0.08)  # of the time in which tasks come: then the model's reward 
 BUSY = 0.5  # the part of the time that reviewers are to be at work
 LONGEST_REVIEW_S = 1.0  # of a task of mean cost
 IDLE_S, SPARING_S = 0.1, 0.5
+LEARN_FROM = 20  # reviews before any seat is spared: until it has learned a little, a policy asks few people at a time
 CALL_S = 15.0  # for a call, with all its tries
 WINDOW_S = 3.0  # for a rate
 
@@ -165,7 +166,8 @@ class SimulatedUsers(Generic[Tasks]):
     def _review(self, name: str) -> None:
         """Claim a task, take time, answer it."""
         while not self._stop.is_set():
-            if self._spare_seats and self.client.summary().waiting <= self._spare_seats:
+            spare = self._spare_seats if self.reviewed >= LEARN_FROM else 0
+            if spare and self.client.summary().waiting <= spare:
                 self._stop.wait(SPARING_S)
                 continue
             review = self.client.reviews.claim(name)
