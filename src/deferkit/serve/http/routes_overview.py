@@ -30,6 +30,7 @@ from deferkit.serve.http.route_support import (
 )
 
 READ_S = 0.1  # how long a reply waits for the log to be read up to its end
+ENOUGH = 0.9  # the share of a log that must have been read before it tells of gain and spending
 MOST_POLICIES = 1000
 Buckets = Annotated[int, msgspec.Meta(ge=1, le=2000, description="how many at most")]
 
@@ -54,7 +55,8 @@ async def standing_here(request: AnyRequest, owned: OwnedPolicy) -> Standing:
         return kept
     queue = await asyncio.to_thread(engine.store.queue, owned.id)
     await history.catch_up(records, READ_S)
-    standing = standing_of(owned, history.latest, queue, owned.time(engine.clock.now()), engine.failing)
+    past = history.latest if history.read >= ENOUGH * records else None
+    standing = standing_of(owned, past, queue, owned.time(engine.clock.now()), engine.failing)
     history.standing.put(records, standing)
     return standing
 

@@ -1,6 +1,7 @@
 """Predicted against observed: whether the estimates of a reward or cost were right on average."""
 
 import math
+from collections import OrderedDict
 from collections.abc import Iterable
 from itertools import pairwise
 
@@ -28,13 +29,13 @@ class Calibration:
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
-        self._pairs: dict[int, tuple[float, float]] = {}  # by decision, in the order in which they became known
+        self._pairs: OrderedDict[int, tuple[float, float]] = OrderedDict()  # by decision, the first to be known first
 
     def put(self, decision: int, predicted: float, observed: float) -> None:
         """Add what was observed of a decision, or replace it."""
         self._pairs[decision] = (predicted, observed)
         if len(self._pairs) > self._kept:
-            del self._pairs[next(iter(self._pairs))]
+            self._pairs.popitem(last=False)
 
     def bins(self) -> list[CalibrationBin]:
         """Return the pairs in bins of equal count, by prediction.

@@ -1,6 +1,6 @@
 """What a log says to people: money, routes, price, gain and calibration over time, folded record by record."""
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -62,7 +62,7 @@ class LogFold:
     def __init__(self, history_of: Callable[[str, int], list[AnyRecord]], remembered: int = REMEMBERED) -> None:
         self._history_of = history_of
         self._remembered = remembered
-        self._tasks: dict[int, TaskFacts] = {}  # by decision, the oldest first
+        self._tasks: OrderedDict[int, TaskFacts] = OrderedDict()  # by decision, the oldest first
         self.seq = 0  # records so far
         self.spec: PolicySpec | None = None
         self.accounts: dict[str, Account] = {}
@@ -129,7 +129,7 @@ class LogFold:
         self.price = record.price
         self._tasks[record.id] = TaskFacts(record)
         if len(self._tasks) > self._remembered:
-            del self._tasks[next(iter(self._tasks))]
+            self._tasks.popitem(last=False)
 
     def _learned(self, task: str, number: int, rewards: Mapping[str, float], cost: Micros | None) -> None:
         facts = self._facts(task, number)
