@@ -21,7 +21,7 @@ from serve import service
 
 DECISIONS, BATCH, N_FEATURES = 100_000, 1000, 20
 PAGES = {"overview": "/console", "policy": "/console/p/bench"}
-DATA = {"overview": ".policy-card", "policy": ".line-chart canvas"}
+DATA = {"overview": ".policy-card", "policy": ".line-chart path"}
 PAINTS = """() => new Promise((done) => {
   new PerformanceObserver((list) => {
     const [first] = performance.getEntriesByName("first-contentful-paint");

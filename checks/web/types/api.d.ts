@@ -108,11 +108,17 @@ declare namespace Api {
     name: string;
     kind: "boolean" | "choice" | "choices" | "number" | "text";
     label: string;
-    options: Option[];
+    options: FormOption[];
     required: boolean;
     min: number | null;
     max: number | null;
     help: string;
+  }
+
+  /** One of the values of a choice; without a label it is shown as it is. */
+  interface FormOption {
+    value: string;
+    label: string | null;
   }
 
   /** What experts have earned above the model, in reward. */
@@ -173,12 +179,6 @@ declare namespace Api {
     models: boolean;
     created: number;
     secret: string;
-  }
-
-  /** One of the values of a choice; without a label it is shown as it is. */
-  interface Option {
-    value: string;
-    label: string | null;
   }
 
   /** Where all policies of a tenant stand. */

@@ -1,6 +1,8 @@
 """Functions of the dashboard, called in a real browser and compared with numbers that are computed here."""
 
+import itertools
 import math
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +20,7 @@ STANDING: dict[str, Any] = {
     "decisions": 10,
     "unit": "minutes",
     "budget": {"minutes": {"total": 10, "posted": 4, "reserved": 1, "suspense": 0, "free": 5}},
+    "horizon": 1000,
     "pace": 1.0,
     "runs_out_at": None,
     "runs_out_task": None,
@@ -119,6 +122,38 @@ def test_the_next_unit_in_one_sentence(page: Page, change: dict[str, Any], sente
 )
 def test_whether_it_is_on_plan(page: Page, change: dict[str, Any], text: str, tone: str) -> None:
     assert called(page, "console/wording.js", "pace", STANDING | change) == {"text": text, "tone": tone}
+
+
+@pytest.mark.parametrize(
+    ("change", "text", "note"),
+    [
+        ({"runs_out_at": 0.0, "runs_out_task": 1000}, "It lasts", "for all 1,000 planned tasks"),
+        ({"runs_out_at": None}, "Not in sight", "5 minutes free"),
+        ({"budget": {"minutes": STANDING["budget"]["minutes"] | {"free": 0}}}, "Now", "nothing is free"),
+        ({"budget": {"minutes": STANDING["budget"]["minutes"] | {"total": None}}}, "Never", "no limit is set"),
+    ],
+)
+def test_when_it_runs_out(page: Page, change: dict[str, Any], text: str, note: str) -> None:
+    assert called(page, "console/wording.js", "runsOut", STANDING | change) == {"text": text, "note": note}
+
+
+def test_it_runs_out_before_its_plan_ends(page: Page) -> None:
+    standing = STANDING | {"runs_out_at": time.time() + 3630, "runs_out_task": 999}
+    assert called(page, "console/wording.js", "runsOut", standing)["note"] in {
+        f"in 1 h{minutes}, task 999" for minutes in ("", " 1 min")
+    }
+
+
+@pytest.mark.parametrize(
+    ("seconds", "step"), [(4, 1), (100, 30), (3600, 600), (50_000, 10_800), (10 * 86_400, 172_800)]
+)
+def test_moments_of_an_axis_are_round(page: Page, seconds: int, step: int) -> None:
+    start = 1_794_951_325
+    moments, found = called(page, "charts/line_chart.js", "moments", start, start + seconds, 6)
+    assert found == step
+    assert 1 <= len(moments) <= 7
+    assert all(start <= moment <= start + seconds for moment in moments)
+    assert {right - left for left, right in itertools.pairwise(moments)} <= {step}
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ function ofKind(field, kind) {
 
 /**
  * @param {string} text One option a line: `value`, or `value: label`.
- * @returns {Api.Option[]}
+ * @returns {Api.FormOption[]}
  */
 function optionsOf(text) {
   return text
@@ -47,7 +47,7 @@ function optionsOf(text) {
     .filter(Boolean)
     .map((line) => {
       const [value = "", ...label] = line.split(":");
-      return { value: value.trim(), label: label.join(":").trim() };
+      return { value: value.trim(), label: label.join(":").trim() || null };
     });
 }
 

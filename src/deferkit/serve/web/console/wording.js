@@ -58,8 +58,11 @@ export function runsOut(standing) {
   const account = standing.budget[standing.unit];
   if (!account || account.total === null || account.free === null) return { text: "Never", note: "no limit is set" };
   if (account.free <= 0) return { text: "Now", note: "nothing is free" };
+  const { horizon, runs_out_task: last } = standing;
+  if (horizon !== null && last !== null && last >= horizon)
+    return { text: "It lasts", note: `for all ${number(horizon)} planned tasks` };
   if (standing.runs_out_at === null) return { text: "Not in sight", note: `${amount(account.free, standing.unit)} free` };
-  const task = standing.runs_out_task === null ? "" : `, task ${number(standing.runs_out_task)}`;
+  const task = last === null ? "" : `, task ${number(last)}`;
   return { text: clock(standing.runs_out_at), note: `${ago(standing.runs_out_at)}${task}` };
 }
 
