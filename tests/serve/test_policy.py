@@ -16,7 +16,7 @@ from deferkit.serve.engine.commands.correction import Correct
 from deferkit.serve.engine.commands.decide import DecideMany
 from deferkit.serve.engine.commands.expire import Expire
 from deferkit.serve.engine.commands.review import Effort
-from deferkit.serve.engine.engine import Engine
+from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.storage.database import Database
 from tests.serve.harness.in_process import (
     KEY,
@@ -91,7 +91,8 @@ def test_whatever_shares_a_commit_is_done_one_after_the_other(name: str, databas
         check_booked(engine)
         assert replayed(engine.store) == policy_of(engine)
 
-    play(database, script, spec=spec)
+    # time enough for each group, however busy the machine is
+    play(database, script, spec=spec, settings=EngineSettings(group_s=60.0))
 
 
 def test_the_lives_meet_everything(database: Database) -> None:
