@@ -16,17 +16,19 @@ import { domain, linear, ticks, useWidth } from "./scales.js";
 const HEIGHT = 280;
 const LEFT = 66;
 const BOTTOM = 40;
-const NEAR = 64; // pixels between labels that would overlap
+const NEAR = 50; // pixels between labels that would overlap
 
 /**
- * Whether the label of each point stands above it; below where the one before is too near.
- * @param {number[]} places
+ * The points that have room for a label, the marked ones first; a table has the others.
+ * @param {Point[]} points
+ * @param {(value: number) => number} x
  */
-function labelsAbove(places) {
-  /** @type {boolean[]} */
-  const above = [];
-  places.forEach((at, place) => above.push(!(above[place - 1] && at - (places[place - 1] ?? 0) < NEAR)));
-  return above;
+function withRoom(points, x) {
+  /** @type {Point[]} */
+  const found = [];
+  for (const point of points.toSorted((a, b) => Number(b.marked) - Number(a.marked)))
+    if (found.every((other) => Math.abs(x(other.x) - x(point.x)) >= NEAR)) found.push(point);
+  return found;
 }
 
 /**
@@ -43,7 +45,6 @@ export function ErrorBars({ points, xLabel, yLabel, summary }) {
   const up = domain(points.flatMap((point) => [point.y - point.error, point.y + point.error]), 0.12);
   const x = linear([0, across[1]], [LEFT, Math.max(LEFT + 1, width - 16)]);
   const y = linear(up, [HEIGHT - BOTTOM, 12]);
-  const labelled = labelsAbove(points.map((point) => x(point.x)));
   const path = points.map((point, place) => `${place ? "L" : "M"}${x(point.x)},${y(point.y)}`).join("");
   return html`<div class="error-bars" ref=${holder}>
     <svg role="img" aria-label=${summary} width=${width} height=${HEIGHT}>
@@ -58,13 +59,20 @@ export function ErrorBars({ points, xLabel, yLabel, summary }) {
       )}
       <path class="curve" d=${path} />
       ${points.map(
-        (point, place) => html`<g key=${point.label} class=${point.marked ? "marked" : ""}>
+        (point) => html`<g key=${point.label} class=${point.marked ? "marked" : ""}>
           <line class="whisker" x1=${x(point.x)} x2=${x(point.x)} y1=${y(point.y - point.error)} y2=${y(point.y + point.error)} />
           <circle class="dot" cx=${x(point.x)} cy=${y(point.y)} r="5" />
-          <text class="point-label" x=${x(point.x)} y=${labelled[place] ? y(point.y + point.error) - 7 : y(point.y - point.error) + 16}>
-            ${point.label}
-          </text>
         </g>`,
+      )}
+      ${withRoom(points, x).map(
+        (point) => html`<text
+          key=${point.label}
+          class=${point.marked ? "point-label marked" : "point-label"}
+          x=${x(point.x)}
+          y=${y(point.y + point.error) - 9}
+        >
+          ${point.label}
+        </text>`,
       )}
       <text class="axis" x=${(LEFT + width) / 2} y=${HEIGHT - 4}>${xLabel}</text>
       <text class="axis" x=${-(HEIGHT - BOTTOM) / 2} y="12" transform="rotate(-90)">${yLabel}</text>

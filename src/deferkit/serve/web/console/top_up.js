@@ -33,6 +33,7 @@ export function TopUp({ standing, onChange }) {
   const added = Number(text.replace(",", "."));
   const valid = text.trim() !== "" && Number.isFinite(added) && added !== 0;
   const price = priceOf(standing, resource);
+  const worth = (resource === standing.unit ? standing.next_unit : null) ?? price;
 
   /** @param {Event} event */
   const send = async (event) => {
@@ -79,7 +80,7 @@ export function TopUp({ standing, onChange }) {
           onInput=${(/** @type {InputEvent} */ event) => setText(/** @type {HTMLInputElement} */ (event.target).value)}
         />
         <p class="help" id="top-up-preview">
-          ${valid ? preview(added, price, resource, rewardUnit(standing)) : "A negative number takes budget away."}
+          ${valid ? preview(added, worth, resource, rewardUnit(standing)) : "A negative number takes budget away."}
         </p>
       </div>
       <div class="row">
@@ -107,16 +108,17 @@ function afterwards(unit, before, now) {
 }
 
 /**
- * What an amount would bring at the price of now: the most, since the price falls as budget is added.
+ * What an amount would bring if each unit brought as much as the next one: the most, since the price falls as budget
+ * is added.
  * @param {number} added
- * @param {number} price
+ * @param {number} worth
  * @param {string} resource
  * @param {string} unit
  */
-function preview(added, price, resource, unit) {
-  const brings = `${number(Number(Math.abs(added * price).toPrecision(2)))} ${unit}`;
-  if (price === 0) return `At the price of now, 0, another ${oneOf(resource)} brings nothing.`;
-  const sum = `${amount(Math.abs(added), resource)} × ${number(price)}`;
+function preview(added, worth, resource, unit) {
+  const brings = `${number(Number(Math.abs(added * worth).toPrecision(2)))} ${unit}`;
+  if (worth === 0) return `There is enough budget: another ${oneOf(resource)} brings nothing.`;
+  const sum = `${amount(Math.abs(added), resource)} × ${number(Number(worth.toPrecision(2)))}`;
   if (added < 0) return `An estimate: about ${brings} less (${sum}), or more, since the price rises.`;
   return `An estimate: about ${brings} more (${sum}), or a little less, since the price falls as budget is added.`;
 }

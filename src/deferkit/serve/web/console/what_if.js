@@ -114,7 +114,10 @@ function Answer({ found }) {
       />
       <figcaption class="small muted">Bars are two standard errors. Rewards are ${found.basis}.</figcaption>
     </figure>`}
-    ${found.remarks.map((remark) => html`<p class="notice warn">${remark}</p>`)}
+    ${found.remarks.length > 0 &&
+    html`<ul class="notice warn remarks">
+      ${found.remarks.map((remark) => html`<li>${remark}</li>`)}
+    </ul>`}
     <div class="card flush scroll" tabindex="0" role="region" aria-label="Budgets compared">
       <table class="data sticky-first">
         <thead>
