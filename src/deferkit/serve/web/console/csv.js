@@ -1,17 +1,5 @@
 // A table from a CSV file, as far as its first rows tell.
 
-/**
- * What a column is used for.
- * @typedef {"number" | "category" | "shown" | "task" | "model" | "unused"} Use
- */
-/**
- * @typedef {object} Column
- * @property {string} name
- * @property {Use} use
- * @property {string[]} values Of the first rows.
- * @property {string[]} levels Different values, the most frequent first.
- */
-
 const READ_BYTES = 1_000_000;
 const ROWS = 500;
 const MOST_LEVELS = 30;
@@ -20,7 +8,7 @@ const DELIMITERS = [",", ";", "\t", "|"];
 /**
  * Read the columns of a file; throws if it has no header and no row.
  * @param {File} file
- * @returns {Promise<Column[]>}
+ * @returns {Promise<NewPolicy.Column[]>}
  */
 export async function readColumns(file) {
   const bytes = await file.slice(0, READ_BYTES).arrayBuffer();
@@ -90,7 +78,7 @@ function delimiterOf(text) {
 /**
  * @param {string} name
  * @param {string[]} values
- * @returns {Column}
+ * @returns {NewPolicy.Column}
  */
 function columnOf(name, values) {
   /** @type {Map<string, number>} */
@@ -104,7 +92,7 @@ function columnOf(name, values) {
  * @param {string} name
  * @param {string[]} values
  * @param {string[]} levels
- * @returns {Use}
+ * @returns {NewPolicy.Use}
  */
 function guessedUse(name, values, levels) {
   const given = values.filter((value) => value !== "");

@@ -8,12 +8,9 @@ import { BEGINNING, exampleTask, linesOf, missingFrom, policyBody, UNIT_SECONDS 
 import { curlLines, pythonLines } from "./send_lines.js";
 
 /** @typedef {import("../session.js").Session} Session */
-/** @typedef {import("./csv.js").Column} Column */
-/** @typedef {import("./csv.js").Use} Use */
-/** @typedef {import("./policy_draft.js").PolicyDraft} PolicyDraft */
-/** @typedef {(change: Partial<PolicyDraft>) => void} Change */
+/** @typedef {(change: Partial<NewPolicy.PolicyDraft>) => void} Change */
 
-/** @type {[Use, string][]} */
+/** @type {[NewPolicy.Use, string][]} */
 const USES = [
   ["number", "number"],
   ["category", "category"],
@@ -29,7 +26,7 @@ export default function FirstPolicy({ session }) {
   const [wrong, setWrong] = useState("");
   const [busy, setBusy] = useState(false);
   const [made, setMade] = useState(false);
-  const change = (/** @type {Partial<PolicyDraft>} */ part) => setDraft((before) => ({ ...before, ...part }));
+  const change = (/** @type {Partial<NewPolicy.PolicyDraft>} */ part) => setDraft((before) => ({ ...before, ...part }));
 
   /** @param {Event} event */
   const create = async (event) => {
@@ -77,7 +74,7 @@ function given(take) {
   return (/** @type {any} */ event) => take(event.target.value);
 }
 
-/** @param {{ draft: PolicyDraft, change: Change }} props */
+/** @param {{ draft: NewPolicy.PolicyDraft, change: Change }} props */
 function Features({ draft, change }) {
   const [wrong, setWrong] = useState("");
   const read = async (/** @type {any} */ event) => {
@@ -111,10 +108,10 @@ function Features({ draft, change }) {
   </section>`;
 }
 
-/** @param {{ columns: Column[], change: Change }} props */
+/** @param {{ columns: NewPolicy.Column[], change: Change }} props */
 function Columns({ columns, change }) {
   const use = (/** @type {number} */ index, /** @type {string} */ chosen) =>
-    change({ columns: columns.map((each, at) => (at === index ? { ...each, use: /** @type {Use} */ (chosen) } : each)) });
+    change({ columns: columns.map((each, at) => (at === index ? { ...each, use: /** @type {NewPolicy.Use} */ (chosen) } : each)) });
   return html`<div class="scroll"><table class="data">
       <thead><tr><th scope="col">Column, first values</th><th scope="col">Used as</th></tr></thead>
       <tbody>
@@ -138,7 +135,7 @@ function sample(values) {
   return text.length > 80 ? `${text.slice(0, 79)}…` : text;
 }
 
-/** @param {{ draft: PolicyDraft, change: Change }} props */
+/** @param {{ draft: NewPolicy.PolicyDraft, change: Change }} props */
 function FeatureRows({ draft, change }) {
   const { features } = draft;
   const edit = (/** @type {number} */ index, /** @type {object} */ part) =>
@@ -165,7 +162,7 @@ function FeatureRows({ draft, change }) {
   </fieldset>`;
 }
 
-/** @param {{ draft: PolicyDraft, change: Change }} props */
+/** @param {{ draft: NewPolicy.PolicyDraft, change: Change }} props */
 function BudgetFields({ draft, change }) {
   const { unit, unitS, limited } = draft;
   const setUnit = (/** @type {string} */ value) => change({ unit: value, unitS: UNIT_SECONDS[value] ?? "" });
@@ -212,7 +209,7 @@ function NumberField({ id, label, value, min, step = "any", disabled = false, op
   </div>`;
 }
 
-/** @param {{ draft: PolicyDraft, change: Change }} props */
+/** @param {{ draft: NewPolicy.PolicyDraft, change: Change }} props */
 function QuestionFields({ draft, change }) {
   const options = linesOf(draft.options);
   const kind = options.length ? "choice" : "text";
@@ -251,7 +248,7 @@ function QuestionFields({ draft, change }) {
   </section>`;
 }
 
-/** @param {{ draft: PolicyDraft, session: Session }} props */
+/** @param {{ draft: NewPolicy.PolicyDraft, session: Session }} props */
 function Made({ draft, session }) {
   const task = exampleTask(draft);
   const name = encodeURIComponent(draft.name);

@@ -2,34 +2,12 @@
 
 import { numberOf } from "./csv.js";
 
-/** @typedef {import("./csv.js").Column} Column */
-/**
- * A feature that was entered by hand.
- * @typedef {{ name: string, kind: "number" | "category", levels: string }} Feature
- */
-/**
- * @typedef {object} PolicyDraft
- * @property {string} name
- * @property {Column[] | null} columns Of a file; null: features were entered by hand.
- * @property {Feature[]} features
- * @property {string} unit
- * @property {string} unitS Seconds of work in a unit; empty: the cost is not timed.
- * @property {boolean} limited
- * @property {string} total
- * @property {string} horizon
- * @property {string} maxCost
- * @property {string} question
- * @property {string} options One in a line.
- * @property {string} guidelines
- * @property {string} reviewers
- */
-
 const LEVELS_AS_THEY_COME = 50;
 
 /** @type {Record<string, string>} */
 export const UNIT_SECONDS = { seconds: "1", minutes: "60", hours: "3600" };
 
-/** @type {PolicyDraft} */
+/** @type {NewPolicy.PolicyDraft} */
 export const BEGINNING = {
   name: "",
   columns: null,
@@ -48,7 +26,7 @@ export const BEGINNING = {
 
 /**
  * The body that creates the policy.
- * @param {PolicyDraft} draft
+ * @param {NewPolicy.PolicyDraft} draft
  */
 export function policyBody(draft) {
   const limits = { total: Number(draft.total), horizon: Number(draft.horizon), max_cost: Number(draft.maxCost) };
@@ -66,7 +44,7 @@ export function policyBody(draft) {
   };
 }
 
-/** @param {PolicyDraft} draft */
+/** @param {NewPolicy.PolicyDraft} draft */
 function fieldOf({ question, options }) {
   const values = linesOf(options);
   const named = { name: "label", label: question };
@@ -76,7 +54,7 @@ function fieldOf({ question, options }) {
 }
 
 /**
- * @param {PolicyDraft} draft
+ * @param {NewPolicy.PolicyDraft} draft
  * @returns {{ numbers: string[], categories: Record<string, string[] | number> }}
  */
 function featuresOf({ columns, features }) {
@@ -94,7 +72,7 @@ function featuresOf({ columns, features }) {
 
 /**
  * What is missing, as a sentence; empty if nothing is.
- * @param {PolicyDraft} draft
+ * @param {NewPolicy.PolicyDraft} draft
  */
 export function missingFrom(draft) {
   const { numbers, categories } = featuresOf(draft);
@@ -108,7 +86,7 @@ export function missingFrom(draft) {
 
 /**
  * A task as it could be sent.
- * @param {PolicyDraft} draft
+ * @param {NewPolicy.PolicyDraft} draft
  */
 export function exampleTask(draft) {
   const options = linesOf(draft.options);
@@ -119,7 +97,7 @@ export function exampleTask(draft) {
     const context = Object.fromEntries([...numbers.map((name) => [name, 1.5]), ...levels]);
     return { task: "task-1", context, payload: { text: "What the reviewer is to see" }, model_answer: answer };
   }
-  const first = (/** @type {Column} */ { values }) => values[0] ?? "";
+  const first = (/** @type {NewPolicy.Column} */ { values }) => values[0] ?? "";
   const of = (/** @type {string[]} */ ...uses) => (draft.columns ?? []).filter(({ use }) => uses.includes(use));
   const context = Object.fromEntries([
     ...of("number").map((column) => [column.name, numberOf(first(column))]),

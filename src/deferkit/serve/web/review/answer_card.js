@@ -8,7 +8,6 @@ import { answersAtOnce, chosen, fieldForKeys, optionsOf, ReviewForm } from "./fo
 import { useKeys } from "./keys.js";
 
 /** @typedef {import("./desk.js").Desk} Desk */
-/** @typedef {import("./types.js").Values} Values */
 
 /**
  * @param {object} props
@@ -20,11 +19,11 @@ export function AnswerCard({ desk, actions }) {
   const [problems, setProblems] = useState(/** @type {Record<string, string>} */ ({}));
   const atOnce = answersAtOnce(form);
 
-  const change = (/** @type {Values} */ values) => {
+  const change = (/** @type {Review.Values} */ values) => {
     setProblems({});
     desk.setValues(values);
   };
-  const send = (/** @type {Values} */ values) => {
+  const send = (/** @type {Review.Values} */ values) => {
     const found = problemsOf(form, values);
     setProblems(found);
     const wrong = Object.keys(found)[0];

@@ -3,7 +3,6 @@
 import { classes, html } from "../dom.js";
 import { modelAnswerText } from "./answers.js";
 
-/** @typedef {import("./outbox.js").Entry} Entry */
 /** @typedef {import("./desk.js").Desk} Desk */
 
 /**
@@ -29,7 +28,7 @@ export function AnswerList({ desk }) {
   </section>`;
 }
 
-/** @param {{ desk: Desk, entry: Entry, keyed: boolean }} props */
+/** @param {{ desk: Desk, entry: Review.Entry, keyed: boolean }} props */
 function Answer({ desk, entry, keyed }) {
   const { id, state, call } = entry;
   const reopen = () => void desk.reopen(id);
@@ -62,7 +61,7 @@ function Action({ text, keyed = false, onClick }) {
   </button>`;
 }
 
-/** @param {Entry} entry */
+/** @param {Review.Entry} entry */
 function stateText({ state, call, attempts, sendAt, body }) {
   if (state === "waiting" && attempts === 0) return `sent in ${Math.max(0, Math.ceil((sendAt - Date.now()) / 1000))} s`;
   if (state === "waiting") return "kept, waits for the connection";

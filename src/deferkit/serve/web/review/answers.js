@@ -1,8 +1,5 @@
 // Answers: from what was entered to what is sent, and what is wrong with it.
 
-/** @typedef {import("./types.js").FormField} FormField */
-/** @typedef {import("./types.js").Values} Values */
-
 /**
  * Whether nothing was entered for a field.
  * @param {unknown} value
@@ -14,9 +11,9 @@ function blank(value) {
 
 /**
  * The answer that is sent: fields that were filled in, numbers as numbers.
- * @param {FormField[]} form
- * @param {Values} values
- * @returns {Values}
+ * @param {Review.FormField[]} form
+ * @param {Review.Values} values
+ * @returns {Review.Values}
  */
 export function answerOf(form, values) {
   const filled = form.filter(({ name }) => !blank(values[name]));
@@ -27,8 +24,8 @@ export function answerOf(form, values) {
 
 /**
  * What is wrong, by field; empty if the answer can be sent.
- * @param {FormField[]} form
- * @param {Values} values
+ * @param {Review.FormField[]} form
+ * @param {Review.Values} values
  * @returns {Record<string, string>}
  */
 export function problemsOf(form, values) {
@@ -43,7 +40,7 @@ export function problemsOf(form, values) {
 
 /**
  * `min` and `max` bound a number, the length of a text, or how many options are chosen.
- * @param {FormField} field
+ * @param {Review.FormField} field
  * @param {unknown} value
  */
 function problemOf({ kind, required = true, min, max }, value) {
@@ -59,8 +56,8 @@ function problemOf({ kind, required = true, min, max }, value) {
 
 /**
  * An answer in a few words: labels of options, yes and no.
- * @param {FormField[]} form
- * @param {Values} answer
+ * @param {Review.FormField[]} form
+ * @param {Review.Values} answer
  */
 export function answerText(form, answer) {
   const given = form.filter(({ name }) => name in answer);
@@ -69,7 +66,7 @@ export function answerText(form, answer) {
 }
 
 /**
- * @param {FormField} field
+ * @param {Review.FormField} field
  * @param {unknown} value
  * @returns {string}
  */
@@ -81,13 +78,13 @@ function valueText(field, value) {
 
 /**
  * The model's answer in a few words, with the labels of the form where it has them.
- * @param {FormField[]} form
+ * @param {Review.FormField[]} form
  * @param {unknown} answer A plain value, or an object like a reviewer's answer.
  */
 export function modelAnswerText(form, answer) {
   const [first] = form;
   if (!first || answer === null || answer === undefined) return "";
   if (typeof answer !== "object" || Array.isArray(answer)) return valueText(first, answer);
-  const known = answerText(form, /** @type {Values} */ (answer));
+  const known = answerText(form, /** @type {Review.Values} */ (answer));
   return known || JSON.stringify(answer);
 }

@@ -5,12 +5,7 @@ import { Drafts } from "./drafts.js";
 import { Outbox, UNDO_MS } from "./outbox.js";
 import { ActiveTimer, costOf } from "./timer.js";
 import { answerText } from "./answers.js";
-import { claimId, leaseOf } from "./types.js";
-
-/** @typedef {import("./types.js").Claim} Claim */
-/** @typedef {import("./types.js").ReviewSettings} ReviewSettings */
-/** @typedef {import("./types.js").Values} Values */
-/** @typedef {import("./outbox.js").Entry} Entry */
+import { claimId, leaseOf } from "./claims.js";
 
 const RETRY_MS = 3000;
 const EXTEND_RETRY_MS = 3000;
@@ -20,7 +15,7 @@ const DRAFT_MS = 2000;
 export class Desk {
   /**
    * @param {object} given
-   * @param {ReviewSettings} given.settings
+   * @param {Review.ReviewSettings} given.settings
    * @param {string} given.reviewer
    * @param {string} given.tenant
    * @param {() => void} given.changed
@@ -33,18 +28,18 @@ export class Desk {
     this.told = told;
     const owner = [tenant, settings.policy, reviewer].map(encodeURIComponent).join("/");
     this.drafts = new Drafts(owner);
-    const acknowledged = (/** @type {Entry} */ entry) => this.acknowledged(entry);
+    const acknowledged = (/** @type {Review.Entry} */ entry) => this.acknowledged(entry);
     this.outbox = new Outbox({ policy: settings.policy, owner, changed, acknowledged });
     this.timer = new ActiveTimer(() => this.tick());
-    /** @type {Claim | null} */
+    /** @type {Review.Claim | null} */
     this.claim = null;
-    /** @type {Claim[]} Claims that wait while an answer is changed. */
+    /** @type {Review.Claim[]} Claims that wait while an answer is changed. */
     this.parked = [];
-    /** @type {Map<string, Claim>} Claims that were answered, to open them again. */
+    /** @type {Map<string, Review.Claim>} Claims that were answered, to open them again. */
     this.answered = new Map();
     /** @type {Map<string, number>} Until when each claim lasts, by the clock of this machine in milliseconds. */
     this.until = new Map();
-    /** @type {Values} */
+    /** @type {Review.Values} */
     this.values = {};
     /** @type {number | null} */
     this.cost = null;
@@ -109,11 +104,11 @@ export class Desk {
     this.changed();
   }
 
-  /** @returns {Promise<Claim | null>} */
+  /** @returns {Promise<Review.Claim | null>} */
   async heldClaim() {
     if (!this.uncertain) return null;
     const { held } = await get(this.path(`/reviews/held${query({ reviewer: this.reviewer })}`));
-    const found = held.find((/** @type {Claim} */ each) => !this.outbox.has(each));
+    const found = held.find((/** @type {Review.Claim} */ each) => !this.outbox.has(each));
     if (!found) {
       this.uncertain = false;
       return null;
@@ -123,13 +118,13 @@ export class Desk {
 
   /**
    * @param {{ task: string, seat: number }} held
-   * @returns {Promise<Claim>}
+   * @returns {Promise<Review.Claim>}
    */
   async resume({ task, seat }) {
     return this.holding(await post(this.path("/reviews/resume"), { reviewer: this.reviewer, task, seat }));
   }
 
-  /** @returns {Promise<Claim | null>} */
+  /** @returns {Promise<Review.Claim | null>} */
   async newClaim() {
     if (this.outbox.overdue) {
       // the lease of an answer that is late may have lapsed: a claim could take that very task away from it
@@ -142,8 +137,8 @@ export class Desk {
   }
 
   /**
-   * @param {Claim} claim
-   * @returns {Claim}
+   * @param {Review.Claim} claim
+   * @returns {Review.Claim}
    */
   holding(claim) {
     this.until.set(claimId(claim), Date.now() + 1000 * this.settings.lease_s);
@@ -152,8 +147,8 @@ export class Desk {
 
   /**
    * Put a task on the desk.
-   * @param {Claim} claim
-   * @param {Entry} [entry] The answer that it had.
+   * @param {Review.Claim} claim
+   * @param {Review.Entry} [entry] The answer that it had.
    */
   sit(claim, entry) {
     const draft = entry ?? this.drafts.read(claim);
@@ -169,7 +164,7 @@ export class Desk {
 
   /**
    * Take what was entered.
-   * @param {Values} values
+   * @param {Review.Values} values
    */
   setValues(values) {
     this.values = values;
@@ -186,7 +181,7 @@ export class Desk {
 
   /**
    * Answer the task and go to the next one.
-   * @param {Values} answer
+   * @param {Review.Values} answer
    */
   submit(answer) {
     const { claim } = this;
@@ -270,7 +265,7 @@ export class Desk {
 
   /**
    * Book the effort of an answer that came too late.
-   * @param {Entry} entry
+   * @param {Review.Entry} entry
    */
   bookEffortOf(entry) {
     const { task, seat, epoch, token, cost } = entry.body;
@@ -303,7 +298,7 @@ export class Desk {
     this.changed();
   }
 
-  /** @param {Entry} entry */
+  /** @param {Review.Entry} entry */
   acknowledged(entry) {
     this.drafts.forget(entry.body);
     if (this.answered.size > 10) this.answered.delete([...this.answered.keys()][0] ?? "");
@@ -332,7 +327,7 @@ export class Desk {
     for (const claim of ending) await this.extendOne(claim);
   }
 
-  /** @param {Claim} claim */
+  /** @param {Review.Claim} claim */
   async extendOne(claim) {
     try {
       await post(this.path("/reviews/extend"), leaseOf(claim));
@@ -356,8 +351,8 @@ export class Desk {
 }
 
 /**
- * @param {Entry} entry
- * @returns {Claim}
+ * @param {Review.Entry} entry
+ * @returns {Review.Claim}
  */
 function withoutPayload({ body: { task, seat, epoch, token } }) {
   return { task, seat, epoch, token, expert: "", lease_until: 0, deadline: null, waiting_since: 0, payload: undefined };

@@ -12,16 +12,13 @@ import { Desk } from "./desk.js";
 import { DeclineDialog, KeysDialog } from "./dialogs.js";
 import { useKeys } from "./keys.js";
 import { Payload } from "./payload.js";
-import { claimId } from "./types.js";
-
-/** @typedef {import("./types.js").ReviewSettings} ReviewSettings */
-/** @typedef {import("./types.js").QueueStatus} QueueStatus */
+import { claimId } from "./claims.js";
 
 const STATUS_MS = 5000;
 const EMPTY_MS = 2000;
 const GUIDELINES = "guidelines";
 
-/** @param {{ settings: ReviewSettings, reviewer: string, tenant: string, onRename: (() => void) | null }} props */
+/** @param {{ settings: Review.ReviewSettings, reviewer: string, tenant: string, onRename: (() => void) | null }} props */
 export function DeskView({ settings, reviewer, tenant, onRename }) {
   const [, redraw] = useReducer((/** @type {number} */ n, /** @type {void} */ _) => n + 1, 0);
   const refresh = useRef(() => {});
@@ -100,7 +97,7 @@ export function DeskView({ settings, reviewer, tenant, onRename }) {
   </div>`;
 }
 
-/** @param {{ status: QueueStatus | null }} props */
+/** @param {{ status: Review.QueueStatus | null }} props */
 function Progress({ status }) {
   if (!status) return null;
   const cost = Object.values(status.cost_today ?? {}).some((each) => each > 0) ? ` · ${amounts(status.cost_today)}` : "";
@@ -159,7 +156,7 @@ function TaskCard({ desk }) {
 /**
  * @param {object} props
  * @param {Desk} props.desk
- * @param {QueueStatus | null} props.status
+ * @param {Review.QueueStatus | null} props.status
  * @param {{ undo: () => void, help: () => void, guidelines: () => void }} props.actions
  */
 function EmptyDesk({ desk, status, actions }) {

@@ -1,16 +1,7 @@
 // Unfinished answers, kept by task and epoch: a reload goes on where it was.
 
 import { drop, keep, kept, keptKeys } from "../storage.js";
-import { claimId } from "./types.js";
-
-/** @typedef {import("./types.js").Claim} Claim */
-/**
- * @typedef {object} Draft
- * @property {import("./types.js").Values} values
- * @property {number} activeS Seconds of active time so far.
- * @property {number | null} cost As corrected by the reviewer; null: as the timer says.
- * @property {number} at When it was kept, in milliseconds.
- */
+import { claimId } from "./claims.js";
 
 const OLDEST_MS = 7 * 86_400_000;
 
@@ -25,16 +16,16 @@ export class Drafts {
   }
 
   /**
-   * @param {Claim} claim
-   * @returns {Draft}
+   * @param {Review.Claim} claim
+   * @returns {Review.Draft}
    */
   read(claim) {
     return kept(this.start + claimId(claim)) ?? { values: {}, activeS: 0, cost: null, at: Date.now() };
   }
 
   /**
-   * @param {Claim} claim
-   * @param {Omit<Draft, "at">} draft
+   * @param {Review.Claim} claim
+   * @param {Omit<Review.Draft, "at">} draft
    */
   write(claim, draft) {
     keep(this.start + claimId(claim), { ...draft, at: Date.now() });

@@ -2,15 +2,13 @@
 
 import { classes, html, useState } from "../dom.js";
 
-/** @typedef {import("./types.js").FormField} FormField */
-/** @typedef {import("./types.js").Values} Values */
 /** @typedef {{ value: unknown, label: string }} Option */
 
 const MOST_KEYS = 9;
 
 /**
  * Options that keys can choose from.
- * @param {FormField} field
+ * @param {Review.FormField} field
  * @returns {Option[]}
  */
 export function optionsOf(field) {
@@ -20,7 +18,7 @@ export function optionsOf(field) {
 
 /**
  * Whether choosing an option is the whole answer: a form of one question.
- * @param {FormField[]} form
+ * @param {Review.FormField[]} form
  */
 export function answersAtOnce(form) {
   return form.length === 1 && (form[0]?.kind === "choice" || form[0]?.kind === "boolean");
@@ -28,8 +26,8 @@ export function answersAtOnce(form) {
 
 /**
  * The field that keys choose for: the one with the focus, else the first without an answer, else the last.
- * @param {FormField[]} form
- * @param {Values} values
+ * @param {Review.FormField[]} form
+ * @param {Review.Values} values
  */
 export function fieldForKeys(form, values) {
   const fields = form.filter((field) => optionsOf(field).length);
@@ -47,10 +45,10 @@ function focusedField() {
 
 /**
  * What is entered once an option was chosen.
- * @param {FormField} field
- * @param {Values} values
+ * @param {Review.FormField} field
+ * @param {Review.Values} values
  * @param {unknown} option
- * @returns {Values}
+ * @returns {Review.Values}
  */
 export function chosen(field, values, option) {
   if (field.kind !== "choices") return { ...values, [field.name]: option };
@@ -63,11 +61,11 @@ export function chosen(field, values, option) {
 /**
  * The fields of a form. A single choice is drawn as buttons that answer at once.
  * @param {object} props
- * @param {FormField[]} props.form
- * @param {Values} props.values
+ * @param {Review.FormField[]} props.form
+ * @param {Review.Values} props.values
  * @param {Record<string, string>} props.problems What is wrong, by field.
- * @param {(values: Values) => void} props.onChange
- * @param {(values: Values) => void} props.onAnswer A single question was answered.
+ * @param {(values: Review.Values) => void} props.onChange
+ * @param {(values: Review.Values) => void} props.onAnswer A single question was answered.
  * @param {boolean} [props.disabled]
  */
 export function ReviewForm({ form, values, problems, onChange, onAnswer, disabled = false }) {
@@ -86,7 +84,7 @@ export function ReviewForm({ form, values, problems, onChange, onAnswer, disable
   </fieldset>`;
 }
 
-/** @param {{ field: FormField, values: Values, onAnswer: (values: Values) => void, disabled: boolean }} props */
+/** @param {{ field: Review.FormField, values: Review.Values, onAnswer: (values: Review.Values) => void, disabled: boolean }} props */
 function ChoiceButtons({ field, values, onAnswer, disabled }) {
   return html`<fieldset class="field" disabled=${disabled} data-field=${field.name}>
     <legend>${field.label || field.name}</legend>
@@ -105,11 +103,11 @@ function ChoiceButtons({ field, values, onAnswer, disabled }) {
 
 /**
  * @param {object} props
- * @param {FormField} props.field
- * @param {Values} props.values
+ * @param {Review.FormField} props.field
+ * @param {Review.Values} props.values
  * @param {string} props.wrong
  * @param {boolean} props.hints
- * @param {(values: Values) => void} props.onChange
+ * @param {(values: Review.Values) => void} props.onChange
  */
 function Field({ field, values, wrong, hints, onChange }) {
   const id = `field-${field.name}`;
@@ -136,7 +134,7 @@ function Field({ field, values, wrong, hints, onChange }) {
   </div>`;
 }
 
-/** @param {{ field: FormField, values: Values, hints: boolean, onChange: (values: Values) => void }} props */
+/** @param {{ field: Review.FormField, values: Review.Values, hints: boolean, onChange: (values: Review.Values) => void }} props */
 function Options({ field, values, hints, onChange }) {
   const several = field.kind === "choices";
   const current = values[field.name];

@@ -3,29 +3,7 @@
 
 import { ApiError, messageOf, policyPath, post } from "../api.js";
 import { drop, keep, kept, keptKeys } from "../storage.js";
-import { claimId } from "./types.js";
-
-/** @typedef {import("./types.js").Lease} Lease */
-/**
- * waiting → sending → sent | conflict | refused; sending → waiting when no reply came.
- * @typedef {"waiting" | "sending" | "sent" | "conflict" | "refused"} State
- */
-/**
- * @typedef {object} Entry
- * @property {string} id
- * @property {"complete" | "correct" | "effort"} call
- * @property {Lease & Record<string, unknown>} body
- * @property {State} state
- * @property {number} sendAt Milliseconds since 1970: not before.
- * @property {number} attempts
- * @property {string} detail Why it was refused, or could not be sent yet.
- * @property {string} text The answer, to be read.
- * @property {import("./types.js").Values} values
- * @property {number} activeS
- * @property {number | null} cost
- * @property {unknown} [modelAnswer] Of the reply, where the policy shows it afterwards.
- * @property {number} at When it was given.
- */
+import { claimId } from "./claims.js";
 
 export const UNDO_MS = 5000;
 const RETRY_MS = [1000, 2000, 4000, 8000, 15_000];
@@ -38,7 +16,7 @@ export class Outbox {
    * @param {string} given.policy
    * @param {string} given.owner Tells tenants, policies and reviewers apart.
    * @param {() => void} given.changed
-   * @param {(entry: Entry, reply: any) => void} given.acknowledged
+   * @param {(entry: Review.Entry, reply: any) => void} given.acknowledged
    */
   constructor({ policy, owner, changed, acknowledged }) {
     this.policy = policy;
@@ -50,10 +28,10 @@ export class Outbox {
     this.timer = 0;
     this.busy = false;
     this.stopped = false;
-    /** @type {Map<string, Entry>} */
+    /** @type {Map<string, Review.Entry>} */
     this.entries = new Map();
     for (const key of keptKeys(this.start)) {
-      const entry = /** @type {Entry | null} */ (kept(key));
+      const entry = /** @type {Review.Entry | null} */ (kept(key));
       if (entry) this.entries.set(entry.id, entry.state === "sending" ? { ...entry, state: "waiting" } : entry);
     }
   }
@@ -102,11 +80,11 @@ export class Outbox {
 
   /**
    * Take an answer; it is sent once its time has come.
-   * @param {Omit<Entry, "id" | "state" | "attempts" | "detail" | "at" | "sendAt"> & { delayMs?: number }} given
+   * @param {Omit<Review.Entry, "id" | "state" | "attempts" | "detail" | "at" | "sendAt"> & { delayMs?: number }} given
    */
   add({ delayMs = UNDO_MS, ...given }) {
     const now = Date.now();
-    const state = { state: /** @type {State} */ ("waiting"), attempts: 0, detail: "" };
+    const state = { state: /** @type {Review.State} */ ("waiting"), attempts: 0, detail: "" };
     this.put({ ...given, ...state, id: claimId(given.body), sendAt: now + delayMs, at: now });
     this.send();
   }
@@ -161,7 +139,7 @@ export class Outbox {
     else void this.sendOne(next);
   }
 
-  /** @param {Entry} entry */
+  /** @param {Review.Entry} entry */
   async sendOne(entry) {
     this.busy = true;
     this.put({ ...entry, state: "sending", attempts: entry.attempts + 1 });
@@ -181,7 +159,7 @@ export class Outbox {
   }
 
   /**
-   * @param {Entry} entry
+   * @param {Review.Entry} entry
    * @param {unknown} error
    */
   failed(entry, error) {
@@ -198,12 +176,12 @@ export class Outbox {
     this.put({ ...entry, state: "waiting", attempts, detail, sendAt: Date.now() + Math.max(retryAfterMs, pause) });
   }
 
-  /** @param {Entry} entry */
+  /** @param {Review.Entry} entry */
   path(entry) {
     return policyPath(this.policy, `/reviews/${entry.call}`);
   }
 
-  /** @param {Entry} entry */
+  /** @param {Review.Entry} entry */
   put(entry) {
     this.entries.set(entry.id, entry);
     keep(this.start + entry.id, entry);

@@ -7,7 +7,6 @@ import { DeskView } from "./desk_view.js";
 import { useOnlyTab } from "./only_tab.js";
 
 /** @typedef {import("../session.js").Session} Session */
-/** @typedef {import("./types.js").ReviewSettings} ReviewSettings */
 
 const RETRY_MS = 2000;
 const REVIEWER = "reviewer";
@@ -47,10 +46,10 @@ export default function ReviewPage({ params, session }) {
 /**
  * The settings of a policy's review, read until they are there; what keeps them away, and why there are none.
  * @param {string} policy
- * @returns {[ReviewSettings | null, string, string]}
+ * @returns {[Review.ReviewSettings | null, string, string]}
  */
 function useSettings(policy) {
-  const [settings, setSettings] = useState(/** @type {ReviewSettings | null} */ (null));
+  const [settings, setSettings] = useState(/** @type {Review.ReviewSettings | null} */ (null));
   const [trouble, setTrouble] = useState("");
   const [wrong, setWrong] = useState("");
   useEffect(() => {

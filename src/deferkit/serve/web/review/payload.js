@@ -4,14 +4,13 @@ import { html, useState } from "../dom.js";
 import { number } from "../format.js";
 import { marked, PayloadText } from "./payload_text.js";
 
-/** @typedef {import("./types.js").PayloadKind} PayloadKind */
 /** @typedef {Record<string, unknown>} Fields */
 
 const ROWS = 100;
 const COLUMNS = 40;
 const PICTURE_DATA = /^data:image\/(png|jpeg|gif|webp|avif);base64,/;
 
-/** @param {{ payload: unknown, kind?: PayloadKind }} props */
+/** @param {{ payload: unknown, kind?: Review.PayloadKind }} props */
 export function Payload({ payload, kind = "auto" }) {
   if (payload === undefined || payload === null || payload === "") {
     return html`<p class="muted">This task was sent without anything to show.</p>`;
@@ -23,7 +22,7 @@ export function Payload({ payload, kind = "auto" }) {
 /**
  * The kind that fits a payload.
  * @param {unknown} payload
- * @returns {Exclude<PayloadKind, "auto">}
+ * @returns {Exclude<Review.PayloadKind, "auto">}
  */
 export function kindOf(payload) {
   if (typeof payload === "string") return PICTURE_DATA.test(payload) ? "image" : "text";
@@ -144,5 +143,5 @@ function Picture({ payload }) {
   </figure>`;
 }
 
-/** @type {Record<Exclude<PayloadKind, "auto">, import("../dom.js").Component>} */
+/** @type {Record<Exclude<Review.PayloadKind, "auto">, import("../dom.js").Component>} */
 const KINDS = { text: Text, fields: FieldList, table: Table, chat: Chat, image: Picture, json: Json };
