@@ -103,7 +103,7 @@ class Budget:
     def _check_time(self) -> None:
         given = [name for name in ("horizon", "until", "every") if getattr(self, name) is not None]
         if not given and self.total != math.inf:
-            raise expected("horizon", "Budget", "given (or `until` or `every`), unless the total is infinite", None)
+            raise expected("horizon", "Budget", "given, unless the total is infinite (or `until` or `every`)", None)
         if len(given) > 1:
             raise expected(given[1], "Budget", f"left out where `{given[0]}` is given", getattr(self, given[1]))
         if self.horizon is not None and not is_whole(self.horizon, 1):

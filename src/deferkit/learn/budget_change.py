@@ -38,9 +38,9 @@ def by_resource(components: Components, name: str, given: object) -> dict[int, o
             raise expected(name, "budget", f"given by resource ({', '.join(resources)})", given)
         given = {resources[0]: given}
     found = {inputs.index_of(each, resources, "resource"): value for each, value in given.items()}
-    for r in found:
+    for r, value in found.items():
         if timing[r] != TIMINGS[name] or math.isinf(components.ledger.view("total")[r]):
-            raise expected(name, "budget", f"left out for {resources[r]}, whose budget has not {KINDS[name]}", found[r])
+            raise expected(name, "budget", f"left out for {resources[r]}, whose budget has not {KINDS[name]}", value)
     return found
 
 

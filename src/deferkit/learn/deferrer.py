@@ -242,8 +242,8 @@ class Deferrer:
             available: The names of the experts who can be asked; None (default) for all of them.
             force: A decider that the caller prescribes: the outcome is booked and learned, but the route is not the
                 policy's choice. None (default) lets the policy choose.
-            at: When the task came: seconds since 1970, or a datetime with a time zone. Given if and only if a budget has
-                `until` or `every`. A time before that of an earlier task counts as that.
+            at: When the task came: seconds since 1970, or a datetime with a time zone. To be given if and only if a
+                budget has `until` or `every`. A time before that of an earlier task counts as that.
 
         Returns:
             The decision. Its `id` identifies it in `observe`, `correct` and `expire`.
@@ -280,8 +280,8 @@ class Deferrer:
             available: The names of the experts who can be asked; None (default) for all of them.
             force: A decider that the caller prescribes: the outcome is booked and learned, but the route is not the
                 policy's choice. None (default) lets the policy choose.
-            at: When the task came: seconds since 1970, or a datetime with a time zone. Given if and only if a budget has
-                `until` or `every`. A time before that of an earlier task counts as that.
+            at: When the task came: seconds since 1970, or a datetime with a time zone. To be given if and only if a
+                budget has `until` or `every`. A time before that of an earlier task counts as that.
 
         Raises:
             InvalidArgument: If an argument is of the wrong type or out of range.

@@ -49,6 +49,8 @@ def stop(components: Components, decision: int, cost: Amount, rewards: Mapping[s
     ledger, outcomes = components.ledger, components.outcomes
     if ledger.route.item(ledger.slot(decision)) == 0:
         raise expected("decision", "call of stop", "one for which an expert was asked", decision)
+    if cost is None:
+        raise expected("cost", "call of stop", "what the review cost until then", cost)
     slot, new_rewards, new_cost = outcomes.new_values(decision, rewards, cost)
     outcomes.book_and_learn(decision, slot, new_rewards, new_cost)
     if new_cost is not None:
