@@ -111,8 +111,8 @@ def test_pacing_counts_what_pending_reviews_are_expected_to_cost() -> None:
     """Two hundred tasks without feedback: with large holds the price rises, with expected costs hardly."""
     tasks = draw_tasks(600, 3, seed=2)
     prices = []
-    for given in ({}, {"hold": "auto"}):
-        deferrer = Deferrer(n_features=3, budget=Budget(60, horizon=2_000, max_cost=1, **given))
+    for hold in (None, "auto"):
+        deferrer = Deferrer(n_features=3, budget=Budget(60, horizon=2_000, max_cost=1, hold=hold))
         half = {"model": tasks.rewards[:300, 0] * 0.1, "human": tasks.rewards[:300, 1]}
         deferrer.run(tasks.contexts[:300], half, tasks.costs[:300] * 0.2)
         before = deferrer.summary().price
@@ -145,8 +145,8 @@ def test_heavy_tails_leave_the_budget_unspent_only_where_all_of_it_is_held() -> 
     costs = np.minimum(np.exp(rng.standard_normal(n) - 0.5) * np.where(rng.random(n) < 0.002, 100, 1), 100)
     rewards = {"model": np.full(n, 0.2), "human": rng.random(n)}
     spent = {}
-    for name, given in {"max_cost": {}, "auto": {"hold": "auto"}}.items():
-        deferrer = Deferrer(n_features=3, budget=Budget(200, horizon=n, max_cost=100, **given))
+    for name, hold in (("max_cost", None), ("auto", "auto")):
+        deferrer = Deferrer(n_features=3, budget=Budget(200, horizon=n, max_cost=100, hold=hold))
         run = deferrer.run(contexts, rewards, costs)
         spent[name] = run.costs.sum()
         assert spent[name] <= 200 * (1 + 1e-12)
