@@ -22,17 +22,26 @@ def test_without_a_hold_max_cost_is_held() -> None:
 
 
 def test_auto_is_three_times_the_mean_cost_and_at_most_max_cost() -> None:
-    deferrer = learner(hold="auto")
+    deferrer = learner(total=10_000, hold="auto")
     first = deferrer.decide(X, force="human")
-    assert first.reserved == 1  # a hundredth of the budget before a cost is known
+    assert first.reserved == 50  # a hundredth of the budget before a cost is known, up to max_cost
     deferrer.observe(first.id, cost=2.0)
     second = deferrer.decide(X, force="human")
     assert second.reserved == 6
     deferrer.observe(second.id, cost=46.0)
     assert deferrer.decide(X, force="human").reserved == 50
-    uncapped = learner(max_cost=None, hold="auto")
+    uncapped = learner(total=10_000, max_cost=None, hold="auto")
     uncapped.observe(uncapped.decide(X, force="human").id, cost=7.0)
     assert uncapped.decide(X, force="human").reserved == 21
+
+
+def test_auto_is_a_hundredth_of_what_is_left_but_no_less_than_the_mean_cost() -> None:
+    deferrer = learner(total=200, hold="auto")
+    deferrer.observe(deferrer.decide(X, force="human").id, cost=1.0)
+    assert deferrer.decide(X, force="human").reserved == pytest.approx(1.99)
+    small = learner(total=60, hold="auto")
+    small.observe(small.decide(X, force="human").id, cost=1.0)
+    assert small.decide(X, force="human").reserved == 1
 
 
 def test_a_fixed_hold_and_a_limit() -> None:

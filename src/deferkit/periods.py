@@ -6,10 +6,12 @@ Times are seconds since 1970 (UTC). Only the standard library is used: a `Budget
 import math
 import re
 from datetime import UTC, date, datetime, timedelta
-from typing import NamedTuple
-from zoneinfo import ZoneInfo
+from typing import TYPE_CHECKING, NamedTuple
 
 from deferkit.errors import InvalidArgument, expected
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 CALENDAR = ("day", "week", "month")
 UNITS = {"s": 1.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
@@ -103,7 +105,7 @@ class Schedule(NamedTuple):
             first = at if self.start is None else self.start
             begun = first + math.floor((at - first) / self.length) * self.length
             return begun, begun + self.length
-        day = datetime.fromtimestamp(at, ZoneInfo(self.zone)).date()
+        day = datetime.fromtimestamp(at, time_zone(self.zone)).date()
         begun = self._midnight(first_day(day, self.unit))
         return begun if self.start is None else max(begun, self.start), self.following(at)
 
@@ -111,12 +113,12 @@ class Schedule(NamedTuple):
         """Return the end of the period that contains a time, or of the one that starts then."""
         if self.unit is None:
             return at + self.length
-        day = datetime.fromtimestamp(at, ZoneInfo(self.zone)).date()
+        day = datetime.fromtimestamp(at, time_zone(self.zone)).date()
         return self._midnight(first_day_after(day, self.unit))
 
     def _midnight(self, day: date) -> float:
         # where clocks skip midnight, this is the moment at which they do; where it comes twice, the first time
-        return datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(self.zone)).timestamp()
+        return datetime(day.year, day.month, day.day, tzinfo=time_zone(self.zone)).timestamp()
 
 
 def first_day(day: date, unit: str) -> date:
@@ -140,6 +142,13 @@ def first_day_after(day: date, unit: str) -> date:
     return first_day(first_day(day, unit) + timedelta(days=longest), unit)
 
 
+def time_zone(name: str) -> "ZoneInfo":
+    """Return a time zone."""
+    from zoneinfo import ZoneInfo  # noqa: PLC0415 - for calendar periods only: it looks for files when it is imported
+
+    return ZoneInfo(name)
+
+
 def check_zone(zone: object) -> str:
     """Return the name of a time zone; raise if there is no such zone.
 
@@ -147,7 +156,7 @@ def check_zone(zone: object) -> str:
     'Europe/Berlin'
     """
     try:
-        return ZoneInfo(zone).key  # type: ignore[arg-type]
+        return time_zone(zone).key  # type: ignore[arg-type]
     except (ValueError, TypeError, OSError, KeyError, AttributeError):  # ZoneInfoNotFoundError is a KeyError
         raise InvalidArgument(
             f"The 'zone' of a Budget must be the name of a time zone, such as 'Europe/Berlin'. Got {zone!r} instead."

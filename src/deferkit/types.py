@@ -60,7 +60,8 @@ class Budget:
         max_cost: The largest cost of one decision, in the unit of the total; a higher cost is refused. None (default)
             if it is not known.
         hold: What is reserved for a review that can be stopped, or "auto": three times the mean cost, at most
-            `max_cost`. None (default) reserves as above, or the `limit`.
+            `max_cost` and a hundredth of what is left, but never less than the mean cost. None (default) reserves as
+            above, or the `limit`.
         limit: The cost at which every review is stopped. None (default) if there is no such limit.
 
     Raises:

@@ -27,7 +27,7 @@ GROUPS = {
 }
 
 
-SINCE_VERSION_4 = ("n_stopped", "n_backwards")  # counters
+SINCE_VERSION_4 = ("n_open", "n_stopped", "n_backwards")  # counters
 
 
 def digest(*parts: bytes) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deferkit.learn.core import CONSTANTS
 from deferkit.learn.core.layout import STATE
 from deferkit.periods import START_OF_TIME
 
@@ -27,5 +28,6 @@ def convert(settings: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], A
         kind = np.float64 if declared[name].kind == "double" else np.int64
         added[name] = np.full(shape, np.nan) if name in NOT_GIVEN else np.zeros(shape, dtype=kind)
     added |= {"clock": np.array([START_OF_TIME]), "at": np.zeros(rows), "expected": np.zeros((rows, resources))}
-    counters = settings["counters"] | {"n_stopped": 0, "n_backwards": 0}
+    n_open = int((arrays["status"] == CONSTANTS["open"]).sum())
+    counters = settings["counters"] | {"n_open": n_open, "n_stopped": 0, "n_backwards": 0}
     return settings | {"counters": counters}, arrays | added

@@ -84,6 +84,7 @@ cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:
         s.arrays.context_power[1] += 1.0
     s.arrays.route[slot] = route
     s.arrays.status[slot] = OPEN if route > 0 else SETTLED
+    s.counters.n_open += route > 0
     for decider in range(deciders):
         s.arrays.reward[slot * deciders + decider] = NAN
         s.arrays.past_width[slot * deciders + decider] = sqrt(
@@ -104,8 +105,9 @@ cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:
         move_price(s, s.arrays.dual, s.arrays.owed)
 
 cdef inline void release(State *s, Int slot) noexcept nogil:
-    """Release the hold of a decision."""
+    """Release the hold of a decision, if it has one."""
     cdef Int r
+    s.counters.n_open -= s.arrays.status[slot] == OPEN
     cdef double *held = s.arrays.held + slot * s.sizes.n_resources
     cdef double *expected = s.arrays.expected + slot * s.sizes.n_resources
     for r in range(s.sizes.n_resources):

@@ -46,6 +46,12 @@ cdef inline double elapsed_share(State *s, Int resource, double at) noexcept nog
     cdef double start = start_of(s, resource, 0)
     return min(max((at - start) / (s.arrays.period_end[resource] - start), 0.0), 1.0)
 
+cdef inline double elapsed(State *s, Int resource) noexcept nogil:
+    """The share of the time or the tasks of a budget that is over when the current task comes."""
+    if s.arrays.timing[resource] == HORIZON:
+        return s.counters.next_id / s.arrays.horizon[resource]
+    return 0.0 if isnan(start_of(s, resource, 0)) else elapsed_share(s, resource, current_time(s))
+
 cdef inline Int bin_number(State *s, Int resource, double at) noexcept nogil:
     """The number of the bin of a time, counted from the start of this period; it may be beyond the last one."""
     return <Int>max(floor((at - start_of(s, resource, 0)) / s.arrays.bin_length[resource]), 0.0)

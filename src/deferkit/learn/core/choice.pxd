@@ -3,7 +3,8 @@
 from libc.math cimport INFINITY, erfc, isfinite, isnan, sqrt
 from libc.string cimport memcpy
 
-from deferkit.learn.core.budget cimport can_be_stopped, left
+from deferkit.learn.core.arrivals cimport elapsed
+from deferkit.learn.core.budget cimport can_be_stopped, left, pending_costs
 from deferkit.learn.core.glm cimport cost_target, link_of, prepare
 from deferkit.learn.core.index cimport (
     growth, is_untried, learning_share, model_bonus, noise_of, prior_factor, with_bonus)
@@ -55,13 +56,18 @@ cdef inline void score(State *s) noexcept nogil:
 cdef inline double usual_hold(State *s, Int r) noexcept nogil:
     """The hold of a review whose cost is not known: the most that it may cost, or less where it can be stopped."""
     cdef double most = s.arrays.max_cost[r], first = FIRST_SHARE * s.arrays.total[r], hold
+    cdef double mean_cost
     if can_be_stopped(s, r):
         most = INFINITY if isnan(most) else most
         if not isnan(s.arrays.limit[r]):
             most = min(most, s.arrays.limit[r])
         hold = s.arrays.hold_fixed[r]
         if not isnan(s.arrays.hold_means[r]):
-            hold = s.arrays.hold_means[r] * s.arrays.cost_sum[r] / s.arrays.cost_n[r] if s.arrays.cost_n[r] > 0.0 else first
+            hold = first
+            if s.arrays.cost_n[r] > 0.0:
+                mean_cost = s.arrays.cost_sum[r] / s.arrays.cost_n[r]
+                # large holds of a small budget would leave nothing to ask with while outcomes are late
+                hold = max(mean_cost, min(s.arrays.hold_means[r] * mean_cost, FIRST_SHARE * left(s, r)))
         return most if isnan(hold) else min(hold, most)
     if not isnan(most):
         return most
@@ -86,6 +92,27 @@ cdef inline bint affordable(State *s, Int expert) noexcept nogil:
             return False
     return True
 
+cdef inline bint exceeds_even_pace(State *s, Int expert, Int r) noexcept nogil:
+    """Whether asking would use more than an even pace, before as many costs are known as there are features.
+
+    Until then estimated costs are close to 0, so that a price holds back little where outcomes come late. Holds of
+    reviews that can be stopped are small, and would not hold back either.
+    """
+    cdef double used = s.arrays.spent[r] - s.arrays.spent_before[r], share = elapsed(s, r)
+    if s.arrays.cost_n[r] >= s.sizes.n_features:
+        return False
+    if s.arrays.cost_n[r] > 0.0:
+        used += pending_costs(s, r) + s.arrays.cost_sum[r] / s.arrays.cost_n[r]
+        share += COLD_START_SHARE
+    else:  # nothing is known: half as fast
+        used += s.arrays.reserved[r] + s.arrays.hold[expert * s.sizes.n_resources + r]
+        share = max(COLD_START_SHARE, 0.5 * share)
+    return used > share * (s.arrays.total[r] - s.arrays.spent_before[r])
+
+cdef inline bint is_unobserved(State *s, Int expert) noexcept nogil:
+    """Whether nothing is known of an expert whose reviews can be stopped: asked at an even pace until something is."""
+    return s.arrays.n_observed[expert + 1] == 0 and s.arrays.cost_n[0] == 0.0 and can_be_stopped(s, 0)
+
 cdef inline bint exceeds_cold_start_cap(State *s, Int expert) noexcept nogil:
     """Whether asking would exceed the cap on holds of a cold start, before the first cost is known.
 
@@ -95,7 +122,10 @@ cdef inline bint exceeds_cold_start_cap(State *s, Int expert) noexcept nogil:
     cdef double held
     for r in range(s.sizes.n_resources):
         held = s.arrays.reserved[r]
-        if (s.arrays.cost_n[r] == 0.0 and held > 0.0
+        if can_be_stopped(s, r):
+            if held > 0.0 and exceeds_even_pace(s, expert, r):
+                return True
+        elif (s.arrays.cost_n[r] == 0.0 and held > 0.0
                 and held + s.arrays.hold[expert * s.sizes.n_resources + r] > COLD_START_SHARE * s.arrays.total[r]):
             return True
     return False
@@ -164,7 +194,7 @@ cdef inline Int untried_expert(State *s, Int available) noexcept nogil:
     cdef Int k
     if s.counters.warm_up > 0:
         for k in range(s.sizes.n_experts):
-            if is_untried(s, k) and can_be_asked(s, available, k):
+            if (is_untried(s, k) or is_unobserved(s, k)) and can_be_asked(s, available, k):
                 return k + 1
     return 0
 

@@ -71,6 +71,7 @@ COUNTERS = (
     Scalar("n_forced", "decisions that the caller prescribed"),
     Scalar("n_no_budget", "decisions that went to the model because no budget was left"),
     Scalar("n_expired", "decisions that expired"),
+    Scalar("n_open", "open decisions: reviews whose cost is not known"),
     Scalar("n_stopped", "reviews that were stopped"),
     Scalar("n_backwards", "decisions whose time was before that of an earlier one"),
     Scalar("horizon_told", "1: the end of the horizon was reported"),
