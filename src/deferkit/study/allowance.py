@@ -62,6 +62,11 @@ class Allowance(NamedTuple):
             raise InvalidArgument(f"A budget must be {FORMS}. Got {text!r} instead.")
         return cls(number, unit, terms["every"] or "", terms["zone"] or "", carry, terms["until"] is not None, hold)
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether the budget has a period or an end, so that tasks need a time."""
+        return bool(self.every) or self.until_end
+
     def budget(self, stream: TaskStream, max_cost: float) -> Budget:
         """Return the budget for a stream: over its tasks, until its last one, or in every period.
 
@@ -75,7 +80,7 @@ class Allowance(NamedTuple):
             horizon = None if math.isinf(total) else stream.n_tasks
             return Budget(total, horizon=horizon, max_cost=max_cost, hold=hold)
         if stream.times is None:
-            raise InvalidArgument("A budget with a period or an end needs the time of each task.")
+            raise InvalidArgument("A budget with a period or an end needs the time of each task; of a table: --time.")
         if self.until_end:
             return Budget(total, until=float(stream.times[-1]) + 1.0, max_cost=max_cost, hold=hold)
         start = None if self.every in CALENDAR else float(stream.times[0] // DAY * DAY)

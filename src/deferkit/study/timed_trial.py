@@ -1,7 +1,7 @@
 """Trials on streams whose tasks come at times, or whose outcomes come late: renewing budgets, ends, holds.
 
-Everybody is judged by expected rewards, against the best for someone who knows all tasks to come. Two periods at the
-start of a renewing budget are not judged: when tasks come must have been seen.
+Everybody is judged by expected rewards, against the best for someone who knows all tasks to come. Of simulated
+tasks, two periods at the start of a renewing budget are not judged: when tasks come must have been seen.
 """
 
 import math
@@ -17,6 +17,7 @@ from deferkit.learn.deferrer import Deferrer
 from deferkit.study.allowance import Allowance
 from deferkit.study.period_optimum import best_shares, period_numbers
 from deferkit.study.policy_registry import LEARNERS, make_learner, sure_cost, warm_started
+from deferkit.study.representation_text import representation_text
 from deferkit.study.spec import Spec
 from deferkit.types import Budget
 from deferkit.worlds.task_stream import Floats, TaskStream
@@ -24,9 +25,14 @@ from deferkit.worlds.task_stream import Floats, TaskStream
 NOT_JUDGED = 2  # periods
 
 
-def is_timed(stream: TaskStream) -> bool:
-    """Whether a stream is run here: its tasks have times, or their outcomes come late."""
-    return stream.times is not None or stream.delay > 0
+def is_timed(stream: TaskStream, budget: str) -> bool:
+    """Whether a trial is run here: a budget has a period, an end or a hold, or outcomes come late.
+
+    Simulated tasks with times are run here whatever the budget, so that all of them are judged alike.
+    """
+    given = Allowance.from_text(budget)
+    simulated = stream.times is not None and stream.truth is not None
+    return stream.delay > 0 or simulated or given.is_timed or bool(given.hold)
 
 
 def run_timed(spec: Spec, stream: TaskStream, seed: int) -> dict[str, Any]:
@@ -38,20 +44,22 @@ def run_timed(spec: Spec, stream: TaskStream, seed: int) -> dict[str, Any]:
     """
     if stream.costs.shape[1:] != (1, 1):
         raise InvalidArgument("Budgets with times are studied with one expert and one resource.")
+    if not stream.complete:
+        raise InvalidArgument("Budgets with a period, an end or a hold need a table in which every outcome is known.")
     budget = Allowance.from_text(spec.budget).budget(stream, sure_cost(stream))
     expected_rewards, expected_costs = stream.known()
     gains, costs = expected_rewards[:, 1] - expected_rewards[:, 0], expected_costs[:, 0, 0]
     periods = period_numbers(np.arange(float(stream.n_tasks)) if stream.times is None else stream.times, budget)
-    judged = periods >= (NOT_JUDGED if budget.every is not None else 0)
+    judged = periods >= (NOT_JUDGED if budget.every is not None and stream.truth is not None else 0)
     best = best_shares(gains, costs, periods, budget)
-    us, more = math.nan, {"stopped": 0.0, "overrun": 0.0}
+    us, more, represented = math.nan, {"stopped": 0.0, "overrun": 0.0}, None
     if spec.policy in LEARNERS:
         parameters = {**spec.policy_parameters, "budget": budget}
         learner = warm_started(make_learner(spec.policy, stream, [1.0], seed=seed, parameters=parameters), stream)
         begin = time.perf_counter()
         done, paid = run_late(learner, stream) if stream.delay else run_at_times(learner, stream, spec.feedback)
         us = (time.perf_counter() - begin) / stream.n_tasks * 1e6
-        summary = learner.summary()
+        summary, represented = learner.summary(), representation_text(learner)
         more = {"stopped": float(summary.stopped), "overrun": float(summary.overrun)}  # type: ignore[arg-type]
     else:
         done = asked_by(spec.policy, stream, budget, periods, best)
@@ -71,6 +79,10 @@ def run_timed(spec: Spec, stream: TaskStream, seed: int) -> dict[str, Any]:
         "budget": float(budget.total),
         "opt": model + top,
         "model": model,
+        "opt_price": math.nan,
+        "opt_spent": float((best * costs)[judged].sum()),
+        "gained_se": math.nan,
+        "representation": represented,
         **more,
     }
 

@@ -192,7 +192,7 @@ def run_together(specs: Iterable[Spec], seed: int) -> list[dict[str, Any]]:
         try:
             if stream is None:
                 stream = make_world(spec.world, spec.world_parameters).draw(seed)
-            if is_timed(stream):
+            if is_timed(stream, spec.budget):
                 rows.append(run_timed(spec, stream, seed))
                 continue
             if judge is None:
