@@ -70,7 +70,7 @@ def test_heavy_costs_are_as_expensive_as_expected_on_average() -> None:
 
 
 def test_a_budget_as_text_with_a_period_or_an_end() -> None:
-    hours = TaskStream(np.ones((4, 1)), np.ones((4, 2)), np.ones((4, 1, 1)), times=np.arange(4) * 90_000.0)
+    hours = TaskStream(np.ones((4, 1)), np.ones((4, 2)), np.ones((4, 1, 1)), times=np.array([0.0, 9e4, 1.8e5, 2.7e5]))
     weekly = Allowance.from_text("40 every week in Europe/Berlin carry 1 hold auto").budget(hours, 2.0)
     assert weekly == Budget(40, every="week", zone="Europe/Berlin", carry=1, max_cost=2.0, hold="auto")
     assert Allowance.from_text("50% until end").budget(hours, 1.0) == Budget(2.0, until=270_001.0, max_cost=1.0)
