@@ -12,6 +12,7 @@ class Renewing(Resolve):
     """The dual holds the number of the decision at which prices are solved next, and the time of the last solution."""
 
     name = "renewing"
+    can_be_chosen = False  # of "resolve", where a budget has an end or a period
     description = "the price at which tasks like those to come in this period would use what is left each"
 
     def memory_size(self, n_resources: int) -> int:
