@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from playwright.sync_api import Browser, sync_playwright
 
-from deferkit import Budget, Decision, Deferrer, Encoder, Event, Exploration, Observed, Pacing
+from deferkit import Budget, Decided, Decision, Deferrer, Encoder, Event, Exploration, Observed, Pacing, Stopped
 from deferkit.learn.embed.gradient import GradientEmbedding
 from deferkit.learn.embed.neural import NeuralEmbedding
 from deferkit.learn.embed.trees import TreeEmbedding
@@ -53,6 +53,15 @@ class Tasks(NamedTuple):
     contexts: Floats
     rewards: Floats  # [n, deciders]
     costs: Floats  # [n, experts, resources]
+    times: Floats | None = None  # [n] seconds, where a budget needs them
+
+    def at(self, t: int) -> float | None:
+        """Return the time of a task, if it has one."""
+        return None if self.times is None else float(self.times[t])
+
+    def when(self, first: int = 0, end: int | None = None) -> Floats | None:
+        """Return the times of tasks, if they have any."""
+        return None if self.times is None else self.times[first:end]
 
 
 def draw_tasks(n: int, d: int, *, experts: int = 1, resources: int = 1, binary: bool = False, seed: int = 0) -> Tasks:
@@ -159,6 +168,36 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     "auto, named features": {"encoded": True, "representation": "auto", "link": "logistic"},
     "named features": {"encoded": True, "representation": "linear"},
+    "renewing": {"budget": Budget(6, every="1h", max_cost=1)},
+    "renewing, carried over, no cap": {"budget": Budget(5, every="1h", carry=1.5), "ridge": 0.5},
+    "renewing, nothing lapses, held less": {"budget": Budget(5, every="day", carry=math.inf, max_cost=1, hold="auto")},
+    "renewing, starts later": {"budget": Budget(6, every="1h", start=5_000, max_cost=1)},
+    "until": {"budget": Budget(40, until=90_000, max_cost=1), "explore_floor": 0.1},
+    "renewing, short memory, logistic": {
+        "budget": Budget(6, every="1h", carry=1, max_cost=1),
+        "memory": 60,
+        "pacing": Pacing(window=20),
+        "link": "logistic",
+    },
+    "renewing, until and a horizon": {
+        "budget": {
+            "minutes": Budget(6, every="1h", carry=1, max_cost=1),
+            "euros": Budget(45, until=60_000, max_cost=1),
+            "asks": Budget(50, horizon=400, max_cost=1),
+        },
+        "experts": ["ann", "bo"],
+    },
+    "renewing, thompson": {"budget": Budget(6, every="90min", max_cost=1), "exploration": Exploration.thompson()},
+    "renewing, auto": {"budget": Budget(6, every="1h", carry=1, max_cost=1), "representation": "auto"},
+    "renewing, neural": {
+        "budget": Budget(6, every="1h", max_cost=1),
+        "embedding": NeuralEmbedding(hidden=4, every=25),
+        "memory": 90,
+        "pacing": Pacing(window=40),
+    },
+    "renewing, named features": {"budget": Budget(8, every="2h", max_cost=1), "encoded": True},
+    "held less": {"budget": Budget(48, horizon=400, max_cost=1, hold=0.2)},
+    "stopped at a limit": {"budget": Budget(48, horizon=400, max_cost=1, limit=0.3)},
     "infinite": {"budget": Budget.unlimited()},
     "nothing": {"budget": Budget(0, horizon=400, max_cost=1)},
 }
@@ -182,6 +221,15 @@ def after_drift(tasks: Tasks) -> Tasks:
     return tasks._replace(rewards=rewards)
 
 
+def draw_times(n: int, seed: int = 0) -> Floats:
+    """Return times of tasks in twelve hours: some together, one before an earlier one now and then, and a gap."""
+    rng = np.random.default_rng(seed)
+    times = np.sort(rng.random(n) ** 2 * 43_200)
+    times[n // 2 :] += 12_000
+    times[rng.random(n) < 0.03] -= 600
+    return times
+
+
 def make(
     name: str, *, d: int = 6, horizon: int = 400, rate: float = 0.12, rule: str | None = None
 ) -> tuple[Deferrer, Tasks]:
@@ -191,7 +239,8 @@ def make(
         asked = given.get("exploration", Exploration())
         asked = asked if isinstance(asked, Exploration) else Exploration(scale=asked)
         given["exploration"] = dataclasses.replace(asked, rule=rule)
-    resources = given.pop("resources", 1)
+    budgets = given.get("budget")
+    resources = given.pop("resources", len(budgets) if isinstance(budgets, dict) else 1)
     capped, drifts, encoded = given.pop("capped", True), given.pop("drifts", False), given.pop("encoded", False)
     experts = len(given.get("experts", ["human"]))
     each = Budget(rate * horizon, horizon=horizon, max_cost=1.0 if capped else None)
@@ -200,6 +249,9 @@ def make(
     binary = given.get("link") == "logistic"
     tasks = draw_tasks(horizon, d, experts=experts, resources=resources, binary=binary, seed=3)
     tasks = after_drift(tasks) if drifts else tasks
+    made = given["budget"]
+    if any(each.is_timed for each in (made.values() if isinstance(made, dict) else [made])):
+        tasks = tasks._replace(times=draw_times(horizon))
     if encoded:
         encoder = Encoder(numbers=[f"x{i}" for i in range(d - 1)], categories={"kind": 3})
         return Deferrer(encoder=encoder, **given), named(tasks)
@@ -223,15 +275,36 @@ def outcome(deferrer: Deferrer, tasks: Tasks, t: int, decision: Decision, feedba
     return Observed(decision.id, seen, cost)
 
 
+def stopped(deferrer: Deferrer, tasks: Tasks, t: int, decision: Decision, feedback: str) -> Stopped | None:
+    """Return how a review ends that may not go on, for one resource; None if it need not be stopped."""
+    [budget, *more] = deferrer.settings.budget.values()
+    route = deferrer.settings.deciders.index(decision.route)
+    if more or not budget.can_be_stopped or route == 0:
+        return None
+    cost = float(tasks.costs[t, route - 1, 0])
+    most = min(numbers(decision.reserved)[0] + numbers(deferrer.summary().left)[0], budget.limit or math.inf)
+    known = {} if feedback == "reviewed" else {"model": float(tasks.rewards[t, 0])}
+    return Stopped(decision.id, most / cost * cost, known) if cost > most else None
+
+
 def step_through(deferrer: Deferrer, tasks: Tasks, feedback: str = "full", start: int = 0) -> list[Event]:
     """Decide and observe one task at a time; return the events."""
     events: list[Event] = []
     for t in range(start, len(tasks.contexts)):
-        event = deferrer.propose(tasks.contexts[t])
-        assert deferrer.decide(tasks.contexts[t]) == event.decision
+        context, at = tasks.contexts[t], tasks.at(t)
+        due = [] if at is None else deferrer.renewals(at)
+        if due:
+            event = Decided(deferrer.decide(context, at=at), context, at)
+        else:
+            event = deferrer.propose(context, at=at)
+            assert deferrer.decide(context, at=at) == event.decision
         seen = outcome(deferrer, tasks, t, event.decision, feedback)
-        deferrer.observe(seen.id, seen.rewards, seen.cost)
-        events += [event, seen]
+        ended = stopped(deferrer, tasks, t, event.decision, feedback)
+        if ended is None:
+            deferrer.observe(seen.id, seen.rewards, seen.cost)
+        else:
+            deferrer.stop(ended.id, ended.cost, ended.rewards)
+        events += [*due, event, seen if ended is None else ended]
     return events
 
 

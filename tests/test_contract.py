@@ -23,7 +23,7 @@ def test_bulk_is_one_at_a_time_is_replay(name: str, feedback: str) -> None:
     bulk, tasks = make(name)
     single, _ = make(name)
     replayed, _ = make(name)
-    run = bulk.run(tasks.contexts, rewards_of(bulk, tasks), tasks.costs, feedback=feedback)
+    run = bulk.run(tasks.contexts, rewards_of(bulk, tasks), tasks.costs, feedback=feedback, at=tasks.times)
     events = step_through(single, tasks, feedback)
     decisions = [event.decision for event in events if isinstance(event, Decided)]
     assert [run.deciders[route] for route in run.routes] == [decision.route for decision in decisions]
@@ -58,13 +58,13 @@ def test_saved_in_mid_stream_goes_on_bit_for_bit(name: str, tmp_path: Path) -> N
     half, _ = make(name)
     first = tasks._replace(contexts=tasks.contexts[:150])
     step_through(half, first)
-    half.decide(tasks.contexts[150])  # pending when it is saved
+    half.decide(tasks.contexts[150], at=tasks.at(150))  # pending when it is saved
     half.save(tmp_path / "half.state")
     restored = Deferrer.load(tmp_path / "half.state")
     assert restored == half
     for learner in (restored, half):
         learner.observe(150, {"model": 0.5 if learner.settings.link == "identity" else 1.0})
-        learner.decide_many(tasks.contexts[151:160])
+        learner.decide_many(tasks.contexts[151:160], at=tasks.when(151, 160))
         step_through(learner, tasks, start=160)
     assert restored == half
     step_through(whole, tasks)
@@ -75,9 +75,11 @@ def test_saved_in_mid_stream_goes_on_bit_for_bit(name: str, tmp_path: Path) -> N
 def test_proposing_and_scoring_change_nothing(name: str) -> None:
     learner, tasks = make(name)
     step_through(learner, tasks._replace(contexts=tasks.contexts[:60]))
-    learner.decide(tasks.contexts[60])
+    learner.decide(tasks.contexts[60], at=tasks.at(60))
     before = learner.to_bytes()
-    learner.propose(tasks.contexts[61])
+    learner.propose(tasks.contexts[61], at=tasks.at(60))
+    if tasks.times is not None:
+        learner.renewals(tasks.times[-1])
     learner.score(tasks.contexts[61:90])
     learner.summary()
     assert learner.to_bytes() == before
@@ -86,9 +88,9 @@ def test_proposing_and_scoring_change_nothing(name: str) -> None:
 @every_learner
 def test_spending_stays_within_the_budget(name: str) -> None:
     learner, tasks = make(name)
-    run = learner.run(tasks.contexts, rewards_of(learner, tasks), tasks.costs)
+    run = learner.run(tasks.contexts, rewards_of(learner, tasks), tasks.costs, at=tasks.times)
     for j, (budget, spent) in enumerate(zip(learner.settings.budget.values(), run.costs.sum(axis=0), strict=True)):
-        if budget.max_cost is not None:
+        if budget.max_cost is not None and budget.every is None:
             assert spent <= budget.total, j
     assert min(numbers(learner.summary().left)) >= 0
 
@@ -99,7 +101,9 @@ def test_decide_many_is_many_decides(name: str) -> None:
     apart, _ = make(name)
     for learner in (together, apart):
         step_through(learner, tasks._replace(contexts=tasks.contexts[:30]))
-    assert together.decide_many(tasks.contexts[30:130]) == [apart.decide(x) for x in tasks.contexts[30:130]]
+    assert together.decide_many(tasks.contexts[30:130], at=tasks.when(30, 130)) == [
+        apart.decide(tasks.contexts[t], at=tasks.at(t)) for t in range(30, 130)
+    ]
     assert together == apart
 
 
@@ -107,8 +111,8 @@ def test_decide_many_is_many_decides(name: str) -> None:
 def test_observe_many_is_many_observes(name: str) -> None:
     together, tasks = make(name)
     apart, _ = make(name)
-    decisions = together.decide_many(tasks.contexts[:25])
-    apart.decide_many(tasks.contexts[:25])
+    decisions = together.decide_many(tasks.contexts[:25], at=tasks.when(0, 25))
+    apart.decide_many(tasks.contexts[:25], at=tasks.when(0, 25))
     seen = [outcome(apart, tasks, t, decision) for t, decision in enumerate(decisions)]
     for each in seen:
         apart.observe(each.id, each.rewards, each.cost)
@@ -130,14 +134,14 @@ def test_other_seeds_decide_otherwise_in_the_warm_up(name: str) -> None:
         given = {**learner.settings.to_dict(), "seed": seed, "warm_up": 3}
         settings = type(learner.settings).from_dict(given)
         other = Deferrer._of(settings, new_ledger(settings), copy.deepcopy(learner._contexts.encoder))
-        routes.add(tuple(decision.route for decision in other.decide_many(tasks.contexts[:3])))
+        routes.add(tuple(decision.route for decision in other.decide_many(tasks.contexts[-3:], at=tasks.when(-3))))
     assert len(routes) > 3
 
 
 @every_learner
 def test_propensities_are_probabilities_and_1_where_nothing_is_drawn(name: str) -> None:
     learner, tasks = make(name, horizon=400)
-    decisions = learner.decide_many(tasks.contexts[:200])
+    decisions = learner.decide_many(tasks.contexts[:200], at=tasks.when(0, 200))
     assert all(0 < decision.propensity <= 1 for decision in decisions)
     if learner.settings.explore_floor == 0 and not learner.settings.exploration.sampled:
         tried = {"model"}
@@ -152,12 +156,12 @@ def test_the_end_of_the_horizon_is_told_once(name: str) -> None:
     learner, tasks = make(name, horizon=400)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        learner.run(tasks.contexts, rewards_of(learner, tasks), tasks.costs)
-    if min(b.horizon or 0 for b in learner.settings.budget.values()) == 0:
-        learner.decide(tasks.contexts[0])
+        learner.run(tasks.contexts, rewards_of(learner, tasks), tasks.costs, at=tasks.times)
+    if max(b.horizon or 0 for b in learner.settings.budget.values()) == 0:
+        learner.decide(tasks.contexts[0], at=tasks.at(-1))
         return
     with pytest.warns(HorizonWarning, match="400 tasks is over"):
-        learner.decide(tasks.contexts[0])
+        learner.decide(tasks.contexts[0], at=tasks.at(-1))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        learner.decide(tasks.contexts[1])
+        learner.decide(tasks.contexts[1], at=tasks.at(-1))

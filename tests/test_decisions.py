@@ -50,7 +50,7 @@ def test_an_auditor_finds_the_same_choice(name: str) -> None:
 @pytest.mark.parametrize("name", SETTINGS)
 def test_every_decision_explains_itself_in_a_sentence(name: str) -> None:
     learner, tasks = make(name)
-    for decision in learner.decide_many(tasks.contexts[:80]):
+    for decision in learner.decide_many(tasks.contexts[:80], at=tasks.when(0, 80)):
         sentence = decision.explain()
         assert sentence.startswith(f"Task {decision.id} goes to {decision.route}, ")
         assert sentence.endswith(".")

@@ -46,7 +46,7 @@ def test_a_command_has_the_options_of_all_worlds(command: str) -> None:
     for world in (*WORLDS.values(), Table):
         assert {f"--{each.flag}" for each in options_of(world)} <= flags
     shown = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "240"}).stdout
-    assert "T, the number of tasks (synthetic: 50,000, drift: 20,000, moderation: 5,000)" in shown
+    assert "T, the number of tasks (synthetic: 50,000, drift: 20,000, moderation: 5,000, late: 4,000)" in shown
 
 
 def test_a_new_field_is_an_option_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,19 @@ from deferkit.errors import (
     UnknownDecision,
     UnreadableState,
 )
-from deferkit.events import BudgetChanged, Corrected, Decided, Event, Expired, Observed, WarmStarted
-from deferkit.types import Budget, Coefficients, Decision, Drifted, Run, Scores, Summary
+from deferkit.events import (
+    BudgetChanged,
+    Corrected,
+    Decided,
+    Event,
+    Expired,
+    Extended,
+    Observed,
+    Renewed,
+    Stopped,
+    WarmStarted,
+)
+from deferkit.types import Budget, Coefficients, Decision, Drifted, Period, Run, Scores, Summary
 from deferkit.version import __version__
 
 if TYPE_CHECKING:
@@ -75,6 +86,7 @@ __all__ = [
     "EventOutOfOrder",
     "Expired",
     "Exploration",
+    "Extended",
     "GradientEmbedding",
     "HorizonWarning",
     "InvalidArgument",
@@ -82,10 +94,13 @@ __all__ = [
     "NeuralEmbedding",
     "Observed",
     "Pacing",
+    "Period",
+    "Renewed",
     "Run",
     "Scores",
     "ServiceError",
     "ServiceUnavailable",
+    "Stopped",
     "Summary",
     "TreeEmbedding",
     "UnaffordableReviewWarning",

@@ -15,6 +15,7 @@ class Decided(NamedTuple):
     Args:
         decision: The route with its reservation; its id must be that of the learner's next decision.
         context: The context that was decided.
+        at: When the task came, in seconds since 1970; None (default) if no budget has an end or a period.
 
     >>> from deferkit import Budget, Deferrer, Decided
     >>> deferrer = Deferrer(n_features=1, budget=Budget(5, horizon=100, max_cost=1))
@@ -25,6 +26,7 @@ class Decided(NamedTuple):
 
     decision: Decision
     context: Context
+    at: float | None = None
 
 
 class Observed(NamedTuple):
@@ -88,10 +90,14 @@ class Expired(NamedTuple):
 
 
 class BudgetChanged(NamedTuple):
-    """The total of the budget was raised or lowered.
+    """The total of the budget, its end or its allowance was changed.
 
     Args:
         total: The new total, by resource if there are several.
+        horizon: The new number of tasks that the total is to last for, counted from the first decision; None (default)
+            if it stays. By resource if there are several, and only those that change.
+        until: The new end of a budget with `until`, in seconds since 1970; likewise.
+        allowance: What a budget with `every` gets at each renewal from now on; likewise.
 
     >>> from deferkit import Budget, Deferrer, BudgetChanged
     >>> deferrer = Deferrer(n_features=1, budget=Budget(5, horizon=100, max_cost=1))
@@ -101,6 +107,72 @@ class BudgetChanged(NamedTuple):
     """
 
     total: Amount
+    horizon: Amount | None = None
+    until: Amount | None = None
+    allowance: Amount | None = None
+
+
+class Renewed(NamedTuple):
+    """A period of a budget with `every` began; or the first task came, which begins the time of one with `until`.
+
+    Args:
+        resource: The name of the resource; "cost" if there is one without a name.
+        start: When the period began, in seconds since 1970: the end of the one before it, unless it is the first.
+        end: When the next one begins, or the end of a budget with `until`.
+        total: The total from then on: what is spent and reserved, what was carried over, and the allowance.
+
+    >>> from deferkit import Budget, Deferrer
+    >>> deferrer = Deferrer(n_features=1, budget=Budget(5, every="1h", carry=1, max_cost=1))
+    >>> for event in deferrer.renewals(at=0.0):
+    ...     deferrer.apply(event)
+    >>> deferrer.renewals(at=4_000.0)
+    [Renewed(resource='cost', start=3600.0, end=7200.0, total=10.0)]
+    """
+
+    resource: str
+    start: float
+    end: float
+    total: float
+
+
+class Extended(NamedTuple):
+    """More was reserved for a pending review.
+
+    Args:
+        id: The id of the decision.
+        amount: What was added to its hold, by resource if there are several.
+
+    >>> from deferkit import Budget, Deferrer, Extended
+    >>> deferrer = Deferrer(n_features=1, budget=Budget(5, horizon=100, max_cost=4, hold=1))
+    >>> deferrer.apply(deferrer.propose([1.0], force="human"))
+    >>> deferrer.apply(Extended(0, 0.5))
+    >>> deferrer.summary().reserved
+    1.5
+    """
+
+    id: int
+    amount: Amount
+
+
+class Stopped(NamedTuple):
+    """A review was stopped before it was done: its cost is booked, and the model's answer stands.
+
+    Args:
+        id: The id of the decision.
+        cost: What the review cost until then, in the unit of the budget.
+        rewards: Rewards that are known, by decider, such as the model's; None (default) for none.
+
+    >>> from deferkit import Budget, Deferrer, Stopped
+    >>> deferrer = Deferrer(n_features=1, budget=Budget(5, horizon=100, max_cost=4, hold=1))
+    >>> deferrer.apply(deferrer.propose([1.0], force="human"))
+    >>> deferrer.apply(Stopped(0, 1.0))
+    >>> deferrer.summary().spent, deferrer.summary().stopped
+    (1.0, 1)
+    """
+
+    id: int
+    cost: Amount
+    rewards: Mapping[str, float] | None = None
 
 
 class WarmStarted(NamedTuple):
@@ -125,4 +197,4 @@ class WarmStarted(NamedTuple):
     costs: Sequence[float] | Mapping[str, Sequence[float]] | None
 
 
-Event: TypeAlias = Decided | Observed | Corrected | Expired | BudgetChanged | WarmStarted
+Event: TypeAlias = Decided | Observed | Corrected | Expired | BudgetChanged | Renewed | Extended | Stopped | WarmStarted

@@ -3,11 +3,13 @@
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timedelta
 from numbers import Real
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 from deferkit.errors import expected
+from deferkit.periods import Schedule, as_seconds
 
 if TYPE_CHECKING:  # a client works without numpy
     import numpy as np
@@ -20,52 +22,140 @@ LARGEST = 1e50
 """The largest absolute value of a feature, a reward or a cost; its fourth power is still a finite double."""
 
 MODEL = "model"
+AUTO = "auto"
 REASONS = ("warm-up", "worth it", "not worth it", "budget", "forced", "explored", "unavailable", "unsettled")
 """The values of `Decision.reason`, in the order of the compiled core."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Budget:
-    """How much of one resource may be spent over how many tasks.
+    """How much of one resource may be spent: over how many tasks, until when, or in every period.
 
     With `max_cost`, that amount is reserved for each deferral until its cost is known, so that spending never exceeds
     the total. Without it, the largest cost observed so far is reserved. A cost that does not fit the total is counted
     as overrun: without `max_cost`, if it is reported after its decision expired, or if it is higher than announced
     with `decide(x, cost=…)`.
 
+    One of `horizon`, `until` and `every` is given, unless the total is infinite. With `until` or `every` tasks have a
+    time: `decide(x, at=…)`. At the end of a period, what is left beyond `carry` allowances lapses and a new
+    allowance comes. A review that is pending then takes its hold along: its cost is booked in the period in which it
+    comes, and what the hold was too large by is free from then on.
+
+    Where a review can be stopped, `hold` or `limit` says that less than `max_cost` is reserved for it. A review that
+    needs more asks for it with `Deferrer.extend`, and is stopped with `Deferrer.stop` if nothing is left; a cost that
+    does not fit the budget, because the reviewer went on, is counted as overrun.
+
     Args:
         total: The amount that may be spent, in any unit (minutes, euros, reviews); at least 0, `math.inf` for an
-            unlimited budget. Costs are reported in the same unit.
-        horizon: The number of tasks that the total is to last for, at least 1. Required unless the total is infinite.
+            unlimited budget. With `every`, the allowance of one period. Costs are reported in the same unit.
+        horizon: The number of tasks that the total is to last for, at least 1.
+        until: The time until which the total is to last: seconds since 1970, or a datetime with a time zone.
+        every: The period after which the budget is renewed: a length such as "7d", "12h" or "30min", a timedelta, or a
+            calendar "day", "week" (from Monday on) or "month".
+        zone: The time zone of calendar periods, such as "Europe/Berlin"; UTC by default.
+        start: The start of the first period, before which nothing is spent: seconds since 1970, or a datetime with a
+            time zone. By default the first task begins it, or it is the calendar period of the first task.
+        carry: How many allowances may be carried over to the next period; 0 (default): what is not used lapses,
+            `math.inf`: nothing lapses.
         max_cost: The largest cost of one decision, in the unit of the total; a higher cost is refused. None (default)
             if it is not known.
+        hold: What is reserved for a review that can be stopped, or "auto": three times the mean cost, at most
+            `max_cost` and a hundredth of what is left, but never less than the mean cost. None (default) reserves as
+            above, or the `limit`.
+        limit: The cost at which every review is stopped. None (default) if there is no such limit.
 
     Raises:
-        InvalidArgument: If an argument is of the wrong type or out of range, or the horizon is missing.
+        InvalidArgument: If an argument is of the wrong type or out of range, or if not exactly one of `horizon`,
+            `until` and `every` is given.
 
     >>> Budget(8_000, horizon=50_000, max_cost=3)
     Budget(total=8000, horizon=50000, max_cost=3)
+    >>> Budget(40, every="week", zone="Europe/Berlin", carry=1, max_cost=2, hold="auto")
+    Budget(total=40, every='week', zone='Europe/Berlin', carry=1, max_cost=2, hold='auto')
     >>> Budget.unlimited().total
     inf
     """
 
     total: float
     horizon: int | None = field(default=None, kw_only=True)
+    until: "float | datetime | None" = field(default=None, kw_only=True)
+    every: "str | timedelta | None" = field(default=None, kw_only=True)
+    zone: str | None = field(default=None, kw_only=True)
+    start: "float | datetime | None" = field(default=None, kw_only=True)
+    carry: float = field(default=0.0, kw_only=True)
     max_cost: float | None = field(default=None, kw_only=True)
+    hold: float | str | None = field(default=None, kw_only=True)
+    limit: float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        for name in ("total", "horizon", "max_cost"):
-            object.__setattr__(self, name, plain(getattr(self, name)))
+        for each in fields(self):
+            object.__setattr__(self, each.name, plain(getattr(self, each.name)))
         if not is_number(self.total) or math.isnan(self.total) or self.total < 0:
             raise expected("total", "Budget", "a number of at least 0", self.total)
-        if self.horizon is None:
-            if self.total != math.inf:
-                raise expected("horizon", "Budget", "given, unless the total is infinite", None)
-        elif not is_whole(self.horizon, 1):
+        self._check_time()
+        for name in ("max_cost", "limit"):
+            cap = getattr(self, name)
+            if cap is not None and not (is_number(cap) and 0 < cap < math.inf):
+                raise expected(name, "Budget", "a finite number above 0", cap)
+        hold = self.hold
+        if hold is not None and hold != AUTO and not (is_number(hold) and 0 < cast(float, hold) < math.inf):
+            raise expected("hold", "Budget", "'auto' or a finite number above 0", hold)
+
+    def _check_time(self) -> None:
+        given = [name for name in ("horizon", "until", "every") if getattr(self, name) is not None]
+        if not given and self.total != math.inf:
+            raise expected("horizon", "Budget", "given, unless the total is infinite (or `until` or `every`)", None)
+        if len(given) > 1:
+            raise expected(given[1], "Budget", f"left out where `{given[0]}` is given", getattr(self, given[1]))
+        if self.horizon is not None and not is_whole(self.horizon, 1):
             raise expected("horizon", "Budget", "a whole number of at least 1", self.horizon)
-        cap = self.max_cost
-        if cap is not None and not (is_number(cap) and 0 < cap < math.inf):
-            raise expected("max_cost", "Budget", "a finite number above 0", cap)
+        if self.total == math.inf and given and given != ["horizon"]:
+            raise expected("total", "Budget", f"finite with `{given[0]}`", self.total)
+        for name in ("until", "start"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, as_seconds(name, "Budget", getattr(self, name)))
+        if not is_number(self.carry) or not self.carry >= 0:
+            raise expected("carry", "Budget", "a number of at least 0", self.carry)
+        if self.every is None:
+            for name, default in (("zone", None), ("start", None), ("carry", 0)):
+                if getattr(self, name) != default:
+                    raise expected(name, "Budget", "left out without `every`", getattr(self, name))
+        else:
+            schedule = self.schedule
+            if isinstance(self.every, timedelta):
+                object.__setattr__(self, "every", f"{schedule.length:.15g}s")
+
+    @property
+    def schedule(self) -> Schedule:
+        """The periods of a budget with `every`.
+
+        >>> Budget(40, every="7d").schedule.length
+        604800.0
+        """
+        return Schedule.of(self.every, self.zone, cast("float | None", self.start))
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether tasks need a time: with `until` or `every`.
+
+        >>> Budget(5, horizon=10).is_timed, Budget(5, every="day").is_timed
+        (False, True)
+        """
+        return self.until is not None or self.every is not None
+
+    @property
+    def can_be_stopped(self) -> bool:
+        """Whether reviews can be stopped, so that less than `max_cost` is held for them.
+
+        >>> Budget(5, horizon=10, hold="auto").can_be_stopped
+        True
+        """
+        return self.hold is not None or self.limit is not None
+
+    def __repr__(self) -> str:
+        always = ("total",) if self.is_timed else ("total", "horizon", "max_cost")
+        shown = [f for f in fields(self) if f.name in always or getattr(self, f.name) != f.default]
+        return f"Budget({', '.join(f'{each.name}={getattr(self, each.name)!r}' for each in shown)})"
 
     @classmethod
     def unlimited(cls) -> "Budget":
@@ -312,7 +402,7 @@ class Run(NamedTuple):
         reasons: [n] Indices into `REASONS`.
         propensities: [n] The probability of each route.
         prices: [n, R] The price at each decision.
-        rewards: [n] The reward of the chosen decider.
+        rewards: [n] The reward of the chosen decider; the model's where a review was stopped.
         costs: [n, R] The cost of the chosen decider.
         deciders: "model", then the names of the experts.
 
@@ -342,6 +432,27 @@ class Run(NamedTuple):
         return float((self.routes > 0).mean()) if self.routes.size else 0.0
 
 
+class Period(NamedTuple):
+    """The current period of a budget with `every`, or the time up to the end of one with `until`.
+
+    Attributes:
+        start: When it began, in seconds since 1970.
+        end: When the budget is renewed, or ends.
+        total: What there was to spend in it: the allowance, what was carried over, and the holds of pending reviews.
+        spent: The costs booked in it.
+        tasks_left: How many tasks are expected until its end.
+
+    >>> Period(start=0.0, end=604_800.0, total=40.0, spent=12.5, tasks_left=310.0).spent
+    12.5
+    """
+
+    start: float
+    end: float
+    total: float
+    spent: float
+    tasks_left: float
+
+
 class Summary(NamedTuple):
     """Counts, budget and estimates of a learner at one moment.
 
@@ -364,6 +475,10 @@ class Summary(NamedTuple):
         samples_in_use: How many observations each estimate rests on; fewer than `samples` where it forgets.
         drifts: How many drifts were detected.
         history_bytes: Memory used for remembered decisions and for the samples of exact refits, in bytes.
+        stopped: Reviews that were stopped before they were done.
+        backwards: Decisions whose time was before that of an earlier one, and counted as that.
+        periods: The current period of each resource that renews or has an end; total, spent and left above are those
+            of all periods so far.
 
     >>> from deferkit import Budget, Deferrer
     >>> summary = Deferrer(n_features=1, budget=Budget(5, horizon=100)).summary()
@@ -389,6 +504,9 @@ class Summary(NamedTuple):
     samples_in_use: dict[str, float]
     drifts: int
     history_bytes: int
+    stopped: int
+    backwards: int
+    periods: dict[str, Period]
 
     def __str__(self) -> str:
         """Return a line for each field, to be read by people."""

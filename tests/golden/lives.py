@@ -27,6 +27,9 @@ GROUPS = {
 }
 
 
+SINCE_VERSION_4 = ("n_open", "n_stopped", "n_backwards")  # counters
+
+
 def digest(*parts: bytes) -> str:
     return hashlib.sha256(b"".join(parts)).hexdigest()[:12]
 
@@ -44,7 +47,7 @@ def fingerprint(deferrer: Deferrer) -> dict[str, str]:
         group: digest(*(name.encode() + np.ascontiguousarray(state[name]).tobytes() for name in names))
         for group, names in GROUPS.items()
     }
-    later = ("n_model_seen", "n_model_due", "heard_to", "n_heard", "delay_sum")  # counters that there were not
+    later = ("n_model_seen", "n_model_due", "heard_to", "n_heard", "delay_sum", *SINCE_VERSION_4)  # there were not
     counted = {name: count for name, count in ledger.counters().items() if name not in later}
     counters = json.dumps(counted, sort_keys=True).encode()
     samples: NDArray[Any] = state.get("samples", np.zeros(0))

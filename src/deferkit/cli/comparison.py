@@ -19,6 +19,7 @@ from deferkit.study.policy_registry import (
     without_trees,
 )
 from deferkit.study.spec import Spec
+from deferkit.study.timed_trial import is_timed
 from deferkit.worlds import make_world
 from deferkit.worlds.task_stream import TaskStream
 
@@ -35,6 +36,8 @@ OF_WORLD = {
     "synthetic": Defaults("2000", ("model-only", "arbitrary-human", "best-reject", "paper", "default", "opt")),
 }
 """Worlds with other defaults: in the paper's, its algorithm is compared, and the achievable optimum is OPT."""
+TIMED = ("model-only", "arbitrary-human", "default", "opt")
+"""What is compared with a budget that has a period, an end or a hold, unless given."""
 UNSPENT_SHARE = 0.1  # of the budget: a remark if more may stay unspent
 
 
@@ -59,7 +62,8 @@ class Comparison(NamedTuple):
     @property
     def measured(self) -> list[str]:
         """The same, and what they are compared with if that is not among them."""
-        beside = self.stream.truth is None and is_achievable_known(self.stream) and "achievable" not in self.policies
+        alike = self.stream.truth is None and not is_timed(self.stream, self.budget)
+        beside = alike and is_achievable_known(self.stream) and "achievable" not in self.policies
         return [*self.shown, *(["achievable"] if beside else [])]
 
     @classmethod
@@ -88,8 +92,12 @@ class Comparison(NamedTuple):
         stream = make_world(world, parameters).draw(seed)
         n_resources = stream.costs.shape[2]
         total = allowance.total(stream)
-        remarks = [said for said in (remark(total, stream), tight(total, stream)) if said] + stream.remark.splitlines()
-        chosen = list(dict.fromkeys(policies or defaults.policies))
+        timed = is_timed(stream, budget)
+        about = (None if timed else remark(total, stream), kept_back(allowance, stream) or tight(total, stream))
+        remarks = [said for said in about if said] + stream.remark.splitlines()
+        chosen = list(dict.fromkeys(policies or (TIMED if timed else defaults.policies)))
+        if timed:
+            allowance.budget(stream, sure_cost(stream))  # raises if times are missing
         if not policies:
             if n_resources > 1:
                 chosen = [name for name in chosen if name != "paper"]
@@ -123,7 +131,7 @@ class Comparison(NamedTuple):
         settings = "".join(
             f", {flag_of(name)[2:]} {value}" for name, value in self.parameters.items() if name != "horizon"
         )
-        share = f" ({self.budget})" if self.budget.endswith("%") else ""
+        share = f" ({self.budget})" if not self.budget.replace(".", "").isdigit() else ""
         return (
             f"{self.world}{settings}, {self.stream.n_tasks:,} tasks, budget {mean_budget:,.{decimals(mean_budget)}f}"
             f"{share}, {feedback} feedback, {trials} {'trial' if trials == 1 else 'trials'} from seed {seed}"
@@ -152,6 +160,17 @@ def tight(total: float, stream: TaskStream) -> str | None:
     return (
         f"A budget of {total:,.{decimals(total)}f} is less than one task can cost ({dearest:,.{decimals(dearest)}f}):"
         " nobody is asked, because that might not fit."
+    )
+
+
+def kept_back(allowance: Allowance, stream: TaskStream) -> str | None:
+    """Return a remark on what pending reviews keep back, where outcomes come late."""
+    total, dearest = allowance.total(stream), sure_cost(stream)
+    if allowance.hold or not stream.delay or not 0 < total < float("inf"):
+        return None
+    return (
+        f"A pending review holds {dearest:,.{decimals(dearest)}f}, the most that it can cost: three of them hold"
+        f" {300 * dearest / total:.0f} % of the budget. Reviews that can be stopped need not: --hold auto."
     )
 
 

@@ -16,6 +16,13 @@ from deferkit.worlds.option import Option, options_of
 from deferkit.worlds.table import Table
 
 TABLE = "Options of a table"
+Every = Annotated[
+    str | None,
+    typer.Option(help="The budget is that of a period: day, week, month, or a length such as 7d; a table needs --time"),
+]
+Carry = Annotated[
+    str | None, typer.Option(help="Allowances that can be carried over to the next period; inf: nothing lapses. 0")
+]
 Data = Annotated[Path | None, typer.Option(help=f"Where data sets lie; ${VARIABLE} unless given")]
 
 
@@ -23,7 +30,7 @@ def all_options() -> dict[str, list[tuple[str, Option]]]:
     """Return the options of all worlds: for each parameter the worlds that have it, and what it is there.
 
     >>> [world for world, _ in all_options()["horizon"]]
-    ['synthetic', 'drift', 'moderation']
+    ['synthetic', 'drift', 'moderation', 'late']
     """
     found: dict[str, list[tuple[str, Option]]] = {}
     worlds: dict[str, type[Any]] = {"a table": Table, **WORLDS}
@@ -112,6 +119,30 @@ def given_to(world: str, options: Mapping[str, Any]) -> dict[str, Any]:
     if given.get("order") == "shuffled" and "time" in given:
         raise InvalidArgument("--order shuffled and --time are two orders: give one of them.")
     return given
+
+
+def with_terms(
+    budget: str | None, *, every: str | None, carry: str | None, until_end: bool, hold: str | None
+) -> str | None:
+    """Return a budget as text, with its period, its end and its holds.
+
+    Raises:
+        InvalidArgument: Options contradict each other, or there is no budget that they belong to.
+
+    >>> with_terms("40", every="week", carry="1", until_end=False, hold=None)
+    '40 every week carry 1'
+    """
+    if not (every or carry or until_end or hold):
+        return budget
+    if budget is None:
+        raise InvalidArgument("--every, --carry, --until-end and --hold say more of a budget: give it with --budget.")
+    if every and until_end:
+        raise InvalidArgument("--every and --until-end are two budgets: give one of them.")
+    if carry and not every:
+        raise InvalidArgument("--carry is what is carried over from one period to the next: it needs --every.")
+    terms = [budget, f"every {every}" if every else "", f"carry {carry}" if carry else ""]
+    terms += ["until end" if until_end else "", f"hold {hold}" if hold else ""]
+    return " ".join(term for term in terms if term)
 
 
 def following(world: str, then: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -21,6 +21,7 @@ from deferkit.study.allowance import asking_always
 from deferkit.study.engines import make_engine
 from deferkit.study.plan import Plan, plan_of
 from deferkit.study.plan_answer import headline, remarks, whole
+from deferkit.study.plan_periods import arrivals_text, period_text, plan_periods
 from deferkit.study.plan_solve import ROUNDS, next_trials
 from deferkit.study.plan_text import curve_cells, need_cells
 from deferkit.study.plan_trials import (
@@ -43,6 +44,7 @@ from deferkit.worlds.task_stream import TaskStream
 def plan(
     world: Annotated[str, typer.Argument(help="Which tasks: a path to a table, or " + ", ".join(WORLDS))],
     policies: Annotated[list[str] | None, typer.Option("--policy", help="The learner to plan for; default")] = None,
+    every: options.Every = None,
     unit: Annotated[str, typer.Option(help="What cost is counted in, such as minutes; for texts and axes")] = "",
     trials: Annotated[
         int | None,
@@ -93,12 +95,25 @@ def plan(
     better = int((stream.rewards[:, 1:] > stream.rewards[:, :1]).any(axis=1).sum())
     said = remarks(made, full_orders=ORDERS if trials is None else None, better=better)
     said += [*without_trees([policy], stream), *stream.remark.splitlines()]
-    from deferkit.study.drawing.plan_page import write_plan  # noqa: PLC0415 - figures take a second to import
+    periods = None if every is None else plan_periods(made, stream, world, parameters, every, seed)
+    from deferkit.study.drawing.arrivals_figure import draw_arrivals  # noqa: PLC0415 - figures take a second to import
+    from deferkit.study.drawing.plan_page import write_plan  # noqa: PLC0415 - the same
+
+    if periods is not None and stream.times is not None:
+        said += period_text(periods, unit)
+        picture = draw_arrivals(stream.times, out, f"{world}: when tasks come")
+        if not as_json:
+            for line in [*arrivals_text(stream.times), f"figure: {picture}"]:
+                console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     command = shlex.join(["deferkit", *sys.argv[1:]])
     page = write_plan(made, out, world=world, unit=unit, feedback=feedback, remarks=said, command=command)
     if as_json:
-        typer.echo(json.dumps(as_data(made, world, trials_of_grid, unit, feedback, said, page), indent=2))
+        data_of_plan = as_data(made, world, trials_of_grid, unit, feedback, said, page)
+        if periods is not None:
+            about = {"every": periods.every, "needed": periods.needed, "tasks": periods.tasks.tolist()}
+            data_of_plan["periods"] = about | {"allowances": periods.allowances}
+        typer.echo(json.dumps(data_of_plan, indent=2))
         return
     show(made, unit, said)
     console.print(f"page: {page}", highlight=False, markup=False, soft_wrap=True)

@@ -35,6 +35,15 @@ def run(
             " costs (10%, for all others); or inf"
         ),
     ] = None,
+    every: options.Every = None,
+    carry: options.Carry = None,
+    until_end: Annotated[
+        bool, typer.Option("--until-end", help="The budget is to last until the last task, however many come")
+    ] = False,
+    hold: Annotated[
+        str | None,
+        typer.Option(help="What is held for a review that can be stopped: auto, or an amount; else its largest cost"),
+    ] = None,
     policy: Annotated[
         list[str] | None, typer.Option(help="Any number of times. There is: " + ", ".join(POLICIES))
     ] = None,
@@ -66,6 +75,7 @@ def run(
     options.use_data(data)
     where = make_engine(engine, workers=workers, address=address)
     store = TrialStore(None if results is None else results / "trials")
+    budget = options.with_terms(budget, every=every, carry=carry, until_end=until_end, hold=hold)
     asked = Comparison.of(world, parameters, policy, budget, seed, feedback)
     trace = "path" if plot else ""
     specs = {

@@ -12,7 +12,7 @@ from deferkit.learn.encode import FREEZE_AFTER, Encoder
 from deferkit.learn.exploration import INDEX, Exploration
 from deferkit.learn.pacing import Pacing
 from deferkit.learn.settings import Settings
-from deferkit.types import Budget
+from deferkit.types import AUTO, Budget
 
 
 def as_n_features(n_features: int | None, encoder: Encoder | None) -> int:
@@ -84,15 +84,22 @@ def check_encoder_memory(settings: Settings, encoder: Encoder | None) -> None:
 
 
 def unaffordable_reviews(budgets: Mapping[str, Budget]) -> str | None:
-    """Return a sentence if a budget is smaller than its `max_cost`; None for a total of 0, where that is meant.
+    """Return a sentence if a budget is smaller than the hold of one review; None for 0, where that is meant.
 
     >>> unaffordable_reviews({"cost": Budget(0, horizon=10, max_cost=1)})
+    >>> unaffordable_reviews({"cost": Budget(1, every="day", carry=1, max_cost=2)})
     """
     for name, budget in budgets.items():
-        if budget.max_cost is not None and 0 < budget.total < budget.max_cost:
+        caps = {"max_cost": budget.max_cost, "limit": budget.limit, "hold": budget.hold}
+        known = {what: cap for what, cap in caps.items() if cap is not None and not isinstance(cap, str)}
+        least = min(known, key=lambda what: known[what], default=None)
+        most = budget.total * (1.0 + budget.carry) if budget.total else 0.0
+        if least is not None and budget.hold != AUTO and 0 < most < known[least]:
+            total = f"what {name} gets in a period" if budget.every is not None else f"the total of {name}"
+            carried = " and can carry over" if budget.carry else ""
             return (
-                f"Nobody can be asked: each deferral reserves the max_cost of {budget.max_cost:g} until its cost is"
-                f" known, and the total of {name} is {budget.total:g}. Raise the total or lower the max_cost."
+                f"Nobody can be asked: each deferral reserves the {least} of {known[least]:g} until its cost is"
+                f" known, and {total}{carried} is {most:g}. Raise the total or lower the {least}."
             )
     return None
 

@@ -42,7 +42,15 @@ class BulkLoop:
         self._representation = components.representation
         self._decisions = decisions
 
-    def run(self, contexts: Any, rewards: Any, cost: Any, feedback: str, progress: Callable[[int], None] | None) -> Run:
+    def run(
+        self,
+        contexts: Any,
+        rewards: Any,
+        cost: Any,
+        feedback: str,
+        progress: Callable[[int], None] | None,
+        at: Any = None,
+    ) -> Run:
         """Return the routes, rewards and costs of a stream; `Deferrer.run` describes the arguments."""
         settings = self._settings
         if not isinstance(feedback, str) or feedback not in FEEDBACKS:
@@ -53,21 +61,23 @@ class BulkLoop:
         values = inputs.as_rewards(rewards, settings.deciders, n, settings.reward_bounds, missing=False)
         costs = inputs.as_costs(cost, settings.experts, settings.resources, n)
         self._outcomes.check_costs(costs, missing=False)
+        times = self._decisions.times_of(at, n)
         run = blank_run(n, len(settings.budget), settings.deciders)
         done = 0
         while done < n:
             before = done
             if rows is not None and self._ledger.get("unsettled"):
-                done = self._run_before_freeze(rows, matrix, values, costs, feedback, run, done)
+                done = self._run_before_freeze(rows, matrix, values, costs, times, feedback, run, done)
             else:
-                done = self._run_chunk(matrix, values, costs, feedback, run, done)
+                done = self._run_chunk(matrix, values, costs, times, feedback, run, done)
             if progress is not None:
                 progress(done - before)
-        if self._ledger.next_id > self._decisions.horizon:
-            self._decisions.warn_horizon_over()
+        self._decisions.warn_if_over()
         return run
 
-    def _run_chunk(self, matrix: Floats, rewards: Floats, costs: Floats, feedback: str, run: Run, first: int) -> int:
+    def _run_chunk(
+        self, matrix: Floats, rewards: Floats, costs: Floats, times: Floats, feedback: str, run: Run, first: int
+    ) -> int:
         """Decide and observe one chunk of tasks from `first` on; return the index of the next task."""
         ledger, representation = self._ledger, self._representation
         end = min(len(matrix), first + min(CHUNK, ledger.memory))
@@ -75,8 +85,9 @@ class BulkLoop:
             representation.drop_old_tasks()
             until = min(representation.observations_until_retraining(), representation.decisions_until_upkeep())
             end = min(end, first + until)
+        end = first + self._decisions.until_renewal(times, first, end - first)
         decision = ledger.next_id
-        done = first + self._run_compiled(matrix[first:end], rewards, costs, feedback, run, first)
+        done = first + self._run_compiled(matrix[first:end], rewards, costs, times, feedback, run, first)
         if representation is not None:
             representation.append_decided(matrix[first:done])
             representation.record_outcomes(decision, done - first)
@@ -90,14 +101,14 @@ class BulkLoop:
         matrix: Floats,
         rewards: Floats,
         costs: Floats,
+        times: Floats,
         feedback: str,
         run: Run,
         first: int,
     ) -> int:
         """Decide and observe one task while the encoder's scales are not frozen; encode the rest once they are."""
-        event = self._decisions.propose(rows[first])
-        self._decisions.apply(event)
-        decision, route = event.decision, self._settings.deciders.index(event.decision.route)
+        decision = self._decisions.decide_with(rows[first], at=times.item(first) if len(times) else None)
+        route = self._settings.deciders.index(decision.route)
         seen = {self._settings.deciders[each]: float(rewards[first, each]) for each in revealed(feedback, route)}
         paid = costs[first, route - 1].tolist() if route else None
         self._outcomes.observe(decision.id, seen, None if paid is None else self._outcomes.reader.amount(paid))
@@ -110,7 +121,7 @@ class BulkLoop:
         return first + 1
 
     def _run_compiled(
-        self, contexts: Floats, rewards: Floats, costs: Floats, feedback: str, run: Run, first: int
+        self, contexts: Floats, rewards: Floats, costs: Floats, times: Floats, feedback: str, run: Run, first: int
     ) -> int:
         end = first + len(contexts)
         self._ledger.move_open_decisions(len(contexts))
@@ -119,6 +130,7 @@ class BulkLoop:
             self._contexts.represent(contexts),
             rewards[first:end],
             costs[first:end],
+            times[first:end],
             FEEDBACKS.index(feedback),
             run.routes[first:end],
             run.reasons[first:end],

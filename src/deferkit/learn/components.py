@@ -7,6 +7,7 @@ from deferkit.learn.encode import Encoder
 from deferkit.learn.ledger import Ledger
 from deferkit.learn.ledger_reader import LedgerReader
 from deferkit.learn.outcomes import Outcomes
+from deferkit.learn.renewals import Renewals
 from deferkit.learn.representation import Representation, representation_of
 from deferkit.learn.settings import Settings
 
@@ -21,6 +22,7 @@ class Components(NamedTuple):
         contexts: Checks and encodes contexts for the compiled core.
         outcomes: Checks, books and learns outcomes.
         representation: Trees or an embedding in front of the estimates; None if they read the contexts themselves.
+        renewals: Finds and applies the renewals of budgets.
     """
 
     settings: Settings
@@ -29,6 +31,7 @@ class Components(NamedTuple):
     contexts: ContextLoader
     outcomes: Outcomes
     representation: Representation | None
+    renewals: Renewals
 
     @classmethod
     def of(cls, settings: Settings, ledger: Ledger, encoder: Encoder | None) -> "Components":
@@ -38,6 +41,5 @@ class Components(NamedTuple):
         representation = representation_of(settings, ledger)
         reader = LedgerReader(settings.experts, settings.resources, settings.n_features, ledger)
         contexts = ContextLoader(ledger.core, settings.n_features, encoder, representation)
-        return cls(
-            settings, ledger, reader, contexts, Outcomes(settings, ledger, reader, representation), representation
-        )
+        outcomes = Outcomes(settings, ledger, reader, representation)
+        return cls(settings, ledger, reader, contexts, outcomes, representation, Renewals(settings, ledger))

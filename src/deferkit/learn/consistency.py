@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.learn.core import CONSTANTS, layout
+from deferkit.periods import LATEST
 
 Arrays = Mapping[str, NDArray[Any]]
 Ints = NDArray[np.int64]
@@ -35,10 +36,17 @@ INT_RANGES = {  # least and largest value; the range of `route` depends on the s
 }
 FINITE = (
     *("spent", "reserved", "overrun", "largest_cost", "cost_sum", "cost_n", "held", "dual"),
-    *("member_samples", "forecast_error"),
+    *("member_samples", "forecast_error", "at", "clock", "expected", "pending_cost", "allowance", "spent_before"),
+    *("bin_length", "arrivals", "past_arrivals", "past_periods"),
 )
-NOT_NEGATIVE = ("total", "spent", "reserved", "overrun", "held", "member_samples", "forecast_error")
-NEVER_CHANGE = ("view", "horizon", "max_cost", "member_prior", "forget_every", "keep")
+NOT_NEGATIVE = (
+    *("total", "spent", "reserved", "overrun", "held", "member_samples", "forecast_error", "expected", "pending_cost"),
+    *("allowance", "bin_length", "arrivals", "past_arrivals", "past_periods"),
+)
+NEVER_CHANGE = (
+    *("view", "max_cost", "member_prior", "forget_every", "keep"),
+    *("timing", "carry", "hold_fixed", "hold_means", "limit"),
+)
 WEIGHT_ROUNDING = 1e-9  # tolerance of the sum of the weights of a target, which is 1
 
 
@@ -105,8 +113,27 @@ def check_values(saved: Arrays, fresh: Arrays) -> None:
         raise ValueError("costs share the design of a reward whose samples have other weights")
     if (np.isinf(saved["total"]) != np.isinf(fresh["total"])).any():
         raise ValueError("a finite budget has become infinite, or an infinite one finite")
+    check_periods(saved, fresh)
     if (saved["route"][saved["status"] == OPEN] == 0).any():
         raise ValueError("a decision of the model holds budget")
+
+
+def check_periods(saved: Arrays, fresh: Arrays) -> None:
+    """Raise unless horizons are whole numbers, and every period that has begun ends after its start."""
+    horizon = saved["horizon"]
+    if (np.isinf(horizon) != np.isinf(fresh["horizon"])).any() or not (horizon >= 1.0).all():
+        raise ValueError("a horizon is out of range, or contradicts the settings")
+    timed, start, end = saved["timing"] != CONSTANTS["horizon"], saved["period_start"], saved["period_end"]
+    if np.isinf(start).any() or np.isinf(end).any() or not np.isnan(end[~timed]).all():
+        raise ValueError("a period is infinite, or that of a budget with a horizon")
+    begun = ~np.isnan(start[:, 0])
+    if not (start[begun, 0] < end[begun]).all() or not (saved["bin_length"][begun] > 0.0).all():
+        raise ValueError("a period ends before it starts")
+    # a number of bins that is too large for an integer would be read as a negative index
+    if not (np.nan_to_num(np.abs(start)) <= LATEST).all() or not (np.nan_to_num(np.abs(end)) <= LATEST).all():
+        raise ValueError("a period is beyond the calendar")
+    if not (saved["at"] <= LATEST).all() or not (saved["clock"] <= LATEST).all():
+        raise ValueError("a decision is beyond the calendar")
 
 
 def check_overflow(overflow: NDArray[Any], status: Ints, memory: int, next_id: int) -> None:

@@ -12,10 +12,14 @@ from deferkit.errors import BudgetExhausted, EventOutOfOrder, HorizonWarning, ex
 from deferkit.events import Decided
 from deferkit.learn import inputs
 from deferkit.learn.components import Components
+from deferkit.learn.core import CONSTANTS
 from deferkit.learn.encode import FREEZE_AFTER, Encoder
+from deferkit.periods import show_time
 from deferkit.types import REASONS, Decision, show
 
 Floats = NDArray[np.float64]
+
+UNTIL: int = CONSTANTS["until"]
 
 
 class Decisions:
@@ -28,20 +32,29 @@ class Decisions:
         self._contexts = components.contexts
         self._outcomes = components.outcomes
         self._representation = components.representation
-        self.horizon = min((budget.horizon or math.inf) for budget in self._settings.budget.values())
-        # before this decision the ring has free rows and the horizon is not over, so that nothing needs a check
-        self._first_checked = min(self._ledger.memory, self.horizon)
+        self._renewals = components.renewals
+        self.is_timed = components.renewals.is_timed
+        self.horizon, self._first_checked = math.inf, math.inf
+        self.find_horizon()
         self._plain = self._contexts.encoder is None and self._representation is None
 
-    def decide(self, context: Any) -> Decision:
+    def find_horizon(self) -> None:
+        """Note when the first horizon is over; after a change of one."""
+        self.horizon = self._ledger.view("horizon").min().item()
+        # before this decision the ring has free rows and the horizon is not over, so that nothing needs a check
+        self._first_checked = 0 if self.is_timed else min(self._ledger.memory, self.horizon)
+
+    def decide(self, context: Any, at: object = None) -> Decision:
         """Propose and commit: `Deferrer.decide` without options, on the fast path."""
         core = self._core
+        time = self._renewals.as_time(at) if at is not None or self.is_timed else None
         if not (self._plain and core.try_load(context)):
             if self._ledger.get("unsettled"):
-                event = self.propose(context)
-                self.apply(event)
-                return event.decision
+                return self.decide_with(context, at=at)
             self._contexts.load(context)
+        if time is not None:
+            self._renewals.apply_due(time)
+            core.set_time(time)
         decision: Decision = core.propose(core.all_experts, -1)
         if core.next_id >= self._first_checked:
             self._prepare_for_next()
@@ -50,8 +63,27 @@ class Decisions:
             self._contexts.decided()
         return decision
 
-    def decide_many(self, matrix: Floats) -> list[Decision]:
+    def decide_with(
+        self,
+        context: Any,
+        cost: Any = None,
+        available: Sequence[str] | None = None,
+        force: str | None = None,
+        at: object = None,
+    ) -> Decision:
+        """Propose and apply, with any option. Renewals that are due take place before the decision."""
+        time = self._renewals.as_time(at)
+        if time is not None and self._renewals.is_due(time):
+            self._check_options(cost, available, force)
+            self._contexts.load_event(context)  # raises, if at all, before anything changes
+            self._renewals.apply_due(time)
+        event = self.propose(context, cost, available, force, at)
+        self.apply(event)
+        return event.decision
+
+    def decide_many(self, matrix: Floats, at: Any = None) -> list[Decision]:
         """Decide tasks in order, in chunks between which open decisions are moved out of the ring."""
+        times = self.times_of(at, len(matrix))
         ledger, representation = self._ledger, self._representation
         decisions: list[Decision] = []
         while len(decisions) < len(matrix):
@@ -59,37 +91,70 @@ class Decisions:
             if representation is not None:
                 representation.drop_old_tasks()
                 n = representation.decisions_until_upkeep()
-            given = matrix[len(decisions) : len(decisions) + n]
+            first = len(decisions)
+            n = self.until_renewal(times, first, n)
+            given = matrix[first : first + n]
             ledger.move_open_decisions(len(given))
-            decisions += self._core.decide_many(self._contexts.represent(given))
+            decisions += self._core.decide_many(self._contexts.represent(given), times[first : first + n])
             if representation is not None:
                 representation.append_decided(given)
                 representation.refresh_window_if_due()
-        if ledger.next_id > self.horizon:
-            self.warn_horizon_over()
+        self.warn_if_over()
         return decisions
 
+    def times_of(self, at: Any, n: int) -> Floats:
+        """Return the times of n tasks; none where tasks have no time."""
+        if at is None or not self.is_timed:
+            self._renewals.as_time(at)  # raises unless both are so
+            return np.zeros(0)
+        return inputs.as_times(at, n)
+
+    def until_renewal(self, times: Floats, first: int, n: int) -> int:
+        """Apply the renewals that are due at task `first`; return how many tasks come before the next one, up to n."""
+        if not len(times):
+            return n
+        self._renewals.apply_due(times.item(first))
+        return self._renewals.tasks_before_renewal(times[first : first + n])
+
     def propose(
-        self, context: Any, cost: Any = None, available: Sequence[str] | None = None, force: str | None = None
+        self,
+        context: Any,
+        cost: Any = None,
+        available: Sequence[str] | None = None,
+        force: str | None = None,
+        at: object = None,
     ) -> Decided:
         """Return what would be decided, as an event for `apply`; the state does not change."""
-        settings, ledger = self._settings, self._ledger
+        ledger, time = self._ledger, self._renewals.as_time(at)
         kept = self._contexts.load_event(context)
-        mask = self._mask(available)
-        forced = -1 if force is None else inputs.index_of(force, settings.deciders, "decider")
-        if forced > 0 and not mask >> (forced - 1) & 1:
-            raise expected("force", "Deferrer", "an expert who is available", force)
-        if cost is None:
+        mask, forced, known = self._check_options(cost, available, force)
+        if time is not None:
+            self._renewals.check_none_due(time)
+            self._core.set_time(time)
+        if known is None:
             decision = self._core.propose(mask, forced)
         else:
-            known = inputs.as_known_costs(cost, settings.experts, settings.resources)
-            self._outcomes.check_costs(known, missing=True)
             ledger.view("known_cost")[:] = known
             decision = self._core.propose(mask, forced)
             ledger.view("known_cost")[:] = math.nan
         if forced > 0:
             self._check_free(decision)
-        return Decided(decision, kept)
+        return Decided(decision, kept, time)
+
+    def _check_options(
+        self, cost: Any, available: Sequence[str] | None, force: str | None
+    ) -> tuple[int, int, Floats | None]:
+        """Return the experts that are available as bits, the route that is prescribed or −1, and known costs."""
+        settings = self._settings
+        mask = self._mask(available)
+        forced = -1 if force is None else inputs.index_of(force, settings.deciders, "decider")
+        if forced > 0 and not mask >> (forced - 1) & 1:
+            raise expected("force", "Deferrer", "an expert who is available", force)
+        if cost is None:
+            return mask, forced, None
+        known = inputs.as_known_costs(cost, settings.experts, settings.resources)
+        self._outcomes.check_costs(known, missing=True)
+        return mask, forced, known
 
     def apply(self, event: Decided) -> None:
         """Commit a decision that this learner or an equal one proposed; raise if it cannot be."""
@@ -108,7 +173,11 @@ class Decisions:
                 raise expected("reserved", "decision", "at most the max_cost of its budget", decision.reserved)
         elif any(cost) or any(held):
             raise expected("reserved", "decision", "0 where the model decides", decision.reserved)
+        time = self._renewals.as_time(event.at)
         kept = self._contexts.load_event(event.context)
+        if time is not None:
+            self._renewals.check_none_due(time)
+            self._core.set_time(time)
         self._prepare_for_next()
         self._core.commit_decided(route, reason, cost, held)
         self._contexts.decided()
@@ -121,8 +190,7 @@ class Decisions:
     def _prepare_for_next(self) -> None:
         """Free the row of the next decision, and warn if the horizon is over."""
         self._ledger.move_open_decisions(1)
-        if self._core.next_id >= self.horizon:
-            self.warn_horizon_over()
+        self.warn_if_over(1)
 
     def _mask(self, available: Sequence[str] | None) -> int:
         if available is None:
@@ -160,13 +228,20 @@ class Decisions:
         if self._representation is not None:
             self._representation.retrain_if_due()
 
-    def warn_horizon_over(self) -> None:
-        """Warn once that the horizon is over."""
-        if not self._ledger.get("horizon_told"):
-            self._ledger.set("horizon_told", 1)
+    def warn_if_over(self, coming: int = 0) -> None:
+        """Warn once that the horizon or the end of a budget is over, with so many decisions that are about to come."""
+        ledger, over = self._ledger, None
+        if ledger.get("horizon_told"):
+            return
+        if ledger.next_id + coming > self.horizon:
+            over = f"The horizon of {int(self.horizon):,} tasks is over."
+        elif self.is_timed:
+            time = max(ledger.view("task_time").item(), ledger.view("clock").item())
+            ends = ledger.view("period_end")[ledger.view("timing") == UNTIL]
+            if (ends <= time).any():
+                over = f"The budget ended on {show_time(ends[ends <= time][0].item())}."
+        if over is not None:
+            ledger.set("horizon_told", 1)
             warnings.warn(
-                f"The horizon of {self.horizon:,} tasks is over. What is left of the budget is spent at the last"
-                " price.",
-                HorizonWarning,
-                stacklevel=5,
+                f"{over} What is left of the budget is spent at the last price.", HorizonWarning, stacklevel=5
             )

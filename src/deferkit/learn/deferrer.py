@@ -2,21 +2,34 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deferkit.errors import AlreadySettled, UnknownDecision, expected
-from deferkit.events import BudgetChanged, Corrected, Decided, Event, Expired, Observed, WarmStarted
+from deferkit.events import (
+    BudgetChanged,
+    Corrected,
+    Decided,
+    Event,
+    Expired,
+    Extended,
+    Observed,
+    Renewed,
+    Stopped,
+    WarmStarted,
+)
 from deferkit.learn import archive, arguments, state
-from deferkit.learn.budget_change import change_budget
+from deferkit.learn.budget_change import change_budget, topped_up
 from deferkit.learn.bulk_loop import BulkLoop
 from deferkit.learn.components import Components
 from deferkit.learn.decisions import Decisions
 from deferkit.learn.embed.embedding import Embedding
 from deferkit.learn.encode import Encoder
 from deferkit.learn.exploration import Exploration
+from deferkit.learn.holds import extend, grantable, stop
 from deferkit.learn.initial_state import new_ledger
 from deferkit.learn.ledger import Ledger
 from deferkit.learn.pacing import Pacing
@@ -137,7 +150,8 @@ class Deferrer:
         self.settings = settings
         self._components = Components.of(settings, ledger, encoder)
         self._decisions = Decisions(self._components)
-        _, self._ledger, self._reader, self._contexts, self._outcomes, self._representation = self._components
+        _, self._ledger, self._reader, self._contexts, self._outcomes, self._representation, _ = self._components
+        self._renewals = self._components.renewals
         # the compiled fast path knows nothing of representations, which learn from outcomes as well
         self._try_observe = ledger.core.try_observe if self._representation is None else _never_observe
 
@@ -217,8 +231,9 @@ class Deferrer:
         cost: Any = None,
         available: Sequence[str] | None = None,
         force: str | None = None,
+        at: float | datetime | None = None,
     ) -> Decision:
-        """Route a task, and reserve what the route may cost: `propose`, then `apply`.
+        """Route a task, and reserve what the route may cost: `renewals`, then `propose`, each with `apply`.
 
         Args:
             context: A vector of `n_features` numbers, or named features with an encoder.
@@ -227,6 +242,8 @@ class Deferrer:
             available: The names of the experts who can be asked; None (default) for all of them.
             force: A decider that the caller prescribes: the outcome is booked and learned, but the route is not the
                 policy's choice. None (default) lets the policy choose.
+            at: When the task came: seconds since 1970, or a datetime with a time zone. To be given if and only if a
+                budget has `until` or `every`. A time before that of an earlier task counts as that.
 
         Returns:
             The decision. Its `id` identifies it in `observe`, `correct` and `expire`.
@@ -242,10 +259,8 @@ class Deferrer:
         'unavailable'
         """
         if cost is None and available is None and force is None:
-            return self._decisions.decide(context)
-        event = self._decisions.propose(context, cost, available, force)
-        self._decisions.apply(event)
-        return event.decision
+            return self._decisions.decide(context, at)
+        return self._decisions.decide_with(context, cost, available, force, at)
 
     def propose(
         self,
@@ -254,6 +269,7 @@ class Deferrer:
         cost: Any = None,
         available: Sequence[str] | None = None,
         force: str | None = None,
+        at: float | datetime | None = None,
     ) -> Decided:
         """Return what `decide` would decide, as an event for `apply`; the learner does not change.
 
@@ -264,10 +280,13 @@ class Deferrer:
             available: The names of the experts who can be asked; None (default) for all of them.
             force: A decider that the caller prescribes: the outcome is booked and learned, but the route is not the
                 policy's choice. None (default) lets the policy choose.
+            at: When the task came: seconds since 1970, or a datetime with a time zone. To be given if and only if a
+                budget has `until` or `every`. A time before that of an earlier task counts as that.
 
         Raises:
             InvalidArgument: If an argument is of the wrong type or out of range.
             BudgetExhausted: If the budget left is too small for a forced route.
+            EventOutOfOrder: If a renewal is due before this time: apply the events of `renewals` first.
 
         >>> deferrer = Deferrer(n_features=1, budget=Budget(10, horizon=100, max_cost=1))
         >>> event = deferrer.propose([1.0], force="human")
@@ -277,13 +296,33 @@ class Deferrer:
         >>> deferrer.summary().reserved
         1.0
         """
-        return self._decisions.propose(context, cost, available, force)
+        return self._decisions.propose(context, cost, available, force, at)
 
-    def decide_many(self, contexts: Any) -> list[Decision]:
+    def renewals(self, at: float | datetime) -> list[Renewed]:
+        """Return the renewals of budgets that are due at a time, as events for `apply`; the learner does not change.
+
+        `decide`, `decide_many` and `run` apply them before the decision that they come before.
+
+        Args:
+            at: Seconds since 1970, or a datetime with a time zone.
+
+        Raises:
+            InvalidArgument: If it is no time, or no budget has `until` or `every`.
+
+        >>> deferrer = Deferrer(n_features=1, budget=Budget(10, every="day", max_cost=1))
+        >>> _ = deferrer.decide([1.0], at=0)
+        >>> deferrer.renewals(at=200_000)[-1]
+        Renewed(resource='cost', start=172800.0, end=259200.0, total=10.0)
+        """
+        time = self._renewals.as_time(at)
+        return [] if time is None else self._renewals.due(time)
+
+    def decide_many(self, contexts: Any, *, at: Any = None) -> list[Decision]:
         """Decide several tasks in order, with the same decisions as that many calls of `decide`.
 
         Args:
             contexts: [n, n_features] numbers, or n rows of named features; lists, arrays, pandas or polars frames.
+            at: When the tasks came, one time for all or one for each, as in `decide`; None by default.
 
         Raises:
             InvalidArgument: If a context is invalid; none is decided then.
@@ -293,9 +332,10 @@ class Deferrer:
         [0, 1]
         """
         rows = self._contexts.rows(contexts)
-        if rows is not None:
-            return [self.decide(row) for row in rows]
-        return self._decisions.decide_many(self._contexts.matrix(contexts))
+        if rows is None:
+            return self._decisions.decide_many(self._contexts.matrix(contexts), at)
+        times = self._decisions.times_of(at, len(rows)).tolist() or [None] * len(rows)
+        return [self._decisions.decide(row, time) for row, time in zip(rows, times, strict=True)]
 
     def score(self, contexts: Any) -> Scores:
         """Return estimates, widths and the route of each context, as if it came next; the learner does not change.
@@ -443,6 +483,51 @@ class Deferrer:
         """
         self._outcomes.expire(decision)
 
+    def extend(self, decision: int, amount: Amount) -> Amount:
+        """Reserve more for a pending review; return how much was added.
+
+        That is less than asked for where less is left, and at most up to the `max_cost` and the `limit` of one review.
+        A review that uses more than its hold is stopped: `stop`.
+
+        Args:
+            decision: The id of the decision.
+            amount: What to add to its hold, in the unit of the budget, by resource if there are several.
+
+        Raises:
+            InvalidArgument: If the amount is invalid.
+            UnknownDecision: If there is no such decision.
+            AlreadySettled: If the decision holds no budget.
+
+        >>> deferrer = Deferrer(n_features=1, budget=Budget(10, horizon=100, max_cost=4, hold=1))
+        >>> decision = deferrer.decide([1.0], force="human")
+        >>> deferrer.extend(decision.id, 2.5), deferrer.extend(decision.id, 2.5)
+        (2.5, 0.5)
+        """
+        granted = grantable(self._components, decision, amount)
+        extend(self._components, decision, granted)
+        return granted
+
+    def stop(self, decision: int, cost: Amount, rewards: Mapping[str, float] | None = None) -> None:
+        """Book the cost of a review that was stopped before it was done. The model's answer stands.
+
+        Args:
+            decision: The id of the decision.
+            cost: What the review cost until it was stopped, in the unit of the budget.
+            rewards: Rewards that are known, by decider, such as the model's; None (default) for none.
+
+        Raises:
+            InvalidArgument: If the cost is out of range, or the model decided.
+            UnknownDecision: If there is no such decision.
+            AlreadySettled: If the decision is no longer remembered.
+            ConflictingObservation: If another cost was observed before.
+
+        >>> deferrer = Deferrer(n_features=1, budget=Budget(10, horizon=100, max_cost=4, hold=1))
+        >>> deferrer.stop(deferrer.decide([1.0], force="human").id, cost=1.0)
+        >>> deferrer.summary().spent, deferrer.summary().stopped
+        (1.0, 1)
+        """
+        stop(self._components, decision, cost, rewards)
+
     def remembers(self, decision: int) -> bool:
         """Whether a decision can still be observed: it is one of the last `memory`, or it holds budget.
 
@@ -459,14 +544,29 @@ class Deferrer:
             return False
         return True
 
-    def change_budget(self, total: Amount) -> None:
-        """Set the total of the budget, and let the pacing react.
+    def change_budget(
+        self,
+        total: Amount | None = None,
+        *,
+        add: Amount | None = None,
+        horizon: Any = None,
+        until: Any = None,
+        allowance: Any = None,
+    ) -> None:
+        """Change the total of the budget, its horizon, its end or its allowance, and let the pacing react.
 
         Args:
-            total: The new total, by resource if there are several; infinite if and only if it was before.
+            total: The new total, by resource if there are several; infinite if and only if it was before. With `every`
+                it is the sum of all periods so far, as in `summary()`. None (default) if it stays.
+            add: What is added to the total, or taken from it if negative, by resource if there are several; with
+                `every` in this period alone. None (default) for nothing.
+            horizon: The new number of tasks that the total is to last for, counted from the first decision. By resource
+                if there are several, and only those that change. None (default) if it stays.
+            until: The new end of a budget with `until`: seconds since 1970, or a datetime with a time zone; likewise.
+            allowance: What a budget with `every` gets at each renewal from now on; likewise.
 
         Raises:
-            InvalidArgument: If the total is not a valid amount.
+            InvalidArgument: If a value is not valid, or not one of this kind of budget.
             BudgetExhausted: If the total is less than what is spent and reserved.
 
         >>> deferrer = Deferrer(n_features=1, budget=Budget(10, horizon=100, max_cost=1))
@@ -474,7 +574,12 @@ class Deferrer:
         >>> deferrer.summary().left
         20.0
         """
-        change_budget(self._components, total)
+        event = BudgetChanged(topped_up(self._components, total, add), horizon, until, allowance)
+        self._change_budget(event)
+
+    def _change_budget(self, event: BudgetChanged) -> None:
+        change_budget(self._components, event)
+        self._decisions.find_horizon()
 
     def warm_start(
         self,
@@ -557,6 +662,7 @@ class Deferrer:
         *,
         feedback: str = "full",
         progress: Callable[[int], None] | None = None,
+        at: Any = None,
     ) -> Run:
         """Decide a stream of n tasks whose outcomes are known beforehand, and observe each before the next.
 
@@ -569,6 +675,7 @@ class Deferrer:
             feedback: What is observed: "full" (default), the model's reward always and the expert's if it is asked;
                 "bandit", the reward of the chosen decider; "reviewed", nothing unless an expert is asked, then both.
             progress: Called with the number of tasks done since its last call; None (default) for no calls.
+            at: When the tasks came, one time for all or one for each, as in `decide`; None by default.
 
         Raises:
             InvalidArgument: If an argument is of the wrong shape or out of range; no task is decided then.
@@ -580,7 +687,7 @@ class Deferrer:
         >>> bool(run.costs.sum() <= 20)
         True
         """
-        return BulkLoop(self._components, self._decisions).run(contexts, rewards, cost, feedback, progress)
+        return BulkLoop(self._components, self._decisions).run(contexts, rewards, cost, feedback, progress, at)
 
     def apply(self, event: Event) -> None:
         """Apply an event. The same events in the same order give the same state, bit for bit.
@@ -591,7 +698,7 @@ class Deferrer:
         Raises:
             InvalidArgument: If the event, or a value in it, is invalid.
             EventOutOfOrder: If it decides another task than the next one.
-            DeferkitError: As `observe`, `correct`, `expire` and `change_budget` do.
+            DeferkitError: As `observe`, `correct`, `expire`, `extend`, `stop` and `change_budget` do.
 
         >>> from deferkit import Budget, Deferrer, Observed
         >>> first, second = (Deferrer(n_features=1, budget=Budget(10, horizon=100)) for _ in range(2))
@@ -610,7 +717,13 @@ class Deferrer:
         elif isinstance(event, Expired):
             self.expire(event.id)
         elif isinstance(event, BudgetChanged):
-            self.change_budget(event.total)
+            self._change_budget(event)
+        elif isinstance(event, Renewed):
+            self._renewals.apply(event)
+        elif isinstance(event, Extended):
+            extend(self._components, event.id, event.amount)
+        elif isinstance(event, Stopped):
+            self.stop(event.id, event.cost, event.rewards)
         elif isinstance(event, WarmStarted):
             contexts: Any = event.contexts
             self.warm_start(contexts, event.rewards, expert=event.expert, cost=event.costs)

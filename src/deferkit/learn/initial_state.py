@@ -11,6 +11,10 @@ from deferkit.learn.exploration import INDEX
 from deferkit.learn.ledger import Ledger, LedgerSpec
 from deferkit.learn.links import link_named
 from deferkit.learn.settings import FIRST_REFIT, FOREVER, Settings
+from deferkit.periods import START_OF_TIME
+from deferkit.types import AUTO
+
+HOLD_MEANS = 3.0  # the hold "auto", in mean costs
 
 
 def sizes_of(settings: Settings) -> dict[str, int]:
@@ -24,7 +28,7 @@ def sizes_of(settings: Settings) -> dict[str, int]:
         width, n_views = settings.embedding.width(settings.shape), max(settings.views) + 1
     elif settings.representation == "auto":
         width, n_views = tree_views.width_of(settings.shape), tree_views.N_VIEWS
-    n_resources, strategy = len(settings.budget), settings.pacing.strategy
+    n_resources, strategy = len(settings.budget), settings.strategy
     members = settings.members
     return {
         "n_features": width,
@@ -37,7 +41,7 @@ def sizes_of(settings: Settings) -> dict[str, int]:
         "n_views": n_views,
         "memory": settings.memory,
         "overflow": 0,
-        "window": whole_lanes(settings.pacing.window),
+        "window": whole_lanes(settings.remembered_contexts),
         "n_dual": n_resources + strategy.memory_size(n_resources),
         "n_pacing": len(strategy.constants(settings.pacing.parameters, settings.budgets)),
     }
@@ -67,7 +71,7 @@ def _options(settings: Settings) -> dict[str, int]:
     return {
         "reward_link": link_named(settings.link).code,
         "cost_link": link_named(settings.cost_link).code,
-        "pacing": settings.pacing.strategy.code,
+        "pacing": settings.strategy.code,
         "refit": REFITS.index(settings.refit_used),
         "refit_limit": FOREVER if settings.refit_used == "always" else settings.refit_limit,
         "printed_costs": settings.printed_costs,
@@ -115,10 +119,21 @@ def _write_members(settings: Settings, ledger: Ledger) -> None:
 
 
 def _write_budgets(settings: Settings, ledger: Ledger) -> None:
-    budgets, strategy = settings.budgets, settings.pacing.strategy
+    budgets, strategy, given = settings.budgets, settings.strategy, list(settings.budget.values())
     ledger.view("total")[:], ledger.view("horizon")[:] = budgets
-    ledger.view("max_cost")[:] = [
-        math.nan if each.max_cost is None else each.max_cost for each in settings.budget.values()
-    ]
+    ledger.view("timing")[:] = [settings.timing_of(each) for each in given]
+    ledger.view("allowance")[:] = [0.0 if each.every is None else each.total for each in given]
+    ledger.view("carry")[:] = [each.carry for each in given]
+    ledger.view("period_start")[:], ledger.view("period_end")[:] = math.nan, math.nan
+    ledger.view("clock")[:] = START_OF_TIME
+    automatic = [math.nan if each.hold != AUTO else HOLD_MEANS for each in given]
+    ledger.view("hold_means")[:] = automatic
+    ledger.view("hold_fixed")[:] = [math.nan if isinstance(each.hold, str) else _number(each.hold) for each in given]
+    ledger.view("limit")[:] = [_number(each.limit) for each in given]
+    ledger.view("max_cost")[:] = [_number(each.max_cost) for each in given]
     ledger.view("pacing_constant")[:] = strategy.constants(settings.pacing.parameters, budgets)
     strategy.start(ledger.dual, budgets, settings.warm_up_steps)
+
+
+def _number(given: float | None) -> float:
+    return math.nan if given is None else given

@@ -2,13 +2,15 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deferkit.errors import InvalidArgument, expected
-from deferkit.types import LARGEST, Amount, is_number
+from deferkit.periods import EARLIEST, LATEST, as_seconds
+from deferkit.types import LARGEST, Amount, is_number, plain
 
 Floats = NDArray[np.float64]
 
@@ -92,6 +94,26 @@ def as_vector(name: str, values: ArrayLike, n: int) -> Floats:
         raise InvalidArgument(
             f"The '{name}' must be {n} numbers, one for each task. Got the shape {array.shape} instead."
         )
+    return array
+
+
+def as_times(at: Any, n: int) -> Floats:
+    """Return the times of n tasks as seconds: one for all of them or one for each, numbers or datetimes with a zone."""
+    if isinstance(at, (int, float, datetime)):
+        return np.full(n, as_seconds("at", "Deferrer", at))
+    try:
+        given = at.to_numpy() if hasattr(at, "to_numpy") else at
+        if isinstance(given, np.ndarray) and given.dtype.kind in "fiu":
+            array = np.ascontiguousarray(given, dtype=np.float64)
+        else:
+            array = np.array([as_seconds("at", "Deferrer", plain(each)) for each in given], dtype=np.float64)
+    except TypeError:
+        raise expected("at", "Deferrer", "the time of each task", at) from None
+    if array.shape != (n,):
+        raise expected("at", "Deferrer", f"{n} times, one for each task", array.shape)
+    wrong = ~((array >= EARLIEST) & (array <= LATEST))
+    if wrong.any():
+        as_seconds("at", "Deferrer", array[wrong.argmax()].item())
     return array
 
 

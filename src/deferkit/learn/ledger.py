@@ -23,6 +23,8 @@ ROWS = (
     "context",
     "past_width",
     "learned_as",
+    "at",
+    "expected",
     "held",
     "reward",
     "cost",

@@ -1,5 +1,6 @@
 """Reports of a ledger for users: summary, scores, coefficients, drifts."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.learn.ledger import OPEN, Ledger
-from deferkit.types import MODEL, Amount, Coefficients, Drifted, Scores, Summary
+from deferkit.types import MODEL, Amount, Coefficients, Drifted, Period, Scores, Summary
 
 Floats = NDArray[np.float64]
 
@@ -94,6 +95,19 @@ class LedgerReader:
         reported = zip(self.targets, at, strength, counts, strict=True)
         return tuple(sorted((Drifted(*each) for each in reported if each[3]), key=lambda drift: drift.decision))
 
+    def periods(self) -> dict[str, Period]:
+        """Return the current period of each resource that has begun one."""
+        ledger, found = self.ledger, {}
+        for r, name in enumerate(self.resources):
+            start, end, total, spent, before = (
+                ledger.view(each).reshape(len(self.resources), -1).item(r, 0)
+                for each in ("period_start", "period_end", "total", "spent", "spent_before")
+            )
+            if not math.isnan(start):
+                ahead, _ = ledger.core.outlook(r, ledger.view("clock").item())
+                found[name] = Period(start, end, total - before, spent - before, ahead)
+        return found
+
     def summary(self) -> Summary:
         """Return counts, budget, price and noise."""
         ledger = self.ledger
@@ -123,4 +137,7 @@ class LedgerReader:
             samples_in_use=self.samples_in_use(),
             drifts=int(ledger.view("n_drifts").sum()),
             history_bytes=kept + ledger.samples.nbytes,
+            stopped=ledger.get("n_stopped"),
+            backwards=ledger.get("n_backwards"),
+            periods=self.periods(),
         )

@@ -37,7 +37,7 @@ class RetrainedEmbedding:
         self.systems = LinearSystems(ledger, shape, self.views, self.width, ridge=settings.ridge_used)
         self._ledger = ledger
         self._window = ledger.get("window")  # rounded up to whole lanes, as in the solver of the price
-        self._pacing = settings.pacing.strategy
+        self._pacing = settings.strategy
         # the price is solved for the latest contexts, so that at least those are kept
         memory = self.embedding.memory
         self._limit = None if memory is None else max(memory, min(self._window, ledger.memory))

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from deferkit.errors import expected
-from deferkit.learn.core import REFITS
+from deferkit.learn.core import CONSTANTS, REFITS
 from deferkit.learn.embed import EMBEDDINGS, embedding_from, tree_views
 from deferkit.learn.embed.embedding import Embedding, Shape
 from deferkit.learn.exploration import INDEX, INTERVAL_SCALE, Exploration
 from deferkit.learn.links import link_named
 from deferkit.learn.members import FORGETS, Member, members_of
-from deferkit.learn.pacing import Budgets, Pacing
+from deferkit.learn.pacing import Budgets, Pacing, Strategy
+from deferkit.learn.pacing.renewing import Renewing
 from deferkit.types import MODEL, Budget, is_number, is_whole, plain
 
 MOST_EXPERTS = 32
@@ -75,6 +76,7 @@ class Settings:
             raise expected("experts", "Deferrer", f"names other than {MODEL!r}", self.experts)
         if not self.budget or not all(isinstance(each, Budget) for each in self.budget.values()):
             raise expected("budget", "Deferrer", "a Budget, or a Budget for each resource by name", self.budget)
+        self._check_pacing()
         for name, words in (("refit", REFITS), ("forget", FORGETS)):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, str) or value not in words):
@@ -98,8 +100,6 @@ class Settings:
             raise expected("reward_range", "Deferrer", "(low, high) with low < high", pair)
         if self.reward_bounds[0] >= self.reward_bounds[1]:
             raise expected("reward_range", "Deferrer", f"within the domain of the {self.link} link", pair)
-        if self.memory < self.pacing.window:
-            raise expected("memory", "Deferrer", f"at least the pacing's window of {self.pacing.window}", self.memory)
         reward_link, cost_link = link_named(self.link), link_named(self.cost_link)
         linear = reward_link.exact_updates and cost_link.exact_updates
         if self.exploration.sampled and not (linear and len(self.experts) == 1):
@@ -113,6 +113,12 @@ class Settings:
             raise expected("cost_link", "Deferrer", "'identity' with an embedding", self.cost_link)
         if not self.weighted and self.refit_used != "always" and not reward_link.exact_updates:
             raise expected("refit", "Deferrer", "'always' where samples are not weighted", self.refit)
+
+    def _check_pacing(self) -> None:
+        if self.is_timed and self.pacing.kind != "resolve":
+            raise expected("pacing", "Deferrer", "'resolve' where a budget has `until` or `every`", self.pacing.kind)
+        if self.memory < self.pacing.window:
+            raise expected("memory", "Deferrer", f"at least the pacing's window of {self.pacing.window}", self.memory)
 
     @classmethod
     def paper(
@@ -225,6 +231,27 @@ class Settings:
         return Budgets(np.array([float(budget.total) for budget in given]), np.array(horizons, dtype=np.float64))
 
     @property
+    def is_timed(self) -> bool:
+        """Whether tasks need a time: a budget has an end or a period."""
+        return any(budget.is_timed for budget in self.budget.values())
+
+    @staticmethod
+    def timing_of(budget: Budget) -> int:
+        """Return what a budget is paced over, as the compiled core has it."""
+        kind = "renews" if budget.every is not None else "until" if budget.until is not None else "horizon"
+        return int(CONSTANTS[kind])
+
+    @property
+    def strategy(self) -> Strategy:
+        """The strategy of the pacing: initial state and reactions."""
+        return Renewing() if self.is_timed else self.pacing.strategy
+
+    @property
+    def remembered_contexts(self) -> int:
+        """How many of the latest contexts the price may be solved for; those of two periods, if there are periods."""
+        return self.memory if self.is_timed else self.pacing.window
+
+    @property
     def first_fit(self) -> int:
         """The number of observations before a representation is first fitted; `FOREVER` if there is none."""
         if self.embedding is not None:
@@ -251,8 +278,8 @@ class Settings:
                 "exploration": Exploration.from_dict(plain["exploration"]),
                 "embedding": None if plain["embedding"] is None else embedding_from(plain["embedding"]),
                 "budget": {
-                    name: Budget(each["total"], horizon=each["horizon"], max_cost=each["max_cost"])
-                    for name, each in plain["budget"].items()
+                    name: Budget(**each)
+                    for name, each in plain["budget"].items()  # older files have fewer fields
                 },
             }
         )

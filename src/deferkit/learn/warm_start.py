@@ -59,7 +59,7 @@ class WarmStart:
         settings, ledger = self._settings, self._ledger
         least = int(min(ledger.view("n_observed")[: len(settings.deciders)]))
         ledger.set("warm_up", min(ledger.get("warm_up"), max(settings.warm_up_steps - least, ledger.next_id)))
-        settings.pacing.strategy.warm_up_changed(ledger.dual, ledger.get("warm_up"))
+        settings.strategy.warm_up_changed(ledger.dual, ledger.get("warm_up"))
         if self._representation is not None:
             self._representation.refresh_window_if_due()
 

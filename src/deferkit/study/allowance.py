@@ -1,38 +1,91 @@
-"""Budgets as text: `2000`, `0.1T`, `10%`, `inf`."""
+"""Budgets as text: `2000`, `0.1T`, `10%`, `inf`; `40 every 7d carry 1`, `10% until end`, `10% hold auto`."""
 
 import math
 import re
 from typing import NamedTuple
 
 from deferkit.errors import InvalidArgument
+from deferkit.periods import CALENDAR
+from deferkit.types import AUTO, Budget
 from deferkit.worlds.task_stream import Floats, TaskStream
 
 FORMS = "a number of at least 0 like 2000, a share of the tasks like 0.1T, of what asking always costs like 10%, or inf"
+FORMS += "; then perhaps 'every 7d', 'every week carry 1' or 'until end', and 'hold auto'"
+
+DAY = 86_400.0  # seconds
 
 WRITTEN = re.compile(
     r"(?P<number>[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?|[0-9]*\.?[0-9]+([eE][+-]?[0-9]+)?)\s*(?P<unit>T|%)?"
 )
 
 
+TERMS = re.compile(
+    r"(?P<amount>.*?)( every (?P<every>\S+)( in (?P<zone>\S+))?( carry (?P<carry>\S+))?|(?P<until> until end))?"
+    r"( hold (?P<hold>\S+))?"
+)
+
+
 class Allowance(NamedTuple):
-    """A budget that may depend on the stream: its size, in units of cost, tasks or what asking every time costs."""
+    """A budget that may depend on the stream: its size, in units of cost, tasks or what asking every time costs.
+
+    With `every` that is the size of one period; with `until_end` it lasts until the last task, however many come.
+    """
 
     number: float
     unit: str  # "", "T" or "%"
+    every: str = ""  # a period, as in `Budget`
+    zone: str = ""  # of a calendar period
+    carry: float = 0.0
+    until_end: bool = False
+    hold: str = ""  # "auto" or a number: what is held for a review that can be stopped
 
     @classmethod
     def from_text(cls, text: str) -> "Allowance":
         """Read a budget.
 
-        >>> Allowance.from_text("0.1T"), Allowance.from_text("10%"), Allowance.from_text("inf")
-        (Allowance(number=0.1, unit='T'), Allowance(number=10.0, unit='%'), Allowance(number=inf, unit=''))
+        >>> [Allowance.from_text(text)[:2] for text in ("0.1T", "10%", "inf")]
+        [(0.1, 'T'), (10.0, '%'), (inf, '')]
+        >>> Allowance.from_text("40 every week carry 1").every
+        'week'
         """
-        found = WRITTEN.fullmatch(text.strip()) if isinstance(text, str) else None
+        terms = TERMS.fullmatch(text.strip()) if isinstance(text, str) else None
+        found = WRITTEN.fullmatch(terms["amount"]) if terms else None
         number = float(found["number"].replace(",", "")) if found else math.nan
         if not number < math.inf and text != "inf":
             raise InvalidArgument(f"A budget must be {FORMS}. Got {text!r} instead.")
         unit = (found["unit"] or "") if found else ""
-        return cls(math.inf if text == "inf" else number, unit)
+        if text == "inf" or terms is None:
+            return cls(math.inf, unit)
+        carry = number_in(terms["carry"] or "0")
+        hold = terms["hold"] or ""
+        if math.isnan(carry) or (hold and hold != AUTO and math.isnan(number_in(hold))):
+            raise InvalidArgument(f"A budget must be {FORMS}. Got {text!r} instead.")
+        return cls(number, unit, terms["every"] or "", terms["zone"] or "", carry, terms["until"] is not None, hold)
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the budget has a period or an end, so that tasks need a time."""
+        return bool(self.every) or self.until_end
+
+    def budget(self, stream: TaskStream, max_cost: float) -> Budget:
+        """Return the budget for a stream: over its tasks, until its last one, or in every period.
+
+        Args:
+            stream: Its tasks have times, unless the budget is over tasks.
+            max_cost: The largest cost of one review.
+        """
+        total = self.total(stream)
+        hold: float | str | None = self.hold if self.hold == AUTO else float(self.hold) if self.hold else None
+        if not (self.every or self.until_end) or math.isinf(total):
+            horizon = None if math.isinf(total) else stream.n_tasks
+            return Budget(total, horizon=horizon, max_cost=max_cost, hold=hold)
+        if stream.times is None:
+            raise InvalidArgument("A budget with a period or an end needs the time of each task; of a table: --time.")
+        if self.until_end:
+            return Budget(total, until=float(stream.times[-1]) + 1.0, max_cost=max_cost, hold=hold)
+        start = None if self.every in CALENDAR else float(stream.times[0] // DAY * DAY)
+        zone = self.zone or None
+        return Budget(total, every=self.every, zone=zone, start=start, carry=self.carry, max_cost=max_cost, hold=hold)
 
     def total(self, stream: TaskStream) -> float:
         """Return the budget for a stream, in units of cost."""
@@ -43,6 +96,19 @@ class Allowance(NamedTuple):
         if self.unit == "%":
             return self.number / 100 * asking_always(stream)
         return self.number
+
+
+def number_in(text: str) -> float:
+    """Return a number of at least 0; NaN if the text is none.
+
+    >>> number_in("inf"), number_in("0.5"), number_in("-1"), number_in("many")
+    (inf, 0.5, nan, nan)
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        return math.nan
+    return number if number >= 0 else math.nan
 
 
 def asking_always(stream: TaskStream) -> float:

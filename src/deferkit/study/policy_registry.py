@@ -260,8 +260,13 @@ def run_policy(
     told = dict(parameters or {})
     warm = told.pop("warm_start", True)  # False: as if nothing were known from before
     learner = make_learner(name, stream, budgets, seed=seed, parameters=told)
-    if stream.past is not None and warm:
+    return run_learner(warm_started(learner, stream) if warm else learner, stream, feedback)
+
+
+def warm_started(learner: Deferrer, stream: TaskStream) -> Deferrer:
+    """Return the learner after it has learned what is known from before the stream, if anything is."""
+    if stream.past is not None:
         x, rewards, costs = stream.past
         by_decider = {who: rewards[:, i] for i, who in enumerate(learner.settings.deciders)}
         learner.warm_start(x, by_decider, cost=costs)
-    return run_learner(learner, stream, feedback)
+    return learner

@@ -12,6 +12,7 @@ from deferkit.study.coverage import run_and_measure
 from deferkit.study.optimum import Benchmark
 from deferkit.study.policy_registry import OPTIMA, check_hindsight, make_learner, run_policy
 from deferkit.study.spec import Spec
+from deferkit.study.timed_trial import is_timed, run_timed
 from deferkit.worlds import make_world
 from deferkit.worlds.task_stream import Floats, TaskStream
 
@@ -185,11 +186,17 @@ def run_together(specs: Iterable[Spec], seed: int) -> list[dict[str, Any]]:
     [0.0, 100.0]
     """
     rows: list[dict[str, Any]] = []
+    stream: TaskStream | None = None
     judge: Judge | None = None
     for spec in specs:
         try:
+            if stream is None:
+                stream = make_world(spec.world, spec.world_parameters).draw(seed)
+            if is_timed(stream, spec.budget):
+                rows.append(run_timed(spec, stream, seed))
+                continue
             if judge is None:
-                judge = Judge(make_world(spec.world, spec.world_parameters).draw(seed))
+                judge = Judge(stream)
             rows.append(run_spec(spec, judge, seed))
         except Exception as error:  # of any kind: the other trials are saved before it is reported
             rows.append({"failure": f"{type(error).__name__}: {error}"})

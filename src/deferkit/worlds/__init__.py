@@ -9,10 +9,12 @@ from deferkit.extras import needs
 
 needs("study")  # before the worlds import it
 
+from deferkit.worlds.arrivals import Arrivals
 from deferkit.worlds.columns import closest
 from deferkit.worlds.drift import Drift
 from deferkit.worlds.imagenet16h import ImageNet16H
 from deferkit.worlds.knapsack import Knapsack
+from deferkit.worlds.late_costs import LateCosts
 from deferkit.worlds.model_vs_human import ModelVsHuman
 from deferkit.worlds.moderation import Moderation
 from deferkit.worlds.sheet import is_table
@@ -40,6 +42,8 @@ WORLDS: dict[str, type[Any]] = {
     "model-vs-human": ModelVsHuman,
     "drift": Drift,
     "moderation": Moderation,
+    "arrivals": Arrivals,
+    "late": LateCosts,
 }
 
 

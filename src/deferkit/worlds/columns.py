@@ -129,8 +129,8 @@ def first_wrong(cells: pl.Series, converted: pl.Series) -> int:
     return int((cells.is_not_null() & converted.is_null()).arg_max() or 0)
 
 
-def order_of(numerals: Numerals, notes: Notes, name: str) -> NDArray[np.int64]:
-    """Return the order of rows by a column of dates or numbers, rows of the same moment as in the file."""
+def times_of(numerals: Numerals, notes: Notes, name: str) -> NDArray[np.float64]:
+    """Return the times in a column: dates as seconds since 1970 by the clock of the table, numbers as they are."""
     sheet = numerals.sheet
     cells = sheet.frame[name]
     if cells.dtype.is_float():
@@ -151,4 +151,6 @@ def order_of(numerals: Numerals, notes: Notes, name: str) -> NDArray[np.int64]:
         cells = moments
     elif not (is_number(cells.dtype) or cells.dtype in KINDS):
         raise InvalidArgument(f"The column {name!r} of {sheet.path} is {cells.dtype}; a time is a date or a number.")
-    return np.argsort(cells.to_physical().to_numpy(), kind="stable")
+    if is_number(cells.dtype):
+        return cells.cast(pl.Float64).to_numpy()
+    return Dates.of(cells).moments.to_physical().cast(pl.Float64).to_numpy() / 1e6

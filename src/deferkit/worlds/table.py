@@ -28,6 +28,7 @@ class Tasks(NamedTuple):
     link: str
     remark: str  # a line for each thing that has to be said
     past: PastTasks | None
+    times: Floats | None  # [n] in order
 
 
 @functools.lru_cache(maxsize=1)  # all policies and trials of a run are on the same table
@@ -45,8 +46,10 @@ def tasks_of(sheet: Sheet, names: Names, past: Rows | None = None) -> Tasks:
     rows = read_rows(sheet, names, like=past)
     x, old = encoded(rows.contexts, None if past is None else past.contexts)
     rewards, costs = rows.rewards, rows.costs
-    if rows.order is not None:
-        x, rewards, costs = x[rows.order], rewards[rows.order], costs[rows.order]
+    times = rows.times
+    if times is not None:
+        order = np.argsort(times, kind="stable")  # rows of the same moment as in the file
+        x, rewards, costs, times = x[order], rewards[order], costs[order], times[order]
     binary = rows.binary and (past is None or past.binary)
     remarks = [*rows.remarks, *odd(x, rewards)]
     if past is not None:
@@ -58,6 +61,7 @@ def tasks_of(sheet: Sheet, names: Names, past: Rows | None = None) -> Tasks:
         link="logistic" if binary else "identity",
         remark="\n".join(remarks),
         past=None if past is None else PastTasks(old, past.rewards, past.costs),
+        times=times,
     )
 
 
@@ -153,7 +157,7 @@ class Table(BaseWorld):
         """Return the stream of this seed."""
         self.check_seed(seed)
         tasks = self._tasks()
-        given = TaskStream(*tasks[:3], link=tasks.link, remark=tasks.remark, past=tasks.past)
+        given = TaskStream(*tasks[:3], link=tasks.link, remark=tasks.remark, past=tasks.past, times=tasks.times)
         if self.order == "file":
             return given
         order = np.random.default_rng(seed).permutation(given.n_tasks)

@@ -3,10 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from deferkit.errors import InvalidArgument
-from deferkit.worlds.columns import check_columns, named, order_of, outcome, pick
+from deferkit.worlds.columns import check_columns, named, outcome, pick, times_of
 from deferkit.worlds.context_columns import ContextColumns, ContextReader
 from deferkit.worlds.notes import Notes
 from deferkit.worlds.numerals import Numerals
@@ -31,7 +30,7 @@ class Rows(NamedTuple):
     contexts: ContextColumns
     rewards: Floats  # [n, 2]
     costs: Floats  # [n]
-    order: NDArray[np.int64] | None  # by time, where there is a column for it
+    times: Floats | None  # [n] where there is a column for them
     remarks: list[str]
     reader: ContextReader
 
@@ -72,6 +71,6 @@ def read_rows(sheet: Sheet, names: Names, *, like: Rows | None = None, past: boo
         )
     reader = ContextReader(numerals, notes, None if like is None else like.reader)
     contexts = reader.read(picked, named(sheet, names.context))
-    order = None if names.time is None else order_of(numerals, notes, names.time)
+    times = None if names.time is None else times_of(numerals, notes, names.time)
     rewards = np.column_stack([model, human])
-    return Rows(sheet.path, contexts, rewards, costs, order, [*sheet.remarks, *notes.lines()], reader)
+    return Rows(sheet.path, contexts, rewards, costs, times, [*sheet.remarks, *notes.lines()], reader)

@@ -61,6 +61,8 @@ class TaskStream(NamedTuple):
     hidden: Population | None = None  # expected outcomes of a simulated table: for the policy `informed` only
     unshuffled: Unshuffled | None = None  # where streams are orders of the same tasks
     past: PastTasks | None = None  # what is known from before
+    times: Floats | None = None  # [n] when each task comes, in seconds, in order
+    delay: int = 0  # how many tasks are decided before the outcome of one is known
 
     @property
     def complete(self) -> bool:

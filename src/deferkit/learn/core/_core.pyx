@@ -10,14 +10,15 @@ from libc.math cimport NAN, fabs, isnan
 from libc.string cimport memcpy
 
 from deferkit.learn.core.accounting cimport (
-    EXPIRED, OPEN, SETTLED, commit, context_of, correct, expire, learn_outcome, observe)
+    EXPIRED, OPEN, SETTLED, commit, context_of, correct, expire, learn_outcome, observe, share_reviewed)
+from deferkit.learn.core.arrivals cimport BINS, HORIZON, RENEWS, UNTIL, begin_period, outlook
 from deferkit.learn.core.budget cimport LEAST_BUDGET, left
-from deferkit.learn.core.choice cimport Proposal, propose
+from deferkit.learn.core.choice cimport Proposal, price_current_task, propose
 from deferkit.learn.core.glm cimport cost_target, design_of, prepare, split_cost_design
 from deferkit.learn.core.kernels cimport LANES, STASHED
 from deferkit.learn.core.links cimport cumulant, link_names, mean, slope
 from deferkit.learn.core.newton cimport LEAST_WEIGHT, Likelihood, Workspace, maximise
-from deferkit.learn.core.pacing cimport pacing_names
+from deferkit.learn.core.pacing cimport RENEWING, pacing_names
 from deferkit.learn.core.precision cimport CHECK_EVERY, LARGEST_INVERSE_ERROR, SURE_SPREAD, initialise
 from deferkit.learn.core.refit cimport is_refitted, refit_names, repair
 from deferkit.learn.core.state cimport Arrays, Counters, Int, Options, Parameters, Sizes, State, built_fields
@@ -45,6 +46,7 @@ CONSTANTS = {
     "lanes": LANES, "stash": STASHED, "open": OPEN, "settled": SETTLED, "expired": EXPIRED,
     "least_budget": LEAST_BUDGET, "least_weight": LEAST_WEIGHT,
     "largest_inverse_error": LARGEST_INVERSE_ERROR, "check_every": CHECK_EVERY, "sure_spread": SURE_SPREAD,
+    "horizon": HORIZON, "until": UNTIL, "renews": RENEWS, "bins": BINS,
 }
 LINKS = link_names()
 PACINGS = pacing_names()
@@ -130,6 +132,12 @@ def revealed(str feedback, Int route):
     """Return the deciders whose rewards are revealed if a route is chosen; 0 is the model."""
     cdef Int code = FEEDBACKS.index(feedback), decider
     return [decider for decider in range(route + 1) if is_revealed(code, route, decider)]
+
+
+cdef inline void keep_price(State *s) noexcept nogil:
+    """Keep the price of a proposal that is committed at once, so that it is not solved a second time."""
+    if s.options.pacing == RENEWING:
+        memcpy(s.arrays.dual, s.arrays.next_dual, s.sizes.n_dual * sizeof(double))
 
 
 cdef inline bint is_exact_number(object value):
@@ -226,13 +234,30 @@ cdef class Core:
         load_context(&self.s, row)
         return True
 
+    def set_time(self, double at):
+        """Set the time of the task that is decided next, in seconds."""
+        self.s.arrays.task_time[0] = at
+
+    def begin_period(self, Int resource, double start, double end, bint open):
+        """Begin a period of a resource; nothing may be spent before the first one is `open`."""
+        begin_period(&self.s, resource, start, end, open)
+        self.s.arrays.dual[self.s.sizes.n_resources] = min(
+            self.s.arrays.dual[self.s.sizes.n_resources], <double>max(self.s.counters.next_id, self.s.counters.warm_up))
+
+    def outlook(self, Int resource, double at):
+        """Return how many tasks are expected until a budget is renewed or ends, and in a whole period."""
+        ahead = outlook(&self.s, resource, at)
+        return ahead.tasks, ahead.period
+
     def propose(self, Int available, Int force):
         """Return a proposed decision on the context that was loaded last; the state does not change."""
+        price_current_task(&self.s)
         self.proposal = propose(&self.s, available, force)
         return self.decision()
 
     def commit(self):
         """Commit the decision that was proposed last."""
+        keep_price(&self.s)
         commit(&self.s, self.proposal.route, self.proposal.reason)
 
     def commit_decided(self, Int route, Int reason, list cost, list hold):
@@ -244,12 +269,15 @@ cdef class Core:
         prepare(&self.s, self.s.arrays.x)
         commit(&self.s, route, reason)
 
-    def decide_many(self, const double[:, ::1] contexts):
-        """Propose and commit tasks in order; return the decisions."""
+    def decide_many(self, const double[:, ::1] contexts, const double[::1] times):
+        """Propose and commit tasks in order; return the decisions. There are no times where no budget needs them."""
         cdef Int t
         cdef list decisions = []
         for t in range(contexts.shape[0]):
             load_context(&self.s, &contexts[t, 0])
+            if times.shape[0]:
+                self.s.arrays.task_time[0] = times[t]
+            price_current_task(&self.s)
             self.proposal = propose(&self.s, self.all_experts, -1)
             decisions.append(self.decision())
             self.commit()
@@ -260,6 +288,8 @@ cdef class Core:
         """Write the route, estimates and widths of each context, as if it came next; the state does not change."""
         cdef Int t, target
         with nogil:
+            self.s.arrays.task_time[0] = self.s.arrays.clock[0]
+            price_current_task(&self.s)
             for t in range(contexts.shape[0]):
                 load_context(&self.s, &contexts[t, 0])
                 routes[t] = propose(&self.s, self.all_experts, -1).route
@@ -411,28 +441,39 @@ cdef class Core:
     # ------------------------------------------------------------ the bulk loop
 
     def run(self, const double[:, ::1] contexts, const double[:, ::1] rewards, const double[:, :, ::1] costs,
-            Int feedback, Int[::1] routes, Int[::1] reasons, double[::1] propensities, double[:, ::1] prices,
+            const double[::1] times, Int feedback, Int[::1] routes, Int[::1] reasons, double[::1] propensities, double[:, ::1] prices,
             double[::1] earned, double[:, ::1] paid):
         """Decide a stream of tasks, and observe each before the next. Costs are [task, expert, resource].
+
+        Where reviews can be stopped, one is when it has cost the limit, or when nothing is left to extend its hold.
 
         Return the number of tasks done: the loop stops if a representation is due to be retrained.
         """
         cdef State *s = &self.s
-        cdef Int t, r, slot, done = contexts.shape[0]
+        cdef Int t, r, slot, answered, done = contexts.shape[0]
+        cdef double done_share
         cdef Proposal p
         with nogil:
             for t in range(contexts.shape[0]):
                 load_context(s, &contexts[t, 0])
+                if times.shape[0]:
+                    s.arrays.task_time[0] = times[t]
+                price_current_task(s)
                 p = propose(s, self.all_experts, -1)
-                routes[t], reasons[t], propensities[t], earned[t] = p.route, p.reason, p.propensity, rewards[t, p.route]
+                routes[t], reasons[t], propensities[t] = p.route, p.reason, p.propensity
+                slot = s.counters.slot
+                keep_price(s)
+                commit(s, p.route, p.reason)
+                done_share = share_reviewed(s, slot, &costs[t, p.route - 1, 0]) if p.route > 0 else 1.0
+                answered = p.route if done_share == 1.0 else 0  # a review that was stopped leaves the model's answer
+                s.counters.n_stopped += done_share < 1.0
+                earned[t] = rewards[t, answered]
                 for r in range(s.sizes.n_resources):
                     prices[t, r] = s.arrays.next_dual[r]
-                    paid[t, r] = costs[t, p.route - 1, r] if p.route > 0 else 0.0
+                    paid[t, r] = done_share * costs[t, p.route - 1, r] if p.route > 0 else 0.0
                     s.arrays.new_cost[r] = paid[t, r] if p.route > 0 else NAN
                 for r in range(s.sizes.n_experts + 1):
-                    s.arrays.new_reward[r] = rewards[t, r] if is_revealed(feedback, p.route, r) else NAN
-                slot = s.counters.slot
-                commit(s, p.route, p.reason)
+                    s.arrays.new_reward[r] = rewards[t, r] if is_revealed(feedback, answered, r) else NAN
                 observe(s, s.counters.next_id - 1, slot)
                 if s.counters.n_seen >= s.counters.retrain_at:
                     done = t + 1

@@ -7,7 +7,8 @@ so that a step cannot fail halfway.
 from libc.math cimport NAN, isnan, sqrt
 from libc.string cimport memcpy
 
-from deferkit.learn.core.budget cimport left
+from deferkit.learn.core.arrivals cimport count_arrival
+from deferkit.learn.core.budget cimport can_be_stopped, left
 from deferkit.learn.core.choice cimport FORCED, NO_BUDGET
 from deferkit.learn.core.forget cimport forget_if_due, share_remembered
 from deferkit.learn.core.glm cimport (
@@ -16,7 +17,7 @@ from deferkit.learn.core.glm cimport (
 from deferkit.learn.core.kernels cimport add_scaled, dot
 from deferkit.learn.core.links cimport IDENTITY
 from deferkit.learn.core.mixture cimport estimate_of, weights_of
-from deferkit.learn.core.pacing cimport move_price
+from deferkit.learn.core.pacing cimport RENEWING, move_price, price_task
 from deferkit.learn.core.precision cimport product_of
 from deferkit.learn.core.refit cimport correct_sample, is_refitted, repair, store_sample
 from deferkit.learn.core.state cimport Int, State
@@ -67,6 +68,9 @@ cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:
     if s.counters.price_due:
         move_price(s, s.arrays.dual, s.arrays.owed)
         s.counters.price_due = 0
+    if s.options.pacing == RENEWING:
+        price_task(s, s.arrays.dual)
+        count_arrival(s, slot)
     s.counters.slot = slot + 1 if slot + 1 < s.sizes.memory else 0
     s.counters.next_id += 1
     s.arrays.n_routed[route] += 1
@@ -80,6 +84,7 @@ cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:
         s.arrays.context_power[1] += 1.0
     s.arrays.route[slot] = route
     s.arrays.status[slot] = OPEN if route > 0 else SETTLED
+    s.counters.n_open += route > 0
     for decider in range(deciders):
         s.arrays.reward[slot * deciders + decider] = NAN
         s.arrays.past_width[slot * deciders + decider] = sqrt(
@@ -91,6 +96,8 @@ cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:
         s.arrays.cost[slot * resources + r] = NAN if route > 0 else 0.0
         s.arrays.held[slot * resources + r] = s.arrays.proposed_hold[r]
         s.arrays.reserved[r] += s.arrays.proposed_hold[r]
+        s.arrays.expected[slot * resources + r] = s.arrays.proposed_cost[r]
+        s.arrays.pending_cost[r] += s.arrays.proposed_cost[r]
         s.arrays.owed[r] = s.arrays.proposed_cost[r]
     if route > 0:
         s.counters.price_due = 1
@@ -98,12 +105,16 @@ cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:
         move_price(s, s.arrays.dual, s.arrays.owed)
 
 cdef inline void release(State *s, Int slot) noexcept nogil:
-    """Release the hold of a decision."""
+    """Release the hold of a decision, if it has one."""
     cdef Int r
+    s.counters.n_open -= s.arrays.status[slot] == OPEN
     cdef double *held = s.arrays.held + slot * s.sizes.n_resources
+    cdef double *expected = s.arrays.expected + slot * s.sizes.n_resources
     for r in range(s.sizes.n_resources):
         s.arrays.reserved[r] = max(0.0, s.arrays.reserved[r] - held[r])
+        s.arrays.pending_cost[r] = max(0.0, s.arrays.pending_cost[r] - expected[r])
         held[r] = 0.0
+        expected[r] = 0.0
 
 cdef inline void expire(State *s, Int slot) noexcept nogil:
     """Release the hold of a decision whose cost will not be reported."""
@@ -130,6 +141,19 @@ cdef inline void book(State *s, Int slot, const double *cost) noexcept nogil:
         s.arrays.cost_sum[r] += c
         s.arrays.cost_n[r] += 1.0
     s.arrays.status[slot] = SETTLED
+
+cdef inline double share_reviewed(State *s, Int slot, const double *cost) noexcept nogil:
+    """Return the share of a review that is done until it is stopped; 1 if it need not be."""
+    cdef double share = 1.0, most
+    cdef Int r
+    for r in range(s.sizes.n_resources):
+        if can_be_stopped(s, r):
+            most = s.arrays.held[slot * s.sizes.n_resources + r] + max(left(s, r), 0.0)
+            if not isnan(s.arrays.limit[r]):
+                most = min(most, s.arrays.limit[r])
+            if cost[r] > most:
+                share = min(share, most / cost[r])
+    return share
 
 cdef inline void learn_target(State *s, Int target, const double *context, double y) noexcept nogil:
     learn_with_own_design(s, target, context, y)

@@ -1,14 +1,15 @@
 """The choice of a route: scores a context and proposes who decides. Only scratch arrays change."""
 
-from libc.math cimport erfc, isfinite, isnan, sqrt
+from libc.math cimport INFINITY, erfc, isfinite, isnan, sqrt
 from libc.string cimport memcpy
 
-from deferkit.learn.core.budget cimport left
+from deferkit.learn.core.arrivals cimport elapsed
+from deferkit.learn.core.budget cimport can_be_stopped, left, pending_costs
 from deferkit.learn.core.glm cimport cost_target, link_of, prepare
 from deferkit.learn.core.index cimport (
     growth, is_untried, learning_share, model_bonus, noise_of, prior_factor, with_bonus)
 from deferkit.learn.core.links cimport mean
-from deferkit.learn.core.pacing cimport move_price
+from deferkit.learn.core.pacing cimport move_price, price_task
 from deferkit.learn.core.random cimport gaussian, uniform
 from deferkit.learn.core.state cimport Int, State
 
@@ -52,16 +53,32 @@ cdef inline void score(State *s) noexcept nogil:
             low = mean(link, eta - width)
             s.arrays.optimistic[target] = low if s.options.printed_costs else max(0.0, low)
 
+cdef inline double usual_hold(State *s, Int r) noexcept nogil:
+    """The hold of a review whose cost is not known: the most that it may cost, or less where it can be stopped."""
+    cdef double most = s.arrays.max_cost[r], first = FIRST_SHARE * s.arrays.total[r], hold
+    cdef double mean_cost
+    if can_be_stopped(s, r):
+        most = INFINITY if isnan(most) else most
+        if not isnan(s.arrays.limit[r]):
+            most = min(most, s.arrays.limit[r])
+        hold = s.arrays.hold_fixed[r]
+        if not isnan(s.arrays.hold_means[r]):
+            hold = first
+            if s.arrays.cost_n[r] > 0.0:
+                mean_cost = s.arrays.cost_sum[r] / s.arrays.cost_n[r]
+                # large holds of a small budget would leave nothing to ask with while outcomes are late
+                hold = max(mean_cost, min(s.arrays.hold_means[r] * mean_cost, FIRST_SHARE * left(s, r)))
+        return most if isnan(hold) else min(hold, most)
+    if not isnan(most):
+        return most
+    return s.arrays.largest_cost[r] if s.arrays.cost_n[r] > 0.0 or not isfinite(first) else first
+
 cdef inline void size_holds(State *s) noexcept nogil:
     """Write the hold of each expert and resource."""
     cdef Int k, r, cost_index, resources = s.sizes.n_resources
     cdef double hold, known
     for r in range(resources):
-        hold = s.arrays.max_cost[r]
-        if isnan(hold):
-            hold = FIRST_SHARE * s.arrays.total[r]
-            if s.arrays.cost_n[r] > 0.0 or not isfinite(hold):
-                hold = s.arrays.largest_cost[r]
+        hold = usual_hold(s, r)
         for k in range(s.sizes.n_experts):
             cost_index = k * resources + r
             known = s.arrays.known_cost[cost_index]
@@ -75,6 +92,27 @@ cdef inline bint affordable(State *s, Int expert) noexcept nogil:
             return False
     return True
 
+cdef inline bint exceeds_even_pace(State *s, Int expert, Int r) noexcept nogil:
+    """Whether asking would use more than an even pace, before as many costs are known as there are features.
+
+    Until then estimated costs are close to 0, so that a price holds back little where outcomes come late. Holds of
+    reviews that can be stopped are small, and would not hold back either.
+    """
+    cdef double used = s.arrays.spent[r] - s.arrays.spent_before[r], share = elapsed(s, r)
+    if s.arrays.cost_n[r] >= s.sizes.n_features:
+        return False
+    if s.arrays.cost_n[r] > 0.0:
+        used += pending_costs(s, r) + s.arrays.cost_sum[r] / s.arrays.cost_n[r]
+        share += COLD_START_SHARE
+    else:  # nothing is known: half as fast
+        used += s.arrays.reserved[r] + s.arrays.hold[expert * s.sizes.n_resources + r]
+        share = max(COLD_START_SHARE, 0.5 * share)
+    return used > share * (s.arrays.total[r] - s.arrays.spent_before[r])
+
+cdef inline bint is_unobserved(State *s, Int expert) noexcept nogil:
+    """Whether nothing is known of an expert whose reviews can be stopped: asked at an even pace until something is."""
+    return s.arrays.n_observed[expert + 1] == 0 and s.arrays.cost_n[0] == 0.0 and can_be_stopped(s, 0)
+
 cdef inline bint exceeds_cold_start_cap(State *s, Int expert) noexcept nogil:
     """Whether asking would exceed the cap on holds of a cold start, before the first cost is known.
 
@@ -84,7 +122,10 @@ cdef inline bint exceeds_cold_start_cap(State *s, Int expert) noexcept nogil:
     cdef double held
     for r in range(s.sizes.n_resources):
         held = s.arrays.reserved[r]
-        if (s.arrays.cost_n[r] == 0.0 and held > 0.0
+        if can_be_stopped(s, r):
+            if held > 0.0 and exceeds_even_pace(s, expert, r):
+                return True
+        elif (s.arrays.cost_n[r] == 0.0 and held > 0.0
                 and held + s.arrays.hold[expert * s.sizes.n_resources + r] > COLD_START_SHARE * s.arrays.total[r]):
             return True
     return False
@@ -153,7 +194,7 @@ cdef inline Int untried_expert(State *s, Int available) noexcept nogil:
     cdef Int k
     if s.counters.warm_up > 0:
         for k in range(s.sizes.n_experts):
-            if is_untried(s, k) and can_be_asked(s, available, k):
+            if (is_untried(s, k) or is_unobserved(s, k)) and can_be_asked(s, available, k):
                 return k + 1
     return 0
 
@@ -193,15 +234,22 @@ cdef inline Proposal choose(State *s, Int available, Int force) noexcept nogil:
         return Proposal(route, EXPLORED, floor / choices + (1.0 - floor) * likely)
     return Proposal(best, reason, (1.0 - floor) * likely + floor / choices)
 
+cdef inline void price_current_task(State *s) noexcept nogil:
+    """Write the price of the current task to `next_dual`."""
+    memcpy(s.arrays.next_dual, s.arrays.dual, s.sizes.n_dual * sizeof(double))
+    if s.counters.price_due:
+        move_price(s, s.arrays.next_dual, s.arrays.owed)
+    price_task(s, s.arrays.next_dual)
+
 cdef inline Proposal propose(State *s, Int available, Int force) noexcept nogil:
-    """Propose a route for the context in `x`; its cost and hold stay in scratch arrays, for `commit`."""
+    """Propose a route for the context in `x`; its cost and hold stay in scratch arrays, for `commit`.
+
+    Needs `price_current_task`, which is the same for all contexts.
+    """
     cdef Int r
     cdef Proposal p
     score(s)
     size_holds(s)
-    memcpy(s.arrays.next_dual, s.arrays.dual, s.sizes.n_dual * sizeof(double))
-    if s.counters.price_due:
-        move_price(s, s.arrays.next_dual, s.arrays.owed)
     p = choose(s, available, force)
     for r in range(s.sizes.n_resources):
         s.arrays.proposed_cost[r] = expected_cost(s, p.route - 1, r) if p.route > 0 else 0.0

@@ -10,15 +10,17 @@ price is solved with the same index, or it would be wrong as long as bonuses mat
 
 from libc.math cimport isnan, log, sqrt
 
-from deferkit.learn.core.budget cimport bounded, left
+from deferkit.learn.core.budget cimport bounded, plannable
 from deferkit.learn.core.links cimport IDENTITY, mean
 from deferkit.learn.core.state cimport Int, State
 
 cdef extern from *:
     """
     #define ASKS_A_FEATURE 5.0 /* asks left for each feature at which the bonus begins to fade */
+    #define PERIODS_THAT_PAY 3.0 /* allowances to come that count as left, where a budget renews */
     """
     const double ASKS_A_FEATURE
+    const double PERIODS_THAT_PAY
 
 cdef inline bint is_untried(State *s, Int expert) noexcept nogil:
     """Whether an expert was never asked and never observed."""
@@ -53,12 +55,14 @@ cdef inline double growth(State *s) noexcept nogil:
 
 cdef inline double learning_share(State *s) noexcept nogil:
     """e: the share of the bonus, which fades when few asks are left that could use the information."""
-    cdef double share = 1.0
+    cdef double share = 1.0, free
     cdef Int r
     if s.options.one_index:
         for r in range(s.sizes.n_resources):
             if bounded(s, r) and s.arrays.cost_sum[r] > 0.0:
-                share = min(share, max(left(s, r), 0.0) / (s.arrays.cost_sum[r] / s.arrays.cost_n[r])
+                # what is learned pays in the next periods too
+                free = max(plannable(s, r), 0.0) + PERIODS_THAT_PAY * s.arrays.allowance[r]
+                share = min(share, free / (s.arrays.cost_sum[r] / s.arrays.cost_n[r])
                             / (ASKS_A_FEATURE * s.sizes.n_features))
     return share
 

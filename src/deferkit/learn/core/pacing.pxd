@@ -3,14 +3,14 @@
 Another pacing is a file like `adaptive.pxd`, a code here with its branch, and its strategy in `learn/pacing/`.
 """
 
-from deferkit.learn.core cimport adaptive, exponentiated, resolve
+from deferkit.learn.core cimport adaptive, exponentiated, renewing, resolve
 from deferkit.learn.core.state cimport Int, State
 
 cdef enum:
-    PAPER, GRADIENT, RESOLVE, ADAPTIVE
+    PAPER, GRADIENT, RESOLVE, ADAPTIVE, RENEWING
 
 cdef inline tuple pacing_names():
-    return ("paper", "gradient", "resolve", "adaptive")
+    return ("paper", "gradient", "resolve", "adaptive", "renewing")
 
 cdef inline void move_price(State *s, double *dual, const double *cost) noexcept nogil:
     """Move the price for the latest decision, which cost (or is expected to cost) this much.
@@ -21,5 +21,10 @@ cdef inline void move_price(State *s, double *dual, const double *cost) noexcept
         resolve.step(s, dual)
     elif s.options.pacing == ADAPTIVE:
         adaptive.step(s, dual, cost)
-    else:
+    elif s.options.pacing != RENEWING:
         exponentiated.step(s, dual, cost, s.options.pacing == PAPER)
+
+cdef inline void price_task(State *s, double *dual) noexcept nogil:
+    """Move the price for the current task, before it is decided: where the price depends on the time."""
+    if s.options.pacing == RENEWING:
+        renewing.step(s, dual)

@@ -7,7 +7,7 @@ which the price is solved next; the constant is the most decisions between two s
 
 from libc.math cimport sqrt
 
-from deferkit.learn.core.budget cimport bounded, left
+from deferkit.learn.core.budget cimport bounded, plannable
 from deferkit.learn.core.glm cimport predict_mixed
 from deferkit.learn.core.index cimport is_untried, learning_share, model_bonus, noise_of, prior_factor, with_bonus
 from deferkit.learn.core.kernels cimport LANES, window_demand
@@ -32,37 +32,48 @@ cdef inline double past_factor(State *s, Int decider, double prior, double share
     cdef double seen = s.arrays.n_observed[decider] + s.sizes.n_features
     return share * (s.parameters.scale * noise_of(s, decider) + prior) / sqrt(seen) if s.options.one_index else 0.0
 
-cdef inline Int fill_window(State *s) noexcept nogil:
-    """Write the gain and cost of each expert on the contexts in the window; return the number of contexts."""
-    cdef Int done = s.counters.next_id, window = s.sizes.window, memory = s.sizes.memory
-    cdef Int experts = s.sizes.n_experts, costs = experts * s.sizes.n_resources
-    cdef Int reward_link = s.options.reward_link, cost_link = s.options.cost_link
-    cdef Int n = min(done, min(window, memory)), slot = (done - n) % memory
-    cdef Int i, k, context = s.sizes.stride * s.sizes.n_views
-    cdef const double *past = s.arrays.context
-    cdef const double *past_width = s.arrays.past_width
+cdef inline void begin_sample(State *s) noexcept nogil:
+    """Prepare for `fill_context` with the current estimates."""
+    cdef Int k
+    cdef double prior = prior_factor(s), share = learning_share(s)
+    for k in range(s.sizes.n_experts + 1):
+        s.arrays.window_factor[k] = past_factor(s, k, prior, share)
+    mix_theta(s)
+
+cdef inline void fill_context(State *s, Int slot, Int i, double bonus) noexcept nogil:
+    """Write the gain and cost of each expert on a remembered context, as the i-th of the sample."""
+    cdef Int window = s.sizes.window, experts = s.sizes.n_experts, reward_link = s.options.reward_link, k
+    cdef const double *past_width = s.arrays.past_width + slot * (experts + 1)
     cdef double *eta = s.arrays.window_predictor
     cdef double *factor = s.arrays.window_factor
     cdef double *gain = s.arrays.window_gain
-    cdef double *cost = s.arrays.window_cost
-    cdef double model, prior = prior_factor(s), share = learning_share(s), bonus = model_bonus(s)
-    for k in range(experts + 1):
-        factor[k] = past_factor(s, k, prior, share)
-    mix_theta(s)
-    for i in range(n):
-        predict_mixed(s, past + slot * context, eta)
-        model = with_bonus(reward_link, eta[0], factor[0] * past_width[slot * (experts + 1)], bonus)
-        for k in range(experts):
-            gain[k * window + i] = mean(
-                reward_link, eta[1 + k] + factor[1 + k] * past_width[slot * (experts + 1) + 1 + k]) - model
-            if s.options.one_index and is_untried(s, k):
-                gain[k * window + i] = 0.0  # asked once in any case; one who is never available must not move the price
-        for k in range(costs):
-            cost[k * window + i] = max(0.0, mean(cost_link, eta[1 + experts + k]))
-        slot = slot + 1 if slot + 1 < memory else 0
+    cdef double model
+    predict_mixed(s, s.arrays.context + slot * s.sizes.stride * s.sizes.n_views, eta)
+    model = with_bonus(reward_link, eta[0], factor[0] * past_width[0], bonus)
     for k in range(experts):
-        for i in range(n, min(n + LANES - 1, window)):
-            gain[k * window + i] = 0.0  # the last lanes are padded with contexts without gain
+        gain[k * window + i] = mean(reward_link, eta[1 + k] + factor[1 + k] * past_width[1 + k]) - model
+        if s.options.one_index and is_untried(s, k):
+            gain[k * window + i] = 0.0  # asked once in any case; one who is never available must not move the price
+    for k in range(experts * s.sizes.n_resources):
+        s.arrays.window_cost[k * window + i] = max(0.0, mean(s.options.cost_link, eta[1 + experts + k]))
+
+cdef inline void pad_sample(State *s, Int n) noexcept nogil:
+    """Pad the last lanes with contexts without gain."""
+    cdef Int i, k
+    for k in range(s.sizes.n_experts):
+        for i in range(n, min(n + LANES - 1, s.sizes.window)):
+            s.arrays.window_gain[k * s.sizes.window + i] = 0.0
+
+cdef inline Int fill_window(State *s) noexcept nogil:
+    """Write the gain and cost of each expert on the contexts in the window; return the number of contexts."""
+    cdef Int done = s.counters.next_id, memory = s.sizes.memory
+    cdef Int n = min(done, min(s.sizes.window, memory)), slot = (done - n) % memory, i
+    cdef double bonus = model_bonus(s)
+    begin_sample(s)
+    for i in range(n):
+        fill_context(s, slot, i, bonus)
+        slot = slot + 1 if slot + 1 < memory else 0
+    pad_sample(s, n)
     return n
 
 cdef inline double demand(State *s, const double *price, Int resource, Int n) noexcept nogil:
@@ -107,7 +118,7 @@ cdef inline void solve_prices(State *s, double *dual) noexcept nogil:
             tasks = s.arrays.horizon[r] - done
             if bounded(s, r) and tasks >= 1.0:
                 # after an overrun the budget left may be negative by rounding, which no price would reach
-                solve_price(s, dual, r, max(0.0, left(s, r)) / tasks * n, n)
+                solve_price(s, dual, r, max(0.0, plannable(s, r)) / tasks * n, n)
 
 cdef inline void step(State *s, double *dual) noexcept nogil:
     if s.counters.next_id >= dual[s.sizes.n_resources]:

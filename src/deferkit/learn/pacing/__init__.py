@@ -21,7 +21,8 @@ DEFAULT = "resolve"
 def strategies_in(module: str) -> list[Strategy]:
     """Return the strategies that a module defines."""
     found = vars(import_module(module)).values()
-    return [each() for each in found if isinstance(each, type) and issubclass(each, Strategy) and each is not Strategy]
+    kinds = [each for each in found if isinstance(each, type) and issubclass(each, Strategy) and each is not Strategy]
+    return [each() for each in kinds if each.can_be_chosen]
 
 
 _FOUND = [each for module in iter_modules(__path__, f"{__name__}.") for each in strategies_in(module.name)]

@@ -58,6 +58,8 @@ class Strategy:
     name: ClassVar[str]
     description: ClassVar[str]
     parameters: ClassVar[tuple[Parameter, ...]] = ()
+    can_be_chosen: ClassVar[bool] = True
+    """Whether users may name it; else it follows from other settings."""
 
     @property
     def code(self) -> int:

@@ -41,6 +41,46 @@ class FeedbackDots:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Dots:
+    """A dot with its standard deviation for each row and colour; a chart for each part of the trials."""
+
+    value: str
+    """The column of numbers."""
+    x_title: str
+    title: str
+    """Of a chart; may name columns of `split`."""
+    y: str
+    """The column with a row for each value."""
+    by: str
+    """The column with a colour for each value."""
+    split: Sequence[str]
+    """Columns with a chart for each combination of values."""
+    scale: alt.Scale
+
+    def charts(self, frame: pl.DataFrame) -> list[Any]:
+        """Return a chart for each part."""
+        among = frame[self.by].unique(maintain_order=True).to_list()
+        return [
+            self._chart(part, among).properties(title=self.title.format(**dict(zip(self.split, key, strict=True))))
+            for key, part in frame.group_by(self.split, maintain_order=True)
+        ]
+
+    def _chart(self, part: pl.DataFrame, among: Sequence[str]) -> Any:
+        rows = part[self.y].unique(maintain_order=True).to_list()
+        base = chart_of(over_trials(part, [self.y, self.by], self.value)).encode(
+            y=alt.Y(f"{self.y}:N", sort=rows, title=None),
+            yOffset=alt.YOffset(f"{self.by}:N", sort=list(among)),
+            color=colour(self.by, among),
+        )
+        x = alt.X("low:Q", title=self.x_title, scale=self.scale)
+        rule = base.mark_rule(strokeWidth=2, clip=True).encode(x=x, x2="high:Q")
+        dot = base.mark_point(filled=True, size=80, opacity=1).encode(
+            x="mean:Q", tooltip=[f"{self.y}:N", f"{self.by}:N", alt.Tooltip("mean:Q", format=".1f")]
+        )
+        return layered(rule, dot).properties(width=400, height=44 * len(rows))
+
+
+@dataclass(frozen=True, kw_only=True)
 class GainBars:
     """Bars of gain with the time of a step beside each; a chart for each setting."""
 

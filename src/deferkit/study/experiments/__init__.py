@@ -23,6 +23,8 @@ DEFAULT = {
     "coverage": "ellipsoid_coverage",
     "noise": "noise",
     "logistic": "binary_rewards",
+    "renewing": "renewing_budgets",
+    "holds": "held_back",
 }
 """Experiments that run unless some are named, and their modules."""
 ON_REQUEST = {
