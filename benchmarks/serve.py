@@ -132,6 +132,11 @@ def dashboards(url: str, number: int) -> Iterator[None]:
             offset_s = max(0.0, POLL_S - (time.monotonic() - began))
         connection.close()
 
+    while number:  # open pages have read what other measurements have decided meanwhile
+        with urllib.request.urlopen(url.removesuffix("decisions") + "series") as reply:
+            if json.load(reply)["complete"]:
+                break
+        time.sleep(0.05)
     threads = [threading.Thread(target=watch, args=(POLL_S * n / number,)) for n in range(number)]
     for thread in threads:
         thread.start()
