@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 # as root, Debian's packages are installed when they are missing
 APT = [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq
-WEB_CHECKS := checks/web/node_modules/installed
+WEB_CHECKS := checks/web/node_modules/.package-lock.json
 export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
 # LiteLLM would fetch its list of prices when it is imported
