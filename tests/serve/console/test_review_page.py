@@ -313,6 +313,7 @@ def test_the_page_in_every_look(browser: Browser, service: Running, look: dict[s
             check_look(page)
             page.keyboard.press("d")
             check_look(page)
+        new_policy(service, f"{name}-other").close()  # with a single one there is nothing to choose
         with watched(browser, service.url, **look) as page:
             page.goto(f"{service.url}/review")
             page.get_by_role("heading", name="What do you review?").wait_for()
