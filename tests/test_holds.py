@@ -44,6 +44,18 @@ def test_auto_is_a_hundredth_of_what_is_left_but_no_less_than_the_mean_cost() ->
     assert small.decide(X, force="human").reserved == 1
 
 
+def test_costs_that_are_corrected_to_nothing_leave_a_mean_of_0() -> None:
+    deferrer = learner(hold="auto")
+    for cost in (0.1, 0.2, 0.7):
+        deferrer.observe(deferrer.decide(X, force="human").id, cost=cost)
+    for decision in range(3):
+        deferrer.correct(decision, cost=0.0)
+    assert deferrer._ledger.view("cost_sum")[0] >= 0
+    event = deferrer.propose(X, force="human")
+    assert event.decision.reserved == pytest.approx(0, abs=1e-12)
+    deferrer.apply(event)
+
+
 def test_a_fixed_hold_and_a_limit() -> None:
     assert learner(hold=4).decide(X, force="human").reserved == 4
     assert learner(hold=4, limit=3).decide(X, force="human").reserved == 3

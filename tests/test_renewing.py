@@ -17,7 +17,9 @@ from deferkit import (
     InvalidArgument,
     Renewed,
     UnaffordableReviewWarning,
+    UnreadableState,
 )
+from deferkit.learn import state
 from tests.conftest import draw_tasks, rewards_of
 
 X = [0.6, 0.8]
@@ -326,3 +328,25 @@ def test_what_is_not_used_up_makes_the_price_fall_towards_the_end_of_a_period() 
     assert (spent <= 5).all()
     assert spent[2:].mean() > 4
     assert len(np.unique(run.prices)) > 100
+
+
+def test_forged_times_and_periods_are_refused() -> None:
+    """The core searches in them without looking whether they are in order."""
+    deferrer = learner()
+    for hour in range(6):
+        ask(deferrer, hour * HOUR, 0.5)
+    plain, arrays = state.unpack(deferrer.to_bytes(), "The state")
+    forgeries: dict[str, tuple[Any, float]] = {
+        "at": (0, 9 * HOUR),
+        "period_start": ((0, 1), 7 * HOUR),
+        "period_end": (0, 2 * HOUR),
+        "bin_length": (0, 0.0),
+        "timing": (0, 1),
+        "arrivals": ((0, 3), -1.0),
+    }
+    for name, (index, value) in forgeries.items():
+        forged = {each: array.copy() for each, array in arrays.items()}
+        forged[name][index] = value
+        with pytest.raises(UnreadableState):
+            Deferrer.from_bytes(state.pack(plain, forged))
+    assert Deferrer.from_bytes(state.pack(plain, arrays)) == deferrer

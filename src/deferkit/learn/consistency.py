@@ -129,11 +129,23 @@ def check_periods(saved: Arrays, fresh: Arrays) -> None:
     begun = ~np.isnan(start[:, 0])
     if not (start[begun, 0] < end[begun]).all() or not (saved["bin_length"][begun] > 0.0).all():
         raise ValueError("a period ends before it starts")
+    for later, earlier in ((0, 1), (1, 2)):
+        if (start[:, earlier] >= start[:, later]).any() or (
+            np.isnan(start[:, later]) & ~np.isnan(start[:, earlier])
+        ).any():
+            raise ValueError("a period starts before the one before it")
     # a number of bins that is too large for an integer would be read as a negative index
     if not (np.nan_to_num(np.abs(start)) <= LATEST).all() or not (np.nan_to_num(np.abs(end)) <= LATEST).all():
         raise ValueError("a period is beyond the calendar")
     if not (saved["at"] <= LATEST).all() or not (saved["clock"] <= LATEST).all():
         raise ValueError("a decision is beyond the calendar")
+
+
+def check_times(at: NDArray[Any], clock: float, memory: int, next_id: int) -> None:
+    """Raise unless the times of remembered decisions never decrease: samples of past periods are searched in them."""
+    times = at[np.arange(max(0, next_id - memory), next_id) % memory]
+    if (np.diff(times) < 0.0).any() or (times > max(clock, 0.0)).any():  # 0 where tasks have no time
+        raise ValueError("the times of decisions are not in order")
 
 
 def check_overflow(overflow: NDArray[Any], status: Ints, memory: int, next_id: int) -> None:

@@ -276,6 +276,7 @@ class Ledger:
         if self.get("retrain_at") == consistency.NEVER != counters["retrain_at"]:
             raise ValueError("a retraining is due, but there is no embedding")
         consistency.check_values(saved, self._views)
+        consistency.check_times(saved["at"], float(saved["clock"][0]), self.memory, counters["next_id"])
         consistency.check_overflow(saved["overflow"], saved["status"], self.memory, counters["next_id"])
         self.grow_overflow(len(saved["route"]) - self.memory)
         for array in layout.STATE:

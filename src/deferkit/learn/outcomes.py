@@ -177,7 +177,8 @@ class Outcomes:
                 self._learn_correction(slot, target, old, new)
                 self._rebook(r, new - old)
                 ledger.cost[slot, r] = new
-                ledger.view("cost_sum")[r] += new - old
+                # rounding must not make the mean negative, which holds are sized by
+                ledger.view("cost_sum")[r] = max(0.0, ledger.view("cost_sum").item(r) + (new - old))
                 largest = ledger.view("largest_cost")
                 largest[r] = max(np.nanmax(ledger.cost[:, r]) if largest[r] == old else largest[r], new)
                 changes.append((target, old, new))
