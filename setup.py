@@ -54,6 +54,16 @@ def write_structs() -> None:
         target.write_text(source, encoding="utf-8")
 
 
+def is_stale() -> bool:
+    """Return whether a file that the sources cimport has changed since they were translated to C.
+
+    Cython does not see the files of `from deferkit.learn.core cimport adaptive`, and would keep the old code of them.
+    """
+    written = [path.stat().st_mtime for path in Path("build/cython").rglob("*.c")]
+    read = [path.stat().st_mtime for path in PACKAGE.rglob("*.pxd")]
+    return bool(written) and max(read) > min(written)
+
+
 write_structs()
 extensions = [
     extension("learn/core/_core"),
@@ -75,6 +85,12 @@ DIRECTIVES = {
 }
 
 setup(
-    ext_modules=cythonize(extensions, compiler_directives=DIRECTIVES, build_dir="build/cython", include_path=["src"]),
+    ext_modules=cythonize(
+        extensions,
+        compiler_directives=DIRECTIVES,
+        build_dir="build/cython",
+        include_path=["src"],
+        force=is_stale() or None,
+    ),
     options={"build_ext": {"parallel": os.cpu_count()}, "bdist_wheel": {"py_limited_api": "cp311"} if STABLE else {}},
 )

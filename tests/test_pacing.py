@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from deferkit import Budget, Deferrer, Exploration, InvalidArgument, Pacing
+from deferkit.learn.pacing import PACINGS
 from tests.conftest import Floats, draw_tasks, numbers, rewards_of
 from tests.reference import simplex_weights
 
@@ -171,3 +172,13 @@ def test_absurd_budgets_have_finite_prices(kind: str, total: float) -> None:
     deferrer = Deferrer(n_features=3, pacing=kind, budget=Budget(total, horizon=200))
     run = deferrer.run(tasks.contexts, rewards_of(deferrer, tasks), tasks.costs)
     assert np.isfinite(run.prices).all()
+
+
+@pytest.mark.parametrize("pacing", sorted(PACINGS))
+def test_costs_next_to_nothing_leave_the_price_finite(pacing: str) -> None:
+    deferrer = Deferrer(n_features=2, budget=Budget(10, horizon=100, max_cost=2), pacing=pacing)
+    for number in range(30):
+        decision = deferrer.decide([0.0, 0.5], force="human" if number == 1 else None)
+        asked = decision.route == "human"
+        deferrer.observe(decision.id, {decision.route: 0.5}, cost=2.9e-250 if asked else None)
+    assert Deferrer.from_bytes(deferrer.to_bytes()) == deferrer  # a price that is not finite cannot be loaded
