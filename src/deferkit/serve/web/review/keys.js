@@ -1,6 +1,6 @@
 // Keys of the review page. They are off while somebody types and while a dialog is open.
 
-import { useEffect, useRef } from "../dom.js";
+import { useLayoutEffect, useRef } from "../dom.js";
 
 /** What each key does, as `?` lists it. */
 export const KEYS = [
@@ -28,7 +28,8 @@ export const KEYS = [
 export function useKeys(actions) {
   const latest = useRef(actions);
   latest.current = actions;
-  useEffect(() => {
+  // before the browser paints: a key that is pressed as soon as a task is seen is not lost
+  useLayoutEffect(() => {
     /** @param {KeyboardEvent} event */
     const pressed = (event) => {
       if (event.defaultPrevented || event.isComposing || document.querySelector("dialog[open]")) return;
