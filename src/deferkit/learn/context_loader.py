@@ -68,7 +68,9 @@ class ContextLoader:
 
     def _hand_over(self) -> None:
         if self.representation is not None:
-            if not np.abs(self._given).max() <= self.largest:  # the hidden layer might turn it into a valid number
+            # a hidden layer might turn a number that is too large into a valid one; what is no larger than all
+            # numbers may be is in the views itself, and the core sees to it
+            if self.largest < LARGEST and not np.abs(self._given).max() <= self.largest:
                 raise self._not_finite()
             self.representation.write(self._given, self._views)
         if not self._core.try_load(self._views[0]):

@@ -5,6 +5,7 @@ So the state of a policy is the fold of `Policy.apply` over its records, and rea
 
 import math
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import msgspec
@@ -12,6 +13,8 @@ import msgspec
 from deferkit.serve.domain.money import Micros
 from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.types import MODEL, Amount, Decision
+
+FIELDS = attrgetter(*Decision._fields)
 
 
 def without_infinity(amount: Amount) -> float | dict[str, float | None] | None:
@@ -85,8 +88,9 @@ class DecidedRecord(
     @property
     def decision(self) -> Decision:
         """The decision as a `deferkit.Decision`."""
-        fields = {name: getattr(self, name) for name in Decision._fields}
-        return Decision(**fields | {"budget_left": with_infinity(self.budget_left)})
+        decision = Decision._make(FIELDS(self))
+        left = with_infinity(self.budget_left)
+        return decision if left is self.budget_left else decision._replace(budget_left=left)
 
 
 class ObservedRecord(Record, frozen=True, kw_only=True, tag="observed"):

@@ -201,7 +201,10 @@ class Policy:
         return any(account.suspense for account in self.accounts.values())
 
     def _decided(self, record: log_records.DecidedRecord) -> None:
-        event = events.Decided(record.decision._replace(id=self._own_id(record.id)), record.context)
+        decision = record.decision
+        if self.relearned.decisions:
+            decision = decision._replace(id=self._own_id(record.id))
+        event = events.Decided(decision, record.context)
         if record.id + 1 >= self._end:
             with warnings.catch_warnings():  # a service has a summary to say it in
                 warnings.simplefilter("ignore", HorizonWarning)

@@ -18,6 +18,7 @@ from deferkit.serve.domain.request_bodies import TaskBody
 from deferkit.serve.engine.commands.decide import Decide
 from deferkit.serve.engine.engine import Elsewhere, Engine
 from deferkit.serve.http.access import admitted, check_name, check_query
+from deferkit.serve.http.connection import NO_STORE
 from deferkit.serve.http.forwarding import forward
 from deferkit.serve.http.route_support import problem_of, problem_parts
 from deferkit.serve.http.strict_json import EMPTY, check_json, decode, received
@@ -43,8 +44,9 @@ def with_decision_route(app: Litestar) -> ASGIApp:
             problem = problem_of(error)
             headers, body = problem_parts(problem)
             reply = Reply(problem.status, body)
-        lines = [(b"content-type", JSON), (b"content-length", b"%d" % len(reply.body))]
-        lines += [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        lines = [(b"content-type", JSON), (b"content-length", b"%d" % len(reply.body)), NO_STORE]
+        if headers:
+            lines += [(name.lower().encode(), value.encode()) for name, value in headers.items()]
         await send({"type": "http.response.start", "status": reply.status, "headers": lines})
         await send({"type": "http.response.body", "body": reply.body, "more_body": False})
 

@@ -72,8 +72,9 @@ def limited(app: ASGIApp, *, max_body: int, traffic: Traffic, access_log: bool =
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                if not any(name == NO_STORE[0] for name, _ in message["headers"]):  # nobody's to keep unless it says so
-                    message = {**message, "headers": [*message["headers"], NO_STORE]}
+                headers = message["headers"]
+                if NO_STORE not in headers and not any(name == NO_STORE[0] for name, _ in headers):
+                    message = {**message, "headers": [*headers, NO_STORE]}  # nobody's to keep unless it says so
                 if status == 413:  # the rest of the body is not read, so the connection is of no more use
                     message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
             await send(message)

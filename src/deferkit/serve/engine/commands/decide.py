@@ -2,6 +2,7 @@
 
 import copy
 import math
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -28,6 +29,9 @@ SLICE = 100  # tasks of a batch that are looked up and decided at once, if there
 NOT_A_NUMBER = (
     "The context is too large, or one before it was: what the learner expects of it is not a number any more."
 )
+REPLY_FIELDS = DecisionReply.__struct_fields__
+REPLY_VALUES = attrgetter(*REPLY_FIELDS)
+ENCODER = msgspec.json.Encoder()
 MOST_WORK = 10_000_000_000  # numbers that the decisions of a batch may go through: about ten seconds
 
 
@@ -130,7 +134,9 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, numbe
     policy = owned.policy
     context, clipped = plausible_context(owned, body)
     event, micros = propose(owned, msgspec.structs.replace(body, context=context) if clipped else body)
-    decision = event.decision._replace(id=event.decision.id + policy.relearned.decisions)
+    decision = event.decision
+    if policy.relearned.decisions:
+        decision = decision._replace(id=decision.id + policy.relearned.decisions)
     deferred = micros is not None
     record = log_records.DecidedRecord(
         task=body.task,
@@ -139,7 +145,7 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, numbe
         announced=body.cost,
         available=body.available,
         clipped=clipped,
-        **decision._replace(budget_left=log_records.without_infinity(decision.budget_left))._asdict(),  # type: ignore[arg-type]
+        **decision._asdict() | {"budget_left": log_records.without_infinity(decision.budget_left)},
     )
     reply = reply_of(record)
     if b"null" in reply:  # what is not a number becomes null in JSON; so does a budget without end
@@ -271,8 +277,7 @@ def check_announced(cost: Any) -> None:
 
 def reply_of(record: log_records.DecidedRecord) -> bytes:
     """Return the reply that a decision gets."""
-    fields = {name: getattr(record, name) for name in DecisionReply.__struct_fields__}
-    return msgspec.json.encode(DecisionReply(**fields))
+    return ENCODER.encode(DecisionReply(**dict(zip(REPLY_FIELDS, REPLY_VALUES(record), strict=True))))
 
 
 def outcome_that_came_first(owned: OwnedPolicy, work: UnitOfWork, now: int, task: str) -> None:
