@@ -6,21 +6,31 @@ declare namespace Api {
     text: string;
   }
 
-  /** The budget of one resource. Without a total it has no end; with one it needs a horizon and a max_cost. */
+  /** The budget of one resource. Without a total it has no end.
+
+    With a total it needs one of `horizon`, `until` and `every`, and a `max_cost` or a `limit`. */
   interface BudgetSpec {
     total: number | null;
     horizon: number | null;
     max_cost: number | null;
     max_reported_cost?: number | null;
+    until?: number;
+    every?: string;
+    zone?: string;
+    start?: number;
+    carry?: number | null;
+    hold?: number | "auto";
+    limit?: number;
   }
 
-  /** The account of a resource; a total of null is unlimited. */
+  /** The account of a resource, over all periods; a total of null is unlimited. */
   interface BudgetState {
     total: number | null;
     reserved: number;
     posted: number;
     suspense: number;
     free: number | null;
+    period: PeriodState | null;
   }
 
   /** Tasks of about the same prediction. */
@@ -185,6 +195,24 @@ declare namespace Api {
   interface Overview {
     now: number;
     policies: Standing[];
+  }
+
+  /** The current period of a budget that renews, or the time up to its end. Times are seconds since 1970.
+
+    total = carried + held + granted + changed. */
+  interface PeriodState {
+    number: number;
+    start: number;
+    end: number;
+    total: number;
+    posted: number;
+    granted: number;
+    carried: number;
+    held: number;
+    changed: number;
+    tasks_left: number | null;
+    renews: boolean;
+    over: boolean;
   }
 
   /** A policy: who decides, on what, for how much, and what happens to tasks that wait. */

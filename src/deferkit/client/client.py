@@ -26,8 +26,10 @@ from deferkit.client.wire import (
     to_json,
 )
 from deferkit.errors import ConflictingObservation, ServiceError, UnknownDecision, expected
+from deferkit.periods import as_seconds
 from deferkit.types import Amount, Budget, Decision, is_whole
 
+OF_A_PERIOD = ("until", "every", "zone", "start", "hold", "limit")
 BATCH, BATCH_BYTES = 1000, 400_000  # tasks and bytes of one call
 TOO_LARGE = 413
 CONFLICT = {409: ConflictingObservation}
@@ -107,6 +109,7 @@ class Client:
                 experts=["ann", "bo"],
                 deadline_s=3600,
             )
+            client.create(features=3, budget=Budget(40, every="week", zone="Europe/Berlin", max_cost=2, hold="auto"))
 
         `features` is how many numbers a context has, or names for an encoder. A reported cost above
         `max_reported_cost` (20 times `max_cost` unless given) is not booked until a correction confirms it.
@@ -119,11 +122,8 @@ class Client:
         for name, each in budgets.items():
             if not isinstance(each, Budget):
                 raise expected("budget", "Client", "a Budget, or one for each resource", each)
-            total = None if each.total == float("inf") else each.total
             ceiling = max_reported_cost.get(name) if isinstance(max_reported_cost, Mapping) else max_reported_cost
-            body["budget"][name] = given(
-                total=total, horizon=each.horizon, max_cost=each.max_cost, max_reported_cost=ceiling
-            )
+            body["budget"][name] = budget_of(each) | given(max_reported_cost=ceiling)
         made: dict[str, Any] = self._calls.call("POST", "/v1/policies", body)
         return made
 
@@ -256,16 +256,68 @@ class Client:
         except ConflictingObservation:
             return
 
-    def change_budget(self, total: Amount | None = None, *, add: Amount | None = None, id: str | None = None) -> None:
+    def extend(self, decision: Decision | int | str, amount: Amount, *, id: str | None = None) -> Amount:
+        """Reserve more for a pending review that can be stopped; return how much was added. Once for each `id`.
+
+            granted = client.extend("claim-17", 5.0)
+
+        That is less where less is left, and at most up to the `max_cost` and the `limit` of one review. A review that
+        needs more is stopped: `stop`.
+        """
+        body = {"id": id or new_id(), "task": self.task_of(decision), "amount": amount_of("amount", amount)}
+        granted: Amount = self._calls.call("POST", f"{self._path}/holds", body, OF_A_TASK)["granted"]
+        return granted
+
+    def stop(self, decision: Decision | int | str, cost: Amount, rewards: Mapping[str, float] | None = None) -> None:
+        """Book what a review has cost that was stopped before it was done. The model's answer stands.
+
+        client.stop("claim-17", cost=7.5)
+        """
+        body = {"task": self.task_of(decision), "cost": amount_of("cost", cost), "rewards": rewards_of(rewards)}
+        self._calls.call("POST", f"{self._path}/stops", body, OF_A_TASK)
+
+    def change_budget(
+        self,
+        total: Amount | None = None,
+        *,
+        add: Amount | None = None,
+        horizon: Any = None,
+        until: Any = None,
+        allowance: Amount | None = None,
+        id: str | None = None,
+    ) -> None:
         """Set the total of the budget, or `add` to it (less than nothing cuts it); once for each `id`.
 
             client.change_budget(150)
             client.change_budget(add={"minutes": 60}, id="top-up-of-june")
+            client.change_budget(until=datetime(2026, 5, 1, tzinfo=UTC))
+            client.change_budget(allowance=50)  # from the next renewal on
 
-        It cannot be cut below what is reserved and spent: `BudgetExhausted`.
+        It cannot be cut below what is reserved and spent: `BudgetExhausted`. `horizon`, `until` and `allowance` are
+        what the budget is to last for from now on, whichever it was made with; given by resource if there are several.
         """
-        body = given(id=id or new_id(), total=amount_of("total", total), add=amount_of("add", add))
-        self._calls.call("POST", f"{self._path}/budget", body, CONFLICT)
+        plans: dict[str, dict[str, Any]] = {}
+        ends = {name: as_seconds("until", "budget", each) for name, each in self._by_resource(until).items()}
+        for field, values in (
+            ("horizon", self._by_resource(horizon)),
+            ("until", ends),
+            ("allowance", self._by_resource(amount_of("allowance", allowance))),
+        ):
+            for name, value in values.items():
+                plans.setdefault(name, {})[field] = value
+        if total is not None or add is not None or not plans:
+            body = given(id=id or new_id(), total=amount_of("total", total), add=amount_of("add", add))
+            self._calls.call("POST", f"{self._path}/budget", body, CONFLICT)
+        if plans:
+            self._calls.call("PATCH", self._path, {"budget": plans}, CONFLICT)
+
+    def _by_resource(self, value: Any) -> dict[str, Any]:
+        if value is None or isinstance(value, Mapping):
+            return dict(value or {})
+        resources = list(self._calls.call("GET", self._path)["budget"])
+        if len(resources) > 1:
+            raise expected("change", "budget", f"given by resource ({', '.join(resources)})", value)
+        return {resources[0]: value}
 
     def reset(self, *, id: str | None = None) -> None:
         """Let the learner start anew, once for each `id`; budget, log and open tasks stay. Needs the scope admin.
@@ -420,3 +472,20 @@ def batches(tasks: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
         batch.append(task)
     if batch:
         yield batch
+
+
+def budget_of(budget: Budget) -> dict[str, Any]:
+    """Return a budget as the service takes it.
+
+    >>> budget_of(Budget(40, every="7d", carry=float("inf"), max_cost=2))
+    {'total': 40, 'max_cost': 2, 'every': '7d', 'carry': None}
+    """
+    body = given(
+        total=None if budget.total == float("inf") else budget.total,
+        horizon=budget.horizon,
+        max_cost=budget.max_cost,
+        **{name: getattr(budget, name) for name in OF_A_PERIOD},
+    )
+    if budget.carry:
+        body["carry"] = None if budget.carry == float("inf") else budget.carry
+    return body

@@ -32,6 +32,8 @@ class Review(NamedTuple):
     payload: Any
     model_answer: Any
     token: str | None = None  # proves the claim; None from a service from before there were tokens
+    hold: Amount | None = None  # what it may cost before it asks again; known where `extend` was told its cost
+    stopped: bool = False  # nothing is left for it: the model's answer is used
 
 
 class Reviews:
@@ -63,13 +65,24 @@ class Reviews:
         reply = self._calls.call("POST", f"{self._path}/claim", body)
         return None if reply is None else review_of(reply)
 
-    def extend(self, review: Review, *, lease_s: float | None = None) -> Review:
+    def extend(self, review: Review, *, lease_s: float | None = None, cost: Amount | None = None) -> Review:
         """Hold a task for longer; return it with the end of its new lease.
 
-        review = client.reviews.extend(review, lease_s=600)
+            review = client.reviews.extend(review, lease_s=600)
+            review = client.reviews.extend(review, cost=12.5)  # what it has cost so far
+            if review.stopped:
+                ...  # the model's answer is used, and the cost is booked
+
+        Where reviews can be stopped, more is reserved for one that says its cost. It may cost up to `hold` before it
+        asks again.
         """
-        reply = self._of("extend", review, lease_s=lease_s)
-        return review._replace(lease_until=reply["lease_until"])
+        reply = self._of("extend", review, lease_s=lease_s, cost=amount_of("cost", cost))
+        until = reply["lease_until"]
+        return review._replace(
+            lease_until=review.lease_until if until is None else until,
+            hold=reply.get("hold"),
+            stopped=reply.get("stopped", False),
+        )
 
     def complete(
         self,

@@ -1,10 +1,11 @@
 """Where a policy of a service stands."""
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from deferkit.client.wire import unending
-from deferkit.types import Amount, Drifted, aligned
+from deferkit.types import Amount, Drifted, Period, aligned
 
 
 class PolicySummary(NamedTuple):
@@ -44,6 +45,11 @@ class PolicySummary(NamedTuple):
     unconfirmed_costs: int = 0  # reported costs above max_reported_cost, not booked until a correction confirms them
     clipped_features: int = 0  # features of contexts that were cut, because they were implausibly large
     drifted: tuple[Drifted, ...] = ()  # the latest change of each that has changed
+    stopped: int = 0  # reviews that were stopped before they were done
+    extended: int = 0  # times that more was reserved for a review
+    overruns: int = 0  # reviews that have cost more than was held for them, where they can be stopped
+    beyond_holds: Amount = 0.0  # what those have cost beyond their holds
+    periods: Mapping[str, Period] = {}  # the current one of each resource that renews or has an end
 
     def __str__(self) -> str:
         """Return a line for each field, to be read by people."""
@@ -63,7 +69,14 @@ def summary_of(reply: Mapping[str, Any]) -> PolicySummary:
     plain = {name: reply[name] for name in PolicySummary._fields if name in reply}
     if "drifted" in plain:
         plain["drifted"] = tuple(Drifted(**each) for each in plain["drifted"])
-    return PolicySummary(**plain, **amounts, **reply["queue"])
+    periods = {name: period_of(each["period"]) for name, each in budget.items() if each.get("period") is not None}
+    return PolicySummary(**plain, **amounts, **reply["queue"], periods=periods)
+
+
+def period_of(state: Mapping[str, Any]) -> Period:
+    """Return a period as the library has it; no number of tasks is expected where none has come in it."""
+    left = state["tasks_left"]
+    return Period(state["start"], state["end"], state["total"], state["posted"], math.nan if left is None else left)
 
 
 def amount(part: str, budget: Mapping[str, Mapping[str, float | None]]) -> Amount:

@@ -18,7 +18,7 @@ from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.policy_spec import BudgetSpec
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.request_bodies import CorrectionBody, EffortBody, OutcomeBody, TaskBody
-from deferkit.serve.engine.commands.budget import budget_states
+from deferkit.serve.engine.budget_state import budget_states
 from deferkit.serve.engine.commands.correction import Correct
 from deferkit.serve.engine.commands.decide import Decide
 from deferkit.serve.engine.commands.expire import Expire
@@ -129,7 +129,7 @@ def test_no_sequence_of_costs_passes_the_limit(
             assert owned.policy.accounts["cost"] == before
         after = owned.policy.accounts["cost"]
         assert after.reserved + after.posted + after.suspense <= MOST < 2**63
-        shown = exactly(msgspec.json.encode(budget_states(owned)["cost"]))
+        shown = exactly(msgspec.json.encode(budget_states(owned, 0)["cost"]))
         for name in ("reserved", "posted", "suspense"):
             assert shown[name] * MICRO == getattr(after, name)
 
@@ -161,6 +161,6 @@ def test_an_effort_keeps_to_the_limit(database: Database) -> None:
 def test_a_sum_that_no_double_is_equal_to_is_shown_to_the_last_digit(database: Database, micro: int) -> None:
     async def script(engine: Engine) -> None:
         engine.owned[KEY].policy.accounts["cost"] = Account(None, 0, micro, 0)
-        assert exactly(msgspec.json.encode(budget_states(engine.owned[KEY])))["cost"]["posted"] * MICRO == micro
+        assert exactly(msgspec.json.encode(budget_states(engine.owned[KEY], 0)))["cost"]["posted"] * MICRO == micro
 
     play(database, script, spec=ENDLESS)

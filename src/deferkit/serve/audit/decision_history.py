@@ -13,6 +13,7 @@ from deferkit.errors import DeferkitError
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.money import from_micros
 from deferkit.serve.domain.rows import MODEL, OPEN, POSTED, VOID, DecisionRow, LogRow
+from deferkit.serve.domain.seats import added
 from deferkit.serve.engine.commands.decide import reply_of
 from deferkit.serve.engine.commands.outcome import COST, used_answer
 from deferkit.serve.storage.row_codec import decision_row
@@ -34,6 +35,8 @@ def row_of(lines: list[LogRow]) -> DecisionRow | None:
             return None
         elif isinstance(record, log_records.ObservedRecord):
             row = observed(row, record)
+        elif isinstance(record, log_records.ExtendedRecord):
+            row = row._replace(held=added(row.held, record.amount))
         elif isinstance(record, log_records.ExpiredRecord):
             row = row._replace(state=VOID, final=row.final or MODEL)
         elif isinstance(record, log_records.ForgottenRecord):
@@ -71,11 +74,12 @@ def observed(row: DecisionRow, record: log_records.ObservedRecord) -> DecisionRo
     told = [*record.rewards, *([] if record.told is None else [COST])] if record.learned else []
     reported = record.cost is not None or record.unconfirmed is not None
     ended = bool(record.reviewers) or (row.final is None and (reported or row.route in record.rewards))
+    final = MODEL if record.stopped and row.final is None and not record.reviewers else row.route
     return row._replace(
         state=POSTED if record.cost is not None and row.state in (OPEN, VOID) else row.state,
         rewards=row.rewards | record.rewards,
         cost=row.cost if record.cost is None else record.cost,
-        final=row.route if ended else row.final,
+        final=final if ended else row.final,
         answer=msgspec.json.encode(used_answer(record.answers, record.used)).decode() if record.answers else row.answer,
         told=" ".join([*row.told.split(), *told]),
     )

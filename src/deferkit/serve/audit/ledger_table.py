@@ -13,7 +13,7 @@ from deferkit.serve.storage.store import Store
 
 HEADER = [
     *("seq", "at", "kind", "task", "resource"),
-    *("held", "released", "cost"),  # what the record moves
+    *("held", "released", "cost", "granted", "lapsed"),  # what the record moves
     *("total", "reserved", "posted", "suspense", "free"),  # where the account stands after it
 ]
 PAGE = 1000
@@ -25,13 +25,15 @@ class Movement(NamedTuple):
     held: int = 0
     released: int = 0
     cost: int = 0  # below 0 where a correction takes some back
+    granted: int = 0  # to the total, from the start, by a renewal or a top-up; below 0 where it was cut
+    lapsed: int = 0  # of the total, at a renewal
 
 
 def ledger_table(store: Store, policy: int) -> Iterator[list[Cell]]:
     """Yield a row of cells for each record that moves money, and each resource that it moves.
 
     The sum of `held` without that of `released` is what is reserved; the sum of `cost` is what is posted or stands in
-    suspense.
+    suspense; the sum of `granted` without that of `lapsed` is the total.
 
     Parameters
     ----------
@@ -48,17 +50,21 @@ def ledger_table(store: Store, policy: int) -> Iterator[list[Cell]]:
             after = opened(record.spec) if isinstance(record, log_records.CreatedRecord) else booked(accounts, record)
             for name, account in after.items():
                 moved = movement_of(record, name)
+                before = accounts.get(name, Account(0))
+                moved = moved._replace(granted=(account.total or 0) - (before.total or 0) + moved.lapsed)
                 if account != accounts.get(name) or any(moved):
                     yield row_of(line, name, moved, account)
             accounts = after
         start = page[-1].seq + 1
 
 
-def movement_of(record: AnyRecord, resource: str) -> Movement:
-    """Return what a record moves of a resource."""
+def movement_of(record: AnyRecord, resource: str) -> Movement:  # noqa: PLR0911  one for each kind
+    """Return what a record moves of a resource; what it grants is the difference of two totals."""
     match record:
         case log_records.DecidedRecord(held=held) if held is not None:
             return Movement(held=held.get(resource, 0))
+        case log_records.ExtendedRecord(amount=amount):
+            return Movement(held=amount.get(resource, 0))
         case log_records.ObservedRecord(cost=cost, released=released) if cost is not None:
             return Movement(released=(released or {}).get(resource, 0), cost=cost.get(resource, 0))
         case log_records.ExpiredRecord(released=released):
@@ -67,6 +73,8 @@ def movement_of(record: AnyRecord, resource: str) -> Movement:
             return Movement(cost=cost.get(resource, 0) - was.get(resource, 0))
         case log_records.EffortRecord(cost=cost):
             return Movement(cost=cost.get(resource, 0))
+        case log_records.RenewedRecord(resource=name) if name == resource:
+            return Movement(lapsed=record.lapsed)
         case _:
             return Movement()
 

@@ -13,6 +13,7 @@ import msgspec
 
 from deferkit.errors import DeferkitError, InvalidArgument, UnreadableState
 from deferkit.serve.audit.decision_history import check_decisions
+from deferkit.serve.audit.renewal_history import RenewalHistory
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.account import Account
 from deferkit.serve.domain.log_records import AnyRecord
@@ -89,12 +90,14 @@ def replay(
     faults: list[str] = []
     places = [seq for seq in store.snapshot_places(row.id) if seq <= row.seq]
     policy: Policy | None = None
+    renewals = RenewalHistory()
     try:
         for line in store.log(row.id):
             if line.seq >= row.seq:
                 break
             record = following(policy, row, line)
             policy = after(policy, row, line, record, store)
+            renewals.see(record)
             watch(record)
             if policy.seq in places:
                 faults += check_snapshot(store, row, policy)
@@ -104,7 +107,7 @@ def replay(
     except DamagedLog as error:
         seconds = time.perf_counter() - begin
         return Report(row, None, 0 if policy is None else policy.seq, 0, seconds, [*faults, str(error)])
-    faults += check_row(row, policy, budgets)
+    faults += [*renewals.faults, *check_row(row, policy, budgets)]
     started(policy.seq + policy.counts().decisions)
     wrong, remarks = FirstFew("more decisions are not what the log says."), FirstFew("more such costs are booked.")
     for page in check_decisions(store, row.id):

@@ -65,6 +65,12 @@ class Account(NamedTuple):
             )
         return Account(total, self.reserved, self.posted, self.suspense).swept()
 
+    def renewed(self, granted: int, lapsed: int) -> "Account":
+        """Begin a period: some of what is free lapses, an allowance is granted, and suspense is posted from it."""
+        if self.total is None or not 0 <= lapsed <= (self.free or 0):
+            raise BudgetExhausted(f"{lapsed} micro-units cannot lapse of the {self.free} that are free.")
+        return Account(self.total - lapsed + granted, self.reserved, self.posted, self.suspense).swept()
+
     def swept(self) -> "Account":
         """Post the amount in suspense, as far as the total allows."""
         if not self.suspense:

@@ -2,19 +2,26 @@
 
 from collections.abc import Mapping
 
+import msgspec
+
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.account import Account
 from deferkit.serve.domain.log_records import AnyRecord
 from deferkit.serve.domain.money import Micros, to_micro
-from deferkit.serve.domain.policy_spec import PolicySpec
+from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
 
 
 def opened(spec: PolicySpec) -> dict[str, Account]:
-    """Return the accounts of a new policy."""
+    """Return the accounts of a new policy. Those that renew are empty: each period is granted its allowance."""
     return {
-        name: Account(None if each.total is None else to_micro("total", each.total))
+        name: Account(None if each.total is None else to_micro("total", each.total) if is_at_once(each) else 0)
         for name, each in spec.budget.items()
     }
+
+
+def is_at_once(budget: BudgetSpec) -> bool:
+    """Whether a budget has all of its total from the start."""
+    return budget.every is msgspec.UNSET
 
 
 def booked(accounts: Mapping[str, Account], record: AnyRecord) -> dict[str, Account]:  # noqa: PLR0911  one for each kind
@@ -32,6 +39,8 @@ def booked(accounts: Mapping[str, Account], record: AnyRecord) -> dict[str, Acco
     match record:
         case log_records.DecidedRecord(held=held) if held is not None:
             return {name: each.reserve(held[name]) if name in held else each for name, each in accounts.items()}
+        case log_records.ExtendedRecord(amount=more):
+            return {name: each.reserve(more[name]) if name in more else each for name, each in accounts.items()}
         case log_records.ObservedRecord(cost=cost) if cost is not None:
             return settled(accounts, record.released or {}, cost)
         case log_records.ExpiredRecord():
@@ -44,6 +53,8 @@ def booked(accounts: Mapping[str, Account], record: AnyRecord) -> dict[str, Acco
             }
         case log_records.BudgetChangedRecord(totals=totals):
             return {name: each.changed(totals[name]) if name in totals else each for name, each in accounts.items()}
+        case log_records.RenewedRecord(resource=name):
+            return {**accounts, name: accounts[name].renewed(record.granted, record.lapsed)}
         case _:
             return dict(accounts)
 

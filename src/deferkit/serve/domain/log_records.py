@@ -111,6 +111,15 @@ class ObservedRecord(Record, frozen=True, kw_only=True, tag="observed"):
     ruled: list[str] = []  # deciders whose rewards are those of the reward rule
     used: int | None = None  # which of the answers is used, where the policy has a review form
     visible: bool | None = None  # whether the last reviewer was shown the model's answer, where there is a form
+    stopped: bool = False  # before it was done: the model's answer is used, unless other reviewers have answered
+
+
+class ExtendedRecord(Record, frozen=True, kw_only=True, tag="extended"):
+    """More was reserved for a review that is pending."""
+
+    task: str
+    id: int
+    amount: Micros
 
 
 class AnsweredRecord(Record, frozen=True, kw_only=True, tag="answered"):
@@ -181,6 +190,21 @@ class BudgetChangedRecord(Record, frozen=True, kw_only=True, tag="budget"):
     totals: dict[str, int | None]
 
 
+class RenewedRecord(Record, frozen=True, kw_only=True, tag="renewed"):
+    """A period of a budget began: what was free lapses or is carried over, and the allowance is granted.
+
+    The time of a budget with `until` is one period, which begins with the first task and carries all of the total.
+    """
+
+    resource: str
+    start: float  # seconds since 1970: the end of the period before, unless it is the first
+    end: float
+    granted: int  # micro-units, as the two below
+    carried: int  # of what was free
+    lapsed: int  # the rest of it
+    decisions: int = 0  # tasks that were decided before
+
+
 class ResetRecord(Record, frozen=True, kw_only=True, tag="reset"):
     """The learner started anew; accounts, settings and scales of features stay."""
 
@@ -209,12 +233,14 @@ AnyRecord: TypeAlias = (
     | ChangedRecord
     | DecidedRecord
     | ObservedRecord
+    | ExtendedRecord
     | AnsweredRecord
     | CorrectedRecord
     | AnswerCorrectedRecord
     | ExpiredRecord
     | EffortRecord
     | BudgetChangedRecord
+    | RenewedRecord
     | ResetRecord
     | ForgottenRecord
     | ErasedRecord

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -14,6 +14,7 @@ from deferkit.learn.deferrer import Deferrer
 from deferkit.serve.domain import hash_chain, log_records
 from deferkit.serve.domain.account import Account
 from deferkit.serve.domain.bookkeeping import booked, opened
+from deferkit.serve.domain.budget_period import Books, Periods, due_renewals
 from deferkit.serve.domain.feature_scales import FeatureScales
 from deferkit.serve.domain.log_records import AnyRecord
 from deferkit.serve.domain.money import LARGEST_AMOUNT, MICRO, Micros, from_micros
@@ -25,6 +26,9 @@ SMALL_STATE = 8_000_000  # bytes of a learner's arrays that are made or compress
 LONG_STEP = 20_000_000  # multiplications of one observation: a fiftieth of a second
 
 
+LearnedEvent: TypeAlias = events.Observed | events.Corrected | events.Stopped
+
+
 class Tally(msgspec.Struct, kw_only=True):
     """Counters of a policy that are not the learner's."""
 
@@ -33,6 +37,15 @@ class Tally(msgspec.Struct, kw_only=True):
     late: int = 0  # outcomes that were booked but not learned
     corrected: int = 0
     expired: int = 0
+
+
+class HoldTally(msgspec.Struct, kw_only=True):
+    """Counters of reviews that can be stopped."""
+
+    extended: int = 0  # times that more was reserved
+    stopped: int = 0  # reviews
+    overruns: int = 0  # reviews that have cost more than was held for them
+    overrun: Micros = {}  # what they have cost beyond that
 
 
 class Relearned(msgspec.Struct, kw_only=True):
@@ -77,6 +90,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     unconfirmed: dict[str, Micros] | msgspec.UnsetType = msgspec.UNSET
     scales: FeatureScales | msgspec.UnsetType = msgspec.UNSET
     relearned: Relearned | msgspec.UnsetType = msgspec.UNSET
+    periods: Periods | msgspec.UnsetType = msgspec.UNSET
+    holds: HoldTally | msgspec.UnsetType = msgspec.UNSET
 
 
 class PolicyCopy(NamedTuple):
@@ -108,12 +123,15 @@ class Policy:
     def __init__(self, spec: PolicySpec, *, forgotten: Iterable[int] = ()) -> None:
         self.spec = spec = msgspec.json.decode(msgspec.json.encode(spec), type=PolicySpec)  # as the log gives it back
         self.learner = learner_of(spec)
+        self.is_timed = spec.is_timed
         self.accounts = opened(spec)
+        self.periods: Periods = {}  # of budgets that renew or have an end, since the first task
         self.scales = FeatureScales.of(spec)  # None: outliers are kept
         self.seq = 0  # records so far
         self.head = hash_chain.START
         self.apart = False  # the learner was not told of every cost, or not in full
         self.tally = Tally()
+        self.holds = HoldTally()
         self.unconfirmed: dict[str, Micros] = {}  # reported costs above the ceiling by task, not booked, not learned
         self.relearned = Relearned(forgotten=sorted(forgotten))
         self.deferred: list[Callable[[], None]] = []  # steps of the learner that `learn_deferred` is to run
@@ -160,17 +178,21 @@ class Policy:
 
     def take(self, record: AnyRecord, at: int, body: bytes) -> None:
         """Apply a record whose bytes are known."""
-        self.apply(record)
+        self.apply(record, at)
         self.head = hash_chain.link(self.head, self.seq, at, body)
         self.seq += 1
 
-    def apply(self, record: AnyRecord) -> None:
-        """Change the state by a record. The same records give the same state, bit for bit."""
+    def apply(self, record: AnyRecord, at: int = 0) -> None:
+        """Change the state by a record, and its time in the log. The same ones give the same state, bit for bit."""
         match record:
             case log_records.DecidedRecord():
-                self._decided(record)
+                self._decided(record, at)
             case log_records.ObservedRecord():
                 self._observed(record)
+            case log_records.ExtendedRecord():
+                self.accounts = booked(self.accounts, record)
+                self.holds.extended += 1
+                self._learn(partial(self._extend, record))
             case log_records.ExpiredRecord():
                 self._expired(record)
             case log_records.CorrectedRecord():
@@ -179,10 +201,15 @@ class Policy:
                 self.accounts = booked(self.accounts, record)
                 self._learn(self._follow)
             case log_records.BudgetChangedRecord():
-                self.accounts = booked(self.accounts, record)
+                self.accounts, self.periods = self.books.after(record)
                 self._learn(self._follow_change)
+            case log_records.RenewedRecord():
+                self.accounts, self.periods = self.books.after(record)
+                self._learn(partial(self._begin_period, record.resource))
             case log_records.ChangedRecord():
-                self.spec = record.spec
+                before, self.periods, self.spec = self.spec, self.books.after(record).periods, record.spec
+                if before.budget != record.spec.budget:
+                    self._learn(partial(self._plan_anew, before))
             case log_records.ResetRecord():
                 self._learn(self._reset)
             case log_records.ForgottenRecord():
@@ -196,16 +223,39 @@ class Policy:
         return all(self.accounts[name].fits(amount) for name, amount in held.items())
 
     @property
+    def books(self) -> Books:
+        """The accounts, and the current period of each that has begun one."""
+        return Books(self.accounts, self.periods)
+
+    def can_learn_hold(self, held: Micros) -> bool:
+        """Whether these amounts are free for the learner too, whose sums are rounded."""
+        left = self._by_resource(self.learner.summary().left)
+        return all(micro / MICRO <= left[name] for name, micro in held.items())
+
+    def books_at(self, now: int) -> Books:
+        """Return the books as a task that came at this time, in microseconds, would find them; nothing changes."""
+        books = self.books
+        if self.is_timed:
+            decisions = self.counts().decisions
+            for record in due_renewals(self.spec, books, now / MICRO, decisions=decisions, begin=True):
+                books = books.after(record)
+        return books
+
+    @property
     def frozen(self) -> bool:
         """Whether a cost is in suspense, so that no expert is asked."""
         return any(account.suspense for account in self.accounts.values())
 
-    def _decided(self, record: log_records.DecidedRecord) -> None:
+    def task_time(self, at: int) -> float | None:
+        """Return the time of a task, in microseconds, as the learner is told it; None where tasks have none."""
+        return at / MICRO if self.is_timed else None
+
+    def _decided(self, record: log_records.DecidedRecord, at: int) -> None:
         decision = record.decision
         if self.relearned.decisions:
             decision = decision._replace(id=self._own_id(record.id))
-        event = events.Decided(decision, record.context)
-        if record.id + 1 >= self._end:
+        event = events.Decided(decision, record.context, self.task_time(at))
+        if record.id + 1 >= self._end or self.ended(at):
             with warnings.catch_warnings():  # a service has a summary to say it in
                 warnings.simplefilter("ignore", HorizonWarning)
                 self.learner.apply(event)
@@ -220,11 +270,15 @@ class Policy:
     def _observed(self, record: log_records.ObservedRecord) -> None:
         owed = self.frozen
         told = None if record.told is None else from_micros(record.told)
-        event = events.Observed(self._own_id(record.id), record.rewards, told)
+        own = self._own_id(record.id)
+        event: LearnedEvent = events.Observed(own, record.rewards, told)
+        if record.stopped and told is not None:
+            event = events.Stopped(own, told, record.rewards)
         learned = record.learned and record.id not in self.relearned.forgotten
         if learned and self._defers:  # what the learner refuses must not get into the log
-            self.learner.check_observation(*event)
+            self.learner.check_observation(own, record.rewards, told)
         self.accounts = booked(self.accounts, record)
+        self._count_stop(record)
         if learned:
             self._learn(partial(self._tell, event))
         elif record.released is not None:
@@ -238,6 +292,29 @@ class Policy:
         self.tally.late += not record.learned
         if record.cost != (record.told if learned else None) or owed or self.frozen:
             self._learn(self._follow)
+
+    def _count_stop(self, record: log_records.ObservedRecord) -> None:
+        """Count a review that was stopped, or has cost more than was held for it."""
+        self.holds.stopped += record.stopped
+        if record.cost is None or record.released is None:
+            return
+        beyond = {
+            name: micro - record.released.get(name, 0)
+            for name, micro in record.cost.items()
+            if self.spec.budget[name].can_be_stopped and micro > record.released.get(name, 0)
+        }
+        self.holds.overruns += bool(beyond)
+        for name, micro in beyond.items():
+            self.holds.overrun = {**self.holds.overrun, name: self.holds.overrun.get(name, 0) + micro}
+
+    def _extend(self, record: log_records.ExtendedRecord) -> None:
+        """Let the learner hold more for a decision; for one from before its reset only its total changes."""
+        if (own := self._own_id(record.id)) < 0 or not self.learner.remembers(own):
+            self._follow()
+            return
+        left = self._by_resource(self.learner.summary().left)
+        amounts = {name: min(record.amount.get(name, 0) / MICRO, max(left[name], 0.0)) for name in self.accounts}
+        self.learner.apply(events.Extended(own, self._amount(amounts)))
 
     def _expired(self, record: log_records.ExpiredRecord) -> None:
         owed = self.frozen
@@ -258,7 +335,7 @@ class Policy:
         if record.cost is not None:
             self._learn(self._follow)
 
-    def _tell(self, event: events.Observed | events.Corrected) -> None:
+    def _tell(self, event: LearnedEvent) -> None:
         self.learner.apply(event)
 
     def _own_id(self, number: int) -> int:
@@ -301,6 +378,13 @@ class Policy:
             before.pending + learned.pending,
         )
 
+    def _begin_period(self, name: str) -> None:
+        """Tell the learner of the current period of a resource, with what is free now."""
+        spent, reserved = self._used()
+        total = (self.accounts[name].free or 0) / MICRO + spent[name] + reserved[name]
+        period = self.periods[name]
+        self.learner.apply(events.Renewed(name, period.start, period.end, total))
+
     def _reset(self) -> None:
         counts = self.counts()
         self.relearned = Relearned(
@@ -310,14 +394,36 @@ class Policy:
             pending=counts.pending,
             forgotten=self.relearned.forgotten,
         )
+        self._new_learner()
+
+    def _new_learner(self) -> None:
+        """Let a new learner take the place of the one before, for what is left of the budgets."""
         left = {
-            name: msgspec.structs.replace(each, horizon=max(1, each.horizon - counts.decisions))
+            name: msgspec.structs.replace(each, horizon=self._own_horizon(each.horizon))
             if each.horizon is not None
             else each
             for name, each in self.spec.budget.items()
         }
         self.learner = learner_of(msgspec.structs.replace(self.spec, budget=left))
+        for name in self.periods:
+            self._begin_period(name)
         self._follow()
+
+    def _own_horizon(self, horizon: int) -> int:
+        """Return a horizon as the learner counts it: from its reset."""
+        return max(1, horizon - self.relearned.decisions)
+
+    def _plan_anew(self, before: PolicySpec) -> None:
+        """Tell the learner of another horizon, end or allowance."""
+        changed = {name: each for name, each in self.spec.budget.items() if each != before.budget[name]}
+        if not self.learner.summary().decisions:  # nothing is learned yet, and it takes no other end before a task
+            self._new_learner()
+            return
+        horizons = {name: self._own_horizon(each.horizon) for name, each in changed.items() if each.horizon is not None}
+        ends = {name: each.until for name, each in changed.items() if each.until is not msgspec.UNSET}
+        allowances = {name: each.total for name, each in changed.items() if each.every is not msgspec.UNSET}
+        total = self.learner.summary().total
+        self.learner.apply(events.BudgetChanged(total, horizons or None, ends or None, allowances or None))  # type: ignore[arg-type]
 
     def _follow_change(self) -> None:
         spent, reserved = self._used()
@@ -364,6 +470,13 @@ class Policy:
     def _end(self) -> float:
         return min(each.horizon or float("inf") for each in self.spec.budget.values())
 
+    def ended(self, now: int) -> bool:
+        """Whether the end of a budget has passed at a time in microseconds."""
+        if not self.is_timed:
+            return False
+        ends = [each.until for each in self.spec.budget.values() if each.until is not msgspec.UNSET]
+        return now / MICRO >= min(ends, default=float("inf"))
+
     def to_bytes(self) -> bytes:
         """Serialise the policy: plain data and the learner's state, no code."""
         return msgspec.msgpack.encode(self._snapshot(self.learner.to_bytes()))
@@ -385,6 +498,8 @@ class Policy:
             unconfirmed=self.unconfirmed or msgspec.UNSET,
             scales=msgspec.UNSET if self.scales is None else self.scales,
             relearned=msgspec.UNSET if self.relearned == Relearned() else self.relearned,
+            periods=self.periods or msgspec.UNSET,
+            holds=msgspec.UNSET if self.holds == HoldTally() else self.holds,
         )
 
     @classmethod
@@ -396,11 +511,14 @@ class Policy:
             raise UnreadableState(f"The snapshot does not hold a policy ({error}).") from error
         policy = cls.__new__(cls)
         policy.spec, policy.seq, policy.head, policy.apart = saved.spec, saved.seq, saved.head, saved.apart
+        policy.is_timed = saved.spec.is_timed
         policy.accounts = saved.accounts
         policy.tally = saved.tally
         policy.unconfirmed = saved.unconfirmed or {}
         policy.scales = None if saved.scales is msgspec.UNSET else saved.scales
         policy.relearned = Relearned() if saved.relearned is msgspec.UNSET else saved.relearned
+        policy.periods = saved.periods or {}
+        policy.holds = HoldTally() if saved.holds is msgspec.UNSET else saved.holds
         policy.deferred, policy._defers = [], False
         load_trees(saved.spec)
         policy.learner = Deferrer.from_bytes(saved.learner)

@@ -1,8 +1,9 @@
 """The learner of a policy: default settings of new policies, and limits on their size."""
 
+import math
 import warnings
 from importlib import import_module
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -16,6 +17,7 @@ from deferkit.learn.exploration import INDEX, INTERVAL, Exploration
 from deferkit.learn.links import LINKS
 from deferkit.learn.members import members_of
 from deferkit.learn.tree_columns import MOST_KEPT
+from deferkit.periods import show_time
 from deferkit.serve.domain.money import LARGEST_AMOUNT, MICRO, to_micro
 from deferkit.serve.domain.policy_spec import BudgetSpec, FeatureSpec, PolicySpec
 from deferkit.serve.domain.review_form import check_document
@@ -23,6 +25,7 @@ from deferkit.types import Budget
 
 CEILING = 20  # times max_cost: a reported cost above that is rather a mistake than a cost
 RETENTION_S = 30 * 86_400.0  # that payloads are kept after their tasks have ended
+OF_A_TOTAL = ("until", "every", "zone", "start", "carry", "hold", "limit")
 MOST_NUMBERS = 50_000_000  # that one policy may keep in memory: 400 MB
 
 
@@ -210,15 +213,22 @@ def budgets_of(spec: PolicySpec) -> dict[str, Budget]:
     """Return the budgets for the learner; raise if one is invalid."""
     budgets = {}
     for name, each in spec.budget.items():
-        if each.total is not None and (each.horizon is None or each.max_cost is None):
+        given: dict[str, Any] = {
+            field: value for field in OF_A_TOTAL if (value := getattr(each, field)) is not msgspec.UNSET
+        }
+        if each.total is None and given:
+            raise InvalidArgument(f"The budget of {name} has no total, so it has no {' or '.join(given)} either.")
+        if each.total is not None and (
+            (each.horizon is None and not each.is_timed) or (each.max_cost is None and each.limit is msgspec.UNSET)
+        ):
             raise InvalidArgument(
-                f"The budget of {name} has a total, so it needs a horizon (tasks that it is to last for)"
-                " and a max_cost (what is held for each decision until its cost is known)."
+                f"The budget of {name} has a total, so it needs a horizon (tasks that it is to last for), until or"
+                " every, and a max_cost (what is held for each decision until its cost is known) or a limit."
             )
-        if each.total is not None:
-            to_micro(f"total of {name}", each.total)
-        if each.max_cost is not None:
-            to_micro(f"max_cost of {name}", each.max_cost)
+        for field in ("total", "max_cost", "hold", "limit"):
+            if isinstance(amount := getattr(each, field), (int, float)):
+                to_micro(f"{field} of {name}", amount)
+        check_holds(name, each)
         if each.max_reported_cost is not msgspec.UNSET and each.max_reported_cost is not None:
             to_micro(f"max_reported_cost of {name}", each.max_reported_cost)
             if each.max_reported_cost < (each.max_cost or 0):
@@ -226,13 +236,43 @@ def budgets_of(spec: PolicySpec) -> dict[str, Budget]:
                     f"The max_reported_cost of {name} is at least its max_cost, {each.max_cost:g}."
                     f" Got {each.max_reported_cost:g}."
                 )
+        if each.carry is None:
+            given["carry"] = math.inf
         unlimited = each.total is None
         budgets[name] = Budget(
             float("inf") if unlimited else each.total,  # type: ignore[arg-type]
             horizon=None if unlimited else each.horizon,
             max_cost=each.max_cost,
+            **given,
         )
     return budgets
+
+
+def check_holds(name: str, budget: BudgetSpec) -> None:
+    """Raise if what is held for a review that can be stopped is more than it may cost."""
+    caps = {"max_cost": budget.max_cost, "limit": budget.limit}
+    for field in ("hold", "limit"):
+        amount = getattr(budget, field)
+        for cap, most in caps.items():
+            if cap != field and isinstance(amount, (int, float)) and isinstance(most, (int, float)) and amount > most:
+                raise InvalidArgument(f"The {field} of {name} is at most its {cap}, {most:g}. Got {amount:g}.")
+
+
+def check_ends(spec: PolicySpec, now: float) -> None:
+    """Raise if a budget ends before it begins. For new policies only.
+
+    Parameters
+    ----------
+    spec
+        The policy.
+    now
+        Seconds since 1970.
+    """
+    for name, budget in spec.budget.items():
+        if budget.until is not msgspec.UNSET and budget.until <= now:
+            raise InvalidArgument(
+                f"The budget of {name} would have ended on {show_time(budget.until)}: it is {show_time(now)} now."
+            )
 
 
 def encoder_of(spec: PolicySpec) -> Encoder | None:

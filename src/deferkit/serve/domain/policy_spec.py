@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
+from deferkit.errors import InvalidArgument
 from deferkit.learn.exploration import INDEX
 from deferkit.learn.links import LINKS
 from deferkit.learn.members import FORGETS
@@ -45,9 +46,15 @@ BEFORE = {"forget": "never", "representation": "linear", "outliers": "keep"}
 
 
 class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The budget of one resource. Without a total it has no end; with one it needs a horizon and a max_cost."""
+    """The budget of one resource. Without a total it has no end.
 
-    total: Annotated[float, msgspec.Meta(ge=0, le=LARGEST_AMOUNT)] | None = None
+    With a total it needs one of `horizon`, `until` and `every`, and a `max_cost` or a `limit`.
+    """
+
+    total: (
+        Annotated[float, msgspec.Meta(ge=0, le=LARGEST_AMOUNT, description="with `every`, what each period gets")]
+        | None
+    ) = None
     horizon: Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1, description="tasks that it is to last for")] | None = None
     max_cost: (
         Annotated[
@@ -68,6 +75,80 @@ class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         | msgspec.UnsetType
         | None
     ) = msgspec.UNSET
+    until: (
+        Annotated[float, msgspec.Meta(description="when it ends, in seconds since 1970; in place of a horizon")]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+    every: (
+        Annotated[
+            str,
+            msgspec.Meta(
+                max_length=32,
+                description="the period after which it is renewed, in place of a horizon: a length such as '7d', '12h'"
+                " or '30min', or a calendar 'day', 'week' or 'month'",
+            ),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+    zone: (
+        Annotated[str, msgspec.Meta(max_length=64, description="time zone of calendar periods; UTC unless given")]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+    start: (
+        Annotated[
+            float,
+            msgspec.Meta(
+                description="when the first period begins, in seconds since 1970; with the first task unless"
+                " given, or the calendar period of that"
+            ),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+    carry: (
+        Annotated[
+            float,
+            msgspec.Meta(
+                ge=0, description="how many allowances may be carried over; 0 unless given, null: all that is left"
+            ),
+        ]
+        | msgspec.UnsetType
+        | None
+    ) = msgspec.UNSET
+    hold: (
+        Annotated[
+            float,
+            msgspec.Meta(
+                gt=0,
+                le=LARGEST_AMOUNT,
+                description="held for a review that can be stopped, in place of max_cost; 'auto': about three times the"
+                " mean cost",
+            ),
+        ]
+        | Literal["auto"]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+    limit: (
+        Annotated[float, msgspec.Meta(gt=0, le=LARGEST_AMOUNT, description="the cost at which every review is stopped")]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether it renews or has an end, so that tasks have a time."""
+        return self.until is not msgspec.UNSET or self.every is not msgspec.UNSET
+
+    @property
+    def can_be_stopped(self) -> bool:
+        """Whether reviews can be stopped, so that less than `max_cost` is held for them."""
+        return self.hold is not msgspec.UNSET or self.limit is not msgspec.UNSET
+
+    @property
+    def least_hold(self) -> float | None:
+        """What must be free for one more review; None where any amount is enough."""
+        if self.hold == "auto":
+            return None
+        known = [each for each in (self.hold, self.limit, self.max_cost) if isinstance(each, (int, float))]
+        return min(known, default=None)
 
     def as_before(self, before: "BudgetSpec | None") -> "BudgetSpec":
         """Return the budget with the ceiling that it was made with, where this one leaves it to the service."""
@@ -171,6 +252,16 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return tuple(self.budget)
 
     @property
+    def is_timed(self) -> bool:
+        """Whether a budget renews or has an end."""
+        return any(budget.is_timed for budget in self.budget.values())
+
+    @property
+    def can_be_stopped(self) -> bool:
+        """Whether reviews can be stopped, so that less than `max_cost` of some resource is held for them."""
+        return any(budget.can_be_stopped for budget in self.budget.values())
+
+    @property
     def deciders(self) -> tuple[str, ...]:
         """The model and the experts."""
         return (MODEL, *self.experts)
@@ -221,8 +312,21 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return msgspec.structs.replace(self, **taken)
 
 
+class BudgetPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a budget is to last for, from now on: what it was made with is what may be changed."""
+
+    horizon: Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1, description="tasks, from the first on")] | None = None
+    until: Annotated[float, msgspec.Meta(description="seconds since 1970")] | None = None
+    allowance: (
+        Annotated[float, msgspec.Meta(ge=0, le=LARGEST_AMOUNT, description="of each period from the next renewal on")]
+        | None
+    ) = None
+
+
 class PolicyChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What may be changed of a policy; the rest is what it has learned with. Budgets have a call of their own."""
+    """What may be changed of a policy; the rest is what it has learned with. Totals have a call of their own."""
+
+    budget: Annotated[dict[Name, BudgetPlan], msgspec.Meta(max_length=8, description="by resource")] = {}
 
     learning_window_s: Seconds | msgspec.UnsetType | None = msgspec.UNSET
     deadline_s: Seconds | msgspec.UnsetType | None = msgspec.UNSET
@@ -234,5 +338,25 @@ class PolicyChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     def of(self, spec: PolicySpec) -> PolicySpec:
         """Return the policy with these changes."""
-        given = {name: getattr(self, name) for name in self.__struct_fields__}
+        given = {name: getattr(self, name) for name in self.__struct_fields__ if name != "budget"}
+        given["budget"] = spec.budget | {
+            name: planned(name, spec.budget.get(name), plan) for name, plan in self.budget.items()
+        }
         return msgspec.structs.replace(spec, **{k: v for k, v in given.items() if v is not msgspec.UNSET})
+
+
+def planned(name: str, budget: BudgetSpec | None, plan: BudgetPlan) -> BudgetSpec:
+    """Return a budget with another horizon, end or allowance; raise if it has no such thing."""
+    if budget is None:
+        raise InvalidArgument(f"There is no resource {name!r}.")
+    kind = "horizon" if not budget.is_timed else "until" if budget.every is msgspec.UNSET else "allowance"
+    for field in plan.__struct_fields__:
+        if getattr(plan, field) is not None and (field != kind or budget.total is None):
+            has = "no end" if budget.total is None else {"allowance": "every"}.get(kind, kind)
+            raise InvalidArgument(f"The budget of {name} has {has}, and no {field} to change.")
+    new = getattr(plan, kind)
+    if new is None:
+        return budget
+    if kind == "horizon":
+        return msgspec.structs.replace(budget, horizon=new)
+    return msgspec.structs.replace(budget, **{"total" if kind == "allowance" else kind: float(new)})

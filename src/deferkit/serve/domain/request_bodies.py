@@ -24,7 +24,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The base of all bodies: unknown fields are refused."""
 
 
-def rewards_as_numbers(body: "OutcomeBody | CorrectionBody | CompleteBody") -> None:
+def rewards_as_numbers(body: "OutcomeBody | CorrectionBody | CompleteBody | StopBody") -> None:
     """Replace true and false by 1 and 0, so that both ways to write a reward are the same request."""
     if bool in map(type, body.rewards.values()):
         msgspec.structs.force_setattr(body, "rewards", {name: float(value) for name, value in body.rewards.items()})
@@ -107,6 +107,25 @@ class EraseBody(Body, frozen=True, kw_only=True):
     older_than_s: Annotated[float, msgspec.Meta(ge=0, le=1e9)] | None = None
 
 
+class HoldBody(Body, frozen=True, kw_only=True):
+    """More to be reserved for a review that is pending. The same id again changes nothing."""
+
+    id: TaskId
+    task: TaskId
+    amount: Cost | CostByResource
+
+
+class StopBody(Body, frozen=True, kw_only=True):
+    """A review that was stopped before it was done, and what it has cost until then."""
+
+    task: TaskId
+    cost: Cost | CostByResource
+    rewards: Rewards = {}
+
+    def __post_init__(self) -> None:
+        rewards_as_numbers(self)
+
+
 class BudgetBody(Body, frozen=True, kw_only=True):
     """A change of totals: more or less (`add`), or what they shall be (`total`). The same id again changes nothing."""
 
@@ -133,9 +152,15 @@ class LeaseBody(Body, frozen=True, kw_only=True):
 
 
 class ExtendBody(LeaseBody, frozen=True, kw_only=True):
-    """A claim that is to last longer."""
+    """A claim that is to last longer, and what the review has cost so far where it can be stopped."""
 
     lease_s: Seconds | None = None
+    cost: (
+        Annotated[
+            Cost | CostByResource, msgspec.Meta(description="so far: the hold is extended for more, or it is stopped")
+        ]
+        | None
+    ) = None
 
 
 class ResumeBody(Body, frozen=True, kw_only=True):

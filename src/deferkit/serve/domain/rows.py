@@ -46,6 +46,11 @@ class DecisionRow(NamedTuple):
     told: str  # what the learner was told of: deciders, and $cost, separated by spaces
 
 
+def is_stopped(row: DecisionRow) -> bool:
+    """Whether an expert was paid, and the model's answer is used: the review was stopped, or came too late."""
+    return row.route != MODEL and row.state == POSTED and row.final == MODEL
+
+
 class SeatRow(NamedTuple):
     """A place for one reviewer at one task."""
 

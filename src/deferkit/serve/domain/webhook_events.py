@@ -86,7 +86,7 @@ def alarms_of(
         if account.total is None:
             continue
         used = account.posted + account.reserved
-        whole = account.total - used < max(1, round((spec.budget[name].max_cost or 0) * MICRO))
+        whole = account.total - used < max(1, round((spec.budget[name].least_hold or 0) * MICRO))
         for kind, percent, passed in ((USED_80, 80, 100 * used >= 80 * account.total), (USED_100, 100, whole)):
             alarm = BudgetAlarm(kind, name)
             if passed or (alarm in before and 100 * used >= (percent - 5) * account.total):

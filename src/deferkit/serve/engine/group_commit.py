@@ -20,13 +20,14 @@ from deferkit.serve.domain.problems import (
     unavailable,
 )
 from deferkit.serve.domain.reply import Reply
+from deferkit.serve.engine.commands.renew import renew
 from deferkit.serve.engine.fair_queue import FairQueue
 from deferkit.serve.engine.learning_steps import LearningSteps
 from deferkit.serve.engine.ownership import Key, Ownership
 from deferkit.serve.engine.pending_fits import PendingFits
 from deferkit.serve.engine.unit_of_work import Command, Unfinished, UnitOfWork
 from deferkit.serve.engine.webhook_delivery import WebhookDelivery
-from deferkit.serve.storage.transaction import QueueQuery
+from deferkit.serve.storage.transaction import QueueQuery, ReadSet
 from deferkit.serve.structured_logs import logger
 
 
@@ -153,7 +154,7 @@ class GroupCommit:
                     group.remove(job)
                     self.fits.put_aside(job.key, job)
                     continue
-                results.append((job, self._run(job, each, work, each.time(now))))
+                results.append((job, self._run(job, each, need, work, each.time(now))))
             if work.empty:
                 await self.ownership.in_thread(self.ownership.store.rollback)
             else:
@@ -182,10 +183,12 @@ class GroupCommit:
             else:
                 await self._follow_up(each)
 
-    def _run(self, job: Job, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Result:
-        """Run a command, and charge its tenant with the time that it took."""
+    def _run(self, job: Job, owned: OwnedPolicy, need: ReadSet, work: UnitOfWork, now: int) -> Result:
+        """Run a command after the renewals that are due, and charge its tenant with the time that it took."""
         began = time.perf_counter()
         try:
+            if not need.replaces and not renew(owned, work, now):
+                return Unfinished(job.command)
             return job.command.run(owned, work, now)
         except Problem as problem:
             return problem

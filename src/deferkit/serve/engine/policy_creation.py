@@ -7,9 +7,16 @@ import msgspec
 
 from deferkit.errors import DeferkitError
 from deferkit.serve.domain import log_records
+from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
-from deferkit.serve.domain.policy_learner import check_affordable, check_review, remark_on, with_defaults
+from deferkit.serve.domain.policy_learner import (
+    check_affordable,
+    check_ends,
+    check_review,
+    remark_on,
+    with_defaults,
+)
 from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.problems import TooManyPolicies, conflict, invalid
 from deferkit.serve.domain.reply import Reply
@@ -49,6 +56,7 @@ class PolicyCreation:
             try:
                 if new:  # the same one again changes nothing, also one from before there was this check
                     check_affordable(spec)
+                    check_ends(spec, self.ownership.clock.now() / MICRO)
                     check_review(spec)
                 # a large one takes a second, and others wait for answers
                 policy = await asyncio.to_thread(made_of, spec)

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from deferkit.serve.domain.money import MICRO
+from deferkit.serve.domain.money import MICRO, all_in_reply
 from deferkit.serve.domain.owned_policy import OwnedPolicy
-from deferkit.serve.engine.commands.budget import BudgetState, budget_states
+from deferkit.serve.engine.budget_state import BudgetState, budget_states
 
 
 class QueueState(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ class SummaryReply(msgspec.Struct, frozen=True, kw_only=True):
     price: float | dict[str, float]  # the reward that one unit of budget must bring
     expected_gain: float  # what experts were expected to earn above the model, over all that they were asked
     frozen: bool  # a cost stands in suspense, so nobody is asked
-    horizon_over: bool
+    horizon_over: bool  # the tasks that a budget was to last for were decided, or its end has passed
     pending: int  # decisions that hold budget
     outcomes: int
     late: int  # outcomes that were booked but not learned
@@ -51,6 +51,10 @@ class SummaryReply(msgspec.Struct, frozen=True, kw_only=True):
     expired: int
     without_budget: int  # decisions that went to the model because nothing was left
     parked: int  # outcomes that wait for their decision
+    stopped: int  # reviews that were stopped before they were done
+    extended: int  # times that more was reserved for a review
+    overruns: int  # reviews that have cost more than was held for them, where they can be stopped
+    beyond_holds: float | dict[str, float]  # what those have cost beyond their holds
     unconfirmed_costs: int  # reported costs above max_reported_cost, not booked until a correction confirms them
     clipped_features: int  # features of contexts that were cut, because they were implausibly large
     queue: QueueState
@@ -71,11 +75,11 @@ def summary_of(owned: OwnedPolicy, queue: tuple[int, int, int | None], now: int)
         decisions=counts.decisions,
         routes=counts.routes,
         deferral_rate=counts.deferral_rate,
-        budget=budget_states(owned),
+        budget=budget_states(owned, now),
         price=learned.price,  # type: ignore[arg-type]
         expected_gain=policy.tally.expected_gain,
         frozen=policy.frozen,
-        horizon_over=any(counts.decisions >= horizon for horizon in horizons),
+        horizon_over=any(counts.decisions >= horizon for horizon in horizons) or policy.ended(now),
         pending=counts.pending,
         outcomes=policy.tally.outcomes,
         late=policy.tally.late,
@@ -83,6 +87,10 @@ def summary_of(owned: OwnedPolicy, queue: tuple[int, int, int | None], now: int)
         expired=policy.tally.expired,
         without_budget=counts.without_budget,
         parked=owned.parked,
+        stopped=policy.holds.stopped,
+        extended=policy.holds.extended,
+        overruns=policy.holds.overruns,
+        beyond_holds=all_in_reply({name: policy.holds.overrun.get(name, 0) for name in policy.accounts}),
         unconfirmed_costs=len(policy.unconfirmed),
         clipped_features=0 if policy.scales is None else policy.scales.clipped,
         queue=queue_state(queue, now),

@@ -10,7 +10,7 @@ from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.rows import PolicyRow
 from deferkit.serve.engine.alarms import Alarm, alarms_of
-from deferkit.serve.engine.commands.budget import BudgetState, budget_state, budget_states
+from deferkit.serve.engine.budget_state import BudgetState, budget_state, budget_states
 from deferkit.serve.engine.forecast import Forecast, Spending, forecast_of, pace_of
 from deferkit.serve.engine.history.log_figures import LogFigures
 from deferkit.serve.engine.policy_summary import QueueState, queue_state
@@ -100,7 +100,7 @@ def standing_of(
         routes=counts.routes,
         deferral_rate=counts.deferral_rate,
         unit=unit,
-        budget=budget_states(owned),
+        budget=budget_states(owned, now),
         horizon=min(horizons, default=None),
         pace=max(paces, default=None),
         runs_out_at=ends.at,

@@ -57,7 +57,7 @@ class UnitOfWork(Transaction):
         seq = owned.policy.seq
         self.changed[owned.id] = owned
         webhooks = self.webhooks.get(owned.tenant)
-        accounts = {} if webhooks is None else owned.policy.accounts.copy()
+        accounts = {} if webhooks is None else owned.policy.books.current()
         body = owned.policy.append(record, now, defer=self.defers)
         if owned.tail is not None:
             owned.tail.append((record, now, body))

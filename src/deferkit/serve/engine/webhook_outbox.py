@@ -42,7 +42,7 @@ def events_of_record(
     record, line
         The record, and its row in the log.
     accounts
-        The accounts before the record.
+        The accounts before the record: of budgets that renew, the part of the current period.
     row
         The decision that it is about, before the record; None if there is none.
     """
@@ -71,10 +71,11 @@ def alarms(
     """Return the deliveries of alarms that a record has raised."""
     policy = owned.policy
     before = alarms_of(accounts, policy.spec, frozenset()) if owned.alarms is None else owned.alarms
-    owned.alarms = alarms_of(policy.accounts, policy.spec, before)
+    current = policy.books.current()
+    owned.alarms = alarms_of(current, policy.spec, before)
     found = []
     for alarm in sorted(owned.alarms - before, key=str):
-        found += deliveries(owned, webhooks, BUDGET, line, budget_data(alarm, policy.accounts))
+        found += deliveries(owned, webhooks, BUDGET, line, budget_data(alarm, current))
     return found
 
 

@@ -15,6 +15,7 @@ from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.engine.history.policy_history import Histories
 from deferkit.serve.http import (
     routes_export,
+    routes_holds,
     routes_keys,
     routes_listing,
     routes_operation,
@@ -46,6 +47,7 @@ AnyRequest = Request[Any, Any, Any]
 ROUTES = [
     *routes_policies.ROUTES,
     *routes_tasks.ROUTES,
+    *routes_holds.ROUTES,
     *routes_listing.ROUTES,
     *routes_export.ROUTES,
     *routes_reviews.ROUTES,

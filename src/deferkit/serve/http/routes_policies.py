@@ -78,7 +78,10 @@ async def read_policy(request: AnyRequest, name: PolicyName) -> Response[PolicyS
 
 @patch("/v1/policies/{name:str}", opt=about("policies", "admin", example={"deadline_s": 7200, "reviewers": 2}))
 async def change_policy(request: AnyRequest, name: PolicyName, data: JSONBody[PolicyChange]) -> Response[PolicySpec]:
-    """Change deadlines, leases, the learning window, reviewers, review document; the rest is what it learns with."""
+    """Change deadlines, leases, the learning window, reviewers, review document; the rest is what it learns with.
+
+    Of a budget, the horizon, the end (`until`) or the `allowance` of each period to come: whichever it has.
+    """
     return await done(request, name, ChangePolicy(data), PolicySpec)
 
 

@@ -11,6 +11,7 @@ from deferkit.serve.domain.money import from_micros
 from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.problems import Problem, unknown
 from deferkit.serve.domain.request_bodies import ClaimBody, CompleteBody, EffortBody, ExtendBody, LeaseBody
+from deferkit.serve.engine.commands.hold import ExtendReview
 from deferkit.serve.engine.commands.lease import Claim, ClaimReply, Extend, LeaseCommand, LeaseReply, Release
 from deferkit.serve.engine.commands.review import Complete, CompleteReply, Effort, EffortReply
 from deferkit.serve.engine.engine import Elsewhere
@@ -84,7 +85,13 @@ async def claim(request: AnyRequest, name: PolicyName, data: JSONBody[ClaimBody]
     opt=about("reviews", "review", problems=(409,), example={**LEASE, "lease_s": 600}),
 )
 async def extend(request: AnyRequest, name: PolicyName, data: JSONBody[ExtendBody]) -> Response[LeaseReply]:
-    """Hold a task for longer."""
+    """Hold a task for longer. Where reviews can be stopped, with what it has cost so far.
+
+    Then more is reserved for it while there is room, and the reply says what it may cost before it asks again
+    (`hold`), or that it was `stopped`.
+    """
+    if data.cost is not None:
+        return await done(request, name, ExtendReview(data), LeaseReply)
     return await leased(request, name, Extend(data), LeaseReply)
 
 

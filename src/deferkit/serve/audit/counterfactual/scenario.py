@@ -39,6 +39,7 @@ class Scenario(NamedTuple):
 
     def spec(self, spec: PolicySpec, *, decisions: int, dearest: Mapping[str, float]) -> PolicySpec:
         """Return the policy with this budget from its start; a horizon and a cap that it needs are those of the log."""
+        check_has_horizon(spec)
         budget = {}
         for name, each in spec.budget.items():
             total = self.total(name, None if each.total is None else to_micro("total", each.total))
@@ -50,6 +51,16 @@ class Scenario(NamedTuple):
                 raise InvalidArgument(f"No cost in {name} is known, so that nothing can be said of a budget of it.")
             budget[name] = BudgetSpec(total=total / MICRO, horizon=each.horizon or max(1, decisions), max_cost=cap)
         return msgspec.structs.replace(spec, budget=budget)
+
+
+def check_has_horizon(spec: PolicySpec) -> None:
+    """Raise if a budget renews or has an end: what another one would have done is known for a horizon only."""
+    for name, budget in spec.budget.items():
+        if budget.is_timed:
+            raise InvalidArgument(
+                f"What another budget would have done is computed for budgets with a horizon; that of {name}"
+                f" {'ends' if budget.every is msgspec.UNSET else 'renews'}."
+            )
 
 
 def scenario_of(text: str, accounts: Mapping[str, Account]) -> Scenario:

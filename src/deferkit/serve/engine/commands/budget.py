@@ -2,48 +2,22 @@
 
 import msgspec
 
-from deferkit.errors import BudgetExhausted, DeferkitError
+from deferkit.errors import BudgetExhausted, DeferkitError, InvalidArgument
+from deferkit.learn.budget_change import PACED_BY_TASKS_LEFT
 from deferkit.serve.domain import log_records
-from deferkit.serve.domain.account import Account
-from deferkit.serve.domain.money import MICRO, in_reply, to_micro
+from deferkit.serve.domain.money import MICRO, to_micro
 from deferkit.serve.domain.owned_policy import OwnedPolicy
-from deferkit.serve.domain.policy_learner import check_review
-from deferkit.serve.domain.policy_spec import PolicyChange
+from deferkit.serve.domain.policy_learner import check_affordable, check_ends, check_review
+from deferkit.serve.domain.policy_spec import PolicyChange, PolicySpec
 from deferkit.serve.domain.problems import exhausted, invalid
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import BudgetBody, digest
 from deferkit.serve.domain.rows import RequestRow
+from deferkit.serve.engine.budget_state import BudgetState, budget_states
 from deferkit.serve.engine.commands.outcome import repeated
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.transaction import ReadSet
 from deferkit.types import is_number
-
-
-class BudgetState(msgspec.Struct, frozen=True, kw_only=True):
-    """The account of a resource; a total of null is unlimited."""
-
-    total: float | None
-    reserved: float
-    posted: float
-    suspense: float
-    free: float | None
-
-
-def budget_states(owned: OwnedPolicy) -> dict[str, BudgetState]:
-    """Return the accounts of a policy."""
-    return {name: budget_state(account) for name, account in owned.policy.accounts.items()}
-
-
-def budget_state(account: Account) -> BudgetState:
-    """Return where the budget of a resource stands."""
-    total, free = account.total, account.free
-    return BudgetState(
-        total=None if total is None else in_reply(total),
-        reserved=in_reply(account.reserved),
-        posted=in_reply(account.posted),
-        suspense=in_reply(account.suspense),
-        free=None if free is None else in_reply(free),
-    )
 
 
 class BudgetReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +50,7 @@ class ChangeBudget:
         except BudgetExhausted as error:
             raise exhausted(str(error)) from error
         work.record(owned, log_records.BudgetChangedRecord(request=self.body.id, totals=totals), now)
-        reply = msgspec.json.encode(BudgetReply(id=self.body.id, budget=budget_states(owned)))
+        reply = msgspec.json.encode(BudgetReply(id=self.body.id, budget=budget_states(owned, now)))
         work.answer(RequestRow(owned.id, self.request, self.digest, reply))
         return Reply(200, reply)
 
@@ -107,6 +81,17 @@ class ChangeBudget:
         return totals
 
 
+def check_plan(before: PolicySpec, spec: PolicySpec, now: float) -> None:
+    """Raise if a horizon, an end or an allowance that was changed makes no sense."""
+    changed = {name: each for name, each in spec.budget.items() if each != before.budget[name]}
+    if not changed:
+        return
+    if spec.pacing not in PACED_BY_TASKS_LEFT and any(each.horizon is not None for each in changed.values()):
+        raise InvalidArgument(f"With the pacing {spec.pacing!r} the horizon cannot be changed.")
+    check_affordable(spec)
+    check_ends(msgspec.structs.replace(spec, budget=changed), now)
+
+
 class ChangePolicy:
     """Change what may be changed of a policy."""
 
@@ -119,9 +104,10 @@ class ChangePolicy:
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
         """Change it from now on; tasks that wait keep their deadlines."""
-        spec = self.change.of(owned.policy.spec)
         try:
+            spec = self.change.of(owned.policy.spec)
             check_review(spec)
+            check_plan(owned.policy.spec, spec, now / MICRO)
         except DeferkitError as error:
             raise invalid(str(error)) from error
         if spec != owned.policy.spec:

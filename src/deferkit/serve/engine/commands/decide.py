@@ -11,7 +11,7 @@ from deferkit.errors import BudgetExhausted, DeferkitError
 from deferkit.events import Decided
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.log_records import DecisionReply
-from deferkit.serve.domain.money import MICRO, Micros, to_micro
+from deferkit.serve.domain.money import MICRO, Micros, from_micros, to_micro
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy_learner import matrix_numbers
 from deferkit.serve.domain.problems import Problem, conflict, exhausted, invalid
@@ -19,6 +19,7 @@ from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import BatchBody, OutcomeBody, TaskBody, digest
 from deferkit.serve.domain.rows import MODEL, OPEN, WAITING, DecisionRow, SeatRow
 from deferkit.serve.engine.commands.outcome import book, cost_of, has_room, is_cost_of_model
+from deferkit.serve.engine.commands.renew import renew
 from deferkit.serve.engine.unit_of_work import Unfinished, UnitOfWork
 from deferkit.serve.storage.row_codec import text_of
 from deferkit.serve.storage.transaction import ReadSet
@@ -133,7 +134,8 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, numbe
         return row.reply
     policy = owned.policy
     context, clipped = plausible_context(owned, body)
-    event, micros = propose(owned, msgspec.structs.replace(body, context=context) if clipped else body)
+    renew(owned, work, now, begin=True)
+    event, micros = propose(owned, msgspec.structs.replace(body, context=context) if clipped else body, now)
     decision = event.decision
     if policy.relearned.decisions:
         decision = decision._replace(id=decision.id + policy.relearned.decisions)
@@ -213,12 +215,13 @@ def plausible_context(owned: OwnedPolicy, body: TaskBody) -> tuple[Any, int]:
     return scales.clip(body.context)
 
 
-def propose(owned: OwnedPolicy, body: TaskBody) -> tuple[Decided, Micros | None]:
+def propose(owned: OwnedPolicy, body: TaskBody, now: int = 0) -> tuple[Decided, Micros | None]:
     """Return the learner's decision and the amount to reserve; the model decides if the account does not allow it."""
     policy = owned.policy
+    at = policy.task_time(now)
     check_announced(body.cost)
     try:
-        event = policy.learner.propose(body.context, cost=body.cost, available=body.available, force=body.force)
+        event = policy.learner.propose(body.context, cost=body.cost, available=body.available, force=body.force, at=at)
     except BudgetExhausted as error:
         raise exhausted(str(error)) from error
     except DeferkitError as error:
@@ -226,11 +229,15 @@ def propose(owned: OwnedPolicy, body: TaskBody) -> tuple[Decided, Micros | None]
     if event.decision.route == MODEL:
         return event, None
     micros = micros_of(event.decision, policy.spec.resources)
-    if policy.fits(micros) and has_room(owned, micros):
+    fits = policy.fits(micros) and has_room(owned, micros)
+    if policy.spec.can_be_stopped:  # what is held is any number: the learner gets it as it is booked
+        event = event._replace(decision=event.decision._replace(reserved=from_micros(micros)))
+        fits = fits and policy.can_learn_hold(micros)
+    if fits:
         return event, micros
     if body.force is not None:
         raise exhausted(f"Asking {body.force} needs more than what is free of the budget.")
-    event = policy.learner.propose(body.context, available=[])
+    event = policy.learner.propose(body.context, available=[], at=at)
     return event._replace(decision=event.decision._replace(reason="budget")), None
 
 

@@ -37,13 +37,15 @@ class ClaimReply(msgspec.Struct, frozen=True, kw_only=True):
     model_answer: Any  # null where the policy's review document does not show it
 
 
-class LeaseReply(msgspec.Struct, frozen=True, kw_only=True):
+class LeaseReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A lease after the call."""
 
     task: str
     seat: int
     epoch: int
     lease_until: float | None
+    hold: float | dict[str, float] | None = None  # what the review may cost before it asks again, if it said its cost
+    stopped: bool = False  # nothing is left for it: the model's answer is used
 
 
 def plain(text: str | None) -> Any:

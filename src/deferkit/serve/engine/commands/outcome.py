@@ -169,13 +169,15 @@ def book(
     confirms: bool = False,
     visible: bool | None = None,
     by_rule: bool = False,
+    stopped: bool = False,
 ) -> OutcomeReply:
     """Book and learn the new values of a decision; raise if one contradicts an observed one.
 
     What ends a task settles what its reviewers have reported by then: their costs come on top of a cost that is given,
     and rewards that nobody has reported are those of the reward rule. Where a cost is above the ceiling, all wait,
     unbooked, for a correction that `confirms` what it has cost. `visible` says whether the reviewer whose answer ends
-    the task was shown the model's answer, `by_rule` that the rewards that are given are those of the reward rule.
+    the task was shown the model's answer, `by_rule` that the rewards that are given are those of the reward rule,
+    `stopped` that the review was stopped with this cost: the model's answer is used, unless others have answered.
     """
     policy = owned.policy
     check_rewards(owned, rewards)
@@ -230,15 +232,17 @@ def book(
         ruled=[*(rewards if by_rule else ()), *ruled],
         used=judgement.place,
         visible=visible,
+        stopped=stopped,
     )
     work.record(owned, record, now, row.task)
     known = [] if late is not None else [*new, *([] if told is None else [COST])]
+    final = MODEL if stopped and row.final is None and not review.reviewers else row.route
     row = row._replace(
         rewards=row.rewards | new,
         cost=row.cost if micros is None else micros,
         state=POSTED if micros is not None and row.state in (OPEN, VOID) else row.state,
         told=" ".join([*row.told.split(), *known]),
-        final=row.route if ended else row.final,
+        final=final if ended else row.final,
     )
     if review.answers:
         row = row._replace(answer=msgspec.json.encode(used_answer(review.answers, judgement.place)).decode())

@@ -12,7 +12,7 @@ from deferkit.serve.domain.problems import conflict, invalid, unknown
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import CompleteBody, EffortBody, digest
 from deferkit.serve.domain.review_form import AFTER, check_answer
-from deferkit.serve.domain.rows import CLAIMED, DONE, DecisionRow, RequestRow, SeatRow
+from deferkit.serve.domain.rows import CLAIMED, CLOSED, DONE, DecisionRow, RequestRow, SeatRow, is_stopped
 from deferkit.serve.domain.seats import added, check_token
 from deferkit.serve.engine.commands.lease import not_held, plain
 from deferkit.serve.engine.commands.outcome import (
@@ -81,6 +81,11 @@ class Complete:
                 check_token(body, claim.token)
                 visible = claim.visible
         seat = seats[body.seat]
+        if is_stopped(row) and seat.state == CLOSED and seat.epoch == body.epoch:
+            raise conflict(
+                f"The review of task {body.task!r} was stopped: the model's answer is used."
+                " What it has cost since can be booked once, as an effort."
+            )
         if seat.state != CLAIMED or seat.epoch != body.epoch:
             raise not_held(body, seat)
         if seat.deadline is not None and seat.deadline < now and owned.policy.spec.after_deadline == "model":

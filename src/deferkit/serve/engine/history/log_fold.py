@@ -42,7 +42,7 @@ class TaskFacts:
         self.costs = decided.costs.get(decided.route)  # expected of the expert who was asked
         self.rewards: dict[str, float] = {}
         self.paid: Micros | None = None
-        self.expired = False  # before an answer came, so that the model's was used
+        self.expired = False  # or stopped before an answer came, so that the model's was used
 
     def answered(self) -> AnsweredTask | None:
         """Return the task as one that an expert has answered; None if it is not."""
@@ -90,6 +90,8 @@ class LogFold:
         self.accounts = booked(self.accounts, record)
         match record:
             case log_records.ObservedRecord() | log_records.CorrectedRecord():
+                if is_without_answer(record):
+                    self._expired(record.task, record.id)
                 self._learned(record.task, record.id, record.rewards, record.cost)
             case log_records.ExpiredRecord():
                 self._expired(record.task, record.id)
@@ -170,6 +172,7 @@ class LogFold:
         facts = TaskFacts(decided)
         for each in earlier:
             if isinstance(each, log_records.ObservedRecord | log_records.CorrectedRecord):
+                facts.expired = facts.expired or (is_without_answer(each) and facts.answered() is None)
                 facts.rewards.update(each.rewards)
                 facts.paid = each.cost if each.cost is not None and facts.route != MODEL else facts.paid
             elif isinstance(each, log_records.ExpiredRecord):
@@ -181,3 +184,8 @@ class LogFold:
 
     def _by_resource(self, amount: Any) -> dict[str, float]:
         return dict(amount) if isinstance(amount, Mapping) else dict.fromkeys(self.accounts, amount)
+
+
+def is_without_answer(record: AnyRecord) -> bool:
+    """Whether a record tells of a review that was stopped before anybody had answered."""
+    return isinstance(record, log_records.ObservedRecord) and record.stopped and not record.reviewers

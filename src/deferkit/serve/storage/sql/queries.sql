@@ -117,7 +117,7 @@ FROM decisions WHERE policy = :policy AND task > :after ORDER BY task LIMIT :lim
 INSERT INTO decisions (policy, task, id, digest, reply, at, route, state, held, rewards, cost, final, answer, told)
 VALUES (:policy, :task, :id, :digest, :reply, :at, :route, :state, :held, :rewards, :cost, :final, :answer, :told)
 ON CONFLICT (policy, task) DO UPDATE SET
-    state = excluded.state, rewards = excluded.rewards, cost = excluded.cost,
+    state = excluded.state, held = excluded.held, rewards = excluded.rewards, cost = excluded.cost,
     final = excluded.final, answer = excluded.answer, told = excluded.told;
 
 -- name: put_decision (postgres)
@@ -126,7 +126,7 @@ SELECT * FROM unnest(:policy::bigint[], :task::text[], :id::bigint[], :digest::b
     :route::text[], :state::text[], :held::text[], :rewards::text[], :cost::text[], :final::text[], :answer::text[],
     :told::text[])
 ON CONFLICT (policy, task) DO UPDATE SET
-    state = excluded.state, rewards = excluded.rewards, cost = excluded.cost,
+    state = excluded.state, held = excluded.held, rewards = excluded.rewards, cost = excluded.cost,
     final = excluded.final, answer = excluded.answer, told = excluded.told;
 
 -- name: parked

@@ -1,0 +1,102 @@
+"""Whether the books of each period add up: what the records before a renewal say, and what it says itself.
+
+This is not the code that renews budgets: amounts are counted anew from the records, as sums.
+"""
+
+import math
+from collections import Counter
+
+import msgspec
+
+from deferkit.periods import Schedule, show_time
+from deferkit.serve.domain import log_records
+from deferkit.serve.domain.log_records import AnyRecord, RenewedRecord
+from deferkit.serve.domain.money import LARGEST_SUM, MICRO
+from deferkit.serve.domain.policy_spec import BudgetSpec
+
+
+class RenewalHistory:
+    """Counts totals, holds and costs record by record, and compares each renewal with them."""
+
+    def __init__(self) -> None:
+        self.faults: list[str] = []
+        self._budgets: dict[str, BudgetSpec] = {}
+        self._totals: Counter[str] = Counter()
+        self._reserved: Counter[str] = Counter()
+        self._booked: Counter[str] = Counter()
+        self._ends: dict[str, float] = {}
+
+    def see(self, record: AnyRecord) -> None:
+        """Take in the next record of a log."""
+        match record:
+            case log_records.CreatedRecord(spec=spec):
+                self._budgets = dict(spec.budget)
+                for name, budget in spec.budget.items():
+                    renews = budget.every is not msgspec.UNSET
+                    self._totals[name] = 0 if renews else round((budget.total or 0) * MICRO)
+            case log_records.ChangedRecord(spec=spec):
+                self._budgets = dict(spec.budget)
+            case log_records.DecidedRecord(held=held) if held is not None:
+                self._reserved.update(held)
+            case log_records.ExtendedRecord(amount=amount):
+                self._reserved.update(amount)
+            case log_records.ObservedRecord(cost=cost) if cost is not None:
+                self._booked.update(cost)
+                self._reserved.subtract(record.released or {})
+            case log_records.ExpiredRecord(released=released):
+                self._reserved.subtract(released)
+            case log_records.EffortRecord(cost=cost):
+                self._booked.update(cost)
+            case log_records.CorrectedRecord(cost=cost, was=was) if cost is not None and was is not None:
+                self._booked.update(cost)
+                self._booked.subtract(was)
+            case log_records.BudgetChangedRecord(totals=totals):
+                self._totals.update({name: (total or 0) - self._totals[name] for name, total in totals.items()})
+            case RenewedRecord():
+                self._renewed(record)
+            case _:
+                pass
+
+    def _renewed(self, record: RenewedRecord) -> None:
+        name = record.resource
+        budget, end = self._budgets[name], self._ends.get(name)
+        when = f"The renewal of {name} on {show_time(record.start)}"
+        free = max(0, self._totals[name] - self._reserved[name] - self._booked[name])
+        if record.carried + record.lapsed != free or min(record.carried, record.lapsed) < 0:
+            self.faults.append(f"{when} carries {record.carried} and lets {record.lapsed} lapse; {free} were free.")
+        most = free if end is None else carried_at_most(budget)
+        if record.carried > most or (record.lapsed and record.carried < min(most, free)):
+            self.faults.append(f"{when} carries {record.carried} micro-units over, in place of {min(most, free)}.")
+        room = LARGEST_SUM * MICRO - (self._totals[name] - record.lapsed)
+        wanted = 0 if is_before_start(budget, record) else min(round((budget.total or 0) * MICRO), max(room, 0))
+        if record.granted != wanted:
+            self.faults.append(f"{when} grants {record.granted} micro-units, in place of {wanted}.")
+        if end is not None and record.start != end:
+            self.faults.append(f"{when} does not begin where the period before it ends, on {show_time(end)}.")
+        if record.end != end_of(budget, record):
+            self.faults.append(f"{when} lasts until {show_time(record.end)}, which is not its end.")
+        self._totals[name] += record.granted - record.lapsed
+        self._ends[name] = record.end
+
+
+def carried_at_most(budget: BudgetSpec) -> float:
+    """Return what a budget may carry over, in micro-units."""
+    carry = 0.0 if budget.carry is msgspec.UNSET else budget.carry
+    return math.inf if carry is None else math.floor(carry * round((budget.total or 0) * MICRO))
+
+
+def is_before_start(budget: BudgetSpec, record: RenewedRecord) -> bool:
+    """Whether nothing is granted: before the start that was given, and to a budget with an end."""
+    if budget.every is msgspec.UNSET:
+        return True
+    return budget.start is not msgspec.UNSET and record.start < budget.start
+
+
+def end_of(budget: BudgetSpec, record: RenewedRecord) -> float:
+    """Return when a period ends that begins when this one does."""
+    if budget.until is not msgspec.UNSET:
+        return budget.until
+    if budget.start is not msgspec.UNSET and record.start < budget.start:
+        return budget.start
+    zone = None if budget.zone is msgspec.UNSET else budget.zone
+    return Schedule.of(budget.every, zone, None).containing(record.start)[1]

@@ -1,0 +1,177 @@
+"""Periods of budgets that renew or have an end: which are due, and the books of the current one, in micro-units.
+
+The books of a period add up: carried + held + granted + changed = spent + what is held at its end + what is carried
+over + what lapses. A correction of a cost of an earlier period is booked in the period in which it comes.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from deferkit.periods import SHORTEST, Schedule
+from deferkit.serve.domain.account import Account
+from deferkit.serve.domain.bookkeeping import booked
+from deferkit.serve.domain.log_records import AnyRecord, BudgetChangedRecord, ChangedRecord, RenewedRecord
+from deferkit.serve.domain.money import LARGEST_SUM, MICRO, to_micro
+from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
+
+
+class BudgetPeriod(msgspec.Struct, frozen=True, kw_only=True):
+    """The current period of a resource. Times are seconds since 1970."""
+
+    number: int  # counted from 1
+    start: float
+    end: float
+    granted: int
+    carried: int  # from the period before
+    held: int  # by reviews that were pending when it began
+    posted_before: int  # of the account, when it began
+    decisions_before: int = 0  # of the policy
+    changed: int = 0  # by top-ups and cuts in it
+
+    def of(self, account: Account) -> Account:
+        """Return the part of an account that is this period's.
+
+        >>> period = BudgetPeriod(number=2, start=0, end=9, granted=7, carried=2, held=1, posted_before=20)
+        >>> period.of(Account(30, reserved=1, posted=24))
+        Account(total=10, reserved=1, posted=4, suspense=0)
+        """
+        total = None if account.total is None else account.total - self.posted_before
+        return account._replace(total=total, posted=account.posted - self.posted_before)
+
+
+Periods = dict[str, BudgetPeriod]
+
+
+class Books(NamedTuple):
+    """The accounts of a policy and the current period of each that has begun one, by resource."""
+
+    accounts: dict[str, Account]
+    periods: Periods
+
+    def after(self, record: AnyRecord) -> "Books":
+        """Return the books after a record."""
+        accounts = booked(self.accounts, record)
+        return Books(accounts, periods_after(self, accounts, record))
+
+    def current(self) -> dict[str, Account]:
+        """Return the accounts; of those that have a period, the part of it."""
+        return {name: self.periods[name].of(a) if name in self.periods else a for name, a in self.accounts.items()}
+
+
+def periods_after(before: Books, accounts: Mapping[str, Account], record: AnyRecord) -> Periods:
+    """Return the periods after a record, given the books before it and the accounts after it."""
+    if isinstance(record, RenewedRecord):
+        account, last = before.accounts[record.resource], before.periods.get(record.resource)
+        begun = BudgetPeriod(
+            number=1 if last is None else last.number + 1,
+            start=record.start,
+            end=record.end,
+            granted=record.granted,
+            carried=record.carried,
+            held=account.reserved,
+            posted_before=account.posted,
+            decisions_before=record.decisions,
+        )
+        return {**before.periods, record.resource: begun}
+    if isinstance(record, ChangedRecord):
+        ends = {name: record.spec.budget[name].until for name in before.periods}
+        return {
+            name: period if (end := ends[name]) is msgspec.UNSET else msgspec.structs.replace(period, end=end)
+            for name, period in before.periods.items()
+        }
+    if isinstance(record, BudgetChangedRecord):
+        more = {name: (accounts[name].total or 0) - (before.accounts[name].total or 0) for name in before.periods}
+        return {
+            name: msgspec.structs.replace(period, changed=period.changed + more[name])
+            for name, period in before.periods.items()
+        }
+    return before.periods
+
+
+def due_renewals(
+    spec: PolicySpec, books: Books, at: float, *, decisions: int, begin: bool, most: float = math.inf
+) -> list[RenewedRecord]:
+    """Return the renewals that are due, in the order in which they take place.
+
+    Parameters
+    ----------
+    spec
+        The policy.
+    books
+        Its accounts and periods.
+    at
+        The time, in seconds since 1970.
+    decisions
+        How many tasks were decided.
+    begin
+        Whether a task has come, which begins the first period of a budget that has none.
+    most
+        How many to return at most; all unless given.
+    """
+    found: list[RenewedRecord] = []
+    while len(found) < most:
+        upcoming = [
+            record
+            for name, budget in spec.budget.items()
+            if budget.is_timed and (record := next_of(name, budget, books, at, begin=begin)) is not None
+        ]
+        if not upcoming:
+            break
+        first = min(upcoming, key=lambda record: record.start)
+        found.append(msgspec.structs.replace(first, decisions=decisions))
+        books = books.after(found[-1])
+    return found
+
+
+def next_of(name: str, budget: BudgetSpec, books: Books, at: float, *, begin: bool) -> RenewedRecord | None:
+    """Return the next period of a resource, if it is due."""
+    last, account = books.periods.get(name), books.accounts[name]
+    if last is not None and (budget.every is msgspec.UNSET or at < last.end):
+        return None
+    if last is None:
+        return first_of(name, budget, account, at) if begin else None
+    allowance = to_micro("total", budget.total)
+    free = account.free or 0
+    carry = 0.0 if budget.carry is msgspec.UNSET else math.inf if budget.carry is None else budget.carry
+    carried = free if carry * allowance >= free else math.floor(carry * allowance)
+    return RenewedRecord(
+        resource=name,
+        start=last.end,
+        end=schedule_of(budget).following(last.end),
+        granted=grantable(allowance, carried + account.reserved + account.posted),
+        carried=carried,
+        lapsed=free - carried,
+    )
+
+
+def first_of(name: str, budget: BudgetSpec, account: Account, at: float) -> RenewedRecord:
+    """Return the first period: that of the first task, or the time before the start that was given."""
+    free = account.free or 0
+    if budget.until is not msgspec.UNSET:
+        # an end that is over: the period is there all the same, so that the end can be moved
+        start = at if at < budget.until else budget.until - SHORTEST
+        return RenewedRecord(resource=name, start=start, end=budget.until, granted=0, carried=free, lapsed=0)
+    schedule = schedule_of(budget)
+    if schedule.start is not None and at < schedule.start:
+        return RenewedRecord(resource=name, start=at, end=schedule.start, granted=0, carried=free, lapsed=0)
+    start, end = schedule.containing(at)
+    granted = grantable(to_micro("total", budget.total), free)
+    return RenewedRecord(resource=name, start=start, end=end, granted=granted, carried=free, lapsed=0)
+
+
+def schedule_of(budget: BudgetSpec) -> Schedule:
+    """Return the periods of a budget that renews."""
+    zone = None if budget.zone is msgspec.UNSET else budget.zone
+    return Schedule.of(budget.every, zone, None if budget.start is msgspec.UNSET else budget.start)
+
+
+def grantable(allowance: int, there: int) -> int:
+    """Return what of an allowance can be granted: a sum must not get larger than a database can hold.
+
+    >>> grantable(5, 10), grantable(5, LARGEST_SUM * MICRO - 2)
+    (5, 2)
+    """
+    return max(0, min(allowance, LARGEST_SUM * MICRO - there))

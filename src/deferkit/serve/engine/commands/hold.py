@@ -1,0 +1,186 @@
+"""Holds of pending reviews that can be stopped: extended while there is room, else the review is stopped."""
+
+import msgspec
+
+from deferkit.serve.domain import log_records
+from deferkit.serve.domain.money import MICRO, Micros, all_in_reply, to_micro
+from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.problems import conflict, invalid, unknown
+from deferkit.serve.domain.reply import Reply
+from deferkit.serve.domain.request_bodies import ExtendBody, HoldBody, StopBody, digest
+from deferkit.serve.domain.rows import CLAIMED, CLOSED, MODEL, OPEN, DecisionRow, RequestRow, is_stopped
+from deferkit.serve.domain.seats import added, check_token
+from deferkit.serve.engine.commands.lease import LeaseReply, not_held
+from deferkit.serve.engine.commands.outcome import OutcomeReply, book, check_rewards, cost_of, repeated
+from deferkit.serve.engine.unit_of_work import UnitOfWork
+from deferkit.serve.storage.transaction import ReadSet
+
+
+class HoldReply(msgspec.Struct, frozen=True, kw_only=True):
+    """A hold after the call."""
+
+    task: str
+    granted: float | dict[str, float]  # less than asked for where less is left, or a review may cost no more
+    hold: float | dict[str, float]  # all that is held for the review now
+
+
+def check_stoppable(owned: OwnedPolicy) -> None:
+    """Raise if the reviews of a policy cannot be stopped: `max_cost` is held for each."""
+    if not owned.policy.spec.can_be_stopped:
+        raise invalid("No budget of the policy has a hold or a limit: max_cost is held for each review.")
+
+
+def pending(owned: OwnedPolicy, work: UnitOfWork, task: str) -> DecisionRow:
+    """Return a decision that holds budget; raise if there is none."""
+    row = work.decisions[owned.id, task]
+    if row is None:
+        raise unknown("task", task)
+    if row.state != OPEN:
+        what = "the model decided it" if row.route == MODEL else "its cost is booked, or it waits no longer"
+        raise conflict(f"Nothing is held for task {task!r}: {what}.")
+    return row
+
+
+def grantable(owned: OwnedPolicy, row: DecisionRow, wanted: Micros) -> Micros:
+    """Return how much of some amounts can be added to a hold: what is free, up to what one review may cost."""
+    held, found = row.held or {}, {}
+    for name, micro in wanted.items():
+        budget, account = owned.policy.spec.budget[name], owned.policy.accounts[name]
+        room = [micro]
+        if account.total is not None:
+            room.append(0 if account.suspense else account.free or 0)
+        room += [
+            to_micro("hold", cap) - held.get(name, 0)
+            for cap in (budget.max_cost, budget.limit)
+            if isinstance(cap, (int, float))
+        ]
+        found[name] = max(0, min(room))
+    return found
+
+
+def extend_hold(owned: OwnedPolicy, work: UnitOfWork, now: int, row: DecisionRow, amount: Micros) -> DecisionRow:
+    """Add amounts that were granted to the hold of a decision; return its row."""
+    if not any(amount.values()):
+        return row
+    work.record(owned, log_records.ExtendedRecord(task=row.task, id=row.id, amount=amount), now, row.task)
+    row = row._replace(held=added(row.held, amount))
+    work.put_decision(row)
+    return row
+
+
+class ExtendHold:
+    """Reserve more for a pending review; once for each id."""
+
+    def __init__(self, body: HoldBody) -> None:
+        self.body = body
+        self.digest = digest(body)
+        self.request = f"hold {body.id}"
+
+    def reads(self, owned: OwnedPolicy) -> ReadSet:
+        """Return the rows to read before `run`."""
+        return ReadSet(owned.id, (self.body.task,), request=self.request)
+
+    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
+        """Add what is left of the amount, and say how much that was."""
+        if (done := repeated(work, owned, self.request, self.digest)) is not None:
+            return done
+        check_stoppable(owned)
+        row = pending(owned, work, self.body.task)
+        granted = grantable(owned, row, cost_of(owned, self.body.amount) or {})
+        row = extend_hold(owned, work, now, row, granted)
+        reply = HoldReply(task=row.task, granted=all_in_reply(granted), hold=all_in_reply(row.held or {}))
+        body = msgspec.json.encode(reply)
+        work.answer(RequestRow(owned.id, self.request, self.digest, body))
+        return Reply(200, body)
+
+
+class StopReview:
+    """Stop a review: its cost is booked, and the model's answer is used."""
+
+    def __init__(self, body: StopBody) -> None:
+        self.body = body
+
+    def reads(self, owned: OwnedPolicy) -> ReadSet:
+        """Return the rows to read before `run`."""
+        return ReadSet(owned.id, (self.body.task,), seats=True, observes=True)
+
+    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
+        """Book it, unless it was stopped with the same cost before."""
+        body = self.body
+        row, micros = work.decisions[owned.id, body.task], cost_of(owned, body.cost)
+        check_rewards(owned, body.rewards)
+        if row is not None and is_stopped(row) and row.cost == micros:
+            return Reply(200, msgspec.json.encode(OutcomeReply(task=row.task, changed=False, learned=False)))
+        check_stoppable(owned)
+        row = pending(owned, work, body.task)
+        return Reply(
+            200, msgspec.json.encode(book(owned, work, now, row, body.rewards, micros, ends=True, stopped=True))
+        )
+
+
+class ExtendReview:
+    """Extend a lease of a reviewer who says what the review has cost so far: its hold grows with that.
+
+    The hold is to be the cost and as much again as was held at first. Where nothing is left and the cost has reached
+    the hold, the review is stopped.
+    """
+
+    def __init__(self, body: ExtendBody) -> None:
+        self.body = body
+
+    def reads(self, owned: OwnedPolicy) -> ReadSet:
+        """Return the rows to read before `run`."""
+        return ReadSet(owned.id, (self.body.task,), seats=True, claims=True, observes=True)
+
+    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
+        """Extend the lease and the hold, or stop the review."""
+        body = self.body
+        row, seats = work.decisions[owned.id, body.task], work.seats[owned.id, body.task]
+        if row is None or body.seat >= len(seats):
+            raise unknown("task under review", body.task)
+        for claim in work.claims[owned.id, body.task]:
+            if (claim.seat, claim.epoch) == (body.seat, body.epoch):
+                check_token(body, claim.token)
+        seat, cost = seats[body.seat], cost_of(owned, body.cost) or {}
+        if is_stopped(row) and seat.state == CLOSED and seat.epoch == body.epoch:
+            return self._reply(None, row, stopped=True)
+        if seat.state != CLAIMED or seat.epoch != body.epoch:
+            raise not_held(body, seat)
+        if owned.policy.spec.can_be_stopped and row.state == OPEN:
+            so_far = added(cost, *(each.cost for each in work.answered_seats(row))) or {}
+            row = extend_hold(owned, work, now, row, grantable(owned, row, step_of(row, so_far)))
+            if is_used_up(owned, row, so_far):
+                book(owned, work, now, row, {}, cost, ends=True, stopped=True)
+                return self._reply(None, row, stopped=True)
+        until = now + int((body.lease_s or owned.policy.spec.lease_s) * MICRO)
+        work.put_seats([each._replace(lease_until=until) if each is seat else each for each in seats])
+        return self._reply(until / MICRO, row)
+
+    def _reply(self, until: float | None, row: DecisionRow, *, stopped: bool = False) -> Reply:
+        body = self.body
+        reply = LeaseReply(
+            task=body.task,
+            seat=body.seat,
+            epoch=body.epoch,
+            lease_until=until,
+            hold=all_in_reply(row.held or {}) if row.held else None,
+            stopped=stopped,
+        )
+        return Reply(200, msgspec.json.encode(reply))
+
+
+def step_of(row: DecisionRow, so_far: Micros) -> Micros:
+    """Return what is to be added to a hold for a review that has cost so much: as much again as was held at first."""
+    first = msgspec.json.decode(row.reply)["reserved"]
+    held = row.held or {}
+    firsts = first if isinstance(first, dict) else dict.fromkeys(held, first)
+    return {name: max(0, so_far.get(name, 0) + round(firsts[name] * MICRO) - micro) for name, micro in held.items()}
+
+
+def is_used_up(owned: OwnedPolicy, row: DecisionRow, so_far: Micros) -> bool:
+    """Whether a review has cost all that is held for it, of a resource whose reviews can be stopped."""
+    return any(
+        0 < so_far.get(name, 0) >= micro
+        for name, micro in (row.held or {}).items()
+        if owned.policy.spec.budget[name].can_be_stopped
+    )

@@ -1,0 +1,586 @@
+"""Policies whose budgets renew or have an end: bad input, renewals, and the books of each period."""
+
+import asyncio
+import math
+from contextlib import suppress
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deferkit.serve.audit.ledger_table import HEADER, ledger_table
+from deferkit.serve.audit.renewal_history import RenewalHistory
+from deferkit.serve.audit.replay import replay
+from deferkit.serve.domain import log_records
+from deferkit.serve.domain.account import Account
+from deferkit.serve.domain.log_records import RenewedRecord
+from deferkit.serve.domain.money import MICRO
+from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.policy import Policy
+from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
+from deferkit.serve.domain.problems import Problem
+from deferkit.serve.domain.request_bodies import BudgetBody, OutcomeBody, ResetBody, TaskBody
+from deferkit.serve.engine import process_identity
+from deferkit.serve.engine.commands import renew
+from deferkit.serve.engine.commands.budget import ChangeBudget
+from deferkit.serve.engine.commands.decide import Decide
+from deferkit.serve.engine.commands.expire import Expire
+from deferkit.serve.engine.commands.outcome import Observe
+from deferkit.serve.engine.commands.relearn import ResetLearner
+from deferkit.serve.engine.engine import Engine, EngineSettings
+from deferkit.serve.engine.policy_summary import summary_of
+from deferkit.serve.engine.unit_of_work import UnitOfWork
+from deferkit.serve.storage.database import Database
+from tests.serve.harness.fault_injection import failing_connection
+from tests.serve.harness.in_process import (
+    KEY,
+    SPEC,
+    HandClock,
+    abandon,
+    account,
+    again,
+    call,
+    check_booked,
+    decide,
+    observe,
+    play,
+    problem_of,
+    replayed,
+    started,
+)
+
+HOUR = 3600.0
+QUIET = EngineSettings(tick_s=1e9)
+
+
+def renewing(**given: Any) -> PolicySpec:
+    """Return a policy with a budget that renews, three reviews an hour unless told otherwise."""
+    budget: dict[str, Any] = {"total": 3, "every": "1h", "max_cost": 1} | given
+    return msgspec.structs.replace(SPEC, budget={"cost": BudgetSpec(**budget)})
+
+
+def dated(until: float, **given: Any) -> PolicySpec:
+    """Return a policy with a budget that ends."""
+    budget: dict[str, Any] = {"total": 3, "until": until, "max_cost": 1} | given
+    return msgspec.structs.replace(SPEC, budget={"cost": BudgetSpec(**budget)})
+
+
+def by_hand(engine: Engine) -> HandClock:
+    clock = HandClock(engine)
+    engine.ownership.clock = clock
+    return clock
+
+
+def summary(engine: Engine) -> Any:
+    return summary_of(engine.owned[KEY], (0, 0, None), engine.owned[KEY].time(engine.clock.now()))
+
+
+def renewals(engine: Engine) -> list[RenewedRecord]:
+    found = [log_records.decode(bytes(row.body)) for row in engine.store.log(engine.owned[KEY].id)]
+    return [each for each in found if isinstance(each, RenewedRecord)]
+
+
+def check_whole(engine: Engine) -> None:
+    """The log replays to the same policy, and the books of all its periods add up."""
+    assert replayed(engine.store) == engine.owned[KEY].policy
+    assert replay(engine.store, *KEY).faults == []
+
+
+# --- what a policy may be -------------------------------------------------------------------------------------------
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "an end that is over": ({"until": 1e9}, "The budget of cost would have ended on 2001-09-09 01:46 UTC: it is "),
+    "an end that is no time": ({"until": 1e15}, "'until' of a Budget must be seconds since 1970"),
+    "no period": ({"every": "0d"}, "'every' of a Budget must be at least a minute. Got '0d'"),
+    "a negative period": ({"every": "-7d"}, "'every' of a Budget must be a length such as '7d'"),
+    "a short period": ({"every": "5s"}, "'every' of a Budget must be at least a minute. Got '5s'"),
+    "a period of nothing": ({"every": ""}, "'every' of a Budget must be a length such as '7d'"),
+    "an unknown zone": ({"every": "week", "zone": "Mars/Olympus"}, "must be the name of a time zone"),
+    "a zone without a calendar": ({"every": "7d", "zone": "UTC"}, "'zone' of a Budget must be left out unless"),
+    "carry without a period": ({"horizon": 10, "carry": 1}, "'carry' of a Budget must be left out without `every`"),
+    "two of them": ({"every": "7d", "horizon": 10}, "'every' of a Budget must be left out where `horizon` is given"),
+    "none of them": ({}, "so it needs a horizon (tasks that it is to last for), until or every"),
+    "an allowance below a review": ({"total": 0.5, "every": "7d"}, "what cost gets in a period is 0.5"),
+    "a hold above max_cost": ({"every": "7d", "hold": 2}, "The hold of cost is at most its max_cost, 1. Got 2."),
+    "a limit above max_cost": ({"every": "7d", "limit": 2}, "The limit of cost is at most its max_cost, 1. Got 2."),
+    "a hold above the limit": ({"every": "7d", "limit": 0.5, "hold": 0.75}, "is at most its limit, 0.5. Got 0.75."),
+    "too fine a hold": ({"every": "7d", "hold": 0.1234567}, "The hold of cost has at most 6 decimals"),
+    "a period without a total": ({"total": None, "every": "7d"}, "The budget of cost has no total, so it has no every"),
+    "a hold without a total": ({"total": None, "hold": "auto"}, "has no total, so it has no hold either"),
+}
+
+
+def test_a_budget_that_makes_no_sense_is_refused_in_one_line(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        for case, (wrong, said) in BAD.items():
+            budget = BudgetSpec(**{"total": 3, "max_cost": 1} | wrong)
+            problem = await problem_of(engine.create("default", msgspec.structs.replace(SPEC, budget={"cost": budget})))
+            assert problem.status == 422, case
+            assert said in str(problem), case
+            assert "\n" not in str(problem), case
+        spec = msgspec.structs.replace(renewing(), pacing="adaptive")
+        assert "'resolve' where a budget has" in str(await problem_of(engine.create("default", spec)))
+
+    play(database, script, spec=None, settings=QUIET)
+
+
+def test_budgets_are_kept_as_they_were_given_and_others_have_nothing_new(database: Database) -> None:
+    given = {"every": "week", "zone": "Europe/Berlin", "carry": None, "hold": "auto", "start": 1.9e9}
+
+    async def script(engine: Engine) -> None:
+        await engine.create("default", msgspec.structs.replace(SPEC, name="plain"))
+        row, plain = engine.store.policy(*KEY), engine.store.policy("default", "plain")
+        assert row is not None
+        assert plain is not None
+        kept = msgspec.json.decode(row.spec)["budget"]["cost"]
+        assert {name: kept[name] for name in given} == given
+        assert set(msgspec.json.decode(plain.spec)["budget"]["cost"]) == {
+            *("total", "horizon", "max_cost", "max_reported_cost")
+        }
+        await engine.create("default", renewing(**given))  # the same again changes nothing
+        assert (await problem_of(engine.create("default", renewing(**given | {"carry": 2.0})))).status == 409
+
+    play(database, script, spec=renewing(**given), settings=QUIET)
+
+
+# --- renewals -------------------------------------------------------------------------------------------------------
+
+
+def test_a_renewal_comes_before_the_decision_in_the_same_commit(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        clock = by_hand(engine)
+        for i in range(3):
+            await decide(engine, f"t{i}")
+        assert (await problem_of(decide(engine, "one too many"))).code == "exhausted"
+        await observe(engine, "t0", cost=0.25)
+        clock.advance(HOUR)
+        groups = engine.groups
+        await decide(engine, "next")
+        assert engine.groups == groups + 1
+        kinds = [row.kind for row in engine.store.log(engine.owned[KEY].id)]
+        assert kinds == ["created", "renewed", "decided", "decided", "decided", "observed", "renewed", "decided"]
+        first, second = renewals(engine)
+        assert (first.granted, first.carried, first.lapsed) == (3_000_000, 0, 0)
+        assert (second.start, second.end) == (first.end, first.end + HOUR)
+        # of 3: 0.25 spent, 2 held for two reviews that are pending, the rest lapses
+        assert (second.granted, second.carried, second.lapsed, second.decisions) == (3_000_000, 0, 750_000, 3)
+        assert account(engine) == Account(5_250_000, reserved=3_000_000, posted=250_000)
+        period = summary(engine).budget["cost"].period
+        assert (period.number, period.total, period.held, period.posted) == (2, 5.0, 2.0, 0.0)
+        check_whole(engine)
+
+    play(database, script, spec=renewing(), settings=QUIET)
+
+
+def test_a_cost_is_booked_in_the_period_in_which_it_comes(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        clock = by_hand(engine)
+        await decide(engine, "slow")
+        clock.advance(HOUR)
+        await observe(engine, "slow", cost=0.25)  # no task has come in the new period
+        assert [each.lapsed for each in renewals(engine)] == [0, 2_000_000]
+        period = summary(engine).budget["cost"].period
+        assert (period.number, period.total, period.posted) == (2, 4.0, 0.25)
+        assert account(engine).free == 3_750_000  # what the hold was too large by is free
+        check_whole(engine)
+
+    play(database, script, spec=renewing(), settings=QUIET)
+
+
+@pytest.mark.parametrize(("carry", "left"), [(0.0, 3), (0.5, 4.5), (2.0, 9), (None, 33)])
+def test_after_a_gap_every_period_is_renewed_one_by_one(database: Database, carry: float | None, left: float) -> None:
+    async def script(engine: Engine) -> None:
+        clock = by_hand(engine)
+        await decide(engine, "first", force="model")
+        before = summary(engine).budget["cost"]
+        clock.advance(10 * HOUR)
+        shown = summary(engine).budget["cost"]  # true also while nothing is written
+        assert engine.owned[KEY].policy.periods["cost"].number == 1
+        assert (shown.period.number, shown.free, shown.period.start) == (11, left, before.period.start + 10 * HOUR)
+        await decide(engine, "next", force="model")
+        assert len(renewals(engine)) == 11
+        after = summary(engine).budget["cost"]
+        assert after.free == left
+        assert msgspec.structs.replace(after.period, tasks_left=None) == shown.period
+        check_whole(engine)
+
+    play(database, script, spec=renewing(carry=carry), settings=QUIET)
+
+
+def test_a_gap_of_many_short_periods_is_made_up_for_in_slices(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(renew, "AT_ONCE", 7)
+
+    async def script(engine: Engine) -> None:
+        clock = by_hand(engine)
+        await decide(engine, "first", force="model")
+        clock.advance(45 * 60.0)
+        groups = engine.groups
+        await decide(engine, "next", force="model")
+        assert engine.groups == groups + 45 // 7 + 1
+        assert len(renewals(engine)) == 46
+        check_whole(engine)
+
+    play(database, script, spec=renewing(every="1min"), settings=QUIET)
+
+
+def test_a_clock_that_goes_back_renews_nothing_again(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        clock = by_hand(engine)
+        await decide(engine, "a", force="model")
+        clock.advance(HOUR)
+        await decide(engine, "b", force="model")
+        clock.advance(-2 * HOUR)
+        await decide(engine, "c", force="model")
+        clock.advance(2 * HOUR)
+        await decide(engine, "d", force="model")
+        assert len(renewals(engine)) == 2
+        assert engine.owned[KEY].policy.learner.summary().backwards == 1
+        check_whole(engine)
+
+    play(database, script, spec=renewing(), settings=QUIET)
+
+
+def test_suspense_is_paid_from_the_next_allowance(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        clock = by_hand(engine)
+        await decide(engine, "dear")
+        await observe(engine, "dear", cost=4.5)
+        assert account(engine) == Account(3_000_000, posted=3_000_000, suspense=1_500_000)
+        clock.advance(HOUR)
+        assert summary(engine).budget["cost"].free == 1.5
+        await decide(engine, "next")
+        assert account(engine) == Account(6_000_000, reserved=1_000_000, posted=4_500_000)
+        period = summary(engine).budget["cost"].period
+        assert (period.total, period.posted) == (3.0, 1.5)
+        check_whole(engine)
+
+    play(database, script, spec=renewing(), settings=QUIET)
+
+
+def test_a_top_up_is_for_the_current_period(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        clock = by_hand(engine)
+        await decide(engine, "a", force="model")
+        clock.advance(HOUR)
+        await call(engine, ChangeBudget(BudgetBody(id="more", add=2)))
+        period = summary(engine).budget["cost"].period
+        assert (period.number, period.total, period.changed) == (2, 5.0, 2.0)
+        clock.advance(HOUR)
+        await decide(engine, "b", force="model")
+        assert renewals(engine)[-1].lapsed == 5_000_000
+        assert summary(engine).budget["cost"].period.total == 3.0
+        check_whole(engine)
+
+    play(database, script, spec=renewing(), settings=QUIET)
+
+
+def test_calendar_days_follow_the_clocks_of_their_zone(database: Database) -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+
+    async def script(engine: Engine) -> None:
+        clock = by_hand(engine)
+        days = [datetime(2028, 2, 28, 9, tzinfo=berlin), datetime(2028, 3, 1, 9, tzinfo=berlin)]
+        days += [datetime(2028, 3, 25, 9, tzinfo=berlin), datetime(2028, 3, 27, 0, tzinfo=berlin)]
+        for i, day in enumerate(days):
+            clock.at = int(day.timestamp()) * MICRO
+            await decide(engine, f"t{i}", force="model")
+        lengths = [round((each.end - each.start) / HOUR) for each in renewals(engine)]
+        dates = [datetime.fromtimestamp(each.start, berlin).strftime("%m-%d %H:%M") for each in renewals(engine)]
+        assert dates[:3] == ["02-28 00:00", "02-29 00:00", "03-01 00:00"]  # a leap year
+        assert dates[-1] == "03-27 00:00"
+        assert lengths == [24] * (len(lengths) - 2) + [23, 24]  # on March 26 clocks go forward
+        check_whole(engine)
+
+    play(database, script, spec=renewing(every="day", zone="Europe/Berlin"), settings=QUIET)
+
+
+def test_nothing_is_spent_before_the_start(database: Database) -> None:
+    start = datetime(2030, 1, 1, tzinfo=UTC).timestamp()
+
+    async def script(engine: Engine) -> None:
+        clock = by_hand(engine)
+        assert summary(engine).budget["cost"].free == 0
+        assert (await problem_of(decide(engine, "early"))).code == "exhausted"
+        clock.at = int(start) * MICRO
+        await decide(engine, "first")
+        assert [each.granted for each in renewals(engine)] == [0, 3_000_000]
+        check_whole(engine)
+
+    play(database, script, spec=renewing(start=start), settings=QUIET)
+
+
+def test_the_first_task_begins_the_first_period(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        clock = by_hand(engine)
+        clock.advance(5.5 * HOUR)
+        shown = summary(engine).budget["cost"]
+        assert (shown.total, shown.free, shown.period.number) == (3.0, 3.0, 1)  # what a task would find now
+        assert engine.owned[KEY].policy.periods == {}
+        await call(engine, ChangeBudget(BudgetBody(id="more", add=1)))
+        await decide(engine, "first")
+        [first] = renewals(engine)
+        assert (first.start, first.granted, first.carried) == (clock.at / MICRO, 3_000_000, 1_000_000)
+        check_whole(engine)
+
+    play(database, script, spec=renewing(), settings=QUIET)
+
+
+def test_after_its_end_a_budget_says_so_and_goes_on(database: Database) -> None:
+    until = datetime(2030, 1, 1, tzinfo=UTC).timestamp()
+
+    async def script(engine: Engine) -> None:
+        clock = by_hand(engine)
+        await decide(engine, "in time")
+        assert not summary(engine).horizon_over
+        clock.at = int(until) * MICRO
+        assert summary(engine).horizon_over
+        assert summary(engine).budget["cost"].period.over
+        await decide(engine, "late")
+        assert account(engine) == Account(3_000_000, reserved=2_000_000)
+        assert len(renewals(engine)) == 1
+        check_whole(engine)
+
+    play(database, script, spec=dated(until), settings=QUIET)
+
+
+def test_a_first_task_after_the_end_is_decided_all_the_same(database: Database) -> None:
+    until = datetime(2030, 1, 1, tzinfo=UTC).timestamp()
+
+    async def script(engine: Engine) -> None:
+        clock = by_hand(engine)
+        clock.at = int(until + 99) * MICRO
+        assert (await decide(engine, "late"))["route"] == "human"
+        check_whole(engine)
+
+    play(database, script, spec=dated(until), settings=QUIET)
+
+
+def test_a_reset_learner_goes_on_in_the_current_period(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        clock = by_hand(engine)
+        await decide(engine, "a")
+        clock.advance(1.5 * HOUR)
+        await decide(engine, "b")
+        await call(engine, ResetLearner(ResetBody(id="r")))
+        before = summary(engine).budget["cost"]
+        await decide(engine, "c")
+        assert summary(engine).budget["cost"].period.start == before.period.start
+        clock.advance(HOUR)
+        await decide(engine, "d")
+        await observe(engine, "a", cost=0.5)
+        assert [each.lapsed for each in renewals(engine)] == [0, 2_000_000, 1_000_000]
+        check_booked(engine)  # the new learner knows nothing of what was reserved before
+        check_whole(engine)
+
+    play(database, script, spec=renewing(), settings=QUIET)
+
+
+def test_resources_may_have_different_periods(database: Database) -> None:
+    budget = {
+        "minutes": BudgetSpec(total=3, every="1h", max_cost=1),
+        "euros": BudgetSpec(total=9, every="3h", max_cost=2, carry=1.0),
+        "calls": BudgetSpec(total=50, horizon=100, max_cost=1),
+    }
+
+    async def script(engine: Engine) -> None:
+        clock = by_hand(engine)
+        for i in range(8):
+            await decide(engine, f"t{i}", force="model")
+            clock.advance(HOUR)
+        assert [each.resource for each in renewals(engine)].count("euros") == 3
+        assert [each.resource for each in renewals(engine)].count("minutes") == 8
+        starts = [each.start for each in renewals(engine)]
+        assert starts == sorted(starts)
+        assert engine.owned[KEY].policy.accounts["calls"].total == 50_000_000
+        check_whole(engine)
+
+    play(database, script, spec=msgspec.structs.replace(SPEC, budget=budget), settings=QUIET)
+
+
+# --- once -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nth", range(1, 8))
+def test_a_renewal_whose_commit_fails_happens_once(database: Database, nth: int) -> None:
+    async def script(engine: Engine) -> None:
+        clock = by_hand(engine)
+        await decide(engine, "a")
+        clock.advance(HOUR)
+        with failing_connection(engine, nth), suppress(Problem):
+            await decide(engine, "b")
+        await decide(engine, "b")
+        assert len(renewals(engine)) == 2
+        assert account(engine) == Account(4_000_000, reserved=2_000_000)
+        check_whole(engine)
+
+    play(database, script, spec=renewing(), settings=QUIET)
+
+
+def test_another_owner_does_not_renew_again(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_identity, "is_dead", lambda *_, **__: True)
+
+    async def script() -> None:
+        first = await started(database, spec=renewing(), settings=QUIET)
+        clock = by_hand(first)
+        await decide(first, "a")
+        clock.advance(HOUR)
+        await decide(first, "b")
+        await abandon(first)
+        second = await started(again(database), spec=None, settings=QUIET)
+        try:
+            await decide(second, "b")  # the same task again
+            owned = second.owned[KEY]
+            assert len(renewals(second)) == 2
+            second.ownership.clock = HandClock(second)
+            second.ownership.clock.at = clock.at - owned.ahead + int(HOUR * MICRO)
+            await decide(second, "c")
+            assert [each.lapsed for each in renewals(second)] == [0, 2_000_000, 2_000_000]
+            check_whole(second)
+        finally:
+            await second.stop()
+
+    asyncio.run(script())
+
+
+# --- the books ------------------------------------------------------------------------------------------------------
+
+
+class PlainBooks:
+    """The money of a renewing budget as fractions, each period by itself."""
+
+    def __init__(self, allowance: int, carry: float) -> None:
+        self.allowance = Fraction(allowance)
+        self.carry = carry
+        self.free = Fraction(0)
+        self.held: dict[str, Fraction] = {}
+        self.lapsed = Fraction(0)
+        self.spent = Fraction(0)
+
+    def renew(self, *, first: bool) -> None:
+        owed = max(-self.free, Fraction(0))
+        carries_all = first or math.isinf(self.carry)
+        most = self.free if carries_all else min(self.free, Fraction(self.carry) * self.allowance)
+        kept = max(Fraction(int(most)), Fraction(0))
+        self.lapsed += max(self.free, Fraction(0)) - kept
+        self.free = kept + self.allowance - owed
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["decide", "observe", "expire", "wait", "top up"]),
+        st.integers(0, 1_000_000),
+        st.integers(0, 5),
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps=steps, carry=st.sampled_from([0.0, 0.3, 1.0, 2.5, math.inf]), allowance=st.integers(1_000_000, 4_000_000))
+def test_the_books_of_each_period_add_up(steps: Any, carry: float, allowance: int) -> None:
+    spec = renewing(total=allowance / MICRO, carry=None if math.isinf(carry) else carry, start=0.0)
+    owned, work = OwnedPolicy(1, "default", Policy(spec), 1, 0), UnitOfWork()
+    work.record(owned, log_records.CreatedRecord(spec=owned.policy.spec), 0)
+    plain, now, periods, tasks, begun = PlainBooks(allowance, carry), 0, 0, 0, 0
+    for what, micro, place in steps:
+        names = list(plain.held)
+        if what == "wait":
+            now += int(micro / MICRO * 2.5 * HOUR * MICRO)
+            continue
+        if tasks or what == "decide":
+            hours = now // int(HOUR * MICRO)
+            begun = begun if tasks else hours
+            while periods < hours - begun + 1:
+                plain.renew(first=not periods)
+                periods += 1
+            renew.renew(owned, work, now, begin=what == "decide")
+        if what == "decide":
+            name = f"t{tasks}"
+            tasks += 1
+            work.decisions[1, name] = None
+            cost = micro / MICRO
+            fits = plain.free >= micro
+            try:
+                Decide(TaskBody(task=name, context=[1.0, 0.5], force="human", cost=cost)).run(owned, work, now)
+            except Problem:
+                assert not fits or not plain.free
+                continue
+            assert fits
+            plain.held[name] = Fraction(micro)
+            plain.free -= micro
+        elif what == "observe" and names:
+            name = names[place % len(names)]
+            work.seats.setdefault((1, name), [])
+            Observe(OutcomeBody(task=name, cost=2 * micro / MICRO)).run(owned, work, now)
+            plain.free += plain.held.pop(name) - 2 * micro
+            plain.spent += 2 * micro
+        elif what == "expire" and names:
+            name = names[place % len(names)]
+            Expire(name).run(owned, work, now)
+            plain.free += plain.held.pop(name)
+        elif what == "top up":
+            work.requests[1, f"budget {len(work.log)}"] = None
+            ChangeBudget(BudgetBody(id=f"{len(work.log)}", add=micro / MICRO)).run(owned, work, now)
+            plain.free += micro
+        if periods:
+            found = owned.policy.accounts["cost"]
+            assert (found.free or 0) - found.suspense == plain.free
+            assert found.reserved == sum(plain.held.values())
+            assert found.posted + found.suspense == plain.spent
+    log = [log_records.decode(line.body) for line in work.log]
+    history = RenewalHistory()
+    for record in log:
+        history.see(record)
+    assert history.faults == []
+    assert sum(each.lapsed for each in log if isinstance(each, RenewedRecord)) == plain.lapsed
+    again_ = Policy(spec)
+    for line, record in zip(work.log, log, strict=True):
+        again_.take(record, line.at, line.body)
+    assert again_ == owned.policy
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"lapsed": 749_999}, "carries 0 and lets 749999 lapse; 750000 were free"),
+        ({"lapsed": 0, "carried": 750_000}, "carries 750000 micro-units over, in place of 0"),
+        ({"granted": 3_000_001}, "grants 3000001 micro-units, in place of 3000000"),
+        ({"start": 3_601.0}, "does not begin where the period before it ends"),
+        ({"end": 7_300.0}, "which is not its end"),
+    ],
+)
+def test_a_renewal_that_does_not_add_up_is_found(change: dict[str, Any], said: str) -> None:
+    spec = renewing()
+    history = RenewalHistory()
+    history.see(log_records.CreatedRecord(spec=spec))
+    history.see(RenewedRecord(resource="cost", start=0.0, end=3_600.0, granted=3_000_000, carried=0, lapsed=0))
+    effort = log_records.EffortRecord(task="t", id=0, seat=0, epoch=1, reviewer="ann", cost={"cost": 2_250_000})
+    history.see(effort)
+    good = RenewedRecord(resource="cost", start=3_600.0, end=7_200.0, granted=3_000_000, carried=0, lapsed=750_000)
+    history.see(msgspec.structs.replace(good, **change))
+    assert said in history.faults[0]
+
+
+def test_the_ledger_as_a_table_adds_up_to_the_total(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        clock = by_hand(engine)
+        for i in range(5):
+            await decide(engine, f"t{i}")
+            await observe(engine, f"t{i}", cost=0.3)
+            clock.advance(HOUR / 2)
+        await call(engine, ChangeBudget(BudgetBody(id="more", add=2)))
+        rows = [dict(zip(HEADER, row, strict=True)) for row in ledger_table(engine.store, engine.owned[KEY].id)]
+        granted, lapsed = (sum(Fraction(str(row[name])) for row in rows) for name in ("granted", "lapsed"))
+        total = account(engine).total
+        assert total is not None
+        assert (granted - lapsed) * MICRO == total
+        assert lapsed > 0
+
+    play(database, script, spec=renewing(), settings=QUIET)
