@@ -5,6 +5,7 @@ DEFERKIT_SOAK=20 runs twenty times as many examples.
 
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from deferkit.serve.engine import process_identity
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.sqlite import Sqlite
 from tests.serve.harness.reference_model import SPEC, ServiceMachine
+from tests.serve.harness.timed_reference_model import TIMED_SPEC, TimedServiceMachine
 
 SOAK = int(os.environ.get("DEFERKIT_SOAK", "1"))
 
@@ -35,6 +37,19 @@ LEARNERS = {
 def test_in_any_order_of_events_money_and_queue_are_what_a_plain_model_says(
     database: Database, learner: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    now = timed_by_hand(database, monkeypatch)
+    spec = msgspec.structs.replace(SPEC, **LEARNERS[learner])  # type: ignore[arg-type]
+    play(lambda: ServiceMachine(database, now, spec), 5 if database.shared else 40)
+
+
+def test_with_time_renewals_extensions_and_stops_too(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = timed_by_hand(database, monkeypatch)
+    spec = msgspec.structs.replace(TIMED_SPEC, **LEARNERS["forgetting"])  # type: ignore[arg-type]
+    play(lambda: TimedServiceMachine(database, now, spec), 5 if database.shared else 40)
+
+
+def timed_by_hand(database: Database, monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], int]:
+    """Let fits begin early and take long, and the database tell a time that is moved by hand; return what moves it."""
     for module in (learner_settings, tree_columns):  # fits begin and take effect within the life of an example
         monkeypatch.setattr(module, "FIRST_FIT", 1)
     monkeypatch.setattr(tree_columns, "LEAST_DELAY", 1)
@@ -58,10 +73,15 @@ def test_in_any_order_of_events_money_and_queue_are_what_a_plain_model_says(
 
     monkeypatch.setattr(database, "now", now)
     monkeypatch.setattr(process_identity, "is_dead", lambda *_, **__: True)  # whoever was abandoned
+    return now
+
+
+def play(machine: Callable[[], ServiceMachine], examples: int) -> None:
+    """Let a machine run in many orders of events."""
     run_state_machine_as_test(
-        lambda: ServiceMachine(database, now, msgspec.structs.replace(SPEC, **LEARNERS[learner])),  # type: ignore[arg-type]
+        machine,  # type: ignore[arg-type]
         settings=settings(
-            max_examples=(5 if database.shared else 40) * SOAK,
+            max_examples=examples * SOAK,
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),

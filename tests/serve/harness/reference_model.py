@@ -377,6 +377,8 @@ def micro(cost: float | None) -> int | None:
 class ServiceMachine(RuleBasedStateMachine):
     """Does the same to the engine and to the model, in any order that hypothesis finds, and compares."""
 
+    hold = MICRO  # of a task whose cost is not known beforehand
+
     def __init__(self, database: Database, now: Callable[[int | None], int], spec: PolicySpec = SPEC) -> None:
         super().__init__()
         self.database = database
@@ -407,6 +409,7 @@ class ServiceMachine(RuleBasedStateMachine):
     def do(self, command: Command) -> Reply | Problem:
         """Have a command done; if its commit is to fail first, check that nothing has happened, and try again."""
         self.clock.at = self.now(self.clock.at + 1)
+        self.renew(self.clock.at)
         if self.fails_at is not None:
             before = self.engine.owned[KEY].policy.to_bytes()
             with failing_connection(self.engine, self.fails_at):
@@ -438,6 +441,9 @@ class ServiceMachine(RuleBasedStateMachine):
         self.requests += 1
         return f"r{self.requests}"
 
+    def renew(self, at: int, *, begin: bool = False) -> None:
+        """Let the model renew its budget up to a time; one with a horizon has nothing to renew."""
+
     # --- deciding ---------------------------------------------------------------------------------------------------
 
     @rule(force=st.booleans(), cost=costs, seats=st.integers(1, 2), x=st.sampled_from([-1.0, 0.0, 0.5, 1.0]))
@@ -453,7 +459,8 @@ class ServiceMachine(RuleBasedStateMachine):
             payload=name,
             model_answer=MODEL_LABEL,
         )
-        owned = MICRO if cost is None else int(cost * MICRO)
+        self.renew(self.clock.at + 1, begin=True)
+        owned = self.hold if cost is None else int(cost * MICRO)
         fits = self.model.fits(owned)
         reply = self.do(Decide(body))
         if force and not fits:
@@ -627,6 +634,7 @@ class ServiceMachine(RuleBasedStateMachine):
 
     @rule(amount=st.integers(-96, 96), again=st.booleans())
     def change_budget(self, amount: int, again: bool) -> None:
+        self.renew(self.clock.at + 1)
         body = BudgetBody(id=self.request(), add=amount / 64)
         total = self.model.total + amount * MICRO // 64
         reply = self.agree(ChangeBudget(body), lambda: self.model.change(total))
@@ -639,6 +647,8 @@ class ServiceMachine(RuleBasedStateMachine):
 
     @rule()
     def reap(self) -> None:
+        if self.model.overdue(self.clock.at):
+            self.renew(self.clock.at)
         self.runner.run(self.engine.maintenance.reap())
         for name in self.model.overdue(self.clock.at):
             self.model.expire(name)

@@ -1,0 +1,181 @@
+"""The reference model of a policy whose budget renews, and whose reviews can be stopped.
+
+Renewals happen with the first command after the end of a period, whether it is refused or not.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from deferkit.serve.audit.replay import replay
+from deferkit.serve.domain.money import MICRO
+from deferkit.serve.domain.policy_spec import BudgetPlan, BudgetSpec, PolicyChange, PolicySpec
+from deferkit.serve.domain.reply import Reply
+from deferkit.serve.domain.request_bodies import ExtendBody, HoldBody, StopBody
+from deferkit.serve.engine.commands.budget import ChangePolicy
+from deferkit.serve.engine.commands.hold import ExtendHold, ExtendReview, StopReview
+from deferkit.serve.storage.database import Database
+from tests.serve.harness.in_process import KEY
+from tests.serve.harness.reference_model import (
+    SPEC,
+    Lease,
+    Model,
+    Refused,
+    ServiceMachine,
+    Task,
+    micro,
+    places,
+    rewards,
+    sixtyfourths,
+)
+
+PERIOD = 600 * MICRO
+CARRY = 0.5
+HOLD, MOST = MICRO // 2, MICRO  # held for a review, and all that one may cost
+
+TIMED_SPEC = msgspec.structs.replace(
+    SPEC,
+    budget={
+        "cost": BudgetSpec(total=2, every="10min", start=0.0, carry=CARRY, max_cost=MOST / MICRO, hold=HOLD / MICRO)
+    },
+)
+
+
+class TimedModel(Model):
+    """The money of a budget that renews: the total is what was granted, without what lapsed."""
+
+    def __init__(self, allowance: int, *, lease: int, deadline: int) -> None:
+        super().__init__(0, lease=lease, deadline=deadline)
+        self.allowance = allowance
+        self.period: int | None = None
+        self.first: dict[str, int] = {}  # what was held for a task at first
+
+    def renew(self, now: int, *, begin: bool = False) -> None:
+        """Begin all periods up to now; a task begins the first one."""
+        if self.period is None and begin:
+            self.period = now // PERIOD
+            self.total += self.allowance
+        while self.period is not None and self.period < now // PERIOD:
+            free = self.account.free or 0
+            kept = min(free, int(CARRY * self.allowance))
+            self.total += self.allowance - (free - kept)
+            self.period += 1
+
+    def decide(self, name: str, route: str, held: int, seats: int, priority: float, now: int) -> None:
+        self.first[name] = held
+        super().decide(name, route, held, seats, priority, now)
+
+    def open_task(self, name: str) -> Task:
+        if name not in self.tasks:
+            raise Refused(404)
+        if self.tasks[name].state != "open":
+            raise Refused(409)
+        return self.tasks[name]
+
+    def extend_hold(self, name: str, amount: int) -> int:
+        """More is held for a task; return how much."""
+        task, account = self.open_task(name), self.account
+        free = 0 if account.suspense else account.free or 0
+        granted = max(0, min(amount, free, MOST - task.held))
+        task.held += granted
+        return granted
+
+    def is_stopped(self, task: Task) -> bool:
+        return (task.route, task.state, task.final) == ("human", "posted", "model")
+
+    def stop(self, name: str, given: dict[str, float], cost: int) -> None:
+        """A review ends before it is done: the model's answer stands, unless others have answered."""
+        if name in self.tasks and self.is_stopped(self.tasks[name]) and self.tasks[name].cost == cost:
+            return
+        task = self.open_task(name)
+        before, answered = task.final, any(seat.state == "done" for seat in task.seats)
+        self.book(name, given, cost, ends=True)
+        task.final = before or (task.route if answered else "model")
+
+    def progress(self, lease: Lease, cost: int, now: int) -> bool:
+        """A reviewer says what the review has cost so far; return whether it was stopped."""
+        name, number, epoch = lease
+        task = self.tasks[name]
+        seat = task.seats[number]
+        if self.is_stopped(task) and (seat.state, seat.epoch) == ("closed", epoch):
+            return True
+        self.held(lease)
+        if task.state == "open":
+            so_far = cost + sum(each.cost or 0 for each in task.seats if each.state == "done")
+            self.extend_hold(name, max(0, so_far + self.first[name] - task.held))
+            if 0 < so_far >= task.held:
+                self.stop(name, {}, cost)
+                return True
+        seat.lease_until = now + self.lease
+        return False
+
+
+class TimedServiceMachine(ServiceMachine):
+    """The machine with time, renewals, extensions, stops, and another allowance now and then."""
+
+    model: TimedModel
+    hold = HOLD
+
+    def __init__(self, database: Database, now: Callable[[int | None], int], spec: PolicySpec = TIMED_SPEC) -> None:
+        super().__init__(database, now, spec)
+        self.model = TimedModel(2 * MICRO, lease=250 * MICRO, deadline=1030 * MICRO)
+
+    def renew(self, at: int, *, begin: bool = False) -> None:
+        self.model.renew(at, begin=begin)
+
+    @rule(allowance=st.sampled_from([1.0, 1.5, 2.0, 3.25]))
+    def change_allowance(self, allowance: float) -> None:
+        change = PolicyChange(budget={"cost": BudgetPlan(allowance=allowance)})
+        assert self.do(ChangePolicy(change)).status == 200
+        self.model.allowance = int(allowance * MICRO)
+
+    @rule(place=places, amount=sixtyfourths, again=st.booleans())
+    def extend_hold(self, place: int, amount: float, again: bool) -> None:
+        name = self.task(place)
+        granted: list[int] = []
+        command = ExtendHold(HoldBody(id=self.request(), task=name, amount=amount))
+        reply = self.agree(command, lambda: granted.append(self.model.extend_hold(name, int(amount * MICRO))))
+        if isinstance(reply, Reply):
+            assert msgspec.json.decode(reply.body)["granted"] * MICRO == granted[0]
+            if again:
+                assert self.do(command) == reply
+
+    @rule(place=places, given=rewards, cost=sixtyfourths, again=st.booleans())
+    def stop(self, place: int, given: dict[str, float], cost: float, again: bool) -> None:
+        name = self.task(place)
+        command = StopReview(StopBody(task=name, cost=cost, rewards=given))
+        reply = self.agree(command, lambda: self.model.stop(name, given, int(cost * MICRO)))
+        if again and reply.status == 200 and not given:
+            self.agree(command, lambda: self.model.stop(name, given, int(cost * MICRO)))
+
+    @precondition(lambda self: self.leases)
+    @rule(place=places, cost=sixtyfourths)
+    def progress(self, place: int, cost: float) -> None:
+        lease, named = self.lease(place)
+        told: list[bool] = []
+        command = ExtendReview(ExtendBody(**named, cost=cost))
+        reply = self.agree(command, lambda: told.append(self.model.progress(lease, micro(cost) or 0, self.clock.at)))
+        if isinstance(reply, Reply):
+            assert msgspec.json.decode(reply.body).get("stopped", False) == told[0]
+
+    @rule(costs=st.lists(sixtyfourths, min_size=1, max_size=4))
+    def work_on(self, costs: list[float]) -> None:
+        """A reviewer claims, and says again and again what it has cost: by chance that seldom happens to one claim."""
+        before = len(self.leases)
+        self.claim("bo")
+        if len(self.leases) > before:
+            for cost in sorted(costs):
+                self.progress(place=0, cost=cost)
+                self.time_passes(1)
+
+    @rule(steps=st.sampled_from([6, 60]))
+    def periods_pass(self, steps: int) -> None:
+        self.time_passes(steps)
+
+    def teardown(self) -> None:
+        report: Any = replay(self.engine.store, *KEY)
+        assert report.faults == []
+        super().teardown()
