@@ -14,6 +14,7 @@ COMMANDS = {
     "backup": ("backup_command", ("serve",)),
     "demo": ("demo", ("serve", "study")),
     "keys": ("keys_command", ("serve",)),
+    "list": ("list_command", ("study",)),
     "plan": ("plan_command", ("study",)),
     "replay": ("replay_command", ("serve",)),
     "reproduce": ("reproduce_command", ("study",)),
