@@ -13,6 +13,7 @@ __all__ = ["app"]
 COMMANDS = {
     "backup": ("backup_command", ("serve",)),
     "demo": ("demo", ("serve", "study")),
+    "export": ("export_command", ()),
     "keys": ("keys_command", ("serve",)),
     "list": ("list_command", ("study",)),
     "plan": ("plan_command", ("study",)),
