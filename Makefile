@@ -11,7 +11,7 @@ export OMP_NUM_THREADS := 1
 # LiteLLM would fetch its list of prices when it is imported
 export LITELLM_LOCAL_MODEL_COST_MAP := True
 
-.PHONY: run test lint sanitize test-arm64 wheel reproduce real rivals bench bench-serve soak pictures clean
+.PHONY: run test lint sanitize test-arm64 dist test-container reproduce real rivals bench bench-serve soak pictures clean
 
 # the paper's experiments and ours with few trials, in under a minute; the report is results/report.html
 run: $(VENV)/study
@@ -52,11 +52,20 @@ test-arm64: $(VENV)/built
 	$(BIN)/pytest -q tests/test_kernels.py -k arm64
 	checks/arm64.sh $(CURDIR)/$(BIN)/python
 
-# a wheel, tried in an empty environment without a compiler
-wheel: $(VENV)/built
-	rm -rf dist build/lib* build/bdist*
-	$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
-	$(BIN)/python checks/try_wheel.py dist/*.whl
+# wheel and sdist of a clean clone of the last commit, compared, checked, and tried in empty environments without a
+# compiler, for each Python from 3.11 on that is on the PATH: five minutes
+dist: $(VENV)/dist-tools
+	$(BIN)/python checks/dist.py $(VENV)/dist-tools
+
+# the Dockerfile built and run without a registry, on a base of Debian's packages; then the wheel in that Debian's Python
+test-container: | $(BIN)/python
+	{ command -v debootstrap && command -v buildah && command -v podman && command -v crun; } >/dev/null || { $(APT) --no-install-recommends debootstrap buildah podman crun; }
+	$(BIN)/python checks/container.py
+
+$(VENV)/dist-tools: checks/dist-tools.txt | $(BIN)/python
+	$(BIN)/python -m venv --clear $@
+	$@/bin/pip install --quiet --disable-pip-version-check -r checks/dist-tools.txt
+	touch $@
 
 # the same at full size: a few minutes
 reproduce: $(VENV)/study

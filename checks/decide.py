@@ -1,4 +1,4 @@
-"""Decide and observe with an installed deferkit, and compare with the bits of every other build (`make wheel`)."""
+"""Decide and observe with an installed deferkit, and compare with the bits of every other build (`make dist`)."""
 
 import hashlib
 import random

@@ -62,7 +62,7 @@ def test_the_budget_is_never_exceeded(budget: float, seed: int, link: str) -> No
     stream = Synthetic(horizon=150, n_features=4, most_ones=3, link=link).draw(seed)
     costs = stream.costs[:, 0, 0]
     setting = Setting(4, budget, 150, float(costs.mean()), seed, float(costs.max()), link)
-    routes, _ = run_peer(PEERS["aupd"].make, stream.contexts, stream.rewards, costs, setting)
+    routes, _ = run_peer(PEERS["aupd"].make(setting), stream, setting, "bandit")
     assert float(costs[routes == 1].sum()) <= budget
 
 
@@ -73,7 +73,7 @@ def gain(stream_seed: int, share: float, *, drift: bool) -> float:
     costs = stream.costs[:, 0, 0]
     budget = share * float(stream.known()[1].sum())
     setting = Setting(5, budget, 4_000, float(costs.mean()), stream_seed, max(3.0, math.ceil(costs.max())))
-    routes, _ = run_peer(PEERS["aupd"].make, stream.contexts, stream.rewards, costs, setting)
+    routes, _ = run_peer(PEERS["aupd"].make(setting), stream, setting, "bandit")
     return Judge(stream).outcome(np.eye(2)[routes], [budget]).gain
 
 

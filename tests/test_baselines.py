@@ -9,7 +9,15 @@ from scipy.optimize import linprog
 
 from deferkit import InvalidArgument
 from deferkit.study import baselines
-from deferkit.study.policy_registry import EMBEDDINGS, LEARNERS, POLICIES, RULES, check_policy, make_learner, sure_cost
+from deferkit.study.policy_registry import (
+    EMBEDDINGS,
+    LEARNERS,
+    POLICIES,
+    RULES,
+    check_policy_name,
+    make_learner,
+    sure_cost,
+)
 from deferkit.study.trial import FIGURES, Judge
 from deferkit.worlds.synthetic import Synthetic
 from deferkit.worlds.task_stream import TaskStream
@@ -158,7 +166,7 @@ def test_learners_by_name() -> None:
     assert make_learner("paper", STREAM, [10.0], seed=0).settings.printed_costs
     assert make_learner("default", STREAM, [10.0], seed=0, parameters={"ridge": 7.0}).settings.ridge == 7
     with pytest.raises(InvalidArgument, match="There is no policy 'best'. There is: model-only, human-only"):
-        check_policy("best")
+        check_policy_name("best")
     with pytest.raises(InvalidArgument, match="has one resource"):
         make_learner("paper", STREAM, [10.0, 10.0], seed=0)
     assert set(LEARNERS) < set(POLICIES)

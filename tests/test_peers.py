@@ -18,7 +18,7 @@ def run(name: str, budget: float, n_tasks: int = 2_000, seed: int = 0) -> tuple[
     stream = Synthetic(horizon=n_tasks).draw(seed=3)
     costs = stream.costs[:, 0, 0]
     setting = Setting(stream.contexts.shape[1], budget, len(costs), float(costs.mean()), seed, MAX_COST)
-    routes, us = run_peer(PEERS[name].make, stream.contexts, stream.rewards, costs, setting)
+    routes, us = run_peer(PEERS[name].make(setting), stream, setting, "bandit")
     assert us > 0
     return routes, float((costs * routes).sum())
 

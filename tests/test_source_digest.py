@@ -26,7 +26,7 @@ def is_excluded(path: Path) -> bool:
 
 
 def test_every_file_but_service_command_line_and_drawing_is_in_the_key(package: Path) -> None:
-    assert EXCLUDED == ("cli", "client", "serve", "study/drawing")
+    assert EXCLUDED == ("cli", "client", "serve", "study/drawing", "testing")
     assert {path.relative_to(package) for path in measuring_sources(package)} == {
         path for path in SOURCES if not is_excluded(path)
     }

@@ -1,5 +1,7 @@
 """Errors and warnings of deferkit; all errors have one base class."""
 
+from collections.abc import Iterable
+
 
 class DeferkitError(Exception):
     """Base class of all errors that deferkit raises.
@@ -244,3 +246,20 @@ def expected(name: str, owner: str, what: str, got: object) -> InvalidArgument:
     The 'ridge' of a Deferrer must be a number above 0. Got -1 instead.
     """
     return InvalidArgument(f"The '{name}' of a {owner} must be {what}. Got {got!r} instead.")
+
+
+def closest(name: str, names: Iterable[str]) -> str:
+    """Return a question with the most similar of these names, or nothing.
+
+    Args:
+        name: What was given.
+        names: What there is.
+
+    >>> closest("model_rewrad", ["model_reward", "cost"]), closest("size", ["cost"])
+    (" Did you mean 'model_reward'?", '')
+    """
+    import difflib  # noqa: PLC0415 - for errors only
+
+    by_lower = {each.lower(): each for each in names}
+    found = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    return f" Did you mean {by_lower[found[0]]!r}?" if found else ""

@@ -13,7 +13,9 @@ __all__ = ["app"]
 COMMANDS = {
     "backup": ("backup_command", ("serve",)),
     "demo": ("demo", ("serve", "study")),
+    "export": ("export_command", ()),
     "keys": ("keys_command", ("serve",)),
+    "list": ("list_command", ("study",)),
     "plan": ("plan_command", ("study",)),
     "replay": ("replay_command", ("serve",)),
     "reproduce": ("reproduce_command", ("study",)),

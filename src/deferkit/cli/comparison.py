@@ -9,10 +9,10 @@ from deferkit.errors import DeferkitError
 from deferkit.study.achievable import check_achievable, is_achievable_known
 from deferkit.study.allowance import Allowance, askable_costs, remark
 from deferkit.study.policy_registry import (
-    LEARNERS,
     check_hindsight,
     check_installed,
-    check_policy,
+    check_policy_name,
+    is_learner,
     make_learner,
     needs_hindsight,
     sure_cost,
@@ -56,7 +56,7 @@ class Comparison(NamedTuple):
     def shown(self) -> list[str]:
         """The policies as they are shown; where there is a past, each learner also without it."""
         past = self.stream.past is not None
-        both = [[name, cold_name(name)] if past and name in LEARNERS else [name] for name in self.policies]
+        both = [[name, cold_name(name)] if past and is_learner(name) else [name] for name in self.policies]
         return [name for names in both for name in names]
 
     @property
@@ -88,7 +88,7 @@ class Comparison(NamedTuple):
         budget = defaults.budget if budget is None else budget
         allowance = Allowance.from_text(budget)
         for name in policies or ():
-            check_policy(name)
+            check_policy_name(name)
         stream = make_world(world, parameters).draw(seed)
         n_resources = stream.costs.shape[2]
         total = allowance.total(stream)
@@ -115,7 +115,7 @@ class Comparison(NamedTuple):
                 check_installed([name])
                 if name == "achievable":
                     check_achievable(stream)
-                if name in LEARNERS:
+                if is_learner(name):
                     make_learner(name, stream, [total] * n_resources, seed=seed)
                 Spec.of(world, parameters, policy=name, budget=budget, feedback=feedback)
             except DeferkitError as error:

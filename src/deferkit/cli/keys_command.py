@@ -10,7 +10,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from deferkit.cli.app import app, aside, console
-from deferkit.cli.serve_command import Store
+from deferkit.cli.store_option import Store
 from deferkit.errors import InvalidArgument
 from deferkit.serve.domain.api_keys import LONGEST_S, SCOPES, TENANT_SCOPES, new_key
 

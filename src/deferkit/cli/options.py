@@ -2,14 +2,16 @@
 
 import functools
 import os
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from deferkit.errors import InvalidArgument
+from deferkit.errors import InvalidArgument, closest, expected
+from deferkit.plugins import is_reference
 from deferkit.worlds import WORLDS, kind_of
 from deferkit.worlds.data import VARIABLE
 from deferkit.worlds.option import Option, options_of
@@ -22,6 +24,14 @@ Every = Annotated[
 ]
 Carry = Annotated[
     str | None, typer.Option(help="Allowances that can be carried over to the next period; inf: nothing lapses. 0")
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="A parameter of a world of a plug-in that has no option of its own. Any number of times",
+    ),
 ]
 Data = Annotated[Path | None, typer.Option(help=f"Where data sets lie; ${VARIABLE} unless given")]
 
@@ -52,15 +62,74 @@ def with_world_options(command: Callable[..., None]) -> Callable[..., None]:
     """
     own = [each for each in signature(command).parameters.values() if each.name != "parameters"]
     added = [_parameter(name, each) for name, each in all_options().items()]
+    assigned = Parameter("assigned", Parameter.KEYWORD_ONLY, default=None, annotation=Set)
 
     @functools.wraps(command)
     def run(**values: Any) -> None:
         given = {each.name: values.pop(each.name) for each in added}
-        command(**values, parameters=given_to(values["world"], given))
+        pairs = values.pop("assigned") or ()
+        named = [values["world"], *(values.get("policy") or values.get("policies") or ())]
+        if any(map(is_reference, named)):
+            import_from_here()
+        command(**values, parameters=given_to(values["world"], given | assigned_to(values["world"], pairs)))
 
-    run.__signature__ = signature(command).replace(parameters=[*own, *added])  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in (*own, *added)}
+    shown = [*own, *added, assigned]
+    run.__signature__ = signature(command).replace(parameters=shown)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in shown}
     return run
+
+
+def import_from_here() -> None:
+    """Let `module:name` be in the working directory, as for other programs; what is installed comes first."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
+
+
+def assigned_to(world: str, pairs: Sequence[str]) -> dict[str, Any]:
+    """Return parameters of a world that were given as "name=value".
+
+    Args:
+        world: The name of a world.
+        pairs: What was given with `--set`.
+
+    Raises:
+        InvalidArgument: One is not of this form, has an option of its own, or a value is not of its type; or the world
+            has no such parameter.
+
+    >>> assigned_to("synthetic", ["shelves=5"])
+    Traceback (most recent call last):
+    deferkit.errors.InvalidArgument: The world 'synthetic' has no parameter 'shelves' for --set.
+    """
+    known = {each.parameter: each for each in options_of(kind_of(world))}
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise InvalidArgument(f"--set takes a name and a value, as in --set shelves=5. Got {pair!r}.")
+        if name in all_options():
+            raise InvalidArgument(f"--set is for parameters without an option. Give {flag_of(name)} instead.")
+        if name not in known:
+            raise InvalidArgument(f"The world {world!r} has no parameter {name!r} for --set.{closest(name, known)}")
+        found[name] = value_of(name, text, known[name].kind)
+    return found
+
+
+def value_of(name: str, text: str, kind: type) -> Any:
+    """Return a value of a parameter.
+
+    >>> value_of("shelves", "5", int), value_of("open", "no", bool)
+    (5, False)
+    """
+    if kind is bool:
+        words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+        if text.lower() not in words:
+            raise expected(name, "world", "yes or no", text)
+        return words[text.lower()]
+    try:
+        return kind(text)
+    except ValueError as error:
+        raise expected(name, "world", f"of the type {kind.__name__}", text) from error
 
 
 def _parameter(name: str, used: list[tuple[str, Option]]) -> Parameter:
@@ -114,11 +183,20 @@ def given_to(world: str, options: Mapping[str, Any]) -> dict[str, Any]:
     known = {each.parameter: each for each in options_of(kind_of(world))}
     for name in given:
         if name not in known:
-            has = ", ".join(f"--{each.flag}" for each in known.values()) or "none of its own"
+            has = ", ".join(map(shown_flag, known.values())) or "none of its own"
             raise InvalidArgument(f"The world {world!r} has no option {flag_of(name)}. It has: {has}.")
     if given.get("order") == "shuffled" and "time" in given:
         raise InvalidArgument("--order shuffled and --time are two orders: give one of them.")
     return given
+
+
+def shown_flag(of: Option) -> str:
+    """Return how a parameter of a world is given: its option, or `--set` if only a plug-in has it.
+
+    >>> shown_flag(Option("shelves", "shelves", int, "", 1))
+    '--set shelves=…'
+    """
+    return f"--{of.flag}" if of.parameter in all_options() else f"--set {of.parameter}=…"
 
 
 def with_terms(

@@ -32,7 +32,7 @@ from deferkit.study.plan_trials import (
     rounds_of,
     worth_workers,
 )
-from deferkit.study.policy_registry import LEARNERS, make_learner, without_trees
+from deferkit.study.policy_registry import is_learner, make_learner, without_trees
 from deferkit.study.runner import missing, run_study, table
 from deferkit.study.trial_store import Trial, TrialStore
 from deferkit.worlds import WORLDS, make_world
@@ -121,7 +121,7 @@ def plan(
 
 def solved(wanted: list[Trial], stream: TaskStream, store: TrialStore, workers: int | None, out: Path) -> Plan:
     """Run the trials of a plan, then more of them around the needed budgets until those are known closely."""
-    learner = next(spec.policy for spec, _ in wanted if spec.policy in LEARNERS)
+    learner = next(spec.policy for spec, _ in wanted if is_learner(spec.policy))
     right = bool(np.isin(stream.rewards, (0.0, 1.0)).all())
     trials = list(wanted)
     run_rounds("trials", wanted, stream.n_tasks, store, workers, out)

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from deferkit.cli.app import app, aside, console
 from deferkit.cli.progress import bar
-from deferkit.cli.serve_command import Store
+from deferkit.cli.store_option import Store
 from deferkit.cli.what_if_table import show_what_if, what_if_data
 
 if TYPE_CHECKING:

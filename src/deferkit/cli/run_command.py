@@ -18,6 +18,7 @@ from deferkit.errors import StudyFailed
 from deferkit.learn.core import FEEDBACKS
 from deferkit.study.engines import ENGINES, make_engine
 from deferkit.study.policy_registry import POLICIES
+from deferkit.study.results_file import check_results_file, is_results_file, results_frame, write_frame
 from deferkit.study.runner import missing, run_study, table
 from deferkit.study.spec import Spec
 from deferkit.study.trial_store import Trial, TrialStore
@@ -27,7 +28,9 @@ from deferkit.worlds import WORLDS
 @app.command()
 @options.with_world_options
 def run(
-    world: Annotated[str, typer.Argument(help=f"Which tasks: {', '.join(WORLDS)}, or a CSV, Parquet or Excel file")],
+    world: Annotated[
+        str, typer.Argument(help=f"Which tasks: {', '.join(WORLDS)}, a CSV, Parquet or Excel file, or module:name")
+    ],
     budget: Annotated[
         str | None,
         typer.Option(
@@ -45,7 +48,8 @@ def run(
         typer.Option(help="What is held for a review that can be stopped: auto, or an amount; else its largest cost"),
     ] = None,
     policy: Annotated[
-        list[str] | None, typer.Option(help="Any number of times. There is: " + ", ".join(POLICIES))
+        list[str] | None,
+        typer.Option(help="Any number of times. There is: " + ", ".join(POLICIES) + "; or module:name"),
     ] = None,
     feedback: Annotated[str, typer.Option(help="What is observed: " + ", ".join(FEEDBACKS))] = "full",
     trials: Annotated[int, typer.Option(help="Number of streams", min=1)] = 10,
@@ -60,7 +64,11 @@ def run(
         ),
     ] = None,
     results: Annotated[
-        Path | None, typer.Option(help="Keep trials here, so that a run goes on where it stopped")
+        Path | None,
+        typer.Option(
+            help="A file (.parquet, .csv): write raw results there, a row for each trial. A folder: keep trials in it,"
+            " so that a run goes on where it stopped"
+        ),
     ] = None,
     workers: Annotated[int, typer.Option(help="Processes; with one, the times are the truest", min=1)] = 1,
     engine: Annotated[str, typer.Option(help="Where trials run: " + ", ".join(ENGINES))] = "local",
@@ -74,7 +82,8 @@ def run(
         world, parameters = options.following(world, then, parameters)
     options.use_data(data)
     where = make_engine(engine, workers=workers, address=address)
-    store = TrialStore(None if results is None else results / "trials")
+    raw, folder = file_or_folder(results)
+    store = TrialStore(None if folder is None else folder / "trials")
     budget = options.with_terms(budget, every=every, carry=carry, until_end=until_end, hold=hold)
     asked = Comparison.of(world, parameters, policy, budget, seed, feedback)
     trace = "path" if plot else ""
@@ -104,6 +113,8 @@ def run(
     if frame.is_empty():
         aside.print("Stopped before the first trial was done.")
         raise typer.Exit(INTERRUPTED)
+    if raw is not None:
+        write_frame(results_frame(store.rows(trial for trial in wanted if trial in store)), raw)
     done = frame["seed"].n_unique()
     if stopped:
         aside.print(f"Stopped: {done} of {trials} streams were done.", highlight=False)
@@ -120,8 +131,21 @@ def run(
     ]:  # what has to be said goes with the numbers, but not into what a program reads
         (aside if as_json else console).print(said, highlight=False, markup=False)
     if plot:
-        path = drawn(frame.filter(pl.col("policy").is_in(policies)), results or Path("results"), title, asked)
+        path = drawn(frame.filter(pl.col("policy").is_in(policies)), folder or Path("results"), title, asked)
         (aside if as_json else console).print(f"figure: {path}", highlight=False, markup=False, soft_wrap=True)
+    end(failures, stopped=stopped)
+
+
+def file_or_folder(results: Path | None) -> tuple[Path | None, Path | None]:
+    """Return the file for raw results, or the folder that trials are kept in."""
+    if results is None or not is_results_file(results):
+        return None, results
+    check_results_file(results)
+    return results, None
+
+
+def end(failures: Mapping[str, str], *, stopped: bool) -> None:
+    """Print what failed, and leave with the exit code that says so."""
     for name, why in failures.items():
         aside.print(f"error: {name}: {why}", highlight=False, markup=False, soft_wrap=True)
     if stopped:

@@ -10,10 +10,6 @@ import typer
 from deferkit.cli.app import app, console
 from deferkit.serve.service_settings import ServiceSettings, default_text
 
-Store = Annotated[
-    str | None, typer.Option(help="A file (SQLite) or a postgresql:// URL [default: $DEFERKIT_STORE or deferkit.db]")
-]
-
 
 def option_of(setting: Field[Any]) -> Parameter:
     """Return the option of a setting: without a default of its own, so that one that is not given is not set."""

@@ -7,6 +7,8 @@ from deferkit.learn.encode import Encoder
 from deferkit.learn.ledger import Ledger
 from deferkit.learn.ledger_reader import LedgerReader
 from deferkit.learn.outcomes import Outcomes
+from deferkit.learn.pacing.python_pacing import PythonPacing
+from deferkit.learn.python_step import PythonStep
 from deferkit.learn.renewals import Renewals
 from deferkit.learn.representation import Representation, representation_of
 from deferkit.learn.settings import Settings
@@ -38,6 +40,8 @@ class Components(NamedTuple):
         """Return the components of a learner with this state."""
         if encoder is not None and ledger.next_id == 0:
             ledger.set("unsettled", 1)
+        if isinstance(settings.strategy, PythonPacing):
+            ledger.core.bind_step(PythonStep(settings, ledger))
         representation = representation_of(settings, ledger)
         reader = LedgerReader(settings.experts, settings.resources, settings.n_features, ledger)
         contexts = ContextLoader(ledger.core, settings.n_features, encoder, representation)

@@ -9,7 +9,7 @@ import numpy as np
 
 from deferkit.errors import expected
 from deferkit.learn.core import CONSTANTS, REFITS
-from deferkit.learn.embed import EMBEDDINGS, embedding_from, tree_views
+from deferkit.learn.embed import EMBEDDINGS, embedding_from, is_embedding, tree_views
 from deferkit.learn.embed.embedding import Embedding, Shape
 from deferkit.learn.exploration import INDEX, INTERVAL_SCALE, Exploration
 from deferkit.learn.links import link_named
@@ -106,9 +106,9 @@ class Settings:
             raise expected(
                 "exploration", "Deferrer", "optimistic unless there is one expert and no link", "sampled=True"
             )
-        if self.embedding is not None and not isinstance(self.embedding, EMBEDDINGS):
+        if self.embedding is not None and not is_embedding(self.embedding):
             names = " or ".join(f"a {kind.__name__}" for kind in EMBEDDINGS)
-            raise expected("embedding", "Deferrer", f"None, {names}", self.embedding)
+            raise expected("embedding", "Deferrer", f"None, {names}, or one of a plug-in", self.embedding)
         if self.embedding is not None and not cost_link.exact_updates:
             raise expected("cost_link", "Deferrer", "'identity' with an embedding", self.cost_link)
         if not self.weighted and self.refit_used != "always" and not reward_link.exact_updates:

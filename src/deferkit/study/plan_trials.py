@@ -5,11 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from deferkit.errors import InvalidArgument
-from deferkit.study.policy_registry import EMBEDDINGS, LEARNERS, POLICIES
+from deferkit.errors import InvalidArgument, closest
+from deferkit.study.policy_registry import LEARNERS, POLICIES, has_embedding, is_learner
 from deferkit.study.spec import Spec
 from deferkit.study.trial_store import Trial
-from deferkit.worlds.columns import closest
 from deferkit.worlds.task_stream import TaskStream
 
 # per cent of what asking about every task costs: the first of it brings most, so that is where a plan looks closest
@@ -39,12 +38,12 @@ def worth_workers(n_tasks: int, orders: int, policy: str = "default") -> bool:
     >>> worth_workers(5_000, 5), worth_workers(100_000, 5), worth_workers(5_000, 5, "tree")
     (False, True, True)
     """
-    return n_tasks * len(SHARES) * orders * (SLOWER if policy in EMBEDDINGS else 1) > MANY
+    return n_tasks * len(SHARES) * orders * (SLOWER if has_embedding(policy) else 1) > MANY
 
 
 def check_plannable(stream: TaskStream, policy: str) -> None:
     """Raise InvalidArgument, with the reason, if no plan can be made for a stream and policy."""
-    if policy not in LEARNERS:
+    if not is_learner(policy):
         meant = "" if policy in POLICIES else closest(policy, LEARNERS)
         raise InvalidArgument(f"A plan is for a learner: {', '.join(LEARNERS)}. Got {policy!r} instead.{meant}")
     if stream.costs.shape[2] > 1:

@@ -3,14 +3,14 @@
 import math
 import time
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.errors import AssumptionWarning, InvalidArgument, UnaffordableReviewWarning
+from deferkit.errors import AssumptionWarning, InvalidArgument, UnaffordableReviewWarning, closest
 from deferkit.extras import listed, missing, needs
 from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.embed.gradient import GradientEmbedding
@@ -22,9 +22,9 @@ from deferkit.learn.pacing import PACINGS
 from deferkit.learn.representation_text import representation_text
 from deferkit.study import baselines
 from deferkit.study.peers import PEERS, Setting, run_peer
+from deferkit.study.policy_plugins import is_policy, plugin_names, policy_plugin
 from deferkit.study.steps import run_by_steps
 from deferkit.types import Budget
-from deferkit.worlds.columns import closest
 from deferkit.worlds.task_stream import Floats, TaskStream
 
 SURE_COST = 3.0  # above what a synthetic task costs at σ = 0.1; one that costs more raises it
@@ -72,12 +72,31 @@ OPTIMA = {
 POLICIES = RULES | LEARNERS | {name: kind.description for name, kind in PEERS.items()} | OPTIMA
 
 
-def check_policy(name: str) -> None:
-    """Raise InvalidArgument, which lists the policies, unless there is one of this name."""
-    if not isinstance(name, str) or name not in POLICIES:
-        raise InvalidArgument(
-            f"There is no policy {name!r}. There is: {', '.join(POLICIES)}.{closest(str(name), POLICIES)}"
-        )
+def check_policy_name(name: str) -> None:
+    """Raise InvalidArgument, which lists the policies, unless there is one of this name, here or in a plug-in."""
+    if not isinstance(name, str) or (name not in POLICIES and policy_plugin(name) is None):
+        names = [*POLICIES, *plugin_names()]
+        raise InvalidArgument(f"There is no policy {name!r}. There is: {', '.join(names)}.{closest(str(name), names)}")
+
+
+def is_learner(name: str) -> bool:
+    """Return whether a policy is a `Deferrer` in all worlds: one of `LEARNERS`, or a pacing or embedding of a plug-in.
+
+    >>> is_learner("default"), is_learner("random")
+    (True, False)
+    """
+    plugin = None if name in POLICIES else policy_plugin(name)
+    return name in LEARNERS or (plugin is not None and plugin.is_learner)
+
+
+def has_embedding(name: str) -> bool:
+    """Return whether a policy is a learner with an embedding, which takes much longer.
+
+    >>> has_embedding("neural"), has_embedding("default")
+    (True, False)
+    """
+    plugin = None if name in POLICIES else policy_plugin(name)
+    return name in EMBEDDINGS or (plugin is not None and plugin.has_embedding)
 
 
 def without_trees(names: Iterable[str], stream: TaskStream) -> list[str]:
@@ -113,7 +132,7 @@ def needs_hindsight(name: str) -> bool:
     >>> [needs_hindsight(name) for name in ("opt", "arbitrary-human", "default", "model-only")]
     [True, True, False, False]
     """
-    return name not in LEARNERS and name != "model-only"
+    return not is_learner(name) and name != "model-only"
 
 
 def check_hindsight(name: str, stream: TaskStream) -> None:
@@ -186,18 +205,25 @@ def make_learner(
         given["exploration"] = Exploration(rule=INTERVAL)
     elif name in ("thompson", "neural-ts"):
         given["exploration"] = Exploration.thompson()
-    if name in EMBEDDINGS:
+    if has_embedding(name):
         check_installed([name])
         told = {} if parameters is None else dict(parameters)
-        given["embedding"] = EMBEDDINGS[name](**told.pop("embedding", {}))
+        given["embedding"] = embedding_class(name)(**told.pop("embedding", {}))
         parameters = told
-    elif name in PACINGS:
+    elif name in PACINGS or name not in LEARNERS:
         given["pacing"] = name
     budget = each[0] if len(each) == 1 else {f"resource {i + 1}": b for i, b in enumerate(each)}
     with warnings.catch_warnings():
         # A study goes down to budgets of less than one review; `run` and `plan` have a remark on them.
         warnings.simplefilter("ignore", UnaffordableReviewWarning)
         return Deferrer(**({"budget": budget} | given | dict(parameters or {})))
+
+
+def embedding_class(name: str) -> type[Any]:
+    """Return the class of the embedding of a policy, which has one."""
+    plugin = None if name in EMBEDDINGS else policy_plugin(name)
+    kind: type[Any] = EMBEDDINGS[name] if plugin is None else plugin.value
+    return kind
 
 
 def run_learner(learner: Deferrer, stream: TaskStream, feedback: str) -> PolicyRun:
@@ -245,22 +271,52 @@ def run_policy(
     check_hindsight(name, stream)
     if name in RULES:
         return run_rule(name, stream, budgets, seed)
-    if name in PEERS:
-        if stream.costs.shape[1:] != (1, 1):
-            raise InvalidArgument(f"The policy {name!r} is for one expert and one resource.")
-        if stream.running is not None:
-            raise InvalidArgument(f"The policy {name!r} cannot follow what becomes known of a person along the way.")
-        costs = stream.costs[:, 0, 0]
-        mean_cost = float(stream.known()[1][:, 0, 0].mean())
-        setting = Setting(
-            stream.contexts.shape[1], budgets[0], stream.n_tasks, mean_cost, seed, sure_cost(stream), stream.link
-        )
-        routes, us = run_peer(PEERS[name].make, stream.contexts, stream.rewards, costs, setting)
-        return PolicyRun(routes, None, us)
+    if not is_learner(name):
+        plugin = None if name in PEERS else policy_plugin(name)
+        make = PEERS[name].make if plugin is None else plugin.value
+        return run_made(make, name, stream, budgets, seed=seed, feedback=feedback)
     told = dict(parameters or {})
     warm = told.pop("warm_start", True)  # False: as if nothing were known from before
     learner = make_learner(name, stream, budgets, seed=seed, parameters=told)
     return run_learner(warm_started(learner, stream) if warm else learner, stream, feedback)
+
+
+def setting_of(stream: TaskStream, budget: float, seed: int) -> Setting:
+    """Return what a policy that is made for one stream is told beforehand."""
+    return Setting(
+        n_features=stream.contexts.shape[1],
+        budget=budget,
+        horizon=stream.n_tasks,
+        mean_cost=float(stream.known()[1][:, 0, 0].mean()),
+        seed=seed,
+        max_cost=sure_cost(stream),
+        link=stream.link,
+        reward_range=range_of(stream),
+    )
+
+
+def run_made(
+    make: Callable[[Setting], Any],
+    name: str,
+    stream: TaskStream,
+    budgets: Sequence[float],
+    *,
+    seed: int,
+    feedback: str,
+) -> PolicyRun:
+    """Run a policy that is made for one stream: a peer, or one of a plug-in."""
+    if stream.costs.shape[1:] != (1, 1):
+        raise InvalidArgument(f"The policy {name!r} is for one expert and one resource.")
+    if stream.running is not None:
+        raise InvalidArgument(f"The policy {name!r} cannot follow what becomes known of a person along the way.")
+    setting = setting_of(stream, budgets[0], seed)
+    made = make(setting)
+    if isinstance(made, Deferrer):
+        return run_learner(made, stream, feedback)
+    if not is_policy(type(made)):
+        raise InvalidArgument(f"The policy {name!r} must make a Deferrer or an object with `decide` and `observe`.")
+    routes, us = run_peer(made, stream, setting, feedback)
+    return PolicyRun(routes, None, us)
 
 
 def warm_started(learner: Deferrer, stream: TaskStream) -> Deferrer:

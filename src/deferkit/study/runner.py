@@ -8,7 +8,7 @@ import polars as pl
 
 from deferkit.errors import StudyFailed
 from deferkit.study.engines import Local, TrialEngine
-from deferkit.study.policy_registry import EMBEDDINGS, check_installed
+from deferkit.study.policy_registry import check_installed, has_embedding
 from deferkit.study.source_digest import code_digest
 from deferkit.study.spec import Spec
 from deferkit.study.trial import run_together
@@ -31,7 +31,7 @@ def units_of(trials: Iterable[Trial]) -> list[Unit]:
     """
     groups: dict[tuple[str, int, str], dict[str, Spec]] = {}
     for spec, seed in trials:
-        alone = spec.key if spec.policy in EMBEDDINGS else ""
+        alone = spec.key if has_embedding(spec.policy) else ""
         groups.setdefault((spec.world_text, seed, alone), {})[spec.key] = spec
     units = [(tuple(specs.values()), seed) for (_, seed, _), specs in groups.items()]
     return sorted(units, key=weight, reverse=True)
@@ -40,7 +40,7 @@ def units_of(trials: Iterable[Trial]) -> list[Unit]:
 def weight(unit: Unit) -> tuple[bool, int]:
     """Return a sort key that grows with the run time of a unit."""
     specs, _ = unit
-    return specs[0].policy in EMBEDDINGS, len(specs) * specs[0].world_parameters.get("horizon", 0)
+    return has_embedding(specs[0].policy), len(specs) * specs[0].world_parameters.get("horizon", 0)
 
 
 def run_study(

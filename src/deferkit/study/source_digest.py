@@ -6,8 +6,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent
-EXCLUDED = ("cli", "client", "serve", "study/drawing")
-"""The command line, the service with its client, and drawing: no trial imports them. Everything else is in the key."""
+EXCLUDED = ("cli", "client", "serve", "study/drawing", "testing")
+"""The command line, the service with its client, drawing, and checks of plug-ins: no trial imports them.
+
+Everything else is in the key.
+"""
 SUFFIXES = {".py", ".pyx", ".pxd", ".h"}
 LIBRARIES = ("numpy", "scipy", "polars", "lightgbm")
 

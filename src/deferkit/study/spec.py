@@ -9,12 +9,15 @@ from typing import Any
 
 from deferkit.errors import InvalidArgument, expected
 from deferkit.learn.core import FEEDBACKS
+from deferkit.plugins import plugin_digest
 from deferkit.study.allowance import Allowance
 from deferkit.study.peers import PEERS
-from deferkit.study.policy_registry import LEARNERS, check_policy
+from deferkit.study.policy_plugins import policy_plugin
+from deferkit.study.policy_registry import POLICIES, check_policy_name, is_learner
 from deferkit.study.source_digest import code_digest
 from deferkit.types import is_number
-from deferkit.worlds import make_world
+from deferkit.worlds import WORLDS, kind_of, make_world
+from deferkit.worlds.table import Table
 
 TRACES = ("", "path", "coverage")
 
@@ -26,9 +29,9 @@ class Spec:
     Make one with `Spec.of`, which checks it.
 
     Args:
-        world: The name of a world, or a path to a table.
+        world: The name of a world, a path to a table, or the name of a plug-in.
         world_parameters: All fields of the world.
-        policy: A name in `deferkit.study.policy_registry.POLICIES`.
+        policy: A name in `deferkit.study.policy_registry.POLICIES`, or that of a plug-in.
         budget: As text: "2000" units of cost, "0.1T" of tasks, "10%" of the cost of asking always, or "inf".
         feedback: Which rewards a learner observes: "full", "bandit" or "reviewed".
         policy_parameters: Arguments of a `Deferrer`, for learners.
@@ -62,8 +65,8 @@ class Spec:
         if is_number(given.get("budget")):
             given["budget"] = str(given["budget"])
         spec = cls(world=world, world_parameters=make_world(world, parameters).parameters(), **given)
-        check_policy(spec.policy)
-        if spec.policy not in LEARNERS and (spec.policy_parameters or spec.trace == "coverage"):
+        check_policy_name(spec.policy)
+        if not is_learner(spec.policy) and (spec.policy_parameters or spec.trace == "coverage"):
             raise InvalidArgument(f"Parameters and coverage are for learners. Got the policy {spec.policy!r}.")
         if spec.policy in PEERS and spec.feedback != "bandit":
             raise InvalidArgument(
@@ -84,7 +87,16 @@ class Spec:
     def key(self) -> str:
         """The key of its results: a hash of the specification and of the source code."""
         library = PEERS[self.policy].version if self.policy in PEERS else ""
-        return hashlib.sha256(f"{code_digest()} {library} {self.text}".encode()).hexdigest()[:24]
+        return hashlib.sha256(f"{code_digest()} {library}{self._plugin_code} {self.text}".encode()).hexdigest()[:24]
+
+    @property
+    def _plugin_code(self) -> str:
+        """The digests of what is from outside the package; nothing, if all is from here."""
+        policy = None if self.policy in POLICIES else policy_plugin(self.policy)
+        kinds = [] if policy is None else [policy.value]
+        if self.world not in WORLDS and (kind := kind_of(self.world)) is not Table:
+            kinds.append(kind)
+        return "".join(f" {plugin_digest(kind)}" for kind in kinds)
 
     @functools.cached_property
     def world_text(self) -> str:

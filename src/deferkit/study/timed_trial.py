@@ -17,7 +17,7 @@ from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.representation_text import representation_text
 from deferkit.study.allowance import Allowance
 from deferkit.study.period_optimum import best_shares, period_numbers
-from deferkit.study.policy_registry import LEARNERS, make_learner, sure_cost, warm_started
+from deferkit.study.policy_registry import is_learner, make_learner, sure_cost, warm_started
 from deferkit.study.spec import Spec
 from deferkit.types import Budget
 from deferkit.worlds.task_stream import Floats, TaskStream
@@ -53,7 +53,7 @@ def run_timed(spec: Spec, stream: TaskStream, seed: int) -> dict[str, Any]:
     judged = periods >= (NOT_JUDGED if budget.every is not None and stream.truth is not None else 0)
     best = best_shares(gains, costs, periods, budget)
     us, more, represented = math.nan, {"stopped": 0.0, "overrun": 0.0}, None
-    if spec.policy in LEARNERS:
+    if is_learner(spec.policy):
         parameters = {**spec.policy_parameters, "budget": budget}
         learner = warm_started(make_learner(spec.policy, stream, [1.0], seed=seed, parameters=parameters), stream)
         begin = time.perf_counter()

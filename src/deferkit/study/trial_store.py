@@ -98,6 +98,10 @@ class TrialStore:
                 if path.exists():
                     self._rows.update(known)
 
+    def all_rows(self) -> list[dict[str, Any]]:
+        """Return all rows, of whatever code they are, sorted by specification and seed."""
+        return sorted(self._rows.values(), key=lambda row: (row["spec"], row["seed"], row["key"]))
+
     def rows(self, trials: Iterable[Trial]) -> list[dict[str, Any]]:
         """Return the rows of trials, in this order.
 

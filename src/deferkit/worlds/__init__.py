@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from inspect import signature
 from typing import Any, Protocol
 
-from deferkit.errors import InvalidArgument
+from deferkit.errors import InvalidArgument, closest
 from deferkit.extras import needs
+from deferkit.plugins import PluginGroup
 
 needs("study")  # before the worlds import it
 
 from deferkit.worlds.arrivals import Arrivals
-from deferkit.worlds.columns import closest
 from deferkit.worlds.drift import Drift
 from deferkit.worlds.imagenet16h import ImageNet16H
 from deferkit.worlds.knapsack import Knapsack
@@ -45,34 +45,45 @@ WORLDS: dict[str, type[Any]] = {
     "arrivals": Arrivals,
     "late": LateCosts,
 }
+WORLD_PLUGINS = PluginGroup(
+    noun="world",
+    group="deferkit.worlds",
+    wanted="a class with the methods `parameters` and `draw`",
+    accepts=lambda kind: (
+        isinstance(kind, type) and all(callable(getattr(kind, n, None)) for n in ("parameters", "draw"))
+    ),
+)
 
 
 def kind_of(name: str) -> type[Any]:
     """Return the class of a world.
 
     Args:
-        name: A key of `WORLDS`, or a path to a table.
+        name: A key of `WORLDS`, a path to a table, or a plug-in: the name of an entry point, or `module:name`.
 
     Raises:
-        InvalidArgument: There is no such world; the message lists those that there are.
-
+        InvalidArgument: There is no such world, the message lists those that there are; or the plug-in cannot be used.
 
     >>> kind_of("synthetic").__name__, kind_of("tasks.csv").__name__
     ('Synthetic', 'Table')
     """
     if isinstance(name, str) and name in WORLDS:
         return WORLDS[name]
-    if isinstance(name, str) and is_table(name):
+    if isinstance(name, str) and is_table(name) and name not in WORLD_PLUGINS.names():
         return Table
-    known = f"There is no world {name!r}. There is: {', '.join(WORLDS)}."
-    raise InvalidArgument(f"{known} A path to a CSV or Parquet file is one too.{closest(str(name), WORLDS)}")
+    if (found := WORLD_PLUGINS.find(name)) is not None:
+        kind: type[Any] = found
+        return kind
+    names = [*WORLDS, *WORLD_PLUGINS.names()]
+    known = f"There is no world {name!r}. There is: {', '.join(names)}."
+    raise InvalidArgument(f"{known} A path to a CSV or Parquet file is one too.{closest(str(name), names)}")
 
 
 def make_world(name: str, parameters: Mapping[str, Any]) -> World:
     """Return a world.
 
     Args:
-        name: A key of `WORLDS`, or a path to a table.
+        name: As for `kind_of`.
         parameters: Values of its fields; the others have their defaults.
 
     Raises:
@@ -85,6 +96,9 @@ def make_world(name: str, parameters: Mapping[str, Any]) -> World:
     known = signature(kind).parameters
     for parameter in parameters:
         if parameter not in known:
-            raise InvalidArgument(f"The world {name!r} has no parameter {parameter!r}. It has: {', '.join(known)}.")
+            raise InvalidArgument(
+                f"The world {name!r} has no parameter {parameter!r}. It has: {', '.join(known)}."
+                f"{closest(parameter, known)}"
+            )
     world: World = kind(**({"path": name, **parameters} if kind is Table else parameters))
     return world

@@ -1,14 +1,13 @@
 """Which columns of a table are meant; what its outcomes are, and the order of its tasks."""
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from deferkit.errors import InvalidArgument
+from deferkit.errors import InvalidArgument, closest
 from deferkit.types import LARGEST
 from deferkit.worlds.dates import KINDS, Dates
 from deferkit.worlds.notes import Notes, listed
@@ -20,17 +19,6 @@ Floats = NDArray[np.float64]
 YES = ("true", "yes", "y", "t", "ja", "j", "oui", "si", "sí", "right", "correct", "wahr", "richtig", "vrai")
 NO = ("false", "no", "n", "f", "nein", "non", "wrong", "incorrect", "falsch", "faux")
 TRUTHS = dict.fromkeys(YES, "1") | dict.fromkeys(NO, "0")  # how people and programs write the 1 and 0 of a reward
-
-
-def closest(name: str, names: Iterable[str]) -> str:
-    """Return a question with the most similar of these names, or nothing.
-
-    >>> closest("model_rewrad", ["model_reward", "cost"]), closest("size", ["cost"])
-    (" Did you mean 'model_reward'?", '')
-    """
-    by_lower = {each.lower(): each for each in names}
-    found = difflib.get_close_matches(name.lower(), by_lower, n=1)
-    return f" Did you mean {by_lower[found[0]]!r}?" if found else ""
 
 
 def check_columns(sheet: Sheet, needed: dict[str, str]) -> None:

@@ -158,7 +158,7 @@ cdef class Core:
     cdef State s
     cdef Proposal proposal
     cdef dict arrays
-    cdef object samples
+    cdef object samples, python_step
     cdef tuple deciders, resources, reasons
     cdef dict decider_numbers
     cdef object decision_type
@@ -198,6 +198,18 @@ cdef class Core:
         """Use this store of samples for exact refits from now on."""
         self.samples = samples
         self.s.samples = <double *>cnp.PyArray_DATA(samples)
+
+    def bind_step(self, python_step):
+        """Use this step of a pacing from now on: a `PythonStep`."""
+        self.python_step = python_step
+        self.s.python_step = <void *>python_step
+
+    cdef inline int check_step(self) except -1:
+        """Raise what the step of a pacing in Python has raised."""
+        if self.s.python_step_failed:
+            self.s.python_step_failed = False
+            raise self.python_step.failure()
+        return 0
 
     @property
     def next_id(self):
@@ -252,6 +264,7 @@ cdef class Core:
     def propose(self, Int available, Int force):
         """Return a proposed decision on the context that was loaded last; the state does not change."""
         price_current_task(&self.s)
+        self.check_step()
         self.proposal = propose(&self.s, available, force)
         return self.decision()
 
@@ -259,6 +272,7 @@ cdef class Core:
         """Commit the decision that was proposed last."""
         keep_price(&self.s)
         commit(&self.s, self.proposal.route, self.proposal.reason)
+        self.check_step()
 
     def commit_decided(self, Int route, Int reason, list cost, list hold):
         """Commit a decision on the context that was loaded last, with its expected cost and its reservation."""
@@ -268,6 +282,7 @@ cdef class Core:
             self.s.arrays.proposed_hold[r] = hold[r]
         prepare(&self.s, self.s.arrays.x)
         commit(&self.s, route, reason)
+        self.check_step()
 
     def decide_many(self, const double[:, ::1] contexts, const double[::1] times):
         """Propose and commit tasks in order; return the decisions. There are no times where no budget needs them."""
@@ -278,6 +293,7 @@ cdef class Core:
             if times.shape[0]:
                 self.s.arrays.task_time[0] = times[t]
             price_current_task(&self.s)
+            self.check_step()
             self.proposal = propose(&self.s, self.all_experts, -1)
             decisions.append(self.decision())
             self.commit()
@@ -297,6 +313,7 @@ cdef class Core:
                     estimates[t, target] = self.s.arrays.estimate[target]
                     widths[t, target] = self.width(target)
                 memcpy(&price[0], self.s.arrays.next_dual, self.s.sizes.n_resources * sizeof(double))
+        self.check_step()
 
     cdef inline double width(self, Int target) noexcept nogil:
         """What optimism adds to an estimate or subtracts from it; the standard deviation under Thompson sampling."""
@@ -400,6 +417,7 @@ cdef class Core:
             with nogil:
                 prepare(s, context_of(s, slot))
                 observe(s, number, slot)
+        self.check_step()
         return True
 
     def observe(self, Int decision, Int slot, list rewards, list cost):
@@ -412,6 +430,7 @@ cdef class Core:
         with nogil:
             prepare(&self.s, context_of(&self.s, slot))
             observe(&self.s, decision, slot)
+        self.check_step()
 
     def expire(self, Int slot):
         """Release the hold of a decision whose cost will not be reported."""
@@ -475,9 +494,10 @@ cdef class Core:
                 for r in range(s.sizes.n_experts + 1):
                     s.arrays.new_reward[r] = rewards[t, r] if is_revealed(feedback, answered, r) else NAN
                 observe(s, s.counters.next_id - 1, slot)
-                if s.counters.n_seen >= s.counters.retrain_at:
+                if s.counters.n_seen >= s.counters.retrain_at or s.python_step_failed:
                     done = t + 1
                     break
+        self.check_step()
         return done
 
 

@@ -243,7 +243,9 @@ def struct_source() -> str:
     lines += [f"    {a.kind} *{a.name}  # [{a.shape}] {a.meaning}".rstrip() for a in ARRAYS]
     lines += ["", "cdef struct State:"]
     lines += [f"    {struct} *{struct.lower()}" for struct in STRUCTS]
-    lines += ["    Arrays arrays", "    double *samples  # of estimates that are refitted exactly, see refit.pxd", ""]
+    lines += ["    Arrays arrays", "    double *samples  # of estimates that are refitted exactly, see refit.pxd"]
+    lines += ["    void *python_step  # of a pacing in Python, see python_step.pxd; NULL: none"]
+    lines += ["    bint python_step_failed", ""]
     names = ", ".join(repr(field) for field in fields())
     return "\n".join([*lines, f"cdef inline tuple built_fields():\n    return ({names},)", ""])
 

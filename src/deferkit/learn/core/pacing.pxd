@@ -3,14 +3,14 @@
 Another pacing is a file like `adaptive.pxd`, a code here with its branch, and its strategy in `learn/pacing/`.
 """
 
-from deferkit.learn.core cimport adaptive, exponentiated, renewing, resolve
+from deferkit.learn.core cimport adaptive, exponentiated, python_step, renewing, resolve
 from deferkit.learn.core.state cimport Int, State
 
 cdef enum:
-    PAPER, GRADIENT, RESOLVE, ADAPTIVE, RENEWING
+    PAPER, GRADIENT, RESOLVE, ADAPTIVE, RENEWING, PYTHON
 
 cdef inline tuple pacing_names():
-    return ("paper", "gradient", "resolve", "adaptive", "renewing")
+    return ("paper", "gradient", "resolve", "adaptive", "renewing", "python")
 
 cdef inline void move_price(State *s, double *dual, const double *cost) noexcept nogil:
     """Move the price for the latest decision, which cost (or is expected to cost) this much.
@@ -21,6 +21,8 @@ cdef inline void move_price(State *s, double *dual, const double *cost) noexcept
         resolve.step(s, dual)
     elif s.options.pacing == ADAPTIVE:
         adaptive.step(s, dual, cost)
+    elif s.options.pacing == PYTHON:
+        python_step.step(s, dual, cost)
     elif s.options.pacing != RENEWING:
         exponentiated.step(s, dual, cost, s.options.pacing == PAPER)
 

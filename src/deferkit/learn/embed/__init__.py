@@ -9,8 +9,49 @@ from deferkit.learn.embed.embedding import Embedding
 from deferkit.learn.embed.gradient import GradientEmbedding
 from deferkit.learn.embed.neural import NeuralEmbedding
 from deferkit.learn.embed.trees import TreeEmbedding
+from deferkit.plugins import PluginGroup, reference_of
 
 EMBEDDINGS: tuple[type[Any], ...] = (NeuralEmbedding, TreeEmbedding, GradientEmbedding)
+METHODS = ("width", "views", "next_at", "make", "to_dict")
+"""What an embedding of a plug-in must have beside `kind`, `frozen`, `memory` and `discount`."""
+
+
+def is_embedding_class(kind: Any) -> bool:
+    """Return whether a class has what the protocol `Embedding` asks for.
+
+    >>> is_embedding_class(TreeEmbedding), is_embedding_class(dict)
+    (True, False)
+    """
+    named = isinstance(getattr(kind, "kind", None), str) and isinstance(getattr(kind, "frozen", None), bool)
+    return isinstance(kind, type) and named and all(callable(getattr(kind, name, None)) for name in METHODS)
+
+
+EMBEDDING_PLUGINS = PluginGroup(
+    noun="embedding",
+    group="deferkit.embeddings",
+    wanted="a class with what the protocol deferkit.learn.embed.embedding.Embedding asks for",
+    accepts=is_embedding_class,
+)
+
+
+def is_embedding(embedding: Any) -> bool:
+    """Return whether an object has the settings of an embedding. One from outside the package is remembered.
+
+    What a learner was saved with can so be loaded again in this process; in another one, its class must be the entry
+    point that has the name of its `kind`.
+
+    Raises:
+        InvalidArgument: Its `kind` is that of another embedding.
+    """
+    kind = type(embedding)
+    if kind in EMBEDDINGS:
+        return True
+    if not is_embedding_class(kind) or not all(hasattr(embedding, name) for name in ("memory", "discount")):
+        return False
+    if kind.kind in {each.kind for each in EMBEDDINGS}:
+        raise InvalidArgument(f"{reference_of(kind)} has the kind {kind.kind!r}, which is an embedding of deferkit.")
+    EMBEDDING_PLUGINS.add(kind.kind, kind)
+    return True
 
 
 def embedding_from(plain: Mapping[str, Any]) -> Embedding:
@@ -28,8 +69,11 @@ def embedding_from(plain: Mapping[str, Any]) -> Embedding:
     kinds = {kind.kind: kind for kind in EMBEDDINGS}
     given = dict(plain)
     kind = given.pop("kind", None)
+    if kind not in kinds and (plugin := EMBEDDING_PLUGINS.find(kind, may_import=False)) is not None:
+        kinds[kind] = plugin
     if kind not in kinds:
-        raise expected("kind", "embedding", "one of " + ", ".join(map(repr, kinds)), kind)
+        known = ", ".join(map(repr, [*kinds, *EMBEDDING_PLUGINS.names()]))
+        raise expected("kind", "embedding", f"one of {known}, or used before", kind)
     if not given.get("module"):
         given.pop("module", None)
     made: Embedding = kinds[kind](**given)
@@ -54,7 +98,7 @@ def given_again(saved: Any, embedding: Embedding | None, source: str) -> Any:
                 " Deferrer.load(path, embedding=NeuralEmbedding(module=…))."
             )
         return saved
-    again = embedding.to_dict() if isinstance(embedding, EMBEDDINGS) else None
+    again = embedding.to_dict() if is_embedding(embedding) else None
     if not isinstance(saved, Mapping) or json.loads(json.dumps(again)) != dict(saved):
         raise InvalidArgument(f"{source} was saved with another embedding: {saved}. Got {again}.")
     return {**saved, "module": getattr(embedding, "module", None)}

@@ -2,18 +2,32 @@
 
 `PACINGS` has every `Strategy` of the modules beside this one: `Pacing`, the service and the studies read it. Another
 pacing is a strategy in a file of its own here, its compiled step in `learn/core/`, and its entry in `core/pacing.pxd`.
+One from outside the package is a `PythonPacing`, found by `strategy_named`.
 """
 
+import functools
 from collections.abc import Mapping
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
 from deferkit.errors import expected
-from deferkit.learn.pacing.strategy import Budgets, Strategy
+from deferkit.learn.pacing.python_pacing import PacingView, PythonPacing
+from deferkit.learn.pacing.strategy import Budgets, Parameter, Strategy
+from deferkit.plugins import PluginGroup
 from deferkit.types import plain
 
-__all__ = ["PACINGS", "Budgets", "Pacing", "Strategy"]
+__all__ = [
+    "PACINGS",
+    "PACING_PLUGINS",
+    "Budgets",
+    "Pacing",
+    "PacingView",
+    "Parameter",
+    "PythonPacing",
+    "Strategy",
+    "strategy_named",
+]
 
 DEFAULT = "resolve"
 
@@ -31,13 +45,47 @@ PACINGS: dict[str, Strategy] = {
 }
 
 
+PACING_PLUGINS = PluginGroup(
+    noun="pacing",
+    group="deferkit.pacings",
+    wanted="a class derived from deferkit.learn.pacing.PythonPacing",
+    accepts=lambda kind: isinstance(kind, type) and issubclass(kind, PythonPacing) and kind is not PythonPacing,
+)
+
+
+def strategy_named(kind: object, *, may_import: bool = True) -> Strategy:
+    """Return the strategy of a pacing: one of `PACINGS`, or of a plug-in.
+
+    Args:
+        kind: A key of `PACINGS`, the name of an entry point, or `module:name`.
+        may_import: Whether `module:name` may be imported (default); not where the name is out of a file.
+
+    Raises:
+        InvalidArgument: There is no such pacing, or the plug-in cannot be used.
+    """
+    if isinstance(kind, str) and kind in PACINGS:
+        return PACINGS[kind]
+    found = PACING_PLUGINS.find(kind, may_import=may_import)
+    if found is None:
+        names = [*PACINGS, *PACING_PLUGINS.names()]
+        known = "one of " + ", ".join(map(repr, names))
+        raise expected("pacing", "Deferrer", known if may_import else f"{known}, or imported before", kind)
+    return _instance_of(found)
+
+
+@functools.cache
+def _instance_of(kind: type[Strategy]) -> Strategy:
+    return kind()
+
+
 class Pacing:
     """How the price of the budget moves. Immutable.
 
     Args:
         kind: "resolve" (default): the price is solved for the latest contexts every so often; "adaptive": it takes an
             adaptive gradient step after every decision; "gradient": the exponentiated gradient of Agrawal & Devanur;
-            "paper": the same as Algorithm 1 prints it.
+            "paper": the same as Algorithm 1 prints it. Or a pacing of a plug-in: the name of its entry point, or
+            `module:name` (docs/plugins.md).
         parameters: Of "resolve": `every`, the most decisions between two prices (200 by default), and `window`, the
             number of contexts that the price is solved for, rounded up to a multiple of four (1,000 by default).
             Of "adaptive": `step`, in units of reward for the mean cost (0.3 by default).
@@ -55,16 +103,15 @@ class Pacing:
     parameters: Mapping[str, float]
 
     def __init__(self, *, kind: str = DEFAULT, **parameters: Any) -> None:
-        if not isinstance(kind, str) or kind not in PACINGS:
-            raise expected("pacing", "Deferrer", "one of " + ", ".join(map(repr, PACINGS)), kind)
+        strategy = strategy_named(kind)
         given = {name: plain(value) for name, value in parameters.items()}
         object.__setattr__(self, "kind", kind)
-        object.__setattr__(self, "parameters", PACINGS[kind].check(given))
+        object.__setattr__(self, "parameters", strategy.check(given))
 
     @property
     def strategy(self) -> Strategy:
         """The strategy of this kind: initial state and reactions."""
-        return PACINGS[self.kind]
+        return strategy_named(self.kind)
 
     @property
     def window(self) -> int:
@@ -78,7 +125,8 @@ class Pacing:
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> "Pacing":
         """Restore a pacing from `to_dict()`; parameters of other kinds, which older files hold, are ignored."""
-        known = {parameter.name for parameter in PACINGS[saved["kind"]].parameters}
+        strategy = strategy_named(saved["kind"], may_import=False)
+        known = {parameter.name for parameter in strategy.parameters}
         return cls(kind=saved["kind"], **{name: value for name, value in saved.items() if name in known})
 
     def __repr__(self) -> str:
@@ -91,7 +139,12 @@ class Pacing:
         return hash(tuple(self.to_dict().items()))
 
     def __reduce__(self) -> tuple[Any, ...]:  # by default a copy is written to, attribute by attribute
-        return Pacing.from_dict, (self.to_dict(),)
+        return pacing_with, (self.to_dict(),)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"A Pacing cannot be changed: make another one with {name}={value!r}.")
+
+
+def pacing_with(given: Mapping[str, Any]) -> Pacing:
+    """Return a pacing with these arguments: `Pacing` takes them by name only, and a copy is made by place."""
+    return Pacing(**given)

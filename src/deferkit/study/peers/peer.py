@@ -1,17 +1,23 @@
 """What a peer is: another method behind two verbs, and the loop that runs one over a stream."""
 
+import math
 import time
+import warnings
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.worlds.task_stream import Floats
+from deferkit.errors import UnaffordableReviewWarning, expected
+from deferkit.learn.core import revealed
+from deferkit.learn.deferrer import Deferrer
+from deferkit.types import Budget
+from deferkit.worlds.task_stream import Floats, TaskStream
 
 
 class Setting(NamedTuple):
-    """What a peer is told beforehand."""
+    """What a policy that is made for one stream is told beforehand."""
 
     n_features: int
     budget: float
@@ -20,11 +26,33 @@ class Setting(NamedTuple):
     seed: int
     max_cost: float  # no task costs more
     link: str = "identity"  # that suits the rewards
+    reward_range: tuple[float, float] = (-math.inf, math.inf)
 
     @property
     def asks(self) -> float:
         """How often the human can be asked for this budget, at the mean cost."""
         return self.budget / self.mean_cost
+
+    def deferrer(self, **given: Any) -> Deferrer:
+        """Return a learner for this stream.
+
+        Args:
+            given: Further arguments of a `Deferrer`, or others for those of the stream.
+
+        >>> setting = Setting(n_features=2, budget=5.0, horizon=100, mean_cost=0.5, seed=0, max_cost=1.0)
+        >>> setting.deferrer(pacing="adaptive").settings.budget["cost"].total
+        5.0
+        """
+        told: dict[str, Any] = {
+            "n_features": self.n_features,
+            "budget": Budget(self.budget, horizon=self.horizon, max_cost=self.max_cost),
+            "link": self.link,
+            "reward_range": self.reward_range,
+            "seed": self.seed,
+        }
+        with warnings.catch_warnings():  # a study goes down to budgets of less than one review
+            warnings.simplefilter("ignore", UnaffordableReviewWarning)
+            return Deferrer(**(told | given))
 
 
 class Peer(Protocol):
@@ -34,41 +62,57 @@ class Peer(Protocol):
         """Return whether to ask the human."""
 
     def observe(self, x: Floats, asked: bool, reward: float, cost: float) -> None:
-        """Learn what really happened; the cost is 0 if the human was not asked."""
+        """Learn what really happened.
+
+        Args:
+            x: The context of the task that was decided last; it must not be changed.
+            asked: Whether the human was asked; False, too, if the budget did not allow it.
+            reward: Of whoever decided; NaN if the feedback does not reveal it.
+            cost: Of the human; 0 if nobody was asked.
+        """
 
 
 Make = Callable[[Setting], Peer]
 
 
-def run_peer(
-    make: Make, contexts: Floats, rewards: Floats, costs: Floats, setting: Setting
-) -> tuple[NDArray[np.int64], float]:
-    """Run a fresh peer over a stream with bandit feedback; return its routes and the microseconds a step took.
+def run_peer(peer: Peer, stream: TaskStream, setting: Setting, feedback: str) -> tuple[NDArray[np.int64], float]:
+    """Run a fresh peer over a stream; return its routes and the microseconds a step took.
 
     The hard stop is everyone's: the human is asked only while another `max_cost` fits the budget. A peer that wants
     the human after that gets the model, and observes the model. Only the peer's own two calls are timed.
+
+    Args:
+        peer: Made for this setting.
+        stream: Tasks with one expert and one resource.
+        setting: What the peer was told.
+        feedback: Which rewards become known; of two, a peer is told that of whoever decided.
+
+    Raises:
+        InvalidArgument: The peer answered something else than yes or no.
 
     >>> class Always:
     ...     def decide(self, x): return True
     ...     def observe(self, x, asked, reward, cost): print(asked, reward, cost)
     >>> setting = Setting(n_features=1, budget=1.5, horizon=3, mean_cost=0.5, seed=0, max_cost=1.0)
-    >>> rewards, costs = np.array([[0.0, 1.0]] * 3), np.full(3, 0.5)
-    >>> routes, _ = run_peer(lambda setting: Always(), np.ones((3, 1)), rewards, costs, setting)
+    >>> stream = TaskStream(np.ones((3, 1)), np.array([[0.0, 1.0]] * 3), np.full((3, 1, 1), 0.5))
+    >>> routes, _ = run_peer(Always(), stream, setting, "bandit")
     True 1.0 0.5
     True 1.0 0.5
     False 0.0 0.0
     """
-    peer = make(setting)
-    routes = np.zeros(len(contexts), dtype=np.int64)
+    routes = np.zeros(stream.n_tasks, dtype=np.int64)
+    told = [0 in revealed(feedback, 0), 1 in revealed(feedback, 1)]
     spent = 0.0
     seconds = 0.0
-    for t, x in enumerate(contexts):
+    for t, x in enumerate(stream.contexts):
         begin = time.perf_counter()
         wanted = peer.decide(x)
         seconds += time.perf_counter() - begin
-        asked = wanted and spent <= setting.budget - setting.max_cost
-        reward = float(rewards[t, int(asked)])
-        cost = float(costs[t]) if asked else 0.0
+        if not isinstance(wanted, bool | np.bool_):
+            raise expected("decide", type(peer).__name__, "True or False", wanted)
+        asked = bool(wanted) and spent <= setting.budget - setting.max_cost
+        reward = float(stream.rewards[t, int(asked)]) if told[asked] else math.nan
+        cost = float(stream.costs[t, 0, 0]) if asked else 0.0
         spent += cost
         routes[t] = asked
         begin = time.perf_counter()
