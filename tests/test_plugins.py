@@ -39,8 +39,8 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "target"
 
 
-def deferkit(*words: str, path: Path | None = None, cwd: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "COLUMNS": "200"} | ({} if path is None else {"PYTHONPATH": str(path)})
+def deferkit(*words: str, path: Path | None = None, cwd: Path, columns: int = 200) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "COLUMNS": str(columns)} | ({} if path is None else {"PYTHONPATH": str(path)})
     return subprocess.run(
         [COMMAND, *words], capture_output=True, text=True, timeout=300, check=False, env=environment, cwd=cwd
     )
@@ -362,3 +362,11 @@ def test_an_embedding_cannot_take_a_kind_of_deferkit() -> None:
 
     with pytest.raises(InvalidArgument, match="has the kind 'neural', which is an embedding of deferkit"):
         Deferrer(n_features=1, embedding=Clash())  # type: ignore[arg-type]
+
+
+def test_the_list_shows_whole_names_in_a_narrow_terminal(tmp_path: Path) -> None:
+    shown = deferkit("list", cwd=tmp_path, columns=80)
+    assert max(map(len, shown.stdout.splitlines())) <= 80
+    assert " arbitrary-human " in shown.stdout
+    assert " model-vs-human " in shown.stdout
+    assert "…" not in shown.stdout

@@ -66,7 +66,8 @@ def list_all(
     if as_json:
         typer.echo(json.dumps([line._asdict() for line in lines], indent=2))
     elif lines:
-        shown = plain_table("", ("kind", "name", "from", "what it is"), ())
+        shown = plain_table("", ("kind", "name", "from"), ())
+        shown.add_column("what it is", overflow="fold")  # the names stay whole, however narrow the terminal is
         for line in lines:
             shown.add_row(line.kind, line.name, line.source, line.description if not line.problem else "cannot be used")
         console.print(shown)
