@@ -137,3 +137,63 @@ def test_a_budget_without_end_has_no_pace() -> None:
     standing = Story(spec).tasks(10, 0.5).standing()
     assert (standing.pace, standing.runs_out_at, standing.horizon) == (None, None, None)
     assert standing.state == "No limit: 5 minutes spent on 10 tasks, 100.0 % of them to experts."
+
+
+# --- budgets that renew or have an end ------------------------------------------------------------------------------
+
+WEEKLY = msgspec.structs.replace(
+    SPEC, budget={"minutes": BudgetSpec(total=100, every="1000s", start=0.0, max_cost=2, hold=0.5)}
+)
+
+
+def test_a_renewing_budget_is_paced_over_the_tasks_of_its_period() -> None:
+    story = Story(WEEKLY).tasks(150, None).tasks(50, 0.5)  # a task a second: 800 more are expected
+    standing = story.standing()
+    period = standing.budget["minutes"].period
+    assert period is not None
+    assert (period.tasks, period.total, period.posted) == (200, 100.0, 25.0)
+    assert period.tasks_left is not None
+    assert period.tasks_left == pytest.approx(800, rel=0.1)
+    assert standing.planned == pytest.approx(0.2, rel=0.1)
+    assert standing.pace == pytest.approx(0.25 / 0.2, rel=0.1)
+    assert standing.runs_out_at == pytest.approx(350, abs=1.5)
+    assert period.runs_out_at == pytest.approx(800)  # a quarter in 200 s
+    assert kinds(standing) == ["overspending"]
+    assert standing.state == (
+        "Spending is ahead of plan: 25 of 100 minutes of this period spent for 20 % of the tasks expected in it;"
+        " it lasts until about 1970-01-01 00:05 UTC, and is renewed on 1970-01-01 00:16 UTC."
+    )
+    story.second = 1500
+    quiet = story.standing()
+    assert quiet.pace is None
+    assert quiet.state == (
+        "No task has come yet: 0 of 100 minutes of this period spent; it is renewed on 1970-01-01 00:33 UTC."
+    )
+
+
+def test_what_is_left_of_a_period_is_told_with_its_renewal() -> None:
+    standing = Story(WEEKLY).tasks(51, 1.955).standing()
+    assert kinds(standing)[0] == "without_budget"
+    assert standing.state == (
+        "0.295 minutes are free, and a review needs 0.5: nobody is asked until 1970-01-01 00:16 UTC."
+    )
+
+
+def test_a_budget_whose_end_has_come_says_so() -> None:
+    spec = msgspec.structs.replace(SPEC, budget={"minutes": BudgetSpec(total=100, until=1000.0, max_cost=2)})
+    story = Story(spec).tasks(50, 0.05)
+    assert story.standing().state.endswith("it lasts until it ends on 1970-01-01 00:16 UTC.")
+    story.tasks(45, 0.5)
+    story.second = 1000
+    over = story.standing()
+    assert kinds(over) == ["horizon_over"]
+    assert over.state == "The budget ended on 1970-01-01 00:16 UTC: 25 of 100 minutes spent."
+
+
+def test_what_pending_reviews_hold_is_told() -> None:
+    story = Story()
+    for i in range(6):
+        story.work.decisions[1, f"open {i}"] = None
+        Decide(TaskBody(task=f"open {i}", context=[1.0], force="human")).run(story.owned, story.work, 0)
+    assert story.standing().held == "6 pending reviews hold 12 % of the minutes."
+    assert Story().standing().held == ""

@@ -38,13 +38,13 @@ def test_in_any_order_of_events_money_and_queue_are_what_a_plain_model_says(
     database: Database, learner: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = timed_by_hand(database, monkeypatch)
-    spec = msgspec.structs.replace(SPEC, **LEARNERS[learner])  # type: ignore[arg-type]
+    spec = msgspec.structs.replace(SPEC, **LEARNERS[learner])
     play(lambda: ServiceMachine(database, now, spec), 5 if database.shared else 40)
 
 
 def test_with_time_renewals_extensions_and_stops_too(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     now = timed_by_hand(database, monkeypatch)
-    spec = msgspec.structs.replace(TIMED_SPEC, **LEARNERS["forgetting"])  # type: ignore[arg-type]
+    spec = msgspec.structs.replace(TIMED_SPEC, **LEARNERS["forgetting"])
     play(lambda: TimedServiceMachine(database, now, spec), 5 if database.shared else 40)
 
 

@@ -210,7 +210,10 @@ declare namespace Api {
     carried: number;
     held: number;
     changed: number;
+    tasks: number;
     tasks_left: number | null;
+    pace: number | null;
+    runs_out_at: number | null;
     renews: boolean;
     over: boolean;
   }
@@ -349,6 +352,7 @@ declare namespace Api {
     unit: string;
     budget: Record<string, BudgetState>;
     horizon: number | null;
+    planned: number | null;
     pace: number | null;
     runs_out_at: number | null;
     runs_out_task: number | null;
@@ -356,6 +360,7 @@ declare namespace Api {
     next_unit: number | null;
     reward_range: [number, number];
     gain: GainState;
+    held: string;
     queue: QueueState;
     alarms: Alarm[];
     state: string;

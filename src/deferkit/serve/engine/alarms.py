@@ -4,12 +4,14 @@ from typing import Literal
 
 import msgspec
 
+from deferkit.periods import show_time
 from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.engine.forecast import Pace
 from deferkit.serve.engine.policy_summary import QueueState
 
 SLOW, FAST = 0.9, 1.1  # paces that are on plan
-TELLING = 0.05  # the share of the horizon before which a pace tells little
+TELLING = 0.05  # the share of the planned tasks before which a pace tells little
 RECENT_DRIFT = 1000  # decisions for which a drift is news
 OLD_S = 3600.0  # a review that waits for so long, where there is no deadline
 
@@ -32,28 +34,36 @@ class Alarm(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-def alarms_of(owned: OwnedPolicy, queue: QueueState, pace: float | None, failing: str | None) -> list[Alarm]:
-    """Return the alarms of a policy, the most urgent first."""
+def alarms_of(owned: OwnedPolicy, queue: QueueState, pace: Pace | None, failing: str | None, now: int) -> list[Alarm]:
+    """Return the alarms of a policy at a time, in microseconds; the most urgent first."""
     found = []
     if failing is not None:
         found.append(
             Alarm(kind="failing", text="Nothing can be written at the moment; the log of the service says why.")
         )
-    return [*found, *money_alarms(owned), *pace_alarms(owned, pace), *review_alarms(owned, queue), *drift_alarms(owned)]
+    return [
+        *(*found, *money_alarms(owned, now), *pace_alarms(owned, pace, now)),
+        *(*review_alarms(owned, queue), *drift_alarms(owned)),
+    ]
 
 
-def money_alarms(owned: OwnedPolicy) -> list[Alarm]:
+def money_alarms(owned: OwnedPolicy, now: int) -> list[Alarm]:
     """Return alarms of what can be spent."""
     policy, found = owned.policy, []
-    for name, account in policy.accounts.items():
+    accounts, periods = policy.books_at(now)
+    for name, account in accounts.items():
         if account.suspense:
             text = f"{account.suspense / MICRO:,.6g} {name} stand in suspense, beyond the budget: nobody is asked."
             found.append(Alarm(kind="suspense", text=text))
-    for name, account in policy.accounts.items():
-        cap = policy.spec.budget[name].max_cost
-        if not policy.frozen and account.free is not None and cap is not None and account.free < cap * MICRO:
-            left = f"{account.free / MICRO:,.6g} {name} are free, and a review may cost {cap:g}"
-            found.append(Alarm(kind="without_budget", text=f"{left}: nobody is asked."))
+    is_frozen = any(account.suspense for account in accounts.values())
+    for name, account in accounts.items():
+        budget = policy.spec.budget[name]
+        cap = 1 / MICRO if budget.least_hold is None and budget.can_be_stopped else budget.least_hold
+        if not is_frozen and account.free is not None and cap is not None and account.free < cap * MICRO:
+            needs = f"needs {cap:g}" if budget.can_be_stopped else f"may cost {cap:g}"
+            until = "" if budget.every is msgspec.UNSET else f" until {show_time(periods[name].end)}"
+            left = f"{account.free / MICRO:,.6g} {name} are free, and a review {needs}"
+            found.append(Alarm(kind="without_budget", text=f"{left}: nobody is asked{until}."))
     if policy.unconfirmed:
         count = len(policy.unconfirmed)
         text = f"{count:,} reported {'costs wait' if count > 1 else 'cost waits'} for somebody to confirm."
@@ -61,23 +71,25 @@ def money_alarms(owned: OwnedPolicy) -> list[Alarm]:
     return found
 
 
-def pace_alarms(owned: OwnedPolicy, pace: float | None) -> list[Alarm]:
-    """Return alarms of a budget that is spent too fast or too slowly for its horizon."""
+def pace_alarms(owned: OwnedPolicy, pace: Pace | None, now: int) -> list[Alarm]:
+    """Return alarms of a budget whose end has come, or that is spent too fast or too slowly for it."""
     policy = owned.policy
     horizon = min((each.horizon for each in policy.spec.budget.values() if each.horizon is not None), default=None)
-    if horizon is None:
-        return []
     decisions = policy.counts().decisions
-    if decisions >= horizon:
+    if horizon is not None and decisions >= horizon:
         text = f"The budget was to last for {horizon:,} tasks, and there were {decisions:,}."
         return [Alarm(kind="horizon_over", text=text)]
-    if pace is None or decisions < TELLING * horizon:
+    for name, budget in policy.spec.budget.items():
+        if budget.until is not msgspec.UNSET and budget.until <= now / MICRO:
+            text = f"The budget of {name} ended on {show_time(budget.until)}: what is left is spent at the last price."
+            return [Alarm(kind="horizon_over", text=text)]
+    if pace is None or pace.done < TELLING:
         return []
-    if pace > FAST:
-        return [Alarm(kind="overspending", text=f"Spending is {100 * (pace - 1):.0f} % ahead of plan.")]
+    if pace.value > FAST:
+        return [Alarm(kind="overspending", text=f"Spending is {100 * (pace.value - 1):.0f} % ahead of plan.")]
     reserved = sum(account.reserved for account in policy.accounts.values())
-    if pace < SLOW and not reserved:  # what is reserved may yet be spent
-        return [Alarm(kind="underspending", text=f"Spending is {100 * (1 - pace):.0f} % behind plan.")]
+    if pace.value < SLOW and not reserved:  # what is reserved may yet be spent
+        return [Alarm(kind="underspending", text=f"Spending is {100 * (1 - pace.value):.0f} % behind plan.")]
     return []
 
 

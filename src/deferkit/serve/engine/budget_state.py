@@ -3,8 +3,10 @@
 import msgspec
 
 from deferkit.serve.domain.account import Account
+from deferkit.serve.domain.budget_period import BudgetPeriod, Periods
 from deferkit.serve.domain.money import MICRO, in_reply
 from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.engine.forecast import pace_of
 
 
 class PeriodState(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,7 +24,10 @@ class PeriodState(msgspec.Struct, frozen=True, kw_only=True):
     carried: float  # from the period before
     held: float  # for reviews that were pending when it began
     changed: float  # by top-ups and cuts
+    tasks: int  # decided in it
     tasks_left: float | None  # that are expected until its end; null where no task has come in it
+    pace: float | None  # share spent over share of its tasks decided, 1 is on plan
+    runs_out_at: float | None  # if spending goes on as in it so far; null: not before its end
     renews: bool
     over: bool  # the end has passed
 
@@ -40,33 +45,60 @@ class BudgetState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 def budget_states(owned: OwnedPolicy, now: int) -> dict[str, BudgetState]:
     """Return the accounts of a policy as a task that came now would find them: with the renewals that are due."""
-    policy = owned.policy
-    accounts, periods = policy.books_at(now)
-    told = policy.learner.summary().periods if periods else {}
-    states = {}
-    for name, account in accounts.items():
-        state = budget_state(account)
-        if (period := periods.get(name)) is not None:
-            known = told.get(name) if period == policy.periods.get(name) else None
-            state = msgspec.structs.replace(
-                state,
-                period=PeriodState(
-                    number=period.number,
-                    start=period.start,
-                    end=period.end,
-                    total=in_reply(period.of(account).total or 0),
-                    posted=in_reply(period.of(account).posted),
-                    granted=in_reply(period.granted),
-                    carried=in_reply(period.carried),
-                    held=in_reply(period.held),
-                    changed=in_reply(period.changed),
-                    tasks_left=None if known is None else known.tasks_left,
-                    renews=policy.spec.budget[name].every is not msgspec.UNSET,
-                    over=now / MICRO >= period.end,
-                ),
-            )
-        states[name] = state
+    accounts, periods = owned.policy.books_at(now)
+    states = {name: budget_state(account) for name, account in accounts.items()}
+    if periods:
+        left = tasks_left(owned, periods)
+        decisions = owned.policy.counts().decisions
+        for name, period in periods.items():
+            renews = owned.policy.spec.budget[name].every is not msgspec.UNSET
+            state = period_state(period, accounts[name], decisions, left[name], now / MICRO, renews=renews)
+            states[name] = msgspec.structs.replace(states[name], period=state)
     return states
+
+
+def tasks_left(owned: OwnedPolicy, periods: Periods) -> dict[str, float | None]:
+    """Return how many tasks are expected until the end of each period; None of one that no task has come in."""
+    known, told = owned.policy.periods, owned.policy.learner.summary().periods
+    return {
+        name: told[name].tasks_left if name in told and known.get(name) == period else None
+        for name, period in periods.items()
+    }
+
+
+def period_state(
+    period: BudgetPeriod, account: Account, decisions: int, left: float | None, now: float, *, renews: bool = True
+) -> PeriodState:
+    """Return where a period stands.
+
+    >>> period = BudgetPeriod(number=2, start=0, end=100, granted=8 * MICRO, carried=0, held=0, posted_before=0)
+    >>> state = period_state(period, Account(8 * MICRO, posted=4 * MICRO), decisions=30, left=70, now=40)
+    >>> round(state.pace, 3), state.runs_out_at  # half of it for three tenths of the tasks
+    (1.667, 80.0)
+    """
+    current = period.of(account)
+    total, spent = (current.total or 0) / MICRO, (current.posted + current.suspense) / MICRO
+    seen = decisions - period.decisions_before
+    runs_out = None
+    if spent > 0 and now > period.start:
+        runs_out = max(now, period.start + (now - period.start) * total / spent)
+    return PeriodState(
+        number=period.number,
+        start=period.start,
+        end=period.end,
+        total=in_reply(current.total or 0),
+        posted=in_reply(current.posted),
+        granted=in_reply(period.granted),
+        carried=in_reply(period.carried),
+        held=in_reply(period.held),
+        changed=in_reply(period.changed),
+        tasks=seen,
+        tasks_left=left,
+        pace=None if left is None else pace_of(spent, total, seen, seen + left),
+        runs_out_at=runs_out if runs_out is not None and runs_out < period.end else None,
+        renews=renews,
+        over=now >= period.end,
+    )
 
 
 def budget_state(account: Account) -> BudgetState:

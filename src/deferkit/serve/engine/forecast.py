@@ -14,6 +14,13 @@ class Spending(NamedTuple):
     spent: float
 
 
+class Pace(NamedTuple):
+    """How fast a budget is spent."""
+
+    value: float  # 1 is on plan
+    done: float  # share of the planned tasks that are decided
+
+
 class Forecast(NamedTuple):
     """When a budget is gone: the number of the task, and the time. None: never, as far as can be told."""
 
@@ -21,7 +28,7 @@ class Forecast(NamedTuple):
     at: float | None
 
 
-def pace_of(spent: float, total: float, decisions: int, horizon: int) -> float | None:
+def pace_of(spent: float, total: float, decisions: int, horizon: float) -> float | None:
     """Return the share of a budget that is spent over the share of its tasks that are decided: 1 is on plan.
 
     >>> pace_of(300, 600, 4000, 10_000)  # half of it for two fifths of the tasks

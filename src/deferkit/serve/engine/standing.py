@@ -5,16 +5,17 @@ from collections.abc import Mapping
 import msgspec
 
 from deferkit.serve.domain.account import Account
+from deferkit.serve.domain.budget_period import Books
 from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.rows import PolicyRow
 from deferkit.serve.engine.alarms import Alarm, alarms_of
 from deferkit.serve.engine.budget_state import BudgetState, budget_state, budget_states
-from deferkit.serve.engine.forecast import Forecast, Spending, forecast_of, pace_of
+from deferkit.serve.engine.forecast import Forecast, Pace, Spending, forecast_of, pace_of
 from deferkit.serve.engine.history.log_figures import LogFigures
 from deferkit.serve.engine.policy_summary import QueueState, queue_state
-from deferkit.serve.engine.standing_text import state_text
+from deferkit.serve.engine.standing_text import held_text, state_text
 
 FEW_ASKED = 20  # tasks: what fewer have brought on average says little
 
@@ -37,13 +38,15 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     unit: str  # the first resource
     budget: dict[str, BudgetState]
     horizon: int | None  # tasks that the budget is to last for; the shortest of several
-    pace: float | None  # share spent over share of the horizon decided, 1 is on plan; the fastest of several resources
+    planned: float | None  # share of the planned tasks that are decided: of the horizon, or of those of the period
+    pace: float | None  # share spent over that share, 1 is on plan; the fastest of several resources
     runs_out_at: float | None  # at the spending of late; the first of several resources
     runs_out_task: int | None
     price: float | dict[str, float]
     next_unit: float | None  # the reward that one more unit of the first resource brings, about
     reward_range: tuple[float, float]  # what a reward can be: from 0 to 1, it counts right answers
     gain: GainState
+    held: str  # what pending reviews hold, in a sentence; empty if there are none
     queue: QueueState
     alarms: list[Alarm]
     state: str  # all of it in a sentence
@@ -54,13 +57,13 @@ def spent(account: Account) -> float:
     return (account.posted + account.suspense) / MICRO
 
 
-def forecasts(accounts: Mapping[str, Account], decisions: int, past: LogFigures | None, now: float) -> Forecast:
-    """Return when the first of the budgets is gone."""
+def forecasts(books: Books, decisions: int, past: LogFigures | None, now: float) -> Forecast:
+    """Return when the first of the budgets is gone: of those that renew, what the period has."""
     first = Forecast(None, None)
     if past is None:
         return first
     at, then = past.recent
-    for name, account in accounts.items():
+    for name, account in books.accounts.items():
         if account.total is not None and account.total:
             before = Spending(at, then.decisions, spent(then.accounts[name]))
             here = Spending(now, decisions, spent(account))
@@ -85,14 +88,10 @@ def standing_of(
     policy = owned.policy
     spec, counts, price = policy.spec, policy.counts(), policy.learner.summary().price
     horizons = [each.horizon for each in spec.budget.values() if each.horizon is not None]
-    paces = [
-        pace
-        for name, each in spec.budget.items()
-        if each.horizon is not None and (total := policy.accounts[name].total)
-        if (pace := pace_of(spent(policy.accounts[name]), total / MICRO, counts.decisions, each.horizon)) is not None
-    ]
+    books, states = policy.books_at(now), budget_states(owned, now)
+    pace = max(paces_of(owned, states), default=None)
     unit = spec.resources[0]
-    ends = forecasts(policy.accounts, counts.decisions, past, now / MICRO)
+    ends = forecasts(books, counts.decisions, past, now / MICRO)
     gain = gain_state(policy.tally.expected_gain, past)
     standing = Standing(
         name=spec.name,
@@ -100,9 +99,10 @@ def standing_of(
         routes=counts.routes,
         deferral_rate=counts.deferral_rate,
         unit=unit,
-        budget=budget_states(owned, now),
+        budget=states,
         horizon=min(horizons, default=None),
-        pace=max(paces, default=None),
+        planned=None if pace is None else pace.done,
+        pace=None if pace is None else pace.value,
         runs_out_at=ends.at,
         runs_out_task=ends.task,
         price=price,  # type: ignore[arg-type]
@@ -111,11 +111,29 @@ def standing_of(
         ),
         reward_range=spec.reward_range,
         gain=gain,
+        held=held_text(counts.pending, books.current()),
         queue=queue_state(queue, now),
-        alarms=alarms_of(owned, queue_state(queue, now), max(paces, default=None), failing),
+        alarms=alarms_of(owned, queue_state(queue, now), pace, failing, now),
         state="",
     )
     return msgspec.structs.replace(standing, state=state_text(standing))
+
+
+def paces_of(owned: OwnedPolicy, states: Mapping[str, BudgetState]) -> list[Pace]:
+    """Return how fast each budget is spent: over its horizon, or over the tasks that are expected in its period."""
+    found, decisions = [], owned.policy.counts().decisions
+    for name, budget in owned.policy.spec.budget.items():
+        account, period = owned.policy.accounts[name], states[name].period
+        if budget.horizon is not None and account.total:
+            value = pace_of(spent(account), account.total / MICRO, decisions, budget.horizon)
+            done = min(1.0, decisions / budget.horizon)
+        elif period is not None and period.tasks_left is not None and period.tasks:
+            value, done = period.pace, period.tasks / (period.tasks + period.tasks_left)
+        else:
+            continue
+        if value is not None:
+            found.append(Pace(value, done))
+    return found
 
 
 def next_unit_of(price: float, gain: GainState, paid: float, asked: int) -> float:
@@ -151,6 +169,7 @@ def unreachable(row: PolicyRow, accounts: Mapping[str, Account], why: str) -> St
         unit=spec.resources[0],
         budget={name: budget_state(account) for name, account in accounts.items()},
         horizon=None,
+        planned=None,
         pace=None,
         runs_out_at=None,
         runs_out_task=None,
@@ -158,6 +177,7 @@ def unreachable(row: PolicyRow, accounts: Mapping[str, Account], why: str) -> St
         next_unit=None,
         reward_range=spec.reward_range,
         gain=GainState(value=0.0, error=None, basis="estimated"),
+        held="",
         queue=QueueState(waiting=0, claimed=0, oldest_s=None),
         alarms=[Alarm(kind="failing", text=why)],
         state=why,

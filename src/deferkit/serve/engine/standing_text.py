@@ -1,10 +1,14 @@
 """Where a policy stands, in one sentence."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from deferkit.periods import show_time
+from deferkit.serve.domain.account import Account
 from deferkit.serve.engine.alarms import FAST, SLOW
+from deferkit.serve.engine.budget_state import PeriodState
 
 if TYPE_CHECKING:
     from deferkit.serve.engine.standing import Standing
@@ -19,6 +23,8 @@ def state_text(standing: "Standing") -> str:
     if not standing.decisions:
         return "No task has come yet."
     budget = standing.budget[standing.unit]
+    if budget.period is not None:
+        return period_text(standing, budget.period)
     tasks = f"{standing.decisions:,} tasks, {100 * standing.deferral_rate:.1f} % of them to experts"
     if budget.total is None or standing.horizon is None or standing.pace is None:
         return f"No limit: {amount(budget.posted)} {standing.unit} spent on {tasks}."
@@ -26,12 +32,51 @@ def state_text(standing: "Standing") -> str:
     spent = f"{amount(budget.posted)} of {amount(budget.total)} {standing.unit} spent"
     if "horizon_over" in kinds:
         return f"The planned {standing.horizon:,} tasks are over: {spent}."
-    plan = "on plan" if SLOW <= standing.pace <= FAST else "ahead of plan" if standing.pace > FAST else "behind plan"
+    plan = plan_text(standing.pace)
     end = ""
     if standing.runs_out_task is not None:
         lasts = standing.runs_out_task >= standing.horizon
         end = "; it lasts for all planned tasks" if lasts else f"; it lasts until about task {standing.runs_out_task:,}"
     return f"Spending is {plan}: {spent} for {100 * share:.0f} % of the planned tasks{end}."
+
+
+def plan_text(pace: float) -> str:
+    """Return whether a pace is that of the plan.
+
+    >>> plan_text(1.05), plan_text(1.3), plan_text(0.5)
+    ('on plan', 'ahead of plan', 'behind plan')
+    """
+    return "on plan" if SLOW <= pace <= FAST else "ahead of plan" if pace > FAST else "behind plan"
+
+
+def period_text(standing: "Standing", period: PeriodState) -> str:
+    """Return where the current period of a budget stands, or one with an end."""
+    of, expected, end = (" of this period", " in it", "is renewed") if period.renews else ("", "", "ends")
+    spent = f"{amount(period.posted)} of {amount(period.total)} {standing.unit}{of} spent"
+    if period.over:
+        return f"The budget ended on {show_time(period.end)}: {spent}."
+    when = f"{end} on {show_time(period.end)}"
+    if standing.pace is None or standing.planned is None:
+        return f"No task has come yet: {spent}; it {when}."
+    lasts = "lasts until it"
+    if standing.runs_out_at is not None and standing.runs_out_at < period.end:
+        lasts = f"lasts until about {show_time(standing.runs_out_at)}, and"
+    share = f"for {100 * standing.planned:.0f} % of the tasks expected{expected}"
+    return f"Spending is {plan_text(standing.pace)}: {spent} {share}; it {lasts} {when}."
+
+
+def held_text(pending: int, accounts: Mapping[str, Account]) -> str:
+    """Return what pending reviews hold of a budget, in a sentence; empty if nothing is held.
+
+    >>> held_text(3, {"minutes": Account(100, reserved=12)})
+    '3 pending reviews hold 12 % of the minutes.'
+    """
+    shares = {name: each.reserved / each.total for name, each in accounts.items() if each.total and each.reserved}
+    if not shares:
+        return ""
+    name = max(shares, key=lambda each: shares[each])
+    who = "1 pending review holds" if pending == 1 else f"{pending:,} pending reviews hold"
+    return f"{who} {100 * shares[name]:.0f} % of the {name}."
 
 
 def amount(given: float) -> str:

@@ -9,8 +9,9 @@ from prometheus_client.registry import Collector
 from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.webhook import DEAD, DELIVERED
 from deferkit.serve.engine.engine import Engine
-from deferkit.serve.engine.policy_summary import summary_of
+from deferkit.serve.engine.policy_summary import SummaryReply, summary_of
 from deferkit.serve.engine.webhook_delivery import FAILED
+from deferkit.serve.http.period_metrics import period_metrics
 from deferkit.serve.http.traffic import BUCKETS, Traffic
 
 CONTENT_TYPE = "text/plain; version=0.0.4"  # Litestar adds the charset
@@ -54,6 +55,7 @@ class ServiceMetrics(Collector):
     def _policies(self) -> Iterator[Metric]:
         engine = self.engine
         names = ("total", "reserved", "posted", "suspense")
+        summaries: dict[str, SummaryReply] = {}
         budget = GaugeMetricFamily("deferkit_budget", "Budget in units", labels=["policy", "resource", "part"])
         price = GaugeMetricFamily("deferkit_price", "Reward that a unit must bring", labels=["policy", "resource"])
         decisions = CounterMetricFamily("deferkit_decisions", "Decisions", labels=["policy", "route"])
@@ -92,6 +94,7 @@ class ServiceMetrics(Collector):
                     budget.add_metric([name, resource, part], float("inf") if value is None else value / MICRO)
                 prices = summary.price if isinstance(summary.price, dict) else {resource: summary.price}
                 price.add_metric([name, resource], prices[resource])
+            summaries[name] = summary
             for route, n in summary.routes.items():
                 decisions.add_metric([name, route], n)
             outcomes.add_metric([name], summary.outcomes)
@@ -131,6 +134,7 @@ class ServiceMetrics(Collector):
             deliveries,
             undelivered,
         )
+        yield from period_metrics(summaries)
 
 
 def metrics_of(engine: Engine, traffic: Traffic | None, tenant: str | None) -> str:
