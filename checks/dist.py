@@ -151,9 +151,18 @@ def first_decision(python: Path, folder: Path) -> float:
 
 
 def interpreters() -> list[str]:
-    """Return this machine's Pythons from 3.11 on, on the PATH and of build/pythons."""
-    named = [shutil.which(f"python3.{minor}") for minor in VERSIONS]
-    return [path for path in named if path is not None]
+    """Return a Python of each version from 3.11 on: of those on the PATH, and of pyenv, whose shims may not run."""
+    names = [f"python3.{minor}" for minor in VERSIONS]
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    there = [shutil.which(name) for name in names] + [str(path) for n in names for path in pyenv.glob(f"*/bin/{n}")]
+    found: dict[str, str] = {}
+    for path in filter(None, there):
+        asked = subprocess.run(
+            [path, "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, check=False
+        )
+        if asked.returncode == 0:
+            found.setdefault(asked.stdout.decode(), path)
+    return list(found.values())
 
 
 def main(tools: Path, pythons: list[str]) -> None:
