@@ -11,7 +11,7 @@ export OMP_NUM_THREADS := 1
 # LiteLLM would fetch its list of prices when it is imported
 export LITELLM_LOCAL_MODEL_COST_MAP := True
 
-.PHONY: run test lint sanitize test-arm64 dist test-container reproduce real rivals bench bench-serve soak pictures clean
+.PHONY: run test lint sanitize test-arm64 test-label-studio dist test-container reproduce real rivals bench bench-serve soak pictures clean
 
 # the paper's experiments and ours with few trials, in under a minute; the report is results/report.html
 run: $(VENV)/study
@@ -51,6 +51,17 @@ test-arm64: $(VENV)/built
 		|| { echo "needs a compiler for arm64 and an emulator (Debian: gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static)" >&2; exit 1; }
 	$(BIN)/pytest -q tests/test_kernels.py -k arm64
 	checks/arm64.sh $(CURDIR)/$(BIN)/python
+
+# the bridge against a real Label Studio, installed into an environment of its own: some minutes, a gigabyte
+LABEL_STUDIO := 1.23.2
+STUDIO := build/label-studio-$(LABEL_STUDIO)
+test-label-studio: $(VENV)/built $(STUDIO)/installed
+	DEFERKIT_LABEL_STUDIO=$(CURDIR)/$(STUDIO)/bin/label-studio $(BIN)/pytest -n 0 -q -p no:cacheprovider checks/label_studio_server.py
+
+$(STUDIO)/installed:
+	$(PYTHON) -m venv $(STUDIO)
+	$(STUDIO)/bin/pip install --quiet --disable-pip-version-check 'label-studio==$(LABEL_STUDIO)'
+	touch $@
 
 # wheel and sdist of a clean clone of the last commit, compared, checked, and tried in empty environments without a
 # compiler, for each Python from 3.11 on that is on the PATH: five minutes

@@ -28,6 +28,7 @@ REQUIREMENTS = {
     "networks": Requirement("An embedding by networks", "networks", ("scipy", "threadpoolctl")),
     "torch": Requirement("A torch module of your own", "neural", ("torch", "scipy", "threadpoolctl")),
     "xlsx": Requirement("An Excel file (.xlsx)", "xlsx", ("python_calamine",)),
+    "label_studio": Requirement("The bridge to Label Studio", "label-studio", ("httpx",)),
     "langgraph": Requirement("A deferring LangGraph node", "langgraph", ("langgraph",)),
     "litellm": Requirement("A DeferringRouter", "litellm", ("litellm",)),
     "sklearn": Requirement("A DeferringClassifier", "sklearn", ("sklearn",)),
@@ -44,7 +45,20 @@ def missing(feature: str) -> list[str]:
     >>> missing("serve") == [name for name in REQUIREMENTS["serve"].modules if find_spec(name) is None]
     True
     """
-    return [module for module in REQUIREMENTS[feature].modules if find_spec(module) is None]
+    return [module for module in REQUIREMENTS[feature].modules if not is_installed(module)]
+
+
+def is_installed(module: str) -> bool:
+    """Return whether a module can be imported.
+
+    Args:
+        module: Its name; of a package within another, the outer one must be a namespace without code.
+
+    >>> is_installed("json.decoder"), is_installed("jason.decoder")
+    (True, False)
+    """
+    outer = module.rpartition(".")[0]
+    return (not outer or is_installed(outer)) and find_spec(module) is not None
 
 
 def needs(feature: str, *, what: str = "") -> None:

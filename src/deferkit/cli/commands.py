@@ -12,6 +12,7 @@ __all__ = ["app"]
 
 COMMANDS = {
     "backup": ("backup_command", ("serve",)),
+    "bridge": ("bridge_command", ("label_studio",)),
     "demo": ("demo", ("serve", "study")),
     "export": ("export_command", ()),
     "keys": ("keys_command", ("serve",)),

@@ -360,6 +360,14 @@ class Client:
         """
         return summary_of(self._calls.call("GET", f"{self._path}/summary"))
 
+    def settings(self) -> dict[str, Any]:
+        """Return the policy with all its settings, as `create` and `change` do.
+
+        client.settings()["budget"]
+        """
+        found: dict[str, Any] = self._calls.call("GET", self._path)
+        return found
+
     def session(self) -> dict[str, Any]:
         """Return who this client is to the service: its tenant, scopes and reviewer, and the id of its key.
 
