@@ -2,6 +2,7 @@
 
 import runpy
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -13,6 +14,7 @@ from langgraph.types import Command
 from deferkit import Budget, Client, Deferrer, InvalidArgument, UnknownDecision, UnreadableState
 from deferkit.connectors.langgraph import defer, review_of
 from deferkit.connectors.task_deferrer import TaskDeferrer
+from tests.guides import run_guide
 from tests.serve.harness.service_process import ServiceProcess
 
 
@@ -133,6 +135,21 @@ def test_files_that_are_not_ours(tmp_path: Path) -> None:
         decider.observe("b", {"model": 1.0})
 
 
+def test_threads_share_a_learner_in_a_file(tmp_path: Path) -> None:
+    tasks = asking(tmp_path / "tasks")
+    names = [f"task-{number}" for number in range(40)]
+    with ThreadPoolExecutor(8) as threads:
+        routes = list(threads.map(lambda name: tasks.decide([1.0], task=name), names))
+    assert sorted(route.id for route in routes) == list(range(40))
+    again = TaskDeferrer(tmp_path / "tasks")
+    assert [again.decide([1.0], task=name) for name in names] == routes
+
+
 def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(Path(__file__).parents[1] / "examples" / "langgraph_approval.py"))
     assert "refunds were shown to a person" in capsys.readouterr().out
+
+
+def test_the_guide_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    run_guide("langgraph.md")
+    assert capsys.readouterr().out

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import re
+import runpy
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,6 +19,7 @@ import pytest
 from deferkit import Budget, Deferrer, Encoder, InvalidArgument
 from deferkit.connectors.litellm import FEATURES, DeferringRouter, text_features
 from deferkit.connectors.task_deferrer import TaskDeferrer
+from tests.guides import run_guide
 
 pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM and pydantic have some of their own
 PRICE = 0.001  # dollars for an output token of the strong model
@@ -96,14 +99,6 @@ async def ask(router: DeferringRouter, text: str, task: str) -> Any:
     return await router.acompletion("assistant", messages=messages, metadata={"deferkit_task": task})
 
 
-async def settled(router: DeferringRouter) -> None:
-    """Wait until LiteLLM has reported all that has ended; it does so beside the calls."""
-    for _ in range(500):
-        if not router._costs.open:
-            return
-        await asyncio.sleep(0.02)
-
-
 def test_hard_requests_go_to_the_strong_model_within_the_budget(provider: Any, tmp_path: Path) -> None:
     tasks = decider(tmp_path / "requests", total=1.0)
     router = DeferringRouter(
@@ -114,7 +109,7 @@ def test_hard_requests_go_to_the_strong_model_within_the_budget(provider: Any, t
         for number in range(40):
             text = "17 23 5 99 7" if number % 2 else "hello there"
             await ask(router, text, f"request-{number}")
-            await settled(router)
+            await asyncio.wait_for(router.settled(), 10)
 
     asyncio.run(play())
     strong = [number for number, model in enumerate(provider.asked) if model == "strong-1"]
@@ -136,7 +131,7 @@ def test_a_request_that_fails_gives_its_reservation_back(provider: Any, tmp_path
     async def play() -> None:
         with pytest.raises(litellm.exceptions.BadRequestError):
             await ask(router, "17 23 5 99 7", "request-1")
-        await settled(router)
+        await asyncio.wait_for(router.settled(), 10)
 
     asyncio.run(play())
     summary = tasks.deferrer.summary()
@@ -163,3 +158,41 @@ def test_models_that_are_not_there(provider: Any, tmp_path: Path) -> None:
             strong="strong",
             model_list=models(provider),
         )
+
+
+def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(Path(__file__).parents[1] / "examples" / "litellm_routing.py"))
+    alone, deferring, spent = capsys.readouterr().out.splitlines()
+    assert percent(deferring) > percent(alone) + 15
+    assert 0.2 < float(spent.split()[1]) <= 0.30
+
+
+def test_the_guide_runs(provider: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    found = run_guide("litellm.md", {"http://127.0.0.1:9000": f"http://127.0.0.1:{provider.server_port}"})
+    assert capsys.readouterr().out == "yes\n"
+    assert provider.asked in (["small"], ["large"])
+    found["router"].discard()
+
+
+def percent(line: str) -> float:
+    return float(re.findall(r"([0-9.]+)%", line)[0])
+
+
+def test_requests_at_the_same_time_share_the_budget(provider: Any, tmp_path: Path) -> None:
+    tasks = decider(tmp_path / "requests", total=0.3)
+    router = DeferringRouter(
+        decider=tasks, model="assistant", cheap="cheap", strong="strong", model_list=models(provider)
+    )
+
+    async def play() -> None:
+        await asyncio.gather(*(ask(router, "17 23 5 99 7", f"request-{number}") for number in range(12)))
+        await asyncio.wait_for(router.settled(), 10)
+
+    asyncio.run(play())
+    summary = tasks.deferrer.summary()
+    strong = provider.asked.count("strong-1")
+    assert 1 <= strong == summary.routes["human"] <= 3
+    assert summary.spent == pytest.approx(0.1 * strong)
+    assert summary.reserved == 0.0
+    assert TaskDeferrer(tmp_path / "requests").deferrer.summary() == summary  # all of it is in the file
+    router.discard()

@@ -21,6 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from deferkit import Budget, ConflictingObservation, InvalidArgument, UnknownDecision
 from deferkit.sklearn import DeferringClassifier, said_by
+from tests.guides import run_guide
 
 BUDGET = Budget(30, horizon=500, max_cost=1)
 
@@ -169,3 +170,8 @@ def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().out
     alone, _, ours = (float(line.split("%")[0].split()[-1]) for line in said.splitlines()[:3])
     assert ours > alone + 2
+
+
+def test_the_guide_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    run_guide("sklearn.md")
+    assert capsys.readouterr().out

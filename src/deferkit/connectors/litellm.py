@@ -23,6 +23,7 @@ from litellm.types.router import PreRoutingHookResponse  # noqa: E402
 
 Messages = Sequence[Mapping[str, Any]]
 TASK = "deferkit_task"
+LOOK_S = 0.02
 
 
 def text_features(messages: Messages | None) -> dict[str, float]:
@@ -126,6 +127,14 @@ class DeferringRouter(litellm.Router):  # type: ignore[misc]
             UnknownDecision: If there is no such request, or it is too old.
         """
         self.decider.observe(task, rewards)
+
+    async def settled(self) -> None:
+        """Wait until the costs of all requests to the strong model are booked; LiteLLM reports them beside the calls.
+
+        Call it before a program ends: what is not booked by then stays reserved.
+        """
+        while self._costs.open:
+            await asyncio.sleep(LOOK_S)
 
     def discard(self) -> None:
         """Stop counting costs, and let go of what the router holds."""

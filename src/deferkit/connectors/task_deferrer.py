@@ -5,6 +5,7 @@ The same task again gets the same route, also after a crash. A `Client` of the s
 
 import json
 import os
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,7 +35,7 @@ class TaskDeferrer:
 
     Everything is written to one file before `decide` and `observe` return, so that a program that crashes and starts
     again goes on where it was. The routes of the last `memory` tasks of the learner are kept. One process at a time
-    may use the file.
+    may use the file; any number of its threads may.
 
     Args:
         path: The file. If it exists, the learner in it goes on, and `deferrer` is not used.
@@ -56,6 +57,7 @@ class TaskDeferrer:
     def __init__(self, path: str | os.PathLike[str], deferrer: Deferrer | None = None) -> None:
         self.path = Path(path)
         self._tasks: dict[str, TaskRoute] = {}
+        self._turn = threading.Lock()
         if self.path.exists():
             self._tasks, self.deferrer = read(self.path)
         elif deferrer is not None:
@@ -73,13 +75,14 @@ class TaskDeferrer:
         Raises:
             InvalidArgument: If the context is invalid.
         """
-        if task not in self._tasks:
-            decision = self.deferrer.decide(context)
-            self._tasks[task] = TaskRoute(decision.id, decision.route)
-            for old in list(self._tasks)[: -self.deferrer.settings.memory]:
-                del self._tasks[old]
-            self._save()
-        return self._tasks[task]
+        with self._turn:
+            if task not in self._tasks:
+                decision = self.deferrer.decide(context)
+                self._tasks[task] = TaskRoute(decision.id, decision.route)
+                for old in list(self._tasks)[: -self.deferrer.settings.memory]:
+                    del self._tasks[old]
+                self._save()
+            return self._tasks[task]
 
     def observe(self, task: str, rewards: Mapping[str, float] | None = None, cost: Amount | None = None) -> None:
         """Learn rewards and book the cost of a task; the same observation again changes nothing.
@@ -93,10 +96,11 @@ class TaskDeferrer:
             UnknownDecision: If there is no such task, or it is too old.
             ConflictingObservation: If a value differs from the one observed before.
         """
-        if task not in self._tasks:
-            raise UnknownDecision(f"There is no task {task!r}, or it is too old.")
-        self.deferrer.observe(self._tasks[task].id, rewards, cost)
-        self._save()
+        with self._turn:
+            if task not in self._tasks:
+                raise UnknownDecision(f"There is no task {task!r}, or it is too old.")
+            self.deferrer.observe(self._tasks[task].id, rewards, cost)
+            self._save()
 
     def _save(self) -> None:
         tasks = json.dumps({task: [each.id, each.route] for task, each in self._tasks.items()})
