@@ -160,6 +160,12 @@ SERVICE = "The service needs litestar and apsw: pip install 'deferkit[serve]'."
             "The bridge to Label Studio needs httpx: pip install 'deferkit[label-studio]'.",
         ),
         (
+            ("opentelemetry",),
+            "serve --port 0 --otel",
+            "OpenTelemetry (--otel) needs opentelemetry.sdk and opentelemetry.exporter.otlp.proto.http:"
+            " pip install 'deferkit[otel]'.",
+        ),
+        (
             ("psycopg",),
             "replay claims --store postgresql://127.0.0.1:1/work",
             "A PostgreSQL store needs psycopg: pip install 'deferkit[serve]'.",

@@ -29,6 +29,9 @@ REQUIREMENTS = {
     "torch": Requirement("A torch module of your own", "neural", ("torch", "scipy", "threadpoolctl")),
     "xlsx": Requirement("An Excel file (.xlsx)", "xlsx", ("python_calamine",)),
     "label_studio": Requirement("The bridge to Label Studio", "label-studio", ("httpx",)),
+    "otel": Requirement(
+        "OpenTelemetry (--otel)", "otel", ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+    ),
     "langgraph": Requirement("A deferring LangGraph node", "langgraph", ("langgraph",)),
     "litellm": Requirement("A DeferringRouter", "litellm", ("litellm",)),
     "sklearn": Requirement("A DeferringClassifier", "sklearn", ("sklearn",)),

@@ -75,6 +75,7 @@ class ServiceSettings:
     webhook_private: bool = setting(False, "allow webhooks to private, loopback and link-local addresses")
     log_level: str = setting("info", "how much is logged: debug, info, warning or error")
     access_log: bool = setting(False, "log each request: method, route, status, milliseconds, tenant and key")
+    otel: bool = setting(False, "send OpenTelemetry spans and metrics by OTLP, as the variables OTEL_… say")
 
     def __post_init__(self) -> None:
         for each in fields(self):

@@ -333,7 +333,7 @@ class Gate(NamedTuple):
 
 
 @contextmanager
-def running(folder: Path, *, tenants: bool = False, **given: Any) -> Iterator[Running]:
+def running(folder: Path, *, tenants: bool = False, telemetry: Any = None, **given: Any) -> Iterator[Running]:
     """Run a service in a thread; with tenants, there is a key from the start."""
     values: dict[str, Any] = {"store": str(folder / "deferkit.db"), "port": 0}
     settings = ServiceSettings(**values | given)
@@ -343,7 +343,7 @@ def running(folder: Path, *, tenants: bool = False, **given: Any) -> Iterator[Ru
     if tenants:
         store.add_key(new_key("nobody", ["admin"], "")[1])
     urls: list[str] = []
-    server = Server(settings, store, urls.append)
+    server = Server(settings, store, urls.append, telemetry)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     until(lambda: urls or not thread.is_alive())

@@ -1,8 +1,9 @@
 """The engine: the only writer of a process's policies. Lifecycle, and submission of commands."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deferkit.errors import DeferkitError
 from deferkit.serve.domain.owned_policy import OwnedPolicy
@@ -21,6 +22,9 @@ from deferkit.serve.engine.unit_of_work import Command
 from deferkit.serve.engine.webhook_delivery import WebhookDelivery
 from deferkit.serve.storage.store import Store
 from deferkit.serve.structured_logs import logger
+
+if TYPE_CHECKING:
+    from deferkit.serve.telemetry import Telemetry
 
 
 class EngineSettings(NamedTuple):
@@ -57,8 +61,10 @@ class Engine:
         *,
         broken: Callable[[Exception], None] = stop_at_once,
         number: int = 0,
+        telemetry: "Telemetry | None" = None,
     ) -> None:
         self.store = store
+        self.telemetry = telemetry
         self.settings = settings or EngineSettings()
         self.ownership = Ownership(
             store,
@@ -82,6 +88,7 @@ class Engine:
             group_s=self.settings.group_s,
             snapshot_every=self.settings.snapshot_every,
             webhooks=self.webhooks,
+            telemetry=telemetry,
         )
         self.policy_creation = PolicyCreation(self.ownership, max_policies=self.settings.max_policies)
         self._serving = False
@@ -170,15 +177,31 @@ class Engine:
         """Create a policy; the same one again changes nothing."""
         return await self.policy_creation.create(tenant, spec)
 
-    async def submit(self, key: Key, command: Command) -> Reply:
+    def submit(self, key: Key, command: Command) -> Coroutine[Any, Any, Reply]:
         """Queue a command; return its reply after the durable commit."""
+        # no coroutine around another one: this is called for every decision
+        if self.telemetry is None:
+            return self._submit(key, command)
+        return self._submit_traced(self.telemetry, key, command)
+
+    async def _submit_traced(self, telemetry: "Telemetry", key: Key, command: Command) -> Reply:
+        with telemetry.command(command, *key) as span:
+            reply = await self._submit(key, command, span)
+            telemetry.describe_reply(span, command, reply.body)
+            return reply
+
+    def span(self, key: Key, command: Command) -> AbstractContextManager[Any]:
+        """Return the span of a command that is run without being submitted."""
+        return nullcontext() if self.telemetry is None else self.telemetry.command(command, *key)
+
+    async def _submit(self, key: Key, command: Command, span: Any = None) -> Reply:
         if not self.ready:
             raise unavailable("The service is starting or stopping.")
         await self.holding(key)
         if not self.ready:  # by now
             raise unavailable("The service is stopping.")
         done: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self.queue.put(key[0], Job(key, command, done))
+        self.queue.put(key[0], Job(key, command, done, span))
         return await done
 
     async def holding(self, key: Key) -> OwnedPolicy:

@@ -7,7 +7,7 @@ callers are told to try again.
 
 import asyncio
 import time
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from deferkit.errors import DeferkitError
 from deferkit.serve.domain.owned_policy import OwnedPolicy
@@ -30,6 +30,9 @@ from deferkit.serve.engine.webhook_delivery import WebhookDelivery
 from deferkit.serve.storage.transaction import QueueQuery, ReadSet
 from deferkit.serve.structured_logs import logger
 
+if TYPE_CHECKING:
+    from deferkit.serve.telemetry import Telemetry
+
 
 class Job(NamedTuple):
     """A command and who waits for it."""
@@ -37,6 +40,7 @@ class Job(NamedTuple):
     key: Key
     command: Command
     done: "asyncio.Future[Reply]"
+    span: Any = None  # of OpenTelemetry
 
 
 Result: TypeAlias = Reply | QueueQuery | Unfinished | Problem
@@ -76,6 +80,8 @@ class GroupCommit:
         Records of a policy's log between two snapshots.
     webhooks
         Who is told of events: they are written in the same transaction.
+    telemetry
+        Where commits are recorded; None: nowhere.
     """
 
     def __init__(
@@ -88,6 +94,7 @@ class GroupCommit:
         group_s: float,
         snapshot_every: int,
         webhooks: WebhookDelivery,
+        telemetry: "Telemetry | None" = None,
     ) -> None:
         self.ownership = ownership
         self.queue = queue
@@ -96,6 +103,7 @@ class GroupCommit:
         self.group_s = group_s
         self.snapshot_every = snapshot_every
         self.webhooks = webhooks
+        self.telemetry = telemetry
         self.groups = 0  # committed
         self.commands = 0  # in those groups
 
@@ -133,6 +141,7 @@ class GroupCommit:
             self._refuse([job], unavailable(self.ownership.why_unable(job.key)))
         if not jobs:
             return
+        began = time.time_ns()
         owned = [self.ownership.owned[job.key] for job in jobs]
         reads = [job.command.reads(each) for job, each in zip(jobs, owned, strict=True)]
         try:
@@ -140,7 +149,7 @@ class GroupCommit:
                 self.ownership.store.begin, reads, UnitOfWork(defers=True, webhooks=self.webhooks.by_tenant)
             )
         except StoreFailed as error:
-            await self._fail(jobs, None, error)
+            await self._fail(jobs, None, error, began)
             return
         results: list[tuple[Job, Result]] = []
         try:
@@ -162,7 +171,7 @@ class GroupCommit:
                     self.ownership.store.commit, work, self.ownership.owner, self.ownership.expiry()
                 )
         except (StoreFailed, Fenced) as error:
-            await self._fail(group, work, error)
+            await self._fail(group, work, error, began)
             return
         except StoreBroken:
             raise  # not even a rollback goes to the disk now
@@ -170,11 +179,7 @@ class GroupCommit:
             self.ownership.spoil(work)
             await self.ownership.in_thread(self.ownership.store.rollback)
             raise
-        self.ownership.failing = None
-        self.groups += 1
-        self.commands += len(results)
-        for job, result in results:
-            self._answer(job, result)
+        self._committed(results, began)
         if work.deliveries:
             self.webhooks.wake()
         for each in work.changed.values():
@@ -182,6 +187,16 @@ class GroupCommit:
                 self.steps.start(each, self._follow_up_on_step)
             else:
                 await self._follow_up(each)
+
+    def _committed(self, results: list[tuple[Job, Result]], began: int) -> None:
+        """Count a group that is on the disk, and send its replies."""
+        self.ownership.failing = None
+        self.groups += 1
+        self.commands += len(results)
+        if self.telemetry is not None:
+            self.telemetry.committed(began, [job.span for job, _ in results])
+        for job, result in results:
+            self._answer(job, result)
 
     def _run(self, job: Job, owned: OwnedPolicy, need: ReadSet, work: UnitOfWork, now: int) -> Result:
         """Run a command after the renewals that are due, and charge its tenant with the time that it took."""
@@ -234,11 +249,13 @@ class GroupCommit:
         for job in jobs:
             self._answer(job, problem)
 
-    async def _fail(self, jobs: list[Job], work: UnitOfWork | None, error: Exception) -> None:
+    async def _fail(self, jobs: list[Job], work: UnitOfWork | None, error: Exception, began: int) -> None:
         """Roll back a group whose commit failed, rebuild its policies, and reply 503."""
         if not isinstance(error, Fenced):
             self.ownership.failing = str(error)
         logger.error("a commit failed", extra={"error": str(error), "commands": len(jobs)})
+        if self.telemetry is not None:
+            self.telemetry.committed(began, [job.span for job in jobs], error)
         if work is not None:
             self.ownership.spoil(work)
         try:

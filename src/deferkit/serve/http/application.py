@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from litestar import Litestar, Request, Response
@@ -38,10 +38,14 @@ from deferkit.serve.http.openapi import document
 from deferkit.serve.http.route_support import ProblemReply, problem_of, problem_response
 from deferkit.serve.http.static_files import read_files
 from deferkit.serve.http.strict_json import EMPTY, StrictRequest
+from deferkit.serve.http.tracing import traced
 from deferkit.serve.http.traffic import Traffic
 from deferkit.serve.http.what_if_jobs import WhatIfJobs
 from deferkit.serve.service_settings import ServiceSettings
 from deferkit.serve.storage.store import Store
+
+if TYPE_CHECKING:
+    from deferkit.serve.telemetry import Telemetry
 
 AnyRequest = Request[Any, Any, Any]
 ROUTES = [
@@ -86,7 +90,13 @@ def parameter_problem(error: ValidationException) -> Problem:
     return invalid(f"{key}: {message}" if key else message.partition(" for path")[0] + ".")
 
 
-def application(settings: ServiceSettings, store: Store, *, failed: Callable[[Exception], None]) -> ASGIApp:
+def application(
+    settings: ServiceSettings,
+    store: Store,
+    *,
+    failed: Callable[[Exception], None],
+    telemetry: "Telemetry | None" = None,
+) -> ASGIApp:
     """Return the application for a store; `failed` is told why, if it cannot start."""
     engine = Engine(
         store,
@@ -101,6 +111,7 @@ def application(settings: ServiceSettings, store: Store, *, failed: Callable[[Ex
             address=settings.address or None,
             webhook_private=settings.webhook_private,
         ),
+        telemetry=telemetry,
     )
     traffic = Traffic()
 
@@ -129,6 +140,8 @@ def application(settings: ServiceSettings, store: Store, *, failed: Callable[[Ex
             await access.record_use()
             access.close()
             await engine.stop()
+            if telemetry is not None:
+                await asyncio.to_thread(telemetry.close)
 
     app = Litestar(
         route_handlers=[*ROUTES, *routes_pages.PAGES],
@@ -140,6 +153,7 @@ def application(settings: ServiceSettings, store: Store, *, failed: Callable[[Ex
         openapi_config=None,  # `document` makes a better one
         logging_config=None,
     )
-    return limited(
+    served = limited(
         with_decision_route(app), max_body=settings.max_body, traffic=traffic, access_log=settings.access_log
     )
+    return served if telemetry is None else traced(served, telemetry)

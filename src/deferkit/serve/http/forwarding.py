@@ -39,7 +39,7 @@ async def ask_owner(state: State, scope: HTTPScope, path: str, body: bytes, addr
     if not address or header(scope, PASSED_ON):
         raise unavailable("Another process owns the policy, or is about to.")
     headers = {"content-type": "application/json", PASSED_ON.decode(): "1"}
-    for name in ("authorization", "cookie"):
+    for name in ("authorization", "cookie", "traceparent", "tracestate"):
         if value := header(scope, name.encode()):
             headers[name] = value.decode("latin-1")
     patience = min(TIMEOUT_S, state.engine.settings.owner_lease_s)  # by then it is another's

@@ -55,7 +55,8 @@ async def leased(request: AnyRequest, name: str, command: LeaseCommand, kind: ty
     if row is None:
         raise unknown("policy", name)
     query = command.query(row.id, msgspec.json.decode(row.spec, type=PolicySpec), engine.clock.now())
-    return answered(await asyncio.to_thread(engine.store.directly, query.run), kind)
+    with engine.span((tenant, name), command):
+        return answered(await asyncio.to_thread(engine.store.directly, query.run), kind)
 
 
 def check_reviewer(request: AnyRequest, reviewer: str) -> None:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
@@ -21,6 +21,9 @@ from deferkit.serve.storage.open_store import database_of, shown
 from deferkit.serve.storage.store import Store
 from deferkit.serve.structured_logs import log_to_stderr, logger, release
 
+if TYPE_CHECKING:
+    from deferkit.serve.telemetry import Telemetry
+
 # on every response, also those that uvicorn gives by itself: a reply is what it says it is
 HEADERS = [("x-content-type-options", "nosniff")]
 OTHER_FILES = 512  # of databases, of calls that are passed on, and connections that are being refused
@@ -29,13 +32,19 @@ OTHER_FILES = 512  # of databases, of calls that are passed on, and connections 
 class Server(uvicorn.Server):
     """Serves an application; says where as soon as it listens, and why if it could not start."""
 
-    def __init__(self, settings: ServiceSettings, store: Store, listening: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        store: Store,
+        listening: Callable[[str], None],
+        telemetry: "Telemetry | None" = None,
+    ) -> None:
         self.failure: Exception | None = None
         self._listening = listening
         self._slow_s = settings.body_timeout_s
         super().__init__(
             uvicorn.Config(
-                application(settings, store, failed=self._failed),
+                application(settings, store, failed=self._failed, telemetry=telemetry),
                 host=settings.host,
                 port=settings.port,
                 loop="auto",
@@ -159,6 +168,15 @@ def allow_open_files(wanted: int) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
+def telemetry_of(settings: ServiceSettings) -> "Telemetry | None":
+    """Return what sends spans and metrics, if that is switched on; raise if its extra is missing."""
+    if not settings.otel:
+        return None
+    from deferkit.serve.telemetry import Telemetry  # noqa: PLC0415  needs the extra, and takes its time
+
+    return Telemetry.from_environment()
+
+
 def serve(settings: ServiceSettings, listening: Callable[[str, bool], None]) -> int:
     """Serve until told to stop; return the exit code. `listening` is called with the URL, and whether it is open."""
     log_to_stderr(settings.log_level)
@@ -171,6 +189,7 @@ def serve(settings: ServiceSettings, listening: Callable[[str, bool], None]) -> 
 def serve_logged(settings: ServiceSettings, listening: Callable[[str, bool], None]) -> int:
     """Serve, with a log that is held back until the address is printed."""
     allow_open_files(settings.max_connections + OTHER_FILES)
+    telemetry = telemetry_of(settings)
     database = database_of(settings.store)
     if settings.tls_cert or settings.tls_key:
         check_certificate(settings.tls_cert, settings.tls_key)
@@ -187,7 +206,7 @@ def serve_logged(settings: ServiceSettings, listening: Callable[[str, bool], Non
         release()
         logger.info("listening", extra={"url": url, "open": is_open})
 
-    server = Server(settings, store, say)
+    server = Server(settings, store, say, telemetry)
     try:
         server.run()
     except SystemExit as error:
