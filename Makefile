@@ -11,7 +11,7 @@ export OMP_NUM_THREADS := 1
 # LiteLLM would fetch its list of prices when it is imported
 export LITELLM_LOCAL_MODEL_COST_MAP := True
 
-.PHONY: run test lint sanitize test-arm64 test-label-studio dist test-container reproduce real rivals bench bench-serve soak pictures clean
+.PHONY: run test lint sanitize test-arm64 test-label-studio check-alerts dist test-container reproduce real rivals bench bench-serve soak pictures clean
 
 # the paper's experiments and ours with few trials, in under a minute; the report is results/report.html
 run: $(VENV)/study
@@ -62,6 +62,11 @@ $(STUDIO)/installed:
 	$(PYTHON) -m venv $(STUDIO)
 	$(STUDIO)/bin/pip install --quiet --disable-pip-version-check 'label-studio==$(LABEL_STUDIO)'
 	touch $@
+
+# alerts and the dashboard by promtool, with the alerts' own tests; `make test` does it too where promtool is there
+check-alerts: $(VENV)/built
+	command -v promtool >/dev/null || { $(APT) --no-install-recommends prometheus; } || { echo "needs promtool (Debian: prometheus)" >&2; exit 1; }
+	$(BIN)/pytest -n 0 -q tests/serve/api/test_deploy.py
 
 # wheel and sdist of a clean clone of the last commit, compared, checked, and tried in empty environments without a
 # compiler, for each Python from 3.11 on that is on the PATH: five minutes
