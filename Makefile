@@ -11,7 +11,7 @@ export OMP_NUM_THREADS := 1
 # LiteLLM would fetch its list of prices when it is imported
 export LITELLM_LOCAL_MODEL_COST_MAP := True
 
-.PHONY: run test lint sanitize test-arm64 test-label-studio check-alerts dist test-container reproduce real rivals bench bench-serve soak pictures clean
+.PHONY: run test lint sanitize test-arm64 test-label-studio check-alerts dist test-container reproduce real rivals bench bench-serve soak pictures clean docs
 
 # the paper's experiments and ours with few trials, in under a minute; the report is results/report.html
 run: $(VENV)/study
@@ -110,9 +110,16 @@ bench-serve: $(VENV)/built
 	command -v gcc >/dev/null || { $(APT) gcc libc6-dev; }
 	$(BIN)/python benchmarks/serve.py
 
-# the pictures of the console in the README, taken of `deferkit demo --console`: two minutes
+# the pictures in docs/: the console, taken of `deferkit demo --console`, and the diagrams (with npm): two minutes
 pictures: $(VENV)/built $(VENV)/browser
 	$(BIN)/python checks/console_pictures.py
+	$(BIN)/python -m checks.diagrams
+
+# the documentation as a site, site/index.html; a broken link is an error, and so is anything that another host would have to send
+docs: $(VENV)/built
+	$(BIN)/python -m checks.site_pages build/docs
+	$(BIN)/zensical build --clean --strict
+	$(BIN)/python -m checks.site_links site
 
 # what extension modules are compiled from
 SOURCES := $(shell find src -name '*.pyx' -o -name '*.pxd' -not -name state.pxd -o -name '*.h') src/deferkit/learn/core/layout.py setup.py
@@ -156,4 +163,4 @@ $(VENV)/built: $(VENV)/installed $(SOURCES)
 
 clean:
 	find src -name '*.so' -delete
-	rm -rf $(VENV) checks/web/node_modules build dist results .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) checks/web/node_modules build dist results site .mypy_cache .ruff_cache .pytest_cache .hypothesis

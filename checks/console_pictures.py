@@ -1,4 +1,4 @@
-"""Take the pictures of the console that the README shows: `make pictures`, two minutes.
+"""Take the pictures of the console that docs/ shows: `make pictures`, two minutes.
 
 They are of `deferkit demo --console`: the review page while a task is answered, and the page of the policy.
 """

@@ -5,12 +5,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import deferkit
 from deferkit.cli.commands import app
 from deferkit.client import Keys, Reviews, Webhooks
+from deferkit.serve.engine.alarms import Alarm
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -120,11 +122,33 @@ def test_the_page_of_commands_names_every_command() -> None:
     assert len(commands) >= 3
 
 
-def test_every_page_is_linked_from_the_readme() -> None:
+def links_of(page: Path) -> list[str]:
+    """Return the files that a page links to."""
+    found = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
+    return [link for link in found if "://" not in link]
+
+
+def test_every_page_is_linked_from_the_front_page() -> None:
+    linked = {*links_of(ROOT / "docs" / "index.md"), "index.md"}
+    assert [page.name for page in PAGES[1:] if page.name not in linked] == []
+    assert {"docs/index.md", "docs/tutorial.md", "docs/installation.md"} <= set(links_of(ROOT / "README.md"))
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
+    assert [link for link in links_of(page) if not (page.parent / link).exists()] == []
+
+
+def test_the_readme_fits_a_screen() -> None:
     text = (ROOT / "README.md").read_text()
-    assert [
-        page.name for page in PAGES[1:] if f"](docs/{page.name})" not in text and page.name != "installation.md"
-    ] == []
-    assert "docs/installation.md" in text
-    for link in re.findall(r"\]\(([^)#]+)\)", text):
-        assert (ROOT / link).exists(), link
+    assert len(text.splitlines()) <= 60
+    assert len(re.findall(r"!\[", text)) == 1
+    assert "make run" in text
+    assert "make test" in text
+
+
+def test_the_page_on_operations_names_every_alarm() -> None:
+    text = (ROOT / "docs" / "operations.md").read_text()
+    kinds = get_args(Alarm.__annotations__["kind"])
+    assert len(kinds) >= 10
+    assert [kind for kind in kinds if f"`{kind}`" not in text] == []
