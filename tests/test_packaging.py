@@ -7,6 +7,7 @@ from importlib.metadata import metadata
 from pathlib import Path
 
 import deferkit
+from checks.container import check_rules
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -50,6 +51,11 @@ def test_the_citation_names_title_authors_licence_and_the_paper() -> None:
     assert re.findall(r"^  - name: (.*)$", text, flags=re.MULTILINE) == [each["name"] for each in PROJECT["authors"]]
     assert f"    url: {PROJECT['urls']['Paper']}\n" in text
     assert "\nversion" not in text
+
+
+def test_the_dockerfile_keeps_the_rules_of_such_files() -> None:
+    """`make test-container` builds and runs it."""
+    check_rules()
 
 
 def test_the_image_copies_all_that_the_build_reads() -> None:

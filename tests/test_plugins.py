@@ -19,7 +19,7 @@ from deferkit.learn.pacing.strategy import Floats
 from deferkit.learn.python_step import PacingFailed
 from deferkit.plugins import InvalidPlugin, PluginGroup, installed, load_reference, plugin_digest
 from deferkit.study.policy_plugins import policy_plugin
-from deferkit.study.policy_registry import check_policy_name
+from deferkit.study.policy_registry import check_policy_name, run_policy
 from deferkit.study.spec import Spec
 from deferkit.worlds import WORLD_PLUGINS, kind_of
 from deferkit.worlds.synthetic import Synthetic
@@ -190,6 +190,12 @@ def test_bad_plugins_break_nothing_else() -> None:
         kind_of("wrong")
     with pytest.raises(InvalidArgument, match="There is no world 'wrog'. .*Did you mean 'wrong'?"):
         kind_of("wrog")
+
+
+@pytest.mark.usefixtures("odd")
+def test_a_function_that_makes_no_policy_is_told() -> None:
+    with pytest.raises(InvalidArgument, match="The policy 'sound' must make a Deferrer or an object with `decide`"):
+        run_policy("sound", Synthetic(horizon=10).draw(0), [1.0], seed=0)
 
 
 def test_the_list_shows_what_is_wrong_with_a_plugin(odd: Path, tmp_path: Path) -> None:
