@@ -31,7 +31,7 @@ from deferkit.serve.engine.commands.budget import ChangeBudget
 from deferkit.serve.engine.commands.decide import Decide
 from deferkit.serve.engine.commands.expire import Expire
 from deferkit.serve.engine.commands.outcome import Observe
-from deferkit.serve.engine.commands.relearn import ResetLearner
+from deferkit.serve.engine.commands.relearn import ResetLearner, forget_task
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.engine.policy_summary import summary_of
 from deferkit.serve.engine.unit_of_work import UnitOfWork
@@ -377,6 +377,30 @@ def test_a_reset_learner_goes_on_in_the_current_period(database: Database) -> No
         await observe(engine, "a", cost=0.5)
         assert [each.lapsed for each in renewals(engine)] == [0, 2_000_000, 1_000_000]
         check_booked(engine)  # the new learner knows nothing of what was reserved before
+        check_whole(engine)
+
+    play(database, script, spec=renewing(), settings=QUIET)
+
+
+class HastyClock(HandClock):
+    """A clock that goes on by an hour whenever it is read."""
+
+    def now(self) -> int:
+        self.advance(HOUR)
+        return super().now()
+
+
+def test_a_task_is_forgotten_while_budgets_are_renewed(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        engine.ownership.clock = HastyClock(engine)
+        for task in ("a", "b"):
+            await decide(engine, task)
+            await observe(engine, task, cost=0.5, rewards={"human": 1.0})
+        await forget_task(engine, KEY, "a")
+        assert engine.owned[KEY].policy.relearned.forgotten == [0]
+        await decide(engine, "c")
+        assert len(renewals(engine)) > 4
+        check_booked(engine)
         check_whole(engine)
 
     play(database, script, spec=renewing(), settings=QUIET)

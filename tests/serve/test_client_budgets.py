@@ -45,7 +45,7 @@ def test_a_client_makes_and_reads_a_renewing_budget(client: Client, service: Ser
     client.change_budget(add=5)
     assert client.summary().periods["cost"].total == 45
     metrics = service.get("/metrics").body.decode()
-    assert f'deferkit_period{{part="total",policy="{client.policy}",resource="cost"}} 45.0' in metrics
+    assert f'deferkit_budget{{part="total",policy="{client.policy}",resource="cost"}} 45.0' in metrics
     assert f'deferkit_period_end_seconds{{policy="{client.policy}",resource="cost"}}' in metrics
     standing = client.figures.standing()
     assert "it is renewed on" in standing["state"] or "it lasts until it is renewed on" in standing["state"]

@@ -55,6 +55,18 @@ def test_a_demo_from_end_to_end(tmp_path: Path) -> None:
     assert processes_with(str(tmp_path)) == []
 
 
+def test_a_demo_of_office_hours_has_a_budget_a_day(tmp_path: Path) -> None:
+    store = tmp_path / "days.db"
+    given = ("--tasks", "400", "--days", "2", "--seconds", "8", "--budget", "20%")
+    done = deferkit("demo", *given, "--store", str(store), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"today [\d.]+ of [\d.]+ minutes spent, tomorrow in \d+ s", done.stdout)
+    assert "exactly what is posted" in done.stdout
+    kept = Store(Sqlite(str(store)))
+    assert replay(kept, "default", "demo").faults == []
+    kept.close()
+
+
 def test_however_a_demo_ends_it_leaves_no_process(tmp_path: Path) -> None:
     words = [sys.executable, "-c", SCRIPT, "demo", "--seconds", "300", "--tasks", "3000", "--store"]
     ends = (signal.SIGINT, signal.SIGKILL)

@@ -8,7 +8,8 @@ import pytest
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.account import Account
-from deferkit.serve.domain.policy_spec import BudgetPlan, BudgetSpec, PolicyChange, PolicySpec
+from deferkit.serve.domain.policy_change import BudgetPlan, PolicyChange
+from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
 from deferkit.serve.domain.request_bodies import EffortBody, ExtendBody, HoldBody, StopBody
 from deferkit.serve.engine.commands.budget import ChangePolicy
 from deferkit.serve.engine.commands.expire import Expire

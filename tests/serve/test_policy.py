@@ -9,7 +9,8 @@ import pytest
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.policy import Policy
-from deferkit.serve.domain.policy_spec import BudgetSpec, FeatureSpec, PolicyChange, PolicySpec
+from deferkit.serve.domain.policy_change import PolicyChange
+from deferkit.serve.domain.policy_spec import BudgetSpec, FeatureSpec, PolicySpec
 from deferkit.serve.domain.request_bodies import BatchBody, BudgetBody, CorrectionBody, EffortBody, TaskBody
 from deferkit.serve.engine.commands.budget import ChangeBudget, ChangePolicy
 from deferkit.serve.engine.commands.correction import Correct

@@ -7,7 +7,7 @@ import pytest
 
 from deferkit.errors import InvalidArgument
 from deferkit.serve.audit.replay import Report, replay
-from deferkit.serve.domain.policy_spec import PolicyChange
+from deferkit.serve.domain.policy_change import PolicyChange
 from deferkit.serve.domain.request_bodies import BudgetBody, CorrectionBody, EffortBody
 from deferkit.serve.engine.commands.budget import ChangeBudget, ChangePolicy
 from deferkit.serve.engine.commands.correction import Correct

@@ -293,6 +293,7 @@ declare namespace Api {
     experts: string[];
     unit: string;
     max_cost: number | null;
+    stops: boolean;
   }
 
   /** What a reviewer has done. Cost, time and agreement are those of the latest 20,000 answers of the policy. */

@@ -29,7 +29,15 @@ declare namespace NewPolicy {
     unitS: string;
     limited: boolean;
     total: string;
+    /** What the budget is to last for: tasks, a period after which it is renewed, or until a day. */
+    lasts: "tasks" | "day" | "week" | "month" | "until";
     horizon: string;
+    /** The last day, as an input of dates has it. */
+    until: string;
+    /** What is not used is carried over, up to one allowance. */
+    carries: boolean;
+    /** Reviews can be stopped, so that less than the most is held for them. */
+    stops: boolean;
     maxCost: string;
     question: string;
     /** One in a line. */

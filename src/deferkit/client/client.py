@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from deferkit.client.budgets import budget_of, plans_of
 from deferkit.client.calls import Calls
 from deferkit.client.keys import Keys
 from deferkit.client.policy_figures import PolicyFigures
@@ -26,10 +27,8 @@ from deferkit.client.wire import (
     to_json,
 )
 from deferkit.errors import ConflictingObservation, ServiceError, UnknownDecision, expected
-from deferkit.periods import as_seconds
 from deferkit.types import Amount, Budget, Decision, is_whole
 
-OF_A_PERIOD = ("until", "every", "zone", "start", "hold", "limit")
 BATCH, BATCH_BYTES = 1000, 400_000  # tasks and bytes of one call
 TOO_LARGE = 413
 CONFLICT = {409: ConflictingObservation}
@@ -297,27 +296,14 @@ class Client:
         what the budget is to last for from now on, whichever it was made with; given by resource if there are several.
         """
         plans: dict[str, dict[str, Any]] = {}
-        ends = {name: as_seconds("until", "budget", each) for name, each in self._by_resource(until).items()}
-        for field, values in (
-            ("horizon", self._by_resource(horizon)),
-            ("until", ends),
-            ("allowance", self._by_resource(amount_of("allowance", allowance))),
-        ):
-            for name, value in values.items():
-                plans.setdefault(name, {})[field] = value
+        if any(each is not None for each in (horizon, until, allowance)):
+            resources = list(self._calls.call("GET", self._path)["budget"])
+            plans = plans_of(resources, horizon=horizon, until=until, allowance=allowance)
         if total is not None or add is not None or not plans:
             body = given(id=id or new_id(), total=amount_of("total", total), add=amount_of("add", add))
             self._calls.call("POST", f"{self._path}/budget", body, CONFLICT)
         if plans:
             self._calls.call("PATCH", self._path, {"budget": plans}, CONFLICT)
-
-    def _by_resource(self, value: Any) -> dict[str, Any]:
-        if value is None or isinstance(value, Mapping):
-            return dict(value or {})
-        resources = list(self._calls.call("GET", self._path)["budget"])
-        if len(resources) > 1:
-            raise expected("change", "budget", f"given by resource ({', '.join(resources)})", value)
-        return {resources[0]: value}
 
     def reset(self, *, id: str | None = None) -> None:
         """Let the learner start anew, once for each `id`; budget, log and open tasks stay. Needs the scope admin.
@@ -480,20 +466,3 @@ def batches(tasks: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
         batch.append(task)
     if batch:
         yield batch
-
-
-def budget_of(budget: Budget) -> dict[str, Any]:
-    """Return a budget as the service takes it.
-
-    >>> budget_of(Budget(40, every="7d", carry=float("inf"), max_cost=2))
-    {'total': 40, 'max_cost': 2, 'every': '7d', 'carry': None}
-    """
-    body = given(
-        total=None if budget.total == float("inf") else budget.total,
-        horizon=budget.horizon,
-        max_cost=budget.max_cost,
-        **{name: getattr(budget, name) for name in OF_A_PERIOD},
-    )
-    if budget.carry:
-        body["carry"] = None if budget.carry == float("inf") else budget.carry
-    return body

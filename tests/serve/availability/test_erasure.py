@@ -11,7 +11,8 @@ from deferkit import Client
 from deferkit.errors import InvalidArgument, ServiceError, UnknownDecision
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain.money import MICRO
-from deferkit.serve.domain.policy_spec import BudgetSpec, PolicyChange
+from deferkit.serve.domain.policy_change import PolicyChange
+from deferkit.serve.domain.policy_spec import BudgetSpec
 from deferkit.serve.domain.problems import StoreFailed
 from deferkit.serve.domain.request_bodies import EraseBody, TaskBody
 from deferkit.serve.engine.commands import erase

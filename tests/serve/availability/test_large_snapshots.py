@@ -10,8 +10,9 @@ import pytest
 
 from deferkit.learn import state
 from deferkit.serve.audit.replay import replay
-from deferkit.serve.domain.policy import SMALL_STATE, Policy, PolicyCopy
+from deferkit.serve.domain.policy import SMALL_STATE, Policy
 from deferkit.serve.domain.policy_learner import with_defaults
+from deferkit.serve.domain.policy_snapshot import PolicyCopy
 from deferkit.serve.domain.policy_spec import FeatureSpec
 from deferkit.serve.domain.request_bodies import TaskBody
 from deferkit.serve.engine.commands.decide import Decide

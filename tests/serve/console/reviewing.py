@@ -37,8 +37,8 @@ def new_policy(service: Service, name: str, *, form: list[Any] | None = None, **
     """Create a policy with a review form; return a client for it."""
     review = {"form": form or [CHOICE], "timer": TIMER, "reward_rule": {"kind": "match"}, **given.pop("review", {})}
     client = deferkit.Client(service.url, policy=name, total_s=60)
-    budget = {"minutes": Budget(100, horizon=1000, max_cost=1)}
-    client.create(features=1, budget=budget, review=review, **given)
+    budget = given.pop("budget", Budget(100, horizon=1000, max_cost=1))
+    client.create(features=1, budget={"minutes": budget}, review=review, **given)
     return client
 
 

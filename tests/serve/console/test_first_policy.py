@@ -5,7 +5,9 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -72,6 +74,32 @@ def test_a_policy_from_a_form(browser: Browser, service: Running) -> None:
     assert [each["value"] for each in made["review"]["form"][0]["options"]] == ["it's fine", "spam"]
     assert made["review"]["timer"] == {"resource": "minutes", "unit_s": 60}
     assert made["review"]["reward_rule"] == {"kind": "match"}
+
+
+def test_a_policy_whose_budget_renews_or_ends(browser: Browser, service: Running) -> None:
+    with watched(browser, service.url, timezone_id="Europe/Berlin") as page:
+        for name, lasts in (("weekly", "week"), ("dated", "until")):
+            page.goto(f"{service.url}/console/new")
+            page.get_by_label("Name", exact=True).fill(name)
+            page.get_by_label("Name of feature 1").fill("length")
+            page.get_by_label("It is for").select_option(lasts)
+            if lasts == "week":
+                page.get_by_label("Carry over what is not used").check()
+                page.get_by_label("Reviews can be stopped").check()
+            else:
+                page.get_by_label("Last day").fill("2099-03-31")
+            assert accessibility_faults(page) == []
+            create(page)
+            check_lines(page, service, name, "task-1")
+        page.goto(f"{service.url}/console/p/weekly")
+        expect(page.get_by_text("Period 1:")).to_be_visible()
+        assert accessibility_faults(page) == []
+    weekly, dated = (
+        service.client().get(f"/v1/policies/{name}").json["budget"]["minutes"] for name in ("weekly", "dated")
+    )
+    assert [weekly[name] for name in ("every", "zone", "carry", "hold")] == ["week", "Europe/Berlin", 1, "auto"]
+    assert weekly["horizon"] is None
+    assert dated["until"] == datetime(2099, 4, 1, tzinfo=ZoneInfo("Europe/Berlin")).timestamp()
 
 
 def test_a_policy_from_the_header_of_a_file(browser: Browser, service: Running, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from deferkit import Budget
 from tests.serve.console.reviewing import (
     CHOICE,
     OPTIONS,
@@ -276,6 +277,26 @@ def test_the_lease_is_extended_while_somebody_works(browser: Browser, service: R
         answer(page, "1")
         all_sent(page)
         assert seats_of(client, task)[0]["state"] == "done"
+
+
+def test_a_review_that_reaches_its_limit_is_stopped(browser: Browser, service: Running) -> None:
+    budget = Budget(100, horizon=1000, limit=0.05)  # three seconds
+    with new_policy(service, "limit", budget=budget) as client, reviewing(browser, service, "limit") as page:
+        [task] = send(client, "one")
+        task_of(page)
+        stopped = page.get_by_role("heading", name="This task cannot be answered any more")
+        while not stopped.is_visible():
+            page.mouse.move(5, 5)
+            page.wait_for_timeout(300)
+        expect(
+            page.get_by_role("paragraph").filter(has_text="the review was stopped, its cost is booked")
+        ).to_be_visible()
+        expect(page.get_by_role("button", name=re.compile("Book the effort"))).to_have_count(0)
+        page.get_by_role("button", name="Next task").click()
+        is_empty(page)
+        assert client.read(task)["final"] == "model"
+        assert 0.05 <= spent(client) < 0.5
+        assert client.summary().stopped == 1
 
 
 def test_only_the_tab_that_was_opened_last_claims(browser: Browser, service: Running) -> None:

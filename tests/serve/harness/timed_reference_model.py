@@ -12,7 +12,8 @@ from hypothesis.stateful import precondition, rule
 
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain.money import MICRO
-from deferkit.serve.domain.policy_spec import BudgetPlan, BudgetSpec, PolicyChange, PolicySpec
+from deferkit.serve.domain.policy_change import BudgetPlan, PolicyChange
+from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import ExtendBody, HoldBody, StopBody
 from deferkit.serve.engine.commands.budget import ChangePolicy

@@ -15,6 +15,7 @@ from deferkit.cli.app import app, console
 from deferkit.cli.demo import console_view
 from deferkit.cli.demo.comments import Comments
 from deferkit.cli.demo.live_view import View, next_steps
+from deferkit.cli.demo.office_hours import DAY_S, OFFICE_S, schedule
 from deferkit.cli.demo.service_process import ServiceProcess
 from deferkit.cli.demo.simulated_users import CALL_S, SimulatedUsers
 from deferkit.cli.demo.simulation import HUMAN, WORLDS, Simulation
@@ -50,24 +51,33 @@ def demo(
         str | None, typer.Option(help="A file (SQLite) or a postgresql:// URL that keeps it; else it is thrown away")
     ] = None,
     key: Annotated[str | None, typer.Option(help="For a store that has keys", envvar="DEFERKIT_KEY")] = None,
+    days: Annotated[
+        int | None,
+        typer.Option(
+            help="So many days of office hours in fast motion, a minute each, with a budget a day", min=1, max=30
+        ),
+    ] = None,
     pages: Annotated[
         bool, typer.Option("--console", help="Comments to moderate in the browser, until Ctrl-C; a seat is yours")
     ] = False,
 ) -> None:
     """Watch the decision service at work for less than a minute: tasks, reviewers, late outcomes, a budget."""
     if pages:
+        if days is not None:
+            raise InvalidArgument("With --console tasks come day and night: leave --days out.")
         if world is not None:
             raise InvalidArgument(f"With --console a demo plays with comments. Got the world {world!r}.")
         comments = Comments(tasks=tasks or console_view.TASKS, budget=budget or console_view.BUDGET, seed=seed)
         open_console(comments, reviewers=reviewers, seed=seed, seconds=seconds, store=store, key=key)
         return
     play(
-        Simulation(world or "synthetic", tasks=tasks or 2000, budget=budget or "10%", seed=seed),
+        Simulation(world or "synthetic", tasks=tasks or 2000, budget=budget or "10%", seed=seed, days=days),
         reviewers=reviewers,
         seed=seed,
-        seconds=seconds or 45.0,
+        seconds=seconds or (45.0 if days is None else DAY_S * days),
         store=store,
         key=key,
+        days=days,
     )
 
 
@@ -104,14 +114,28 @@ def started(stack: ExitStack, store: str | None, port: int = 0) -> tuple[Service
 
 
 def play(
-    simulation: Simulation, *, reviewers: int, seed: int, seconds: float, store: str | None, key: str | None
+    simulation: Simulation,
+    *,
+    reviewers: int,
+    seed: int,
+    seconds: float,
+    store: str | None,
+    key: str | None,
+    days: int | None = None,
 ) -> None:
     """Play all tasks, and say what came of it."""
     with ExitStack() as stack:
         service, url = started(stack, store)
         client = stack.enter_context(new_policy(url, key, "demo"))
         client.create(**simulation.settings())
-        users = SimulatedUsers(simulation, client, reviewers=reviewers, seconds=FEEDING * seconds, seed=seed)
+        users = SimulatedUsers(
+            simulation,
+            client,
+            reviewers=reviewers,
+            seconds=FEEDING * seconds if days is None else OFFICE_S,
+            seed=seed,
+            schedule=None if days is None else schedule(simulation.n_tasks, days),
+        )
         stack.callback(users.stop)
         users.start()
         view = View(users, url, reviewers)
@@ -136,7 +160,7 @@ def play(
     from deferkit.serve.storage.open_store import shown  # noqa: PLC0415 - an extra
 
     console.print("\nwhat to try next", style="bold")
-    limited = simulation.budget.total < float("inf")
+    limited = simulation.budget.total < float("inf") and days is None
     for command, what in next_steps(store and shown(store), client.policy, task, limited=limited):
         console.print(f"  {command}", highlight=False, soft_wrap=True)
         console.print(f"    {what}", style="bright_black", highlight=False)

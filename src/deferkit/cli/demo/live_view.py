@@ -44,6 +44,8 @@ class View:
             parts = ((summary.spent, POSTED), (summary.reserved, RESERVED), (summary.left, FREE))
             grid.add_row("budget", bar([(float(size), style) for size, style in parts]))  # type: ignore[arg-type]
         grid.add_row("", coloured(money(summary, simulation.unit)))
+        for day in days(summary, simulation.unit):
+            grid.add_row("day", day)
         grid.add_row("price", self.price(summary))
         grid.add_row("queue", queue(summary))
         grid.add_row("outcomes", f"{self.users.told:,} of the model, {self.users.reviewed:,} of people")
@@ -57,6 +59,7 @@ class View:
         return (
             f"{time.monotonic() - users.began:3.0f} s: {users.decided:,} tasks, {users.rate():.0f}/s,"
             f" {100 * summary.deferral_rate:.1f} % deferred, {money(summary, users.simulation.unit)},"
+            f"{''.join(f' {day},' for day in days(summary, users.simulation.unit))}"
             f" price {summary.price:.3g}, {queue(summary)}, gain {self.gain()}"
         )
 
@@ -128,6 +131,14 @@ def money(summary: PolicySummary, unit: str) -> str:
         f"{summary.spent:,.2f} posted + {summary.reserved:,.2f} reserved + {summary.left:,.2f} free"
         f" = {summary.total:,.2f} {unit}s"
     )
+
+
+def days(summary: PolicySummary, unit: str) -> list[str]:
+    """Return where the day of a budget that renews stands; nothing for another."""
+    return [
+        f"today {period.spent:,.2f} of {period.total:,.2f} {unit}s spent, tomorrow in {period.end - time.time():.0f} s"
+        for period in summary.periods.values()
+    ]
 
 
 def coloured(text: str) -> Text:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from deferkit.cli.demo.office_hours import daily, from_now
 from deferkit.errors import InvalidArgument
 from deferkit.study.allowance import Allowance
 from deferkit.study.optimum import Benchmark
@@ -31,7 +32,7 @@ class Simulation:
 
     rewards_by_rule = False
 
-    def __init__(self, world: str, *, tasks: int, budget: str, seed: int) -> None:
+    def __init__(self, world: str, *, tasks: int, budget: str, seed: int, days: int | None = None) -> None:
         if world not in WORLDS:
             raise InvalidArgument(f"A demo is played in one of the worlds {', '.join(WORLDS)}. Got {world!r}.")
         allowance = Allowance.from_text(budget)
@@ -47,6 +48,8 @@ class Simulation:
         total = allowance.total(stream)
         dearest = math.ceil(10 * float(self.costs.max())) / 10
         self.budget = Budget.unlimited() if math.isinf(total) else Budget(round(total, 6), horizon=n, max_cost=dearest)
+        if days is not None and not math.isinf(total):
+            self.budget = daily(self.budget, days)
         self.expected = stream.known()[0]  # [n, 2] what each decider earns, as far as somebody knows
         best = Benchmark(stream).at([total])[0]
         self.possible = np.cumsum((best * self.expected).sum(axis=1) - self.expected[:, 0])
@@ -57,7 +60,7 @@ class Simulation:
         """Return what the policy is made with."""
         return {
             "features": self.stream.contexts.shape[1],
-            "budget": {f"{self.unit}s": self.budget},
+            "budget": {f"{self.unit}s": from_now(self.budget)},
             "link": self.stream.link,
             "lease_s": 60,
         }

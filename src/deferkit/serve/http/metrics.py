@@ -56,7 +56,9 @@ class ServiceMetrics(Collector):
         engine = self.engine
         names = ("total", "reserved", "posted", "suspense")
         summaries: dict[str, SummaryReply] = {}
-        budget = GaugeMetricFamily("deferkit_budget", "Budget in units", labels=["policy", "resource", "part"])
+        budget = GaugeMetricFamily(
+            "deferkit_budget", "Budget or its period in units", labels=["policy", "resource", "part"]
+        )
         price = GaugeMetricFamily("deferkit_price", "Reward that a unit must bring", labels=["policy", "resource"])
         decisions = CounterMetricFamily("deferkit_decisions", "Decisions", labels=["policy", "route"])
         outcomes = CounterMetricFamily("deferkit_outcomes", "Outcomes", labels=["policy"])
@@ -87,8 +89,9 @@ class ServiceMetrics(Collector):
         for (tenant, name), owned in list(engine.owned.items()):
             if tenant != self.tenant:
                 continue
-            summary = summary_of(owned, engine.store.queue(owned.id), owned.time(engine.clock.now()))
-            for resource, account in owned.policy.accounts.items():
+            now = owned.time(engine.clock.now())
+            summary = summary_of(owned, engine.store.queue(owned.id), now)
+            for resource, account in owned.policy.books_at(now).current().items():
                 for part in names:
                     value = getattr(account, part)
                     budget.add_metric([name, resource, part], float("inf") if value is None else value / MICRO)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 
-import msgspec
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from deferkit.serve.engine.policy_summary import SummaryReply
@@ -11,8 +10,9 @@ from deferkit.serve.engine.policy_summary import SummaryReply
 def period_metrics(summaries: Mapping[str, SummaryReply]) -> Iterator[Metric]:
     """Yield the metrics of policies, given their summaries by name."""
     labels = ["policy", "resource"]
-    period = GaugeMetricFamily("deferkit_period", "The current period in units", labels=[*labels, "part"])
-    end = GaugeMetricFamily("deferkit_period_end_seconds", "When it is renewed or ends, since 1970", labels=labels)
+    end = GaugeMetricFamily(
+        "deferkit_period_end_seconds", "When a budget is renewed or ends, since 1970", labels=labels
+    )
     runs_out = GaugeMetricFamily(
         "deferkit_runs_out_seconds",
         "When it is spent if it goes on so, since 1970; infinite: not before its end",
@@ -28,15 +28,8 @@ def period_metrics(summaries: Mapping[str, SummaryReply]) -> Iterator[Metric]:
         for resource, state in summary.budget.items():
             if (current := state.period) is None:
                 continue
-            period.add_metric([name, resource, "total"], number_of(current.total))
-            period.add_metric([name, resource, "posted"], number_of(current.posted))
             end.add_metric([name, resource], current.end)
             runs_out.add_metric([name, resource], float("inf") if current.runs_out_at is None else current.runs_out_at)
             if current.pace is not None:
                 pace.add_metric([name, resource], current.pace)
-    yield from (period, end, runs_out, pace, holds)
-
-
-def number_of(given: float) -> float:
-    """Return a number of a reply, which may be a JSON number that no double is."""
-    return float(bytes(given)) if isinstance(given, msgspec.Raw) else given
+    yield from (end, runs_out, pace, holds)

@@ -8,7 +8,8 @@ from litestar import Response, delete, get, patch, post
 from litestar.params import JSONBody
 
 from deferkit.serve.domain.api_keys import SCOPES
-from deferkit.serve.domain.policy_spec import NAME_PATTERN, PolicyChange, PolicySpec
+from deferkit.serve.domain.policy_change import PolicyChange
+from deferkit.serve.domain.policy_spec import NAME_PATTERN, PolicySpec
 from deferkit.serve.domain.problems import unknown
 from deferkit.serve.domain.request_bodies import BudgetBody, EraseBody, ForgetBody, ResetBody
 from deferkit.serve.engine.commands.budget import BudgetReply, ChangeBudget, ChangePolicy

@@ -48,6 +48,7 @@ class ReviewReply(msgspec.Struct, frozen=True, kw_only=True):
     experts: list[str]
     unit: str  # the resource that the timer counts, or the first one
     max_cost: float | None  # of that resource
+    stops: bool  # reviews say their cost when they extend their lease, and may be stopped
 
 
 class QueueLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,6 +126,7 @@ async def read_review(request: AnyRequest, name: PolicyName) -> Response[ReviewR
         experts=spec.experts,
         unit=unit,
         max_cost=spec.budget[unit].max_cost,
+        stops=spec.budget[unit].can_be_stopped and len(spec.budget) == 1,
     )
     return sent(reply, ReviewReply)
 

@@ -7,8 +7,9 @@ from deferkit.learn.budget_change import PACED_BY_TASKS_LEFT
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.money import MICRO, to_micro
 from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.policy_change import PolicyChange
 from deferkit.serve.domain.policy_learner import check_affordable, check_ends, check_review
-from deferkit.serve.domain.policy_spec import PolicyChange, PolicySpec
+from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.problems import exhausted, invalid
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import BudgetBody, digest

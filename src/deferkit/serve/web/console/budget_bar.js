@@ -10,7 +10,8 @@ import { amount, percent } from "../format.js";
  * @param {number | null} props.planned The share of the total that the plan has spent by now.
  */
 export function BudgetBar({ account, unit, planned }) {
-  const { total, posted, reserved, suspense } = account;
+  const { reserved, suspense } = account;
+  const { total, posted } = account.period ?? account; // of a budget that renews, the current period
   if (total === null)
     return html`<p class="small muted">${amount(posted + suspense, unit)} spent, ${amount(reserved, unit)} reserved; no limit</p>`;
   const share = (/** @type {number} */ part) => (total > 0 ? Math.min(1, Math.max(0, part / total)) : 0);
@@ -31,12 +32,4 @@ export function BudgetBar({ account, unit, planned }) {
 /** @param {number} share */
 function percentage(share) {
   return `${(100 * share).toFixed(2)}%`;
-}
-
-/**
- * The share of its horizon that a policy has decided; null without one.
- * @param {Api.Standing} standing
- */
-export function plannedShare({ decisions, horizon }) {
-  return horizon ? Math.min(1, decisions / horizon) : null;
 }

@@ -20,6 +20,16 @@ const USES = [
   ["unused", "not used"],
 ];
 
+/** @type {[NewPolicy.PolicyDraft["lasts"], string][]} */
+const LASTS = [
+  ["tasks", "a number of tasks"],
+  ["day", "every day"],
+  ["week", "every week"],
+  ["month", "every month"],
+  ["until", "the time until a day"],
+];
+const RENEWS = ["day", "week", "month"];
+
 /** @param {{ session: Session }} props */
 export default function FirstPolicy({ session }) {
   const [draft, setDraft] = useState(BEGINNING);
@@ -164,7 +174,7 @@ function FeatureRows({ draft, change }) {
 
 /** @param {{ draft: NewPolicy.PolicyDraft, change: Change }} props */
 function BudgetFields({ draft, change }) {
-  const { unit, unitS, limited } = draft;
+  const { unit, unitS, limited, lasts } = draft;
   const setUnit = (/** @type {string} */ value) => change({ unit: value, unitS: UNIT_SECONDS[value] ?? "" });
   return html`<section class="card stack" aria-labelledby="budget-title">
     <h2 id="budget-title">What people may cost</h2>
@@ -175,14 +185,36 @@ function BudgetFields({ draft, change }) {
         <input id="unit" required list="units" maxlength="64" pattern="[A-Za-z0-9][A-Za-z0-9._\\-]*" value=${unit} onInput=${given(setUnit)} />
         <datalist id="units"><option value="minutes" /><option value="hours" /><option value="euros" /></datalist>
       </div>
-      <${NumberField} id="horizon" label="Tasks it is to last for" value=${draft.horizon} min="1" step="1" disabled=${!limited}
-        onValue=${(/** @type {string} */ horizon) => change({ horizon })} />
+      <div class="field">
+        <label for="lasts">It is for</label>
+        <select id="lasts" value=${lasts} disabled=${!limited}
+          onChange=${given((value) => change({ lasts: /** @type {NewPolicy.PolicyDraft["lasts"]} */ (value) }))}>
+          ${LASTS.map(([value, text]) => html`<option value=${value} selected=${value === lasts}>${text}</option>`)}
+        </select>
+      </div>
+      ${lasts === "tasks" &&
+      html`<${NumberField} id="horizon" label="Tasks it is to last for" value=${draft.horizon} min="1" step="1" disabled=${!limited}
+        onValue=${(/** @type {string} */ horizon) => change({ horizon })} />`}
+      ${lasts === "until" &&
+      html`<div class="field">
+        <label for="until">Last day</label>
+        <input id="until" type="date" required disabled=${!limited} value=${draft.until} onInput=${given((until) => change({ until }))} />
+      </div>`}
       <${NumberField} id="max-cost" label="Most that one review costs" value=${draft.maxCost} min="0.000001" disabled=${!limited}
         onValue=${(/** @type {string} */ maxCost) => change({ maxCost })} />
     </div>
     ${!(unit in UNIT_SECONDS) &&
     html`<${NumberField} id="unit-s" label=${`Seconds of work for one unit of ${unit || "cost"} (empty: reviewers enter the cost)`} value=${unitS}
       min="0.001" optional onValue=${(/** @type {string} */ value) => change({ unitS: value })} />`}
+    ${RENEWS.includes(lasts) &&
+    html`<label class="check">
+      <input type="checkbox" checked=${draft.carries} disabled=${!limited} onChange=${() => change({ carries: !draft.carries })} />
+      <span>Carry over what is not used, up to one ${lasts}'s budget</span>
+    </label>`}
+    <label class="check">
+      <input type="checkbox" checked=${draft.stops} disabled=${!limited} onChange=${() => change({ stops: !draft.stops })} />
+      <span>Reviews can be stopped: about what they cost is reserved, in place of the most; where nothing is left, the model's answer stands</span>
+    </label>
     <label class="check">
       <input type="checkbox" checked=${!limited} onChange=${() => change({ limited: !limited })} />
       <span>No limit: ask whenever a person seems to do better</span>

@@ -5,7 +5,7 @@ import { html, useState } from "../dom.js";
 import { counted, duration, number, percent } from "../format.js";
 import { usePoll } from "../poll.js";
 import { may } from "../session.js";
-import { BudgetBar, plannedShare } from "./budget_bar.js";
+import { BudgetBar } from "./budget_bar.js";
 import { GivenText } from "./given_text.js";
 import { Empty, Loaded } from "./loaded.js";
 import { pageOf } from "./policy_frame.js";
@@ -77,7 +77,7 @@ function PolicyCard({ standing }) {
       <span class=${`badge ${plan.tone}`}>${plan.text}</span>
     </header>
     <p>${stateText(standing)} <strong>${nextUnit(standing)}</strong></p>
-    ${account && html`<${BudgetBar} account=${account} unit=${unit} planned=${plannedShare(standing)} />`}
+    ${account && html`<${BudgetBar} account=${account} unit=${unit} planned=${standing.planned} />`}
     <dl class="stats">
       <${Stat} label="Runs out" value=${end.text} note=${end.note} />
       <${Stat} label="Gain so far" value=${withError(gain)} note=${`${rewardUnit(standing)}, ${gainBasis(gain)}`} />

@@ -3,10 +3,10 @@
 import { get, policyPath } from "../api.js";
 import { LineChart } from "../charts/line_chart.js";
 import { html, useMemo, useState } from "../dom.js";
-import { amount, counted, duration, number, percent } from "../format.js";
+import { amount, clock, counted, duration, number, percent } from "../format.js";
 import { usePoll } from "../poll.js";
 import { may } from "../session.js";
-import { BudgetBar, plannedShare } from "./budget_bar.js";
+import { BudgetBar } from "./budget_bar.js";
 import { Empty, Loaded } from "./loaded.js";
 import { Alarms } from "./overview.js";
 import { PolicyFrame, pageOf } from "./policy_frame.js";
@@ -67,7 +67,8 @@ function Head({ standing }) {
     </p>
     ${alarms.length > 0 && html`<${Alarms} alarms=${alarms} />`}
     <div class="card stack">
-      ${account && html`<${BudgetBar} account=${account} unit=${unit} planned=${plannedShare(standing)} />`}
+      ${account && html`<${BudgetBar} account=${account} unit=${unit} planned=${standing.planned} />`}
+      ${standing.held && html`<p class="small muted">${standing.held}</p>`}
       <dl class="stats">
         <${Stat} label="Runs out" value=${end.text} note=${end.note} />
         <${Stat} label="Gain so far" value=${withError(gain)} note=${`${rewardUnit(standing)}, ${gainBasis(gain)}`} />
@@ -193,9 +194,26 @@ function Accounts({ standing }) {
         </tbody>
       </table>
     </div>
+    ${Object.entries(standing.budget).map(([resource, each]) => each.period && html`<${Period} resource=${resource} period=${each.period} />`)}
     <p class="small muted">
       Reserved is held for tasks whose cost is not known yet. Suspense is what was booked beyond the total; while there is
       any, nobody is asked.
     </p>
   </section>`;
+}
+
+/** @param {{ resource: string, period: Api.PeriodState }} props */
+function Period({ resource, period }) {
+  const { total, granted, carried, held, changed } = period;
+  const parts = [
+    ...(granted ? [`${number(granted)} granted`] : []),
+    ...(carried ? [`${number(carried)} ${period.renews ? "carried over" : "from the start"}`] : []),
+    ...(held ? [`${number(held)} held for reviews that were pending`] : []),
+    ...(changed ? [`${number(changed)} by top-ups and cuts`] : []),
+  ];
+  const end = period.over ? "It ended" : period.renews ? "It is renewed" : "It ends";
+  return html`<p class="small">
+    <strong>${period.renews ? `Period ${number(period.number)}` : "Until its end"}:</strong>
+    ${" "}${amount(total, resource)} (${parts.join(", ") || "nothing"}), of which ${number(period.posted)} spent. ${end} ${clock(period.end)}.
+  </p>`;
 }

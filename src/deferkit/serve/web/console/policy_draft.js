@@ -16,7 +16,11 @@ export const BEGINNING = {
   unitS: "60",
   limited: true,
   total: "600",
+  lasts: "tasks",
   horizon: "10000",
+  until: "",
+  carries: false,
+  stops: false,
   maxCost: "5",
   question: "What is the right answer?",
   options: "yes\nno",
@@ -29,11 +33,10 @@ export const BEGINNING = {
  * @param {NewPolicy.PolicyDraft} draft
  */
 export function policyBody(draft) {
-  const limits = { total: Number(draft.total), horizon: Number(draft.horizon), max_cost: Number(draft.maxCost) };
   return {
     name: draft.name,
     features: featuresOf(draft),
-    budget: { [draft.unit]: draft.limited ? limits : {} },
+    budget: { [draft.unit]: draft.limited ? budgetOf(draft) : {} },
     reviewers: Number(draft.reviewers),
     review: {
       form: [fieldOf(draft)],
@@ -42,6 +45,31 @@ export function policyBody(draft) {
       reward_rule: { kind: "match" },
     },
   };
+}
+
+/**
+ * The budget as the service takes it; days are those of this browser's time zone.
+ * @param {NewPolicy.PolicyDraft} draft
+ */
+export function budgetOf({ total, lasts, horizon, until, carries, stops, maxCost }) {
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+  const time =
+    lasts === "tasks"
+      ? { horizon: Number(horizon) }
+      : lasts === "until"
+        ? { until: endOf(until) }
+        : { every: lasts, zone, ...(carries ? { carry: 1 } : {}) };
+  return { total: Number(total), ...time, max_cost: Number(maxCost), ...(stops ? { hold: "auto" } : {}) };
+}
+
+/**
+ * The end of a day, in seconds since 1970.
+ * @param {string} day Such as 2026-03-31.
+ */
+function endOf(day) {
+  const end = new Date(`${day}T00:00`);
+  end.setDate(end.getDate() + 1);
+  return end.getTime() / 1000;
 }
 
 /** @param {NewPolicy.PolicyDraft} draft */

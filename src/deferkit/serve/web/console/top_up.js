@@ -81,6 +81,7 @@ export function TopUp({ standing, onChange }) {
         />
         <p class="help" id="top-up-preview">
           ${valid ? preview(added, worth, resource, rewardUnit(standing)) : "A negative number takes budget away."}
+          ${standing.budget[resource]?.period?.renews && " It is for this period alone."}
         </p>
       </div>
       <div class="row">

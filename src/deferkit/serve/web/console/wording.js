@@ -58,12 +58,24 @@ export function runsOut(standing) {
   const account = standing.budget[standing.unit];
   if (!account || account.total === null || account.free === null) return { text: "Never", note: "no limit is set" };
   if (account.free <= 0) return { text: "Now", note: "nothing is free" };
+  if (account.period) return periodEnd(account.period, standing.runs_out_at);
   const { horizon, runs_out_task: last } = standing;
   if (horizon !== null && last !== null && last >= horizon)
     return { text: "It lasts", note: `for all ${number(horizon)} planned tasks` };
   if (standing.runs_out_at === null) return { text: "Not in sight", note: `${amount(account.free, standing.unit)} free` };
   const task = last === null ? "" : `, task ${number(last)}`;
   return { text: clock(standing.runs_out_at), note: `${ago(standing.runs_out_at)}${task}` };
+}
+
+/**
+ * When what a period has runs out, if that is before its end.
+ * @param {Api.PeriodState} period
+ * @param {number | null} at
+ */
+function periodEnd({ end, renews, over }, at) {
+  const when = `${over ? "ended" : renews ? "renewed" : "ends"} ${clock(end)}`;
+  if (over || at === null || at >= end) return { text: over ? "It is over" : "It lasts", note: when };
+  return { text: clock(at), note: when };
 }
 
 /**

@@ -74,7 +74,7 @@ function LostTask({ desk }) {
     <h2>This task cannot be answered any more</h2>
     <p class="muted">${desk.lost}</p>
     <div class="row">
-      ${unit && cost !== null && html`<button type="button" class="button primary" onClick=${book}>Book the effort: ${amount(cost, unit)}</button>`}
+      ${unit && cost !== null && !desk.paid && html`<button type="button" class="button primary" onClick=${book}>Book the effort: ${amount(cost, unit)}</button>`}
       <button type="button" class="button" onClick=${() => desk.leave()}>Next task</button>
     </div>
   </section>`;

@@ -9,6 +9,7 @@ import { claimId, leaseOf } from "./claims.js";
 
 const RETRY_MS = 3000;
 const EXTEND_RETRY_MS = 3000;
+const NEARLY = 0.8; // the share of a hold at which more is asked for
 const DRAFT_MS = 2000;
 
 /** Everything that happens at one reviewer's desk; `changed` is called whenever something to be shown did. */
@@ -39,6 +40,8 @@ export class Desk {
     this.answered = new Map();
     /** @type {Map<string, number>} Until when each claim lasts, by the clock of this machine in milliseconds. */
     this.until = new Map();
+    /** @type {Map<string, number>} What each claim may cost before it asks again, where reviews can be stopped. */
+    this.holds = new Map();
     /** @type {Review.Values} */
     this.values = {};
     /** @type {number | null} */
@@ -47,6 +50,7 @@ export class Desk {
     this.expert = null;
     this.correcting = false;
     this.lost = "";
+    this.paid = false; // the task is lost because it was stopped: its cost is booked
     this.trouble = "";
     this.empty = false;
     this.looking = false;
@@ -295,6 +299,7 @@ export class Desk {
     this.cost = null;
     this.correcting = false;
     this.lost = "";
+    this.paid = false;
     this.changed();
   }
 
@@ -322,26 +327,46 @@ export class Desk {
     if (!this.timer.active || this.lost || Date.now() - this.lastExtend < EXTEND_RETRY_MS) return;
     const due = Date.now() + 500 * this.settings.lease_s;
     const holding = this.claim && !this.correcting ? [this.claim, ...this.parked] : this.parked;
-    const ending = holding.filter((each) => (this.until.get(claimId(each)) ?? 0) < due);
+    const ending = holding.filter((each) => (this.until.get(claimId(each)) ?? 0) < due || this.needsMore(each));
     if (ending.length) this.lastExtend = Date.now();
     for (const claim of ending) await this.extendOne(claim);
   }
 
+  /**
+   * Whether the task at the desk has cost most of what is held for it, or that is not known yet.
+   * @param {Review.Claim} claim
+   */
+  needsMore(claim) {
+    if (!this.settings.stops || claim !== this.claim || this.proposedCost === null) return false;
+    return this.proposedCost >= NEARLY * (this.holds.get(claimId(claim)) ?? 0);
+  }
+
   /** @param {Review.Claim} claim */
   async extendOne(claim) {
+    const cost = this.settings.stops && claim === this.claim ? this.costBody() : {};
     try {
-      await post(this.path("/reviews/extend"), leaseOf(claim));
+      const { hold, stopped } = await post(this.path("/reviews/extend"), { ...leaseOf(claim), ...cost });
       this.holding(claim);
+      if (typeof hold === "number") this.holds.set(claimId(claim), hold);
+      if (stopped && this.claim === claim) {
+        this.paid = true;
+        this.lose("The budget allows no more for it: the review was stopped, its cost is booked, and the model's answer is used.");
+      }
     } catch (error) {
       if (!(error instanceof ApiError) || error.temporary || error.status === 401) return;
       this.parked = this.parked.filter((each) => each !== claim);
       if (this.claim !== claim) return;
       this.keepDraft();
-      this.lost = messageOf(error);
-      this.timer.stop();
-      this.told("lost", this.lost);
+      this.lose(messageOf(error));
     }
     this.changed();
+  }
+
+  /** @param {string} why */
+  lose(why) {
+    this.lost = why;
+    this.timer.stop();
+    this.told("lost", this.lost);
   }
 
   /** @param {string} rest */
