@@ -97,10 +97,10 @@ def waiting(client: Client) -> float:
 def test_a_command_that_fails_fails_alone(tenants: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     propose = decide.propose
 
-    def failing(owned: Any, body: Any) -> Any:
+    def failing(owned: Any, body: Any, now: int) -> Any:
         if body.task == "poison":
             raise ZeroDivisionError("s3cret")
-        return propose(owned, body)
+        return propose(owned, body, now)
 
     monkeypatch.setattr(decide, "propose", failing)
     a, b = [[tenants.client(name) for _ in range(3)] for name in "ab"]

@@ -288,7 +288,8 @@ def check_log(store: Store, row: PolicyRow) -> list[str]:
             assert policy is not None
             assert record.id == len(tasks), f"Decision {record.id} comes at the place of {len(tasks)}."
             tasks.append(record.task)
-            event, owned = propose(OwnedPolicy(1, "", policy, 1, 0), TaskBody(task=record.task, context=record.context))
+            body = TaskBody(task=record.task, context=record.context)
+            event, owned = propose(OwnedPolicy(1, "", policy, 1, 0), body, line.at)
             assert event.decision == record.decision
             assert owned == record.held
             assert 0 < record.propensity <= 1
