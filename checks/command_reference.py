@@ -7,6 +7,7 @@ from typing import Any
 
 import typer.main
 
+from checks.docstring_markdown import cell
 from deferkit.cli.commands import app
 
 VALUES = {str: "TEXT", int: "NUMBER", float: "NUMBER", Path: "PATH"}
@@ -25,14 +26,13 @@ def commands() -> Iterator[tuple[str, Any]]:
     return below("deferkit", typer.main.get_command(app))
 
 
-def plain(text: str) -> str:
-    r"""Return a help text without rich's escapes, for a cell of a table.
+def help_text(text: str) -> str:
+    r"""Return a help text for a cell of a table, without rich's escapes.
 
-    >>> plain("A file \\[default: x] | a URL")
+    >>> help_text("A file \\[default: x] | a URL")
     'A file \\[default: x\\] \\| a URL'
     """
-    text = " ".join(text.replace("\\[", "[").split())
-    return re.sub(r"([\[\]|*_<])", r"\\\1", text)
+    return cell(text.replace("\\[", "["))
 
 
 def is_option(parameter: Any) -> bool:
@@ -61,7 +61,7 @@ def default_of(parameter: Any) -> str:
 
 def row_of(parameter: Any) -> str:
     """Return the row of an argument or option."""
-    said = plain(parameter.help or "").rstrip(".")
+    said = help_text(parameter.help or "").rstrip(".")
     said = f"{said}." if said else ""
     if not is_option(parameter):
         return f"| `{metavar(parameter)}` | {said} |"
@@ -75,7 +75,7 @@ def command_lines(words: str, command: Any) -> list[str]:
     usage = " ".join([words, "[OPTIONS]", *(metavar(each) for each in parameters if not is_option(each))])
     lines = [f"## {words}", "", "```", usage, "```", ""]
     for paragraph in re.split(r"\n\s*\n", command.help or ""):
-        lines += [plain(paragraph), ""]
+        lines += [help_text(paragraph), ""]
     panels: dict[str, list[str]] = {}
     for each in parameters:
         panel = each.rich_help_panel or ("Options" if is_option(each) else "Arguments")

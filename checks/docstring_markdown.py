@@ -19,6 +19,15 @@ def plain(text: str) -> str:
     return "".join(p if p.startswith("`") else re.sub(r"([\[\]*_])", r"\\\1", p).replace("<", "&lt;") for p in pieces)
 
 
+def cell(text: str) -> str:
+    r"""Return a text for a cell of a table.
+
+    >>> cell("Record<string, number> | null")
+    'Record&lt;string, number> \\| null'
+    """
+    return plain(" ".join(text.split())).replace("|", "\\|")
+
+
 def blocks(lines: list[str]) -> Iterator[list[str]]:
     """Yield the lines of a docstring in blocks, which blank lines separate."""
     block: list[str] = []

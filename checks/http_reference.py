@@ -4,14 +4,10 @@ import json
 import re
 from typing import Any
 
+from checks.docstring_markdown import cell
 from checks.web_types import type_of
 from deferkit.serve.http.application import ROUTES
 from deferkit.serve.http.openapi import document
-
-
-def cell(text: str) -> str:
-    """Return a text for a cell of a table."""
-    return re.sub(r"([\[\]|*_<])", r"\\\1", " ".join(text.split()))
 
 
 def kind_of(schema: dict[str, Any]) -> str:

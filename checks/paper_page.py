@@ -7,7 +7,6 @@ Each experiment is taken from the first folder that has it. What no folder has s
 was never there its claims stand without a verdict.
 """
 
-import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import polars as pl
 
+from checks.docstring_markdown import cell
 from deferkit.study.drawing.subtitles import runs_text
 from deferkit.study.experiments import REGISTRY, load
 from deferkit.study.experiments.experiment import Experiment, Finding
@@ -28,11 +28,6 @@ def experiments_of_paper() -> list[Experiment]:
     """Return the experiments that judge a claim of the paper."""
     every = [load(name) for name in REGISTRY]
     return [each for each in every if any(claim.source == "paper" for claim in each.claims)]
-
-
-def cell(text: str) -> str:
-    """Return a text for a cell of a table."""
-    return re.sub(r"([\[\]|*_<])", r"\\\1", " ".join(text.split()))
 
 
 def place_of(name: str, text: str) -> slice:

@@ -36,10 +36,12 @@ def from_root(text: str) -> str:
 def from_docs(text: str) -> str:
     """Return a page of docs/ with links to the root of the repository as the site has them.
 
-    >>> from_docs("[how](../CONTRIBUTING.md)")
-    '[how](contributing.md)'
+    >>> from_docs("[how](../CONTRIBUTING.md), [how](../../CONTRIBUTING.md), [plan](../plan.md)")
+    '[how](contributing.md), [how](../contributing.md), [plan](../plan.md)'
     """
-    return re.sub(r"\]\(\.\./([\w.]+)", lambda found: f"]({COPIED.get(found[1], f'../{found[1]}')}", text)
+    for file, page in COPIED.items():
+        text = re.sub(rf"\]\(((?:\.\./)*)\.\./{re.escape(file)}", rf"](\1{page}", text)
+    return text
 
 
 def write_pages(folder: Path) -> None:
