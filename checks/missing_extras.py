@@ -14,6 +14,7 @@ USES = {
     "networks": "Deferrer(n_features=2, embedding=NeuralEmbedding())",
     "torch": "Deferrer(n_features=2, embedding=NeuralEmbedding(module=lambda n: None))",
     "langgraph": "import deferkit.connectors.langgraph",
+    "label_studio": "import deferkit.connectors.label_studio",
     "litellm": "import deferkit.connectors.litellm",
     "sklearn": "import deferkit.sklearn",
 }

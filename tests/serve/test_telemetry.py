@@ -3,10 +3,12 @@
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -21,7 +23,7 @@ from deferkit.serve.domain.problems import StoreFailed
 from deferkit.serve.telemetry import Telemetry
 from tests.serve.harness.clients import Client, until
 from tests.serve.harness.in_process import POLICY, Running, running
-from tests.serve.harness.service_process import ServiceProcess
+from tests.serve.harness.service_process import ServiceProcess, free_port
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TRACEPARENT = f"00-{TRACE}-{PARENT}-01"
@@ -46,14 +48,19 @@ class Observed:
         return [point for metric in found if metric.name == name for point in metric.data.data_points]
 
 
-@pytest.fixture
-def observed(tmp_path: Path) -> Iterator[Observed]:
+@contextmanager
+def observing(folder: Path, **given: Any) -> Iterator[Observed]:
     spans, metrics = InMemorySpanExporter(), InMemoryMetricReader()
     tracers = TracerProvider(shutdown_on_exit=False)
     tracers.add_span_processor(SimpleSpanProcessor(spans))
     telemetry = Telemetry(tracers, MeterProvider([metrics], shutdown_on_exit=False))
-    with running(tmp_path, telemetry=telemetry) as service:
-        found = Observed(service, spans, metrics)
+    with running(folder, telemetry=telemetry, **given) as service:
+        yield Observed(service, spans, metrics)
+
+
+@pytest.fixture
+def observed(tmp_path: Path) -> Iterator[Observed]:
+    with observing(tmp_path) as found:
         assert found.client.post("/v1/policies", POLICY).status == 201
         yield found
 
@@ -141,7 +148,7 @@ class Collector(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
         server: Any = self.server
-        server.received.append((self.path, self.headers, body))
+        server.received.append((self.path, body))
         self.send_response(200)
         self.send_header("content-type", "application/x-protobuf")
         self.send_header("content-length", "0")
@@ -161,32 +168,63 @@ def collector() -> Iterator[Any]:
     server.server_close()
 
 
-def test_a_service_sends_spans_and_metrics_by_otlp(collector: Any, tmp_path: Path) -> None:
-    environment = {
+def exporting_to(collector: Any) -> dict[str, str]:
+    """The variables of a service that sends to the collector."""
+    return {
         "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{collector.server_port}",
         "OTEL_EXPORTER_OTLP_COMPRESSION": "none",
         "OTEL_SERVICE_NAME": "decisions",
-        "DEFERKIT_OTEL": "on",
     }
-    with ServiceProcess(tmp_path, environment=environment) as service:
+
+
+def resource_spans(collector: Any) -> list[Any]:
+    bodies = [body for path, body in collector.received if path == "/v1/traces"]
+    return [each for body in bodies for each in ExportTraceServiceRequest.FromString(body).resource_spans]
+
+
+def spans_of(collector: Any) -> list[Any]:
+    return [span for each in resource_spans(collector) for scope in each.scope_spans for span in scope.spans]
+
+
+def metrics_of(collector: Any) -> list[Any]:
+    bodies = [body for path, body in collector.received if path == "/v1/metrics"]
+    found = [each for body in bodies for each in ExportMetricsServiceRequest.FromString(body).resource_metrics]
+    return [metric for each in found for scope in each.scope_metrics for metric in scope.metrics]
+
+
+def test_a_service_sends_spans_and_metrics_by_otlp(collector: Any, tmp_path: Path) -> None:
+    with ServiceProcess(tmp_path, environment=exporting_to(collector) | {"DEFERKIT_OTEL": "on"}) as service:
         service.ready()
         assert service.post("/v1/policies", **POLICY).status == 201
         assert service.post("/v1/policies/p/decisions", task="t", context=[1.0, 0.5]).status == 201
         assert service.stop() == 0
-    spans, metrics, names = [], [], set()
-    for path, _, body in collector.received:
-        if path == "/v1/traces":
-            for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
-                names |= {
-                    each.value.string_value for each in resource.resource.attributes if each.key == "service.name"
-                }
-                spans += [span.name for scope in resource.scope_spans for span in scope.spans]
-        elif path == "/v1/metrics":
-            for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
-                metrics += [metric.name for scope in resource.scope_metrics for metric in scope.metrics]
+    resources = [each.resource.attributes for each in resource_spans(collector)]
+    names = {each.value.string_value for found in resources for each in found if each.key == "service.name"}
     assert names == {"decisions"}
-    assert {"POST /v1/policies/{name}/decisions", "deferkit.decide", "deferkit.commit"} <= set(spans)
-    assert {"deferkit.command.duration", "deferkit.commit.duration", "deferkit.commit.commands"} <= set(metrics)
+    spans = {span.name for span in spans_of(collector)}
+    assert {"POST /v1/policies/{name}/decisions", "deferkit.decide", "deferkit.commit"} <= spans
+    metrics = {metric.name for metric in metrics_of(collector)}
+    assert {"deferkit.command.duration", "deferkit.commit.duration", "deferkit.commit.commands"} <= metrics
+
+
+def test_a_call_that_is_passed_on_stays_in_its_trace(collector: Any, postgres_server: str, tmp_path: Path) -> None:
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA telemetry")
+    store = f"{postgres_server}{'&' if '?' in postgres_server else '?'}options=-csearch_path%3Dtelemetry"
+    owner = ServiceProcess(tmp_path, "--otel", store=store, port=free_port(), environment=exporting_to(collector))
+    owner.options.append(f"--address={owner.url}")
+    with owner, observing(tmp_path, store=store) as other:
+        assert owner.ready().post("/v1/policies", **POLICY).status == 201
+        body = {"task": "t", "context": [1.0, 0.5], "force": "human"}
+        headers = {"traceparent": TRACEPARENT}
+        assert other.client.post("/v1/policies/p/decisions", body, headers=headers).status == 201
+        [passed_on] = until(lambda: other.spans("POST /v1/policies/{name}/decisions"))
+        assert other.client.post("/v1/policies/p/reviews/claim", {"reviewer": "ann"}).status == 200
+        assert len(other.spans("deferkit.claim")) == 1  # by the process that was asked
+        assert owner.stop() == 0
+    [answered] = [span for span in spans_of(collector) if span.name == "POST /v1/policies/{name}/decisions"]
+    assert answered.trace_id.hex() == f"{passed_on.context.trace_id:032x}" == TRACE
+    assert answered.parent_span_id.hex() == f"{passed_on.context.span_id:016x}"
 
 
 def test_a_service_without_a_collector_serves_and_stops(tmp_path: Path) -> None:
