@@ -141,7 +141,7 @@ class GroupCommit:
             self._refuse([job], unavailable(self.ownership.why_unable(job.key)))
         if not jobs:
             return
-        began = time.time_ns()
+        began = 0 if self.telemetry is None else time.time_ns()
         owned = [self.ownership.owned[job.key] for job in jobs]
         reads = [job.command.reads(each) for job, each in zip(jobs, owned, strict=True)]
         try:
