@@ -102,7 +102,7 @@ def main(folders: Sequence[Path]) -> None:
         if folder is None:
             print(f"{experiment.name}: none of the folders has it")
             text = page.read_text()
-            if not text[place_of(experiment.name, text)].strip():
+            if page == PAPER and not text[place_of(experiment.name, text)].strip():
                 replaced(page, experiment.name, without_verdicts(experiment))
             continue
         frame = pl.read_parquet(folder / f"{experiment.name}.parquet")
