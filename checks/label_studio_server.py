@@ -24,7 +24,7 @@ from tests.serve.harness.service_process import free_port
 from tests.test_label_studio import POLICY
 
 LEGACY = "0123456789abcdef0123456789abcdef01234567"
-START_S = 300.0  # migrations of a new database take a minute
+START_S = 900.0  # migrations of a new database take a minute, or several on a busy machine
 CONFIG = """
 <View>
   <Text name="text" value="$text"/>
@@ -67,7 +67,11 @@ class Server:
                 start_new_session=True,
             )
         self.http = httpx.Client(base_url=self.url, headers={"authorization": f"Token {LEGACY}"}, timeout=60)
-        until(self.answers, f"Label Studio starts: {self.log}", START_S)
+        try:
+            until(self.answers, f"Label Studio starts: {self.log}", START_S)
+        except BaseException:
+            self.stop()
+            raise
 
     def answers(self) -> bool:
         assert self.process.poll() is None, self.log.read_text()[-3000:]
