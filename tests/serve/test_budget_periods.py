@@ -206,7 +206,8 @@ def test_after_a_gap_every_period_is_renewed_one_by_one(database: Database, carr
         assert len(renewals(engine)) == 11
         after = summary(engine).budget["cost"]
         assert after.free == left
-        assert msgspec.structs.replace(after.period, tasks_left=None) == shown.period
+        assert (shown.period.tasks, after.period.tasks, after.period.pace) == (0, 1, 0.0)
+        assert msgspec.structs.replace(after.period, tasks=0, tasks_left=None, pace=None) == shown.period
         check_whole(engine)
 
     play(database, script, spec=renewing(carry=carry), settings=QUIET)
