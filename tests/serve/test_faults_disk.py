@@ -177,7 +177,8 @@ def test_after_a_failed_fsync_nothing_more_is_written(
         written = len(disk.ops)
         for call in (decide(engine, "y"), claim(engine), engine.submit(("other", "p"), Claim(None))):  # type: ignore[arg-type]
             assert (await problem_of(call)).status == 503
-        await asyncio.wait(engine._ticking, timeout=60)  # there are no more ticks
+        _, going_on = await asyncio.wait(engine._ticking, timeout=60)
+        assert not going_on  # there are no more ticks
         assert len(disk.ops) == written
         assert len(errors) == 1
         if fails is stops:
