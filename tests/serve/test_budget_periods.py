@@ -1,88 +1,51 @@
-"""Policies whose budgets renew or have an end: bad input, renewals, and the books of each period."""
+"""Policies whose budgets renew or have an end: bad input and renewals."""
 
 import asyncio
-import math
 from contextlib import suppress
 from datetime import UTC, datetime
-from fractions import Fraction
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from deferkit.serve.audit.ledger_table import HEADER, ledger_table
-from deferkit.serve.audit.renewal_history import RenewalHistory
 from deferkit.serve.audit.replay import replay
-from deferkit.serve.domain import log_records
 from deferkit.serve.domain.account import Account
-from deferkit.serve.domain.log_records import RenewedRecord
 from deferkit.serve.domain.money import MICRO
-from deferkit.serve.domain.owned_policy import OwnedPolicy
-from deferkit.serve.domain.policy import Policy
-from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
+from deferkit.serve.domain.policy_spec import BudgetSpec
 from deferkit.serve.domain.problems import Problem
-from deferkit.serve.domain.request_bodies import BudgetBody, OutcomeBody, ResetBody, TaskBody
+from deferkit.serve.domain.request_bodies import BudgetBody, ResetBody
 from deferkit.serve.engine import process_identity
 from deferkit.serve.engine.commands import renew
 from deferkit.serve.engine.commands.budget import ChangeBudget
-from deferkit.serve.engine.commands.decide import Decide
-from deferkit.serve.engine.commands.expire import Expire
-from deferkit.serve.engine.commands.outcome import Observe
 from deferkit.serve.engine.commands.relearn import ResetLearner, forget_task
 from deferkit.serve.engine.engine import Engine, EngineSettings
-from deferkit.serve.engine.policy_summary import summary_of
-from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.database import Database
 from tests.serve.harness.fault_injection import failing_connection
 from tests.serve.harness.in_process import (
+    HOUR,
     KEY,
     SPEC,
     HandClock,
     abandon,
     account,
     again,
+    by_hand,
     call,
     check_booked,
+    dated,
     decide,
     observe,
     play,
     problem_of,
+    renewals,
+    renewing,
     replayed,
     started,
+    summary,
 )
 
-HOUR = 3600.0
 QUIET = EngineSettings(tick_s=1e9)
-
-
-def renewing(**given: Any) -> PolicySpec:
-    """Return a policy with a budget that renews, three reviews an hour unless told otherwise."""
-    budget: dict[str, Any] = {"total": 3, "every": "1h", "max_cost": 1} | given
-    return msgspec.structs.replace(SPEC, budget={"cost": BudgetSpec(**budget)})
-
-
-def dated(until: float, **given: Any) -> PolicySpec:
-    """Return a policy with a budget that ends."""
-    budget: dict[str, Any] = {"total": 3, "until": until, "max_cost": 1} | given
-    return msgspec.structs.replace(SPEC, budget={"cost": BudgetSpec(**budget)})
-
-
-def by_hand(engine: Engine) -> HandClock:
-    clock = HandClock(engine)
-    engine.ownership.clock = clock
-    return clock
-
-
-def summary(engine: Engine) -> Any:
-    return summary_of(engine.owned[KEY], (0, 0, None), engine.owned[KEY].time(engine.clock.now()))
-
-
-def renewals(engine: Engine) -> list[RenewedRecord]:
-    found = [log_records.decode(bytes(row.body)) for row in engine.store.log(engine.owned[KEY].id)]
-    return [each for each in found if isinstance(each, RenewedRecord)]
 
 
 def check_whole(engine: Engine) -> None:
@@ -472,140 +435,3 @@ def test_another_owner_does_not_renew_again(database: Database, monkeypatch: pyt
             await second.stop()
 
     asyncio.run(script())
-
-
-# --- the books ------------------------------------------------------------------------------------------------------
-
-
-class PlainBooks:
-    """The money of a renewing budget as fractions, each period by itself."""
-
-    def __init__(self, allowance: int, carry: float) -> None:
-        self.allowance = Fraction(allowance)
-        self.carry = carry
-        self.free = Fraction(0)
-        self.held: dict[str, Fraction] = {}
-        self.lapsed = Fraction(0)
-        self.spent = Fraction(0)
-
-    def renew(self, *, first: bool) -> None:
-        owed = max(-self.free, Fraction(0))
-        carries_all = first or math.isinf(self.carry)
-        most = self.free if carries_all else min(self.free, Fraction(self.carry) * self.allowance)
-        kept = max(Fraction(int(most)), Fraction(0))
-        self.lapsed += max(self.free, Fraction(0)) - kept
-        self.free = kept + self.allowance - owed
-
-
-steps = st.lists(
-    st.tuples(
-        st.sampled_from(["decide", "observe", "expire", "wait", "top up"]),
-        st.integers(0, 1_000_000),
-        st.integers(0, 5),
-    ),
-    max_size=30,
-)
-
-
-@settings(max_examples=40, deadline=None)
-@given(steps=steps, carry=st.sampled_from([0.0, 0.3, 1.0, 2.5, math.inf]), allowance=st.integers(1_000_000, 4_000_000))
-def test_the_books_of_each_period_add_up(steps: Any, carry: float, allowance: int) -> None:
-    spec = renewing(total=allowance / MICRO, carry=None if math.isinf(carry) else carry, start=0.0)
-    owned, work = OwnedPolicy(1, "default", Policy(spec), 1, 0), UnitOfWork()
-    work.record(owned, log_records.CreatedRecord(spec=owned.policy.spec), 0)
-    plain, now, periods, tasks, begun = PlainBooks(allowance, carry), 0, 0, 0, 0
-    for what, micro, place in steps:
-        names = list(plain.held)
-        if what == "wait":
-            now += int(micro / MICRO * 2.5 * HOUR * MICRO)
-            continue
-        if tasks or what == "decide":
-            hours = now // int(HOUR * MICRO)
-            begun = begun if tasks else hours
-            while periods < hours - begun + 1:
-                plain.renew(first=not periods)
-                periods += 1
-            renew.renew(owned, work, now, begin=what == "decide")
-        if what == "decide":
-            name = f"t{tasks}"
-            tasks += 1
-            work.decisions[1, name] = None
-            cost = micro / MICRO
-            fits = plain.free >= micro
-            try:
-                Decide(TaskBody(task=name, context=[1.0, 0.5], force="human", cost=cost)).run(owned, work, now)
-            except Problem:
-                assert not fits or not plain.free
-                continue
-            assert fits
-            plain.held[name] = Fraction(micro)
-            plain.free -= micro
-        elif what == "observe" and names:
-            name = names[place % len(names)]
-            work.seats.setdefault((1, name), [])
-            Observe(OutcomeBody(task=name, cost=2 * micro / MICRO)).run(owned, work, now)
-            plain.free += plain.held.pop(name) - 2 * micro
-            plain.spent += 2 * micro
-        elif what == "expire" and names:
-            name = names[place % len(names)]
-            Expire(name).run(owned, work, now)
-            plain.free += plain.held.pop(name)
-        elif what == "top up":
-            work.requests[1, f"budget {len(work.log)}"] = None
-            ChangeBudget(BudgetBody(id=f"{len(work.log)}", add=micro / MICRO)).run(owned, work, now)
-            plain.free += micro
-        if periods:
-            found = owned.policy.accounts["cost"]
-            assert (found.free or 0) - found.suspense == plain.free
-            assert found.reserved == sum(plain.held.values())
-            assert found.posted + found.suspense == plain.spent
-    log = [log_records.decode(line.body) for line in work.log]
-    history = RenewalHistory()
-    for record in log:
-        history.see(record)
-    assert history.faults == []
-    assert sum(each.lapsed for each in log if isinstance(each, RenewedRecord)) == plain.lapsed
-    again_ = Policy(spec)
-    for line, record in zip(work.log, log, strict=True):
-        again_.take(record, line.at, line.body)
-    assert again_ == owned.policy
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"lapsed": 749_999}, "carries 0 and lets 749999 lapse; 750000 were free"),
-        ({"lapsed": 0, "carried": 750_000}, "carries 750000 micro-units over, in place of 0"),
-        ({"granted": 3_000_001}, "grants 3000001 micro-units, in place of 3000000"),
-        ({"start": 3_601.0}, "does not begin where the period before it ends"),
-        ({"end": 7_300.0}, "which is not its end"),
-    ],
-)
-def test_a_renewal_that_does_not_add_up_is_found(change: dict[str, Any], said: str) -> None:
-    spec = renewing()
-    history = RenewalHistory()
-    history.see(log_records.CreatedRecord(spec=spec))
-    history.see(RenewedRecord(resource="cost", start=0.0, end=3_600.0, granted=3_000_000, carried=0, lapsed=0))
-    effort = log_records.EffortRecord(task="t", id=0, seat=0, epoch=1, reviewer="ann", cost={"cost": 2_250_000})
-    history.see(effort)
-    good = RenewedRecord(resource="cost", start=3_600.0, end=7_200.0, granted=3_000_000, carried=0, lapsed=750_000)
-    history.see(msgspec.structs.replace(good, **change))
-    assert said in history.faults[0]
-
-
-def test_the_ledger_as_a_table_adds_up_to_the_total(database: Database) -> None:
-    async def script(engine: Engine) -> None:
-        clock = by_hand(engine)
-        for i in range(5):
-            await decide(engine, f"t{i}")
-            await observe(engine, f"t{i}", cost=0.3)
-            clock.advance(HOUR / 2)
-        await call(engine, ChangeBudget(BudgetBody(id="more", add=2)))
-        rows = [dict(zip(HEADER, row, strict=True)) for row in ledger_table(engine.store, engine.owned[KEY].id)]
-        granted, lapsed = (sum(Fraction(str(row[name])) for row in rows) for name in ("granted", "lapsed"))
-        total = account(engine).total
-        assert total is not None
-        assert (granted - lapsed) * MICRO == total
-        assert lapsed > 0
-
-    play(database, script, spec=renewing(), settings=QUIET)

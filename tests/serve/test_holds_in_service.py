@@ -19,19 +19,24 @@ from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.engine.history.log_fold import LogFold
 from deferkit.serve.storage.database import Database
 from tests.serve.harness.in_process import (
+    HOUR,
     KEY,
     SPEC,
     account,
+    by_hand,
     call,
     claim,
     complete,
+    dated,
     decide,
     observe,
     play,
     problem_of,
+    renewals,
+    renewing,
     replayed,
+    summary,
 )
-from tests.serve.test_budget_periods import HOUR, by_hand, dated, renewals, renewing, summary
 
 QUIET = EngineSettings(tick_s=1e9)
 

@@ -14,6 +14,7 @@ import pytest
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.account import Account
 from deferkit.serve.domain.api_keys import SCOPES, new_key
+from deferkit.serve.domain.log_records import RenewedRecord
 from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
@@ -27,6 +28,7 @@ from deferkit.serve.engine.commands.lease import Claim
 from deferkit.serve.engine.commands.outcome import Observe
 from deferkit.serve.engine.commands.review import Complete
 from deferkit.serve.engine.engine import Engine, EngineSettings
+from deferkit.serve.engine.policy_summary import summary_of
 from deferkit.serve.engine.recovery import roll_on
 from deferkit.serve.engine.unit_of_work import Command, UnitOfWork
 from deferkit.serve.http.server import Server
@@ -369,3 +371,36 @@ def own_until_killed(kind: str, place: str) -> None:
         await asyncio.sleep(600)
 
     asyncio.run(script())
+
+
+HOUR = 3600.0
+
+
+def renewing(**given: Any) -> PolicySpec:
+    """Return a policy with a budget that renews, three reviews an hour unless told otherwise."""
+    budget: dict[str, Any] = {"total": 3, "every": "1h", "max_cost": 1} | given
+    return msgspec.structs.replace(SPEC, budget={"cost": BudgetSpec(**budget)})
+
+
+def by_hand(engine: Engine) -> HandClock:
+    """Let the time of an engine pass only when it is told to."""
+    clock = HandClock(engine)
+    engine.ownership.clock = clock
+    return clock
+
+
+def dated(until: float, **given: Any) -> PolicySpec:
+    """Return a policy with a budget that ends."""
+    budget: dict[str, Any] = {"total": 3, "until": until, "max_cost": 1} | given
+    return msgspec.structs.replace(SPEC, budget={"cost": BudgetSpec(**budget)})
+
+
+def summary(engine: Engine) -> Any:
+    """Return the summary of the policy, as its route does for an empty queue."""
+    return summary_of(engine.owned[KEY], (0, 0, None), engine.owned[KEY].time(engine.clock.now()))
+
+
+def renewals(engine: Engine) -> list[RenewedRecord]:
+    """Return the renewals in the log of the policy."""
+    found = [log_records.decode(bytes(row.body)) for row in engine.store.log(engine.owned[KEY].id)]
+    return [each for each in found if isinstance(each, RenewedRecord)]
