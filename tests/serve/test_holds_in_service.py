@@ -8,6 +8,7 @@ import pytest
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.account import Account
+from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.policy_change import BudgetPlan, PolicyChange
 from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
 from deferkit.serve.domain.request_bodies import EffortBody, ExtendBody, HoldBody, StopBody
@@ -138,6 +139,37 @@ def test_the_lease_extends_the_hold_and_stops_the_review(database: Database) -> 
         check_whole(engine)
 
     play(database, script, spec=stoppable(), settings=QUIET)
+
+
+def test_a_lease_is_extended_where_the_hold_need_not_grow(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        clock = by_hand(engine)
+        await decide(engine, "t")
+        ann = await claim(engine)
+        for _ in range(5):  # the third time, the lease of the claim itself would be over
+            clock.advance(0.4 * SPEC.lease_s)
+            told = await progress(engine, ann, 0.5)
+            [seat] = engine.store.seats(engine.owned[KEY].id, "t")
+            assert seat.lease_until == round(told["lease_until"] * MICRO) == clock.at + int(SPEC.lease_s * MICRO)
+        assert await claim(engine, "bo") is None
+        check_whole(engine)
+
+    play(database, script, spec=stoppable(), settings=QUIET)
+
+
+def test_a_hold_that_nothing_was_left_for_is_not_extended_when_the_request_is_repeated(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        for task in ("a", "b"):
+            await decide(engine, task)
+        refused = await extend(engine, "a", 1)
+        assert refused == {"task": "a", "granted": 0.0, "hold": 1.0}
+        await call(engine, Expire("b"))  # there is room now
+        assert await extend(engine, "a", 1) == refused
+        assert (await problem_of(extend(engine, "a", 0.5))).status == 409  # the id is taken
+        assert (await extend(engine, "a", 1, "another"))["granted"] == 1.0
+        check_whole(engine)
+
+    play(database, script, spec=stoppable(total=2), settings=QUIET)
 
 
 def test_a_limit_stops_every_review(database: Database) -> None:

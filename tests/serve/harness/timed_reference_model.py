@@ -123,6 +123,8 @@ class TimedServiceMachine(ServiceMachine):
     def __init__(self, database: Database, now: Callable[[int | None], int], spec: PolicySpec = TIMED_SPEC) -> None:
         super().__init__(database, now, spec)
         self.model = TimedModel(2 * MICRO, lease=250 * MICRO, deadline=1030 * MICRO)
+        into_period = PERIOD // 12  # in the middle of a step, whenever the examples before have ended
+        self.clock.at = now(self.clock.at // PERIOD * PERIOD + PERIOD + into_period)
 
     def renew(self, at: int, *, begin: bool = False) -> None:
         self.model.renew(at, begin=begin)

@@ -25,6 +25,9 @@ from deferkit.serve.storage.transaction import QueueQuery, ReadSet, Transaction
 class UnitOfWork(Transaction):
     """Changes to policies and their rows. Every change of a policy goes through `record`, and so into its log.
 
+    What is written without a record (a lease, the reply to a repeated request) makes its policy one of those `changed`
+    too: else a group of nothing else would not be committed, and nobody would check who owns the policy.
+
     Parameters
     ----------
     ends
@@ -82,8 +85,9 @@ class UnitOfWork(Transaction):
         """Return what became known of a task and was corrected: records of the log, and of this group."""
         return self.histories[policy, task] + [row.body for row in self.log if (row.policy, row.task) == (policy, task)]
 
-    def put_seats(self, rows: list[SeatRow]) -> None:
+    def put_seats(self, owned: OwnedPolicy, rows: list[SeatRow]) -> None:
         """Write the seats of a task."""
+        self.changed[owned.id] = owned
         for row in rows:
             self.changed_seats[row.policy, row.task, row.seat] = None
         self.seats[rows[0].policy, rows[0].task] = rows
@@ -92,12 +96,12 @@ class UnitOfWork(Transaction):
         """Return the seats of a task whose reviewers have answered."""
         return [seat for seat in self.seats.get((row.policy, row.task), []) if seat.state == DONE]
 
-    def close_seats(self, row: DecisionRow) -> None:
+    def close_seats(self, owned: OwnedPolicy, row: DecisionRow) -> None:
         """Close the seats of a task that needs no reviewer any more. Their epochs stay: late answers are refused."""
         seats = self.seats.get((row.policy, row.task), [])
         if any(seat.state in (WAITING, CLAIMED) for seat in seats):
             closed = [seat._replace(state=CLOSED) if seat.state in (WAITING, CLAIMED) else seat for seat in seats]
-            self.put_seats(closed)
+            self.put_seats(owned, closed)
 
     def park(self, owned: OwnedPolicy, row: ParkedRow) -> None:
         """Keep an outcome until its decision comes."""
@@ -119,8 +123,9 @@ class UnitOfWork(Transaction):
         self.new_parked.pop(key, None)
         self.dropped_parked[key] = None
 
-    def answer(self, row: RequestRow) -> None:
+    def answer(self, owned: OwnedPolicy, row: RequestRow) -> None:
         """Keep a reply under its idempotency key, for when the request is repeated."""
+        self.changed[owned.id] = owned
         self.requests[row.policy, row.request] = row
         self.new_requests.append(row)
 

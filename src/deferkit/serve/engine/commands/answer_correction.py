@@ -62,7 +62,7 @@ class CorrectAnswer:
         if row.final is None:
             if (costs := added(*(each.cost for each in after))) is not None:
                 check_room(owned, costs, row.held)
-            work.put_seats(after)
+            work.put_seats(owned, after)
             work.record(owned, self._record(row, seat), now, row.task)
         else:
             learned = self._settle_again(owned, work, now, row, before, after, micros)
@@ -75,7 +75,7 @@ class CorrectAnswer:
             rewards=row.rewards,
             cost=None if row.cost is None else all_in_reply(row.cost),
         )
-        work.answer(RequestRow(owned.id, self.request, self.digest, said := msgspec.json.encode(reply)))
+        work.answer(owned, RequestRow(owned.id, self.request, self.digest, said := msgspec.json.encode(reply)))
         return Reply(200, said)
 
     def _completed(self, owned: OwnedPolicy, work: UnitOfWork) -> tuple[DecisionRow, list[SeatRow]]:
@@ -114,7 +114,7 @@ class CorrectAnswer:
             check_room(owned, total, row.held)
         elif total is not None and row.cost is not None:
             check_room(owned, total, row.cost)
-        work.put_seats(seats)
+        work.put_seats(owned, seats)
         record = self._record(row, seats[before.seat], answers, judgement.place)
         work.record(owned, record, now, row.task)
         if answers:

@@ -52,7 +52,7 @@ class ChangeBudget:
             raise exhausted(str(error)) from error
         work.record(owned, log_records.BudgetChangedRecord(request=self.body.id, totals=totals), now)
         reply = msgspec.json.encode(BudgetReply(id=self.body.id, budget=budget_states(owned, now)))
-        work.answer(RequestRow(owned.id, self.request, self.digest, reply))
+        work.answer(owned, RequestRow(owned.id, self.request, self.digest, reply))
         return Reply(200, reply)
 
     def _totals(self, owned: OwnedPolicy) -> dict[str, int | None]:

@@ -58,7 +58,7 @@ class Correct:
             raise invalid("A correction needs rewards or a cost.")
         learned = replace(owned, work, now, row, body.id, body.rewards, micros)
         reply = msgspec.json.encode(CorrectionReply(task=row.task, learned=learned))
-        work.answer(RequestRow(owned.id, request, self.digest, reply))
+        work.answer(owned, RequestRow(owned.id, request, self.digest, reply))
         return Reply(200, reply)
 
 

@@ -177,6 +177,7 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, numbe
     if deferred:
         deadline = None if policy.spec.deadline_s is None else now + int(policy.spec.deadline_s * MICRO)
         work.put_seats(
+            owned,
             [
                 SeatRow(
                     policy=owned.id,
@@ -197,7 +198,7 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, numbe
                     cost=None,
                 )
                 for seat in range(body.reviewers or policy.spec.reviewers)
-            ]
+            ],
         )
     if owned.parked:
         outcome_that_came_first(owned, work, now, body.task)

@@ -54,7 +54,7 @@ class Expire:
         )
         row = row._replace(state=VOID, final=row.final or MODEL)
         work.put_decision(row)
-        work.close_seats(row)
+        work.close_seats(owned, row)
         return self._reply(row.final or MODEL)
 
     def _reply(self, final: str) -> Reply:

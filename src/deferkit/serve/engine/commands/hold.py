@@ -90,7 +90,7 @@ class ExtendHold:
         row = extend_hold(owned, work, now, row, granted)
         reply = HoldReply(task=row.task, granted=all_in_reply(granted), hold=all_in_reply(row.held or {}))
         body = msgspec.json.encode(reply)
-        work.answer(RequestRow(owned.id, self.request, self.digest, body))
+        work.answer(owned, RequestRow(owned.id, self.request, self.digest, body))
         return Reply(200, body)
 
 
@@ -153,7 +153,7 @@ class ExtendReview:
                 book(owned, work, now, row, {}, cost, ends=True, stopped=True)
                 return self._reply(None, row, stopped=True)
         until = now + int((body.lease_s or owned.policy.spec.lease_s) * MICRO)
-        work.put_seats([each._replace(lease_until=until) if each is seat else each for each in seats])
+        work.put_seats(owned, [each._replace(lease_until=until) if each is seat else each for each in seats])
         return self._reply(until / MICRO, row)
 
     def _reply(self, until: float | None, row: DecisionRow, *, stopped: bool = False) -> Reply:

@@ -248,7 +248,7 @@ def book(
         row = row._replace(answer=msgspec.json.encode(used_answer(review.answers, judgement.place)).decode())
     work.put_decision(row)
     if ended:
-        work.close_seats(row)
+        work.close_seats(owned, row)
     return OutcomeReply(
         task=row.task,
         changed=True,

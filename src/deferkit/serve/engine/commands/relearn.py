@@ -56,7 +56,7 @@ class ResetLearner:
         decisions = owned.policy.counts().decisions
         work.record(owned, log_records.ResetRecord(request=self.body.id), now)
         reply = msgspec.json.encode(ResetReply(id=self.body.id, decisions=decisions))
-        work.answer(RequestRow(owned.id, self.request, self.digest, reply))
+        work.answer(owned, RequestRow(owned.id, self.request, self.digest, reply))
         return Reply(200, reply)
 
 

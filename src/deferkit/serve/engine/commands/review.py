@@ -99,7 +99,7 @@ class Complete:
         rewards = {name: float(value) for name, value in body.rewards.items()}
         seat = seat._replace(state=DONE, answer=text_of(body.answer), rewards=rewards, cost=micros)
         after = [*seats[: body.seat], seat, *seats[body.seat + 1 :]]
-        work.put_seats(after)
+        work.put_seats(owned, after)
         finished = all(each.state == DONE for each in after)
         outcome = OutcomeReply(task=row.task, changed=False, learned=False)
         visible = visible if owned.policy.spec.review_used is not None else None
@@ -117,7 +117,7 @@ class Complete:
                 unconfirmed=outcome.unconfirmed,
             )
         )
-        work.answer(RequestRow(owned.id, self.request, self.digest, reply))
+        work.answer(owned, RequestRow(owned.id, self.request, self.digest, reply))
         return with_model_answer(reply, owned, seat)
 
 
