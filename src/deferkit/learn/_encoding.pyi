@@ -3,6 +3,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+def any_larger(values: list[float], bounds: list[float]) -> bool: ...
+
 class RowEncoder:
     def __init__(
         self,

@@ -13,6 +13,19 @@ from deferkit.types import LARGEST
 cdef double largest = LARGEST
 
 
+def any_larger(list values not None, list bounds not None):
+    """Return whether the absolute value of a number is larger than its bound; up to the end of the shorter list.
+
+    >>> any_larger([0.5, -2.0], [1.0, 2.0]), any_larger([0.5, -2.5], [1.0, 2.0])
+    (False, True)
+    """
+    cdef Py_ssize_t i
+    for i in range(min(len(values), len(bounds))):
+        if fabs(<double>values[i]) > <double>bounds[i]:
+            return True
+    return False
+
+
 cdef class RowEncoder:
     """Encodes rows with fixed scales and levels.
 

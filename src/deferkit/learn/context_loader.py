@@ -33,6 +33,7 @@ class ContextLoader:
         self._given: Floats = np.zeros((1, n_features))
         self._row = self._given[0]
         self._latest: list[float] | None = None  # the result of the last `load_event`, if it is in `_row`
+        self._loaded_as = (-1, 0)  # the number of loads after it, and the version of its views
         self._views = self._given if representation is None else representation.transform(self._given)
 
     def load(self, context: Any) -> None:
@@ -49,9 +50,15 @@ class ContextLoader:
             if self.encoder is not None:
                 return kept
             self._latest = self._row.tolist()
+            self._loaded_as = self._state_of_load()
             return self._latest
-        self._hand_over()  # it was just proposed and is applied now: its numbers are in `_row` already
-        return context
+        if self._loaded_as != self._state_of_load():
+            self._hand_over()
+            self._loaded_as = self._state_of_load()
+        return context  # it was just proposed and is applied now: it is loaded already
+
+    def _state_of_load(self) -> tuple[int, int]:
+        return self._core.n_loads, 0 if self.representation is None else self.representation.version
 
     def _convert(self, context: Any) -> Any:
         """Write a context to `_row`; return it as checked by the encoder."""

@@ -27,6 +27,8 @@ class Decisions:
 
     def __init__(self, components: Components) -> None:
         self._settings = components.settings
+        self._deciders = components.settings.deciders
+        self._resources = components.settings.resources
         self._ledger = components.ledger
         self._core = components.ledger.core
         self._contexts = components.contexts
@@ -163,10 +165,10 @@ class Decisions:
             raise expected("decision", "Decided", "a Decision", decision)
         if decision.id != ledger.next_id:
             raise EventOutOfOrder(f"The next decision is {ledger.next_id}. Got decision {decision.id}.")
-        route = inputs.index_of(decision.route, self._settings.deciders, "decider")
+        route = inputs.index_of(decision.route, self._deciders, "decider")
         reason = inputs.index_of(decision.reason, REASONS, "reason")
-        cost = inputs.as_amount("expected_cost", decision.expected_cost, self._settings.resources)
-        held = inputs.as_amount("reserved", decision.reserved, self._settings.resources)
+        cost = inputs.as_amount("expected_cost", decision.expected_cost, self._resources)
+        held = inputs.as_amount("reserved", decision.reserved, self._resources)
         if route > 0:
             self._check_free(decision)
             if (np.array(held) > ledger.view("max_cost")).any():
@@ -178,7 +180,8 @@ class Decisions:
         if time is not None:
             self._renewals.check_none_due(time)
             self._core.set_time(time)
-        self._prepare_for_next()
+        if decision.id >= self._first_checked:
+            self._prepare_for_next()
         self._core.commit_decided(route, reason, cost, held)
         self._contexts.decided()
         if self._contexts.encoder is not None and ledger.get("unsettled"):

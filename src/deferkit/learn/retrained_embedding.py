@@ -43,6 +43,7 @@ class RetrainedEmbedding:
         self._limit = None if memory is None else max(memory, min(self._window, ledger.memory))
         self._fresh_from = 0  # from this decision on, views in the ledger are current
         self._window_is_fresh = True  # whether the views in the window of the price are current
+        self.version = 0  # of the views: another one after each retraining
         if self.embedding.frozen and ledger.next_id == 0:
             self.systems.rebuild(self.embedder, self.training_set)
 
@@ -110,6 +111,7 @@ class RetrainedEmbedding:
             if self._limit is not None:
                 self._retire(max(0, training_set.n - self._limit), self.embedding.discount)
             self.embedder.retrain(training_set, epochs)
+            self.version += 1
             self.systems.rebuild(self.embedder, training_set)
         ledger.set("retrain_at", self.embedding.next_at(ledger.get("n_seen")))
         self._fresh_from, self._window_is_fresh = ledger.next_id, self._window == 0
@@ -193,6 +195,7 @@ class RetrainedEmbedding:
 
         self.training_set.restore(part("past"))
         self.embedder.restore(part("embedder"))
+        self.version += 1
         old = part("old")
         check_shapes(old, {name: array.shape for name, array in self.systems.retired._asdict().items()})
         check_finite(old, list(old))

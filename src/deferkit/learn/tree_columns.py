@@ -75,6 +75,7 @@ class TreeColumns:
         self._start_at, self._effect_at = FIRST_FIT, LARGEST_COUNT
         self._fresh_from = 0  # from this decision on, views in the ledger are current
         self._fit: TreeFit | None = None
+        self.version = 0  # of the views: another one after new trees
 
     # ------------------------------------------------------------ views
 
@@ -201,6 +202,7 @@ class TreeColumns:
         fit.close()
         fit.hand_over(ledger)
         self.trees = fit.trees
+        self.version += 1
         self._fit, self._effect_at = None, LARGEST_COUNT
         self._fresh_from = max(0, ledger.next_id - self._window)
         decisions = np.arange(self._fresh_from, ledger.next_id)
@@ -256,6 +258,7 @@ class TreeColumns:
         if self._ledger.get("retrain_at") != due or fitting != (self._effect_at < LARGEST_COUNT):
             raise ValueError("the schedule of the trees contradicts itself")
         self.trees = {name: array.copy() for name, array in part("trees").items()}
+        self.version += 1
         self._unit = saved["unit"].copy()
         self._fit = None
         if fitting:

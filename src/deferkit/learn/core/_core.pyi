@@ -26,6 +26,7 @@ def fit(
 
 class Core:
     all_experts: int
+    n_loads: int
     def __init__(
         self,
         arrays: dict[str, NDArray[Any]],

@@ -164,6 +164,7 @@ cdef class Core:
     cdef object decision_type
     cdef double least_reward, largest_reward, largest_cost
     cdef readonly Int all_experts
+    cdef readonly Int n_loads  # calls that have replaced the context that was loaded last
 
     def __init__(self, dict arrays, tuple experts, tuple resources, reward_bounds, cost_bounds):
         self.deciders, self.resources, self.reasons = ("model", *experts), resources, REASONS
@@ -243,6 +244,7 @@ cdef class Core:
         row = <const double *>cnp.PyArray_DATA(context)
         if not is_in_range(row, self.s.sizes.n_features * self.s.sizes.n_views):
             return False
+        self.n_loads += 1
         load_context(&self.s, row)
         return True
 
@@ -288,6 +290,7 @@ cdef class Core:
         """Propose and commit tasks in order; return the decisions. There are no times where no budget needs them."""
         cdef Int t
         cdef list decisions = []
+        self.n_loads += 1
         for t in range(contexts.shape[0]):
             load_context(&self.s, &contexts[t, 0])
             if times.shape[0]:
@@ -303,6 +306,7 @@ cdef class Core:
                    double[:, ::1] widths, double[::1] price):
         """Write the route, estimates and widths of each context, as if it came next; the state does not change."""
         cdef Int t, target
+        self.n_loads += 1
         with nogil:
             self.s.arrays.task_time[0] = self.s.arrays.clock[0]
             price_current_task(&self.s)
@@ -445,6 +449,7 @@ cdef class Core:
         """Learn from tasks without booking; `cost_expert` is the expert whose costs are given, 0 for none."""
         cdef State *s = &self.s
         cdef Int t
+        self.n_loads += 1
         with nogil:
             for t in range(contexts.shape[0]):
                 load_context(s, &contexts[t, 0])
@@ -472,6 +477,7 @@ cdef class Core:
         cdef Int t, r, slot, answered, done = contexts.shape[0]
         cdef double done_share
         cdef Proposal p
+        self.n_loads += 1
         with nogil:
             for t in range(contexts.shape[0]):
                 load_context(s, &contexts[t, 0])

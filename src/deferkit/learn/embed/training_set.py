@@ -10,6 +10,7 @@ Ints = NDArray[np.int64]
 Singles = NDArray[np.float32]  # precision of the training of networks
 
 FIRST_CAPACITY = 256  # rows
+UNKNOWN = {"rewards": np.nan, "costs": np.nan}  # in the rows of tasks without outcomes; 0 in other arrays
 
 
 class TrainingSet:
@@ -28,7 +29,7 @@ class TrainingSet:
     """
 
     def __init__(self, *, n_features: int, n_deciders: int, n_resources: int) -> None:
-        self.n = 0
+        self.n = 0  # tasks; rows after them have no outcomes
         self._n_deciders = n_deciders
         self._arrays: dict[str, NDArray[np.float64]] = {
             "x": np.zeros((FIRST_CAPACITY, n_features)),
@@ -48,10 +49,10 @@ class TrainingSet:
 
     def append(self, x: Floats) -> None:
         """Append tasks that were just decided, in order."""
-        rows = self._add_rows(len(x))
+        rows, before = self._add_rows(len(x)), self.decided
         self._arrays["x"][rows] = x
-        self._arrays["before"][rows, 0] = self.decided + np.arange(len(x))
         self.decided += len(x)
+        self._arrays["before"][rows, 0] = before if len(x) == 1 else np.arange(before, self.decided)
 
     def append_labelled(self, x: Floats, rewards: Floats, costs: Floats, cost_expert: Ints) -> None:
         """Append labelled tasks of a warm start, which have no decisions."""
@@ -109,8 +110,9 @@ class TrainingSet:
 
     def drop_first(self, n: int) -> None:
         """Drop the first n tasks."""
-        for array in self._arrays.values():
+        for name, array in self._arrays.items():
             array[: self.n - n] = array[n : self.n]
+            array[self.n - n : self.n] = UNKNOWN.get(name, 0.0)
         self.n -= n
 
     def state(self) -> dict[str, NDArray[np.float64]]:
@@ -129,7 +131,7 @@ class TrainingSet:
             raise ValueError("a task of the training set was decided by nobody")
         if n and not (before[0] >= 0 and before[-1] <= decided and (np.diff(before) >= 0).all()):
             raise ValueError("the tasks of the training set are out of order")
-        self.n = 0
+        self.drop_first(self.n)
         self._add_rows(n)
         for name, array in self._arrays.items():
             array[: self.n] = saved[name]
@@ -141,11 +143,8 @@ class TrainingSet:
         capacity = len(self._arrays["x"])
         if last > capacity:
             for name, array in self._arrays.items():
-                grown = np.empty((max(last, 2 * capacity), array.shape[1]))
+                grown = np.full((max(last, 2 * capacity), array.shape[1]), UNKNOWN.get(name, 0.0))
                 grown[: self.n] = array[: self.n]
                 self._arrays[name] = grown
-        self._arrays["rewards"][first:last] = np.nan
-        self._arrays["costs"][first:last] = np.nan
-        self._arrays["whose"][first:last] = 0.0
         self.n = last
         return slice(first, last)

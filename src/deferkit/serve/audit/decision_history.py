@@ -56,7 +56,7 @@ def decided(line: LogRow, record: log_records.DecidedRecord) -> DecisionRow:
         task=record.task,
         id=record.id,
         digest=b"",
-        reply=reply_of(record),
+        reply=reply_of(record.task, record.decision),
         at=line.at,
         route=record.route,
         state=MODEL if record.held is None else OPEN,

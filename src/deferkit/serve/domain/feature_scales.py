@@ -5,11 +5,11 @@ seen so far is an outlier, and is cut to a little more than that: where values s
 a fifth with each task.
 """
 
-from operator import gt
 from typing import Any
 
 import msgspec
 
+from deferkit.learn._encoding import any_larger
 from deferkit.serve.domain.policy_spec import FeatureSpec, PolicySpec
 from deferkit.types import LARGEST, is_number
 
@@ -100,8 +100,8 @@ class FeatureScales(msgspec.Struct, kw_only=True):
         return [place for place, (value, most) in pairs if value > most or -value > most]
 
     def _none_larger(self, context: Context) -> bool:
-        """Whether no number is larger than all before, as nearly always; without a step of Python for each feature."""
-        return type(context) is list and not self.names and True not in map(gt, map(abs, context), self.largest)
+        """Whether no number is larger than all before, as nearly always; by a compiled step."""
+        return type(context) is list and not self.names and not any_larger(context, self.largest)
 
     def _values(self, context: Context) -> list[float]:
         if isinstance(context, list):

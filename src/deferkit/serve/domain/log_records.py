@@ -6,7 +6,7 @@ So the state of a policy is the fold of `Policy.apply` over its records, and rea
 import math
 from collections.abc import Callable, Mapping
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import msgspec
 
@@ -67,6 +67,26 @@ class DecisionReply(msgspec.Struct, frozen=True, kw_only=True):
     widths: dict[str, float]
     costs: dict[str, float | dict[str, float]]
     cost_widths: dict[str, float | dict[str, float]]
+
+    @classmethod
+    def of(cls, task: str, decision: Decision, **more: Any) -> Self:
+        """Return the reply or the record of a decision on a task, with `more` fields where it has them."""
+        return cls(
+            task=task,
+            id=decision.id,
+            route=decision.route,
+            reason=decision.reason,
+            propensity=decision.propensity,
+            price=decision.price,
+            budget_left=without_infinity(decision.budget_left),
+            reserved=decision.reserved,
+            expected_cost=decision.expected_cost,
+            estimates=decision.estimates,
+            widths=decision.widths,
+            costs=decision.costs,
+            cost_widths=decision.cost_widths,
+            **more,
+        )
 
 
 class DecidedRecord(

@@ -2,7 +2,6 @@
 
 import copy
 import math
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -30,8 +29,6 @@ SLICE = 100  # tasks of a batch that are looked up and decided at once, if there
 NOT_A_NUMBER = (
     "The context is too large, or one before it was: what the learner expects of it is not a number any more."
 )
-REPLY_FIELDS = DecisionReply.__struct_fields__
-REPLY_VALUES = attrgetter(*REPLY_FIELDS)
 ENCODER = msgspec.json.Encoder()
 MOST_WORK = 10_000_000_000  # numbers that the decisions of a batch may go through: about ten seconds
 
@@ -140,16 +137,16 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, numbe
     if policy.relearned.decisions:
         decision = decision._replace(id=decision.id + policy.relearned.decisions)
     deferred = micros is not None
-    record = log_records.DecidedRecord(
-        task=body.task,
-        context=event.context,  # type: ignore[arg-type]
+    record = log_records.DecidedRecord.of(
+        body.task,
+        decision,
+        context=event.context,
         held=micros,
         announced=body.cost,
         available=body.available,
         clipped=clipped,
-        **decision._asdict() | {"budget_left": log_records.without_infinity(decision.budget_left)},
     )
-    reply = reply_of(record)
+    reply = reply_of(body.task, decision)
     if b"null" in reply:  # what is not a number becomes null in JSON; so does a budget without end
         check_finite(decision)
     try:
@@ -283,9 +280,9 @@ def check_announced(cost: Any) -> None:
             raise invalid(str(error)) from error
 
 
-def reply_of(record: log_records.DecidedRecord) -> bytes:
-    """Return the reply that a decision gets."""
-    return ENCODER.encode(DecisionReply(**dict(zip(REPLY_FIELDS, REPLY_VALUES(record), strict=True))))
+def reply_of(task: str, decision: Decision) -> bytes:
+    """Return the reply that the decision on a task gets."""
+    return ENCODER.encode(DecisionReply.of(task, decision))
 
 
 def outcome_that_came_first(owned: OwnedPolicy, work: UnitOfWork, now: int, task: str) -> None:
