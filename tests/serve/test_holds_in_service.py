@@ -310,6 +310,20 @@ def test_another_allowance_is_for_the_periods_to_come(database: Database) -> Non
     play(database, script, spec=renewing(), settings=QUIET)
 
 
+def test_an_allowance_of_nothing_leaves_what_is_carried_over(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        clock = by_hand(engine)
+        await decide(engine, "a")
+        await change(engine, allowance=0)
+        clock.advance(2 * HOUR)
+        assert summary(engine).budget["cost"].free == 2.0
+        await decide(engine, "b")
+        assert [(each.granted, each.carried) for each in renewals(engine)[1:]] == [(0, 2_000_000)] * 2
+        check_whole(engine)
+
+    play(database, script, spec=renewing(carry=None), settings=QUIET)
+
+
 def test_another_horizon_is_what_the_budget_is_to_last_for(database: Database) -> None:
     async def script(engine: Engine) -> None:
         for i in range(3):
