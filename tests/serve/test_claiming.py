@@ -77,7 +77,7 @@ def test_each_seat_is_claimed_once(postgres: Postgres) -> None:
 
     def fill(work: Any) -> None:
         for i in range(30):
-            work.put_seats([seat(owned, f"t{i}", priority=i / 30)])
+            work.put_seats(owned, [seat(owned, f"t{i}", priority=i / 30)])
 
     write(stores[0], owned, fill=fill)
 
@@ -105,7 +105,7 @@ def test_a_reviewer_with_many_tabs_gets_one_seat_at_a_task(postgres: Postgres) -
     owned = add(stores[0])
     for i in range(8):
         seats = [seat(owned, f"t{i}", number) for number in range(3)]
-        write(stores[0], owned, fill=lambda work, seats=seats: work.put_seats(seats))  # type: ignore[misc]
+        write(stores[0], owned, fill=lambda work, seats=seats: work.put_seats(owned, seats))  # type: ignore[misc]
         done = at_once([lambda s=store: take(s, owned.id, "ann") for store in stores])  # type: ignore[misc]
         assert sum(one is not None for one in done) == 1, done
     for store in stores:
@@ -116,8 +116,8 @@ def test_a_seat_that_is_locked_is_passed_over_and_not_waited_for(postgres: Postg
     postgres.prepare()
     owner, other = Store(postgres), Store(again(postgres))
     owned = add(owner)
-    write(owner, owned, fill=lambda work: work.put_seats([seat(owned, "best", priority=2.0)]))
-    write(owner, owned, fill=lambda work: work.put_seats([seat(owned, "good", priority=1.0)]))
+    write(owner, owned, fill=lambda work: work.put_seats(owned, [seat(owned, "best", priority=2.0)]))
+    write(owner, owned, fill=lambda work: work.put_seats(owned, [seat(owned, "good", priority=1.0)]))
     owner.writer.begin()
     owner.writer.run("seats", policy=owned.id, keys=["best"])
     assert take(other, owned.id, "ann")["task"] == "good"
@@ -135,7 +135,7 @@ def test_who_waits_for_a_lock_too_long_is_told_to_try_again(
     postgres.prepare()
     owner, other = Store(postgres), Store(again(postgres))
     owned = add(owner)
-    write(owner, owned, fill=lambda work: work.put_seats([seat(owned, "t")]))
+    write(owner, owned, fill=lambda work: work.put_seats(owned, [seat(owned, "t")]))
     lease = take(other, owned.id, "ann")
     body = LeaseBody(task="t", seat=0, epoch=lease["epoch"], token=lease["token"])
     owner.writer.begin()
@@ -152,7 +152,7 @@ def test_a_lease_is_used_by_its_epoch_only(database: Database) -> None:
     database.prepare()
     store = Store(database)
     owned = add(store)
-    write(store, owned, fill=lambda work: work.put_seats([seat(owned, "t", deadline=NOW + 50)]))
+    write(store, owned, fill=lambda work: work.put_seats(owned, [seat(owned, "t", deadline=NOW + 50)]))
     first = take(store, owned.id, "ann", lease_s=LAPSED)
     second = take(store, owned.id, "bo", now=NOW + 2)
     assert (first["epoch"], second["epoch"]) == (1, 2)
@@ -223,7 +223,7 @@ def test_who_stands_for_several_experts_gets_what_is_worth_most_of_all_of_theirs
     three = msgspec.structs.replace(SPEC, experts=[*worth])
     for expert, priority in worth.items():
         one = seat(owned, expert, expert=expert, priority=priority)
-        write(store, owned, fill=lambda work, one=one: work.put_seats([one]))  # type: ignore[misc]
+        write(store, owned, fill=lambda work, one=one: work.put_seats(owned, [one]))  # type: ignore[misc]
     assert take(store, owned.id, "ann", spec=three, experts=["clerk", "human"])["task"] == "human"
     assert take(store, owned.id, "ann", spec=three, experts=["clerk", "human"])["task"] == "clerk"
     assert take(store, owned.id, "ann", spec=three, experts=["clerk", "human"]) is None

@@ -11,8 +11,9 @@ from deferkit.serve.domain.account import Account
 from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.policy_change import BudgetPlan, PolicyChange
 from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
-from deferkit.serve.domain.request_bodies import EffortBody, ExtendBody, HoldBody, StopBody
+from deferkit.serve.domain.request_bodies import CorrectionBody, EffortBody, ExtendBody, HoldBody, StopBody
 from deferkit.serve.engine.commands.budget import ChangePolicy
+from deferkit.serve.engine.commands.correction import Correct
 from deferkit.serve.engine.commands.expire import Expire
 from deferkit.serve.engine.commands.hold import ExtendHold, ExtendReview, StopReview
 from deferkit.serve.engine.commands.review import Effort
@@ -33,6 +34,7 @@ from tests.serve.harness.in_process import (
     observe,
     play,
     problem_of,
+    records,
     renewals,
     renewing,
     replayed,
@@ -237,6 +239,56 @@ def test_where_others_have_answered_a_stop_leaves_their_answer(database: Databas
     play(database, script, spec=stoppable(total=2, max_cost=2), settings=QUIET)
 
 
+def test_a_stop_is_repeated_where_others_have_answered(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        for task in ("a", "b"):
+            await decide(engine, task, reviewers=2)
+            ann, bo = await claim(engine), await claim(engine, "bo")
+            await complete(engine, ann, answer="yes", rewards={"human": 1.0}, cost=0.5)
+        told = await progress(engine, bo, 1.5)
+        assert told["stopped"]
+        assert await progress(engine, bo, 1.5) == told
+        await stop(engine, "a", 0.25)
+        before = records(engine)
+        assert not (await stop(engine, "a", 0.25))["changed"]
+        assert (await problem_of(stop(engine, "a", 0.5))).status == 409
+        assert records(engine) == before
+        assert (await stop(engine, "a", 0.25, rewards={"model": 0.5}))["learned"]  # what was not known then
+        assert (await problem_of(stop(engine, "a", 0.25, rewards={"model": 1.0}))).status == 409
+        assert summary(engine).stopped == 2
+        check_whole(engine)
+
+    play(database, script, spec=stoppable(total=3, max_cost=2), settings=QUIET)
+
+
+@pytest.mark.parametrize("answered", [False, True], ids=["alone", "answered"])
+def test_a_stop_with_a_cost_that_must_be_confirmed_stays_one(database: Database, answered: bool) -> None:
+    async def script(engine: Engine) -> None:
+        await decide(engine, "t", reviewers=1 + answered)
+        claimed = [await claim(engine, name) for name in ("ann", "bo")[: 1 + answered]]
+        if answered:
+            await complete(engine, claimed[0], answer="yes")
+        told = await progress(engine, claimed[-1], 25)
+        assert told["stopped"]
+        before = records(engine)
+        assert await progress(engine, claimed[-1], 25) == told
+        assert not (await stop(engine, "t", 25))["changed"]
+        assert records(engine) == before
+        await call(engine, Correct(CorrectionBody(id="c", task="t", cost=3), unlimited=True))
+        row = engine.store.decision(engine.owned[KEY].id, "t")
+        assert row is not None
+        assert (row.state, row.final) == ("posted", "human" if answered else "model")
+        policy, fold = engine.owned[KEY].policy, LogFold(lambda *_: [])
+        assert (policy.learner.summary().stopped, policy.holds.stopped) == (1, 1)  # a cost that is a lower bound
+        for line in engine.store.log(engine.owned[KEY].id):
+            fold.take(line.at, log_records.decode(bytes(line.body)))
+        assert (fold._tasks[0].answered() is not None) == answered
+        assert account(engine) == Account(10_000_000, posted=3_000_000)
+        check_whole(engine)
+
+    play(database, script, spec=stoppable(max_reported_cost=20), settings=QUIET)
+
+
 def test_an_automatic_hold_is_booked_in_whole_micro_units(database: Database) -> None:
     async def script(engine: Engine) -> None:
         for i in range(30):
@@ -308,6 +360,20 @@ def test_another_allowance_is_for_the_periods_to_come(database: Database) -> Non
         check_whole(engine)
 
     play(database, script, spec=renewing(), settings=QUIET)
+
+
+def test_an_allowance_of_nothing_leaves_what_is_carried_over(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        clock = by_hand(engine)
+        await decide(engine, "a")
+        await change(engine, allowance=0)
+        clock.advance(2 * HOUR)
+        assert summary(engine).budget["cost"].free == 2.0
+        await decide(engine, "b")
+        assert [(each.granted, each.carried) for each in renewals(engine)[1:]] == [(0, 2_000_000)] * 2
+        check_whole(engine)
+
+    play(database, script, spec=renewing(carry=None), settings=QUIET)
 
 
 def test_another_horizon_is_what_the_budget_is_to_last_for(database: Database) -> None:

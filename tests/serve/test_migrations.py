@@ -105,7 +105,7 @@ def test_an_upgrade_keeps_what_is_there(database: Database, known: int, monkeypa
     owned = add(store)
     write(store, owned, fill=lambda work: work.put_decision(decision(owned, "t")))
     if known > 1:
-        write(store, owned, fill=lambda work: work.put_seats([seat(owned, "t")]))
+        write(store, owned, fill=lambda work: work.put_seats(owned, [seat(owned, "t")]))
     before = store.policies(), list(store.log(owned.id)), store.budgets(owned.id), store.decision(owned.id, "t")
     store.close()
     database.prepare()

@@ -142,7 +142,7 @@ def test_a_takeover_in_the_middle_of_a_group_waits_for_nobody(postgres: Postgres
     postgres.prepare()
     old, new = Store(postgres), Store(again(postgres))
     owned = add(old, expires=100)
-    write(old, owned, fill=lambda work: work.put_seats([seat(owned, "t", state="claimed", reviewer="ann")]))
+    write(old, owned, fill=lambda work: work.put_seats(owned, [seat(owned, "t", state="claimed", reviewer="ann")]))
     row = new.policies()[0]
     work = old.begin([ReadSet(owned.id, ("t",), seats=True)], UnitOfWork())  # the seat is locked
     assert new.acquire(row, "b", None, 500, 600, dead=None) == 2

@@ -76,6 +76,12 @@ def test_an_answer_is_taken_if_every_field_fits(data: st.DataObject) -> None:
     assert taken == wanted
 
 
+@pytest.mark.parametrize("value", [10**400, -(10**400), float("inf"), float("nan")], ids=["large", "low", "inf", "nan"])
+def test_a_number_that_no_double_holds_is_refused(value: float) -> None:
+    with pytest.raises(InvalidArgument, match="is a number"):
+        check_answer([FormField(name="n", kind="number")], {"n": value})
+
+
 labels = st.one_of(st.sampled_from(["ham", "spam", "2"]), st.booleans(), st.integers(0, 3), st.floats(0, 3))
 
 

@@ -60,9 +60,9 @@ def test_rows_come_back_as_they_were(store: Store) -> None:
     def fill(work: UnitOfWork) -> None:
         work.record(owned, log_records.ChangedRecord(spec=owned.policy.spec), 11, NAME)
         work.put_decision(decided)
-        work.put_seats(seats)
+        work.put_seats(owned, seats)
         work.park(owned, parked)
-        work.answer(request)
+        work.answer(owned, request)
 
     write(store, owned, ReadSet(owned.id, (NAME, "early"), parked=True), fill=fill)
     assert store.decision(owned.id, NAME) == decided
@@ -124,7 +124,7 @@ def test_a_parked_outcome_goes_when_its_decision_comes(store: Store) -> None:
 
 def test_a_claim_and_its_effort(store: Store) -> None:
     owned = add(store)
-    write(store, owned, fill=lambda work: work.put_seats([seat(owned, "t")]))
+    write(store, owned, fill=lambda work: work.put_seats(owned, [seat(owned, "t")]))
     claim = {"policy": owned.id, "task": "t", "seat": 0, "epoch": 1}
     token = {"token": b"\x00\x01", "visible": 1}
     store.directly(lambda connection: connection.run("add_claim", reviewer="ann", at=5, **token, **claim))
@@ -162,7 +162,7 @@ def test_a_budget_may_be_spent_to_the_end_and_have_none(store: Store) -> None:
 
 def test_the_database_refuses_a_row_that_cannot_be(store: Store) -> None:
     owned = add(store)
-    write(store, owned, fill=lambda work: work.put_seats([seat(owned, "t", state="claimed", reviewer="ann")]))
+    write(store, owned, fill=lambda work: work.put_seats(owned, [seat(owned, "t", state="claimed", reviewer="ann")]))
     decisions = [
         decision(owned, "new", state="lost", answer=NAME),
         decision(owned, "new", state="posted", answer=NAME),
@@ -228,7 +228,7 @@ def test_a_takeover_gives_reviewers_their_time_again(store: Store) -> None:
         seat(owned, "t", 1, state="claimed", reviewer="ann", lease_until=5),
         seat(owned, "t", 2, state="done", reviewer="bo", lease_until=5),
     ]
-    write(store, owned, fill=lambda work: work.put_seats(seats))
+    write(store, owned, fill=lambda work: work.put_seats(owned, seats))
     assert store.acquire(row_of(store, owned), "b", None, 1000, 2000, dead=None) == 2
     lease = int(owned.policy.spec.lease_s * 1e6)
     assert [each.lease_until for each in store.seats(owned.id, "t")] == [0, 1000 + lease, 5]
@@ -291,7 +291,7 @@ def test_a_page_of_the_log_and_of_what_is_overdue(store: Store, monkeypatch: pyt
         for i in range(7):
             work.record(owned, log_records.ChangedRecord(spec=owned.policy.spec), 20 + i, f"t{i}")
             work.put_decision(decision(owned, f"t{i}", state="void" if i == 1 else "open"))
-            work.put_seats([seat(owned, f"t{i}", deadline=i % 3), seat(owned, f"t{i}", 1, deadline=i % 3)])
+            work.put_seats(owned, [seat(owned, f"t{i}", deadline=i % 3), seat(owned, f"t{i}", 1, deadline=i % 3)])
 
     write(store, owned, fill=fill)
     assert [line.seq for line in store.log(owned.id, 2)] == [2, 3, 4, 5, 6, 7]

@@ -17,10 +17,11 @@ from deferkit.serve.domain.request_bodies import CorrectionBody, ResetBody
 from deferkit.serve.engine.commands.correction import Correct
 from deferkit.serve.engine.commands.expire import Expire
 from deferkit.serve.engine.commands.relearn import ResetLearner, forget_task
-from deferkit.serve.engine.engine import Engine
+from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.engine.policy_summary import SummaryReply, summary_of
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.sqlite import Sqlite
+from tests.serve.harness.fault_injection import failing_connection
 from tests.serve.harness.in_process import (
     KEY,
     POLICY,
@@ -160,6 +161,38 @@ def test_decisions_go_on_while_a_task_is_forgotten(database: Database) -> None:
         check_replay(engine)
 
     play(database, script, spec=RICH)
+
+
+def test_a_task_can_be_forgotten_after_the_store_has_failed(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        await live(engine, 0, 3)
+        for nth in range(1, 20):  # calls of the database: the group that begins fails, then the one that ends it
+            with failing_connection(engine, nth):
+                doing = (forget_task(engine, KEY, "t1"), decide(engine, f"u{nth}"))
+                done, _ = await asyncio.gather(*doing, return_exceptions=True)
+            assert engine.owned[KEY].tail is None
+            assert not engine.owned[KEY].relearning
+            if not isinstance(done, Exception):
+                break
+            assert "There is no room" in str(done)
+        assert nth > 5
+        check_replay(engine)
+
+    play(database, script, spec=RICH, settings=EngineSettings(tick_s=1e9))
+
+
+def test_a_call_that_was_given_up_before_its_turn_collects_nothing(tmp_path: Path) -> None:
+    async def script(engine: Engine) -> None:
+        await live(engine, 0, 3)
+        async with engine.ownership.busy:  # nothing is committed meanwhile
+            caller = asyncio.create_task(forget_task(engine, KEY, "t1"))
+            await asyncio.sleep(0.01)
+            caller.cancel()
+            await asyncio.gather(caller, return_exceptions=True)
+        await decide(engine, "next")
+        assert engine.owned[KEY].tail is None
+
+    play(Sqlite(str(tmp_path / "a.db")), script, spec=RICH)
 
 
 def test_a_restart_gives_the_same_policy(database: Database) -> None:

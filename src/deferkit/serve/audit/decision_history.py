@@ -74,7 +74,7 @@ def observed(row: DecisionRow, record: log_records.ObservedRecord) -> DecisionRo
     told = [*record.rewards, *([] if record.told is None else [COST])] if record.learned else []
     reported = record.cost is not None or record.unconfirmed is not None
     ended = bool(record.reviewers) or (row.final is None and (reported or row.route in record.rewards))
-    final = MODEL if record.stopped and row.final is None and not record.reviewers else row.route
+    final = row.final or (MODEL if record.stopped and not record.reviewers else row.route)
     return row._replace(
         state=POSTED if record.cost is not None and row.state in (OPEN, VOID) else row.state,
         rewards=row.rewards | record.rewards,

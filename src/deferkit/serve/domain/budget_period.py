@@ -136,7 +136,8 @@ def next_of(name: str, budget: BudgetSpec, books: Books, at: float, *, begin: bo
     allowance = to_micro("total", budget.total)
     free = account.free or 0
     carry = 0.0 if budget.carry is msgspec.UNSET else math.inf if budget.carry is None else budget.carry
-    carried = free if carry * allowance >= free else math.floor(carry * allowance)
+    carries_all = math.isinf(carry) or carry * allowance >= free  # no product of infinity and an allowance of 0
+    carried = free if carries_all else math.floor(carry * allowance)
     return RenewedRecord(
         resource=name,
         start=last.end,

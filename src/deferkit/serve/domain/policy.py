@@ -218,7 +218,7 @@ class Policy:
 
     def _count_stop(self, record: log_records.ObservedRecord) -> None:
         """Count a review that was stopped, or has cost more than was held for it."""
-        self.holds.stopped += record.stopped
+        self.holds.stopped += record.stopped and not record.confirms  # counted when it was stopped
         if record.cost is None or record.released is None:
             return
         beyond = {

@@ -8,6 +8,7 @@ import msgspec
 from deferkit.serve.domain.money import LARGEST_AMOUNT
 from deferkit.serve.domain.policy_spec import NO_CONTROL, Finite, Name, Seats, Seconds, TaskId
 
+NO_NUL = r"^[^\u0000]*$"  # PostgreSQL has no text with that character
 Cost = Annotated[float, msgspec.Meta(ge=0, le=LARGEST_AMOUNT)]
 CostByResource = dict[str, Cost]
 Rewards = Annotated[
@@ -174,7 +175,7 @@ class ResumeBody(Body, frozen=True, kw_only=True):
 class DeclineBody(LeaseBody, frozen=True, kw_only=True):
     """A claim that a reviewer gives back for good, and why."""
 
-    reason: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+    reason: Annotated[str, msgspec.Meta(max_length=1000, pattern=NO_NUL)] = ""
 
 
 class ReassignBody(Body, frozen=True, kw_only=True):

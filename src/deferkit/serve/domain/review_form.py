@@ -1,6 +1,6 @@
 """The review document of a policy: the form that reviewers fill in, what they see, and how answers become rewards."""
 
-import math
+import sys
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
@@ -173,7 +173,7 @@ def wanted_instead(field: FormField, value: Any) -> str | None:
             wanted, size = f"a list of some of {', '.join(values)}", len(value) or None if good else None
         case "number":
             number = isinstance(value, int | float) and not isinstance(value, bool)
-            good, wanted, size = number and math.isfinite(value), "a number", value
+            good, wanted, size = number and abs(value) <= sys.float_info.max, "a number", value
         case "text":
             good = isinstance(value, str) and (bool(value.strip()) or not field.required)
             wanted, size = "a text", len(value) or None if good else None

@@ -83,7 +83,8 @@ class UnitOfWork(Transaction):
 
     def history(self, policy: int, task: str) -> list[bytes]:
         """Return what became known of a task and was corrected: records of the log, and of this group."""
-        return self.histories[policy, task] + [row.body for row in self.log if (row.policy, row.task) == (policy, task)]
+        before = self.histories.get((policy, task), [])  # not read: nothing was known before this group
+        return before + [row.body for row in self.log if (row.policy, row.task) == (policy, task)]
 
     def put_seats(self, owned: OwnedPolicy, rows: list[SeatRow]) -> None:
         """Write the seats of a task."""

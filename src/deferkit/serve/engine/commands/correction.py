@@ -11,7 +11,15 @@ from deferkit.serve.domain.problems import Problem, conflict, invalid, unknown
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import CorrectionBody, digest
 from deferkit.serve.domain.rows import DecisionRow, RequestRow
-from deferkit.serve.engine.commands.outcome import COST, book, check_rewards, check_room, cost_of, repeated
+from deferkit.serve.engine.commands.outcome import (
+    COST,
+    book,
+    check_rewards,
+    check_room,
+    cost_of,
+    repeated,
+    was_stopped,
+)
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.transaction import ReadSet
 
@@ -34,7 +42,8 @@ class Correct:
     def reads(self, owned: OwnedPolicy) -> ReadSet:
         """Return the rows to read before `run`."""
         confirms = self.body.task in owned.policy.unconfirmed
-        return ReadSet(owned.id, (self.body.task,), request=f"correction {self.body.id}", observes=confirms)
+        request = f"correction {self.body.id}"
+        return ReadSet(owned.id, (self.body.task,), request=request, observes=confirms, histories=confirms)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
         """Reverse the old values, book the new ones; or book a cost that waits to be confirmed."""
@@ -108,7 +117,8 @@ def replace(
         check_room(owned, micros, row.cost)
     confirmed = False
     if micros is not None and row.task in owned.policy.unconfirmed:
-        confirmed = book(owned, work, now, row, {}, micros, confirms=True).learned
+        stopped = was_stopped(work, row)
+        confirmed = book(owned, work, now, row, {}, micros, confirms=True, stopped=stopped).learned
         row, micros = work.decisions[owned.id, row.task] or row, None
     remembers = owned.policy.remembers_settled if owned.policy.deferred else owned.policy.remembers
     knows = row.told.split() if remembers(row.id) else []

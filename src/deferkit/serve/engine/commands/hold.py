@@ -11,7 +11,7 @@ from deferkit.serve.domain.request_bodies import ExtendBody, HoldBody, StopBody,
 from deferkit.serve.domain.rows import CLAIMED, CLOSED, MODEL, OPEN, DecisionRow, RequestRow, is_stopped
 from deferkit.serve.domain.seats import added, check_token
 from deferkit.serve.engine.commands.lease import LeaseReply, not_held
-from deferkit.serve.engine.commands.outcome import OutcomeReply, book, check_rewards, cost_of, repeated
+from deferkit.serve.engine.commands.outcome import book, cost_of, repeated, was_stopped
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.transaction import ReadSet
 
@@ -102,20 +102,19 @@ class StopReview:
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
         """Return the rows to read before `run`."""
-        return ReadSet(owned.id, (self.body.task,), seats=True, observes=True)
+        return ReadSet(owned.id, (self.body.task,), seats=True, observes=True, histories=True)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
-        """Book it, unless it was stopped with the same cost before."""
+        """Book it; if it was stopped before, only rewards that were not known then, and never another cost."""
         body = self.body
         row, micros = work.decisions[owned.id, body.task], cost_of(owned, body.cost)
-        check_rewards(owned, body.rewards)
-        if row is not None and is_stopped(row) and row.cost == micros:
-            return Reply(200, msgspec.json.encode(OutcomeReply(task=row.task, changed=False, learned=False)))
-        check_stoppable(owned)
-        row = pending(owned, work, body.task)
-        return Reply(
-            200, msgspec.json.encode(book(owned, work, now, row, body.rewards, micros, ends=True, stopped=True))
-        )
+        if row is not None and (is_stopped(row) or was_stopped(work, row)):
+            done = book(owned, work, now, row, body.rewards, micros)
+        else:
+            check_stoppable(owned)
+            row = pending(owned, work, body.task)
+            done = book(owned, work, now, row, body.rewards, micros, ends=True, stopped=True)
+        return Reply(200, msgspec.json.encode(done))
 
 
 class ExtendReview:
@@ -130,7 +129,7 @@ class ExtendReview:
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
         """Return the rows to read before `run`."""
-        return ReadSet(owned.id, (self.body.task,), seats=True, claims=True, observes=True)
+        return ReadSet(owned.id, (self.body.task,), seats=True, claims=True, observes=True, histories=True)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
         """Extend the lease and the hold, or stop the review."""
@@ -142,7 +141,7 @@ class ExtendReview:
             if (claim.seat, claim.epoch) == (body.seat, body.epoch):
                 check_token(body, claim.token)
         seat, cost = seats[body.seat], cost_of(owned, body.cost) or {}
-        if is_stopped(row) and seat.state == CLOSED and seat.epoch == body.epoch:
+        if seat.state == CLOSED and seat.epoch == body.epoch and (is_stopped(row) or was_stopped(work, row)):
             return self._reply(None, row, stopped=True)
         if seat.state != CLAIMED or seat.epoch != body.epoch:
             raise not_held(body, seat)

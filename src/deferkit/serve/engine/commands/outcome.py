@@ -177,7 +177,8 @@ def book(
     and rewards that nobody has reported are those of the reward rule. Where a cost is above the ceiling, all wait,
     unbooked, for a correction that `confirms` what it has cost. `visible` says whether the reviewer whose answer ends
     the task was shown the model's answer, `by_rule` that the rewards that are given are those of the reward rule,
-    `stopped` that the review was stopped with this cost: the model's answer is used, unless others have answered.
+    `stopped` that the review was stopped with this cost: the model's answer is used, unless others have answered. Whose
+    answer is used is settled once.
     """
     policy = owned.policy
     check_rewards(owned, rewards)
@@ -236,7 +237,7 @@ def book(
     )
     work.record(owned, record, now, row.task)
     known = [] if late is not None else [*new, *([] if told is None else [COST])]
-    final = MODEL if stopped and row.final is None and not review.reviewers else row.route
+    final = row.final or (MODEL if stopped and not review.reviewers else row.route)
     row = row._replace(
         rewards=row.rewards | new,
         cost=row.cost if micros is None else micros,
@@ -299,6 +300,12 @@ def agreed(answers: list[Any]) -> Any:
     """
     texts = [msgspec.json.encode(answer, order="sorted") for answer in answers]
     return answers[max(range(len(texts)), key=lambda i: (texts.count(texts[i]), -i))]
+
+
+def was_stopped(work: UnitOfWork, row: DecisionRow) -> bool:
+    """Whether the review of a task was stopped, also with a cost that waits to be confirmed, or after an answer."""
+    history = map(log_records.decode, work.history(row.policy, row.task))
+    return any(isinstance(record, log_records.ObservedRecord) and record.stopped for record in history)
 
 
 def too_late(owned: OwnedPolicy, row: DecisionRow, now: int) -> str | None:

@@ -67,6 +67,8 @@ class BeginForgetting:
         self.task = task
         self.seq = 0  # where the rebuild ends, and the kept records begin
         self.forgotten: set[int] | None = None  # decisions to leave out; None: it is forgotten already
+        self.owned: OwnedPolicy | None = None  # whose records are collected
+        self._given_up = False
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
         """Return the rows to read before `run`."""
@@ -79,11 +81,17 @@ class BeginForgetting:
             raise unknown("task", self.task)
         forgotten = owned.policy.relearned.forgotten
         if row.id not in forgotten:
-            if owned.tail is not None:
+            if owned.tail is not None or self._given_up:
                 raise unavailable("Another task of the policy is being forgotten.")
             self.seq, self.forgotten = owned.policy.seq, {*forgotten, row.id}
-            owned.tail = []
+            self.owned, owned.tail = owned, []
         return Reply(200, b"")
+
+    def end(self) -> None:
+        """Collect no more, and let commands go on; also after a group that failed, or is yet to run."""
+        self._given_up = True
+        if self.owned is not None:
+            self.owned.tail, self.owned.relearning = None, False
 
 
 class FinishForgetting:
@@ -118,18 +126,18 @@ async def forget_task(engine: Engine, key: Key, task: str) -> Reply:
     meantime.
     """
     begin = BeginForgetting(task)
-    await engine.submit(key, begin)
-    if begin.forgotten is None:
-        return Reply(200, msgspec.json.encode(ForgetReply(task=task, forgotten=False)))
-    owned = await engine.holding(key)
     try:
+        await engine.submit(key, begin)
+        owned = begin.owned
+        if owned is None or begin.forgotten is None:
+            return Reply(200, msgspec.json.encode(ForgetReply(task=task, forgotten=False)))
         policy = await asyncio.to_thread(rebuild, engine, key, begin.seq, begin.forgotten)
         await asyncio.to_thread(catch_up, policy, owned.tail or [], begin.seq)
         owned.relearning = True  # nothing more is recorded from now on
         await asyncio.to_thread(catch_up, policy, owned.tail or [], begin.seq)
         return await engine.submit(key, FinishForgetting(task, policy))
     finally:
-        owned.tail, owned.relearning = None, False
+        begin.end()
 
 
 def catch_up(policy: Policy, tail: list[tuple[AnyRecord, int, bytes]], first: int) -> None:

@@ -188,4 +188,6 @@ class LogFold:
 
 def is_without_answer(record: AnyRecord) -> bool:
     """Whether a record tells of a review that was stopped before anybody had answered."""
-    return isinstance(record, log_records.ObservedRecord) and record.stopped and not record.reviewers
+    if not isinstance(record, log_records.ObservedRecord):
+        return False
+    return record.stopped and not record.reviewers and not record.confirms  # which comes after an answer as well
