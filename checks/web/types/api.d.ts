@@ -14,10 +14,10 @@ declare namespace Api {
     horizon: number | null;
     max_cost: number | null;
     max_reported_cost?: number | null;
-    until?: number;
+    until?: number | string;
     every?: string;
     zone?: string;
-    start?: number;
+    start?: number | string;
     carry?: number | null;
     hold?: number | "auto";
     limit?: number;
