@@ -338,7 +338,7 @@ declare namespace Api {
     reasons: Record<string, number[]>;
     posted: Record<string, number[]>;
     reserved: Record<string, number[]>;
-    plan: Record<string, number[] | null>;
+    plan: Record<string, (number | null)[] | null>;
     price: Record<string, (number | null)[]>;
     gain: number[];
     gain_error: (number | null)[];
