@@ -14,10 +14,10 @@ declare namespace Api {
     horizon: number | null;
     max_cost: number | null;
     max_reported_cost?: number | null;
-    until?: number;
+    until?: number | string;
     every?: string;
     zone?: string;
-    start?: number;
+    start?: number | string;
     carry?: number | null;
     hold?: number | "auto";
     limit?: number;
@@ -338,7 +338,7 @@ declare namespace Api {
     reasons: Record<string, number[]>;
     posted: Record<string, number[]>;
     reserved: Record<string, number[]>;
-    plan: Record<string, number[] | null>;
+    plan: Record<string, (number | null)[] | null>;
     price: Record<string, (number | null)[]>;
     gain: number[];
     gain_error: (number | null)[];

@@ -7,6 +7,7 @@ import msgspec
 from deferkit.errors import InvalidArgument
 from deferkit.serve.domain.money import LARGEST_AMOUNT
 from deferkit.serve.domain.policy_spec import BudgetSpec, Name, PolicySpec, Seats, Seconds
+from deferkit.serve.domain.request_time import RequestTime, keep_seconds
 from deferkit.serve.domain.review_form import ReviewDocument
 
 
@@ -14,11 +15,23 @@ class BudgetPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """What a budget is to last for, from now on: what it was made with is what may be changed."""
 
     horizon: Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1, description="tasks, from the first on")] | None = None
-    until: Annotated[float, msgspec.Meta(description="seconds since 1970")] | None = None
+    until: (
+        Annotated[
+            RequestTime,
+            msgspec.Meta(
+                description="seconds since 1970, or a text with an offset such as '2026-12-31T18:00:00+01:00'"
+            ),
+        ]
+        | None
+    ) = None
     allowance: (
         Annotated[float, msgspec.Meta(ge=0, le=LARGEST_AMOUNT, description="of each period from the next renewal on")]
         | None
     ) = None
+
+    def __post_init__(self) -> None:
+        """Keep the end as seconds."""
+        keep_seconds(self, "until")
 
 
 class PolicyChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -10,6 +10,7 @@ from deferkit.learn.members import FORGETS
 from deferkit.learn.pacing import PACINGS
 from deferkit.learn.settings import REPRESENTATIONS
 from deferkit.serve.domain.money import LARGEST_AMOUNT
+from deferkit.serve.domain.request_time import RequestTime, keep_seconds
 from deferkit.serve.domain.review_form import ReviewDocument
 from deferkit.types import LARGEST, MODEL
 
@@ -75,7 +76,13 @@ class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         | None
     ) = msgspec.UNSET
     until: (
-        Annotated[float, msgspec.Meta(description="when it ends, in seconds since 1970; in place of a horizon")]
+        Annotated[
+            RequestTime,
+            msgspec.Meta(
+                description="when it ends, in place of a horizon: seconds since 1970, or a text with an offset such as"
+                " '2026-12-31T18:00:00+01:00', which is kept as seconds"
+            ),
+        ]
         | msgspec.UnsetType
     ) = msgspec.UNSET
     every: (
@@ -95,10 +102,10 @@ class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     ) = msgspec.UNSET
     start: (
         Annotated[
-            float,
+            RequestTime,
             msgspec.Meta(
-                description="when the first period begins, in seconds since 1970; with the first task unless"
-                " given, or the calendar period of that"
+                description="when the first period begins, in seconds since 1970 or as a text with an offset; with the"
+                " first task unless given, or the calendar period of that"
             ),
         ]
         | msgspec.UnsetType
@@ -130,6 +137,10 @@ class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         Annotated[float, msgspec.Meta(gt=0, le=LARGEST_AMOUNT, description="the cost at which every review is stopped")]
         | msgspec.UnsetType
     ) = msgspec.UNSET
+
+    def __post_init__(self) -> None:
+        """Keep times as seconds."""
+        keep_seconds(self, "until", "start")
 
     @property
     def is_timed(self) -> bool:

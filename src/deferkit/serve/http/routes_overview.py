@@ -11,6 +11,7 @@ from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.problems import Problem, unknown
 from deferkit.serve.domain.rows import PolicyRow
+from deferkit.serve.engine.budget_state import tasks_left
 from deferkit.serve.engine.engine import Elsewhere
 from deferkit.serve.engine.estimates import EstimatesReply, estimates_of
 from deferkit.serve.engine.history.log_fold import LogFold
@@ -105,7 +106,8 @@ async def read_series(request: AnyRequest, name: PolicyName, buckets: Buckets = 
     except Elsewhere as elsewhere:
         return await passed_on(request, elsewhere, SeriesReply)
     history = histories_of(request).of(owned)
-    return sent(await history.series(buckets, owned.policy.seq, READ_S), SeriesReply)
+    left = tasks_left(owned, owned.policy.periods)
+    return sent(await history.series(buckets, owned.policy.seq, READ_S, left), SeriesReply)
 
 
 @get("/v1/policies/{name:str}/estimates", opt=about("overview", "admin", "read"))

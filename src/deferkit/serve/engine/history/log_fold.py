@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.account import Account
 from deferkit.serve.domain.bookkeeping import booked, opened
+from deferkit.serve.domain.budget_period import Books, Periods
 from deferkit.serve.domain.log_records import AnyRecord, DecidedRecord
 from deferkit.serve.domain.money import MICRO, Micros
 from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.engine.history.calibration import Calibration
 from deferkit.serve.engine.history.gain import AnsweredTask, Gain
 from deferkit.serve.engine.history.series import Series
+from deferkit.serve.engine.history.spending_plan import PeriodTasks
 from deferkit.types import MODEL
 
 REMEMBERED = 10_000  # decisions; of earlier ones the log is asked again when something becomes known of them
@@ -25,6 +27,8 @@ class Figures(NamedTuple):
     routes: dict[str, int]
     reasons: dict[str, int]
     accounts: dict[str, Account]
+    periods: Periods
+    period_tasks: dict[str, PeriodTasks]  # of those periods, in the end
     price: dict[str, float] | None
     gain: float
     gain_error: float | None
@@ -66,6 +70,8 @@ class LogFold:
         self.seq = 0  # records so far
         self.spec: PolicySpec | None = None
         self.accounts: dict[str, Account] = {}
+        self.periods: Periods = {}
+        self.period_tasks: dict[str, PeriodTasks] = {}
         self.decisions = 0
         self.routes: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
@@ -87,7 +93,7 @@ class LogFold:
         self.seq += 1
 
     def _other(self, record: AnyRecord) -> None:
-        self.accounts = booked(self.accounts, record)
+        self.accounts, self.periods = Books(self.accounts, self.periods).after(record)
         match record:
             case log_records.ObservedRecord() | log_records.CorrectedRecord():
                 if is_without_answer(record):
@@ -99,6 +105,8 @@ class LogFold:
                 self.spec, self.accounts = record.spec, opened(record.spec)
             case log_records.ChangedRecord():
                 self.spec = record.spec
+            case log_records.RenewedRecord(resource=name):
+                self.period_tasks = {**self.period_tasks, name: PeriodTasks(self.decisions)}
             case _:
                 pass
 
@@ -109,6 +117,8 @@ class LogFold:
             routes=dict(self.routes),
             reasons=dict(self.reasons),
             accounts=self.accounts,
+            periods=self.periods,
+            period_tasks=self.period_tasks,
             price=None if self.price is None else self._by_resource(self.price),
             gain=self.gain.value,
             gain_error=self.gain.error,
@@ -126,6 +136,8 @@ class LogFold:
         if record.held is not None:
             self.accounts = booked(self.accounts, record)
         self.decisions += 1
+        for tasks in self.period_tasks.values():
+            tasks.decisions = self.decisions
         self.routes[record.route] += 1
         self.reasons[record.reason] += 1
         self.price = record.price

@@ -1,7 +1,7 @@
 """The figures of a policy's log, brought up to date by reading what was added to it, in slices in a thread."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -63,19 +63,22 @@ class History:
         """Return what the fold answers, between two slices."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, question, self.fold)
 
-    async def series(self, buckets: int, records: int, wait_s: float) -> msgspec.Raw:
+    async def series(
+        self, buckets: int, records: int, wait_s: float, tasks_left: Mapping[str, float | None]
+    ) -> msgspec.Raw:
         """Return the series as JSON.
 
         Args:
             buckets: How many at most.
             records: How long the log is.
             wait_s: Seconds to wait for the log to be read.
+            tasks_left: How many tasks are expected until the end of the current period, by resource that has one.
         """
         recent = self._series.setdefault(buckets, Recent())
         if (kept := recent.get(records)) is not None:
             return msgspec.Raw(kept)
         await self.catch_up(records, wait_s)
-        made = await self.ask(lambda fold: msgspec.json.encode(series_reply(fold, buckets, records)))
+        made = await self.ask(lambda fold: msgspec.json.encode(series_reply(fold, buckets, records, tasks_left)))
         recent.put(records, made)
         return msgspec.Raw(made)
 

@@ -2,15 +2,14 @@
 
 import { get } from "../api.js";
 import { html, useState } from "../dom.js";
-import { counted, duration, number, percent } from "../format.js";
+import { counted } from "../format.js";
 import { usePoll } from "../poll.js";
 import { may } from "../session.js";
-import { BudgetBar } from "./budget_bar.js";
 import { GivenText } from "./given_text.js";
 import { Empty, Loaded } from "./loaded.js";
 import { pageOf } from "./policy_frame.js";
-import { Stat } from "./stat.js";
-import { STOPPED, gainBasis, nextUnit, pace, rewardUnit, runsOut, stateText, withError } from "./wording.js";
+import { StandingFigures } from "./standing_figures.js";
+import { STOPPED, nextUnit, pace, stateText } from "./wording.js";
 
 const EVERY_MS = 3000;
 const MANY = 8;
@@ -67,27 +66,15 @@ function Policies({ policies, search, session }) {
 
 /** @param {{ standing: Api.Standing }} props */
 function PolicyCard({ standing }) {
-  const { name, unit, gain, queue, alarms } = standing;
+  const { name, alarms } = standing;
   const plan = pace(standing);
-  const end = runsOut(standing);
-  const account = standing.budget[unit];
   return html`<article class="card policy-card">
     <header class="row spread">
       <h2 class="break"><a href=${pageOf(name)}><${GivenText} text=${name} /></a></h2>
       <span class=${`badge ${plan.tone}`}>${plan.text}</span>
     </header>
     <p>${stateText(standing)} <strong>${nextUnit(standing)}</strong></p>
-    ${account && html`<${BudgetBar} account=${account} unit=${unit} planned=${standing.planned} />`}
-    <dl class="stats">
-      <${Stat} label="Runs out" value=${end.text} note=${end.note} />
-      <${Stat} label="Gain so far" value=${withError(gain)} note=${`${rewardUnit(standing)}, ${gainBasis(gain)}`} />
-      <${Stat}
-        label="Oldest waiting"
-        value=${queue.oldest_s === null ? "–" : duration(queue.oldest_s)}
-        note=${`${number(queue.waiting)} waiting, ${number(queue.claimed)} claimed`}
-      />
-      <${Stat} label="Deferred" value=${percent(standing.deferral_rate)} note=${`of ${counted(standing.decisions, "decision")}`} />
-    </dl>
+    <${StandingFigures} standing=${standing} />
     ${alarms.length > 0 && html`<${Alarms} alarms=${alarms} />`}
   </article>`;
 }

@@ -3,17 +3,17 @@
 import { get, policyPath } from "../api.js";
 import { LineChart } from "../charts/line_chart.js";
 import { html, useMemo, useState } from "../dom.js";
-import { amount, clock, counted, duration, number, percent } from "../format.js";
+import { amount, clock, number, percent } from "../format.js";
 import { usePoll } from "../poll.js";
 import { may } from "../session.js";
-import { BudgetBar } from "./budget_bar.js";
+import { BudgetPlan } from "./budget_plan.js";
 import { Empty, Loaded } from "./loaded.js";
 import { Alarms } from "./overview.js";
 import { PolicyFrame, pageOf } from "./policy_frame.js";
 import { ShareBars } from "./share_bars.js";
-import { Stat } from "./stat.js";
+import { StandingFigures } from "./standing_figures.js";
 import { TopUp } from "./top_up.js";
-import { gainBasis, nextUnit, oneOf, pace, rewardUnit, runsOut, stateText, withError } from "./wording.js";
+import { nextUnit, oneOf, pace, rewardUnit, stateText } from "./wording.js";
 
 const STANDING_MS = 2000;
 const SERIES_MS = 5000;
@@ -47,7 +47,11 @@ export default function Policy({ params: { name }, session }) {
           : html`<${NoDecisions} name=${name} />`}
         <div class="columns">
           <${Accounts} standing=${data} />
-          ${may(session, "admin") && html`<${TopUp} standing=${data} onChange=${changed} />`}
+          ${may(session, "admin") &&
+          html`<div class="stack">
+            <${TopUp} standing=${data} onChange=${changed} />
+            <${BudgetPlan} name=${name} onChange=${changed} />
+          </div>`}
         </div>
       `}
     />
@@ -56,10 +60,8 @@ export default function Policy({ params: { name }, session }) {
 
 /** @param {{ standing: Api.Standing }} props */
 function Head({ standing }) {
-  const { unit, gain, queue, alarms } = standing;
+  const { alarms } = standing;
   const plan = pace(standing);
-  const end = runsOut(standing);
-  const account = standing.budget[unit];
   return html`<section class="stack" aria-label="Where it stands">
     <p class="lead">
       <span class=${`badge ${plan.tone}`}>${plan.text}</span>
@@ -67,18 +69,7 @@ function Head({ standing }) {
     </p>
     ${alarms.length > 0 && html`<${Alarms} alarms=${alarms} />`}
     <div class="card stack">
-      ${account && html`<${BudgetBar} account=${account} unit=${unit} planned=${standing.planned} />`}
-      ${standing.held && html`<p class="small muted">${standing.held}</p>`}
-      <dl class="stats">
-        <${Stat} label="Runs out" value=${end.text} note=${end.note} />
-        <${Stat} label="Gain so far" value=${withError(gain)} note=${`${rewardUnit(standing)}, ${gainBasis(gain)}`} />
-        <${Stat}
-          label="Oldest waiting"
-          value=${queue.oldest_s === null ? "–" : duration(queue.oldest_s)}
-          note=${`${number(queue.waiting)} waiting, ${number(queue.claimed)} claimed`}
-        />
-        <${Stat} label="Deferred" value=${percent(standing.deferral_rate)} note=${`of ${counted(standing.decisions, "decision")}`} />
-      </dl>
+      <${StandingFigures} standing=${standing} />
     </div>
   </section>`;
 }
