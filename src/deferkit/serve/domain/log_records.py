@@ -71,20 +71,21 @@ class DecisionReply(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, task: str, decision: Decision, **more: Any) -> Self:
         """Return the reply or the record of a decision on a task, with `more` fields where it has them."""
+        made: Any = decision  # its amounts by resource are dicts
         return cls(
             task=task,
-            id=decision.id,
-            route=decision.route,
-            reason=decision.reason,
-            propensity=decision.propensity,
-            price=decision.price,
-            budget_left=without_infinity(decision.budget_left),
-            reserved=decision.reserved,
-            expected_cost=decision.expected_cost,
-            estimates=decision.estimates,
-            widths=decision.widths,
-            costs=decision.costs,
-            cost_widths=decision.cost_widths,
+            id=made.id,
+            route=made.route,
+            reason=made.reason,
+            propensity=made.propensity,
+            price=made.price,
+            budget_left=without_infinity(made.budget_left),
+            reserved=made.reserved,
+            expected_cost=made.expected_cost,
+            estimates=made.estimates,
+            widths=made.widths,
+            costs=made.costs,
+            cost_widths=made.cost_widths,
             **more,
         )
 
