@@ -7,7 +7,6 @@ import pytest
 from deferkit.serve.audit.counterfactual.alternative import Alternative
 from deferkit.serve.audit.counterfactual.imputation import Feedback, ImputedOutcome, OutcomeImputer
 from deferkit.serve.audit.counterfactual.scenario import scenario_of
-from deferkit.serve.domain.account import Account
 from deferkit.serve.domain.log_records import BudgetChangedRecord, DecidedRecord
 from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
 from tests.serve.harness.policy_histories import World, simulate, spec_of
@@ -16,7 +15,7 @@ from tests.serve.test_estimate import decided
 # everything is drawn by lot, so that half of what the log left to the model goes to the human
 SPEC = PolicySpec(name="p", features=1, budget={"cost": BudgetSpec(total=90, horizon=90, max_cost=1)}, warm_up=90)
 BELIEF = ImputedOutcome({"model": 0.25, "human": 0.75}, {"human": {"cost": 100_000}})
-SAME = scenario_of("1x", {"cost": Account(90_000_000)})
+SAME = scenario_of("1x", {"cost": 90_000_000})
 BOTH = {"model": ("model",), "human": ("model", "human")}
 
 
@@ -69,7 +68,7 @@ def test_what_is_never_reported_is_not_heard() -> None:
 
 
 def test_top_ups_and_cuts_are_in_proportion() -> None:
-    half = scenario_of("50%", {"cost": Account(90_000_000)})
+    half = scenario_of("50%", {"cost": 90_000_000})
     spec = half.spec(SPEC, decisions=90, dearest={"cost": 1.0})
     assert spec.budget["cost"].total == 45
     other = Alternative(spec, half, Feedback({"model": 0, "human": 0}, BOTH, {"model": 0.0, "human": 0.0}))

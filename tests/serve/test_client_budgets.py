@@ -50,7 +50,7 @@ def test_a_client_makes_and_reads_a_renewing_budget(client: Client, service: Ser
     standing = client.figures.standing()
     assert "it is renewed on" in standing["state"] or "it lasts until it is renewed on" in standing["state"]
     assert standing["held"].startswith("1 pending review holds")
-    with pytest.raises(InvalidArgument, match="budgets with a horizon; that of cost renews"):
+    with pytest.raises(InvalidArgument, match="where reviews can be stopped .hold or limit of cost."):
         client.figures.what_if(["2x"])
     with pytest.raises(InvalidArgument, match="has every, and no until to change"):
         client.change_budget(until=datetime.now(UTC) + timedelta(days=1))

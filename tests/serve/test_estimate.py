@@ -10,7 +10,6 @@ from deferkit.serve.audit.counterfactual.estimate import Known, ModelVariance
 from deferkit.serve.audit.counterfactual.imputation import feedback_of
 from deferkit.serve.audit.counterfactual.logged_decisions import DecisionLog, LoggedOutcomes
 from deferkit.serve.audit.counterfactual.scenario import scenario_of
-from deferkit.serve.domain.account import Account
 from deferkit.serve.domain.log_records import (
     CorrectedRecord,
     CreatedRecord,
@@ -165,9 +164,9 @@ def test_the_past_is_what_the_log_says_in_the_end() -> None:
     ],
 )
 def test_budgets_as_people_write_them(text: str, totals: dict[str, int | None]) -> None:
-    accounts = {"minutes": Account(10_000_000), "euros": Account(3_000_000)}
-    assert scenario_of(text, accounts).totals == totals
+    logged = {"minutes": 10_000_000, "euros": 3_000_000}
+    assert scenario_of(text, logged).totals == totals
     with pytest.raises(ValueError, match="A budget is given by resource, as in minutes=500. Got '5'"):
-        scenario_of("5", accounts)
+        scenario_of("5", logged)
     with pytest.raises(ValueError, match="The budget of minutes has no end, and no part of it either"):
-        scenario_of("2x", {"minutes": Account(None)})
+        scenario_of("2x", {"minutes": None})

@@ -12,7 +12,7 @@ from deferkit.serve.audit.counterfactual.alternative import Alternative
 from deferkit.serve.audit.counterfactual.imputation import ImputedOutcome, feedback_of
 from deferkit.serve.audit.counterfactual.logged_decisions import DecisionLog
 from deferkit.serve.audit.counterfactual.propensities import propensities
-from deferkit.serve.audit.counterfactual.scenario import scenario_of
+from deferkit.serve.audit.counterfactual.scenario import logged_budgets, scenario_of
 from deferkit.serve.audit.counterfactual.what_if import WhatIf, what_if
 from deferkit.serve.audit.replay import read_again, replay
 from deferkit.serve.domain import log_records
@@ -27,8 +27,9 @@ from tests.serve.test_replay import eventful
 
 
 def asked_of(life: SimulatedHistory, *budgets: str) -> WhatIf:
-    scenarios = [scenario_of(each, life.policy.accounts) for each in budgets]
-    return what_if(life.log, life.policy, life.decision_log, scenarios)
+    logged = logged_budgets(life.policy.spec, life.policy.accounts)
+    scenarios = [scenario_of(each, logged) for each in budgets]
+    return what_if(zip(life.times, life.log, strict=True), life.policy, life.decision_log, scenarios)
 
 
 def with_budget(spec: PolicySpec, factor: float) -> PolicySpec:
@@ -112,22 +113,21 @@ def test_everything_that_can_happen_is_gone_through_again(database: Database) ->
     store, decision_log = Store(database), DecisionLog()
     report = replay(store, "default", "p", watch=decision_log.see)
     assert report.policy is not None
-    same = scenario_of("1x", report.policy.accounts)
-    created, *log = read_again(store, report.row)
+    logged = logged_budgets(report.policy.spec, report.policy.accounts)
+    same = scenario_of("1x", logged)
+    (_, created), *log = read_again(store, report.row)
     assert isinstance(created, log_records.CreatedRecord)
     other = Alternative(created.spec, same, feedback_of(decision_log, decision_log.facts()))
-    for record in log:
+    for at, record in log:
         if isinstance(record, log_records.DecidedRecord):
-            other.decide(record, ImputedOutcome({}, {}))
+            other.decide(record, ImputedOutcome({}, {}), at)
         else:
             other.see(record)
     assert other.policy.learner == report.policy.learner
     assert other.policy.accounts == report.policy.accounts
     assert other.policy.tally == report.policy.tally
     assert other.policy.spec == report.policy.spec
-    rows = what_if(
-        read_again(store, report.row), report.policy, decision_log, [same, scenario_of("2x", report.policy.accounts)]
-    )
+    rows = what_if(read_again(store, report.row), report.policy, decision_log, [same, scenario_of("2x", logged)])
     assert [row.spent["cost"] for row in rows.rows[:2]] == [3.625, 3.625]
 
 
@@ -160,7 +160,7 @@ def test_nothing_is_said_of_rewards_that_nobody_knows() -> None:
     assert found.remarks == ["No reward of model and human is known, so that nothing can be said of rewards."]
     decision_log = DecisionLog()
     decision_log.see(life.log[0])
-    empty = asked_of(SimulatedHistory(life.log[:1], Policy(spec_of(60, 0.5)), decision_log, 0.0), "2x")
+    empty = asked_of(SimulatedHistory(life.log[:1], Policy(spec_of(60, 0.5)), decision_log, 0.0, [0]), "2x")
     assert (empty.decisions, empty.remarks) == (0, ["The log has no decisions."])
     assert [row.reward for row in empty.rows] == [None, None]
 

@@ -42,17 +42,23 @@ def replay(
     snapshots or decisions are not what it says. With --budget, a fresh policy with that budget goes
     through the log as well.
     """
+    import msgspec  # noqa: PLC0415 - needs the extra
+
     from deferkit.serve.audit.counterfactual.logged_decisions import DecisionLog  # noqa: PLC0415
-    from deferkit.serve.audit.counterfactual.scenario import scenario_of  # noqa: PLC0415
+    from deferkit.serve.audit.counterfactual.scenario import logged_budgets, scenario_of  # noqa: PLC0415
     from deferkit.serve.audit.replay import find  # noqa: PLC0415
     from deferkit.serve.audit.replay import replay as rebuild  # noqa: PLC0415
+    from deferkit.serve.domain.policy_spec import PolicySpec  # noqa: PLC0415
     from deferkit.serve.service_settings import ServiceSettings  # noqa: PLC0415
     from deferkit.serve.storage.open_store import store_to_replay  # noqa: PLC0415
 
     decision_log = DecisionLog()
     with store_to_replay(ServiceSettings.read(os.environ, store=store).store) as kept:
-        for text in budget or []:
-            scenario_of(text, find(kept, tenant, policy)[1])  # a mistake is told before anything takes long
+        if budget:  # a mistake is told before anything takes long
+            row, accounts = find(kept, tenant, policy)
+            logged = logged_budgets(msgspec.json.decode(row.spec, type=PolicySpec), accounts)
+            for text in budget:
+                scenario_of(text, logged)
         with bar() as progress:
             job = progress.add_task("rows", total=None)
             report = rebuild(
@@ -87,11 +93,12 @@ def others(
     kept: "LogStore", report: "Report", policy: "Policy", decision_log: "DecisionLog", budgets: list[str]
 ) -> "WhatIf":
     """Go through the log with other budgets."""
-    from deferkit.serve.audit.counterfactual.scenario import scenario_of  # noqa: PLC0415
+    from deferkit.serve.audit.counterfactual.scenario import logged_budgets, scenario_of  # noqa: PLC0415
     from deferkit.serve.audit.counterfactual.what_if import what_if  # noqa: PLC0415
     from deferkit.serve.audit.replay import read_again  # noqa: PLC0415
 
-    scenarios = [scenario_of(text, policy.accounts) for text in dict.fromkeys(budgets)]
+    logged = logged_budgets(policy.spec, policy.accounts)
+    scenarios = [scenario_of(text, logged) for text in dict.fromkeys(budgets)]
     with bar() as progress:
         job = progress.add_task("rows", total=report.rows)
         log = read_again(kept, report.row)

@@ -14,11 +14,13 @@ from tests.serve.harness.fault_injection import url_of
 from tests.serve.harness.in_process import POLICY, running
 
 PATH = "/v1/policies/p/what-if"
+RENEWS = {"cost": {"total": 4, "every": "month", "carry": 1, "max_cost": 1}}
 
 
-def tell_a_story(client: Client) -> None:
+def tell_a_story(client: Client, **given: Any) -> None:
     """Decide tasks, some at random, and report what came of them."""
-    assert client.post("/v1/policies", POLICY | {"explore_floor": 0.2, "representation": "linear"}).status == 201
+    policy = POLICY | {"explore_floor": 0.2, "representation": "linear"} | given
+    assert client.post("/v1/policies", policy).status == 201
     for n in range(60):
         task = {"task": f"t{n}", "context": [1.0, n % 7 / 7]}
         route = client.post("/v1/policies/p/decisions", task).json["route"]
@@ -33,11 +35,14 @@ def finished(client: Client, job: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_a_what_if_is_what_the_command_says(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("budget", [POLICY["budget"], RENEWS], ids=["horizon", "renews"])
+def test_a_what_if_is_what_the_command_says(
+    kind: str, budget: Any, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     store = url_of(request.getfixturevalue("postgres_url")) if kind == "postgres" else str(tmp_path / "deferkit.db")
     with running(tmp_path, store=store) as service:
         client = service.client()
-        tell_a_story(client)
+        tell_a_story(client, budget=budget)
         started = client.post(PATH, {"budgets": ["0.5x", "2x"]})
         assert started.status == 202
         found = finished(client, started.json["job"])
@@ -48,6 +53,9 @@ def test_a_what_if_is_what_the_command_says(kind: str, tmp_path: Path, request: 
     expected = json.loads(said.stdout)["what_if"]
     assert [row["budget"] for row in found["rows"]] == ["as it was", "0.5x", "2x"]
     assert (found["basis"], found["remarks"]) == (expected["basis"], expected["remarks"])
+    total = budget["cost"]["total"]
+    assert [row["totals"]["cost"] for row in found["rows"]] == [total, total / 2, total * 2]
+    assert any("(every month): it is what each period gets" in said for said in found["remarks"]) == (budget is RENEWS)
     for row, other in zip(found["rows"], expected["rows"], strict=True):
         assert {name: row[name] for name in ("totals", "asked", "spent", "price", "unsupported")} == {
             name: other[name] for name in ("totals", "asked", "spent", "price", "unsupported")

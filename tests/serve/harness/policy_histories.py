@@ -32,6 +32,7 @@ from deferkit.serve.engine.commands.decide import Decide, propose
 from deferkit.serve.engine.commands.expire import Expire
 from deferkit.serve.engine.commands.lease import Claim, Release
 from deferkit.serve.engine.commands.outcome import Observe, book, cost_of
+from deferkit.serve.engine.commands.renew import renew
 from deferkit.serve.engine.commands.review import Complete, Effort
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.engine.recovery import after, following, recover, roll_on, snapshot_at
@@ -205,6 +206,7 @@ class SimulatedHistory(NamedTuple):
     policy: Policy
     decision_log: DecisionLog
     reward: float  # of a task, on average
+    times: list[int]  # of the records of the log, in microseconds
 
     def spent(self) -> float:
         return sum(each.posted for each in self.policy.accounts.values()) / 1e6
@@ -224,8 +226,12 @@ def simulate(
     feedback: str = "full",
     task: Callable[[int], dict[str, Any]] = lambda _: {},
     contexts: Sequence[Any] = (),
+    every_s: float = 1e-6,
 ) -> SimulatedHistory:
-    """Let a policy decide all tasks through the service's own commands; outcomes come `delay` decisions later."""
+    """Let a policy decide all tasks through the service's own commands; outcomes come `delay` decisions later.
+
+    A task comes every `every_s` seconds.
+    """
     given = contexts or world.contexts.tolist()
     work, owned = UnitOfWork(), OwnedPolicy(1, "default", Policy(spec), 1, 0)
     work.record(owned, log_records.CreatedRecord(spec=owned.policy.spec), 0)
@@ -233,10 +239,12 @@ def simulate(
     routes: list[int] = []
     n = len(world.contexts)
     for t in range(n + delay):
+        now = round(t * every_s * 1e6)
+        renew(owned, work, now, begin=True)
         if t < n:
             key = (1, f"t{t}")
             work.decisions[key] = None
-            Decide(TaskBody(task=key[1], context=given[t], **task(t))).run(owned, work, t)
+            Decide(TaskBody(task=key[1], context=given[t], **task(t))).run(owned, work, now)
             row = work.decisions[key]
             assert row is not None
             routes.append(spec.deciders.index(row.route))
@@ -251,12 +259,12 @@ def simulate(
                 seen = seen | {"model": float(world.rewards[s, 0])} if route else {}
             if feedback == "none":
                 seen = {}
-            book(owned, work, t, row, seen, cost_of(owned, float(world.costs[s, route - 1]) if route else None))
+            book(owned, work, now, row, seen, cost_of(owned, float(world.costs[s, route - 1]) if route else None))
     log = [log_records.decode(line.body) for line in work.log]
     decision_log = DecisionLog()
     for record in log:
         decision_log.see(record)
-    return SimulatedHistory(log, owned.policy, decision_log, earned / n)
+    return SimulatedHistory(log, owned.policy, decision_log, earned / n, [line.at for line in work.log])
 
 
 def audit(database: Database, crowd: Crowd) -> int:

@@ -144,12 +144,12 @@ class FirstFew:
         return [*self._first, *([f"{self._others:,} {self._more}"] if self._others else [])]
 
 
-def read_again(store: Store, row: PolicyRow) -> Iterator[AnyRecord]:
-    """Yield the records of a log that was replayed, up to where it ended then."""
+def read_again(store: Store, row: PolicyRow) -> Iterator[tuple[int, AnyRecord]]:
+    """Yield the records of a log that was replayed, up to where it ended then, with their times in microseconds."""
     for line in store.log(row.id):
         if line.seq >= row.seq:
             return
-        yield log_records.decode(bytes(line.body))
+        yield line.at, log_records.decode(bytes(line.body))
 
 
 def ended(row: PolicyRow, policy: Policy | None) -> Policy:

@@ -7,7 +7,7 @@ from litestar import Response, get, post
 from litestar.params import JSONBody
 
 from deferkit.errors import InvalidArgument
-from deferkit.serve.audit.counterfactual.scenario import check_has_horizon, scenario_of
+from deferkit.serve.audit.counterfactual.scenario import logged_budgets, scenario_of
 from deferkit.serve.domain.problems import invalid
 from deferkit.serve.engine.engine import Elsewhere
 from deferkit.serve.http.route_support import AnyRequest, PolicyName, about, caller_of, engine_of, passed_on, sent
@@ -50,9 +50,9 @@ async def start_what_if(request: AnyRequest, name: PolicyName, data: JSONBody[Wh
     except Elsewhere as elsewhere:
         return await passed_on(request, elsewhere, WhatIfStarted)
     try:
-        check_has_horizon(owned.policy.spec)
+        logged = logged_budgets(owned.policy.spec, owned.policy.accounts)
         for text in data.budgets:
-            scenario_of(text, owned.policy.accounts)
+            scenario_of(text, logged)
     except InvalidArgument as error:
         raise invalid(str(error)) from error
     return sent(WhatIfStarted(job=jobs_of(request).start(tenant, name, data.budgets).id), WhatIfStarted, 202)

@@ -14,6 +14,7 @@ from deferkit.serve.audit.counterfactual.imputation import Feedback, ImputedOutc
 from deferkit.serve.audit.counterfactual.propensities import propensities
 from deferkit.serve.audit.counterfactual.scenario import Scenario
 from deferkit.serve.domain import log_records
+from deferkit.serve.domain.budget_period import next_of
 from deferkit.serve.domain.money import Micros
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
@@ -39,6 +40,7 @@ class Alternative:
 
     def __init__(self, spec: PolicySpec, scenario: Scenario, feedback: Feedback) -> None:
         self.scenario = scenario
+        self._logged_totals: dict[str, int] = {}  # of the log's accounts that renew
         self.policy = Policy(spec)
         self.feedback = feedback
         self._held = OwnedPolicy(0, "", self.policy, 0, 0)
@@ -47,8 +49,8 @@ class Alternative:
         self._waiting: list[Waiting] = []
         self._rng = np.random.default_rng(spec.seed)
 
-    def decide(self, logged: log_records.DecidedRecord, imputed: ImputedOutcome) -> list[float]:
-        """Decide the next task; return how likely each decider was."""
+    def decide(self, logged: log_records.DecidedRecord, imputed: ImputedOutcome, at: int = 0) -> list[float]:
+        """Decide the next task, at a time in microseconds; return how likely each decider was."""
         self._deliver_feedback(logged.id)
         available = [] if logged.reason == "unavailable" else logged.available
         body = TaskBody(
@@ -59,12 +61,13 @@ class Alternative:
             force=logged.route if logged.reason == "forced" else None,
         )
         try:
-            event, micros = propose(self._held, body)
+            event, micros = propose(self._held, body, at)
         except Problem:  # a caller who asks for more than there is gets nothing
-            event, micros = propose(self._held, msgspec.structs.replace(body, force=MODEL))
+            event, micros = propose(self._held, msgspec.structs.replace(body, force=MODEL), at)
         decision = event.decision
         kept = decision._replace(budget_left=log_records.without_infinity(decision.budget_left))._asdict()  # type: ignore[arg-type]
-        self.policy.apply(log_records.DecidedRecord(task=logged.task, context=event.context, held=micros, **kept))  # type: ignore[arg-type]
+        record = log_records.DecidedRecord(task=logged.task, context=event.context, held=micros, **kept)  # type: ignore[arg-type]
+        self.policy.apply(record, at)
         if micros is not None:
             self._holds[decision.id] = micros
         same = decision.route == logged.route
@@ -80,10 +83,14 @@ class Alternative:
         match record:
             case log_records.BudgetChangedRecord():
                 self._change(record)
+            case log_records.RenewedRecord():
+                self._renew(record)
             case log_records.ChangedRecord():
-                policy.apply(
-                    log_records.ChangedRecord(spec=msgspec.structs.replace(record.spec, budget=policy.spec.budget))
-                )
+                budget = {
+                    name: self.scenario.after_change(name, each, record.spec.budget[name])
+                    for name, each in policy.spec.budget.items()
+                }
+                policy.apply(log_records.ChangedRecord(spec=msgspec.structs.replace(record.spec, budget=budget)))
             case log_records.ObservedRecord() if self._same[record.id]:
                 learned = record.learned and policy.learner.remembers(record.id)
                 told = policy.tellable(record.cost) if learned and record.cost and record.told is not None else None
@@ -100,11 +107,29 @@ class Alternative:
             case _:
                 pass
 
+    def _renew(self, record: log_records.RenewedRecord) -> None:
+        """Begin the period that began in the log, with what is free of this budget, and its allowance.
+
+        What is due is heard before: it came in the period before.
+        """
+        name = record.resource
+        self._logged_totals[name] = self._logged_totals.get(name, 0) + record.granted - record.lapsed
+        self._deliver_feedback(record.decisions)
+        if self.policy.accounts[name].total is not None:
+            own = next_of(name, self.policy.spec.budget[name], self.policy.books, record.start, begin=True)
+            assert own is not None
+            self.policy.apply(
+                msgspec.structs.replace(own, start=record.start, end=record.end, decisions=record.decisions)
+            )
+
     def _change(self, record: log_records.BudgetChangedRecord) -> None:
         """Top up or cut in proportion, but never below what is spent and reserved by now."""
         totals: dict[str, int | None] = {}
         for name, logged in record.totals.items():
             account, total = self.policy.accounts[name], self.scenario.total(name, logged)
+            if self.policy.spec.budget[name].every is not msgspec.UNSET and logged is not None:
+                more = self.scenario.top_up(name, logged - self._logged_totals.get(name, 0))
+                self._logged_totals[name], total = logged, (account.total or 0) + more
             if account.total is not None and total is not None:
                 totals[name] = max(total, account.reserved + account.posted)
         if totals:

@@ -17,7 +17,10 @@ FORMS = "a total like 500, a part of what it was like 2x or 50%, or inf; by reso
 
 
 class Scenario(NamedTuple):
-    """Another budget: the totals at the end of the log, in micro-units; None has no end."""
+    """Another budget: the totals at the end of the log, in micro-units; None has no end.
+
+    Of a budget that renews it is the allowance of a period; periods and ends are those of the log.
+    """
 
     text: str
     totals: dict[str, int | None]
@@ -39,7 +42,6 @@ class Scenario(NamedTuple):
 
     def spec(self, spec: PolicySpec, *, decisions: int, dearest: Mapping[str, float]) -> PolicySpec:
         """Return the policy with this budget from its start; a horizon and a cap that it needs are those of the log."""
-        check_has_horizon(spec)
         budget = {}
         for name, each in spec.budget.items():
             total = self.total(name, None if each.total is None else to_micro("total", each.total))
@@ -49,46 +51,73 @@ class Scenario(NamedTuple):
             cap = each.max_cost or dearest[name]
             if not cap:
                 raise InvalidArgument(f"No cost in {name} is known, so that nothing can be said of a budget of it.")
-            budget[name] = BudgetSpec(total=total / MICRO, horizon=each.horizon or max(1, decisions), max_cost=cap)
+            horizon = each.horizon if each.is_timed else each.horizon or max(1, decisions)
+            budget[name] = msgspec.structs.replace(each, total=total / MICRO, horizon=horizon, max_cost=cap)
         return msgspec.structs.replace(spec, budget=budget)
 
+    def after_change(self, resource: str, before: BudgetSpec, logged: BudgetSpec) -> BudgetSpec:
+        """Return a budget after the horizon, the end or the allowance of the log's was changed to that of `logged`."""
+        if before.total is None or logged.total is None:
+            return before
+        changed = msgspec.structs.replace(before, horizon=logged.horizon, until=logged.until)
+        if logged.every is msgspec.UNSET:
+            return changed
+        allowance = self.total(resource, to_micro("total", logged.total))
+        return changed if allowance is None else msgspec.structs.replace(changed, total=allowance / MICRO)
 
-def check_has_horizon(spec: PolicySpec) -> None:
-    """Raise if a budget renews or has an end: what another one would have done is known for a horizon only."""
+    def top_up(self, resource: str, logged: int) -> int:
+        """Return a top-up or a cut of a period, in proportion to that of the log."""
+        wanted, last = self.totals[resource], self.logged[resource]
+        return round(logged * wanted / last) if wanted is not None and last else logged
+
+
+def logged_budgets(spec: PolicySpec, accounts: Mapping[str, Account]) -> dict[str, int | None]:
+    """Return what a scenario is compared with: totals, and of budgets that renew the allowance, in micro-units.
+
+    Args:
+        spec: The policy, at the end of its log.
+        accounts: Its accounts.
+
+    Raises:
+        InvalidArgument: If its reviews can be stopped.
+    """
     for name, budget in spec.budget.items():
-        if budget.is_timed:
+        if budget.can_be_stopped:
             raise InvalidArgument(
-                f"What another budget would have done is computed for budgets with a horizon; that of {name}"
-                f" {'ends' if budget.every is msgspec.UNSET else 'renews'}."
+                "What another budget would have done is not known where reviews can be stopped (hold or limit of"
+                f" {name}): it would have stopped other reviews, and what those would have cost is not in the log."
             )
+    return {
+        name: account.total if (each := spec.budget[name]).every is msgspec.UNSET else to_micro("total", each.total)
+        for name, account in accounts.items()
+    }
 
 
-def scenario_of(text: str, accounts: Mapping[str, Account]) -> Scenario:
-    """Read another budget for accounts as they stand at the end of the log.
+def scenario_of(text: str, logged: Mapping[str, int | None]) -> Scenario:
+    """Read another budget, given the `logged_budgets` at the end of the log.
 
-    >>> scenario_of("50%", {"cost": Account(10_000_000)}).totals
+    >>> scenario_of("50%", {"cost": 10_000_000}).totals
     {'cost': 5000000}
-    >>> scenario_of("lots", {"cost": Account(10_000_000)})
+    >>> scenario_of("lots", {"cost": 10_000_000})
     Traceback (most recent call last):
     deferkit.errors.InvalidArgument: A budget is a total like 500, a part of what it was like 2x or 50%, or inf; by \
 resource: minutes=500,euros=2x. Got 'lots'.
     """
-    logged = {name: account.total for name, account in accounts.items()}
     totals = dict(logged)
     given: set[str] = set()
     for part in re.split(r",(?=[^0-9])", text):  # a comma before a digit groups thousands
         name, equals, value = (each.strip() for each in part.rpartition("="))
         same_for_all = value.endswith(("x", "%")) or value == "inf" or not value.strip("0.")
-        if not equals and not same_for_all and len(accounts) > 1:
-            raise InvalidArgument(f"A budget is given by resource, as in {next(iter(accounts))}=500. Got {text!r}.")
-        names = [name] if equals else list(accounts)
-        if names[0] not in accounts:
-            raise InvalidArgument(f"There is no resource {name!r}. There is {', '.join(accounts)}.")
+        if not equals and not same_for_all and len(logged) > 1:
+            raise InvalidArgument(f"A budget is given by resource, as in {next(iter(logged))}=500. Got {text!r}.")
+        names = [name] if equals else list(logged)
+        if names[0] not in logged:
+            raise InvalidArgument(f"There is no resource {name!r}. There is {', '.join(logged)}.")
         if given & set(names):
             raise InvalidArgument(f"The budget of {names[0]} is given twice. Got {text!r}.")
         given.update(names)
         totals.update({each: total_of(text, value, each, logged[each]) for each in names})
-    return Scenario(text, totals, logged)
+    return Scenario(text, totals, dict(logged))
 
 
 def total_of(text: str, value: str, resource: str, logged: int | None) -> int | None:

@@ -12,13 +12,14 @@ from deferkit.serve.audit.counterfactual.imputation import ImputedOutcome, Outco
 from deferkit.serve.domain import log_records
 
 Floats = NDArray[np.float64]
+TimedRecord = tuple[int, log_records.AnyRecord]  # when, in microseconds, and what
 PAGE = 1000  # decisions of a piece
 
 
 class LogChunk(NamedTuple):
     """A chunk of the log, with the logged and imputed outcomes of the tasks that are decided in it."""
 
-    log: list[log_records.AnyRecord]
+    log: list[TimedRecord]
     first: int  # the number of the first decision in it
     told: list[ImputedOutcome]
     estimated: Floats  # [n, K]
@@ -29,12 +30,12 @@ class LogChunk(NamedTuple):
         model_variance.add(known.unsupported(self.first, weights), self.vectors, self.estimated)
 
 
-def chunks(log: Iterable[log_records.AnyRecord], imputer: OutcomeImputer) -> Iterator[LogChunk]:
+def chunks(log: Iterable[TimedRecord], imputer: OutcomeImputer) -> Iterator[LogChunk]:
     """Yield a log in chunks that fit memory."""
-    kept: list[log_records.AnyRecord] = []
+    kept: list[TimedRecord] = []
     decided: list[log_records.DecidedRecord] = []
-    for record in log:
-        kept.append(record)
+    for at, record in log:
+        kept.append((at, record))
         if isinstance(record, log_records.DecidedRecord):
             decided.append(record)
         if len(decided) == PAGE:
@@ -59,9 +60,9 @@ class ScenarioRun:
         """Replay a chunk of the log."""
         tasks = iter(chunk.told)
         chosen: list[list[float]] = []
-        for record in chunk.log:
+        for at, record in chunk.log:
             if isinstance(record, log_records.DecidedRecord):
-                chosen.append(self.other.decide(record, next(tasks)))
+                chosen.append(self.other.decide(record, next(tasks), at))
             else:
                 self.other.see(record)
         if chosen:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,8 +11,8 @@ from deferkit.serve.audit.counterfactual.alternative import Alternative
 from deferkit.serve.audit.counterfactual.estimate import NOTEWORTHY, Known, ModelVariance, Value
 from deferkit.serve.audit.counterfactual.imputation import OutcomeImputer, feedback_of
 from deferkit.serve.audit.counterfactual.logged_decisions import DecisionLog
-from deferkit.serve.audit.counterfactual.scenario import Scenario
-from deferkit.serve.audit.counterfactual.scenario_run import ScenarioRun, chunks
+from deferkit.serve.audit.counterfactual.scenario import Scenario, logged_budgets
+from deferkit.serve.audit.counterfactual.scenario_run import ScenarioRun, TimedRecord, chunks
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.policy import Policy
@@ -51,13 +52,16 @@ class WhatIf(NamedTuple):
 
 
 def what_if(
-    log: Iterable[log_records.AnyRecord],
+    log: Iterable[TimedRecord],
     policy: Policy,
     decision_log: DecisionLog,
     scenarios: Sequence[Scenario],
     progress: Callable[[int], None] = lambda _: None,
 ) -> WhatIf:
-    """Replay a log with other budgets; `policy` is the state at its end, `decision_log` has all its records."""
+    """Replay a log, whose records come with their times in microseconds, with other budgets.
+
+    `policy` is the state at its end, `decision_log` has all its records.
+    """
     facts = decision_log.facts()
     coefficients = [policy.learner.coefficients()[name] for name in decision_log.deciders]
     known = Known(facts, len(coefficients[0].theta))
@@ -66,7 +70,7 @@ def what_if(
         zip(decision_log.resources, np.nan_to_num(facts.costs).max(axis=0, initial=0.0).tolist(), strict=True)
     )
     log = iter(log)
-    created = next(log)
+    _, created = next(log)
     assert isinstance(created, log_records.CreatedRecord)
     runs = []
     for each in scenarios:
@@ -82,7 +86,7 @@ def what_if(
             run.replay(chunk)
         progress(len(chunk.log))
     rows = [as_it_was(policy, known, model_variance.variance(len(decision_log), known.noise))]
-    remarks = remarks_of(known, decision_log)
+    remarks = [*renewing_remarks(policy), *remarks_of(known, decision_log)]
     for run in runs:
         row, said = row_of(run, rows[0], decision_log)
         rows.append(row)
@@ -95,7 +99,10 @@ def as_it_was(policy: Policy, known: Known, model_variance: float) -> Row:
     value = None if len(known.without_rewards(taken(known))) or not len(known.routes) else known.done(model_variance)
     return Row(
         budget="as it was",
-        totals={name: None if each.total is None else each.total / MICRO for name, each in policy.accounts.items()},
+        totals={
+            name: None if total is None else total / MICRO
+            for name, total in logged_budgets(policy.spec, policy.accounts).items()
+        },
         asked=policy.learner.summary().deferral_rate,
         spent=spent(policy),
         price=policy.learner.summary().price,
@@ -133,6 +140,15 @@ def row_of(run: ScenarioRun, done: Row, decision_log: DecisionLog) -> tuple[Row,
     if covered and decision_log.floor > 0 and estimate.explored is not None and estimate.explored < FEW:
         said.append(f"{row.budget}: {estimate.explored} explored tasks tell of it, which is few: its error is rough.")
     return row, said
+
+
+def renewing_remarks(policy: Policy) -> list[str]:
+    """Say which budgets are allowances."""
+    return [
+        f"The budget of {name} renews (every {each.every}): it is what each period gets; spent is that of all periods."
+        for name, each in policy.spec.budget.items()
+        if each.every is not msgspec.UNSET
+    ]
 
 
 def remarks_of(known: Known, decision_log: DecisionLog) -> list[str]:

@@ -13,7 +13,7 @@ import msgspec
 from deferkit.errors import DeferkitError
 from deferkit.serve.audit.counterfactual.estimate import Value
 from deferkit.serve.audit.counterfactual.logged_decisions import DecisionLog
-from deferkit.serve.audit.counterfactual.scenario import scenario_of
+from deferkit.serve.audit.counterfactual.scenario import logged_budgets, scenario_of
 from deferkit.serve.audit.counterfactual.what_if import Row, WhatIf, what_if
 from deferkit.serve.audit.replay import read_again, replay
 from deferkit.serve.storage.open_store import store_to_replay
@@ -113,7 +113,8 @@ def compute(store: Store, order: WhatIfOrder, progress: Progress) -> WhatIf:
     )
     if report.policy is None or report.faults:
         raise DeferkitError(f"The log of the policy is not what was written: {' '.join(report.faults)}")
-    scenarios = [scenario_of(text, report.policy.accounts) for text in dict.fromkeys(order.budgets)]
+    logged = logged_budgets(report.policy.spec, report.policy.accounts)
+    scenarios = [scenario_of(text, logged) for text in dict.fromkeys(order.budgets)]
     log = read_again(store, report.row)
     return what_if(log, report.policy, decisions, scenarios, progress=progress.advance)
 

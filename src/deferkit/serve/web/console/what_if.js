@@ -56,7 +56,8 @@ function Question({ name }) {
       />
       <p class="help">
         Separated by spaces: a part of the budget (<code>0.5x</code>, <code>50%</code>), a total (<code>300</code>), or
-        ${" "}<code>inf</code>; by resource <code>minutes=300,euros=2x</code>.
+        ${" "}<code>inf</code>; by resource <code>minutes=300,euros=2x</code>. Of a budget that renews, it is what each
+        period gets.
       </p>
     </div>
     <div class="row"><button class="button primary" disabled=${busy || !text.trim()}>Compute</button></div>
