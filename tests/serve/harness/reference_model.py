@@ -7,6 +7,7 @@ booked the sum of all costs and efforts; as much of that is posted as there is r
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -19,6 +20,8 @@ from hypothesis.stateful import (
     rule,
 )
 
+from deferkit.serve.audit.ledger_table import HEADER, ledger_table
+from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain.account import Account
 from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
@@ -40,6 +43,7 @@ from deferkit.serve.domain.request_bodies import (
 )
 from deferkit.serve.domain.review_form import FormField, ReviewDocument
 from deferkit.serve.domain.reward_rule import MatchRule
+from deferkit.serve.domain.webhook import WebhookRow
 from deferkit.serve.engine.commands.answer_correction import CorrectAnswer
 from deferkit.serve.engine.commands.budget import ChangeBudget
 from deferkit.serve.engine.commands.correction import Correct
@@ -49,8 +53,10 @@ from deferkit.serve.engine.commands.lease import Claim, Decline, Extend, Release
 from deferkit.serve.engine.commands.outcome import Observe
 from deferkit.serve.engine.commands.review import Complete, Effort
 from deferkit.serve.engine.engine import EngineSettings
+from deferkit.serve.engine.policy_summary import summary_of
 from deferkit.serve.engine.unit_of_work import Command
 from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.review_queue import QueuedSeat, page_of_queue
 from tests.serve.harness.fault_injection import failing_connection
 from tests.serve.harness.in_process import KEY, HandClock, abandon, check_booked, check_in_step, replayed, started
 
@@ -66,6 +72,7 @@ class Seat:
     reviewer: str | None = None
     lease_until: int = 0
     label: str = ""
+    why: str = ""
     rewards: dict[str, float] = field(default_factory=dict)
     cost: int | None = None
 
@@ -85,6 +92,8 @@ class Task:
     cost: int | None = None
     final: str | None = None
     ruled: set[str] = field(default_factory=set)  # whose rewards are those of the reward rule
+    answer: tuple[str, str] | None = None  # label and reason of the answer that is used
+    events: list[str] = field(default_factory=list)  # that webhooks are told of
 
 
 class Refused(Exception):
@@ -108,6 +117,15 @@ def ruled(seats: list[Seat]) -> dict[str, float]:
     labels = [seat.label for seat in seats]
     final = max(labels, key=labels.count)  # the first of those that are even
     return {"human": labels.count(final) / len(labels), "model": float(final == MODEL_LABEL)}
+
+
+def used(seats: list[Seat]) -> tuple[str, str] | None:
+    """Return the answer that is used: the first one with the label that most reviewers gave."""
+    labels = [seat.label for seat in seats]
+    if not labels:
+        return None
+    seat = seats[labels.index(max(labels, key=labels.count))]
+    return seat.label, seat.why
 
 
 class Model:
@@ -147,6 +165,7 @@ class Model:
             deadline=now + self.deadline,
             seats=[Seat() for _ in range(seats if asked else 0)],
             final=None if asked else "model",
+            events=["decided"] if asked else [],
         )
         if name in self.parked:
             rewards, cost = self.parked.pop(name)
@@ -189,7 +208,9 @@ class Model:
             task.rewards = ruled(done) | known
             costs = [each for each in [cost, *(seat.cost for seat in done)] if each is not None]
             cost = sum(costs) if costs else None
+            task.events += ["completed"] if task.final is None else []
             task.final = task.route
+            task.answer = used(done) or task.answer
             self.close(task)
         if cost is not None:
             task.cost = cost
@@ -211,7 +232,7 @@ class Model:
         task.ruled -= set(rewards)
         task.cost = task.cost if cost is None else cost
 
-    def correct_answer(self, lease: Lease, label: str, cost: int | None) -> None:
+    def correct_answer(self, lease: Lease, label: str, why: str, cost: int | None) -> None:
         """A reviewer replaces the own answer, and what it has cost unless that is None."""
         if lease not in self.efforts:
             raise Refused(404)
@@ -220,10 +241,12 @@ class Model:
         if seat.state != "done" or seat.epoch != lease[2]:
             raise Refused(409)
         before = seat.cost or 0
-        seat.label, seat.cost = label, seat.cost if cost is None else cost
+        seat.label, seat.why, seat.cost = label, why, seat.cost if cost is None else cost
         if task.final is None:
             return
-        for who, reward in ruled([each for each in task.seats if each.state == "done"]).items():
+        done = [each for each in task.seats if each.state == "done"]
+        task.answer = used(done)
+        for who, reward in ruled(done).items():
             if who in task.ruled or who not in task.rewards:
                 task.rewards[who] = reward
                 task.ruled.add(who)
@@ -246,6 +269,7 @@ class Model:
             return
         task.state = "void"
         task.final = task.final or "model"
+        task.events.append("expired")
         self.close(task)
 
     def overdue(self, now: int) -> list[str]:
@@ -304,7 +328,19 @@ class Model:
             raise Refused(409)
         seat.lease_until = now + self.lease
 
-    def complete(self, lease: Lease, label: str, rewards: dict[str, float], cost: int | None, now: int) -> None:
+    def queue(self) -> list[tuple[str, int]]:
+        """Return the seats that wait or are claimed, in the order in which they are offered."""
+        found = [
+            (-task.priority, task.created, name, number)
+            for name, task in self.tasks.items()
+            for number, seat in enumerate(task.seats)
+            if seat.state in ("waiting", "claimed")
+        ]
+        return [(name, number) for _, _, name, number in sorted(found)]
+
+    def complete(
+        self, lease: Lease, label: str, why: str, rewards: dict[str, float], cost: int | None, now: int
+    ) -> None:
         """A reviewer answers."""
         seat = self.held(lease)
         task = self.tasks[lease[0]]
@@ -312,7 +348,7 @@ class Model:
             raise Refused(409)
         if any(task.rewards.get(who, value) != value for who, value in rewards.items()):
             raise Refused(409)
-        seat.state, seat.label, seat.rewards, seat.cost = "done", label, rewards, cost
+        seat.state, seat.label, seat.why, seat.rewards, seat.cost = "done", label, why, rewards, cost
         if all(each.state == "done" for each in task.seats):
             self.book(lease[0], {}, None, ends=True)
 
@@ -355,7 +391,22 @@ SPEC = PolicySpec(
     ),
 )
 
-TABLES = ("declines", "claims", "seats", "snapshots", "requests", "parked", "decisions", "log", "budgets", "policies")
+TABLES = (
+    "deliveries",
+    "webhooks",
+    "declines",
+    "claims",
+    "seats",
+    "snapshots",
+    "requests",
+    "parked",
+    "decisions",
+    "log",
+    "budgets",
+    "policies",
+)
+
+WEBHOOK = WebhookRow("hook", KEY[0], "http://127.0.0.1:9/", "secret", "decided completed expired budget", None, 0, 0)
 
 sixtyfourths = st.integers(0, 128).map(lambda n: n / 64)  # whole micro-units and exact as doubles, up to 2
 
@@ -389,8 +440,11 @@ class ServiceMachine(RuleBasedStateMachine):
         self.leases: list[Lease] = []
         self.tokens: dict[Lease, str] = {}
         self.requests = 0
+        self.done: list[tuple[Command, Reply | Problem]] = []  # under an idempotency key
         self.fails_at: int | None = None
         self.start(spec)
+        self.engine.webhooks.store.add(WEBHOOK)
+        self.runner.run(self.engine.webhooks.read())
 
     # --- the engine -------------------------------------------------------------------------------------------------
 
@@ -399,10 +453,11 @@ class ServiceMachine(RuleBasedStateMachine):
             started(
                 self.database,
                 spec=spec,
-                settings=EngineSettings(tick_s=1e9, snapshot_every=15, max_clock_jump_s=0),
+                settings=EngineSettings(tick_s=1e9, snapshot_every=15, max_clock_jump_s=0, group_s=60.0),
             )
         )
         self.clock = self.engine.ownership.clock = HandClock(self.engine)
+        self.engine.webhooks._send = undelivered  # type: ignore[method-assign]
 
     def submit(self, command: Command) -> Reply | Problem:
         try:
@@ -429,12 +484,16 @@ class ServiceMachine(RuleBasedStateMachine):
     def agree(self, command: Command, told: Callable[[], int | None]) -> Reply | Problem:
         """Do something to both; they must take or refuse it alike."""
         reply = self.do(command)
+        self.compare(reply, told)
+        return reply
+
+    def compare(self, reply: Reply | Problem, told: Callable[[], int | None]) -> None:
+        """Do to the model what was done to the engine, and compare the status."""
         try:
             wanted = told() or 200
         except Refused as refused:
             wanted = refused.status
         assert reply.status == wanted, (reply, wanted)
-        return reply
 
     def task(self, place: int) -> str:
         """Return the name of a task: one of those decided, or the next one."""
@@ -464,9 +523,13 @@ class ServiceMachine(RuleBasedStateMachine):
             model_answer=MODEL_LABEL,
         )
         self.renew(self.clock.at + 1, begin=True)
-        owned = self.hold if cost is None else int(cost * MICRO)
+        self.decided(body, self.do(Decide(body)))
+
+    def decided(self, body: TaskBody, reply: Reply | Problem) -> None:
+        """Compare a decision with what is possible, and tell the model of it."""
+        name, force, seats = body.task, body.force is not None, body.reviewers or 1
+        owned = self.hold if body.cost is None else int(body.cost * MICRO)  # type: ignore[operator]
         fits = self.model.fits(owned)
-        reply = self.do(Decide(body))
         if force and not fits:
             assert reply.status == 409
             return
@@ -520,6 +583,7 @@ class ServiceMachine(RuleBasedStateMachine):
         name = self.task(place)
         body = CorrectionBody(id=self.request(), task=name, rewards=given, cost=cost)
         reply = self.agree(Correct(body), lambda: self.model.correct(name, given, micro(cost)))
+        self.keep(Correct(body), reply)
         if again and reply.status == 200:
             assert self.do(Correct(body)) == reply
             assert self.do(Correct(msgspec.structs.replace(body, cost=2.75))).status == 409
@@ -527,7 +591,79 @@ class ServiceMachine(RuleBasedStateMachine):
     @rule(place=places)
     def expire(self, place: int) -> None:
         name = self.task(place)
-        self.agree(Expire(name), lambda: self.model.expire(name))
+        reply = self.agree(Expire(name), lambda: self.model.expire(name))
+        if isinstance(reply, Reply):
+            assert msgspec.json.decode(reply.body)["final"] == self.model.tasks[name].final
+
+    def keep(self, command: Command, reply: Reply | Problem) -> None:
+        """Remember a command that was done once and for all."""
+        if reply.status == 200:
+            self.done.append((command, reply))
+
+    @precondition(lambda self: self.done)
+    @rule(place=places)
+    def repeat(self, place: int) -> None:
+        """Send something again, whatever has happened since."""
+        command, reply = self.done[place % len(self.done)]
+        assert self.do(command) == reply
+
+    # --- several in one group ---------------------------------------------------------------------------------------
+
+    kinds: tuple[str, ...] = ("observe", "correct", "expire", "complete", "correct answer", "effort")
+
+    def one_of_several(  # noqa: PLR0911  one for each kind
+        self, kind: str, place: int, given: dict[str, float], cost: float | None, label: str
+    ) -> tuple[Command, Callable[[], int | None]] | None:
+        """Return a command and what it does to the model; None if there is nothing to do it to."""
+        name, model, why, at = self.task(place), self.model, self.request(), self.clock.at + 1
+        leases = [each for each in self.leases if each[0] == name] or self.leases[-1:]
+        lease = leases[place % len(leases)] if leases else None
+        named = {} if lease is None else self.named(lease)
+        answer = {"label": label, "why": why}
+        match kind:
+            case "observe":
+                outcome = OutcomeBody(task=name, rewards=given, cost=cost)
+                return Observe(outcome), lambda: model.observe(name, given, micro(cost))
+            case "correct" if given or cost is not None:
+                correction = CorrectionBody(id=why, task=name, rewards=given, cost=cost)
+                return Correct(correction), lambda: model.correct(name, given, micro(cost))
+            case "expire":
+                return Expire(name), lambda: model.expire(name)
+            case "complete" if lease is not None:
+                done = Complete(CompleteBody(**named, answer=answer, rewards=given, cost=cost))
+                return done, lambda: model.complete(lease, label, why, given, micro(cost), at)
+            case "correct answer" if lease is not None:
+                corrected = CorrectAnswer(AnswerCorrectionBody(**named, id=why, answer=answer, cost=cost))
+                return corrected, lambda: model.correct_answer(lease, label, why, micro(cost))
+            case "effort" if lease is not None:
+                effort = Effort(EffortBody(**named, cost=cost or 0.0))
+                return effort, lambda: model.effort(lease, micro(cost) or 0)
+        return None
+
+    @rule(
+        place=places,
+        wanted=st.lists(st.tuples(places, st.tuples(rewards, costs, labels)), min_size=2, max_size=4),
+    )
+    def together(self, place: int, wanted: list[tuple[int, tuple[dict[str, float], float | None, str]]]) -> None:
+        """Send several commands, most of them about one task, that are committed in one group."""
+        kinds = self.kinds
+        found = [self.one_of_several(kinds[n % len(kinds)], place, *given) for n, given in wanted]
+        several = [each for each in found if each is not None]
+        if not several or self.engine.owned[KEY].policy.spec.representation == "auto":
+            return  # some would wait for a fit while others go on
+        self.clock.at = self.now(self.clock.at + 1)
+        self.renew(self.clock.at)
+
+        async def send() -> list[Reply | BaseException]:
+            calls = [self.engine.submit(KEY, command) for command, _ in several]
+            return await asyncio.gather(*calls, return_exceptions=True)
+
+        groups = self.engine.groups
+        replies = self.runner.run(send())
+        assert self.engine.groups == groups + 1
+        for (_, told), reply in zip(several, replies, strict=True):
+            assert isinstance(reply, (Reply, Problem)), reply
+            self.compare(reply, told)
 
     # --- reviewing --------------------------------------------------------------------------------------------------
 
@@ -554,15 +690,25 @@ class ServiceMachine(RuleBasedStateMachine):
 
     def lease(self, place: int) -> tuple[Lease, dict[str, Any]]:
         lease = self.leases[-1 - place % min(len(self.leases), 3)]
-        return lease, dict(zip(("task", "seat", "epoch", "token"), (*lease, self.tokens[lease]), strict=True))
+        return lease, self.named(lease)
+
+    def named(self, lease: Lease) -> dict[str, Any]:
+        return dict(zip(("task", "seat", "epoch", "token"), (*lease, self.tokens[lease]), strict=True))
 
     @precondition(lambda self: self.leases)
     @rule(place=places, label=labels, given=rewards, cost=costs, again=st.booleans())
     def complete(self, place: int, label: str, given: dict[str, float], cost: float | None, again: bool) -> None:
         lease, named = self.lease(place)
-        answer = {"label": label, "why": self.request()}
+        answer = {"label": label, "why": (why := self.request())}
         body = CompleteBody(**named, answer=answer, rewards=given, cost=cost)
-        reply = self.agree(Complete(body), lambda: self.model.complete(lease, label, given, micro(cost), self.clock.at))
+        reply = self.agree(
+            Complete(body), lambda: self.model.complete(lease, label, why, given, micro(cost), self.clock.at)
+        )
+        self.keep(Complete(body), reply)
+        if isinstance(reply, Reply):
+            task, told = self.model.tasks[lease[0]], msgspec.json.decode(reply.body)
+            assert told["finished"] == (task.final is not None)
+            assert told["booked"] == (None if task.cost is None else task.cost / MICRO)
         if again and reply.status == 200:
             assert self.do(Complete(body)) == reply  # the other tab
             another = msgspec.structs.replace(body, answer=answer | {"why": "another"})
@@ -575,7 +721,12 @@ class ServiceMachine(RuleBasedStateMachine):
         why = self.request()
         body = AnswerCorrectionBody(**named, id=why, answer={"label": label, "why": why}, cost=cost)
         command = CorrectAnswer(body)
-        reply = self.agree(command, lambda: self.model.correct_answer(lease, label, micro(cost)))
+        reply = self.agree(command, lambda: self.model.correct_answer(lease, label, why, micro(cost)))
+        self.keep(command, reply)
+        if isinstance(reply, Reply):
+            task, told = self.model.tasks[lease[0]], msgspec.json.decode(reply.body)
+            assert (told["finished"], told["rewards"]) == (task.final is not None, task.rewards)
+            assert told["cost"] == (None if task.cost is None else task.cost / MICRO)
         if again and reply.status == 200:
             assert self.do(command) == reply
             assert self.do(CorrectAnswer(msgspec.structs.replace(body, cost=2.75))).status == 409
@@ -642,6 +793,7 @@ class ServiceMachine(RuleBasedStateMachine):
         body = BudgetBody(id=self.request(), add=amount / 64)
         total = self.model.total + amount * MICRO // 64
         reply = self.agree(ChangeBudget(body), lambda: self.model.change(total))
+        self.keep(ChangeBudget(body), reply)
         if again and reply.status == 200:
             assert self.do(ChangeBudget(body)) == reply
 
@@ -686,6 +838,9 @@ class ServiceMachine(RuleBasedStateMachine):
             assert row is not None
             assert (row.route, row.state, row.rewards, row.final) == (task.route, task.state, task.rewards, task.final)
             assert row.cost == (None if task.cost is None else {"cost": task.cost})
+            assert row.state != "open" or row.held == {"cost": task.held}
+            used = None if row.answer is None else msgspec.json.decode(row.answer)
+            assert used == (None if task.answer is None else dict(zip(("label", "why"), task.answer, strict=True)))
             seats = store.seats(number, name)
             assert [(s.state, s.epoch, s.reviewer) for s in seats] == [
                 (s.state, s.epoch, s.reviewer) for s in task.seats
@@ -700,14 +855,62 @@ class ServiceMachine(RuleBasedStateMachine):
                 paid = self.model.efforts[name, claim.seat, claim.epoch]
                 assert claim.effort == (None if paid is None else {"cost": paid})
 
+    @invariant()
+    def the_summary_counts_what_there_is(self) -> None:
+        owned, tasks = self.engine.owned[KEY], self.model.tasks.values()
+        shown = summary_of(owned, self.engine.store.queue(owned.id), self.clock.at)
+        states = [seat.state for task in tasks for seat in task.seats]
+        assert (shown.queue.waiting, shown.queue.claimed) == (states.count("waiting"), states.count("claimed"))
+        assert (shown.decisions, shown.parked) == (len(tasks), len(self.model.parked))
+        assert shown.pending == sum(task.state == "open" for task in tasks)
+        assert shown.expired == sum("expired" in task.events for task in tasks)
+        assert shown.frozen == bool(self.model.account.suspense)
+
+    @invariant()
+    def the_queue_is_listed_in_the_order_in_which_it_is_offered(self) -> None:
+        found: list[QueuedSeat] = []
+        while len(found) % 2 == 0:
+            after = found[-1].cursor if found else ""
+            page = page_of_queue(self.database, self.engine.owned[KEY].id, ["waiting", "claimed"], after, 2)
+            found += page
+            if not page:
+                break
+        assert [(each.task, each.seat) for each in found] == self.model.queue()
+
+    def check_events(self) -> None:
+        """Each event was written for webhooks once, in the order in which it happened to its task."""
+        rows = self.engine.webhooks.store.deliveries(WEBHOOK.id, 10_000)
+        told = [(body["seq"], row.event, body["data"]) for row in rows if (body := msgspec.json.decode(row.body))]
+        for name, task in self.model.tasks.items():
+            events = [event for _, event, data in sorted(told, key=lambda each: each[0]) if data.get("task") == name]
+            assert events == task.events
+
+    def check_ledger(self) -> None:
+        """The last row of the table of the ledger is the account, and its columns add up to that."""
+        rows = [
+            dict(zip(HEADER, row, strict=True)) for row in ledger_table(self.engine.store, self.engine.owned[KEY].id)
+        ]
+        sums = {name: sum(Fraction(str(row[name] or 0)) * MICRO for row in rows) for name in HEADER[5:10]}
+        account = self.model.account
+        assert sums["held"] - sums["released"] == account.reserved
+        assert sums["cost"] == account.posted + account.suspense
+        assert sums["granted"] - sums["lapsed"] == account.total
+
     def teardown(self) -> None:
         try:
             assert replayed(self.engine.store) == self.engine.owned[KEY].policy
+            assert replay(self.engine.store, *KEY).faults == []
             check_booked(self.engine)
+            self.check_events()
+            self.check_ledger()
         finally:
             self.runner.run(self.engine.stop())
             self.runner.close()
             wipe(self.database)
+
+
+async def undelivered() -> None:
+    """Leave events where they are written."""
 
 
 def wipe(database: Database) -> None:

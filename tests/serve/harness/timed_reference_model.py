@@ -4,13 +4,11 @@ Renewals happen with the first command after the end of a period, whether it is 
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
-from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.policy_change import BudgetPlan, PolicyChange
 from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
@@ -18,6 +16,7 @@ from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import ExtendBody, HoldBody, StopBody
 from deferkit.serve.engine.commands.budget import ChangePolicy
 from deferkit.serve.engine.commands.hold import ExtendHold, ExtendReview, StopReview
+from deferkit.serve.engine.unit_of_work import Command
 from deferkit.serve.storage.database import Database
 from tests.serve.harness.in_process import KEY
 from tests.serve.harness.reference_model import (
@@ -53,6 +52,8 @@ class TimedModel(Model):
         self.allowance = allowance
         self.period: int | None = None
         self.first: dict[str, int] = {}  # what was held for a task at first
+        self.stopped: set[str] = set()
+        self.extended = 0
 
     def renew(self, now: int, *, begin: bool = False) -> None:
         """Begin all periods up to now; a task begins the first one."""
@@ -82,26 +83,30 @@ class TimedModel(Model):
         free = 0 if account.suspense else account.free or 0
         granted = max(0, min(amount, free, MOST - task.held))
         task.held += granted
+        self.extended += bool(granted)
         return granted
 
-    def is_stopped(self, task: Task) -> bool:
-        return (task.route, task.state, task.final) == ("human", "posted", "model")
+    def is_stopped(self, name: str) -> bool:
+        task = self.tasks[name]
+        return name in self.stopped or (task.route, task.state, task.final) == ("human", "posted", "model")
 
     def stop(self, name: str, given: dict[str, float], cost: int) -> None:
         """A review ends before it is done: the model's answer stands, unless others have answered."""
-        if name in self.tasks and self.is_stopped(self.tasks[name]) and self.tasks[name].cost == cost:
+        if name in self.tasks and self.is_stopped(name):
+            self.book(name, given, cost)
             return
         task = self.open_task(name)
         before, answered = task.final, any(seat.state == "done" for seat in task.seats)
         self.book(name, given, cost, ends=True)
         task.final = before or (task.route if answered else "model")
+        self.stopped.add(name)
 
     def progress(self, lease: Lease, cost: int, now: int) -> bool:
         """A reviewer says what the review has cost so far; return whether it was stopped."""
         name, number, epoch = lease
         task = self.tasks[name]
         seat = task.seats[number]
-        if self.is_stopped(task) and (seat.state, seat.epoch) == ("closed", epoch):
+        if self.is_stopped(name) and (seat.state, seat.epoch) == ("closed", epoch):
             return True
         self.held(lease)
         if task.state == "open":
@@ -143,6 +148,7 @@ class TimedServiceMachine(ServiceMachine):
         reply = self.agree(command, lambda: granted.append(self.model.extend_hold(name, int(amount * MICRO))))
         if isinstance(reply, Reply):
             assert msgspec.json.decode(reply.body)["granted"] * MICRO == granted[0]
+            self.keep(command, reply)
             if again:
                 assert self.do(command) == reply
 
@@ -151,8 +157,10 @@ class TimedServiceMachine(ServiceMachine):
         name = self.task(place)
         command = StopReview(StopBody(task=name, cost=cost, rewards=given))
         reply = self.agree(command, lambda: self.model.stop(name, given, int(cost * MICRO)))
-        if again and reply.status == 200 and not given:
-            self.agree(command, lambda: self.model.stop(name, given, int(cost * MICRO)))
+        if again and reply.status == 200:
+            reply = self.do(command)
+            assert isinstance(reply, Reply)
+            assert not msgspec.json.decode(reply.body)["changed"]
 
     @precondition(lambda self: self.leases)
     @rule(place=places, cost=sixtyfourths)
@@ -163,6 +171,28 @@ class TimedServiceMachine(ServiceMachine):
         reply = self.agree(command, lambda: told.append(self.model.progress(lease, micro(cost) or 0, self.clock.at)))
         if isinstance(reply, Reply):
             assert msgspec.json.decode(reply.body).get("stopped", False) == told[0]
+
+    kinds = (*ServiceMachine.kinds, "stop", "extend hold", "progress")
+
+    def one_of_several(
+        self, kind: str, place: int, given: dict[str, float], cost: float | None, label: str
+    ) -> tuple[Command, Callable[[], int | None]] | None:
+        name, model, at = self.task(place), self.model, self.clock.at + 1
+        leases = [each for each in self.leases if each[0] == name]
+        paid = cost or 0.0
+        amount = int(paid * MICRO)
+        if kind == "stop":
+            return StopReview(StopBody(task=name, cost=paid, rewards=given)), lambda: model.stop(name, given, amount)
+        if kind == "extend hold":
+            extension = ExtendHold(HoldBody(id=self.request(), task=name, amount=paid))
+            return extension, lambda: model.extend_hold(name, amount) and None
+        if kind == "progress":
+            if not leases:
+                return None
+            lease = leases[-1]
+            command = ExtendReview(ExtendBody(**self.named(lease), cost=paid))
+            return command, lambda: model.progress(lease, amount, at) and None
+        return super().one_of_several(kind, place, given, cost, label)
 
     @rule(costs=st.lists(st.sampled_from([0.25, 0.5, 0.75, 1.0]), min_size=1, max_size=4))
     def work_on(self, costs: list[float]) -> None:
@@ -178,7 +208,7 @@ class TimedServiceMachine(ServiceMachine):
     def periods_pass(self, steps: int) -> None:
         self.time_passes(steps)
 
-    def teardown(self) -> None:
-        report: Any = replay(self.engine.store, *KEY)
-        assert report.faults == []
-        super().teardown()
+    @invariant()
+    def holds_are_counted(self) -> None:
+        holds = self.engine.owned[KEY].policy.holds
+        assert (holds.stopped, holds.extended) == (len(self.model.stopped), self.model.extended)
