@@ -34,7 +34,9 @@ class Provider(BaseHTTPRequestHandler):
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
         server: Any = self.server
         server.asked.append(asked["model"])
-        failing = asked["model"] == "strong-1" and server.failing
+        strong = asked["model"] == "strong-1"
+        busy, failing = strong and server.busy > 0, strong and server.failing
+        server.busy -= busy
         tokens = 100 if asked["model"] == "strong-1" else 10
         body = {
             "id": "chat-1",
@@ -44,8 +46,8 @@ class Provider(BaseHTTPRequestHandler):
             "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "yes"}}],
             "usage": {"prompt_tokens": 0, "completion_tokens": tokens, "total_tokens": tokens},
         }
-        data = json.dumps({"error": {"message": "no"}} if failing else body).encode()
-        self.send_response(400 if failing else 200)
+        data = json.dumps({"error": {"message": "no"}} if failing or busy else body).encode()
+        self.send_response(503 if busy else 400 if failing else 200)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(data)))
         self.end_headers()
@@ -58,7 +60,7 @@ class Provider(BaseHTTPRequestHandler):
 @pytest.fixture
 def provider() -> Iterator[Any]:
     server: Any = ThreadingHTTPServer(("127.0.0.1", 0), Provider)
-    server.asked, server.failing = [], False
+    server.asked, server.failing, server.busy = [], False, 0  # busy: so many more requests get 503
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield server
     server.shutdown()
@@ -136,6 +138,28 @@ def test_a_request_that_fails_gives_its_reservation_back(provider: Any, tmp_path
     asyncio.run(play())
     summary = tasks.deferrer.summary()
     assert (summary.spent, summary.reserved, summary.routes["human"]) == (0.0, 0.0, 1)
+    router.discard()
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named", "unnamed"])
+def test_what_an_answer_costs_is_booked_after_attempts_that_failed(provider: Any, tmp_path: Path, named: bool) -> None:
+    tasks = decider(tmp_path / "requests", total=1.0)
+    provider.busy = 1
+    router = DeferringRouter(
+        decider=tasks, model="assistant", cheap="cheap", strong="strong", model_list=models(provider), retry_after=0
+    )
+
+    async def play() -> None:
+        given: dict[str, Any] = {"metadata": {"deferkit_task": "request-1"}} if named else {}
+        await router.acompletion("assistant", messages=[{"role": "user", "content": "17 23 5 99 7"}], **given)
+        await asyncio.wait_for(router.settled(), 10)
+
+    asyncio.run(play())
+    summary = tasks.deferrer.summary()
+    assert provider.asked == ["strong-1"] * 2
+    assert (summary.decisions, summary.reserved, router._costs.failures) == (1, 0.0, [])
+    assert summary.spent == pytest.approx(0.1)
+    assert not router._costs.trying
     router.discard()
 
 

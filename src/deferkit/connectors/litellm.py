@@ -59,8 +59,8 @@ class DeferringRouter(litellm.Router):  # type: ignore[misc]
 
     Every request for `model` is a task: the strong model is asked where its answer is expected to be worth its price,
     and the budget in dollars holds. What a request has cost is learned from LiteLLM's own prices when it is answered;
-    how good an answer was, you say with `observe`, as far as you know it. A request to the strong model that fails
-    gives its reservation back.
+    how good an answer was, you say with `observe`, as far as you know it. A request to the strong model that fails,
+    after all retries and fallbacks of the router, gives its reservation back.
 
     Args:
         decider: A `Client` of the decision service, or a `TaskDeferrer`, whose only expert is the strong model.
@@ -116,6 +116,27 @@ class DeferringRouter(litellm.Router):  # type: ignore[misc]
             self._costs.open.add(task)
         return PreRoutingHookResponse(model=self.strong if asked else self.cheap, messages=messages)
 
+    async def async_function_with_fallbacks(self, *args: Any, **kwargs: Any) -> Any:
+        """Send a request, again or to other models where it fails; called by LiteLLM for each request.
+
+        Only a request that has failed for good has cost nothing: an attempt that fails may be followed by one that is
+        answered, and paid for.
+        """
+        task = (kwargs.get("metadata") or {}).get(TASK)
+        if kwargs.get("model") != self.deferred_model or task in self._costs.trying:
+            return await super().async_function_with_fallbacks(*args, **kwargs)
+        if task is None:
+            task = f"request-{uuid.uuid4()}"
+            kwargs["metadata"] = {**(kwargs.get("metadata") or {}), TASK: task}
+        self._costs.trying.add(task)
+        try:
+            return await super().async_function_with_fallbacks(*args, **kwargs)
+        except BaseException:
+            await self._costs.book(task, 0.0)
+            raise
+        finally:
+            self._costs.trying.discard(task)
+
     def observe(self, task: str, rewards: Mapping[str, float]) -> None:
         """Say how good an answer was.
 
@@ -157,23 +178,36 @@ class CostLogger(CustomLogger):  # type: ignore[misc]
         super().__init__()
         self.decider = decider
         self.open: set[str] = set()  # requests to the strong model that have not ended
+        self.trying: set[str] = set()  # requests that the router is busy with: it may repeat those that fail
         self.failures: list[str] = []  # the latest bookings that failed, for people who look
 
     async def async_log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:  # noqa: ARG002
         """Book the cost of a request that was answered."""
-        await self._book(kwargs, float(kwargs.get("response_cost") or 0.0))
+        await self.book(task_of(kwargs), float(kwargs.get("response_cost") or 0.0))
 
     async def async_log_failure_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:  # noqa: ARG002
-        """Book that a request that failed has cost nothing, so that its reservation is released."""
-        await self._book(kwargs, 0.0)
+        """Book that an answer that broke off has cost nothing, so that its reservation is released."""
+        if (task := task_of(kwargs)) not in self.trying:
+            await self.book(task, 0.0)
 
-    async def _book(self, kwargs: Any, cost: float) -> None:
-        parameters = kwargs.get("litellm_params") or {}
-        task = (parameters.get("metadata") or {}).get(TASK)
-        if task not in self.open:
+    async def book(self, task: str | None, cost: float) -> None:
+        """Book what a request to the strong model has cost, once.
+
+        Args:
+            task: The id of the request; None if it is none of the router's.
+            cost: In dollars.
+        """
+        if task is None or task not in self.open:
             return
         self.open.discard(task)
         try:
             await asyncio.to_thread(self.decider.observe, task, None, cost)
         except DeferkitError as error:  # LiteLLM would swallow it
             self.failures = [*self.failures, f"{task}: {error}"][-100:]
+
+
+def task_of(kwargs: Mapping[str, Any]) -> str | None:
+    """Return the id of the request that LiteLLM reports on; None if it is none of a router's."""
+    metadata = (kwargs.get("litellm_params") or {}).get("metadata") or {}
+    task: str | None = metadata.get(TASK)
+    return task
