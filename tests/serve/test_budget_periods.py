@@ -194,6 +194,21 @@ def test_a_gap_of_many_short_periods_is_made_up_for_in_slices(
     play(database, script, spec=renewing(every="1min"), settings=QUIET)
 
 
+def test_whoever_reads_an_idle_policy_goes_through_few_periods(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        clock = by_hand(engine)
+        await decide(engine, "first", force="model")
+        for minutes, renewed in ((90, 1), (90, 181), (90, 181), (3000, 3271)):
+            clock.advance(minutes * 60.0)
+            before = engine.owned[KEY].policy.books_at(clock.at)
+            await engine.maintenance.renew_idle()
+            assert len(renewals(engine)) == renewed
+            assert engine.owned[KEY].policy.books_at(clock.at) == before
+        check_whole(engine)
+
+    play(database, script, spec=renewing(every="1min", carry=5), settings=QUIET)
+
+
 def test_a_clock_that_goes_back_renews_nothing_again(database: Database) -> None:
     async def script(engine: Engine) -> None:
         clock = by_hand(engine)

@@ -141,6 +141,7 @@ class Engine:
             self.maintenance.reap,
             self.maintenance.make_room,
             self.maintenance.erase_expired,
+            self.maintenance.renew_idle,
             self.maintenance.finish_deletions,
             self.ownership.adopt_orphans,
         )

@@ -1,4 +1,4 @@
-"""Periodic maintenance: expires tasks, drops old parked outcomes, erases payloads, finishes deletions."""
+"""Periodic maintenance: expires tasks, drops old parked outcomes, erases payloads, renews budgets, ends deletions."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -9,6 +9,7 @@ from deferkit.serve.domain.reply import Reply
 from deferkit.serve.engine.commands.erase import EraseExpired
 from deferkit.serve.engine.commands.expire import Expire
 from deferkit.serve.engine.commands.outcome import PARKED_S, Forget, is_full
+from deferkit.serve.engine.commands.renew import RenewIdle, has_many_due
 from deferkit.serve.engine.ownership import Key, Ownership
 from deferkit.serve.engine.unit_of_work import Command
 from deferkit.serve.structured_logs import logger
@@ -55,6 +56,16 @@ class Maintenance:
                 extra={"policy": key[1], "tasks": len(problems), "error": str(problems[0])},
             )
         return all(problem.status != NO_ROOM for problem in problems)
+
+    async def renew_idle(self) -> None:
+        """Renew the budgets of policies that nobody has called for many periods."""
+        for key, owned in list(self.ownership.owned.items()):
+            if owned.held or not has_many_due(owned, owned.time(self.ownership.clock.now())):
+                continue
+            try:
+                await self.submit(key, RenewIdle())
+            except Problem as problem:  # those of other policies do not wait for it
+                logger.warning("budgets were not renewed", extra={"policy": key[1], "error": str(problem)})
 
     async def finish_deletions(self) -> None:
         """Delete what is left of policies whose deletion broke off."""

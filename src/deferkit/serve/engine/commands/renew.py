@@ -4,12 +4,29 @@ import math
 
 import msgspec
 
+from deferkit.periods import SHORTEST
 from deferkit.serve.domain.budget_period import due_renewals
 from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.policy import Policy
+from deferkit.serve.domain.reply import Reply
 from deferkit.serve.engine.unit_of_work import UnitOfWork
+from deferkit.serve.storage.transaction import ReadSet
 
 AT_ONCE = 1000  # renewals of one group: after a gap of many short periods others are not to wait for all of them
+MOST_DUE = 100  # that a policy without calls may leave to the next one: whoever reads it goes through all of them
+
+
+class RenewIdle:
+    """Record the renewals that are due, as before any command."""
+
+    def reads(self, owned: OwnedPolicy) -> ReadSet:
+        """Return the rows to read before `run`: none."""
+        return ReadSet(owned.id)
+
+    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:  # noqa: ARG002
+        """Do nothing more."""
+        return Reply(200, b"")
 
 
 def renew(owned: OwnedPolicy, work: UnitOfWork, now: int, *, begin: bool = False) -> bool:
@@ -29,14 +46,26 @@ def renew(owned: OwnedPolicy, work: UnitOfWork, now: int, *, begin: bool = False
     policy = owned.policy
     if not policy.is_timed:
         return True
-    ends = [
-        period.end for name, period in policy.periods.items() if policy.spec.budget[name].every is not msgspec.UNSET
-    ]
     is_first = begin and any(each.is_timed and name not in policy.periods for name, each in policy.spec.budget.items())
-    if not is_first and now / MICRO < min(ends, default=math.inf):
+    if not is_first and now / MICRO < next_renewal(policy):
         return True
     decisions = policy.counts().decisions
     due = due_renewals(policy.spec, policy.books, now / MICRO, decisions=decisions, begin=begin, most=AT_ONCE)
     for record in due:
         work.record(owned, record, now)
     return len(due) < AT_ONCE
+
+
+def next_renewal(policy: Policy) -> float:
+    """Return when the first of a policy's periods ends that is followed by another, in seconds since 1970."""
+    renewing = (each for name, each in policy.periods.items() if policy.spec.budget[name].every is not msgspec.UNSET)
+    return min((period.end for period in renewing), default=math.inf)
+
+
+def has_many_due(owned: OwnedPolicy, now: int) -> bool:
+    """Whether more renewals are due than a policy may leave to its next call."""
+    policy = owned.policy
+    if not policy.is_timed or now / MICRO < next_renewal(policy) + MOST_DUE * SHORTEST:
+        return False
+    due = due_renewals(policy.spec, policy.books, now / MICRO, decisions=0, begin=False, most=MOST_DUE)
+    return len(due) == MOST_DUE
