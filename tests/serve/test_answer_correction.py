@@ -177,3 +177,26 @@ def test_a_policy_without_a_form_takes_corrections_too(database: Database) -> No
         check_whole(engine)
 
     play(database, script)
+
+
+def test_a_label_that_was_missing_comes_with_another_cost_than_the_one_that_waits(database: Database) -> None:
+    document = msgspec.convert(
+        {"form": [{"name": "label", "kind": "text", "required": False}], "reward_rule": {"kind": "match"}},
+        ReviewDocument,
+    )
+
+    async def script(engine: Engine) -> None:
+        await decide(engine, "t", model_answer="ham")
+        claimed = await claim(engine)
+        assert (await complete(engine, claimed, answer={}, cost=30))["unconfirmed"] == 30
+        assert row(engine).rewards == {}
+        before = engine.owned[KEY].policy.seq
+        assert (await problem_of(correct(engine, claimed, SPAM, cost=25))).status == 403
+        assert engine.owned[KEY].policy.seq == before
+        reply = await correct(engine, claimed, SPAM, cost=0.5)
+        assert (reply["learned"], reply["rewards"], reply["cost"]) == (True, {"human": 1.0, "model": 0.0}, 0.5)
+        assert account(engine).posted == 500_000
+        assert engine.owned[KEY].policy.unconfirmed == {}
+        check_whole(engine)
+
+    play(database, script, spec=msgspec.structs.replace(SPEC, review=document))

@@ -477,8 +477,11 @@ class ServiceMachine(RuleBasedStateMachine):
             if reply.status != 503:
                 return reply  # it took fewer calls than that
             assert self.engine.owned[KEY].policy.to_bytes() == before
+        seq = self.engine.owned[KEY].policy.seq
         reply = self.submit(command)
         assert reply.status < 500, reply
+        if isinstance(reply, Problem):  # nothing was changed, but for renewals that are due
+            assert {row.kind for row in self.engine.store.log(self.engine.owned[KEY].id, seq)} <= {"renewed"}
         return reply
 
     def agree(self, command: Command, told: Callable[[], int | None]) -> Reply | Problem:

@@ -11,7 +11,7 @@ from deferkit.serve.domain.problems import conflict, unknown
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import AnswerCorrectionBody, digest
 from deferkit.serve.domain.reward_rule import TableRule
-from deferkit.serve.domain.rows import DONE, DecisionRow, RequestRow, SeatRow
+from deferkit.serve.domain.rows import DONE, OPEN, DecisionRow, RequestRow, SeatRow
 from deferkit.serve.domain.seats import added, check_token
 from deferkit.serve.engine.commands.correction import above_ceiling, replace
 from deferkit.serve.engine.commands.outcome import book, check_room, cost_of, judgement_of, repeated, used_answer
@@ -110,10 +110,9 @@ class CorrectAnswer:
         changed = {n: v for n, v in judgement.rewards.items() if n in ruled and row.rewards[n] != v}
         new = {n: v for n, v in judgement.rewards.items() if n not in row.rewards}
         total = None if micros is None else self._total(owned, row, before.cost, micros)
-        if total is not None and row.cost is None and row.task not in owned.policy.unconfirmed:
-            check_room(owned, total, row.held)
-        elif total is not None and row.cost is not None:
-            check_room(owned, total, row.cost)
+        if total is not None:
+            check_room(owned, total, row.cost if row.cost is not None else row.held if row.state == OPEN else None)
+        is_first = total is not None and row.cost is None and row.task not in owned.policy.unconfirmed
         work.put_seats(owned, seats)
         record = self._record(row, seats[before.seat], answers, judgement.place)
         work.record(owned, record, now, row.task)
@@ -121,9 +120,9 @@ class CorrectAnswer:
             row = row._replace(answer=text_of(used_answer(answers, judgement.place)))
             work.put_decision(row)
         learned = False
-        if new or (total is not None and row.cost is None and row.task not in owned.policy.unconfirmed):
-            learned = book(owned, work, now, row, new, None if row.cost is not None else total, by_rule=True).learned
-            row, total = work.decisions[owned.id, row.task] or row, None if row.cost is None else total
+        if new or is_first:
+            learned = book(owned, work, now, row, new, total if is_first else None, by_rule=True).learned
+            row, total = work.decisions[owned.id, row.task] or row, None if is_first else total
         if changed or total is not None:
             learned |= replace(owned, work, now, row, self.body.id, changed, total, by_rule=True)
         return learned
