@@ -260,6 +260,21 @@ def test_a_top_up_is_for_the_current_period(database: Database) -> None:
     play(database, script, spec=renewing(), settings=QUIET)
 
 
+def test_a_top_up_is_possible_however_much_earlier_periods_have_spent(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        clock = by_hand(engine)
+        for i in range(3):
+            await decide(engine, f"t{i}")
+            await observe(engine, f"t{i}", cost=3e9)
+            clock.advance(HOUR)
+        await call(engine, ChangeBudget(BudgetBody(id="more", add=1.5)))
+        await call(engine, ChangeBudget(BudgetBody(id="less", add=-0.25)))
+        assert summary(engine).budget["cost"].period.total == 3e9 + 1.25
+        check_whole(engine)
+
+    play(database, script, spec=renewing(total=3e9, max_cost=3e9), settings=QUIET)
+
+
 def test_calendar_days_follow_the_clocks_of_their_zone(database: Database) -> None:
     berlin = ZoneInfo("Europe/Berlin")
 

@@ -5,7 +5,7 @@ import msgspec
 from deferkit.errors import BudgetExhausted, DeferkitError, InvalidArgument
 from deferkit.learn.budget_change import PACED_BY_TASKS_LEFT
 from deferkit.serve.domain import log_records
-from deferkit.serve.domain.money import MICRO, to_micro
+from deferkit.serve.domain.money import LARGEST_AMOUNT, LARGEST_SUM, MICRO, to_micro
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy_change import PolicyChange
 from deferkit.serve.domain.policy_learner import check_affordable, check_ends, check_review
@@ -74,12 +74,20 @@ class ChangeBudget:
                 less = body.total is None and is_number(amount) and amount < 0  # type: ignore[operator]
                 micro = to_micro("amount", -amount if less else amount)  # type: ignore[operator]
                 total = micro if body.total is not None else before - micro if less else before + micro
-                totals[name] = to_micro("total", total / MICRO) if total >= 0 else total
+                totals[name] = total
+                check_total(total, renews=owned.policy.spec.budget[name].every is not msgspec.UNSET)
             except DeferkitError as error:
                 raise invalid(str(error)) from error
             if total < 0:
                 raise exhausted(f"The budget of {name} cannot be cut by more than there is.")
         return totals
+
+
+def check_total(micro: int, *, renews: bool) -> None:
+    """Raise if a total is larger than one may be; that of a budget that renews is the sum of all its periods."""
+    most = LARGEST_SUM if renews else LARGEST_AMOUNT
+    if micro > most * MICRO:
+        raise InvalidArgument(f"The total is a number from 0 to {most:,}. Got {micro / MICRO:,.15g}.")
 
 
 def check_plan(before: PolicySpec, spec: PolicySpec, now: float) -> None:
