@@ -21,6 +21,7 @@ from deferkit.study.allowance import asking_always
 from deferkit.study.engines import make_engine
 from deferkit.study.plan import Plan, plan_of
 from deferkit.study.plan_answer import headline, remarks, whole
+from deferkit.study.plan_holds import hold_text, needed_budget
 from deferkit.study.plan_periods import arrivals_text, period_text, plan_periods
 from deferkit.study.plan_solve import ROUNDS, next_trials
 from deferkit.study.plan_text import curve_cells, need_cells
@@ -106,6 +107,7 @@ def plan(
             for line in [*arrivals_text(stream.times), f"figure: {picture}"]:
                 console.print(line, highlight=False, markup=False, soft_wrap=True)
 
+    said += hold_text(stream.costs, needed_budget(made) if periods is None else periods.needed, unit)
     command = shlex.join(["deferkit", *sys.argv[1:]])
     page = write_plan(made, out, world=world, unit=unit, feedback=feedback, remarks=said, command=command)
     if as_json:

@@ -8,6 +8,7 @@ import numpy as np
 from deferkit.errors import InvalidArgument, StudyFailed
 from deferkit.study.period_optimum import period_numbers
 from deferkit.study.plan import Plan
+from deferkit.study.plan_holds import needed_budget
 from deferkit.study.plan_text import amount, unit_text
 from deferkit.study.spec import Spec
 from deferkit.study.trial import run_together
@@ -15,7 +16,6 @@ from deferkit.types import Budget
 from deferkit.worlds.task_stream import Floats, TaskStream
 
 SHARES = (0.5, 1.0, 1.5)  # of the needed budget
-LEVEL = 95.0  # per cent of what the plan's learner can get
 HOUR, DAY = 3_600.0, 86_400.0  # seconds
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 SHADES = " ▁▂▃▄▅▆▇█"
@@ -42,8 +42,7 @@ def plan_periods(
         raise InvalidArgument("A budget for each period needs the time of each task: --time COLUMN.")
     periods = period_numbers(stream.times, Budget(1.0, every=every))
     tasks = np.bincount(periods).astype(np.float64)
-    known = [*made.learner.needed, *made.learner.needed_of_own]
-    found = next((each.budget for each in known if each.level == LEVEL and each.budget is not None), None)
+    found = needed_budget(made)
     if found is None:
         raise InvalidArgument("No budget is enough here, so that there is none for a period either.")
     needed = found / whole_periods(stream.times, every, len(tasks))
