@@ -155,7 +155,7 @@ def test_a_cost_is_booked_in_the_period_in_which_it_comes(database: Database) ->
     play(database, script, spec=renewing(), settings=QUIET)
 
 
-@pytest.mark.parametrize(("carry", "left"), [(0.0, 3), (0.5, 4.5), (2.0, 9), (None, 33)])
+@pytest.mark.parametrize(("carry", "left"), [(0.0, 3), (0.5, 4.5), (2.0, 9), (1e308, 33), (None, 33)])
 def test_after_a_gap_every_period_is_renewed_one_by_one(database: Database, carry: float | None, left: float) -> None:
     async def script(engine: Engine) -> None:
         clock = by_hand(engine)

@@ -82,7 +82,8 @@ class RenewalHistory:
 def carried_at_most(budget: BudgetSpec) -> float:
     """Return what a budget may carry over, in micro-units."""
     carry = 0.0 if budget.carry is msgspec.UNSET else budget.carry
-    return math.inf if carry is None else math.floor(carry * round((budget.total or 0) * MICRO))
+    most = math.inf if carry is None else carry * round((budget.total or 0) * MICRO)
+    return most if math.isinf(most) else math.floor(most)
 
 
 def is_before_start(budget: BudgetSpec, record: RenewedRecord) -> bool:
