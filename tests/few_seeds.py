@@ -28,6 +28,6 @@ def few_seeds() -> Iterator[None]:
         )  # of each kind, where there are two
 
     if not os.environ.get("DEFERKIT_SOAK"):
-        Grid._combined = few  # type: ignore[method-assign]
+        Grid._combined = few  # type: ignore[method-assign,assignment]
     yield
     Grid._combined = combined  # type: ignore[method-assign]
