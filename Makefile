@@ -10,6 +10,8 @@ export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
 # LiteLLM would fetch its list of prices when it is imported
 export LITELLM_LOCAL_MODEL_COST_MAP := True
+# tests start some hundred processes: without bytecode each of them compiles the package
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run test lint sanitize test-arm64 test-label-studio check-alerts dist test-container reproduce real rivals bench bench-serve soak pictures clean docs
 
@@ -17,12 +19,13 @@ export LITELLM_LOCAL_MODEL_COST_MAP := True
 run: $(VENV)/study
 	$(BIN)/deferkit reproduce --quick
 
+# three processes on two cores: tests that wait for a service, a page or the disk leave one idle
 test: $(VENV)/built $(VENV)/browser lint
-	if command -v chromium >/dev/null; then $(BIN)/pytest -n 2; else $(BIN)/pytest -n 2 -m "not browser"; fi
+	if command -v chromium >/dev/null; then $(BIN)/pytest -n 3; else $(BIN)/pytest -n 3 -m "not browser"; fi
 
 # services that are killed, paused, stopped and left without room, again and again, and a million decisions: three quarters of an hour
 soak: $(VENV)/built
-	DEFERKIT_SOAK=20 $(BIN)/pytest -s -q --durations=0 tests/serve/processes tests/serve/test_stateful.py tests/serve/api/test_openapi.py
+	DEFERKIT_SOAK=20 $(BIN)/pytest -s -q --durations=0 tests/serve/processes tests/serve/test_stateful.py tests/serve/api/test_openapi.py tests/test_report.py
 	$(BIN)/python benchmarks/serve_memory.py
 
 lint: $(VENV)/built

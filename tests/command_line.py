@@ -15,10 +15,12 @@ from deferkit.cli import main
 SCRIPT = "from deferkit.cli import main; main()"
 
 
-def deferkit(*words: str, cwd: Path | None = None, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end, in a process of its own."""
+def deferkit(
+    *words: str, cwd: Path | None = None, timeout_s: float = 300, setup: str = "pass"
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, in a process of its own, after some statements of Python."""
     return subprocess.run(
-        [sys.executable, "-c", SCRIPT, *words],
+        [sys.executable, "-c", f"{setup}; {SCRIPT}", *words],
         capture_output=True,
         text=True,
         timeout=timeout_s,

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import shutil
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +30,10 @@ Floats = NDArray[np.float64]
 # Some examples train networks or start processes: how long one takes says nothing.
 hypothesis.settings.register_profile("deferkit", deadline=None)
 hypothesis.settings.load_profile("deferkit")
+
+# A shell lets what it runs in the background ignore Ctrl-C, and so would all processes that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def trial(

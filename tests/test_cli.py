@@ -115,7 +115,7 @@ def test_plot_draws_a_figure(tmp_path: Path) -> None:
 
 def test_an_interrupt_leaves_what_was_done(tmp_path: Path) -> None:
     """Ctrl-C in the middle: the finished trials are on disk, and the table is of them."""
-    words = ["run", "synthetic", "--trials", "60", "--horizon", "20000", "--results", str(tmp_path)]
+    words = ["run", "synthetic", "--trials", "60", "--horizon", "4000", "--results", str(tmp_path)]
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -1,9 +1,8 @@
 """A client against a real service: the decisions of a Deferrer, bit for bit, and the errors of the library."""
 
 import math
-import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,24 +26,13 @@ from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
 from deferkit.types import Amount
 from tests.conftest import draw_tasks
+from tests.serve.harness.client_fixtures import client, service
 from tests.serve.harness.clients import until
 from tests.serve.harness.service_process import ServiceProcess
 
+__all__ = ["client", "service"]
+
 BUDGET = Budget(10, horizon=100, max_cost=1)
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
-    with ServiceProcess(tmp_path_factory.mktemp("service")) as started:
-        yield started
-        assert started.stop() in (0, 143)
-
-
-@pytest.fixture
-def client(service: ServiceProcess, request: pytest.FixtureRequest) -> Iterator[Client]:
-    """A client of a policy of its own."""
-    with service.client(re.sub(r"\W+", "-", request.node.name)[-60:].lstrip("-_")) as made:
-        yield made
 
 
 SETTINGS: dict[str, dict[str, Any]] = {

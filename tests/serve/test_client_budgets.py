@@ -1,29 +1,16 @@
 """Renewing budgets, ends and holds through a client and over HTTP, on a real service."""
 
 import math
-import re
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from deferkit import Budget, Client, ConflictingObservation, InvalidArgument
+from tests.serve.harness.client_fixtures import client, service
 from tests.serve.harness.service_process import ServiceProcess
 
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
-    with ServiceProcess(tmp_path_factory.mktemp("service")) as started:
-        yield started
-        assert started.stop() in (0, 143)
-
-
-@pytest.fixture
-def client(service: ServiceProcess, request: pytest.FixtureRequest) -> Iterator[Client]:
-    """A client of a policy of its own."""
-    with service.client(re.sub(r"\W+", "-", request.node.name)[-60:].lstrip("-_")) as made:
-        yield made
+__all__ = ["client", "service"]
 
 
 def test_a_client_makes_and_reads_a_renewing_budget(client: Client, service: ServiceProcess) -> None:

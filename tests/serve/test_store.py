@@ -284,7 +284,7 @@ def test_a_question_that_fails_leaves_nothing(store: Store) -> None:
 
 
 def test_a_page_of_the_log_and_of_what_is_overdue(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deferkit.serve.storage.store.PAGE", 3)
+    monkeypatch.setattr("deferkit.serve.storage.policy_log.PAGE", 3)
     owned = add(store)
 
     def fill(work: UnitOfWork) -> None:

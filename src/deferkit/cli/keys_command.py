@@ -15,7 +15,7 @@ from deferkit.errors import InvalidArgument
 from deferkit.serve.domain.api_keys import LONGEST_S, SCOPES, TENANT_SCOPES, new_key
 
 if TYPE_CHECKING:
-    from deferkit.serve.storage.store import Store as KeyStore
+    from deferkit.serve.storage.key_store import KeyStore
 
 keys = typer.Typer(help="Keys of tenants: create, list, revoke.", no_args_is_help=True)
 app.add_typer(keys, name="keys")

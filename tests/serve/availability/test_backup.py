@@ -12,6 +12,7 @@ from deferkit.serve.audit.replay import replay
 from deferkit.serve.storage.open_store import store_to_read
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
+from tests.command_line import Runner
 from tests.serve.harness.clients import Client
 from tests.serve.harness.in_process import POLICY
 from tests.serve.harness.service_process import ServiceProcess, command
@@ -75,11 +76,11 @@ def test_a_backup_of_a_running_service_is_private_whole_and_can_be_served_at_onc
         assert served.stop() == 0
 
 
-def test_a_backup_is_restored(store: Path, tmp_path: Path) -> None:
+def test_a_backup_is_restored(store: Path, tmp_path: Path, said: Runner) -> None:
     copy, again = tmp_path / "copy.db", tmp_path / "again.db"
-    assert command("backup", str(store), str(copy)).returncode == 0
-    ended = command("restore", str(copy), str(again))
-    assert (ended.returncode, ended.stdout) == (0, f"{again}: 2 policies restored and checked.\n")
+    assert said("backup", str(store), str(copy)).code == 0
+    ended = said("restore", str(copy), str(again))
+    assert (ended.code, ended.out) == (0, f"{again}: 2 policies restored and checked.\n")
     assert rows(again) == rows(copy) == rows(store)
     assert stat.S_IMODE(again.stat().st_mode) == 0o600
     kept = Store(Sqlite(str(again)))
@@ -87,55 +88,55 @@ def test_a_backup_is_restored(store: Path, tmp_path: Path) -> None:
     kept.close()
 
 
-def test_nothing_is_replaced_without_force(store: Path, tmp_path: Path) -> None:
+def test_nothing_is_replaced_without_force(store: Path, tmp_path: Path, said: Runner) -> None:
     copy = tmp_path / "copy.db"
     copy.write_text("mine")
     for words in (("backup", str(store), str(copy)), ("restore", str(store), str(copy))):
-        ended = command(*words)
-        assert (ended.returncode, ended.stdout) == (2, "")
-        assert ended.stderr == f"error: There is a file {copy} already; --force replaces it.\n"
+        ended = said(*words)
+        assert (ended.code, ended.out) == (2, "")
+        assert ended.error == f"error: There is a file {copy} already; --force replaces it.\n"
     assert copy.read_text() == "mine"
-    assert command("backup", str(store), str(copy), "--force").returncode == 0
+    assert said("backup", str(store), str(copy), "--force").code == 0
     assert rows(copy) == rows(store)
 
 
-def test_a_store_that_is_served_is_not_replaced(store: Path, tmp_path: Path) -> None:
+def test_a_store_that_is_served_is_not_replaced(store: Path, tmp_path: Path, said: Runner) -> None:
     copy = tmp_path / "copy.db"
-    assert command("backup", str(store), str(copy)).returncode == 0
+    assert said("backup", str(store), str(copy)).code == 0
     served = Sqlite(str(store))
     served.occupy()
-    ended = command("restore", str(copy), str(store), "--force")
+    ended = command("restore", str(copy), str(store), "--force")  # another process: the lock is of this one
     served.close()
     assert ended.returncode == 2
     assert "is served by another process" in ended.stderr
-    assert command("restore", str(copy), str(store), "--force").returncode == 0
+    assert said("restore", str(copy), str(store), "--force").code == 0
     assert rows(store) == rows(copy)
 
 
-def test_what_is_damaged_is_not_called_a_backup(store: Path, tmp_path: Path) -> None:
+def test_what_is_damaged_is_not_called_a_backup(store: Path, tmp_path: Path, said: Runner) -> None:
     connection = apsw.Connection(str(store))
     connection.execute("UPDATE log SET at = at + 1 WHERE policy = 1 AND seq = 5")
     connection.close()
-    ended = command("backup", str(store), str(tmp_path / "copy.db"))
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert "Row 5 of the log of policy" in ended.stderr
+    ended = said("backup", str(store), str(tmp_path / "copy.db"))
+    assert (ended.code, ended.out) == (2, "")
+    assert "Row 5 of the log of policy" in ended.error
     assert not list(tmp_path.glob("copy*"))
 
 
-def test_an_older_store_is_copied_as_it_is(tmp_path: Path) -> None:
+def test_an_older_store_is_copied_as_it_is(tmp_path: Path, said: Runner) -> None:
     old, copy = tmp_path / "old.db", tmp_path / "copy.db"
     old.write_bytes(lzma.decompress((GOLDEN / "store.db.xz").read_bytes()))
     before = old.read_bytes()
-    assert command("backup", str(old), str(copy)).returncode == 0
+    assert said("backup", str(old), str(copy)).code == 0
     assert old.read_bytes() == before
     version = "PRAGMA user_version"
     assert Sqlite(str(copy)).reader().execute(version) == Sqlite(str(old)).reader().execute(version) == [(4,)]
 
 
-def test_mistakes_get_one_clear_line(store: Path, tmp_path: Path) -> None:
+def test_mistakes_get_one_clear_line(store: Path, tmp_path: Path, said: Runner) -> None:
     text = tmp_path / "text.db"
     text.write_text("no database " * 100)
-    for words, said in {
+    for words, expected in {
         (str(tmp_path / "none.db"), str(tmp_path / "copy.db")): "There is no file",
         (str(text), str(tmp_path / "copy.db")): "is no store of deferkit, or cannot be read",
         (str(store), str(store)): "is the store itself",
@@ -143,8 +144,8 @@ def test_mistakes_get_one_clear_line(store: Path, tmp_path: Path) -> None:
         (str(store), str(tmp_path / "nowhere" / "copy.db")): "There is no folder",
         ("postgresql://ann:secret@host/db", str(tmp_path / "copy.db")): "use pg_dump and pg_restore",
     }.items():
-        ended = command("backup", *words)
-        assert (ended.returncode, ended.stdout) == (2, ""), words
-        assert said in ended.stderr
-        assert ended.stderr.count("\n") == 1
-        assert "secret" not in ended.stderr
+        ended = said("backup", *words)
+        assert (ended.code, ended.out) == (2, ""), words
+        assert expected in ended.error
+        assert ended.error.count("\n") == 1
+        assert "secret" not in ended.error

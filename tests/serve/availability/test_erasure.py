@@ -21,7 +21,7 @@ from deferkit.serve.engine.commands.decide import Decide
 from deferkit.serve.engine.commands.delete import delete_policy, delete_tenant
 from deferkit.serve.engine.commands.erase import Erase
 from deferkit.serve.engine.engine import Engine, EngineSettings
-from deferkit.serve.storage import store
+from deferkit.serve.storage import policy_leases
 from deferkit.serve.storage.database import Database
 from tests.serve.harness.clients import until
 from tests.serve.harness.in_process import (
@@ -192,7 +192,7 @@ def test_a_deleted_policy_leaves_nothing(database: Database) -> None:
 
 def test_a_large_policy_is_deleted_in_slices(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others are served between them, and what a crash leaves is deleted after the next start."""
-    monkeypatch.setattr(store, "SLICE", 7)
+    monkeypatch.setattr(policy_leases, "SLICE", 7)
 
     async def script(engine: Engine) -> None:
         await engine.create("default", msgspec.structs.replace(SPEC, name="q"))

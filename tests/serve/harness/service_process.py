@@ -27,12 +27,14 @@ from typing import Any, NoReturn
 
 import deferkit
 from deferkit import cli
+from deferkit.cli import serve_command
 from deferkit.serve.http import server
 from tests.command_line import SCRIPT
 from tests.serve.harness import fault_injection
 from tests.serve.harness.clients import TIMEOUT_S, Answer, Client, until
 
-assert server  # imported once, in the fork server, for all that it forks
+assert serve_command  # imported once, in the fork server, for all that it forks
+assert server
 ROOT = Path(__file__).parents[3]
 COMMAND = [sys.executable, "-c", SCRIPT]
 PORTS = range(20_000, 30_000)  # below those that the system gives to clients, so that no client takes a server's

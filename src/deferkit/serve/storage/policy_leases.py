@@ -1,0 +1,175 @@
+"""Which process owns a policy, from its creation until its rows are deleted. Each change is one transaction."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from deferkit.serve.domain import hash_chain
+from deferkit.serve.domain.policy import Policy
+from deferkit.serve.domain.problems import TooManyPolicies
+from deferkit.serve.domain.rows import LogRow, PolicyRow
+from deferkit.serve.storage.row_codec import to_json
+from deferkit.serve.storage.store_connections import StoreConnections
+
+# tables
+OF_A_POLICY = (
+    "declines",
+    "claims",
+    "seats",
+    "snapshots",
+    "requests",
+    "parked",
+    "decisions",
+    "log",
+    "budgets",
+    "deliveries",
+    "webhooks",
+)
+SLICE = 500  # rows of a policy that are deleted at once: others wait for as long
+
+
+def advanced(policy: Policy, number: int, epoch: int, owner: str, expires: int, parked: int) -> dict[str, Any]:
+    """Return where the log of a policy ends now, for a query that writes it if this process still owns the policy."""
+    return {
+        "policy": number,
+        "owner": owner,
+        "epoch": epoch,
+        "seq": policy.seq,
+        "head": policy.head,
+        "expires": expires,
+        "spec": to_json(policy.spec).decode(),
+        "parked": parked,
+    }
+
+
+class PolicyLeases(StoreConnections):
+    """Leases on policies: a process may change one while it owns it. All but reading is in the thread that writes."""
+
+    def add_policy(
+        self,
+        tenant: str,
+        policy: Policy,
+        first: LogRow,
+        owner: str,
+        address: str | None,
+        expires: int,
+        *,
+        most: int | None = None,
+    ) -> int | None:
+        """Write a new policy and own it; return its number, None if the name is taken.
+
+        Raises `TooManyPolicies` if the tenant has `most` of them.
+        """
+        writer = self.writer
+        writer.begin()
+        try:
+            # two processes must not give out one number, or one name, or both the last policy that a tenant may have
+            writer.lock("policies")
+            if writer.run("policy", tenant=tenant, name=policy.spec.name):
+                return None
+            if most is not None and writer.run("count_policies", tenant=tenant)[0][0] >= most:
+                raise TooManyPolicies(most)
+            [(number,)] = writer.run(
+                "add_policy",
+                tenant=tenant,
+                name=policy.spec.name,
+                spec=to_json(policy.spec).decode(),
+                head=hash_chain.START,
+                at=first.at,
+                owner=owner,
+                address=address,
+                expires=expires,
+            )
+            accounts = policy.accounts.items()
+            writer.write_all(
+                {
+                    "add_budget": [(number, resource, *account) for resource, account in accounts],
+                    "add_log": [first._replace(policy=number)],
+                }
+            )
+            writer.run("advance", **advanced(policy, number, 1, owner, expires, 0))
+            writer.commit()
+            return int(number)
+        finally:
+            writer.rollback()
+
+    def acquire(
+        self, row: PolicyRow, owner: str, address: str | None, now: int, expires: int, *, dead: str | None
+    ) -> int | None:
+        """Own a policy if nobody else does; return the new epoch. Leases of reviewers are renewed."""
+        writer = self.writer
+        writer.begin()
+        try:
+            found = writer.run(
+                "acquire",
+                policy=row.id,
+                owner=owner,
+                address=address,
+                epoch=row.epoch,
+                now=now,
+                expires=expires,
+                owners=[owner] if dead is None else [owner, dead],
+            )
+            if not found:
+                return None
+            lease = int(msgspec.json.decode(row.spec)["lease_s"] * 1e6)
+            writer.run("renew_leases", policy=row.id, lease_until=now + lease)
+            writer.commit()
+            return int(found[0][0])
+        finally:
+            writer.rollback()
+
+    def renew(self, epochs: Mapping[int, int], owner: str, expires: int) -> set[int]:
+        """Own policies for longer, given the epoch of each; return those that are another's by now."""
+        writer = self.writer
+        writer.begin()
+        try:
+            values = {"owner": owner, "expires": expires}
+            found = writer.run_all([("renew", {"policy": p, "epoch": e, **values}) for p, e in epochs.items()])
+            writer.commit()
+            return {policy for policy, rows in zip(epochs, found, strict=True) if not rows}
+        finally:
+            writer.rollback()
+
+    def disown(self, policy: int, owner: str, epoch: int) -> None:
+        """Give a policy up, so that another process need not wait for it."""
+        writer = self.writer
+        writer.begin()
+        try:
+            writer.run("disown", policy=policy, owner=owner, epoch=epoch)
+            writer.commit()
+        finally:
+            writer.rollback()
+
+    def retire_policy(self, policy: int, owner: str, epoch: int) -> bool:
+        """Take a policy from its tenant, before its rows are deleted; False if another process owns it by now."""
+        writer = self.writer
+        writer.begin()
+        try:
+            writer.run("retire_webhooks", policy=policy)
+            found = writer.run("retire_policy", policy=policy, owner=owner, epoch=epoch)
+            if found:
+                writer.commit()
+            return bool(found)
+        finally:
+            writer.rollback()
+
+    def retired_policies(self) -> list[int]:
+        """Return the policies whose rows are yet to be deleted."""
+        return [number for (number,) in self.database.reader().run("retired_policies")]
+
+    def delete_slice(self, policy: int) -> bool:
+        """Delete some rows of a retired policy, in one transaction; False if it was the last: the policy is gone."""
+        writer = self.writer
+        writer.begin()
+        try:
+            for name in OF_A_POLICY:
+                if writer.run(f"delete_{name}", policy=policy, **({} if name == "snapshots" else {"most": SLICE})):
+                    writer.commit()
+                    return True
+            writer.run("delete_policy", policy=policy)
+            writer.commit()
+            return False
+        finally:
+            writer.rollback()
