@@ -149,6 +149,16 @@ def test_a_terminal_without_plus_minus_and_one_with_colours(tmp_path: Path) -> N
             assert json.loads(done.stdout)
 
 
+@pytest.mark.parametrize("words", [["serve", "--help"], ["keys", "list", "--help"]])
+def test_a_command_of_the_service_loads_no_library_of_studies(words: list[str]) -> None:
+    script = f"import atexit, sys; atexit.register(lambda: print({{'polars', 'scipy'}} & set(sys.modules))); {SCRIPT}"
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words], capture_output=True, text=True, check=False, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "set()"
+
+
 def test_version_and_help() -> None:
     assert deferkit("--version").stdout.startswith("deferkit 0.")
     shown = deferkit("--help").stdout

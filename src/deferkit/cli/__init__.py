@@ -4,8 +4,9 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from types import FrameType
 
 from deferkit.errors import DeferkitError, MissingExtra
@@ -30,8 +31,7 @@ def main() -> None:
         sys.exit(MISTAKE)
     try:
         with interrupt_ends_process():
-            from deferkit.cli.commands import app  # noqa: PLC0415 - needs the extra
-
+            app = application(sys.argv[1:])
         app()
     except (DeferkitError, OSError) as error:
         fail(str(error))
@@ -39,6 +39,22 @@ def main() -> None:
         fail("There is not enough memory for that many tasks.")
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+
+
+def application(words: Sequence[str]) -> Callable[[], None]:
+    """Return the command line with the command that is named first, or with all where none is.
+
+    A service need not load what studies are made with.
+    """
+    from deferkit.cli.command_table import COMMANDS, add_command  # noqa: PLC0415 - needs the extra
+
+    if words and words[0] in COMMANDS:
+        add_command(words[0])
+    else:
+        import_module("deferkit.cli.commands")
+    from deferkit.cli.app import app  # noqa: PLC0415
+
+    return app
 
 
 @contextmanager
