@@ -10,6 +10,7 @@ import pytest
 from deferkit.serve.domain.account import Account
 from deferkit.serve.domain.money import LARGEST_AMOUNT
 from deferkit.serve.domain.policy_spec import BudgetSpec
+from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.request_bodies import ClaimBody, EffortBody, ExtendBody, LeaseBody, TaskBody
 from deferkit.serve.domain.rows import DecisionRow
 from deferkit.serve.engine.commands.decide import Decide
@@ -84,6 +85,21 @@ def test_a_lease_that_has_lapsed_is_offered_again_and_the_old_epoch_is_refused(d
         assert replayed(engine.store) == engine.owned[KEY].policy
 
     play(database, script, spec=LEASE)
+
+
+def test_efforts_of_one_claim_that_come_at_once_are_booked_once(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        await decide(engine, "a")
+        lease = await claim(engine, "ann")
+        await engine.submit(KEY, Release(LeaseBody(**lease_of(lease))))
+        calls = [effort(engine, lease, cost) for cost in (0.125, 0.125, 0.25)]
+        first, again, other = await asyncio.gather(*calls, return_exceptions=True)
+        assert first == again
+        assert isinstance(other, Problem)
+        assert other.status == 409
+        assert account(engine).posted == 125_000
+
+    play(database, script)
 
 
 def test_a_refusal_says_what_has_become_of_the_claim(database: Database) -> None:
