@@ -17,7 +17,7 @@ import litellm
 import pytest
 
 from deferkit import Budget, Deferrer, Encoder, InvalidArgument
-from deferkit.connectors.litellm import FEATURES, DeferringRouter, text_features
+from deferkit.connectors.litellm import FEATURES, CostLogger, DeferringRouter, text_features
 from deferkit.connectors.task_deferrer import TaskDeferrer
 from tests.guides import run_guide
 
@@ -160,6 +160,29 @@ def test_what_an_answer_costs_is_booked_after_attempts_that_failed(provider: Any
     assert (summary.decisions, summary.reserved, router._costs.failures) == (1, 0.0, [])
     assert summary.spent == pytest.approx(0.1)
     assert not router._costs.trying
+    router.discard()
+
+
+def test_the_cost_of_an_answer_is_booked_without_a_report_of_litellm(
+    provider: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lost(*_: Any, **__: Any) -> None:
+        """LiteLLM reports as well as it can: a full queue or a slow machine loses some."""
+
+    monkeypatch.setattr(CostLogger, "async_log_success_event", lost)
+    tasks = decider(tmp_path / "requests", total=1.0)
+    router = DeferringRouter(
+        decider=tasks, model="assistant", cheap="cheap", strong="strong", model_list=models(provider)
+    )
+
+    async def play() -> None:
+        await ask(router, "17 23 5 99 7", "request-1")
+        assert tasks.deferrer.summary().spent == pytest.approx(0.1)
+        router._costs.open.add("a stream")
+        with pytest.raises(TimeoutError, match="has not reported the end of a stream"):
+            await router.settled(timeout_s=0.05)
+
+    asyncio.run(play())
     router.discard()
 
 

@@ -120,7 +120,8 @@ class DeferringRouter(litellm.Router):  # type: ignore[misc]
         """Send a request, again or to other models where it fails; called by LiteLLM for each request.
 
         Only a request that has failed for good has cost nothing: an attempt that fails may be followed by one that is
-        answered, and paid for.
+        answered, and paid for. The cost of an answer is booked as it comes back; that of a stream when LiteLLM reports
+        its end, which it does as well as it can, not for sure.
         """
         task = (kwargs.get("metadata") or {}).get(TASK)
         if kwargs.get("model") != self.deferred_model or task in self._costs.trying:
@@ -130,12 +131,15 @@ class DeferringRouter(litellm.Router):  # type: ignore[misc]
             kwargs["metadata"] = {**(kwargs.get("metadata") or {}), TASK: task}
         self._costs.trying.add(task)
         try:
-            return await super().async_function_with_fallbacks(*args, **kwargs)
+            answer = await super().async_function_with_fallbacks(*args, **kwargs)
         except BaseException:
             await self._costs.book(task, 0.0)
             raise
         finally:
             self._costs.trying.discard(task)
+        if (cost := cost_of_answer(answer)) is not None:
+            await self._costs.book(task, cost)
+        return answer
 
     def observe(self, task: str, rewards: Mapping[str, float]) -> None:
         """Say how good an answer was.
@@ -149,12 +153,21 @@ class DeferringRouter(litellm.Router):  # type: ignore[misc]
         """
         self.decider.observe(task, rewards)
 
-    async def settled(self) -> None:
-        """Wait until the costs of all requests to the strong model are booked; LiteLLM reports them beside the calls.
+    async def settled(self, timeout_s: float = 60.0) -> None:
+        """Wait until the costs of all requests to the strong model are booked; those of streams come beside the calls.
 
         Call it before a program ends: what is not booked by then stays reserved.
+
+        Args:
+            timeout_s: Seconds to wait at most.
+
+        Raises:
+            TimeoutError: If LiteLLM has not reported the end of a request by then.
         """
+        ends = asyncio.get_running_loop().time() + timeout_s
         while self._costs.open:
+            if asyncio.get_running_loop().time() > ends:
+                raise TimeoutError(f"LiteLLM has not reported the end of {', '.join(sorted(self._costs.open)[:5])}.")
             await asyncio.sleep(LOOK_S)
 
     def discard(self) -> None:
@@ -204,6 +217,14 @@ class CostLogger(CustomLogger):  # type: ignore[misc]
             await asyncio.to_thread(self.decider.observe, task, None, cost)
         except DeferkitError as error:  # LiteLLM would swallow it
             self.failures = [*self.failures, f"{task}: {error}"][-100:]
+
+
+def cost_of_answer(answer: Any) -> float | None:
+    """Return what LiteLLM has computed that an answer costs, in dollars; None for a stream, which has just begun."""
+    if not isinstance(answer, litellm.ModelResponse):
+        return None
+    cost = (answer._hidden_params or {}).get("response_cost")
+    return None if cost is None else float(cost)
 
 
 def task_of(kwargs: Mapping[str, Any]) -> str | None:
