@@ -6,6 +6,7 @@ import os
 import re
 import runpy
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -183,6 +184,35 @@ def test_the_cost_of_an_answer_is_booked_without_a_report_of_litellm(
             await router.settled(timeout_s=0.05)
 
     asyncio.run(play())
+    router.discard()
+
+
+def test_costs_are_settled_when_they_are_booked_and_not_before(provider: Any, tmp_path: Path) -> None:
+    tasks = decider(tmp_path / "requests", total=1.0)
+    router = DeferringRouter(
+        decider=tasks, model="assistant", cheap="cheap", strong="strong", model_list=models(provider)
+    )
+    observe, booked = tasks.observe, []
+
+    def slow(task: str, rewards: Any, cost: float) -> None:
+        time.sleep(0.2)
+        observe(task, rewards, cost)
+        booked.append(cost)
+
+    tasks.observe = slow  # type: ignore[method-assign,assignment]
+    hard = text_features([{"role": "user", "content": "17 23 5 99 7"}])
+    assert tasks.decide(hard, task="request-1").route == "human"
+    router._costs.open.add("request-1")
+
+    async def play() -> None:
+        calls = [asyncio.create_task(router._costs.book("request-1", 0.1)) for _ in range(2)]  # the answer and a report
+        await asyncio.sleep(0)
+        await router.settled()
+        assert booked == [0.1]
+        await asyncio.gather(*calls)
+
+    asyncio.run(play())
+    assert (booked, router._costs.failures) == ([0.1], [])
     router.discard()
 
 

@@ -190,8 +190,9 @@ class CostLogger(CustomLogger):  # type: ignore[misc]
     def __init__(self, decider: Client | TaskDeferrer) -> None:
         super().__init__()
         self.decider = decider
-        self.open: set[str] = set()  # requests to the strong model that have not ended
+        self.open: set[str] = set()  # requests to the strong model whose cost is not booked
         self.trying: set[str] = set()  # requests that the router is busy with: it may repeat those that fail
+        self._booking: set[str] = set()
         self.failures: list[str] = []  # the latest bookings that failed, for people who look
 
     async def async_log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:  # noqa: ARG002
@@ -210,13 +211,16 @@ class CostLogger(CustomLogger):  # type: ignore[misc]
             task: The id of the request; None if it is none of the router's.
             cost: In dollars.
         """
-        if task is None or task not in self.open:
+        if task is None or task not in self.open or task in self._booking:
             return
-        self.open.discard(task)
+        self._booking.add(task)
         try:
             await asyncio.to_thread(self.decider.observe, task, None, cost)
         except DeferkitError as error:  # LiteLLM would swallow it
             self.failures = [*self.failures, f"{task}: {error}"][-100:]
+        finally:
+            self._booking.discard(task)
+            self.open.discard(task)
 
 
 def cost_of_answer(answer: Any) -> float | None:
