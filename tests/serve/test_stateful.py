@@ -20,7 +20,7 @@ from deferkit.learn.tree_fit import TreeFit
 from deferkit.serve.engine import process_identity
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.sqlite import Sqlite
-from tests.serve.harness.reference_model import SPEC, ServiceMachine
+from tests.serve.harness.service_machine import SPEC, ServiceMachine
 from tests.serve.harness.timed_reference_model import TIMED_SPEC, TimedServiceMachine
 
 SOAK = int(os.environ.get("DEFERKIT_SOAK", "1"))

@@ -19,18 +19,8 @@ from deferkit.serve.engine.commands.hold import ExtendHold, ExtendReview, StopRe
 from deferkit.serve.engine.unit_of_work import Command
 from deferkit.serve.storage.database import Database
 from tests.serve.harness.in_process import KEY
-from tests.serve.harness.reference_model import (
-    SPEC,
-    Lease,
-    Model,
-    Refused,
-    ServiceMachine,
-    Task,
-    micro,
-    places,
-    rewards,
-    sixtyfourths,
-)
+from tests.serve.harness.reference_model import Lease, Model, Refused, Task
+from tests.serve.harness.service_machine import SPEC, ServiceMachine, micro, places, rewards, sixtyfourths
 
 PERIOD = 600 * MICRO
 CARRY = 0.5
