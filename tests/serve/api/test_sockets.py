@@ -281,3 +281,27 @@ def test_who_goes_away_leaves_the_decision(service: Running) -> None:
         bare.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # closes with a reset
     client = service.client()
     until(lambda: client.get("/v1/policies/p/decisions?task=gone").status == 200)
+
+
+def test_an_idle_connection_is_closed_after_a_while(service: Running, bare: socket.socket) -> None:
+    """No timer for each reply: the look at all connections ends it, and not before its time."""
+    bare.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    assert bare.recv(65_536).startswith(b"HTTP/1.1 200 OK")  # head and body are one write
+    end = other_end(service, bare)
+    began = until(lambda: end.idle_since)
+    end.end_if_slow(began + end.timeout_keep_alive - 0.1, 600)
+    assert not end.transport.is_closing()
+    end.timeout_keep_alive = 0
+    assert rest_of(bare) == b""
+
+
+def test_a_request_that_takes_long_is_not_idle(service: Running, bare: socket.socket) -> None:
+    bare.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    assert bare.recv(65_536).startswith(b"HTTP/1.1 200 OK")
+    end = other_end(service, bare)
+    until(lambda: end.idle_since)
+    bare.sendall(HEAD + b"content-length: 2\r\n\r\n{")
+    until(lambda: end.idle_since is None)
+    end.timeout_keep_alive = 0
+    bare.sendall(b"}")
+    assert bare.recv(65_536).startswith(b"HTTP/1.1 422 ")

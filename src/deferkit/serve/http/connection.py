@@ -1,11 +1,16 @@
 """A connection with the limits that uvicorn does not set: on pipelined requests, slow ones, and the size of a head."""
 
+import asyncio
 import re
 from typing import Any
+from urllib.parse import unquote
 
+import httptools
 import msgspec
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from deferkit.serve.http.request_cycle import RequestCycle
 
 LARGEST_HEAD = 65_536  # bytes of a request line and its headers
 UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
@@ -39,7 +44,9 @@ class LimitedConnection(HttpToolsProtocol):
     max_body = 1_000_000  # the class that is made for a server has its own
     max_connections = 1000  # likewise
     flow: RequestFlow
+    cycle: RequestCycle
     unparsed = b""
+    idle_since: float | None = None  # when the last reply was complete, and no request has begun
     since: float | None = None
     begun = False  # a request is here in part
     in_body = False
@@ -99,22 +106,67 @@ class LimitedConnection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Remember that there is a request, if only the first of it."""
-        super().on_message_begin()
+        self.url = b""
+        self.headers = []
+        self.expect_100_continue = False
         self.begun = True
-
-    def on_response_complete(self) -> None:
-        """Begin to wait for the rest of a request whose first part came along with the one that is answered now."""
-        last = not self.pipeline
-        super().on_response_complete()
-        self._wait_from_here(self.begun and (last or (self.in_body and not self.pipeline)))
-        if self.unparsed and not self.transport.is_closing():
-            self._parse()
+        self.idle_since = None
 
     def on_headers_complete(self) -> None:
-        """Count from here what belongs to the body."""
-        super().on_headers_complete()
+        """Hand the request to the application, or let it wait for those before it; what follows is its body."""
+        version = self.parser.get_http_version()
+        url = httptools.parse_url(self.url)
+        path = url.path.decode("ascii")
+        before = self.cycle
+        self.cycle = RequestCycle(
+            {
+                "type": "http",
+                "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
+                "http_version": version,
+                "method": self.parser.get_method().decode("ascii"),
+                "scheme": self.scheme,  # type: ignore[typeddict-item]
+                "server": self.server,
+                "client": self.client,
+                "root_path": "",
+                "path": unquote(path) if "%" in path else path,
+                "raw_path": url.path,
+                "query_string": url.query or b"",
+                "headers": self.headers,
+                "state": self.app_state.copy(),
+            },
+            self.transport,
+            self.flow,
+            self.logger,
+            self.access_logger,
+            access_log=False,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=version != "1.0" and self.parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
+        if before is None or before.response_complete:
+            self._start_asgi_task(self.cycle, self.app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((self.cycle, self.app))
         self.in_body = True
         self.size = 0
+
+    def on_response_complete(self) -> None:
+        """Begin the next request, or wait for it; or for the rest of one whose first part is already here."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        last = not self.pipeline
+        self.flow.resume_reading()
+        if not last:
+            self._start_asgi_task(*self.pipeline.pop())
+        elif not self.begun:
+            self.idle_since = self.loop.time()  # `end_if_slow` looks at it: no timer for each request
+        self._wait_from_here(self.begun and (last or (self.in_body and not self.pipeline)))
+        if self.unparsed:
+            self._parse()
 
     def on_message_complete(self) -> None:
         """Wait no longer."""
@@ -127,6 +179,8 @@ class LimitedConnection(HttpToolsProtocol):
         """End a connection if its request does not arrive, or if its client does not read what it has asked for."""
         if self.since is not None and self.since < now - slow_s:
             self.refuse(408, "too_slow", "The request did not arrive in time.")
+        elif self.idle_since is not None and self.idle_since < now - self.timeout_keep_alive:
+            self.transport.close()
         unread = self.transport.get_write_buffer_size()
         if unread != self.unread:
             self.unread, self.unread_since = unread, now
