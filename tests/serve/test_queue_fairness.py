@@ -142,6 +142,63 @@ def test_one_tenant_leaves_room_and_turns_to_the_others(database: Database) -> N
     play(database, script, settings=EngineSettings(queue_limit=10, tenant_share=0.5, group_limit=3))
 
 
+def test_nobody_waits_for_commands_of_another_tenant_that_take_long(database: Database) -> None:
+    """They are the next group: committed after the others, and before any that come later."""
+    ran: list[str] = []
+    other = ("other", "p")
+
+    async def script(engine: Engine) -> None:
+        await engine.create("other", SPEC)
+        for _ in range(30):
+            engine.queue.charge(KEY[0], 0.05)
+        async with engine.ownership.busy:
+            calls = {"first": asyncio.create_task(engine.submit(other, Slow("first", ran)))}
+            while not engine._at_work:
+                await asyncio.sleep(0)
+            for name, key in (("long 0", KEY), ("quick 0", other), ("long 1", KEY), ("quick 1", other)):
+                calls[name] = asyncio.create_task(engine.submit(key, Slow(name, ran)))
+                await asyncio.sleep(0)
+        before = engine.groups
+        done: dict[str, int] = {}
+
+        async def note(name: str) -> None:
+            await calls[name]
+            done[name] = engine.groups - before
+
+        await asyncio.gather(*map(note, calls))
+        assert ran == ["first", "quick 0", "quick 1", "long 0", "long 1"]
+        assert done["first"] < done["quick 0"] == done["quick 1"] < done["long 0"] == done["long 1"]
+
+    play(database, script)
+
+
+def test_commands_that_take_long_are_not_kept_waiting_by_quick_ones(database: Database) -> None:
+    """However many quick ones there are, each group of them is followed by those that take long."""
+    ran: list[str] = []
+    other = ("other", "p")
+
+    async def script(engine: Engine) -> None:
+        await engine.create("other", SPEC)
+        for _ in range(30):
+            engine.queue.charge(KEY[0], 0.05)
+        going_on = True
+
+        async def send_quick_ones() -> None:
+            while going_on:
+                await engine.submit(other, Slow("quick", ran))
+
+        quick = [asyncio.create_task(send_quick_ones()) for _ in range(8)]
+        async with asyncio.timeout(60):
+            for i in range(5):
+                await engine.submit(KEY, Slow(f"long {i}", ran))
+                engine.queue.charge(KEY[0], 0.05)
+        going_on = False
+        await asyncio.gather(*quick)
+        assert [name for name in ran if name != "quick"] == [f"long {i}" for i in range(5)]
+
+    play(database, script)
+
+
 def test_stopping_finishes_what_waits_and_takes_no_more(database: Database) -> None:
     async def script() -> list[Any]:
         engine = await started(database, settings=EngineSettings(group_limit=50))

@@ -240,7 +240,7 @@ class Engine:
         while True:
             group = await self.queue.take(self.settings.group_limit, size_of)
             self._at_work = True
-            async with self.ownership.busy:
-                while group:
+            while group:
+                async with self.ownership.busy:
                     group = await self.group_commit.attempt(group)
             self._at_work = False

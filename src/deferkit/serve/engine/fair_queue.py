@@ -88,6 +88,10 @@ class FairQueue(Generic[Item]):
         self._mean[tenant] = mean + NEWEST * (seconds - mean)
         self._charged[tenant] = self._charged.get(tenant, self._level) + seconds
 
+    def takes_long(self, tenant: str) -> bool:
+        """Return whether the commands of a tenant take more than a turn's worth of the processor, on average."""
+        return self._mean.get(tenant, 0.0) > TURN_S
+
     async def take(self, most: int, size: Callable[[Item], int] = lambda _: 1) -> list[Item]:
         """Return what waits, as soon as there is something, until it is this much; each tenant's in order.
 

@@ -108,7 +108,12 @@ class GroupCommit:
         self.commands = 0  # in those groups
 
     async def attempt(self, group: list[Job]) -> list[Job]:
-        """Commit a group; after a failed command, return the commands of other policies to be run again."""
+        """Commit a group; return those of its commands that are to be the next group.
+
+        Those are the commands that take long, if there are others, who need not wait for them; and after a failed
+        command, the commands of other policies, to be run again.
+        """
+        group, long = self._quick_first(group)
         try:
             await self._commit(group)
         except StoreBroken as error:
@@ -118,7 +123,7 @@ class GroupCommit:
             self._refuse([failed.job], Problem(500, "internal", f"The call failed: {type(failed.error).__name__}."))
             key = failed.job.key
             self._refuse([job for job in group if job.key == key], unavailable("Nothing was written. Try again."))
-            return [job for job in group if job.key != key]
+            return [job for job in group if job.key != key] + long
         except Exception as error:
             logger.exception("a group failed")
             if len(group) == 1:
@@ -126,7 +131,14 @@ class GroupCommit:
             else:  # one of them is to blame, and the others are not to suffer for it
                 for job in group:
                     await self.attempt([job])
-        return []
+        return long
+
+    def _quick_first(self, group: list[Job]) -> tuple[list[Job], list[Job]]:
+        """Divide a group into the commands to be run now, and those that take long, unless all do."""
+        long = [job for job in group if self.queue.takes_long(job.key[0])]
+        if not long or len(long) == len(group):
+            return group, []
+        return [job for job in group if not self.queue.takes_long(job.key[0])], long
 
     async def _commit(self, group: list[Job]) -> None:
         """Run a group of commands in one transaction, and reply when it is committed."""
