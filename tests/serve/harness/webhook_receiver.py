@@ -92,7 +92,11 @@ class ReceiverHandler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Take a call."""
-        body = self.rfile.read(int(self.headers["content-length"]))
+        length = int(self.headers["content-length"])
+        body = self.rfile.read(length)
+        if len(body) < length:  # the service was killed while it sent this: no call of a webhook
+            self.close_connection = True
+            return
         headers = {name.lower(): value for name, value in self.headers.items()}
         server = self.server
         with server.turn:

@@ -1,0 +1,3 @@
+from collections.abc import Callable
+
+def scan(raw: bytes, deepest: int, most: int, unescape: Callable[[bytes], bytes]) -> tuple[int, int, bool]: ...
