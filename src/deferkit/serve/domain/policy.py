@@ -25,6 +25,11 @@ SMALL_STATE = 8_000_000  # bytes of a learner's arrays that are made or compress
 LONG_STEP = 20_000_000  # multiplications of one observation: a fiftieth of a second
 
 
+def horizon_of(spec: PolicySpec) -> float:
+    """Return the shortest horizon of a policy's budgets, in tasks; infinity where none has one."""
+    return min(each.horizon or float("inf") for each in spec.budget.values())
+
+
 LearnedEvent: TypeAlias = events.Observed | events.Corrected | events.Stopped
 
 
@@ -45,6 +50,7 @@ class Policy:
 
     def __init__(self, spec: PolicySpec, *, forgotten: Iterable[int] = ()) -> None:
         self.spec = spec = msgspec.json.decode(msgspec.json.encode(spec), type=PolicySpec)  # as the log gives it back
+        self._end = horizon_of(spec)  # tasks after which the learner says that its horizon is over
         self.learner = learner_of(spec)
         self.is_timed = spec.is_timed
         self.accounts = opened(spec)
@@ -131,6 +137,7 @@ class Policy:
                 self._learn(partial(self._begin_period, record.resource))
             case log_records.ChangedRecord():
                 before, self.periods, self.spec = self.spec, self.books.after(record).periods, record.spec
+                self._end = horizon_of(self.spec)
                 if before.budget != record.spec.budget:
                     self._learn(partial(self._plan_anew, before))
             case log_records.ResetRecord():
@@ -389,10 +396,6 @@ class Policy:
     def _by_resource(self, amount: Amount) -> dict[str, float]:
         return dict(amount) if not isinstance(amount, float) else {self.spec.resources[0]: amount}
 
-    @property
-    def _end(self) -> float:
-        return min(each.horizon or float("inf") for each in self.spec.budget.values())
-
     def ended(self, now: int) -> bool:
         """Whether the end of a budget has passed at a time in microseconds."""
         if not self.is_timed:
@@ -434,6 +437,7 @@ class Policy:
             raise UnreadableState(f"The snapshot does not hold a policy ({error}).") from error
         policy = cls.__new__(cls)
         policy.spec, policy.seq, policy.head, policy.apart = saved.spec, saved.seq, saved.head, saved.apart
+        policy._end = horizon_of(saved.spec)
         policy.is_timed = saved.spec.is_timed
         policy.accounts = saved.accounts
         policy.tally = saved.tally

@@ -210,6 +210,9 @@ class EffortBody(LeaseBody, frozen=True, kw_only=True):
     cost: Cost | CostByResource
 
 
+in_one_order = msgspec.json.Encoder(order="deterministic").encode
+
+
 def digest(body: Body) -> bytes:
     """Return the digest of a body, independent of field order and white space."""
-    return hashlib.blake2b(msgspec.json.encode(body, order="deterministic"), digest_size=16).digest()
+    return hashlib.blake2b(in_one_order(body), digest_size=16).digest()

@@ -99,6 +99,9 @@ class FairQueue(Generic[Item]):
         """
         await self._some.wait()
         taken: list[Item] = []
+        if len(self.waiting) == 1:
+            self._take_of_one(most, size, taken)
+            return taken
         charged = {tenant: self._charged.get(tenant, self._level) for tenant in self.waiting}
         turns = [(int(charged[tenant] / TURN_S), place, tenant) for place, tenant in enumerate(self.waiting)]
         heapify(turns)
@@ -118,3 +121,15 @@ class FairQueue(Generic[Item]):
         if not self.waiting:
             self._some.clear()
         return taken
+
+    def _take_of_one(self, most: int, size: Callable[[Item], int], taken: list[Item]) -> None:
+        """Take items while there is one tenant only: nobody else has a turn."""
+        [(tenant, mine)] = self.waiting.items()
+        self._level = max(self._level, self._charged.get(tenant, 0.0))
+        while mine and most > 0:
+            taken.append(mine.popleft())
+            most -= size(taken[-1])
+        if not mine:
+            del self.waiting[tenant]
+            self._some.clear()
+        self.length -= len(taken)

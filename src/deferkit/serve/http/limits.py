@@ -62,7 +62,11 @@ def limited(app: ASGIApp, *, max_body: int, traffic: Traffic, access_log: bool =
             await app(scope, receive, send)
             return
         began = time.monotonic()
-        length = next((value for name, value in scope["headers"] if name == b"content-length"), None)
+        length = None
+        for name, value in scope["headers"]:
+            if name == b"content-length":
+                length = value
+                break
         if length is None or not length.isdigit() or int(length) > max_body:  # the server holds others to their word
             declared = 0 if length is None else int(length) if length.isdigit() else max_body + 1
             receive = counted(receive, declared, max_body)

@@ -27,7 +27,7 @@ def decision_row(row: tuple[Any, ...]) -> DecisionRow:
 
 def decision_values(row: DecisionRow) -> tuple[Any, ...]:
     """Return the columns of a decision."""
-    return row._replace(held=text_of(row.held), rewards=text_of(row.rewards), cost=text_of(row.cost))  # type: ignore[arg-type]
+    return (*row[:8], text_of(row.held), text_of(row.rewards), text_of(row.cost), *row[11:])
 
 
 def seat_row(row: tuple[Any, ...]) -> SeatRow:
