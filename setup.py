@@ -70,6 +70,7 @@ extensions = [
     extension("learn/_encoding"),
     extension("learn/embed/_passes"),
     extension("worlds/_knapsacks"),
+    extension("serve/http/_json_scan"),
 ]
 # the platform that is built for, which need not be this one: not universal2, nor arm64 built on x86-64
 if sysconfig.get_platform().endswith("-x86_64"):

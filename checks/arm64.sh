@@ -39,7 +39,7 @@ version=${interpreter##*/python3.}
 rm -rf packages/deferkit
 cp -r "$here/src/deferkit" packages/
 find packages/deferkit -name '*.so' -delete
-for module in learn/core/_core learn/_encoding learn/embed/_passes worlds/_knapsacks; do
+for module in learn/core/_core learn/_encoding learn/embed/_passes worlds/_knapsacks serve/http/_json_scan; do
     aarch64-linux-gnu-gcc -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -fPIC -shared -w \
         -DPy_LIMITED_API=0x030B0000 -DNPY_NO_DEPRECATED_API=NPY_2_0_API_VERSION -Werror=implicit-function-declaration \
         -Ipackages/numpy/_core/include "-Iroot/usr/include/python3.$version" -Iroot/usr/include \

@@ -66,7 +66,13 @@ def check_content(wheel: Path) -> None:
     assert generated == ["deferkit/serve/web/index.html"], "generated code"
     assert not [name for name in names if not name.startswith("deferkit")], "files of another package"
     assert "deferkit/py.typed" in names
-    for module in ("learn/core/_core", "learn/_encoding", "learn/embed/_passes", "worlds/_knapsacks"):
+    for module in (
+        "learn/core/_core",
+        "learn/_encoding",
+        "learn/embed/_passes",
+        "worlds/_knapsacks",
+        "serve/http/_json_scan",
+    ):
         found = [name for name in names if name.startswith(f"deferkit/{module}.")]
         assert [name for name in found if name.endswith((".so", ".pyd"))], f"{module} is not compiled"
         assert f"deferkit/{module}.pyi" in found, f"{module} has no types"

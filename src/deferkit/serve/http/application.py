@@ -37,7 +37,7 @@ from deferkit.serve.http.limits import limited
 from deferkit.serve.http.openapi import document
 from deferkit.serve.http.route_support import ProblemReply, problem_of, problem_response
 from deferkit.serve.http.static_files import read_files
-from deferkit.serve.http.strict_json import EMPTY, StrictRequest
+from deferkit.serve.http.strict_json import EMPTY, BodyDecoder, StrictRequest
 from deferkit.serve.http.tracing import traced
 from deferkit.serve.http.traffic import Traffic
 from deferkit.serve.http.what_if_jobs import WhatIfJobs
@@ -127,6 +127,7 @@ def application(
         histories = app.state.histories = Histories(store)
         what_ifs = app.state.what_ifs = WhatIfJobs(settings.store)
         app.state.engine, app.state.traffic, app.state.settings = engine, traffic, settings
+        app.state.bodies = BodyDecoder(engine.queue.charge)
         app.state.files, app.state.page_headers = read_files(), page_headers(settings.image_hosts)
         app.state.document = msgspec.json.encode(document(ROUTES))
         recording = asyncio.create_task(access.record_use_regularly())

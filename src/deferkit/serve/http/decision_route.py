@@ -21,7 +21,7 @@ from deferkit.serve.http.access import admitted, check_name, check_query
 from deferkit.serve.http.connection import NO_STORE
 from deferkit.serve.http.forwarding import forward
 from deferkit.serve.http.route_support import problem_of, problem_parts
-from deferkit.serve.http.strict_json import EMPTY, check_json, decode, received
+from deferkit.serve.http.strict_json import EMPTY, check_json, received
 
 TEMPLATE = "/v1/policies/{name}/decisions"
 PATH = re.compile("/+v1/+policies/+([^/]+)/+decisions/*")  # the router does not count slashes either
@@ -64,7 +64,8 @@ async def decided(state: State, scope: HTTPScope, receive: Receive, name: str) -
         raise Problem(400, "not_json", EMPTY)
     check_json(scope)
     engine: Engine = state.engine
+    task = await state.bodies.decode(body, TaskBody, caller.tenant)
     try:
-        return await engine.submit((caller.tenant, name), Decide(decode(body, TaskBody)))
+        return await engine.submit((caller.tenant, name), Decide(task))
     except Elsewhere as elsewhere:
         return await forward(state, scope, body, elsewhere.address)

@@ -1,47 +1,55 @@
-"""Strict JSON: what is not exactly what was asked for is refused, with a sentence that says why."""
+"""Strict JSON: what is not exactly what was asked for is refused, with a sentence that says why.
 
-import json
-import re
+Bodies are decoded in the event loop, where everybody else waits. So what one of them may take is bounded, by its size
+and the number of its lists and objects, and large ones are decoded one at a time.
+"""
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 from litestar import Request
 from litestar.types import Empty, HTTPScope, Receive
 
+from deferkit.serve.domain.api_keys import Caller
 from deferkit.serve.domain.problems import Problem, invalid
+from deferkit.serve.http._json_scan import scan
 from deferkit.serve.http.headers import header
 
 DEEPEST = 64  # lists and objects within each other
-NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
-TEXT = re.compile(rb'"[^"]*"')
+RECURSION = 1000  # depth at which the decoder gives up by itself
+MOST_CONTAINERS = 100_000  # lists and objects of one body
+LARGE = 32_768  # bytes of a body that is decoded when no other large one is
 EMPTY = "The body is empty; JSON is expected."
-NAMED = re.compile(rb'"([^"]*)"(\s*:)?')  # all texts: what looks like a name may stand within another text
+TWICE = "The body has a key twice."  # readers of JSON do not agree on which one counts
+TOO_MANY = f"The body has more than {MOST_CONTAINERS:,} lists and objects."
+
+decoder_of = lru_cache(maxsize=256)(msgspec.json.Decoder)
+text_decoder = msgspec.json.Decoder(str)
 
 
-class RepeatedKey(ValueError):
-    """An object has a key twice; readers of JSON do not agree on which one counts."""
+def unescape(key: bytes) -> bytes:
+    r"""Return a key without its quotes and escapes.
 
-
-def unique(pairs: list[tuple[str, Any]]) -> None:
-    """Raise if a key comes twice."""
-    if len({key for key, _ in pairs}) != len(pairs):
-        raise RepeatedKey
-
-
-def depth(raw: bytes) -> int:
-    r"""Return how deep a JSON document goes; 1 if it has not enough in it to go too deep.
-
-    >>> depth(b"[" * 65 + b"]" * 65), depth(b"[]" * 70), depth(b'["[[ \\"[[ \\\\"]' * 70)
-    (65, 1, 1)
+    >>> unescape(rb'"\u0061"'), unescape(rb'"\q"')
+    (b'a', b'"\\q"')
     """
-    if raw.count(b"[") + raw.count(b"{") <= DEEPEST:
-        return 1
-    bare = raw.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, NOT_STRUCTURE)
-    level = deepest = 0
-    for each in TEXT.sub(b"", bare):
-        level += 1 if each in b"[{" else -1
-        deepest = max(deepest, level)
-    return deepest
+    try:
+        return text_decoder.decode(key).encode()
+    except (msgspec.DecodeError, UnicodeEncodeError):  # not JSON: the decoder of the whole body says so
+        return key
+
+
+def has_too_many_containers(raw: bytes) -> bool:
+    """Return whether a body has more lists and objects than any may have."""
+    if raw.count(b"[") + raw.count(b"{") <= MOST_CONTAINERS:
+        return False
+    depth, containers, _ = scan(raw, RECURSION, MOST_CONTAINERS, unescape)  # some brackets may stand in texts
+    return containers > MOST_CONTAINERS and depth <= RECURSION
 
 
 def decode(raw: bytes, kind: Any) -> Any:
@@ -56,22 +64,52 @@ def decode(raw: bytes, kind: Any) -> Any:
     Traceback (most recent call last):
     deferkit.serve.domain.problems.Problem: Expected `int`, got `str` - at `$[...]`.
     """
+    if has_too_many_containers(raw):
+        raise invalid(TOO_MANY)
     try:
-        value = msgspec.json.decode(raw, type=kind)
-        names = [name for name, colon in NAMED.findall(raw) if colon]
-        if len(set(names)) != len(names) or b"\\" in raw:  # the same name in two objects, or one spelled differently
-            json.loads(raw, object_pairs_hook=unique)
-    except RepeatedKey:
-        raise invalid("The body has a key twice.") from None
+        value = decoder_of(kind).decode(raw)
     except msgspec.ValidationError as error:
         raise invalid(f"{error}.") from None
     except (msgspec.DecodeError, ValueError) as error:
         raise Problem(400, "not_json", f"The body is not JSON: {error}.") from None
     except RecursionError:
         raise Problem(400, "not_json", "The body is nested too deeply.") from None
-    if depth(raw) > DEEPEST:
+    depth, _, repeated = scan(raw, DEEPEST, MOST_CONTAINERS, unescape)
+    if repeated:
+        raise invalid(TWICE)
+    if depth > DEEPEST:
         raise invalid(f"The body is nested deeper than {DEEPEST} levels.")
     return value
+
+
+class BodyDecoder:
+    """Decodes the bodies of requests; large ones one at a time, of each tenant in turn.
+
+    After a large one the event loop has as much time for everything else as its decoding took.
+
+    Parameters
+    ----------
+    charge
+        Is told of the tenant and the seconds that decoding a large body took.
+    """
+
+    def __init__(self, charge: Callable[[str, float], None]) -> None:
+        self.charge = charge
+        self._turn = asyncio.Lock()
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by tenant
+
+    async def decode(self, raw: bytes, kind: Any, tenant: str) -> Any:
+        """Return the body of a tenant's request as a value of this kind; raise a `Problem` if it is none."""
+        if len(raw) <= LARGE:
+            return decode(raw, kind)
+        async with self._turns[tenant], self._turn:
+            began = time.perf_counter()
+            try:
+                return decode(raw, kind)
+            finally:
+                took = time.perf_counter() - began
+                self.charge(tenant, took)
+                await asyncio.sleep(took)
 
 
 def check_json(scope: HTTPScope) -> None:
@@ -106,4 +144,7 @@ class StrictRequest(Request[Any, Any, Any]):
         """Return the body as what the handler asks for."""
         check_json(self.scope)
         wanted = self.scope["route_handler"].parsed_data_field
-        return decode(await self.body(), Any if wanted is None else wanted.annotation)
+        kind = Any if wanted is None else wanted.annotation
+        caller: Caller | None = self.scope.get("caller")  # type: ignore[assignment]
+        bodies: BodyDecoder = self.app.state.bodies
+        return await bodies.decode(await self.body(), kind, "" if caller is None else caller.tenant)
