@@ -139,7 +139,7 @@ def test_what_waits_for_a_fit_counts_as_waiting(sqlite: Sqlite, gate: Gate) -> N
         for number in range(5):
             await decide(engine, f"d{number}", force="model")
         calls = [asyncio.create_task(observe(engine, f"d{n}", rewards={"model": 0.5})) for n in range(4)]
-        while len(engine.queue.aside.get(KEY, ())) < 4:
+        while len(engine.queue.blocked.get(KEY, ())) < 4:
             await asyncio.sleep(0.001)
         with pytest.raises(Exception, match="Too much is waiting: 4 of your calls"):
             await observe(engine, "d4", rewards={"model": 0.5})

@@ -206,7 +206,7 @@ async def started(
 
 async def abandon(engine: Engine) -> None:
     """Let an engine die: no snapshot, nothing given up, nobody told."""
-    tasks = [*engine._ticking, *engine.fits._waiting, *filter(None, [engine._writing])]
+    tasks = [*engine._ticking, *engine.fits._polling, *filter(None, [engine._writing])]
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

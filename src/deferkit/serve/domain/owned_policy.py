@@ -40,8 +40,8 @@ class OwnedPolicy:
         )
 
     @property
-    def held(self) -> bool:
-        """Whether another thread reads or changes the policy, so that commands must wait."""
+    def blocked(self) -> bool:
+        """Whether another thread reads or changes the policy, so that its commands must wait."""
         return self.copying or self.relearning or bool(self.policy.deferred)
 
     def time(self, now: int) -> int:

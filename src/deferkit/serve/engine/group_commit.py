@@ -71,7 +71,7 @@ class GroupCommit:
     queue
         Where commands come from; what a group had no time for goes back there.
     fits
-        Where commands wait whose policy is fitting trees.
+        Blocks commands whose policy is fitting trees or is used by another thread.
     steps
         What runs the steps of learners that may take long, after their commit.
     group_s
@@ -161,7 +161,7 @@ class GroupCommit:
                     break
                 if self.fits.must_wait(each, need, work):
                     group.remove(job)
-                    self.fits.put_aside(job.key, job)
+                    self.fits.block(job.key, job)
                     continue
                 results.append((job, self._run(job, each, need, work, each.time(now))))
             if work.empty:
@@ -231,7 +231,7 @@ class GroupCommit:
 
     async def _follow_up_on_step(self, owned: OwnedPolicy) -> None:
         async with self.ownership.busy:
-            if self.ownership.owned.get((owned.tenant, owned.policy.spec.name)) is owned and not owned.held:
+            if self.ownership.owned.get((owned.tenant, owned.policy.spec.name)) is owned and not owned.blocked:
                 await self._follow_up(owned)
 
     def _answer(self, job: Job, result: Result) -> None:

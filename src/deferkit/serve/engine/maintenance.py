@@ -60,7 +60,7 @@ class Maintenance:
     async def renew_idle(self) -> None:
         """Renew the budgets of policies that nobody has called for many periods."""
         for key, owned in list(self.ownership.owned.items()):
-            if owned.held or not has_many_due(owned, owned.time(self.ownership.clock.now())):
+            if owned.blocked or not has_many_due(owned, owned.time(self.ownership.clock.now())):
                 continue
             try:
                 await self.submit(key, RenewIdle())
