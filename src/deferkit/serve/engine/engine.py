@@ -100,7 +100,7 @@ class Engine:
     @property
     def ready(self) -> bool:
         """Whether commands are accepted."""
-        return self._serving and not self.ownership.over
+        return self._serving and not self.ownership.store_broken
 
     @property
     def failing(self) -> str | None:
@@ -163,13 +163,13 @@ class Engine:
                 or self._at_work
                 or self.steps.running
                 or self.ownership.busy.locked()
-                or self.ownership.coming
+                or self.ownership.loading
             ):
                 await asyncio.sleep(0.005)
             self._writing.cancel()
             await asyncio.gather(self._writing, return_exceptions=True)
         self.steps.close()
-        await self.ownership.put_away()
+        await self.ownership.release_all()
         logger.info("stopped")
 
     # --- what callers want ----------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ class Engine:
 
     async def _regularly(self, job: Callable[[], Awaitable[None]]) -> None:
         """Run `job` every tick."""
-        while not self.ownership.over:
+        while not self.ownership.store_broken:
             try:
                 await asyncio.wait_for(self._stopping.wait(), self.settings.tick_s)
                 return

@@ -130,15 +130,15 @@ class GroupCommit:
 
     async def _commit(self, group: list[Job]) -> None:
         """Run a group of commands in one transaction, and reply when it is committed."""
-        if self.ownership.over:
+        if self.ownership.store_broken:
             self._refuse(group, unavailable("The disk did not confirm a write; nothing more is written."))
             return
-        await self.ownership.mend()
-        able = [self.ownership.able(job.key) for job in group]
-        jobs = [job for job, can in zip(group, able, strict=True) if can]
-        away = [job for job, can in zip(group, able, strict=True) if not can]
-        for job in away:
-            self._refuse([job], unavailable(self.ownership.why_unable(job.key)))
+        await self.ownership.rebuild_dirty()
+        writable = [self.ownership.is_writable(job.key) for job in group]
+        jobs = [job for job, can in zip(group, writable, strict=True) if can]
+        not_writable = [job for job, can in zip(group, writable, strict=True) if not can]
+        for job in not_writable:
+            self._refuse([job], unavailable(self.ownership.why_not_writable(job.key)))
         if not jobs:
             return
         began = 0 if self.telemetry is None else time.time_ns()
@@ -176,7 +176,7 @@ class GroupCommit:
         except StoreBroken:
             raise  # not even a rollback goes to the disk now
         except BaseException:
-            self.ownership.spoil(work)
+            self.ownership.mark_dirty(work)
             await self.ownership.in_thread(self.ownership.store.rollback)
             raise
         self._committed(results, began)
@@ -257,13 +257,13 @@ class GroupCommit:
         if self.telemetry is not None:
             self.telemetry.committed(began, [job.span for job in jobs], error)
         if work is not None:
-            self.ownership.spoil(work)
+            self.ownership.mark_dirty(work)
         try:
             await self.ownership.in_thread(self.ownership.store.rollback)
         except StoreFailed:
             logger.warning("a rollback failed")
         if isinstance(error, Fenced):
             self.ownership.lose(error.policy)
-        await self.ownership.mend()
+        await self.ownership.rebuild_dirty()
         certain = "" if isinstance(error, Unconfirmed) else "Nothing was written: "
         self._refuse(jobs, unavailable(f"{certain}{error} Try again."))

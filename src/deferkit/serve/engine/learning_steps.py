@@ -54,7 +54,7 @@ class LearningSteps:
                 await asyncio.get_running_loop().run_in_executor(self._threads, owned.policy.learn_deferred)
             except Exception:
                 logger.exception("a learner failed; it is rebuilt from its log", extra={"policy": owned.id})
-                self.ownership.spoil_policy(owned)
+                self.ownership.mark_policy_dirty(owned)
                 return
             finally:
                 self.charge(owned.tenant, time.perf_counter() - began)

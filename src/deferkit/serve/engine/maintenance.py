@@ -18,7 +18,7 @@ OVERDUE_AT_ONCE = 100
 RETENTION_EVERY = 60 * MICRO  # how often payloads are looked for whose time is over
 FORGOTTEN_AT_ONCE = 1000
 BEFORE_ALL = (-1, "")  # a deadline and a task
-NO_ROOM = 503
+UNAVAILABLE = 503
 
 Submit = Callable[[Key, Command], Awaitable[Reply]]
 
@@ -55,7 +55,7 @@ class Maintenance:
                 "tasks were not expired",
                 extra={"policy": key[1], "tasks": len(problems), "error": str(problems[0])},
             )
-        return all(problem.status != NO_ROOM for problem in problems)
+        return all(problem.status != UNAVAILABLE for problem in problems)
 
     async def renew_idle(self) -> None:
         """Renew the budgets of policies that nobody has called for many periods."""

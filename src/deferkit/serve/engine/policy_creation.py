@@ -87,7 +87,7 @@ class PolicyCreation:
             first = log_records.CreatedRecord(spec=policy.spec)
             body = policy.append(first, now)
             row = LogRow(0, 0, now, "created", None, body, policy.head)
-            number = await self.ownership.stored(
+            number = await self.ownership.write(
                 self.ownership.store.add_policy,
                 tenant,
                 policy,

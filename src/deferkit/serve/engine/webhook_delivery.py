@@ -63,9 +63,9 @@ class WebhookDelivery:
         self._read_at = asyncio.get_running_loop().time()
 
     async def run(self) -> None:
-        """Deliver until told to stop, or until nothing more is written: what was sent could not be noted then."""
+        """Deliver until `stop`, or until the store is broken: results of attempts could not be written then."""
         self._loop = asyncio.get_running_loop()
-        while not self._stopping and not self.ownership.over:
+        while not self._stopping and not self.ownership.store_broken:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), TICK_S)
             self._wake.clear()

@@ -20,7 +20,7 @@ async def delete_policy(engine: Engine, key: Key) -> None:
     async with ownership.busy:
         if ownership.owned.get(key) is not owned:
             raise unavailable("The policy has gone elsewhere.")
-        if not await ownership.stored(engine.store.retire_policy, owned.id, ownership.owner, owned.epoch):
+        if not await ownership.write(engine.store.retire_policy, owned.id, ownership.owner, owned.epoch):
             ownership.lose(owned.id)
             raise unavailable("The policy has gone elsewhere.")
         del ownership.owned[key]
