@@ -67,7 +67,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     spec: PolicySpec
     seq: int
     head: bytes
-    apart: bool
+    apart: bool  # `Policy.out_of_sync`
     accounts: dict[str, Account]
     tally: Tally
     learner: bytes

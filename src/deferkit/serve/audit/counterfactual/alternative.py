@@ -93,7 +93,7 @@ class Alternative:
                 policy.apply(log_records.ChangedRecord(spec=msgspec.structs.replace(record.spec, budget=budget)))
             case log_records.ObservedRecord() if self._same[record.id]:
                 learned = record.learned and policy.learner.remembers(record.id)
-                told = policy.tellable(record.cost) if learned and record.cost and record.told is not None else None
+                told = policy.clamp_cost(record.cost) if learned and record.cost and record.told is not None else None
                 released = self._holds.pop(record.id, None) if record.released is not None else None
                 policy.apply(msgspec.structs.replace(record, learned=learned, told=told, released=released))
             case log_records.ExpiredRecord() if self._same[record.id]:
@@ -155,7 +155,7 @@ class Alternative:
                     learned=learned,
                     rewards=rewards,
                     cost=cost,
-                    told=policy.tellable(cost) if cost is not None and learned else None,
+                    told=policy.clamp_cost(cost) if cost is not None and learned else None,
                     released=held,
                 )
             )

@@ -124,7 +124,7 @@ def replace(
     knows = row.told.split() if remembers(row.id) else []
     replaced = {name: float(value) for name, value in rewards.items()}
     learned = {name: value for name, value in replaced.items() if name in knows}
-    told = owned.policy.tellable(micros) if micros is not None and COST in knows else None
+    told = owned.policy.clamp_cost(micros) if micros is not None and COST in knows else None
     if replaced or micros is not None:
         record = log_records.CorrectedRecord(
             task=row.task,

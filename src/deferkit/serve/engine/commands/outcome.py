@@ -216,7 +216,7 @@ def book(
         check_room(owned, micros, released)
     told = None
     if micros is not None and late is None and row.route != MODEL:
-        told = policy.tellable(micros)
+        told = policy.clamp_cost(micros)
     record = log_records.ObservedRecord(
         task=row.task,
         id=row.id,
