@@ -16,7 +16,7 @@ from deferkit.serve.domain.request_bodies import OutcomeBody
 from deferkit.serve.engine import process_identity
 from deferkit.serve.engine.commands.outcome import Observe
 from deferkit.serve.engine.engine import Engine, EngineSettings
-from deferkit.serve.engine.recovery import roll_on, snapshot_at
+from deferkit.serve.engine.recovery import load_snapshot, roll_forward
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
@@ -227,10 +227,10 @@ def test_snapshots_and_replays_agree_before_during_and_after_fits(sqlite: Sqlite
     row = store.policy(*KEY)
     assert row is not None
     for seq, data in kept:
-        policy = snapshot_at(store, row, seq, data)
+        policy = load_snapshot(store, row, seq, data)
         assert policy is not None
         assert policy.to_bytes() == data
-        assert roll_on(store, row, policy) == report.policy
+        assert roll_forward(store, row, policy) == report.policy
 
 
 def test_a_fit_that_fails_fails_the_outcome_that_needs_it_until_a_fit_succeeds(

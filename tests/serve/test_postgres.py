@@ -16,7 +16,7 @@ from deferkit.errors import DeferkitError
 from deferkit.serve.domain.policy_spec import BudgetSpec
 from deferkit.serve.domain.problems import Problem, StoreFailed, Unconfirmed
 from deferkit.serve.engine.engine import Engine, EngineSettings
-from deferkit.serve.engine.recovery import roll_on
+from deferkit.serve.engine.recovery import roll_forward
 from deferkit.serve.storage.postgres import Postgres, PostgresConnection
 from deferkit.serve.storage.store import Store
 from tests.serve.conftest import insist
@@ -40,7 +40,7 @@ def whole(engine: Engine) -> bool:
     """Whether the policy in memory is what its log says."""
     row = engine.store.policy(*KEY)
     assert row is not None
-    return roll_on(engine.store, row, None) == engine.owned[KEY].policy
+    return roll_forward(engine.store, row, None) == engine.owned[KEY].policy
 
 
 async def eventually(engine: Engine, task: str) -> Any:

@@ -20,7 +20,7 @@ from deferkit.serve.domain.log_records import AnyRecord
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.rows import PolicyRow
-from deferkit.serve.engine.recovery import DamagedLog, after, following, nth
+from deferkit.serve.engine.recovery import DamagedLog, apply_row, log_row_text, next_record
 from deferkit.serve.storage.store import Store
 
 TRIES = 1000
@@ -95,8 +95,8 @@ def replay(
         for line in store.log(row.id):
             if line.seq >= row.seq:
                 break
-            record = following(policy, row, line)
-            policy = after(policy, row, line, record, store)
+            record = next_record(policy, row, line)
+            policy = apply_row(policy, row, line, record, store)
             renewals.see(record)
             watch(record)
             if policy.seq in places:
@@ -156,10 +156,10 @@ def ended(row: PolicyRow, policy: Policy | None) -> Policy:
     """Return the policy at the end of its log, if nothing is missing there."""
     if policy is None or policy.seq < row.seq:
         seq = 0 if policy is None else policy.seq
-        raise DamagedLog(f"{nth(row, seq)} is missing: there were {row.seq:,} rows.")
+        raise DamagedLog(f"{log_row_text(row, seq)} is missing: there were {row.seq:,} rows.")
     if policy.head != bytes(row.head):
         raise DamagedLog(
-            f"{nth(row, row.seq - 1)} was changed: its hash is not the one that was kept beside the policy."
+            f"{log_row_text(row, row.seq - 1)} was changed: its hash is not the one that was kept beside the policy."
         )
     return policy
 
