@@ -13,7 +13,7 @@ from deferkit.errors import DeferkitError
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.money import from_micros
 from deferkit.serve.domain.rows import MODEL, OPEN, POSTED, VOID, DecisionRow, LogRow
-from deferkit.serve.domain.seats import added
+from deferkit.serve.domain.seats import sum_costs
 from deferkit.serve.engine.commands.decide import reply_of
 from deferkit.serve.engine.commands.outcome import COST, used_answer
 from deferkit.serve.storage.row_codec import decision_row
@@ -36,7 +36,7 @@ def row_of(lines: list[LogRow]) -> DecisionRow | None:
         elif isinstance(record, log_records.ObservedRecord):
             row = observed(row, record)
         elif isinstance(record, log_records.ExtendedRecord):
-            row = row._replace(held=added(row.held, record.amount))
+            row = row._replace(held=sum_costs(row.held, record.amount))
         elif isinstance(record, log_records.ExpiredRecord):
             row = row._replace(state=VOID, final=row.final or MODEL)
         elif isinstance(record, log_records.ForgottenRecord):

@@ -139,7 +139,7 @@ class Engine:
         self._writing = asyncio.create_task(self._write())
         jobs = (
             self.maintenance.reap,
-            self.maintenance.make_room,
+            self.maintenance.drop_old_parked,
             self.maintenance.erase_expired,
             self.maintenance.renew_idle,
             self.maintenance.finish_deletions,

@@ -12,9 +12,16 @@ from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import AnswerCorrectionBody, digest
 from deferkit.serve.domain.reward_rule import TableRule
 from deferkit.serve.domain.rows import DONE, OPEN, DecisionRow, RequestRow, SeatRow
-from deferkit.serve.domain.seats import added, check_token
+from deferkit.serve.domain.seats import check_token, sum_costs
 from deferkit.serve.engine.commands.correction import above_ceiling, replace
-from deferkit.serve.engine.commands.outcome import book, check_room, cost_of, judgement_of, repeated, used_answer
+from deferkit.serve.engine.commands.outcome import (
+    book,
+    check_room,
+    cost_of,
+    idempotent_reply,
+    judgement_of,
+    used_answer,
+)
 from deferkit.serve.engine.commands.review import check_form
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.row_codec import plain_of, text_of
@@ -49,7 +56,7 @@ class CorrectAnswer:
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
         """Replace it if the claim was completed; correct the rewards of the rule and the cost if the task has ended."""
         body = self.body
-        if (done := repeated(work, owned, self.request, self.digest)) is not None:
+        if (done := idempotent_reply(work, owned, self.request, self.digest)) is not None:
             return done
         row, seats = self._completed(owned, work)
         check_form(owned, body.answer)
@@ -60,7 +67,7 @@ class CorrectAnswer:
         after = [*seats[: body.seat], seat, *seats[body.seat + 1 :]]
         learned = False
         if row.final is None:
-            if (costs := added(*(each.cost for each in after))) is not None:
+            if (costs := sum_costs(*(each.cost for each in after))) is not None:
                 check_room(owned, costs, row.held)
             work.put_seats(owned, after)
             work.record(owned, self._record(row, seat), now, row.task)
@@ -114,10 +121,10 @@ class CorrectAnswer:
             check_room(owned, total, row.cost if row.cost is not None else row.held if row.state == OPEN else None)
         is_first = total is not None and row.cost is None and row.task not in owned.policy.unconfirmed
         work.put_seats(owned, seats)
-        record = self._record(row, seats[before.seat], answers, judgement.place)
+        record = self._record(row, seats[before.seat], answers, judgement.used)
         work.record(owned, record, now, row.task)
         if answers:
-            row = row._replace(answer=text_of(used_answer(answers, judgement.place)))
+            row = row._replace(answer=text_of(used_answer(answers, judgement.used)))
             work.put_decision(row)
         learned = False
         if new or is_first:

@@ -17,7 +17,7 @@ from deferkit.serve.engine.commands.outcome import (
     check_rewards,
     check_room,
     cost_of,
-    repeated,
+    idempotent_reply,
     was_stopped,
 )
 from deferkit.serve.engine.unit_of_work import UnitOfWork
@@ -49,7 +49,7 @@ class Correct:
         """Reverse the old values, book the new ones; or book a cost that waits to be confirmed."""
         body = self.body
         request = f"correction {body.id}"
-        if (done := repeated(work, owned, request, self.digest)) is not None:
+        if (done := idempotent_reply(work, owned, request, self.digest)) is not None:
             return done
         row = work.decisions[owned.id, body.task]
         if row is None:

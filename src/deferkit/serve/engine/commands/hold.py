@@ -9,9 +9,9 @@ from deferkit.serve.domain.problems import conflict, invalid, unknown
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import ExtendBody, HoldBody, StopBody, digest
 from deferkit.serve.domain.rows import CLAIMED, CLOSED, MODEL, OPEN, DecisionRow, RequestRow, is_stopped
-from deferkit.serve.domain.seats import added, check_token
+from deferkit.serve.domain.seats import check_token, sum_costs
 from deferkit.serve.engine.commands.lease import LeaseReply, not_held
-from deferkit.serve.engine.commands.outcome import book, cost_of, repeated, was_stopped
+from deferkit.serve.engine.commands.outcome import book, cost_of, idempotent_reply, was_stopped
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.transaction import ReadSet
 
@@ -63,7 +63,7 @@ def extend_hold(owned: OwnedPolicy, work: UnitOfWork, now: int, row: DecisionRow
     if not any(amount.values()):
         return row
     work.record(owned, log_records.ExtendedRecord(task=row.task, id=row.id, amount=amount), now, row.task)
-    row = row._replace(held=added(row.held, amount))
+    row = row._replace(held=sum_costs(row.held, amount))
     work.put_decision(row)
     return row
 
@@ -82,7 +82,7 @@ class ExtendHold:
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
         """Add what is left of the amount, and say how much that was."""
-        if (done := repeated(work, owned, self.request, self.digest)) is not None:
+        if (done := idempotent_reply(work, owned, self.request, self.digest)) is not None:
             return done
         check_stoppable(owned)
         row = pending(owned, work, self.body.task)
@@ -146,7 +146,7 @@ class ExtendReview:
         if seat.state != CLAIMED or seat.epoch != body.epoch:
             raise not_held(body, seat)
         if owned.policy.spec.can_be_stopped and row.state == OPEN:
-            so_far = added(cost, *(each.cost for each in work.answered_seats(row))) or {}
+            so_far = sum_costs(cost, *(each.cost for each in work.answered_seats(row))) or {}
             row = extend_hold(owned, work, now, row, grantable(owned, row, step_of(row, so_far)))
             if is_used_up(owned, row, so_far):
                 book(owned, work, now, row, {}, cost, ends=True, stopped=True)

@@ -13,7 +13,7 @@ from deferkit.serve.domain.problems import unavailable, unknown
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import ResetBody, digest
 from deferkit.serve.domain.rows import PolicyRow, RequestRow
-from deferkit.serve.engine.commands.outcome import repeated
+from deferkit.serve.engine.commands.outcome import idempotent_reply
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.engine.ownership import Key
 from deferkit.serve.engine.recovery import rebuild_without
@@ -51,7 +51,7 @@ class ResetLearner:
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
         """Reset the learner: costs of open decisions are still booked, but not learned."""
-        if (done := repeated(work, owned, self.request, self.digest)) is not None:
+        if (done := idempotent_reply(work, owned, self.request, self.digest)) is not None:
             return done
         decisions = owned.policy.counts().decisions
         work.record(owned, log_records.ResetRecord(request=self.body.id), now)

@@ -13,7 +13,7 @@ from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import CompleteBody, EffortBody, digest
 from deferkit.serve.domain.review_form import AFTER, check_answer
 from deferkit.serve.domain.rows import CLAIMED, CLOSED, DONE, DecisionRow, RequestRow, SeatRow, is_stopped
-from deferkit.serve.domain.seats import added, check_token
+from deferkit.serve.domain.seats import check_token, sum_costs
 from deferkit.serve.engine.commands.lease import not_held, plain
 from deferkit.serve.engine.commands.outcome import (
     OutcomeReply,
@@ -22,7 +22,7 @@ from deferkit.serve.engine.commands.outcome import (
     check_rewards,
     check_room,
     cost_of,
-    repeated,
+    idempotent_reply,
 )
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.row_codec import text_of
@@ -71,7 +71,7 @@ class Complete:
         body = self.body
         row = work.decisions[owned.id, body.task]
         seats = work.seats[owned.id, body.task]
-        if (done := repeated(work, owned, self.request, self.digest)) is not None:
+        if (done := idempotent_reply(work, owned, self.request, self.digest)) is not None:
             return with_model_answer(done.body, owned, seats[body.seat])
         if row is None or body.seat >= len(seats):
             raise unknown("task under review", body.task)
@@ -94,7 +94,7 @@ class Complete:
         check_rewards(owned, body.rewards)
         check_known(row, body.rewards)
         micros = cost_of(owned, body.cost)
-        if (costs := added(micros, *(each.cost for each in seats))) is not None:
+        if (costs := sum_costs(micros, *(each.cost for each in seats))) is not None:
             check_room(owned, costs, row.held)
         rewards = {name: float(value) for name, value in body.rewards.items()}
         seat = seat._replace(state=DONE, answer=text_of(body.answer), rewards=rewards, cost=micros)
@@ -189,7 +189,7 @@ class Effort:
         if claim.effort is not None and claim.effort != micros:
             raise conflict(f"Another effort was booked for epoch {body.epoch} of task {body.task!r}.")
         if claim.effort is None:
-            together = added(micros, *(each.effort for each in claims))
+            together = sum_costs(micros, *(each.effort for each in claims))
             if together is not None and owned.policy.exceeds_ceiling(together):
                 raise invalid(
                     f"The efforts of a task are together at most max_reported_cost; some of task {body.task!r} are"
