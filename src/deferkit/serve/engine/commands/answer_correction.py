@@ -108,7 +108,7 @@ class CorrectAnswer:
         seats: list[SeatRow],
         micros: Micros | None,
     ) -> bool:
-        """Book what the answers of a task that has ended come to now; return whether the learner was told."""
+        """Judge the answers of an ended task again, and book the difference; return whether the learner was told."""
         done = [seat for seat in seats if seat.state == DONE]
         answers = [plain_of(seat.answer) for seat in done if seat.answer is not None]
         judgement = judgement_of(owned, row, done, answers)
@@ -135,7 +135,7 @@ class CorrectAnswer:
         return learned
 
     def _total(self, owned: OwnedPolicy, row: DecisionRow, was: Micros | None, micros: Micros) -> Micros:
-        """Return the cost of the task with another one of this reviewer; raise if somebody must confirm it first."""
+        """Return the cost of the task with this reviewer's cost replaced; raise if it is above the ceiling."""
         waits = owned.policy.unconfirmed.get(row.task)
         booked = waits or row.cost or {}
         total = {name: max(0, booked.get(name, 0) - (was or {}).get(name, 0)) + micro for name, micro in micros.items()}
@@ -160,7 +160,7 @@ class CorrectAnswer:
 
 
 def ruled_rewards(history: Iterable[bytes]) -> set[str]:
-    """Return whose rewards are those of the reward rule, after all that happened to a task."""
+    """Return the deciders whose rewards are those of the reward rule, from the records of a task."""
     ruled: set[str] = set()
     for body in history:
         record = log_records.decode(body)

@@ -46,7 +46,7 @@ class Correct:
         return ReadSet(owned.id, (self.body.task,), request=request, observes=confirms, histories=confirms)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
-        """Reverse the old values, book the new ones; or book a cost that waits to be confirmed."""
+        """Replace observed values, or confirm an unconfirmed cost and book it."""
         body = self.body
         request = f"correction {body.id}"
         if (done := idempotent_reply(work, owned, request, self.digest)) is not None:
@@ -72,7 +72,7 @@ class Correct:
 
 
 def above_ceiling() -> Problem:
-    """Return the problem that a cost is too high for the scopes of a call."""
+    """Return the 403 for a cost above `max_reported_cost` without the scope admin."""
     return Problem(403, "forbidden", "A cost above max_reported_cost is confirmed with the scope admin.")
 
 
@@ -87,7 +87,7 @@ def replace(
     *,
     by_rule: bool = False,
 ) -> bool:
-    """Replace rewards that were observed, and the cost that was booked or waits to be confirmed.
+    """Replace observed rewards, and the cost that is booked or unconfirmed.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ class EffortReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Complete:
-    """Take a reviewer's answer."""
+    """Record a reviewer's answer."""
 
     def __init__(self, body: CompleteBody) -> None:
         self.body = body
@@ -67,7 +67,7 @@ class Complete:
         return ReadSet(owned.id, (self.body.task,), seats=True, claims=True, request=self.request, observes=True)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
-        """Take it if the claim still holds; the last of several answers settles the task."""
+        """Record it if the claim still holds; the last of several answers ends the task."""
         body = self.body
         row = work.decisions[owned.id, body.task]
         seats = work.seats[owned.id, body.task]
@@ -133,7 +133,7 @@ def check_form(owned: OwnedPolicy, answer: Any) -> None:
 def with_model_answer(reply: bytes, owned: OwnedPolicy, seat: SeatRow) -> Reply:
     """Return the reply to an answer, with the model's where the policy shows it then.
 
-    It is not part of the reply that is kept: what is erased must not be left there.
+    It is not part of the stored reply of the idempotency key, where it would survive an erasure.
     """
     document = owned.policy.spec.review_used
     if document is None or document.model_answer != AFTER:
@@ -143,7 +143,7 @@ def with_model_answer(reply: bytes, owned: OwnedPolicy, seat: SeatRow) -> Reply:
 
 
 def record_of(row: DecisionRow, seat: SeatRow, body: CompleteBody, visible: bool | None) -> log_records.AnsweredRecord:
-    """Return the record of an answer that others are still to come to."""
+    """Return the record of an answer to a task that waits for other reviewers' answers."""
     return log_records.AnsweredRecord(
         task=row.task,
         id=row.id,
@@ -167,7 +167,7 @@ class Effort:
         return ReadSet(owned.id, (self.body.task,), seats=True, claims=True)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
-        """Book it once for each claim, from what is free."""
+        """Book it once for each claim; nothing was reserved for it."""
         body = self.body
         row = work.decisions[owned.id, body.task]
         claims = work.claims[owned.id, body.task]
