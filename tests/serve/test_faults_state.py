@@ -89,7 +89,7 @@ def test_who_is_killed_again_and_again_has_snapshots_all_the_same(database: Data
         engine = await started(database, spec=SPEC if number == 0 else None, settings=SETTINGS)
         for i in range(6):
             await decide(engine, f"{number}-{i}", force="model")
-        found = engine.store.snapshot_places(engine.owned[KEY].id)
+        found = engine.store.snapshot_seqs(engine.owned[KEY].id)
         await abandon(engine)
         return found
 

@@ -154,7 +154,7 @@ def test_what_waits_for_a_fit_counts_as_waiting(sqlite: Sqlite, gate: Gate) -> N
 def test_no_snapshot_is_taken_during_a_fit(sqlite: Sqlite, gate: Gate) -> None:
     async def script(engine: Engine) -> None:
         def last() -> int:
-            return max(engine.store.snapshot_places(engine.owned[KEY].id), default=0)
+            return max(engine.store.snapshot_seqs(engine.owned[KEY].id), default=0)
 
         await work(engine, range(FIRST - 1))
         before = last()

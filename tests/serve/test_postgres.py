@@ -64,7 +64,7 @@ def test_a_connection_that_is_lost_is_replaced(postgres: Postgres, postgres_serv
     assert len(store.policies()) == 1
     assert store.renew({owned.id: 1}, "a", 500) == set()
     assert cut(postgres_server, postgres) == 2
-    store.directly(lambda connection: connection.run("disown", policy=owned.id, owner="a", epoch=1))
+    store.in_own_transaction(lambda connection: connection.run("release_policy", policy=owned.id, owner="a", epoch=1))
     assert store.policies()[0].owner is None
     store.close()
 
@@ -102,7 +102,7 @@ def test_threads_that_are_gone_leave_no_connections(postgres: Postgres) -> None:
     for _ in range(3):
         asyncio.run(thrice())
     here = postgres.now()
-    assert len(postgres._open) == 1
+    assert len(postgres._connections) == 1
     assert abs(here / 1e6 - time.time()) < 60
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from deferkit.errors import DeferkitError, InvalidArgument
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain.problems import StoreFailed
-from deferkit.serve.storage.open_store import check_ours, database_of, shown, store_to_replay
+from deferkit.serve.storage.open_store import check_is_store, database_of, shown, store_to_replay
 from deferkit.serve.storage.sqlite import Sqlite
 
 SIDE_FILES = ("-wal", "-shm", "-journal")
@@ -49,7 +49,7 @@ def backup(store: str, file: str, *, force: bool = False, progress: Progress = n
         DamagedCopy: A policy is not what its log says.
     """
     source, target = sqlite_of(store), sqlite_of(file)
-    check_ours(source)
+    check_is_store(source)
     check_target(source, target, force=force)
     place = Path(target.path)
     partial = beside(place, f".partial-{secrets.token_hex(4)}")

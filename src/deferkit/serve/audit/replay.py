@@ -88,7 +88,7 @@ def replay(
     row, budgets = find(store, tenant, name)
     started(row.seq)
     faults: list[str] = []
-    places = [seq for seq in store.snapshot_places(row.id) if seq <= row.seq]
+    places = [seq for seq in store.snapshot_seqs(row.id) if seq <= row.seq]
     policy: Policy | None = None
     renewals = RenewalHistory()
     try:

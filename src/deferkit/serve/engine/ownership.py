@@ -230,7 +230,7 @@ class Ownership:
         [last] = await self.read(self.store.log_page, row.id, policy.seq - 1, 1)
         parked_by = await self.read(self.store.parked_by_key, row.id)
         owned = OwnedPolicy(row.id, row.tenant, policy, epoch, row.parked, parked_by)
-        owned.snapshot_at = max(await self.read(self.store.snapshot_places, row.id), default=0)
+        owned.snapshot_at = max(await self.read(self.store.snapshot_seqs, row.id), default=0)
         owned.ahead = max(0, last.at - self.clock.now())
         self.owned[key] = owned
         logger.info("loaded a policy", extra={"policy": row.id, "epoch": epoch, "records": policy.seq})
@@ -284,7 +284,7 @@ class Ownership:
             try:
                 if key not in self._dirty:
                     await self.snapshot(owned)
-                await self.in_thread(self.store.disown, owned.id, self.owner, owned.epoch)
+                await self.in_thread(self.store.release_policy, owned.id, self.owner, owned.epoch)
             except StoreBroken:
                 break
             except DeferkitError as error:

@@ -15,7 +15,7 @@ from deferkit.serve.domain.rows import (
 )
 from deferkit.serve.storage.database import Row
 from deferkit.serve.storage.key_store import KeyStore
-from deferkit.serve.storage.policy_leases import PolicyLeases, advanced
+from deferkit.serve.storage.policy_leases import PolicyLeases, advance_values
 from deferkit.serve.storage.policy_log import PolicyLog
 from deferkit.serve.storage.row_codec import (
     claim_row,
@@ -24,7 +24,7 @@ from deferkit.serve.storage.row_codec import (
     oldest_parked_row,
     seat_row,
     seat_values,
-    text_of,
+    to_json_column,
 )
 from deferkit.serve.storage.transaction import ReadSet, Transaction
 
@@ -74,7 +74,7 @@ class Store(PolicyLeases, PolicyLog, KeyStore):
         writer = self.writer
         changed = work.changed.values()
         calls = [
-            ("advance", advanced(owned.policy, owned.id, owned.epoch, owner, expires, owned.parked))
+            ("advance", advance_values(owned.policy, owned.id, owned.epoch, owner, expires, owned.parked))
             for owned in changed
         ]
         for owned, found in zip(changed, writer.run_all(calls), strict=True):
@@ -91,7 +91,7 @@ class Store(PolicyLeases, PolicyLog, KeyStore):
                 "drop_parked": list(work.dropped_parked),
                 "add_request": work.new_requests,
                 "set_effort": [
-                    (text_of(each["effort"]), each["policy"], each["task"], each["seat"], each["epoch"])
+                    (to_json_column(each["effort"]), each["policy"], each["task"], each["seat"], each["epoch"])
                     for each in work.efforts
                 ],
             }

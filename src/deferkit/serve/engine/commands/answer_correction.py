@@ -24,7 +24,7 @@ from deferkit.serve.engine.commands.outcome import (
 )
 from deferkit.serve.engine.commands.review import check_form
 from deferkit.serve.engine.unit_of_work import UnitOfWork
-from deferkit.serve.storage.row_codec import plain_of, text_of
+from deferkit.serve.storage.row_codec import from_json_column, to_json_column
 from deferkit.serve.storage.transaction import ReadSet
 from deferkit.types import MODEL
 
@@ -63,7 +63,7 @@ class CorrectAnswer:
         before, micros = seats[body.seat], cost_of(owned, body.cost)
         if micros == before.cost:
             micros = None
-        seat = before._replace(answer=text_of(body.answer), cost=before.cost if micros is None else micros)
+        seat = before._replace(answer=to_json_column(body.answer), cost=before.cost if micros is None else micros)
         after = [*seats[: body.seat], seat, *seats[body.seat + 1 :]]
         learned = False
         if row.final is None:
@@ -110,7 +110,7 @@ class CorrectAnswer:
     ) -> bool:
         """Judge the answers of an ended task again, and book the difference; return whether the learner was told."""
         done = [seat for seat in seats if seat.state == DONE]
-        answers = [plain_of(seat.answer) for seat in done if seat.answer is not None]
+        answers = [from_json_column(seat.answer) for seat in done if seat.answer is not None]
         judgement = judgement_of(owned, row, done, answers)
         ruled = ruled_rewards(work.history(owned.id, row.task))
         check_not_erased(owned, before, ruled)
@@ -124,7 +124,7 @@ class CorrectAnswer:
         record = self._record(row, seats[before.seat], answers, judgement.used)
         work.record(owned, record, now, row.task)
         if answers:
-            row = row._replace(answer=text_of(used_answer(answers, judgement.used)))
+            row = row._replace(answer=to_json_column(used_answer(answers, judgement.used)))
             work.put_decision(row)
         learned = False
         if new or is_first:

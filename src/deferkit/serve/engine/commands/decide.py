@@ -20,7 +20,7 @@ from deferkit.serve.domain.rows import MODEL, OPEN, WAITING, DecisionRow, SeatRo
 from deferkit.serve.engine.commands.outcome import book, cost_of, has_room, is_cost_of_model
 from deferkit.serve.engine.commands.renew import renew
 from deferkit.serve.engine.unit_of_work import Unfinished, UnitOfWork
-from deferkit.serve.storage.row_codec import text_of
+from deferkit.serve.storage.row_codec import to_json_column
 from deferkit.serve.storage.transaction import ReadSet
 from deferkit.serve.structured_logs import logger
 from deferkit.types import Amount, Decision
@@ -187,8 +187,8 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, reque
                     priority=record.expected_gain,
                     created=now,
                     deadline=deadline,
-                    payload=text_of(body.payload),
-                    model_answer=text_of(body.model_answer),
+                    payload=to_json_column(body.payload),
+                    model_answer=to_json_column(body.model_answer),
                     answer=None,
                     rewards={},
                     cost=None,

@@ -24,7 +24,7 @@ from deferkit.serve.domain.rows import (
 )
 from deferkit.serve.domain.seats import reported, sum_costs
 from deferkit.serve.engine.unit_of_work import UnitOfWork
-from deferkit.serve.storage.row_codec import plain_of
+from deferkit.serve.storage.row_codec import from_json_column
 from deferkit.serve.storage.transaction import ReadSet
 from deferkit.types import Amount, is_number
 
@@ -307,7 +307,7 @@ def judgement_of(owned: OwnedPolicy, row: DecisionRow, done: list[SeatRow], answ
     document = owned.policy.spec.review_used
     if document is None or not answers:
         return Judgement(None, {})
-    return judge(document, answers, plain_of(done[0].model_answer), row.route)
+    return judge(document, answers, from_json_column(done[0].model_answer), row.route)
 
 
 def used_answer(answers: list[Any], used: int | None) -> Any:

@@ -25,7 +25,7 @@ from deferkit.serve.engine.commands.outcome import (
     idempotent_reply,
 )
 from deferkit.serve.engine.unit_of_work import UnitOfWork
-from deferkit.serve.storage.row_codec import text_of
+from deferkit.serve.storage.row_codec import to_json_column
 from deferkit.serve.storage.transaction import ReadSet
 
 
@@ -97,7 +97,7 @@ class Complete:
         if (costs := sum_costs(micros, *(each.cost for each in seats))) is not None:
             check_room(owned, costs, row.held)
         rewards = {name: float(value) for name, value in body.rewards.items()}
-        seat = seat._replace(state=DONE, answer=text_of(body.answer), rewards=rewards, cost=micros)
+        seat = seat._replace(state=DONE, answer=to_json_column(body.answer), rewards=rewards, cost=micros)
         after = [*seats[: body.seat], seat, *seats[body.seat + 1 :]]
         work.put_seats(owned, after)
         finished = all(each.state == DONE for each in after)
