@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Job(NamedTuple):
-    """A command and who waits for it."""
+    """A queued command, and the future of its reply."""
 
     key: Key
     command: Command
@@ -44,7 +44,7 @@ class Job(NamedTuple):
 
 
 Result: TypeAlias = Reply | QueueQuery | Unfinished | Problem
-"""What a command came to."""
+"""The result of a command."""
 
 
 class Failed(DeferkitError):
@@ -69,17 +69,17 @@ class GroupCommit:
     ownership
         The policies of this process, and the thread that writes.
     queue
-        Where commands come from; what a group had no time for goes back there.
+        Where commands come from; those that a group had no time for are requeued.
     fits
         Blocks commands whose policy is fitting trees or is used by another thread.
     steps
-        What runs the steps of learners that may take long, after their commit.
+        Runs deferred steps of learners, after their commit.
     group_s
-        Seconds after which no more commands of a group are run: every other caller waits as long.
+        Seconds of a group after which no more of its commands are run: every other caller waits as long.
     snapshot_every
         Records of a policy's log between two snapshots.
     webhooks
-        Who is told of events: they are written in the same transaction.
+        The webhooks: events for them are written in the same transaction (outbox).
     telemetry
         Where commits are recorded; None: nowhere.
     """
@@ -123,7 +123,7 @@ class GroupCommit:
             logger.exception("a group failed")
             if len(group) == 1:
                 self._refuse(group, Problem(500, "internal", f"The call failed: {type(error).__name__}."))
-            else:  # one of them is to blame, and the others are not to suffer for it
+            else:  # retry each command by itself, so that only the faulty one fails
                 for job in group:
                     await self.attempt([job])
         return []
@@ -155,15 +155,15 @@ class GroupCommit:
         try:
             now = self.ownership.clock.now()
             work.ends = time.perf_counter() + self.group_s
-            for place, (job, each, need) in enumerate(zip(jobs, owned, reads, strict=True)):
+            for index, (job, policy, read_set) in enumerate(zip(jobs, owned, reads, strict=True)):
                 if results and work.out_of_time:
-                    self._put_back(group, jobs[place:])
+                    self._requeue(group, jobs[index:])
                     break
-                if self.fits.must_wait(each, need, work):
+                if self.fits.must_wait(policy, read_set, work):
                     group.remove(job)
                     self.fits.block(job.key, job)
                     continue
-                results.append((job, self._run(job, each, need, work, each.time(now))))
+                results.append((job, self._run(job, policy, read_set, work, policy.time(now))))
             if work.empty:
                 await self.ownership.in_thread(self.ownership.store.rollback)
             else:
@@ -174,7 +174,7 @@ class GroupCommit:
             await self._fail(group, work, error, began)
             return
         except StoreBroken:
-            raise  # not even a rollback goes to the disk now
+            raise  # no rollback: nothing more is written after a failed fsync
         except BaseException:
             self.ownership.mark_dirty(work)
             await self.ownership.in_thread(self.ownership.store.rollback)
@@ -189,7 +189,7 @@ class GroupCommit:
                 await self._follow_up(each)
 
     def _committed(self, results: list[tuple[Job, Result]], began: int) -> None:
-        """Count a group that is on the disk, and send its replies."""
+        """Count a committed group, and send its replies."""
         self.ownership.failing = None
         self.groups += 1
         self.commands += len(results)
@@ -198,11 +198,11 @@ class GroupCommit:
         for job, result in results:
             self._answer(job, result)
 
-    def _run(self, job: Job, owned: OwnedPolicy, need: ReadSet, work: UnitOfWork, now: int) -> Result:
+    def _run(self, job: Job, owned: OwnedPolicy, read_set: ReadSet, work: UnitOfWork, now: int) -> Result:
         """Run a command after the renewals that are due, and charge its tenant with the time that it took."""
         began = time.perf_counter()
         try:
-            if not need.replaces and not renew(owned, work, now):
+            if not read_set.replaces and not renew(owned, work, now):
                 return Unfinished(job.command)
             return job.command.run(owned, work, now)
         except Problem as problem:
@@ -212,10 +212,10 @@ class GroupCommit:
         finally:
             self.queue.charge(job.key[0], time.perf_counter() - began)
 
-    def _put_back(self, group: list[Job], late: list[Job]) -> None:
-        """Move commands that the group has no time for to the front of the queue."""
-        gone = {id(job) for job in late}
-        group[:] = [job for job in group if id(job) not in gone]
+    def _requeue(self, group: list[Job], late: list[Job]) -> None:
+        """Requeue commands that the group has no time for, at the front of the queue."""
+        requeued = {id(job) for job in late}
+        group[:] = [job for job in group if id(job) not in requeued]
         by_tenant: dict[str, list[Job]] = {}
         for job in late:
             by_tenant.setdefault(job.key[0], []).append(job)
@@ -236,7 +236,7 @@ class GroupCommit:
 
     def _answer(self, job: Job, result: Result) -> None:
         if job.done.done():
-            return  # the caller has gone; what was decided stands, what is left to decide is not
+            return  # the caller has disconnected: committed decisions stand, the rest of a batch is dropped
         if isinstance(result, Problem):
             job.done.set_exception(result)
         elif isinstance(result, Unfinished):
