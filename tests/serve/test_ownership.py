@@ -294,7 +294,7 @@ def test_a_log_that_is_ahead_takes_no_other_policy_with_it(database: Database) -
             del engine.owned[KEY]
             await decide(engine, "second")
             owned, other = engine.owned[KEY], engine.owned[KEY[0], "other"]
-            assert 0 < owned.ahead <= hour
+            assert 0 < owned.clock_offset <= hour
             assert other.time(engine.clock.now()) == pytest.approx(now(), abs=hour / 4)
             times = [line.at for line in engine.store.log(owned.id)]
             assert times == sorted(times)

@@ -231,7 +231,7 @@ class Ownership:
         parked_by = await self.read(self.store.parked_by_key, row.id)
         owned = OwnedPolicy(row.id, row.tenant, policy, epoch, row.parked, parked_by)
         owned.snapshot_at = max(await self.read(self.store.snapshot_seqs, row.id), default=0)
-        owned.ahead = max(0, last.at - self.clock.now())
+        owned.clock_offset = max(0, last.at - self.clock.now())
         self.owned[key] = owned
         logger.info("loaded a policy", extra={"policy": row.id, "epoch": epoch, "records": policy.seq})
         return True
