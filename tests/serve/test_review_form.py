@@ -195,6 +195,6 @@ def test_new_policies_keep_payloads_for_thirty_days_and_old_ones_for_ever() -> N
     made = with_defaults(SPEC)
     assert (made.retention_s, SPEC.retention_used, made.retention_used) == (2_592_000.0, None, 2_592_000.0)
     assert with_defaults(msgspec.structs.replace(SPEC, retention_s=None)).retention_used is None
-    assert SPEC.as_before(made).retention_s == made.retention_s
+    assert SPEC.with_defaults_of(made).retention_s == made.retention_s
     assert "retention_s" not in msgspec.json.decode(msgspec.json.encode(SPEC))
     assert "review" not in msgspec.json.decode(msgspec.json.encode(made))

@@ -155,11 +155,11 @@ def check_answer(form: list[FormField], answer: Any) -> None:
         if value is None:
             if field.required:
                 raise InvalidArgument(f"The field {field.name!r} of the answer is missing.")
-        elif (wanted := wanted_instead(field, value)) is not None:
+        elif (wanted := expected_instead(field, value)) is not None:
             raise InvalidArgument(f"The field {field.name!r} of the answer is {wanted}.")
 
 
-def wanted_instead(field: FormField, value: Any) -> str | None:
+def expected_instead(field: FormField, value: Any) -> str | None:
     """Return what a field expects if a value is invalid; None if it is valid."""
     values = [option.value for option in field.options]
     match field.kind:
@@ -177,10 +177,10 @@ def wanted_instead(field: FormField, value: Any) -> str | None:
         case "text":
             good = isinstance(value, str) and (bool(value.strip()) or not field.required)
             wanted, size = "a text", len(value) or None if good else None
-    return wanted if not good else None if size is None else outside(field, size)
+    return wanted if not good else None if size is None else violated_bound(field, size)
 
 
-def outside(field: FormField, size: float) -> str | None:
+def violated_bound(field: FormField, size: float) -> str | None:
     """Return the bound of a field that a size violates; None if it is within both."""
     what = {"text": " characters", "choices": " choices"}.get(field.kind, "")
     if field.min is not None and size < field.min:

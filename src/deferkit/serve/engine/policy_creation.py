@@ -14,7 +14,7 @@ from deferkit.serve.domain.policy_learner import (
     check_affordable,
     check_ends,
     check_review,
-    remark_on,
+    linear_remark,
     with_defaults,
 )
 from deferkit.serve.domain.policy_spec import PolicySpec
@@ -63,7 +63,7 @@ class PolicyCreation:
             except DeferkitError as error:
                 raise invalid(str(error)) from error
             if (number := await self._add(tenant, policy)) is not None:
-                if remark := remark_on(spec, policy.spec):
+                if remark := linear_remark(spec, policy.spec):
                     logger.warning(remark, extra={"policy": number})
                 return Reply(201, msgspec.json.encode(policy.spec))
         return Reply(201, msgspec.json.encode(await self._check_same(tenant, spec)))
@@ -110,7 +110,7 @@ class PolicyCreation:
         made = log_records.decode(bytes(first.body))
         if not isinstance(made, log_records.CreatedRecord):
             raise conflict(f"There is another policy {spec.name!r}.")
-        wanted = spec.as_before(made.spec)
+        wanted = spec.with_defaults_of(made.spec)
         if made.spec != wanted:
             others = [name for name in spec.__struct_fields__ if getattr(made.spec, name) != getattr(wanted, name)]
             raise conflict(f"There is another policy {spec.name!r}, made with other settings: {', '.join(others)}.")
