@@ -1,7 +1,8 @@
-"""A bounded queue in which no tenant can keep the others from their turn, or from the processor.
+"""A bounded queue with backpressure and fair queueing between tenants, by measured processor time.
 
-Fair queueing by measured time: what the commands of a tenant took of the processor is charged to it, and whoever was
-charged least is next. Tenants whose charges differ by less than a turn's worth take turns.
+The processor time of a tenant's commands is charged to it, and the tenant with the lowest charge is next. Tenants whose
+charges differ by less than `TURN_S` take turns (round robin). A full queue, or tenant's share of it, refuses commands
+with 503.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from typing import Generic, TypeVar
 from deferkit.serve.domain.problems import unavailable
 
 TURN_S = 0.005  # seconds of the processor that one turn is worth
-NEWEST = 0.2  # weight of the latest command in the mean of a tenant's
+NEWEST = 0.2  # weight of the latest command in a tenant's moving average (EWMA)
 
 Item = TypeVar("Item")
 
