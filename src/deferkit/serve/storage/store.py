@@ -29,7 +29,7 @@ from deferkit.serve.storage.row_codec import (
 from deferkit.serve.storage.transaction import ReadSet, Transaction
 
 Unit = TypeVar("Unit", bound=Transaction)
-# what a row of each table is to a command: there is one for a key, or several
+# row decoders by query: with one row for each key, and with several
 ONE_OF: dict[str, Callable[[Row], Any]] = {
     "decisions": decision_row,
     "parked": ParkedRow._make,
@@ -44,7 +44,7 @@ SEVERAL_OF: dict[str, Callable[[Row], Any]] = {
 
 
 class Store(PolicyLeases, PolicyLog, KeyStore):
-    """Everything that a service keeps: leases, logs and keys, and here the groups of commands and what they read."""
+    """The store of a service: leases, logs, keys, and the transactions and reads of groups of commands."""
 
     # --- a group of commands, one transaction -------------------------------------------------------------------
 
@@ -103,7 +103,7 @@ class Store(PolicyLeases, PolicyLog, KeyStore):
         writer.commit()
 
     def rollback(self) -> None:
-        """Undo what a group has written."""
+        """Roll back the transaction of a group."""
         if self._writer is not None:
             self._writer.rollback()
 
