@@ -10,7 +10,7 @@ from deferkit.serve.storage.store import Store
 
 
 class DamagedLog(DeferkitError):
-    """The log of a policy is not what was written."""
+    """The log of a policy is damaged: rows are missing, were changed, or cannot be applied."""
 
 
 def recover(store: Store, row: PolicyRow) -> Policy:
