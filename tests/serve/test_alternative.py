@@ -69,7 +69,7 @@ def test_what_is_never_reported_is_not_heard() -> None:
 
 def test_top_ups_and_cuts_are_in_proportion() -> None:
     half = scenario_of("50%", {"cost": 90_000_000})
-    spec = half.spec(SPEC, decisions=90, dearest={"cost": 1.0})
+    spec = half.spec(SPEC, decisions=90, max_logged_cost={"cost": 1.0})
     assert spec.budget["cost"].total == 45
     other = Alternative(spec, half, Feedback({"model": 0, "human": 0}, BOTH, {"model": 0.0, "human": 0.0}))
     for i in range(20):

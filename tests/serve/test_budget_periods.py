@@ -457,7 +457,7 @@ def test_another_owner_does_not_renew_again(database: Database, monkeypatch: pyt
             owned = second.owned[KEY]
             assert len(renewals(second)) == 2
             second.ownership.clock = HandClock(second)
-            second.ownership.clock.at = clock.at - owned.ahead + int(HOUR * MICRO)
+            second.ownership.clock.at = clock.at - owned.clock_offset + int(HOUR * MICRO)
             await decide(second, "c")
             assert [each.lapsed for each in renewals(second)] == [0, 2_000_000, 2_000_000]
             check_whole(second)

@@ -42,7 +42,7 @@ LAPSED = 1e-6  # a lease that is over as soon as it is given
 
 def ask(store: Store, policy: int, command: LeaseCommand, now: int = NOW, spec: PolicySpec = SPEC) -> Any:
     """Ask the queue, as a process that does not own the policy does."""
-    reply = store.directly(command.query(policy, spec, now).run)
+    reply = store.in_own_transaction(command.query(policy, spec, now).run)
     return msgspec.json.decode(reply.body) if reply.body else None
 
 

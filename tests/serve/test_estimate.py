@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deferkit.serve.audit.counterfactual.estimate import Known, ModelVariance
+from deferkit.serve.audit.counterfactual.estimate import DoublyRobust, ModelVariance
 from deferkit.serve.audit.counterfactual.imputation import feedback_of
 from deferkit.serve.audit.counterfactual.logged_decisions import DecisionLog, LoggedOutcomes
 from deferkit.serve.audit.counterfactual.scenario import scenario_of
@@ -39,8 +39,8 @@ def facts(
     )
 
 
-def known_of(given: LoggedOutcomes, imputed: list[list[float]]) -> Known:
-    known = Known(given, d=0)
+def known_of(given: LoggedOutcomes, imputed: list[list[float]]) -> DoublyRobust:
+    known = DoublyRobust(given, d=0)
     known.impute(0, np.array(imputed))
     return known
 
@@ -54,7 +54,7 @@ def test_an_explored_task_stands_for_those_that_were_not() -> None:
     """
     log = facts([0, 0, 0, 1], [0.25] * 4, [[0.6, NAN]] * 3 + [[NAN, 0.8]])
     known = known_of(log, [[0.5, 0.6]] * 4)
-    assert known.done() == pytest.approx((0.65, 0.0))
+    assert known.logged_value() == pytest.approx((0.65, 0.0))
     always = np.array([[0.0, 1.0]] * 4)
     found = known.estimate(always, 0.0, (0.0, 0.0))
     assert found.difference.mean == pytest.approx(0.15)
@@ -77,7 +77,7 @@ def test_where_nobody_could_be_asked_there_are_only_estimates() -> None:
 def test_rewards_that_are_missing_are_like_those_that_are_known() -> None:
     """Of four model decisions two are known, to be 0.1 above what was believed: so are the others."""
     known = known_of(facts([0] * 4, [0.0] * 4, [[0.6, NAN], [NAN, NAN]] * 2), [[0.5, 0.5]] * 4)
-    assert known.done() == pytest.approx((0.6, math.sqrt(2 * 2 * 0.01) / 4))
+    assert known.logged_value() == pytest.approx((0.6, math.sqrt(2 * 2 * 0.01) / 4))
 
 
 def test_a_reward_that_is_always_known_needs_no_weight() -> None:
@@ -95,8 +95,8 @@ def test_what_only_an_expert_judges_is_judged_by_what_experts_saw() -> None:
     known = known_of(log, [[0.5, 0.5], [0.5, 0.5]])
     assert not known.own_rewards_suffice
     # model: 0.5 and 0.5 − 2·0.25 = 0; human: 0.5 and 0.5 + 2·0.5 = 1.5; each with probability 1/2
-    assert known.done().mean == pytest.approx((0.5 + 0.0 + 0.5 + 1.5) / 2 / 2)
-    assert known.done().se > 0
+    assert known.logged_value().mean == pytest.approx((0.5 + 0.0 + 0.5 + 1.5) / 2 / 2)
+    assert known.logged_value().se > 0
 
 
 def test_who_does_not_answer_brings_what_the_model_does() -> None:
@@ -104,8 +104,8 @@ def test_who_does_not_answer_brings_what_the_model_does() -> None:
     log = facts([1, 1], [0.5, 0.5], [[0.2, NAN], [NAN, 0.8]], [True, False])
     known = known_of(log, [[0.3, 0.7], [0.3, 0.7]])
     assert known.imputed.tolist() == [[0.3, 0.5], [0.3, 0.5]]
-    assert known.brought[:, 1].tolist() == [0.2, 0.8]
-    assert known.done().mean == pytest.approx(0.5)
+    assert known.rewards[:, 1].tolist() == [0.2, 0.8]
+    assert known.logged_value().mean == pytest.approx(0.5)
 
 
 def test_doubt_is_that_of_the_sum_of_the_estimates() -> None:

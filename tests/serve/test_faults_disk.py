@@ -152,7 +152,7 @@ async def checkpoints(engine: Engine, disk: Disk) -> None:
 
 
 async def stops(engine: Engine, disk: Disk) -> None:
-    """Two policies are to be put away: after the first could not be, the second is not tried."""
+    """Two policies are to be released: after the first could not be, the second is not tried."""
     await engine.create("other", SPEC)
     disk.unconfirmed = (WAL,)
     with pytest.MonkeyPatch.context() as patch:

@@ -85,14 +85,14 @@ def test_what_waits_too_long_makes_room(database: Database, monkeypatch: pytest.
         for task in ("misspelt", "mistaken"):
             await observe(engine, task, cost=0.4)
         clock.advance(86_400)
-        await engine.maintenance.make_room()
+        await engine.maintenance.drop_old_parked()
         assert engine.owned[KEY].parked == 2
         await observe(engine, "new", cost=0.4)
         assert (await problem_of(observe(engine, "newer", cost=0.4))).status == 503
-        await engine.maintenance.make_room()
+        await engine.maintenance.drop_old_parked()
         assert engine.owned[KEY].parked == 3  # none is older than a day
         clock.advance(0.000_001)
-        await engine.maintenance.make_room()
+        await engine.maintenance.drop_old_parked()
         assert (engine.owned[KEY].parked, engine.owned[KEY].dropped_parked) == (1, 2)
         await observe(engine, "newer", cost=0.4)
         for task in ("misspelt", "new"):

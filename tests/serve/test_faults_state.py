@@ -89,7 +89,7 @@ def test_who_is_killed_again_and_again_has_snapshots_all_the_same(database: Data
         engine = await started(database, spec=SPEC if number == 0 else None, settings=SETTINGS)
         for i in range(6):
             await decide(engine, f"{number}-{i}", force="model")
-        found = engine.store.snapshot_places(engine.owned[KEY].id)
+        found = engine.store.snapshot_seqs(engine.owned[KEY].id)
         await abandon(engine)
         return found
 
@@ -176,7 +176,7 @@ def test_a_snapshot_of_another_past_is_passed_over(database: Database) -> None:
     put_snapshot(database, seq, other.to_bytes())
     row = Store(database).policy(*KEY)
     assert row is not None
-    assert recovery.snapshot_at(Store(database), row, seq, other.to_bytes()) is None
+    assert recovery.load_snapshot(Store(database), row, seq, other.to_bytes()) is None
     assert recovery.recover(Store(database), row).to_bytes() == before
 
 
@@ -187,7 +187,7 @@ def test_the_whole_log_gives_the_live_state(database: Database) -> None:
         row = Store(database).policy(*KEY)
         assert row is not None
         assert Policy.from_bytes(data).seq == seq
-        assert recovery.roll_on(Store(database), row, Policy.from_bytes(data)).to_bytes() == before
+        assert recovery.roll_forward(Store(database), row, Policy.from_bytes(data)).to_bytes() == before
 
 
 @pytest.mark.parametrize("seq", [0, 1, 17, -1])

@@ -16,7 +16,7 @@ from deferkit.serve.domain.request_bodies import OutcomeBody
 from deferkit.serve.engine import process_identity
 from deferkit.serve.engine.commands.outcome import Observe
 from deferkit.serve.engine.engine import Engine, EngineSettings
-from deferkit.serve.engine.recovery import roll_on, snapshot_at
+from deferkit.serve.engine.recovery import load_snapshot, roll_forward
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
@@ -139,7 +139,7 @@ def test_what_waits_for_a_fit_counts_as_waiting(sqlite: Sqlite, gate: Gate) -> N
         for number in range(5):
             await decide(engine, f"d{number}", force="model")
         calls = [asyncio.create_task(observe(engine, f"d{n}", rewards={"model": 0.5})) for n in range(4)]
-        while len(engine.queue.aside.get(KEY, ())) < 4:
+        while len(engine.queue.blocked.get(KEY, ())) < 4:
             await asyncio.sleep(0.001)
         with pytest.raises(Exception, match="Too much is waiting: 4 of your calls"):
             await observe(engine, "d4", rewards={"model": 0.5})
@@ -154,7 +154,7 @@ def test_what_waits_for_a_fit_counts_as_waiting(sqlite: Sqlite, gate: Gate) -> N
 def test_no_snapshot_is_taken_during_a_fit(sqlite: Sqlite, gate: Gate) -> None:
     async def script(engine: Engine) -> None:
         def last() -> int:
-            return max(engine.store.snapshot_places(engine.owned[KEY].id), default=0)
+            return max(engine.store.snapshot_seqs(engine.owned[KEY].id), default=0)
 
         await work(engine, range(FIRST - 1))
         before = last()
@@ -227,10 +227,10 @@ def test_snapshots_and_replays_agree_before_during_and_after_fits(sqlite: Sqlite
     row = store.policy(*KEY)
     assert row is not None
     for seq, data in kept:
-        policy = snapshot_at(store, row, seq, data)
+        policy = load_snapshot(store, row, seq, data)
         assert policy is not None
         assert policy.to_bytes() == data
-        assert roll_on(store, row, policy) == report.policy
+        assert roll_forward(store, row, policy) == report.policy
 
 
 def test_a_fit_that_fails_fails_the_outcome_that_needs_it_until_a_fit_succeeds(

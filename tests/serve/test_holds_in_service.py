@@ -108,7 +108,7 @@ def test_a_review_that_is_stopped_leaves_the_models_answer(database: Database) -
         assert account(engine) == Account(10_000_000, posted=1_000_000)
         fold = LogFold(lambda *_: [])
         for line in engine.store.log(engine.owned[KEY].id):
-            fold.take(line.at, log_records.decode(bytes(line.body)))
+            fold.apply(line.at, log_records.decode(bytes(line.body)))
         assert fold.gain.value == 0  # the expert has earned nothing
         check_whole(engine)
 
@@ -281,7 +281,7 @@ def test_a_stop_with_a_cost_that_must_be_confirmed_stays_one(database: Database,
         policy, fold = engine.owned[KEY].policy, LogFold(lambda *_: [])
         assert (policy.learner.summary().stopped, policy.holds.stopped) == (1, 1)  # a cost that is a lower bound
         for line in engine.store.log(engine.owned[KEY].id):
-            fold.take(line.at, log_records.decode(bytes(line.body)))
+            fold.apply(line.at, log_records.decode(bytes(line.body)))
         assert (fold._tasks[0].answered() is not None) == answered
         assert account(engine) == Account(10_000_000, posted=3_000_000)
         check_whole(engine)

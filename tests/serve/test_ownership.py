@@ -23,7 +23,7 @@ from deferkit.serve.engine import ownership as custody_module
 from deferkit.serve.engine import process_identity
 from deferkit.serve.engine.commands.decide import Decide
 from deferkit.serve.engine.engine import Elsewhere, Engine, EngineSettings
-from deferkit.serve.engine.recovery import recover, roll_on
+from deferkit.serve.engine.recovery import recover, roll_forward
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.postgres import Postgres, PostgresConnection
@@ -68,7 +68,7 @@ def named(name: str) -> PolicySpec:
 
 def whole(engine: Engine) -> bool:
     """Whether the policy in memory is what its log says."""
-    return roll_on(engine.store, row_of(engine), None) == engine.owned[KEY].policy
+    return roll_forward(engine.store, row_of(engine), None) == engine.owned[KEY].policy
 
 
 def test_who_does_not_own_a_policy_says_who_does(postgres: Postgres) -> None:
@@ -294,7 +294,7 @@ def test_a_log_that_is_ahead_takes_no_other_policy_with_it(database: Database) -
             del engine.owned[KEY]
             await decide(engine, "second")
             owned, other = engine.owned[KEY], engine.owned[KEY[0], "other"]
-            assert 0 < owned.ahead <= hour
+            assert 0 < owned.clock_offset <= hour
             assert other.time(engine.clock.now()) == pytest.approx(now(), abs=hour / 4)
             times = [line.at for line in engine.store.log(owned.id)]
             assert times == sorted(times)

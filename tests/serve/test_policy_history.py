@@ -58,7 +58,7 @@ def folded(rows: Iterable[LogRow], remembered: int = 10_000) -> LogFold:
 
     fold = LogFold(history_of, remembered)
     for row in rows:
-        fold.take(row.at, log_records.decode(row.body))
+        fold.apply(row.at, log_records.decode(row.body))
     return fold
 
 
@@ -235,7 +235,7 @@ def test_the_error_covers_the_true_gain_over_many_worlds(feedback: str, least: f
         history = simulate(spec_of(n, 0.3, seed=seed), world, feedback=feedback)
         fold = LogFold(lambda *_: [])
         for second, record in enumerate(history.log):
-            fold.take(second * 1_000_000, record)
+            fold.apply(second * 1_000_000, record)
         x, z = world.contexts[:, 1], world.contexts[:, 2]
         brings = (0.75 - 0.15 * x + 0 * z) - (0.3 + 0.5 * x)  # as World.draw has it, but for clipping
         asked = [record.id for record in history.log if isinstance(record, log_records.DecidedRecord) and record.held]

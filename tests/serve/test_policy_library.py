@@ -121,7 +121,7 @@ def check_alike(database: Database, spec: PolicySpec, contexts: list[Any], rewar
         await cast(Awaitable[Any], outcome)
         policy = engine.owned[KEY].policy
         assert policy.learner == library
-        assert not policy.apart
+        assert not policy.out_of_sync
         check_in_step(policy)
         assert replayed(engine.store) == policy
 

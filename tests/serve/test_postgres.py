@@ -16,7 +16,7 @@ from deferkit.errors import DeferkitError
 from deferkit.serve.domain.policy_spec import BudgetSpec
 from deferkit.serve.domain.problems import Problem, StoreFailed, Unconfirmed
 from deferkit.serve.engine.engine import Engine, EngineSettings
-from deferkit.serve.engine.recovery import roll_on
+from deferkit.serve.engine.recovery import roll_forward
 from deferkit.serve.storage.postgres import Postgres, PostgresConnection
 from deferkit.serve.storage.store import Store
 from tests.serve.conftest import insist
@@ -40,7 +40,7 @@ def whole(engine: Engine) -> bool:
     """Whether the policy in memory is what its log says."""
     row = engine.store.policy(*KEY)
     assert row is not None
-    return roll_on(engine.store, row, None) == engine.owned[KEY].policy
+    return roll_forward(engine.store, row, None) == engine.owned[KEY].policy
 
 
 async def eventually(engine: Engine, task: str) -> Any:
@@ -64,7 +64,7 @@ def test_a_connection_that_is_lost_is_replaced(postgres: Postgres, postgres_serv
     assert len(store.policies()) == 1
     assert store.renew({owned.id: 1}, "a", 500) == set()
     assert cut(postgres_server, postgres) == 2
-    store.directly(lambda connection: connection.run("disown", policy=owned.id, owner="a", epoch=1))
+    store.in_own_transaction(lambda connection: connection.run("release_policy", policy=owned.id, owner="a", epoch=1))
     assert store.policies()[0].owner is None
     store.close()
 
@@ -102,7 +102,7 @@ def test_threads_that_are_gone_leave_no_connections(postgres: Postgres) -> None:
     for _ in range(3):
         asyncio.run(thrice())
     here = postgres.now()
-    assert len(postgres._open) == 1
+    assert len(postgres._connections) == 1
     assert abs(here / 1e6 - time.time()) < 60
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from deferkit.errors import InvalidArgument
 from deferkit.serve.domain.policy_learner import check_review, with_defaults
 from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
-from deferkit.serve.domain.review_form import FormField, FormOption, ReviewDocument, check_answer, judged
-from deferkit.serve.domain.reward_rule import MatchRule, TableRule, final_place
+from deferkit.serve.domain.review_form import FormField, FormOption, ReviewDocument, check_answer, judge
+from deferkit.serve.domain.reward_rule import MatchRule, TableRule, majority_index
 
 VALUES = ["ham", "spam", "other"]
 OPTIONS = [FormOption(value=value) for value in VALUES]
@@ -101,7 +101,7 @@ def test_the_match_rule_pays_for_the_label_that_most_gave(given_labels: list[Any
     if model is not None:
         wanted["model"] = 1.0 if same(model, given_labels[first]) else 0.0
     assert MatchRule().rewards(given_labels, model, "human") == wanted
-    assert final_place(given_labels) == first
+    assert majority_index(given_labels) == first
 
 
 TABLE = {
@@ -128,7 +128,7 @@ def test_the_table_rule_looks_rewards_up(answers: list[str], model: Any, wanted:
         reward_rule=TableRule(table=TABLE),
     )
     given_answers = [{"label": label, "why": str(place)} for place, label in enumerate(answers)]
-    assert judged(document, given_answers, model, "human").rewards == wanted
+    assert judge(document, given_answers, model, "human").rewards == wanted
 
 
 def test_the_answer_that_is_used_has_the_label_that_most_gave() -> None:
@@ -137,10 +137,10 @@ def test_the_answer_that_is_used_has_the_label_that_most_gave() -> None:
         reward_rule=MatchRule(),
     )
     answers = [{"why": "?"}, {"label": "a", "why": "1"}, {"label": "b", "why": "2"}, {"label": "b", "why": "3"}]
-    found = judged(document, answers, "b", "ann")
-    assert found.place == 2
+    found = judge(document, answers, "b", "ann")
+    assert found.used == 2
     assert found.rewards == {"ann": 2 / 3, "model": 1.0}
-    assert judged(document, [{"why": "?"}], "b", "ann") == (None, {})
+    assert judge(document, [{"why": "?"}], "b", "ann") == (None, {})
 
 
 def document(**changed: Any) -> dict[str, Any]:
@@ -195,6 +195,6 @@ def test_new_policies_keep_payloads_for_thirty_days_and_old_ones_for_ever() -> N
     made = with_defaults(SPEC)
     assert (made.retention_s, SPEC.retention_used, made.retention_used) == (2_592_000.0, None, 2_592_000.0)
     assert with_defaults(msgspec.structs.replace(SPEC, retention_s=None)).retention_used is None
-    assert SPEC.as_before(made).retention_s == made.retention_s
+    assert SPEC.with_defaults_of(made).retention_s == made.retention_s
     assert "retention_s" not in msgspec.json.decode(msgspec.json.encode(SPEC))
     assert "review" not in msgspec.json.decode(msgspec.json.encode(made))

@@ -44,7 +44,7 @@ class Story:
                 book(self.owned, self.work, now, row, {"human": 1.0, "model": 0.0}, cost_of(self.owned, cost))
             self.second += 1
         for line in self.work.log[self.fold.seq :]:
-            self.fold.take(line.at, log_records.decode(line.body))
+            self.fold.apply(line.at, log_records.decode(line.body))
         return self
 
     def standing(self, queue: tuple[int, int, int | None] = EMPTY, failing: str | None = None) -> Standing:

@@ -127,7 +127,7 @@ def test_a_claim_and_its_effort(store: Store) -> None:
     write(store, owned, fill=lambda work: work.put_seats(owned, [seat(owned, "t")]))
     claim = {"policy": owned.id, "task": "t", "seat": 0, "epoch": 1}
     token = {"token": b"\x00\x01", "visible": 1}
-    store.directly(lambda connection: connection.run("add_claim", reviewer="ann", at=5, **token, **claim))
+    store.in_own_transaction(lambda connection: connection.run("add_claim", reviewer="ann", at=5, **token, **claim))
     assert store.claims(owned.id, "t") == [ClaimRow(owned.id, "t", 0, 1, "ann", 5, None, b"\x00\x01", True)]
     for cost in (7, 8):  # it is set once
         write(store, owned, fill=lambda work, cost=cost: work.efforts.append(claim | {"effort": {"cost": cost}}))  # type: ignore[misc]
@@ -149,14 +149,16 @@ def test_the_database_refuses_a_budget_that_is_overspent(store: Store) -> None:
     ):
         values = BUDGET | given | {"policy": owned.id}
         with pytest.raises(StoreFailed):
-            store.directly(lambda connection, values=values: connection.run("set_budget", **values))  # type: ignore[misc]
+            store.in_own_transaction(lambda connection, values=values: connection.run("set_budget", **values))  # type: ignore[misc]
         assert store.budgets(owned.id) == owned.policy.accounts, given
 
 
 def test_a_budget_may_be_spent_to_the_end_and_have_none(store: Store) -> None:
     owned = add(store)
     for given in ({"posted": 10, "suspense": 3}, {"total": None, "posted": 10**15}):
-        store.directly(lambda connection, given=given: connection.run("set_budget", policy=owned.id, **BUDGET | given))  # type: ignore[misc]
+        store.in_own_transaction(
+            lambda connection, given=given: connection.run("set_budget", policy=owned.id, **BUDGET | given)  # type: ignore[misc]
+        )
         assert dict(store.budgets(owned.id)["cost"]._asdict(), resource="cost") == BUDGET | given
 
 
@@ -180,7 +182,7 @@ def test_the_database_refuses_a_row_that_cannot_be(store: Store) -> None:
     rows = [("put_decision", decision_values(row)) for row in decisions]
     for name, row in [*rows, *(("put_seat", seat_values(row)) for row in seats)]:
         with pytest.raises(StoreFailed) as caught:
-            store.directly(lambda connection, name=name, row=row: connection.write_all({name: [row]}))  # type: ignore[misc]
+            store.in_own_transaction(lambda connection, name=name, row=row: connection.write_all({name: [row]}))  # type: ignore[misc]
         assert "宠" not in str(caught.value) + str(
             caught.value.__cause__
         )  # errors are logged, what people wrote is not
@@ -191,7 +193,7 @@ def test_a_log_has_one_row_for_each_number(store: Store) -> None:
     owned = add(store)
     first = next(store.log(owned.id))
     with pytest.raises(StoreFailed):
-        store.directly(lambda connection: connection.write_all({"add_log": [first]}))
+        store.in_own_transaction(lambda connection: connection.write_all({"add_log": [first]}))
 
 
 def test_one_owner_at_a_time(store: Store) -> None:
@@ -213,9 +215,9 @@ def test_a_lease_is_renewed_by_its_owner_only(store: Store) -> None:
     assert store.renew({one.id: 2}, "a", 950) == {one.id}
     assert store.renew({}, "a", 950) == set()
     assert [row.expires for row in store.policies()] == [900, 100]
-    store.disown(two.id, "a", 1)
+    store.release_policy(two.id, "a", 1)
     assert row_of(store, two).owner == "b"
-    store.disown(two.id, "b", 1)
+    store.release_policy(two.id, "b", 1)
     row = row_of(store, two)
     assert (row.owner, row.address, row.expires, row.epoch) == (None, None, 0, 1)
     assert store.acquire(row, "a", None, 0, 10, dead=None) == 2
@@ -255,7 +257,7 @@ def test_three_snapshots_are_kept_and_a_damaged_one_is_passed_over(store: Store)
         store.add_snapshot(owned.id, seq, b"\x00state %d" % seq)
     assert list(store.snapshots(owned.id)) == [(9, b"\x00state 9"), (7, b"\x00state 7"), (5, b"\x00state 5")]
     values = {"policy": owned.id, "seq": 9, "sha256": hashlib.sha256(b"\x00state 9").digest(), "data": b"\x01state 9"}
-    store.directly(lambda connection: connection.run("add_snapshot", **values))
+    store.in_own_transaction(lambda connection: connection.run("add_snapshot", **values))
     assert [seq for seq, _ in store.snapshots(owned.id)] == [7, 5]
 
 
@@ -279,7 +281,7 @@ def test_a_question_that_fails_leaves_nothing(store: Store) -> None:
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        store.directly(ask)
+        store.in_own_transaction(ask)
     assert store.seats(owned.id, "t") == []
 
 

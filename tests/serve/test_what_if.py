@@ -14,7 +14,7 @@ from deferkit.serve.audit.counterfactual.logged_decisions import DecisionLog
 from deferkit.serve.audit.counterfactual.propensities import propensities
 from deferkit.serve.audit.counterfactual.scenario import logged_budgets, scenario_of
 from deferkit.serve.audit.counterfactual.what_if import WhatIf, what_if
-from deferkit.serve.audit.replay import read_again, replay
+from deferkit.serve.audit.replay import logged_records, replay
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.policy_learner import learner_of
@@ -115,7 +115,7 @@ def test_everything_that_can_happen_is_gone_through_again(database: Database) ->
     assert report.policy is not None
     logged = logged_budgets(report.policy.spec, report.policy.accounts)
     same = scenario_of("1x", logged)
-    (_, created), *log = read_again(store, report.row)
+    (_, created), *log = logged_records(store, report.row)
     assert isinstance(created, log_records.CreatedRecord)
     other = Alternative(created.spec, same, feedback_of(decision_log, decision_log.facts()))
     for at, record in log:
@@ -127,7 +127,7 @@ def test_everything_that_can_happen_is_gone_through_again(database: Database) ->
     assert other.policy.accounts == report.policy.accounts
     assert other.policy.tally == report.policy.tally
     assert other.policy.spec == report.policy.spec
-    rows = what_if(read_again(store, report.row), report.policy, decision_log, [same, scenario_of("2x", logged)])
+    rows = what_if(logged_records(store, report.row), report.policy, decision_log, [same, scenario_of("2x", logged)])
     assert [row.spent["cost"] for row in rows.rows[:2]] == [3.625, 3.625]
 
 

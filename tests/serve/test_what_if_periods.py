@@ -16,7 +16,7 @@ from deferkit.serve.audit.counterfactual.imputation import Feedback, ImputedOutc
 from deferkit.serve.audit.counterfactual.logged_decisions import DecisionLog
 from deferkit.serve.audit.counterfactual.scenario import Scenario, logged_budgets, scenario_of
 from deferkit.serve.audit.counterfactual.what_if import what_if
-from deferkit.serve.audit.replay import read_again, replay
+from deferkit.serve.audit.replay import logged_records, replay
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.owned_policy import OwnedPolicy
@@ -99,17 +99,17 @@ def test_the_budget_that_was_is_the_policy_that_was(database: Database, name: st
     assert report.faults == []
     logged = logged_budgets(policy.spec, policy.accounts)
     same = scenario_of("1x", logged)
-    (_, created), *log = read_again(store, report.row)
+    (_, created), *log = logged_records(store, report.row)
     assert sum(isinstance(record, log_records.RenewedRecord) for _, record in log) >= 5 * (
         spec.budget["cost"].every is not msgspec.UNSET
     )
     assert isinstance(created, log_records.CreatedRecord)
-    spec = same.spec(created.spec, decisions=24, dearest={"cost": 1.0})
+    spec = same.spec(created.spec, decisions=24, max_logged_cost={"cost": 1.0})
     assert spec == created.spec
     other = gone_through(spec, same, log, feedback_of(decision_log, decision_log.facts())).policy
     assert (other.accounts, other.periods, other.spec) == (policy.accounts, policy.periods, policy.spec)
     assert other.learner == policy.learner
-    found = what_if(read_again(store, report.row), policy, decision_log, [same, scenario_of("2x", logged)])
+    found = what_if(logged_records(store, report.row), policy, decision_log, [same, scenario_of("2x", logged)])
     assert found.rows[1].spent == found.rows[0].spent
     assert found.rows[1].totals == found.rows[0].totals == {"cost": (logged["cost"] or 0) / MICRO}
     assert any("what each period gets" in said for said in found.remarks) == (
@@ -194,7 +194,7 @@ def test_the_money_of_another_budget_is_that_of_plain_books(
     wanted = round(factor * last)
     scenario = scenario_of(f"{wanted / MICRO:.6f}", logged)
     assert scenario.totals == {"cost": wanted}
-    other = Alternative(scenario.spec(spec, decisions=9, dearest={"cost": 1.0}), scenario, AT_ONCE)
+    other = Alternative(scenario.spec(spec, decisions=9, max_logged_cost={"cost": 1.0}), scenario, AT_ONCE)
     plain = PlainBooks(0 if ends else wanted, 0.0 if carry is None else carry)
     plain.free = Fraction(share(amount, last, wanted) if ends else 0)
     total, own, periods = amount if ends else 0, plain.free, 0

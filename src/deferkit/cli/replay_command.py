@@ -95,13 +95,13 @@ def others(
     """Go through the log with other budgets."""
     from deferkit.serve.audit.counterfactual.scenario import logged_budgets, scenario_of  # noqa: PLC0415
     from deferkit.serve.audit.counterfactual.what_if import what_if  # noqa: PLC0415
-    from deferkit.serve.audit.replay import read_again  # noqa: PLC0415
+    from deferkit.serve.audit.replay import logged_records  # noqa: PLC0415
 
     logged = logged_budgets(policy.spec, policy.accounts)
     scenarios = [scenario_of(text, logged) for text in dict.fromkeys(budgets)]
     with bar() as progress:
         job = progress.add_task("rows", total=report.rows)
-        log = read_again(kept, report.row)
+        log = logged_records(kept, report.row)
         return what_if(log, policy, decision_log, scenarios, progress=lambda rows: progress.advance(job, rows))
 
 
@@ -118,9 +118,9 @@ def show(report: "Report") -> None:
 
 def facts(report: "Report", policy: "Policy") -> dict[str, str]:
     """Return what is shown of a policy that was rebuilt."""
-    from deferkit.serve.audit.replay import said  # noqa: PLC0415
+    from deferkit.serve.audit.replay import account_text  # noqa: PLC0415
 
-    balance = {name: said(account) for name, account in policy.accounts.items()}
+    balance = {name: account_text(account) for name, account in policy.accounts.items()}
     return {
         "policy": f"{report.row.name} of {report.row.tenant}",
         "rows": f"{report.rows:,}",

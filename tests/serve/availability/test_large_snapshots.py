@@ -65,7 +65,7 @@ async def places(engine: Engine, number: int) -> list[int]:
     """Return where the log has snapshots, when the one that is being made is there."""
     assert engine.ownership._snapshot is not None
     await asyncio.wait_for(engine.ownership._snapshot, PATIENCE_S)
-    return sorted(engine.store.snapshot_places(number))
+    return sorted(engine.store.snapshot_seqs(number))
 
 
 def test_nobody_waits_while_the_snapshot_of_a_large_policy_is_compressed(
@@ -81,7 +81,7 @@ def test_nobody_waits_while_the_snapshot_of_a_large_policy_is_compressed(
         await asyncio.wait_for(engine.submit(SMALL_KEY, task), PATIENCE_S / 4)
         await large(engine, range(EVERY, 2 * EVERY + 5))  # the policy itself goes on as well
         assert compressing.states == 1  # another one is due, and waits
-        assert engine.store.snapshot_places(number) == []
+        assert engine.store.snapshot_seqs(number) == []
         compressing.let_go.set()
         assert await places(engine, number) == [EVERY + 1]
         await large(engine, range(2 * EVERY + 5, 2 * EVERY + 6))

@@ -200,8 +200,8 @@ def test_policies_clip_unless_they_say_otherwise_and_old_ones_keep() -> None:
     old = Policy(SPEC)  # as its log has it
     assert old.scales is None
     assert b"scales" not in old.to_bytes()
-    assert SPEC.as_before(with_defaults(SPEC)).outliers == "clip"
-    assert msgspec.structs.replace(SPEC, outliers="keep").as_before(SPEC) == SPEC
+    assert SPEC.with_defaults_of(with_defaults(SPEC)).outliers == "clip"
+    assert msgspec.structs.replace(SPEC, outliers="keep").with_defaults_of(SPEC) == SPEC
 
 
 def test_clipped_features_are_counted_over_http(tmp_path: Path) -> None:

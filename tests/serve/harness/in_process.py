@@ -29,7 +29,7 @@ from deferkit.serve.engine.commands.outcome import Observe
 from deferkit.serve.engine.commands.review import Complete
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.engine.policy_summary import summary_of
-from deferkit.serve.engine.recovery import roll_on
+from deferkit.serve.engine.recovery import roll_forward
 from deferkit.serve.engine.unit_of_work import Command, UnitOfWork
 from deferkit.serve.http.server import Server
 from deferkit.serve.service_settings import ServiceSettings
@@ -166,7 +166,7 @@ def replayed(store: Store, key: tuple[str, str] = KEY) -> Policy:
     """Return the policy that the whole log gives, without any snapshot."""
     row = store.policy(*key)
     assert row is not None
-    policy = roll_on(store, row, None)
+    policy = roll_forward(store, row, None)
     assert (policy.seq, policy.head) == (row.seq, bytes(row.head))
     return policy
 
@@ -206,7 +206,7 @@ async def started(
 
 async def abandon(engine: Engine) -> None:
     """Let an engine die: no snapshot, nothing given up, nobody told."""
-    tasks = [*engine._ticking, *engine.fits._waiting, *filter(None, [engine._writing])]
+    tasks = [*engine._ticking, *engine.fits._polling, *filter(None, [engine._writing])]
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

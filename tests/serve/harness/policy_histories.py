@@ -35,7 +35,7 @@ from deferkit.serve.engine.commands.outcome import Observe, book, cost_of
 from deferkit.serve.engine.commands.renew import renew
 from deferkit.serve.engine.commands.review import Complete, Effort
 from deferkit.serve.engine.engine import Engine
-from deferkit.serve.engine.recovery import after, following, recover, roll_on, snapshot_at
+from deferkit.serve.engine.recovery import apply_row, load_snapshot, next_record, recover, roll_forward
 from deferkit.serve.engine.unit_of_work import Command, UnitOfWork
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
@@ -291,7 +291,7 @@ def check_log(store: Store, row: PolicyRow) -> list[str]:
     for line in store.log(row.id):
         assert line.at >= latest, f"Time goes back at row {line.seq}."
         latest = line.at
-        record = following(policy, row, line)
+        record = next_record(policy, row, line)
         if isinstance(record, log_records.DecidedRecord):
             assert policy is not None
             assert record.id == len(tasks), f"Decision {record.id} comes at the place of {len(tasks)}."
@@ -301,7 +301,7 @@ def check_log(store: Store, row: PolicyRow) -> list[str]:
             assert event.decision == record.decision
             assert owned == record.held
             assert 0 < record.propensity <= 1
-        policy = after(policy, row, line, record, store)
+        policy = apply_row(policy, row, line, record, store)
     assert len(set(tasks)) == len(tasks)
     return tasks
 
@@ -345,13 +345,13 @@ def check_money(store: Store, row: PolicyRow, tasks: list[str], crowd: Crowd) ->
 
 def check_state(store: Store, row: PolicyRow) -> None:
     """A replay of the whole log gives what a start gives, bit for bit; so do the snapshots that are kept."""
-    whole = roll_on(store, row, None)
+    whole = roll_forward(store, row, None)
     assert recover(store, row).to_bytes() == whole.to_bytes()
     assert (whole.seq, whole.head) == (row.seq, bytes(row.head))
     for seq, data in store.snapshots(row.id):
-        snapshot = snapshot_at(store, row, seq, data)
+        snapshot = load_snapshot(store, row, seq, data)
         assert snapshot is not None
-        assert roll_on(store, row, snapshot).to_bytes() == whole.to_bytes()
+        assert roll_forward(store, row, snapshot).to_bytes() == whole.to_bytes()
 
 
 def check_last_snapshot(database: Database) -> None:
@@ -361,4 +361,4 @@ def check_last_snapshot(database: Database) -> None:
     assert row is not None
     seq, data = next(store.snapshots(row.id))
     assert seq == row.seq
-    assert data == roll_on(store, row, None).to_bytes()
+    assert data == roll_forward(store, row, None).to_bytes()

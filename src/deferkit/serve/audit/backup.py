@@ -1,4 +1,4 @@
-"""Copies of a store that are known to be good: every policy in them was rebuilt from its log before they are kept."""
+"""Backup and restore of SQLite stores. A copy is verified before it is kept: every policy is rebuilt from its log."""
 
 import os
 import secrets
@@ -8,32 +8,32 @@ from pathlib import Path
 from deferkit.errors import DeferkitError, InvalidArgument
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain.problems import StoreFailed
-from deferkit.serve.storage.open_store import check_ours, database_of, shown, store_to_replay
+from deferkit.serve.storage.open_store import check_is_store, database_of, shown, store_to_replay
 from deferkit.serve.storage.sqlite import Sqlite
 
 SIDE_FILES = ("-wal", "-shm", "-journal")
 
 Progress = Callable[[str, int, int], None]
-"""Hears what is done, how much of it, and of how much."""
+"""Called with the name of the step, how much of it is done, and the total."""
 
 
 class DamagedCopy(DeferkitError):
-    """A copy is not what its logs say, and was not kept."""
+    """A copy failed its verification, and was deleted."""
 
     def __init__(self, source: str, faults: list[str]) -> None:
         super().__init__(f"{source} is damaged; nothing was written. {' '.join(faults)}")
         self.faults = faults
 
 
-def nothing(_what: str, _done: int, _all: int) -> None:
-    """Show no progress."""
+def no_progress(_what: str, _done: int, _all: int) -> None:
+    """Report no progress."""
 
 
-def backup(store: str, file: str, *, force: bool = False, progress: Progress = nothing) -> int:
-    """Copy a store to a file, as it is at one moment; a service may be running on it.
+def backup(store: str, file: str, *, force: bool = False, progress: Progress = no_progress) -> int:
+    """Copy a consistent snapshot of a store to a file; a service may be running on the store.
 
-    The file is private (0600), and is there only after every policy in it was rebuilt from its log. Nobody owns the
-    policies in it, so that it can be served at once.
+    The file has mode 0600, and appears only after every policy in it was rebuilt from its log. It has no ownership
+    leases, so that it can be served at once.
 
     Args:
         store: The file of a store (SQLite).
@@ -49,25 +49,25 @@ def backup(store: str, file: str, *, force: bool = False, progress: Progress = n
         DamagedCopy: A policy is not what its log says.
     """
     source, target = sqlite_of(store), sqlite_of(file)
-    check_ours(source)
+    check_is_store(source)
     check_target(source, target, force=force)
-    place = Path(target.path)
-    partial = beside(place, f".partial-{secrets.token_hex(4)}")
+    destination = Path(target.path)
+    partial = side_file(destination, f".partial-{secrets.token_hex(4)}")
     try:
         source.copy_to(str(partial), lambda done, all_: progress("pages", done, all_))
         n_policies = verify(str(partial), source.path, progress)
-        put_in_place(partial, place, force=force)
+        move_into_place(partial, destination, force=force)
         return n_policies
     except OSError as error:
         raise DeferkitError(f"{target.path} cannot be written: {error.strerror or error}.") from error
     finally:
         source.close()
         for each in ("", *SIDE_FILES):
-            beside(partial, each).unlink(missing_ok=True)
+            side_file(partial, each).unlink(missing_ok=True)
 
 
-def restore(file: str, store: str, *, force: bool = False, progress: Progress = nothing) -> int:
-    """Put a backup in the place of a store that nobody serves; otherwise as `backup`.
+def restore(file: str, store: str, *, force: bool = False, progress: Progress = no_progress) -> int:
+    """Replace a store that no service is running on by a backup; otherwise as `backup`.
 
     Raises:
         DeferkitError: A service is running on the store.
@@ -76,7 +76,7 @@ def restore(file: str, store: str, *, force: bool = False, progress: Progress = 
     if not force:
         return backup(file, store, progress=progress)
     if Path(target.path).is_file():
-        target.occupy()  # nobody serves from it until it is replaced
+        target.occupy()  # the serving lock: no service can start on it until it is replaced
     try:
         return backup(file, store, force=True, progress=progress)
     finally:
@@ -94,7 +94,7 @@ def sqlite_of(store: str) -> Sqlite:
 
 
 def check_target(source: Sqlite, target: Sqlite, *, force: bool) -> None:
-    """Raise if a copy cannot be put there."""
+    """Raise if a copy cannot be written to the target."""
     path = Path(target.path)
     if path.is_dir():
         raise InvalidArgument(f"{path} is a folder; the name of a file is needed.")
@@ -102,12 +102,12 @@ def check_target(source: Sqlite, target: Sqlite, *, force: bool) -> None:
         raise InvalidArgument(f"There is no folder {path.parent}.")
     if path.exists() and path.samefile(source.path):
         raise InvalidArgument(f"{path} is the store itself.")
-    if (path.exists() or beside(path, "-wal").exists()) and not force:
+    if (path.exists() or side_file(path, "-wal").exists()) and not force:
         raise InvalidArgument(f"There is a file {path} already; --force replaces it.")
 
 
 def verify(path: str, name: str, progress: Progress) -> int:
-    """Rebuild every policy of a copy from its log; raise if one of them is not what that says."""
+    """Rebuild every policy of a copy from its log, and return how many; raise if one differs from it."""
     faults: list[str] = []
     try:
         with store_to_replay(path) as kept:
@@ -128,16 +128,16 @@ def verify(path: str, name: str, progress: Progress) -> int:
     return len(rows)
 
 
-def put_in_place(partial: Path, path: Path, *, force: bool) -> None:
-    """Give a copy its name, once it is on the disk."""
+def move_into_place(partial: Path, path: Path, *, force: bool) -> None:
+    """Fsync a verified copy, and rename it to its final path."""
     with partial.open("rb") as file:
         os.fsync(file.fileno())
     if force:
-        for each in SIDE_FILES:  # of the file that is replaced: SQLite would read them into the new one
-            beside(path, each).unlink(missing_ok=True)
+        for each in SIDE_FILES:  # SQLite would apply the old file's write-ahead log to the new file
+            side_file(path, each).unlink(missing_ok=True)
         partial.replace(path)
     else:
-        path.hardlink_to(partial)  # fails if another has made it in the meantime
+        path.hardlink_to(partial)  # atomic, and fails if the file exists by now
         partial.unlink()
     folder = os.open(path.parent, os.O_RDONLY)
     try:
@@ -146,6 +146,6 @@ def put_in_place(partial: Path, path: Path, *, force: bool) -> None:
         os.close(folder)
 
 
-def beside(path: Path, ending: str) -> Path:
-    """Return the file that SQLite keeps beside another one."""
+def side_file(path: Path, ending: str) -> Path:
+    """Return the path of a file beside another one, as SQLite names them: with an ending."""
     return path.with_name(path.name + ending)

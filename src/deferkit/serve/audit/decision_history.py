@@ -1,6 +1,6 @@
-"""What the row of a decision must say, from the rows of its log, and whether it does.
+"""Verification of decision rows: each is rebuilt from the log rows of its task, and compared.
 
-This is not the code that writes those rows: it is what they are checked against.
+This is an implementation of its own, not the code of the commands that write those rows.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from deferkit.errors import DeferkitError
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain.money import from_micros
 from deferkit.serve.domain.rows import MODEL, OPEN, POSTED, VOID, DecisionRow, LogRow
-from deferkit.serve.domain.seats import added
+from deferkit.serve.domain.seats import sum_costs
 from deferkit.serve.engine.commands.decide import reply_of
 from deferkit.serve.engine.commands.outcome import COST, used_answer
 from deferkit.serve.storage.row_codec import decision_row
@@ -25,7 +25,7 @@ SHOWN = ("id", "at", "route", "state", "held", "rewards", "cost", "final")  # sh
 
 
 def row_of(lines: list[LogRow]) -> DecisionRow | None:
-    """Return the decision that the rows of a task's log come to; what a log does not know is left empty."""
+    """Rebuild the decision row of a task from its log rows; fields that are not in the log are left empty."""
     row: DecisionRow | None = None
     for line in lines:
         record = log_records.decode(bytes(line.body))
@@ -36,7 +36,7 @@ def row_of(lines: list[LogRow]) -> DecisionRow | None:
         elif isinstance(record, log_records.ObservedRecord):
             row = observed(row, record)
         elif isinstance(record, log_records.ExtendedRecord):
-            row = row._replace(held=added(row.held, record.amount))
+            row = row._replace(held=sum_costs(row.held, record.amount))
         elif isinstance(record, log_records.ExpiredRecord):
             row = row._replace(state=VOID, final=row.final or MODEL)
         elif isinstance(record, log_records.ForgottenRecord):
@@ -70,7 +70,7 @@ def decided(line: LogRow, record: log_records.DecidedRecord) -> DecisionRow:
 
 
 def observed(row: DecisionRow, record: log_records.ObservedRecord) -> DecisionRow:
-    """Return the row of a decision of which something became known."""
+    """Return the row of a decision after an outcome was observed."""
     told = [*record.rewards, *([] if record.told is None else [COST])] if record.learned else []
     reported = record.cost is not None or record.unconfirmed is not None
     ended = bool(record.reviewers) or (row.final is None and (reported or row.route in record.rewards))
@@ -86,7 +86,7 @@ def observed(row: DecisionRow, record: log_records.ObservedRecord) -> DecisionRo
 
 
 def faults_of(task: str, row: DecisionRow | None, told: DecisionRow | None) -> str | None:
-    """Return what is wrong with the row of a decision, given what the log tells; None if nothing is."""
+    """Return how the row of a decision differs from the one rebuilt from the log (`told`); None if it does not."""
     if row is None and told is None:
         return None
     if row is None:
@@ -110,9 +110,9 @@ def faults_of(task: str, row: DecisionRow | None, told: DecisionRow | None) -> s
 
 
 def cost_of_model(row: DecisionRow) -> str | None:
-    """Return a remark on a cost that was booked for a decision of the model's, if so.
+    """Return a remark on a cost that was booked for a decision of the model; None if there is none.
 
-    No fault: it was possible in the past, by reporting the cost before the decision.
+    It is no fault: earlier versions booked such a cost if it was reported before the decision.
     """
     if row.route != MODEL or row.cost is None or not any(row.cost.values()):
         return None
@@ -120,18 +120,18 @@ def cost_of_model(row: DecisionRow) -> str | None:
 
 
 class Compared(NamedTuple):
-    """A page of decisions that were compared with the log."""
+    """The result of comparing a page of decisions with the log."""
 
     decisions: int
     faults: list[str]
-    remarks: list[str]  # what is as the log says, and should not be
+    remarks: list[str]  # oddities that are in the log too, and so no faults
 
 
 def check_decisions(store: Store, policy: int) -> Iterator[Compared]:
     """Compare all decisions with the log, a page at a time.
 
-    A service may be writing meanwhile, so that a page and its log are of two moments: what looks wrong is looked at
-    again by itself.
+    A service may be writing meanwhile, so that a page and its log may be from two moments: suspects are rechecked one
+    by one.
     """
     reader = store.database.reader()
     last = ""
@@ -140,19 +140,19 @@ def check_decisions(store: Store, policy: int) -> Iterator[Compared]:
         rows: dict[str, DecisionRow | None] = {row[1]: decision_row(row) for row in page}
         lines = map(LogRow._make, reader.run("log_of_tasks", policy=policy, after=after, last=last))
         told = {str(task): row_of(list(group)) for task, group in groupby(lines, key=lambda line: line.task)}
-        doubtful = [t for t in {**rows, **told} if faults_of(t, rows.get(t), told.get(t))]
+        suspects = [t for t in {**rows, **told} if faults_of(t, rows.get(t), told.get(t))]
         yield Compared(
             len(rows),
-            [fault for task in doubtful if (fault := looked_at_again(store, policy, task))],
+            [fault for task in suspects if (fault := recheck(store, policy, task))],
             [remark for row in told.values() if row is not None and (remark := cost_of_model(row))],
         )
     while page := reader.run("tasks_after", policy=policy, after=last, limit=PAGE):
         last = page[-1][0]
-        yield Compared(0, [fault for (task,) in page if (fault := looked_at_again(store, policy, task))], [])
+        yield Compared(0, [fault for (task,) in page if (fault := recheck(store, policy, task))], [])
 
 
-def looked_at_again(store: Store, policy: int, task: str) -> str | None:
-    """Return what is wrong with one decision, read at a moment at which its log did not change."""
+def recheck(store: Store, policy: int, task: str) -> str | None:
+    """Compare one decision with its log again, read at a moment when the log did not change; return the fault."""
     before = store.log_of_task(policy, task, 2**31 - 1)
     for _ in range(TRIES):
         row = store.decision(policy, task)

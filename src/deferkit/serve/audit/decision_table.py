@@ -8,7 +8,7 @@ import msgspec
 from deferkit.serve.audit.csv_text import Cell, amount_of, time_of
 from deferkit.serve.domain.log_records import DecisionReply
 from deferkit.serve.domain.policy_spec import PolicySpec
-from deferkit.serve.storage.row_codec import plain_of
+from deferkit.serve.storage.row_codec import from_json_column
 from deferkit.serve.storage.store import Store
 from deferkit.serve.storage.task_listing import ListedTask, tasks_from
 from deferkit.types import MODEL
@@ -62,7 +62,7 @@ def row_of(listed: ListedTask, spec: PolicySpec) -> list[Cell]:
         *(said.estimates[name] for name in spec.deciders),
         *(said.widths[name] for name in spec.deciders),
         *(row.rewards.get(name) for name in spec.deciders),
-        answer_text(plain_of(row.answer)),
+        answer_text(from_json_column(row.answer)),
         "; ".join(listed.reviewers),
     ]
 

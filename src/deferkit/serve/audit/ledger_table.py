@@ -1,4 +1,4 @@
-"""The money of a policy as a table: each record of the log that moves some, and the account after it."""
+"""The ledger of a policy as a table: each log record that changes an account, and the account after it."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

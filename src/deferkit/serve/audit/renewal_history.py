@@ -1,6 +1,6 @@
-"""Whether the books of each period add up: what the records before a renewal say, and what it says itself.
+"""Verification of renewals: the amounts of each are compared with sums over the records before it.
 
-This is not the code that renews budgets: amounts are counted anew from the records, as sums.
+This is an implementation of its own, not the code that renews budgets.
 """
 
 import math

@@ -1,7 +1,6 @@
-"""A policy rebuilt from its whole log, and compared with everything else that the database says of it.
+"""Replay of a policy: it is rebuilt from its whole log, and compared with its rows and snapshots.
 
-Nothing is written. A service may be running on the same database: the log is replayed up to where it ended when the
-replay began.
+Nothing is written. A service may be running on the same database: the log is replayed up to its end at the start.
 """
 
 import hashlib
@@ -20,7 +19,7 @@ from deferkit.serve.domain.log_records import AnyRecord
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.rows import PolicyRow
-from deferkit.serve.engine.recovery import DamagedLog, after, following, nth
+from deferkit.serve.engine.recovery import DamagedLog, apply_row, log_row_text, next_record
 from deferkit.serve.storage.store import Store
 
 TRIES = 1000
@@ -33,7 +32,7 @@ Watch = Callable[[AnyRecord], None]
 
 
 class Report(NamedTuple):
-    """What a replay came to."""
+    """The result of a replay."""
 
     row: PolicyRow  # as it stood at the start
     policy: Policy | None  # rebuilt; None if the log is not what was written
@@ -41,7 +40,7 @@ class Report(NamedTuple):
     snapshots: int  # that were compared
     seconds: float
     faults: list[str]
-    remarks: tuple[str, ...] = ()  # what is as the log says, and should not be: such a log is whole
+    remarks: tuple[str, ...] = ()  # oddities that are in the log too, and so no faults
 
     @property
     def rows_per_second(self) -> float:
@@ -50,11 +49,13 @@ class Report(NamedTuple):
 
 
 def find(store: Store, tenant: str, name: str) -> tuple[PolicyRow, dict[str, Account]]:
-    """Return a policy and its budgets, of one moment; say which policies there are if it is none of them."""
+    """Return a policy and its budgets, read consistently; raise if there is none, with a list of those there are."""
     for _ in range(TRIES):
         row = store.policy(tenant, name)
         if row is None:
-            raise InvalidArgument(f"There is no policy {name!r} of tenant {tenant!r}. {there_is(store.policies())}")
+            raise InvalidArgument(
+                f"There is no policy {name!r} of tenant {tenant!r}. {policies_text(store.policies())}"
+            )
         budgets = store.budgets(row.id)
         again = store.policy(tenant, name)
         if again is not None and again.seq == row.seq:  # budgets change only with the log
@@ -62,8 +63,8 @@ def find(store: Store, tenant: str, name: str) -> tuple[PolicyRow, dict[str, Acc
     raise DeferkitError(f"Policy {name!r} is too busy to be read.")
 
 
-def there_is(policies: list[PolicyRow]) -> str:
-    """Say which policies there are."""
+def policies_text(policies: list[PolicyRow]) -> str:
+    """Return a sentence that lists the policies."""
     if not policies:
         return "There are no policies."
     names = [f"{each.name} of {each.tenant}" for each in policies[:LISTED]]
@@ -80,30 +81,31 @@ def replay(
     progress: Progress = lambda _: None,
     watch: Watch = lambda _: None,
 ) -> Report:
-    """Rebuild a policy from its log and compare; `watch` sees each record of the log.
+    """Rebuild a policy from its log, and compare it with the rows and snapshots in the database.
 
-    `started` hears how much there is to do, `progress` how much more was done: rows, then decisions.
+    Callbacks: `watch` gets each record of the log, `started` the amount of work, and `progress` each part of it that
+    was done: rows, then decisions.
     """
     begin = time.perf_counter()
     row, budgets = find(store, tenant, name)
     started(row.seq)
     faults: list[str] = []
-    places = [seq for seq in store.snapshot_places(row.id) if seq <= row.seq]
+    snapshot_seqs = [seq for seq in store.snapshot_seqs(row.id) if seq <= row.seq]
     policy: Policy | None = None
     renewals = RenewalHistory()
     try:
         for line in store.log(row.id):
             if line.seq >= row.seq:
                 break
-            record = following(policy, row, line)
-            policy = after(policy, row, line, record, store)
+            record = next_record(policy, row, line)
+            policy = apply_row(policy, row, line, record, store)
             renewals.see(record)
             watch(record)
-            if policy.seq in places:
+            if policy.seq in snapshot_seqs:
                 faults += check_snapshot(store, row, policy)
             if policy.seq % STEP == 0:
                 progress(STEP)
-        policy = ended(row, policy)
+        policy = check_log_end(row, policy)
     except DamagedLog as error:
         seconds = time.perf_counter() - begin
         return Report(row, None, 0 if policy is None else policy.seq, 0, seconds, [*faults, str(error)])
@@ -115,7 +117,7 @@ def replay(
         wrong.add(page.faults)
         remarks.add(page.remarks)
     seconds = time.perf_counter() - begin
-    return Report(row, policy, policy.seq, len(places), seconds, [*faults, *wrong.listed], tuple(remarks.listed))
+    return Report(row, policy, policy.seq, len(snapshot_seqs), seconds, [*faults, *wrong.listed], tuple(remarks.listed))
 
 
 class FirstFew:
@@ -144,7 +146,7 @@ class FirstFew:
         return [*self._first, *([f"{self._others:,} {self._more}"] if self._others else [])]
 
 
-def read_again(store: Store, row: PolicyRow) -> Iterator[tuple[int, AnyRecord]]:
+def logged_records(store: Store, row: PolicyRow) -> Iterator[tuple[int, AnyRecord]]:
     """Yield the records of a log that was replayed, up to where it ended then, with their times in microseconds."""
     for line in store.log(row.id):
         if line.seq >= row.seq:
@@ -152,14 +154,14 @@ def read_again(store: Store, row: PolicyRow) -> Iterator[tuple[int, AnyRecord]]:
         yield line.at, log_records.decode(bytes(line.body))
 
 
-def ended(row: PolicyRow, policy: Policy | None) -> Policy:
-    """Return the policy at the end of its log, if nothing is missing there."""
+def check_log_end(row: PolicyRow, policy: Policy | None) -> Policy:
+    """Return the policy at the end of its log; raise if the log is truncated or its last hash is wrong."""
     if policy is None or policy.seq < row.seq:
         seq = 0 if policy is None else policy.seq
-        raise DamagedLog(f"{nth(row, seq)} is missing: there were {row.seq:,} rows.")
+        raise DamagedLog(f"{log_row_text(row, seq)} is missing: there were {row.seq:,} rows.")
     if policy.head != bytes(row.head):
         raise DamagedLog(
-            f"{nth(row, row.seq - 1)} was changed: its hash is not the one that was kept beside the policy."
+            f"{log_row_text(row, row.seq - 1)} was changed: its hash is not the one that was kept beside the policy."
         )
     return policy
 
@@ -170,16 +172,19 @@ def check_row(row: PolicyRow, policy: Policy, budgets: dict[str, Account]) -> li
     for name in {**policy.accounts, **budgets}:
         is_, was = budgets.get(name), policy.accounts.get(name)
         if is_ != was:
-            faults.append(f"The budget of {name} was changed: the database says {said(is_)}, the log says {said(was)}.")
+            faults.append(
+                f"The budget of {name} was changed: the database says {account_text(is_)},"
+                f" the log says {account_text(was)}."
+            )
     if msgspec.json.decode(row.spec, type=PolicySpec) != policy.spec:
         faults.append(f"The settings of policy {row.name!r} are not what its log says.")
     return faults
 
 
-def said(account: Account | None) -> str:
-    """Return an account in words.
+def account_text(account: Account | None) -> str:
+    """Return an account as text.
 
-    >>> said(Account(10_000_000, 2_000_000, 3_500_000))
+    >>> account_text(Account(10_000_000, 2_000_000, 3_500_000))
     '3.5 posted and 2 reserved of 10'
     """
     if account is None:
@@ -190,20 +195,20 @@ def said(account: Account | None) -> str:
 
 
 def check_snapshot(store: Store, row: PolicyRow, policy: Policy) -> list[str]:
-    """Compare the snapshot of this place of the log, bit for bit."""
+    """Compare the snapshot at this sequence number with the rebuilt policy, bit for bit; return faults."""
     found = store.database.reader().run("snapshot", policy=row.id, seq=policy.seq)
     if not found:
-        return []  # a service that is running has let go of it
+        return []  # a running service has dropped it meanwhile
     sha256, data = map(bytes, found[0])
     if hashlib.sha256(data).digest() != sha256:
         return [f"The snapshot of policy {row.name!r} after {policy.seq:,} rows is damaged: its checksum does not fit."]
-    if not holds(data, policy):
+    if not snapshot_matches(data, policy):
         return [f"The snapshot of policy {row.name!r} after {policy.seq:,} rows is not what its log says."]
     return []
 
 
-def holds(data: bytes, policy: Policy) -> bool:
-    """Whether a snapshot holds this policy, perhaps in the format of an older version."""
+def snapshot_matches(data: bytes, policy: Policy) -> bool:
+    """Whether a snapshot contains this policy, also in the format of an older version."""
     try:
         return data == policy.to_bytes() or Policy.from_bytes(data) == policy
     except UnreadableState:

@@ -1,1 +1,1 @@
-"""What the service knows without a database: money, accounts, policies, their log, seats of reviewers."""
+"""The domain model, without a database: money, accounts, policies, log records, seats of reviewers."""

@@ -35,9 +35,9 @@ class Account(NamedTuple):
         return self.total is None or (self.suspense == 0 and amount <= self.total - self.reserved - self.posted)
 
     def has_room(self, amount: int) -> bool:
-        """Whether the sums stay numbers that every database can hold, if this much is added to them.
+        """Whether the sums stay within `LARGEST_SUM` (64 bits) if this amount is added.
 
-        Not asked by `reserve` and `settle`: what a log says has happened.
+        `reserve` and `settle` do not check it: they apply log records, which are facts.
         """
         return self.reserved + self.posted + self.suspense + amount <= LARGEST_SUM * MICRO
 

@@ -18,11 +18,11 @@ PREFIX = "dk"
 
 
 class Caller(NamedTuple):
-    """Who calls: a tenant, what the key is good for, and its id; none while the service is open to everyone."""
+    """The authenticated caller: tenant, scopes, and id of the API key; '' while the service requires no keys."""
 
     tenant: str
     scopes: frozenset[str]
-    key: str = ""  # its id; '' where everyone may call
+    key: str = ""  # id of the API key
     reviewer: str | None = None  # the only reviewer that the key may claim for
 
 

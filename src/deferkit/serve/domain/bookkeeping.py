@@ -1,4 +1,4 @@
-"""What a record of the log does to the accounts of a policy."""
+"""Bookkeeping: how a log record changes the accounts of a policy."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
 
 
 def opened(spec: PolicySpec) -> dict[str, Account]:
-    """Return the accounts of a new policy. Those that renew are empty: each period is granted its allowance."""
+    """Return the opening accounts of a policy. Budgets that renew start empty: each period is granted its allowance."""
     return {
         name: Account(None if each.total is None else to_micro("total", each.total) if is_at_once(each) else 0)
         for name, each in spec.budget.items()
@@ -60,5 +60,5 @@ def booked(accounts: Mapping[str, Account], record: AnyRecord) -> dict[str, Acco
 
 
 def settled(accounts: Mapping[str, Account], released: Micros, cost: Micros) -> dict[str, Account]:
-    """Return the accounts after a reservation ended and a cost was booked."""
+    """Return the accounts after a reservation was released and a cost posted."""
     return {name: each.settle(released.get(name, 0), cost.get(name, 0)) for name, each in accounts.items()}

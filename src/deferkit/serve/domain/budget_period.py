@@ -32,7 +32,7 @@ class BudgetPeriod(msgspec.Struct, frozen=True, kw_only=True):
     changed: int = 0  # by top-ups and cuts in it
 
     def of(self, account: Account) -> Account:
-        """Return the part of an account that is this period's.
+        """Return the account of this period: total and posted costs without those of earlier periods.
 
         >>> period = BudgetPeriod(number=2, start=0, end=9, granted=7, carried=2, held=1, posted_before=20)
         >>> period.of(Account(30, reserved=1, posted=24))
@@ -57,7 +57,7 @@ class Books(NamedTuple):
         return Books(accounts, periods_after(self, accounts, record))
 
     def current(self) -> dict[str, Account]:
-        """Return the accounts; of those that have a period, the part of it."""
+        """Return the accounts, those with periods reduced to the current period."""
         return {name: self.periods[name].of(a) if name in self.periods else a for name, a in self.accounts.items()}
 
 
@@ -152,7 +152,7 @@ def first_of(name: str, budget: BudgetSpec, account: Account, at: float) -> Rene
     """Return the first period: that of the first task, or the time before the start that was given."""
     free = account.free or 0
     if budget.until is not msgspec.UNSET:
-        # an end that is over: the period is there all the same, so that the end can be moved
+        # the end has passed: the period is created all the same, so that the end can be moved
         start = at if at < budget.until else budget.until - SHORTEST
         return RenewedRecord(resource=name, start=start, end=budget.until, granted=0, carried=free, lapsed=0)
     schedule = schedule_of(budget)
@@ -170,7 +170,7 @@ def schedule_of(budget: BudgetSpec) -> Schedule:
 
 
 def grantable(allowance: int, there: int) -> int:
-    """Return what of an allowance can be granted: a sum must not get larger than a database can hold.
+    """Return the part of an allowance that can be granted: sums must stay within `LARGEST_SUM`.
 
     >>> grantable(5, 10), grantable(5, LARGEST_SUM * MICRO - 2)
     (5, 2)

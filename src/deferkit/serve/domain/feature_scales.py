@@ -1,8 +1,8 @@
-"""How large each feature of a policy's contexts has been, and which values are beyond what is plausible then.
+"""Outlier detection and clipping of features, by the largest absolute value of each feature so far.
 
-One context of 1e50 would outweigh all others in the estimates for good. So a value that is many times the largest one
-seen so far is an outlier, and is cut to a little more than that: where values stay large, the scale follows them, by
-a fifth with each task.
+One context of 1e50 would dominate the estimates for good. So a value that is many times the largest one seen so far is
+an outlier, and is clipped to a little more than that: where values stay large, the scale grows by a fifth with each
+task.
 """
 
 from typing import Any
@@ -14,12 +14,12 @@ from deferkit.serve.domain.policy_spec import FeatureSpec, PolicySpec
 from deferkit.types import LARGEST, is_number
 
 FACTOR = 5.0  # times the largest value seen: beyond that a value is an outlier, once many were seen …
-FEW = 50.0  # … and while they are as few as this, the factor is twice as large, and more for fewer
-FIRST = 3  # values of a feature without which nothing is known of its scale
-PLAUSIBLE = 1e6  # until then: numbers of a context are of the order of 1
+FEW_SEEN = 50.0  # … after this many values the factor is twice as large, and larger for fewer
+MIN_SEEN = 3  # values of a feature before its scale is used
+PLAUSIBLE = 1e6  # bound until then: numbers of a context are of the order of 1
 PLAUSIBLE_NAMED = 1e20  # named ones are scaled by the encoder, and may be of any unit
-GROWTH = 1.2  # an outlier is cut to this many times the largest value seen
-MOST_COUNTED = 1000  # values of a feature: more do not make the factor smaller
+GROWTH = 1.2  # an outlier is clipped to this many times the largest value seen
+MOST_COUNTED = 1000  # values of a feature at which the count, and so the factor, saturates
 
 Context = list[float] | dict[str, Any]
 
@@ -30,7 +30,7 @@ def factor(seen: int) -> float:
     >>> factor(10), factor(50), round(factor(1000), 2)
     (130.0, 10.0, 5.01)
     """
-    return FACTOR * (1 + (FEW / seen) ** 2)
+    return FACTOR * (1 + (FEW_SEEN / seen) ** 2)
 
 
 class FeatureScales(msgspec.Struct, kw_only=True):
@@ -59,48 +59,48 @@ class FeatureScales(msgspec.Struct, kw_only=True):
         n = len(names) if isinstance(spec.features, FeatureSpec) else spec.features
         return cls(largest=[0.0] * n, seen=[0] * n, names=list(names))
 
-    def bound(self, place: int) -> float:
+    def bound(self, index: int) -> float:
         """Return the largest plausible absolute value of a feature."""
-        seen = self.seen[place]
-        if seen < FIRST:
+        seen = self.seen[index]
+        if seen < MIN_SEEN:
             return PLAUSIBLE_NAMED if self.names else PLAUSIBLE
-        return factor(seen) * self.largest[place]
+        return factor(seen) * self.largest[index]
 
     def outliers(self, context: Context) -> list[int]:
-        """Return the places of the features of a context that are beyond what is plausible.
+        """Return the indices of the outliers of a context.
 
-        What is no number, or beyond what any policy takes, is left to the learner, which says what is wrong with it.
+        Values that are no numbers, or larger than `LARGEST`, are left to the learner, which raises.
         """
         values = self._values(context)
-        return [place for place in self._larger(values) if self.bound(place) < abs(values[place]) <= LARGEST]
+        return [index for index in self._larger(values) if self.bound(index) < abs(values[index]) <= LARGEST]
 
     def clip(self, context: Context) -> tuple[Context, int]:
-        """Return the context with its outliers cut, and how many there were; the very context if there were none."""
-        if self._none_larger(context) or not (places := self.outliers(context)):
+        """Return the context with its outliers clipped, and how many there were; the same object if there were none."""
+        if self._none_larger(context) or not (indices := self.outliers(context)):
             return context, 0
         cut: Any = context.copy()
-        for place in places:
-            key: Any = self.names[place] if self.names else place
-            most = GROWTH * self.largest[place] if self.seen[place] else self.bound(place)
+        for index in indices:
+            key: Any = self.names[index] if self.names else index
+            most = GROWTH * self.largest[index] if self.seen[index] else self.bound(index)
             cut[key] = most if context[key] > 0 else -most
-        return cut, len(places)
+        return cut, len(indices)
 
     def see(self, context: Context, clipped: int) -> None:
-        """Take in a context as the learner was shown it."""
+        """Update the scales by a context as the learner gets it: clipped."""
         values, seen = self._values(context), self.seen
         if not self._none_larger(context):
-            for place in self._larger(values):
-                self.largest[place] = abs(values[place])
+            for index in self._larger(values):
+                self.largest[index] = abs(values[index])
         if values and min(seen) < MOST_COUNTED:
             self.seen = [n + 1 if v and n < MOST_COUNTED else n for v, n in zip(values, seen, strict=True)]
         self.clipped += clipped
 
     def _larger(self, values: list[float]) -> list[int]:
         pairs = enumerate(zip(values, self.largest, strict=False))
-        return [place for place, (value, most) in pairs if value > most or -value > most]
+        return [index for index, (value, most) in pairs if value > most or -value > most]
 
     def _none_larger(self, context: Context) -> bool:
-        """Whether no number is larger than all before, as nearly always; by a compiled step."""
+        """Whether no number exceeds its scale: the usual case, by a compiled function."""
         return type(context) is list and not self.names and not any_larger(context, self.largest)
 
     def _values(self, context: Context) -> list[float]:

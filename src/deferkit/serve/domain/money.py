@@ -1,4 +1,4 @@
-"""Money is whole micro-units: what is added up all day must not round."""
+"""Money as integers in micro-units, so that sums are exact."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias, cast

@@ -26,27 +26,27 @@ class OwnedPolicy:
         self.policy = policy
         self.epoch = epoch
         self.parked = parked
-        self.parked_by = Counter(parked_by)  # API key
+        self.parked_by = Counter(parked_by)  # parked outcomes by API key
         self.dropped_parked = 0  # parked outcomes that this process has dropped
         self.dropped_costs = 0  # costs that were parked, then the model decided
         self.snapshot_at = policy.seq  # where the last snapshot was taken
-        self.copying = False  # for a snapshot, in another thread: nothing may change it
-        self.relearning = False  # it is about to be replaced by a policy without the outcome of some task
+        self.copying = False  # another thread copies it for a snapshot: nothing may change it
+        self.relearning = False  # it is about to be replaced by a rebuilt policy, without a forgotten outcome
         self._drifts = drifts_of(policy)
         self.tail: list[tuple[AnyRecord, int, bytes]] | None = None  # records since a rebuild began, while one runs
-        self.ahead = 0  # microseconds: an owner before may have had another clock
+        self.clock_offset = 0  # microseconds added to the clock: an earlier owner's clock may have been ahead
         self.alarms: frozenset[BudgetAlarm] | None = (
             None  # of the budget, as webhooks were told; None: as the accounts have it
         )
 
     @property
-    def held(self) -> bool:
-        """Whether another thread reads or changes the policy, so that commands must wait."""
+    def blocked(self) -> bool:
+        """Whether another thread reads or changes the policy, so that its commands must wait."""
         return self.copying or self.relearning or bool(self.policy.deferred)
 
     def time(self, now: int) -> int:
         """Return the time of the policy in microseconds: monotonic, also after a change of owner."""
-        return now + self.ahead
+        return now + self.clock_offset
 
     def new_drifts(self) -> list[Drifted]:
         """Return the drifts since the last call."""

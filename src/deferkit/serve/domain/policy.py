@@ -58,7 +58,7 @@ class Policy:
         self.scales = FeatureScales.of(spec)  # None: outliers are kept
         self.seq = 0  # records so far
         self.head = hash_chain.START
-        self.apart = False  # the learner was not told of every cost, or not in full
+        self.out_of_sync = False  # the learner's spending differs from the accounts: a cost was clamped or not learned
         self.tally = Tally()
         self.holds = HoldTally()
         self.unconfirmed: dict[str, Micros] = {}  # reported costs above the ceiling by task, not booked, not learned
@@ -128,10 +128,10 @@ class Policy:
                 self._corrected(record)
             case log_records.EffortRecord():
                 self.accounts = booked(self.accounts, record)
-                self._learn(self._follow)
+                self._learn(self._resync_budget)
             case log_records.BudgetChangedRecord():
                 self.accounts, self.periods = self.books.after(record)
-                self._learn(self._follow_change)
+                self._learn(self._apply_budget_change)
             case log_records.RenewedRecord():
                 self.accounts, self.periods = self.books.after(record)
                 self._learn(partial(self._begin_period, record.resource))
@@ -139,7 +139,7 @@ class Policy:
                 before, self.periods, self.spec = self.spec, self.books.after(record).periods, record.spec
                 self._end = horizon_of(self.spec)
                 if before.budget != record.spec.budget:
-                    self._learn(partial(self._plan_anew, before))
+                    self._learn(partial(self._replan, before))
             case log_records.ResetRecord():
                 self._learn(self._reset)
             case log_records.ForgottenRecord():
@@ -221,7 +221,7 @@ class Policy:
             self.unconfirmed[record.task] = record.unconfirmed
         self.tally.late += not record.learned
         if record.cost != (record.told if learned else None) or owed or self.frozen:
-            self._learn(self._follow)
+            self._learn(self._resync_budget)
 
     def _count_stop(self, record: log_records.ObservedRecord) -> None:
         """Count a review that was stopped, or has cost more than was held for it."""
@@ -238,9 +238,9 @@ class Policy:
             self.holds.overrun = {**self.holds.overrun, name: self.holds.overrun.get(name, 0) + micro}
 
     def _extend(self, record: log_records.ExtendedRecord) -> None:
-        """Let the learner hold more for a decision; for one from before its reset only its total changes."""
+        """Extend the hold of a decision in the learner; for one from before its reset only the total changes."""
         if (own := self._own_id(record.id)) < 0 or not self.learner.remembers(own):
-            self._follow()
+            self._resync_budget()
             return
         left = self._by_resource(self.learner.summary().left)
         amounts = {name: min(record.amount.get(name, 0) / MICRO, max(left[name], 0.0)) for name in self.accounts}
@@ -253,7 +253,7 @@ class Policy:
         known = record.id >= self.relearned.decisions
         self._learn(partial(self._expire_if_remembered, record.id))
         if owed or not known:
-            self._learn(self._follow)
+            self._learn(self._resync_budget)
 
     def _corrected(self, record: log_records.CorrectedRecord) -> None:
         self.accounts = booked(self.accounts, record)
@@ -263,7 +263,7 @@ class Policy:
             self._learn(partial(self._tell, event))
         self.tally.corrected += 1
         if record.cost is not None:
-            self._learn(self._follow)
+            self._learn(self._resync_budget)
 
     def _tell(self, event: LearnedEvent) -> None:
         self.learner.apply(event)
@@ -291,7 +291,7 @@ class Policy:
             self._expire(number)
 
     def _expire(self, number: int) -> None:
-        """End a reservation that the learner has; one from before its reset is not its own."""
+        """Release a reservation of the learner; one from before its reset is only counted."""
         if (own := self._own_id(number)) >= 0:
             self.learner.apply(events.Expired(own))
         else:
@@ -327,7 +327,7 @@ class Policy:
         self._new_learner()
 
     def _new_learner(self) -> None:
-        """Let a new learner take the place of the one before, for what is left of the budgets."""
+        """Replace the learner by a new one, with what is left of the budgets."""
         left = {
             name: msgspec.structs.replace(each, horizon=self._own_horizon(each.horizon))
             if each.horizon is not None
@@ -337,14 +337,14 @@ class Policy:
         self.learner = learner_of(msgspec.structs.replace(self.spec, budget=left))
         for name in self.periods:
             self._begin_period(name)
-        self._follow()
+        self._resync_budget()
 
     def _own_horizon(self, horizon: int) -> int:
         """Return a horizon as the learner counts it: from its reset."""
         return max(1, horizon - self.relearned.decisions)
 
-    def _plan_anew(self, before: PolicySpec) -> None:
-        """Tell the learner of another horizon, end or allowance."""
+    def _replan(self, before: PolicySpec) -> None:
+        """Apply a changed horizon, end or allowance to the learner."""
         changed = {name: each for name, each in self.spec.budget.items() if each != before.budget[name]}
         if not self.learner.summary().decisions:  # nothing is learned yet, and it takes no other end before a task
             self._new_learner()
@@ -355,16 +355,16 @@ class Policy:
         total = self.learner.summary().total
         self.learner.apply(events.BudgetChanged(total, horizons or None, ends or None, allowances or None))  # type: ignore[arg-type]
 
-    def _follow_change(self) -> None:
+    def _apply_budget_change(self) -> None:
         spent, reserved = self._used()
         amounts = {n: float("inf") if a.total is None else a.total / MICRO for n, a in self.accounts.items()}
-        if self.apart or any(amount < spent[name] + reserved[name] for name, amount in amounts.items()):
-            self._follow()  # a sum of decimals may be more than what the account has used
+        if self.out_of_sync or any(amount < spent[name] + reserved[name] for name, amount in amounts.items()):
+            self._resync_budget()  # the learner's rounded sum may exceed what the account has used
         else:
             self.learner.apply(events.BudgetChanged(self._amount(amounts)))
 
-    def tellable(self, cost: Micros) -> Micros:
-        """Return a cost clamped to the learner's cost bounds (max_cost)."""
+    def clamp_cost(self, cost: Micros) -> Micros:
+        """Return a cost clamped to the learner's cost bounds (`max_cost`): what the learner is told."""
         caps = dict(zip(self.spec.resources, self.learner.settings.cost_bounds, strict=True))
         return {name: min(micro, round(min(caps[name][1], LARGEST_AMOUNT) * MICRO)) for name, micro in cost.items()}
 
@@ -376,9 +376,9 @@ class Policy:
                 return True
         return False
 
-    def _follow(self) -> None:
-        """Set the learner's budget to what is free, after its own account and the policy's have come to differ."""
-        self.apart = True
+    def _resync_budget(self) -> None:
+        """Set the learner's total so that it has left what is free in the accounts; its own sums are out of sync."""
+        self.out_of_sync = True
         spent, reserved = self._used()
         totals = {}
         for name, account in self.accounts.items():
@@ -417,7 +417,7 @@ class Policy:
             spec=self.spec,
             seq=self.seq,
             head=self.head,
-            apart=self.apart,
+            apart=self.out_of_sync,
             accounts=dict(self.accounts),
             tally=self.tally,
             learner=learner,
@@ -436,7 +436,7 @@ class Policy:
         except msgspec.MsgspecError as error:
             raise UnreadableState(f"The snapshot does not hold a policy ({error}).") from error
         policy = cls.__new__(cls)
-        policy.spec, policy.seq, policy.head, policy.apart = saved.spec, saved.seq, saved.head, saved.apart
+        policy.spec, policy.seq, policy.head, policy.out_of_sync = saved.spec, saved.seq, saved.head, saved.apart
         policy._end = horizon_of(saved.spec)
         policy.is_timed = saved.spec.is_timed
         policy.accounts = saved.accounts

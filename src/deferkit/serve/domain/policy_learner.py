@@ -23,14 +23,14 @@ from deferkit.serve.domain.policy_spec import BudgetSpec, FeatureSpec, PolicySpe
 from deferkit.serve.domain.review_form import check_document
 from deferkit.types import Budget
 
-CEILING = 20  # times max_cost: a reported cost above that is rather a mistake than a cost
-RETENTION_S = 30 * 86_400.0  # that payloads are kept after their tasks have ended
-OF_A_TOTAL = ("until", "every", "zone", "start", "carry", "hold", "limit")
-MOST_NUMBERS = 50_000_000  # that one policy may keep in memory: 400 MB
+CEILING_FACTOR = 20  # default max_reported_cost, in units of max_cost: higher costs are likely typing errors
+RETENTION_S = 30 * 86_400.0  # default retention of payloads, after their tasks have ended
+LIMITED_BUDGET_FIELDS = ("until", "every", "zone", "start", "carry", "hold", "limit")
+MOST_NUMBERS = 50_000_000  # doubles that one policy may keep in memory: 400 MB
 
 
 class Choice(NamedTuple):
-    """How a policy learns."""
+    """A combination of defaults for how a policy learns."""
 
     forget: str
     representation: str
@@ -40,9 +40,9 @@ CHOICES = (Choice("auto", "auto"), Choice("auto", "linear"), Choice("never", "li
 
 
 def with_defaults(spec: PolicySpec) -> PolicySpec:
-    """Return a specification with today's defaults for what it leaves open: the first of `CHOICES` that is possible.
+    """Return a specification with current defaults for unset fields: the first of `CHOICES` that is possible.
 
-    It is written to the log, so that a replay elsewhere does the same.
+    The result is written to the log, so that a replay does not depend on the version or on installed libraries.
     """
     rule = INDEX if spec.rule is msgspec.UNSET else spec.rule
     outliers = "clip" if spec.outliers is msgspec.UNSET else spec.outliers
@@ -59,7 +59,7 @@ def with_defaults(spec: PolicySpec) -> PolicySpec:
             forget=choice.forget if spec.forget is msgspec.UNSET else spec.forget,
             representation=choice.representation if spec.representation is msgspec.UNSET else spec.representation,
         )
-        if numbers_of(made) <= MOST_NUMBERS and (made.representation != "auto" or trees_can_be_had(spec)):
+        if numbers_of(made) <= MOST_NUMBERS and (made.representation != "auto" or trees_available(spec)):
             break
     return made
 
@@ -72,12 +72,12 @@ def with_ceiling(budget: BudgetSpec) -> BudgetSpec:
     """
     if budget.max_reported_cost is not msgspec.UNSET or budget.max_cost is None:
         return budget
-    ceiling = min(CEILING * to_micro("max_cost", budget.max_cost), LARGEST_AMOUNT * MICRO)
+    ceiling = min(CEILING_FACTOR * to_micro("max_cost", budget.max_cost), LARGEST_AMOUNT * MICRO)
     return msgspec.structs.replace(budget, max_reported_cost=ceiling / MICRO)
 
 
-def remark_on(asked: PolicySpec, made: PolicySpec) -> str | None:
-    """Return why a policy got a linear representation by default; None if it did not."""
+def linear_remark(asked: PolicySpec, made: PolicySpec) -> str | None:
+    """Return a warning that says why a policy got a linear representation by default; None if it did not."""
     if asked.representation is not msgspec.UNSET or made.representation != "linear" or made.rule != INDEX:
         return None
     if absent := missing("trees"):
@@ -85,17 +85,13 @@ def remark_on(asked: PolicySpec, made: PolicySpec) -> str | None:
     return "estimates are linear: trees are for the cost_link 'identity', and for fewer features or experts"
 
 
-def trees_can_be_had(spec: PolicySpec) -> bool:
+def trees_available(spec: PolicySpec) -> bool:
     """Whether LightGBM is installed and the other settings allow trees."""
     return spec.cost_link == "identity" and not missing("trees")
 
 
 def numbers_of(spec: PolicySpec) -> int:
-    """Return how many numbers a policy keeps in memory.
-
-    Beside its matrices a learner keeps the contexts that it remembers; trees are fitted to all of the past, up to a
-    limit.
-    """
+    """Return how many doubles a policy keeps in memory: matrices, remembered contexts, training samples of trees."""
     auto = spec.representation_used == "auto"
     encoder = encoder_of(spec)
     d = encoder.n_features if encoder is not None else int(spec.features)  # type: ignore[arg-type]
@@ -143,7 +139,7 @@ def check_size(spec: PolicySpec) -> None:
 
 
 def load_trees(spec: PolicySpec) -> None:
-    """Import LightGBM if a policy has trees: that takes seconds, which the first fit would cost decisions."""
+    """Import LightGBM if a policy has trees: it takes seconds, for which the first fit would delay decisions."""
     check_trees_installed(spec)
     if spec.representation_used == "auto":
         import_module("lightgbm")
@@ -173,7 +169,7 @@ def learner_of(spec: PolicySpec) -> Deferrer:
     check_size(spec)
     load_trees(spec)
     with warnings.catch_warnings():
-        # New policies with such a budget are refused; older ones, and what is left after a reset, are rebuilt.
+        # New policies with such a budget are refused by `check_affordable`; replays and resets must not warn.
         warnings.simplefilter("ignore", UnaffordableReviewWarning)
         return Deferrer(
             n_features=None if encoder is not None else spec.features,  # type: ignore[arg-type]
@@ -189,7 +185,7 @@ def learner_of(spec: PolicySpec) -> Deferrer:
             reward_range=spec.reward_range,
             memory=spec.memory,
             forget=spec.forget_used,
-            refit="doubling" if spec.forget is msgspec.UNSET else None,  # as was written out then
+            refit="doubling" if spec.forget is msgspec.UNSET else None,  # as in versions without `forget`
             representation=spec.representation_used,
             seed=spec.seed,
         )
@@ -214,7 +210,7 @@ def budgets_of(spec: PolicySpec) -> dict[str, Budget]:
     budgets = {}
     for name, each in spec.budget.items():
         given: dict[str, Any] = {
-            field: value for field in OF_A_TOTAL if (value := getattr(each, field)) is not msgspec.UNSET
+            field: value for field in LIMITED_BUDGET_FIELDS if (value := getattr(each, field)) is not msgspec.UNSET
         }
         if each.total is None and given:
             raise InvalidArgument(f"The budget of {name} has no total, so it has no {' or '.join(given)} either.")

@@ -1,4 +1,4 @@
-"""What a policy counts beside its learner and its accounts, and the policy as bytes."""
+"""Counters of a policy beside its learner and accounts, and the snapshot: a policy as bytes."""
 
 from typing import NamedTuple
 
@@ -67,7 +67,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     spec: PolicySpec
     seq: int
     head: bytes
-    apart: bool
+    apart: bool  # `Policy.out_of_sync`
     accounts: dict[str, Account]
     tally: Tally
     learner: bytes
@@ -79,7 +79,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PolicyCopy(NamedTuple):
-    """A copy of a policy, which does not change with it: another thread may write it as bytes."""
+    """An immutable copy of a policy, which another thread may serialise."""
 
     snapshot: Snapshot  # without the learner
     learner: StateCopy

@@ -41,8 +41,8 @@ else:  # the names of the registries
     PacingName = Literal[tuple(PACINGS)]
     ForgetName = Literal[FORGETS]
     RepresentationName = Literal[REPRESENTATIONS]
-# what policies do whose logs begin without saying so: they are from before there was a choice
-BEFORE = {"forget": "never", "representation": "linear", "outliers": "keep"}
+# defaults of policies that were created before these settings existed: their logs do not have them
+LEGACY_DEFAULTS = {"forget": "never", "representation": "linear", "outliers": "keep"}
 
 
 class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -160,8 +160,8 @@ class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         known = [each for each in (self.hold, self.limit, self.max_cost) if isinstance(each, (int, float))]
         return min(known, default=None)
 
-    def as_before(self, before: "BudgetSpec | None") -> "BudgetSpec":
-        """Return the budget with the ceiling that it was made with, where this one leaves it to the service."""
+    def with_defaults_of(self, before: "BudgetSpec | None") -> "BudgetSpec":
+        """Return this budget with the `max_reported_cost` of an existing one, if it leaves that to the service."""
         if before is None or self.max_reported_cost is not msgspec.UNSET:
             return self
         return msgspec.structs.replace(self, max_reported_cost=before.max_reported_cost)
@@ -279,17 +279,17 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     @property
     def forget_used(self) -> str:
         """The `forget` setting in effect."""
-        return BEFORE["forget"] if self.forget is msgspec.UNSET else self.forget
+        return LEGACY_DEFAULTS["forget"] if self.forget is msgspec.UNSET else self.forget
 
     @property
     def representation_used(self) -> str:
         """The `representation` in effect."""
-        return BEFORE["representation"] if self.representation is msgspec.UNSET else self.representation
+        return LEGACY_DEFAULTS["representation"] if self.representation is msgspec.UNSET else self.representation
 
     @property
     def outliers_used(self) -> str:
         """The `outliers` setting in effect."""
-        return BEFORE["outliers"] if self.outliers is msgspec.UNSET else self.outliers
+        return LEGACY_DEFAULTS["outliers"] if self.outliers is msgspec.UNSET else self.outliers
 
     @property
     def review_used(self) -> ReviewDocument | None:
@@ -301,18 +301,18 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """Seconds after which what reviewers were shown is erased; None: never."""
         return None if self.retention_s is msgspec.UNSET else self.retention_s
 
-    def as_before(self, before: "PolicySpec") -> "PolicySpec":
-        """Return the policy with what `before` was made with, wherever this one leaves it to the service.
+    def with_defaults_of(self, before: "PolicySpec") -> "PolicySpec":
+        """Return this specification with the defaults that an existing policy got, where it leaves them open.
 
-        What the service chooses depends on the version and on what is installed; the same call again is no conflict.
+        Defaults depend on the version and on installed libraries; a repeated creation must not conflict for that.
         """
         taken: dict[str, Any] = {
             name: getattr(before, name)
-            for name in BEFORE
+            for name in LEGACY_DEFAULTS
             if getattr(self, name) is msgspec.UNSET
-            or (getattr(before, name) is msgspec.UNSET and getattr(self, name) == BEFORE[name])
+            or (getattr(before, name) is msgspec.UNSET and getattr(self, name) == LEGACY_DEFAULTS[name])
         }
-        taken["budget"] = {name: each.as_before(before.budget.get(name)) for name, each in self.budget.items()}
+        taken["budget"] = {name: each.with_defaults_of(before.budget.get(name)) for name, each in self.budget.items()}
         if self.retention_s is msgspec.UNSET:
             taken["retention_s"] = before.retention_s
         if self.rule is msgspec.UNSET and before.rule is not msgspec.UNSET:

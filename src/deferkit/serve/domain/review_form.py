@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 
 from deferkit.errors import InvalidArgument
-from deferkit.serve.domain.reward_rule import MatchRule, TableRule, final_place
+from deferkit.serve.domain.reward_rule import MatchRule, TableRule, majority_index
 from deferkit.types import LARGEST
 
 HIDDEN, AFTER, SHOWN = "hidden", "after", "shown"
@@ -155,12 +155,12 @@ def check_answer(form: list[FormField], answer: Any) -> None:
         if value is None:
             if field.required:
                 raise InvalidArgument(f"The field {field.name!r} of the answer is missing.")
-        elif (wanted := wanted_instead(field, value)) is not None:
+        elif (wanted := expected_instead(field, value)) is not None:
             raise InvalidArgument(f"The field {field.name!r} of the answer is {wanted}.")
 
 
-def wanted_instead(field: FormField, value: Any) -> str | None:
-    """Return what a field wants, if a value is not that; None if it is."""
+def expected_instead(field: FormField, value: Any) -> str | None:
+    """Return what a field expects if a value is invalid; None if it is valid."""
     values = [option.value for option in field.options]
     match field.kind:
         case "boolean":
@@ -177,11 +177,11 @@ def wanted_instead(field: FormField, value: Any) -> str | None:
         case "text":
             good = isinstance(value, str) and (bool(value.strip()) or not field.required)
             wanted, size = "a text", len(value) or None if good else None
-    return wanted if not good else None if size is None else outside(field, size)
+    return wanted if not good else None if size is None else violated_bound(field, size)
 
 
-def outside(field: FormField, size: float) -> str | None:
-    """Return which bound of a field something is beyond; None if it is within both."""
+def violated_bound(field: FormField, size: float) -> str | None:
+    """Return the bound of a field that a size violates; None if it is within both."""
     what = {"text": " characters", "choices": " choices"}.get(field.kind, "")
     if field.min is not None and size < field.min:
         return f"at least {field.min:g}{what}"
@@ -200,14 +200,14 @@ def label_of(form: list[FormField], answer: Any) -> Any:
     return answer.get(form[0].name) if isinstance(answer, dict) else answer
 
 
-class Judged(NamedTuple):
-    """What the answers of a task come to."""
+class Judgement(NamedTuple):
+    """Which answer of a task is used, and its rewards by the reward rule."""
 
-    place: int | None  # of the answer that is used: the first one with the label that most gave; None: there is none
+    used: int | None  # index of the answer that is used: the first with the majority label; None: no answer has one
     rewards: dict[str, float]  # by the reward rule
 
 
-def judged(document: ReviewDocument, answers: list[Any], model_answer: Any, expert: str) -> Judged:
+def judge(document: ReviewDocument, answers: list[Any], model_answer: Any, expert: str) -> Judgement:
     """Return which answer of a task is used, and the rewards that the reward rule gives.
 
     Parameters
@@ -222,9 +222,9 @@ def judged(document: ReviewDocument, answers: list[Any], model_answer: Any, expe
         Whose reviewers they are.
     """
     labels = [label_of(document.form, answer) for answer in answers]
-    places = [place for place, label in enumerate(labels) if label is not None]
-    if not places:
-        return Judged(None, {})
-    given, rule = [labels[place] for place in places], document.reward_rule
+    labelled = [index for index, label in enumerate(labels) if label is not None]
+    if not labelled:
+        return Judgement(None, {})
+    given, rule = [labels[index] for index in labelled], document.reward_rule
     rewards = {} if rule is None else rule.rewards(given, label_of(document.form, model_answer), expert)
-    return Judged(places[final_place(given)], rewards)
+    return Judgement(labelled[majority_index(given)], rewards)

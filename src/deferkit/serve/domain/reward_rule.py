@@ -33,7 +33,7 @@ class MatchRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         {'human': 0.6666666666666666, 'model': 0.0}
         """
         texts = [text_of(label) for label in labels]
-        final = texts[final_place(labels)]
+        final = texts[majority_index(labels)]
         found = {expert: texts.count(final) / len(texts)}
         return found if model is None else found | {MODEL: float(text_of(model) == final)}
 
@@ -58,7 +58,7 @@ class TableRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         """
         if model is None:
             return {}
-        final = text_of(labels[final_place(labels)])
+        final = text_of(labels[majority_index(labels)])
         return dict(self.table.get(final, {}).get(text_of(model), {}))
 
     def check(self, deciders: tuple[str, ...], reward_range: tuple[float, float]) -> None:
@@ -92,12 +92,12 @@ def text_of(label: Any) -> str:
     return msgspec.json.encode(label, order="sorted").decode()
 
 
-def final_place(labels: list[Any]) -> int:
-    """Return where the label is that most reviewers gave; the first of those that are even.
+def majority_index(labels: list[Any]) -> int:
+    """Return the index of the majority label; of the first one in a tie.
 
-    >>> final_place(["ham", "spam", "spam"]), final_place(["ham", "spam"])
+    >>> majority_index(["ham", "spam", "spam"]), majority_index(["ham", "spam"])
     (1, 0)
     """
     texts = [text_of(label) for label in labels]
     counts = Counter(texts)
-    return max(range(len(texts)), key=lambda place: (counts[texts[place]], -place))
+    return max(range(len(texts)), key=lambda index: (counts[texts[index]], -index))

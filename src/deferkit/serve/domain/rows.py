@@ -4,14 +4,14 @@ from typing import NamedTuple
 
 from deferkit.serve.domain.money import Micros
 
-# what a decision's money does: model → – ; open → posted | void ; void → posted (a late cost)
+# states of a decision's reservation: model → – ; open → posted | void ; void → posted (a late cost)
 MODEL, OPEN, POSTED, VOID = "model", "open", "posted", "void"
-# what a seat of a review does: waiting ⇄ claimed → done ; waiting | claimed → closed
+# states of a seat: waiting ⇄ claimed → done ; waiting | claimed → closed
 WAITING, CLAIMED, DONE, CLOSED = "waiting", "claimed", "done", "closed"
 
 
 class PolicyRow(NamedTuple):
-    """A policy, where its log ends, and who owns it."""
+    """A policy, the end of its log (`seq`, `head`), and its ownership lease."""
 
     id: int
     tenant: str
@@ -52,7 +52,7 @@ def is_stopped(row: DecisionRow) -> bool:
 
 
 class SeatRow(NamedTuple):
-    """A place for one reviewer at one task."""
+    """A seat: the place of one reviewer at one task."""
 
     policy: int
     task: str
@@ -95,7 +95,7 @@ class ParkedRow(NamedTuple):
 
 
 class RequestRow(NamedTuple):
-    """A call that may be repeated, and the reply that it got."""
+    """An idempotency key, the digest of its request, and the reply."""
 
     policy: int
     request: str

@@ -1,4 +1,4 @@
-"""Seats: the places of reviewers at a task, how a claim is proved, and what reviewers have reported."""
+"""Seats of reviewers at a task: claim tokens, and the sum of what the reviewers have reported."""
 
 import hmac
 import secrets
@@ -37,7 +37,7 @@ def check_token(body: LeaseBody, stored: bytes | None) -> None:
 
 
 class Reported(NamedTuple):
-    """What the reviewers of a task have reported, taken together."""
+    """The merged reports of a task's reviewers: mean rewards, summed costs."""
 
     rewards: dict[str, float]
     cost: Micros | None
@@ -54,7 +54,7 @@ def reported(seats: list[SeatRow], deciders: Iterable[str]) -> Reported:
             rewards[name] = average(given)
     return Reported(
         rewards=rewards,
-        cost=added(*(seat.cost for seat in seats)),
+        cost=sum_costs(*(seat.cost for seat in seats)),
         reviewers=[seat.reviewer or "" for seat in seats],
         answers=[msgspec.json.decode(seat.answer) for seat in seats if seat.answer is not None],
     )
@@ -69,10 +69,10 @@ def average(values: list[float]) -> float:
     return min(max(sum(values) / len(values), min(values)), max(values))
 
 
-def added(*costs: Micros | None) -> Micros | None:
+def sum_costs(*costs: Micros | None) -> Micros | None:
     """Return the sum of the costs that are known; None if none is.
 
-    >>> added({"cost": 5}, None, {"cost": 3}), added(None)
+    >>> sum_costs({"cost": 5}, None, {"cost": 3}), sum_costs(None)
     ({'cost': 8}, None)
     """
     known = [cost for cost in costs if cost is not None]

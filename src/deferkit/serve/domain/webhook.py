@@ -11,7 +11,7 @@ SECRET_PREFIX = "whsec_"
 
 
 class WebhookRow(NamedTuple):
-    """Where a tenant wants to hear of events."""
+    """A webhook of a tenant: its URL, and the events and policies that it subscribes to."""
 
     id: str
     tenant: str
@@ -28,7 +28,7 @@ class WebhookRow(NamedTuple):
 
 
 class DeliveryRow(NamedTuple):
-    """An event on its way to one webhook."""
+    """An event that is to be delivered to one webhook."""
 
     webhook: str
     id: str  # of the event: the receiver knows a repetition by it
@@ -45,7 +45,7 @@ class DeliveryRow(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """What came of an attempt at a delivery; in the order of the query that writes it."""
+    """The result of an attempt at a delivery; fields are in the order of the query that writes it."""
 
     state: str
     due: int

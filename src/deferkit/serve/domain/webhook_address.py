@@ -1,4 +1,4 @@
-"""Where webhooks may go: to addresses that everyone can reach, unless the settings allow private ones."""
+"""Checks of webhook addresses (SSRF): only public ones, unless the settings allow private ones."""
 
 import ipaddress
 import socket

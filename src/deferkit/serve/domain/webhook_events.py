@@ -1,4 +1,4 @@
-"""The events that webhooks are told of, made from what happens to a policy. They hold no features and no payload."""
+"""Bodies of webhook events, made from log records. They contain no features and no payload."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ class EventBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decided_data(record: DecidedRecord) -> dict[str, Any]:
-    """Return what is told of a decision."""
+    """Return the data of a `decided` event."""
     return {
         "task": record.task,
         "id": record.id,
@@ -40,7 +40,7 @@ def decided_data(record: DecidedRecord) -> dict[str, Any]:
 
 
 def completed_data(row: DecisionRow) -> dict[str, Any]:
-    """Return what is told of a task that is settled. A cost that waits to be confirmed is null."""
+    """Return the data of a `completed` event. An unconfirmed cost is null."""
     return {
         "task": row.task,
         "id": row.id,
@@ -53,7 +53,7 @@ def completed_data(row: DecisionRow) -> dict[str, Any]:
 
 
 def expired_data(record: ExpiredRecord, final: str) -> dict[str, Any]:
-    """Return what is told of a task that waits no longer; `final` is whose answer is used."""
+    """Return the data of an `expired` event; `final` is whose answer is used."""
     return {"task": record.task, "id": record.id, "why": record.why, "final": final}
 
 
@@ -67,7 +67,7 @@ class BudgetAlarm(NamedTuple):
 def alarms_of(
     accounts: Mapping[str, Account], spec: PolicySpec, before: frozenset[BudgetAlarm]
 ) -> frozenset[BudgetAlarm]:
-    """Return the alarms that stand.
+    """Return the active alarms, with hysteresis.
 
     Parameters
     ----------
@@ -76,8 +76,8 @@ def alarms_of(
     spec
         The policy: nothing is left of a budget when less is free than one task may cost.
     before
-        The alarms that stood before. Those of a share end 5 per cent of the total below it, so that reservations that
-        come and go do not raise them again and again.
+        The alarms that were active before. Those of a used share end only 5 per cent of the total below it, so that
+        reservations that come and go do not raise them again and again.
     """
     found = set()
     for name, account in accounts.items():
@@ -97,7 +97,7 @@ def alarms_of(
 
 
 def budget_data(alarm: BudgetAlarm, accounts: Mapping[str, Account]) -> dict[str, Any]:
-    """Return what is told of an alarm: with the accounts as they stand."""
+    """Return the data of a `budget` event: the alarm, and the accounts."""
     budget = {
         name: {
             "total": None if account.total is None else in_reply(account.total),

@@ -10,10 +10,10 @@ from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.engine.forecast import Pace
 from deferkit.serve.engine.policy_summary import QueueState
 
-SLOW, FAST = 0.9, 1.1  # paces that are on plan
-TELLING = 0.05  # the share of the planned tasks before which a pace tells little
-RECENT_DRIFT = 1000  # decisions for which a drift is news
-OLD_S = 3600.0  # a review that waits for so long, where there is no deadline
+SLOWEST_PACE, FASTEST_PACE = 0.9, 1.1  # paces between these are on plan
+MIN_PLANNED_SHARE = 0.05  # of the planned tasks: before that the pace is too noisy for an alarm
+RECENT_DRIFT = 1000  # decisions for which a drift raises an alarm
+OLD_REVIEW_S = 3600.0  # seconds after which a waiting review raises an alarm, if there is no deadline
 
 
 class Alarm(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ def alarms_of(owned: OwnedPolicy, queue: QueueState, pace: Pace | None, failing:
 
 
 def money_alarms(owned: OwnedPolicy, now: int) -> list[Alarm]:
-    """Return alarms of what can be spent."""
+    """Return alarms of the accounts: suspense, exhausted budgets, unconfirmed costs."""
     policy, found = owned.policy, []
     accounts, periods = policy.books_at(now)
     for name, account in accounts.items():
@@ -72,7 +72,7 @@ def money_alarms(owned: OwnedPolicy, now: int) -> list[Alarm]:
 
 
 def pace_alarms(owned: OwnedPolicy, pace: Pace | None, now: int) -> list[Alarm]:
-    """Return alarms of a budget whose end has come, or that is spent too fast or too slowly for it."""
+    """Return alarms of budgets that have ended, or are spent faster or slower than planned."""
     policy = owned.policy
     horizon = min((each.horizon for each in policy.spec.budget.values() if each.horizon is not None), default=None)
     decisions = policy.counts().decisions
@@ -83,20 +83,20 @@ def pace_alarms(owned: OwnedPolicy, pace: Pace | None, now: int) -> list[Alarm]:
         if budget.until is not msgspec.UNSET and budget.until <= now / MICRO:
             text = f"The budget of {name} ended on {show_time(budget.until)}: what is left is spent at the last price."
             return [Alarm(kind="horizon_over", text=text)]
-    if pace is None or pace.done < TELLING:
+    if pace is None or pace.done < MIN_PLANNED_SHARE:
         return []
-    if pace.value > FAST:
+    if pace.value > FASTEST_PACE:
         return [Alarm(kind="overspending", text=f"Spending is {100 * (pace.value - 1):.0f} % ahead of plan.")]
     reserved = sum(account.reserved for account in policy.accounts.values())
-    if pace.value < SLOW and not reserved:  # what is reserved may yet be spent
+    if pace.value < SLOWEST_PACE and not reserved:  # what is reserved may yet be spent
         return [Alarm(kind="underspending", text=f"Spending is {100 * (1 - pace.value):.0f} % behind plan.")]
     return []
 
 
 def review_alarms(owned: OwnedPolicy, queue: QueueState) -> list[Alarm]:
-    """Return alarms of tasks that wait for too long."""
+    """Return alarms of tasks that have waited too long for a review."""
     deadline = owned.policy.spec.deadline_s
-    limit = OLD_S if deadline is None else deadline / 2
+    limit = OLD_REVIEW_S if deadline is None else deadline / 2
     if queue.oldest_s is None or queue.oldest_s <= limit:
         return []
     until = "" if deadline is None else f", of the {duration(deadline)} that it may wait"
@@ -104,7 +104,7 @@ def review_alarms(owned: OwnedPolicy, queue: QueueState) -> list[Alarm]:
 
 
 def drift_alarms(owned: OwnedPolicy) -> list[Alarm]:
-    """Return alarms of rewards and costs that have changed of late."""
+    """Return alarms of recent drifts of rewards and costs."""
     decisions = owned.policy.learner.summary().decisions
     return [
         Alarm(
@@ -118,7 +118,7 @@ def drift_alarms(owned: OwnedPolicy) -> list[Alarm]:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in words.
+    """Return a duration as text.
 
     >>> duration(40), duration(150), duration(9000), duration(200_000)
     ('40 s', '2 min', '2.5 h', '2.3 days')

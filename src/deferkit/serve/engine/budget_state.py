@@ -44,7 +44,7 @@ class BudgetState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def budget_states(owned: OwnedPolicy, now: int) -> dict[str, BudgetState]:
-    """Return the accounts of a policy as a task that came now would find them: with the renewals that are due."""
+    """Return the state of each budget of a policy, after the renewals that are due."""
     accounts, periods = owned.policy.books_at(now)
     states = {name: budget_state(account) for name, account in accounts.items()}
     if periods:
@@ -58,10 +58,10 @@ def budget_states(owned: OwnedPolicy, now: int) -> dict[str, BudgetState]:
 
 
 def tasks_left(owned: OwnedPolicy, periods: Periods) -> dict[str, float | None]:
-    """Return how many tasks are expected until the end of each period; None of one that no task has come in."""
-    known, told = owned.policy.periods, owned.policy.learner.summary().periods
+    """Return how many tasks are expected until the end of each period; None if a period has no task yet."""
+    current, learned = owned.policy.periods, owned.policy.learner.summary().periods
     return {
-        name: told[name].tasks_left if name in told and known.get(name) == period else None
+        name: learned[name].tasks_left if name in learned and current.get(name) == period else None
         for name, period in periods.items()
     }
 
@@ -69,7 +69,7 @@ def tasks_left(owned: OwnedPolicy, periods: Periods) -> dict[str, float | None]:
 def period_state(
     period: BudgetPeriod, account: Account, decisions: int, left: float | None, now: float, *, renews: bool = True
 ) -> PeriodState:
-    """Return where a period stands.
+    """Return the state of a period.
 
     >>> period = BudgetPeriod(number=2, start=0, end=100, granted=8 * MICRO, carried=0, held=0, posted_before=0)
     >>> state = period_state(period, Account(8 * MICRO, posted=4 * MICRO), decisions=30, left=70, now=40)
@@ -102,7 +102,7 @@ def period_state(
 
 
 def budget_state(account: Account) -> BudgetState:
-    """Return where the budget of a resource stands."""
+    """Return the state of an account, in units."""
     total, free = account.total, account.free
     return BudgetState(
         total=None if total is None else in_reply(total),

@@ -1,4 +1,4 @@
-"""A monotonic clock, and the time that it starts from."""
+"""A monotonic clock, and its start time, which ignores large jumps of the machine's clock."""
 
 import time
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from deferkit.serve.engine import process_identity
 from deferkit.serve.storage.store import Store
 from deferkit.serve.structured_logs import logger
 
-MICROSECONDS = 1000  # of nanoseconds
+NANOSECONDS = 1000  # of a microsecond
 
 
 class Clock:
@@ -26,22 +26,22 @@ class Clock:
 
     def now(self) -> int:
         """Return the time in microseconds."""
-        return self._start + (time.monotonic_ns() - self._began) // MICROSECONDS
+        return self._start + (time.monotonic_ns() - self._began) // NANOSECONDS
 
 
 class StartTime(NamedTuple):
-    """The time that a service begins to count from, in microseconds."""
+    """The start time of the clock of a service, in microseconds."""
 
     at: int
-    jump: int  # of the machine's clock since an earlier start, if that is not followed
+    jump: int  # of the machine's clock since an earlier start, where it is not followed; else 0
 
 
 def start_time(store: Store, *, max_jump_s: float) -> StartTime:
-    """Return the time of the database or machine, or what it would be without a jump of more than `max_jump_s`.
+    """Return the wall clock of the database or machine, corrected for a jump of more than `max_jump_s`.
 
-    A machine counts for how long it has run, whatever its clock is set to. With what both said at an earlier start in
-    the same boot, a clock that was set is told from a service that was off. Nothing is known after a reboot: the clock
-    is believed then. 0 follows any jump. Time never goes back behind the logs.
+    The uptime of a machine does not depend on its wall clock. Both were stored at an earlier start in the same boot,
+    so that a wall clock that was set can be distinguished from a service that was off. After a reboot the wall clock
+    is trusted. With `max_jump_s` 0 any jump is followed. The result is later than every record of the logs.
     """
     wall, now = store.database.now(), process_identity.uptime()
     if now is None:
@@ -58,6 +58,6 @@ def start_time(store: Store, *, max_jump_s: float) -> StartTime:
         return StartTime(max(store.last_time() + 1, expected), jump)
     try:
         store.put_clock(boot, wall, uptime)
-    except StoreFailed as error:  # a full disk: the earlier one is as good
-        logger.warning("what the clock says was not kept", extra={"error": str(error)})
+    except StoreFailed as error:  # a full disk: the earlier reading serves as well
+        logger.warning("the clock reading was not stored", extra={"error": str(error)})
     return StartTime(max(store.last_time() + 1, wall), 0)

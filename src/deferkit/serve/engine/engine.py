@@ -35,11 +35,11 @@ class EngineSettings(NamedTuple):
     group_limit: int = 256  # commands in one commit
     group_s: float = 0.025  # seconds of the processor for the commands of one commit
     owner_lease_s: float = 15.0
-    max_clock_jump_s: float = 300.0  # 0: any jump is followed
+    max_clock_jump_s: float = 300.0  # larger jumps of the machine's clock are not followed; 0: all are
     snapshot_every: int = 20_000  # records
     tick_s: float = 1.0
     max_policies: int | None = None  # that a tenant may have
-    address: str | None = None  # where other processes find this one
+    address: str | None = None  # URL at which other processes reach this one
     webhook_private: bool = False  # whether webhooks may go to private, loopback and link-local addresses
 
 
@@ -92,7 +92,7 @@ class Engine:
         )
         self.policy_creation = PolicyCreation(self.ownership, max_policies=self.settings.max_policies)
         self._serving = False
-        self._at_work = False  # a group was taken and is not answered yet
+        self._at_work = False  # a group was taken from the queue and is not committed yet
         self._writing: asyncio.Task[None] | None = None
         self._ticking: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
@@ -100,7 +100,7 @@ class Engine:
     @property
     def ready(self) -> bool:
         """Whether commands are accepted."""
-        return self._serving and not self.ownership.over
+        return self._serving and not self.ownership.store_broken
 
     @property
     def failing(self) -> str | None:
@@ -128,7 +128,7 @@ class Engine:
         """Migrate the database, acquire the policies that have no owner, and start the writer."""
         await self.ownership.open()
         await self.webhooks.read()
-        # what is owned stays so while other policies are read, however long that takes
+        # leases are renewed from the start on: loading all policies may take longer than a lease
         self._ticking = [asyncio.create_task(self._regularly(self.ownership.renew_if_due))]
         try:
             await self.ownership.adopt_all()
@@ -139,7 +139,7 @@ class Engine:
         self._writing = asyncio.create_task(self._write())
         jobs = (
             self.maintenance.reap,
-            self.maintenance.make_room,
+            self.maintenance.drop_old_parked,
             self.maintenance.erase_expired,
             self.maintenance.renew_idle,
             self.maintenance.finish_deletions,
@@ -155,7 +155,7 @@ class Engine:
         self._serving = False
         self._stopping.set()
         self.webhooks.stop()
-        # not cancelled: what they read in other threads would go on, beyond the end of the store
+        # not cancelled: their reads in other threads would go on after the store is closed
         await asyncio.gather(*self._ticking, return_exceptions=True)
         if self._writing is not None:
             while (
@@ -163,16 +163,16 @@ class Engine:
                 or self._at_work
                 or self.steps.running
                 or self.ownership.busy.locked()
-                or self.ownership.coming
+                or self.ownership.loading
             ):
                 await asyncio.sleep(0.005)
             self._writing.cancel()
             await asyncio.gather(self._writing, return_exceptions=True)
         self.steps.close()
-        await self.ownership.put_away()
+        await self.ownership.release_all()
         logger.info("stopped")
 
-    # --- what callers want ----------------------------------------------------------------------------------------
+    # --- submission of commands -----------------------------------------------------------------------------------
 
     async def create(self, tenant: str, spec: PolicySpec) -> Reply:
         """Create a policy; the same one again changes nothing."""
@@ -180,7 +180,7 @@ class Engine:
 
     def submit(self, key: Key, command: Command) -> Coroutine[Any, Any, Reply]:
         """Queue a command; return its reply after the durable commit."""
-        # no coroutine around another one: this is called for every decision
+        # not `async`: an extra coroutine for every decision would cost time
         if self.telemetry is None:
             return self._submit(key, command)
         return self._submit_traced(self.telemetry, key, command)
@@ -217,11 +217,11 @@ class Engine:
             raise Elsewhere(row.address)
         return self.owned[key]
 
-    # --- time -----------------------------------------------------------------------------------------------------
+    # --- periodic jobs --------------------------------------------------------------------------------------------
 
     async def _regularly(self, job: Callable[[], Awaitable[None]]) -> None:
         """Run `job` every tick."""
-        while not self.ownership.over:
+        while not self.ownership.store_broken:
             try:
                 await asyncio.wait_for(self._stopping.wait(), self.settings.tick_s)
                 return
@@ -231,7 +231,7 @@ class Engine:
                 await job()
             except (DeferkitError, OSError) as error:
                 logger.warning("a tick failed", extra={"error": str(error)})
-            except Exception:  # whatever it was, the next deadline must not wait for ever
+            except Exception:  # a bug in one tick must not stop the job for good
                 logger.exception("a tick failed")
 
     # --- writing --------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from deferkit.serve.engine.history.calibration import CalibrationBin
 from deferkit.serve.engine.policy_summary import DriftState, drift_states
 from deferkit.types import Coefficients
 
-MOST = 50  # coefficients of a target
+MAX_COEFFICIENTS = 50  # coefficients of a target
 
 
 class Coefficient(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class EstimatesReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def estimates_of(owned: OwnedPolicy, calibrations: Mapping[str, list[CalibrationBin]]) -> EstimatesReply:
-    """Return what a policy has learned.
+    """Return the coefficients, calibration and drifts of a policy.
 
     Args:
         owned: The policy.
@@ -67,12 +67,12 @@ def estimates_of(owned: OwnedPolicy, calibrations: Mapping[str, list[Calibration
 
 
 def clearest(given: Coefficients, scale: float, n_features: int) -> list[Coefficient]:
-    """Return the coefficients that differ most clearly from 0: a standard error is √(M⁻¹)ⱼⱼ, in units of the noise."""
+    """Return the most significant coefficients, by |value| / standard error, which is √(M⁻¹)ⱼⱼ times the noise."""
     errors = scale * np.sqrt(np.maximum(0.0, np.diag(given.inverse)))
     names = given.names or tuple(
         f"feature {j + 1}" if j < n_features else f"trees {j + 1 - n_features}" for j in range(len(given.theta))
     )
     clarity = np.where(errors > 0, np.abs(given.theta) / np.where(errors > 0, errors, 1.0), np.inf)
     clarity[given.theta == 0] = 0.0
-    best = sorted(range(len(names)), key=lambda j: -clarity[j])[:MOST]
+    best = sorted(range(len(names)), key=lambda j: -clarity[j])[:MAX_COEFFICIENTS]
     return [Coefficient(feature=names[j], value=float(given.theta[j]), error=float(errors[j])) for j in best]

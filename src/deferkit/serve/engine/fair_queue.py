@@ -1,7 +1,8 @@
-"""A bounded queue in which no tenant can keep the others from their turn, or from the processor.
+"""A bounded queue with backpressure and fair queueing between tenants, by measured processor time.
 
-Fair queueing by measured time: what the commands of a tenant took of the processor is charged to it, and whoever was
-charged least is next. Tenants whose charges differ by less than a turn's worth take turns.
+The processor time of a tenant's commands is charged to it, and the tenant with the lowest charge is next. Tenants whose
+charges differ by less than `TURN_S` take turns (round robin). A full queue, or tenant's share of it, refuses commands
+with 503.
 """
 
 import asyncio
@@ -13,13 +14,13 @@ from typing import Generic, TypeVar
 from deferkit.serve.domain.problems import unavailable
 
 TURN_S = 0.005  # seconds of the processor that one turn is worth
-NEWEST = 0.2  # weight of the latest command in the mean of a tenant's
+NEWEST = 0.2  # weight of the latest command in a tenant's moving average (EWMA)
 
 Item = TypeVar("Item")
 
 
 class FairQueue(Generic[Item]):
-    """A bounded queue, fair between tenants by processor time.
+    """A bounded queue, fair between tenants by processor time. Blocked items count towards its limits.
 
     >>> queue = FairQueue[int](limit=4, share=0.5)
     >>> queue.put("a", 1), queue.put("a", 2), queue.put("b", 3)
@@ -35,8 +36,8 @@ class FairQueue(Generic[Item]):
         self.limit = limit
         self.share = max(1, int(limit * share))
         self.waiting: dict[str, deque[Item]] = {}
-        self.aside: dict[tuple[str, str], deque[Item]] = {}  # by tenant and what they wait for
-        self.length = 0  # of both
+        self.blocked: dict[tuple[str, str], deque[Item]] = {}  # by tenant and policy: not taken until `unblock`
+        self.length = 0  # waiting and blocked
         self._some = asyncio.Event()
         self._charged: dict[str, float] = {}  # seconds of the processor, by tenant
         self._mean: dict[str, float] = {}  # seconds that a command of a tenant takes
@@ -46,38 +47,38 @@ class FairQueue(Generic[Item]):
         """Add an item, or raise if the queue, or this tenant's part of it, is full."""
         mine = self.waiting.get(tenant)
         n = 0 if mine is None else len(mine)
-        if self.aside:
-            n += sum(len(items) for key, items in self.aside.items() if key[0] == tenant)
+        if self.blocked:
+            n += sum(len(items) for key, items in self.blocked.items() if key[0] == tenant)
         if self.length >= self.limit or n >= self.share:
             raise unavailable(f"Too much is waiting: {n} of your calls. Try again.")
         if mine is None:
             mine = self.waiting[tenant] = deque()
-            # who was away has saved nothing up
+            # an idle tenant earns no credit: its charge is raised to the current level
             self._charged[tenant] = max(self._charged.get(tenant, 0.0), self._level)
         mine.append(item)
         self.length += 1
         self._some.set()
 
-    def put_aside(self, key: tuple[str, str], item: Item) -> None:
-        """Put an item aside that cannot run now, until `put_back`; it counts as waiting."""
-        self.aside.setdefault(key, deque()).append(item)
+    def block(self, key: tuple[str, str], item: Item) -> None:
+        """Add an item that cannot run until `unblock`; it counts towards the limits."""
+        self.blocked.setdefault(key, deque()).append(item)
         self.length += 1
 
-    def put_back(self, key: tuple[str, str]) -> None:
-        """Requeue all items put aside under a key, before the tenant's other items."""
-        if items := self.aside.pop(key, None):
+    def unblock(self, key: tuple[str, str]) -> None:
+        """Requeue the blocked items of a key, before the tenant's other items."""
+        if items := self.blocked.pop(key, None):
             items.extend(self.waiting.get(key[0], ()))
             self.waiting[key[0]] = items
             self._some.set()
 
     def put_first(self, tenant: str, items: list[Item]) -> None:
-        """Put items back that were taken and not run, before all others. They were let in: no limit holds for them."""
+        """Requeue items that were taken and not run, before all others. Limits are not checked again."""
         self.waiting = {tenant: deque([*items, *self.waiting.pop(tenant, ())]), **self.waiting}
         self.length += len(items)
         self._some.set()
 
     def put_last(self, tenant: str, item: Item) -> None:
-        """Put back what is left of an item, behind what its tenant has waiting. No limit holds for it."""
+        """Requeue the rest of an unfinished item, behind its tenant's other items. Limits are not checked again."""
         self.waiting.setdefault(tenant, deque()).append(item)
         self.length += 1
         self._some.set()
@@ -93,9 +94,9 @@ class FairQueue(Generic[Item]):
         return self._mean.get(tenant, 0.0) > TURN_S
 
     async def take(self, most: int, size: Callable[[Item], int] = lambda _: 1) -> list[Item]:
-        """Return what waits, as soon as there is something, until it is this much; each tenant's in order.
+        """Wait for items, and return those whose sizes add up to `most`; first in, first out for each tenant.
 
-        Within one group what a command will take is not known: the mean of its tenant's commands stands for it.
+        What an item of this group will cost is not known yet: its tenant's mean is charged provisionally.
         """
         await self._some.wait()
         taken: list[Item] = []

@@ -1,13 +1,13 @@
-"""Whether a budget is spent as planned, and when it will be gone if spending goes on as of late."""
+"""Pace of a budget, and the forecast of when it is exhausted at the recent rate of spending."""
 
 from typing import NamedTuple
 
-RECENT = 0.2  # the share of all decisions that counts as "of late"
-LEAST = 50  # decisions, if there are so many
+RECENT_SHARE = 0.2  # share of all decisions that the recent rate is computed from
+MIN_RECENT = 50  # decisions, at least, if there are so many
 
 
 class Spending(NamedTuple):
-    """What had been spent at a time."""
+    """Cumulative spending at a time."""
 
     at: float  # seconds
     decisions: int
@@ -15,14 +15,14 @@ class Spending(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """How fast a budget is spent."""
+    """The pace of a budget, and how far its plan is."""
 
     value: float  # 1 is on plan
     done: float  # share of the planned tasks that are decided
 
 
 class Forecast(NamedTuple):
-    """When a budget is gone: the number of the task, and the time. None: never, as far as can be told."""
+    """When a budget is exhausted: the number of the task, and the time. None: never, at the recent rate."""
 
     task: int | None
     at: float | None
@@ -40,7 +40,7 @@ def pace_of(spent: float, total: float, decisions: int, horizon: float) -> float
 
 
 def forecast_of(unspent: float, then: Spending, now: Spending) -> Forecast:
-    """Return when a budget is gone, if spending goes on as between two moments.
+    """Return when a budget is exhausted at the rate of spending between two moments.
 
     >>> forecast_of(60, Spending(0, 0, 0), Spending(100, 1000, 40))  # 0.04 a task, 10 tasks a second
     Forecast(task=2500, at=250.0)
@@ -55,9 +55,9 @@ def forecast_of(unspent: float, then: Spending, now: Spending) -> Forecast:
 
 
 def recent_from(decisions: int) -> int:
-    """Return the number of decisions at which "of late" begins.
+    """Return the number of the decision from which on the recent rate is computed.
 
     >>> recent_from(10_000), recent_from(100), recent_from(20)
     (8000, 50, 0)
     """
-    return max(0, min(int(decisions * (1 - RECENT)), decisions - LEAST))
+    return max(0, min(int(decisions * (1 - RECENT_SHARE)), decisions - MIN_RECENT))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Job(NamedTuple):
-    """A command and who waits for it."""
+    """A queued command, and the future of its reply."""
 
     key: Key
     command: Command
@@ -44,7 +44,7 @@ class Job(NamedTuple):
 
 
 Result: TypeAlias = Reply | QueueQuery | Unfinished | Problem
-"""What a command came to."""
+"""The result of a command."""
 
 
 class Failed(DeferkitError):
@@ -69,17 +69,17 @@ class GroupCommit:
     ownership
         The policies of this process, and the thread that writes.
     queue
-        Where commands come from; what a group had no time for goes back there.
+        Where commands come from; those that a group had no time for are requeued.
     fits
-        Where commands wait whose policy is fitting trees.
+        Blocks commands whose policy is fitting trees or is used by another thread.
     steps
-        What runs the steps of learners that may take long, after their commit.
+        Runs deferred steps of learners, after their commit.
     group_s
-        Seconds after which no more commands of a group are run: every other caller waits as long.
+        Seconds of a group after which no more of its commands are run: every other caller waits as long.
     snapshot_every
         Records of a policy's log between two snapshots.
     webhooks
-        Who is told of events: they are written in the same transaction.
+        The webhooks: events for them are written in the same transaction (outbox).
     telemetry
         Where commits are recorded; None: nowhere.
     """
@@ -128,7 +128,7 @@ class GroupCommit:
             logger.exception("a group failed")
             if len(group) == 1:
                 self._refuse(group, Problem(500, "internal", f"The call failed: {type(error).__name__}."))
-            else:  # one of them is to blame, and the others are not to suffer for it
+            else:  # retry each command by itself, so that only the faulty one fails
                 for job in group:
                     await self.attempt([job])
         return long
@@ -142,15 +142,15 @@ class GroupCommit:
 
     async def _commit(self, group: list[Job]) -> None:
         """Run a group of commands in one transaction, and reply when it is committed."""
-        if self.ownership.over:
+        if self.ownership.store_broken:
             self._refuse(group, unavailable("The disk did not confirm a write; nothing more is written."))
             return
-        await self.ownership.mend()
-        able = [self.ownership.able(job.key) for job in group]
-        jobs = [job for job, can in zip(group, able, strict=True) if can]
-        away = [job for job, can in zip(group, able, strict=True) if not can]
-        for job in away:
-            self._refuse([job], unavailable(self.ownership.why_unable(job.key)))
+        await self.ownership.rebuild_dirty()
+        writable = [self.ownership.is_writable(job.key) for job in group]
+        jobs = [job for job, can in zip(group, writable, strict=True) if can]
+        not_writable = [job for job, can in zip(group, writable, strict=True) if not can]
+        for job in not_writable:
+            self._refuse([job], unavailable(self.ownership.why_not_writable(job.key)))
         if not jobs:
             return
         began = 0 if self.telemetry is None else time.time_ns()
@@ -167,15 +167,15 @@ class GroupCommit:
         try:
             now = self.ownership.clock.now()
             work.ends = time.perf_counter() + self.group_s
-            for place, (job, each, need) in enumerate(zip(jobs, owned, reads, strict=True)):
+            for index, (job, policy, read_set) in enumerate(zip(jobs, owned, reads, strict=True)):
                 if results and work.out_of_time:
-                    self._put_back(group, jobs[place:])
+                    self._requeue(group, jobs[index:])
                     break
-                if self.fits.must_wait(each, need, work):
+                if self.fits.must_wait(policy, read_set, work):
                     group.remove(job)
-                    self.fits.put_aside(job.key, job)
+                    self.fits.block(job.key, job)
                     continue
-                results.append((job, self._run(job, each, need, work, each.time(now))))
+                results.append((job, self._run(job, policy, read_set, work, policy.time(now))))
             if work.empty:
                 await self.ownership.in_thread(self.ownership.store.rollback)
             else:
@@ -186,9 +186,9 @@ class GroupCommit:
             await self._fail(group, work, error, began)
             return
         except StoreBroken:
-            raise  # not even a rollback goes to the disk now
+            raise  # no rollback: nothing more is written after a failed fsync
         except BaseException:
-            self.ownership.spoil(work)
+            self.ownership.mark_dirty(work)
             await self.ownership.in_thread(self.ownership.store.rollback)
             raise
         self._committed(results, began)
@@ -201,7 +201,7 @@ class GroupCommit:
                 await self._follow_up(each)
 
     def _committed(self, results: list[tuple[Job, Result]], began: int) -> None:
-        """Count a group that is on the disk, and send its replies."""
+        """Count a committed group, and send its replies."""
         self.ownership.failing = None
         self.groups += 1
         self.commands += len(results)
@@ -210,11 +210,11 @@ class GroupCommit:
         for job, result in results:
             self._answer(job, result)
 
-    def _run(self, job: Job, owned: OwnedPolicy, need: ReadSet, work: UnitOfWork, now: int) -> Result:
+    def _run(self, job: Job, owned: OwnedPolicy, read_set: ReadSet, work: UnitOfWork, now: int) -> Result:
         """Run a command after the renewals that are due, and charge its tenant with the time that it took."""
         began = time.perf_counter()
         try:
-            if not need.replaces and not renew(owned, work, now):
+            if not read_set.replaces and not renew(owned, work, now):
                 return Unfinished(job.command)
             return job.command.run(owned, work, now)
         except Problem as problem:
@@ -224,10 +224,10 @@ class GroupCommit:
         finally:
             self.queue.charge(job.key[0], time.perf_counter() - began)
 
-    def _put_back(self, group: list[Job], late: list[Job]) -> None:
-        """Move commands that the group has no time for to the front of the queue."""
-        gone = {id(job) for job in late}
-        group[:] = [job for job in group if id(job) not in gone]
+    def _requeue(self, group: list[Job], late: list[Job]) -> None:
+        """Requeue commands that the group has no time for, at the front of the queue."""
+        requeued = {id(job) for job in late}
+        group[:] = [job for job in group if id(job) not in requeued]
         by_tenant: dict[str, list[Job]] = {}
         for job in late:
             by_tenant.setdefault(job.key[0], []).append(job)
@@ -243,12 +243,12 @@ class GroupCommit:
 
     async def _follow_up_on_step(self, owned: OwnedPolicy) -> None:
         async with self.ownership.busy:
-            if self.ownership.owned.get((owned.tenant, owned.policy.spec.name)) is owned and not owned.held:
+            if self.ownership.owned.get((owned.tenant, owned.policy.spec.name)) is owned and not owned.blocked:
                 await self._follow_up(owned)
 
     def _answer(self, job: Job, result: Result) -> None:
         if job.done.done():
-            return  # the caller has gone; what was decided stands, what is left to decide is not
+            return  # the caller has disconnected: committed decisions stand, the rest of a batch is dropped
         if isinstance(result, Problem):
             job.done.set_exception(result)
         elif isinstance(result, Unfinished):
@@ -269,13 +269,13 @@ class GroupCommit:
         if self.telemetry is not None:
             self.telemetry.committed(began, [job.span for job in jobs], error)
         if work is not None:
-            self.ownership.spoil(work)
+            self.ownership.mark_dirty(work)
         try:
             await self.ownership.in_thread(self.ownership.store.rollback)
         except StoreFailed:
             logger.warning("a rollback failed")
         if isinstance(error, Fenced):
             self.ownership.lose(error.policy)
-        await self.ownership.mend()
+        await self.ownership.rebuild_dirty()
         certain = "" if isinstance(error, Unconfirmed) else "Nothing was written: "
         self._refuse(jobs, unavailable(f"{certain}{error} Try again."))

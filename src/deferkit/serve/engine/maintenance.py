@@ -15,16 +15,16 @@ from deferkit.serve.engine.unit_of_work import Command
 from deferkit.serve.structured_logs import logger
 
 OVERDUE_AT_ONCE = 100
-RETENTION_EVERY = 60 * MICRO  # how often payloads are looked for whose time is over
-FORGOTTEN_AT_ONCE = 1000
-BEFORE_ALL = (-1, "")  # a deadline and a task
-NO_ROOM = 503
+RETENTION_EVERY = 60 * MICRO  # microseconds between two searches for payloads past their retention
+PARKED_DROPPED_AT_ONCE = 1000
+FIRST_PAGE = (-1, "")  # cursor of the overdue tasks: a deadline and a task
+UNAVAILABLE = 503
 
 Submit = Callable[[Key, Command], Awaitable[Reply]]
 
 
 class Maintenance:
-    """Finds what is due, and submits commands for it."""
+    """Submits the commands of periodic maintenance; each method is run every tick."""
 
     def __init__(self, ownership: Ownership, submit: Submit) -> None:
         self.ownership = ownership
@@ -35,7 +35,7 @@ class Maintenance:
         """Expire tasks whose deadline has passed."""
         for key, owned in list(self.ownership.owned.items()):
             if owned.policy.spec.after_deadline == "model":
-                now, after = owned.time(self.ownership.clock.now()), BEFORE_ALL
+                now, after = owned.time(self.ownership.clock.now()), FIRST_PAGE
                 overdue = self.ownership.store.overdue
                 while page := await asyncio.to_thread(overdue, owned.id, now, after, OVERDUE_AT_ONCE):
                     if not await self._expire(key, [task for _, task in page]):
@@ -43,7 +43,7 @@ class Maintenance:
                     after = page[-1]
 
     async def _expire(self, key: Key, tasks: list[str]) -> bool:
-        """Expire tasks; one that cannot be does not hold up the others. False: there is no room for them now."""
+        """Expire tasks, each by itself; False if one was answered 503, so that the rest waits for the next tick."""
         calls = [self.submit(key, Expire(task, "its deadline has passed")) for task in tasks]
         results = await asyncio.gather(*calls, return_exceptions=True)
         problems = [result for result in results if isinstance(result, Problem)]
@@ -55,36 +55,38 @@ class Maintenance:
                 "tasks were not expired",
                 extra={"policy": key[1], "tasks": len(problems), "error": str(problems[0])},
             )
-        return all(problem.status != NO_ROOM for problem in problems)
+        return all(problem.status != UNAVAILABLE for problem in problems)
 
     async def renew_idle(self) -> None:
         """Renew the budgets of policies that nobody has called for many periods."""
         for key, owned in list(self.ownership.owned.items()):
-            if owned.held or not has_many_due(owned, owned.time(self.ownership.clock.now())):
+            if owned.blocked or not has_many_due(owned, owned.time(self.ownership.clock.now())):
                 continue
             try:
                 await self.submit(key, RenewIdle())
-            except Problem as problem:  # those of other policies do not wait for it
+            except Problem as problem:  # the other policies go on
                 logger.warning("budgets were not renewed", extra={"policy": key[1], "error": str(problem)})
 
     async def finish_deletions(self) -> None:
-        """Delete what is left of policies whose deletion broke off."""
+        """Delete the remaining rows of retired policies, whose deletion was interrupted."""
         for number in await asyncio.to_thread(self.ownership.store.retired_policies):
             await self.ownership.purge(number)
 
-    async def make_room(self) -> None:
-        """Drop the oldest parked outcomes of policies that can park no more."""
+    async def drop_old_parked(self) -> None:
+        """Drop the oldest parked outcomes of policies that have `MOST_PARKED`."""
         for key, owned in list(self.ownership.owned.items()):
             if is_full(owned):
                 before = owned.time(self.ownership.clock.now()) - PARKED_S * MICRO
-                tasks = await asyncio.to_thread(self.ownership.store.old_parked, owned.id, before, FORGOTTEN_AT_ONCE)
+                tasks = await asyncio.to_thread(
+                    self.ownership.store.old_parked, owned.id, before, PARKED_DROPPED_AT_ONCE
+                )
                 if tasks:
-                    forgotten = int((await self.submit(key, Forget(tasks))).body)
-                    owned.dropped_parked += forgotten
-                    logger.warning("parked outcomes were dropped", extra={"policy": key[1], "outcomes": forgotten})
+                    dropped = int((await self.submit(key, Forget(tasks))).body)
+                    owned.dropped_parked += dropped
+                    logger.warning("parked outcomes were dropped", extra={"policy": key[1], "outcomes": dropped})
 
     async def erase_expired(self) -> None:
-        """Erase what reviewers were shown of tasks that have ended, where a policy keeps it no longer."""
+        """Erase payloads and model answers of ended tasks that are older than the retention of their policy."""
         for key, owned in list(self.ownership.owned.items()):
             retention_s, now = owned.policy.spec.retention_used, owned.time(self.ownership.clock.now())
             if retention_s is None or now < self._next_erasure.get(key, 0):
@@ -94,5 +96,5 @@ class Maintenance:
             try:
                 while await asyncio.to_thread(self.ownership.store.has_old_payloads, owned.id, before):
                     await self.submit(key, EraseExpired(before))
-            except Problem as problem:  # those of other policies do not wait for it
+            except Problem as problem:  # the other policies go on
                 logger.warning("payloads were not erased", extra={"policy": key[1], "error": str(problem)})

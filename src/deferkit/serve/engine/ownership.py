@@ -26,7 +26,7 @@ from deferkit.serve.structured_logs import logger
 
 Result = TypeVar("Result")
 Key = tuple[str, str]  # tenant, name of the policy
-LATER = 503
+UNAVAILABLE = 503
 
 
 def stop_at_once(error: Exception) -> None:
@@ -35,13 +35,13 @@ def stop_at_once(error: Exception) -> None:
     os._exit(74)
 
 
-def missing_for(row: PolicyRow) -> str | None:
+def missing_library(row: PolicyRow) -> str | None:
     """Return which library a policy needs that is not installed; None if there is none."""
     try:
         check_trees_installed(msgspec.json.decode(row.spec, type=PolicySpec))
     except MissingExtra as error:
         return str(error)
-    except msgspec.MsgspecError:  # its log will say more
+    except msgspec.MsgspecError:  # recovery reports the damaged log
         pass
     return None
 
@@ -49,7 +49,7 @@ def missing_for(row: PolicyRow) -> str | None:
 class Ownership:
     """The policies that this process owns, and the thread that writes to the store.
 
-    Whoever changes a policy or writes holds `busy`.
+    The lock `busy` must be held to change a policy or to write.
     """
 
     def __init__(
@@ -66,22 +66,22 @@ class Ownership:
         self.owner = process_identity.identity(number)
         self.address = address
         self.owned: dict[Key, OwnedPolicy] = {}
-        self.coming: dict[int, int] = {}  # epochs of policies that are owned, and not yet in memory
+        self.loading: dict[int, int] = {}  # epochs of acquired policies that are not yet in memory, by policy
         self.clock = Clock(0)
-        self.clock_jump = 0  # microseconds that the machine's clock has jumped and that are not followed
+        self.clock_jump = 0  # microseconds by which the machine's clock has jumped, if that is not followed
         self._max_clock_jump_s = max_clock_jump_s
         self.busy = asyncio.Lock()
-        self.over: StoreBroken | None = None  # the disk did not confirm a write: nothing more goes to it
+        self.store_broken: StoreBroken | None = None  # set after a failed fsync: nothing more is written
         self.failing: str | None = None  # why the last commit failed
         self._lease = int(lease_s * MICRO)
-        self.damaged: dict[Key, str] = {}  # whose logs are not what was written, and how
-        self._turns: dict[Key, asyncio.Lock] = {}
-        self._dirty: set[Key] = set()  # in memory ahead of their logs
-        self._read_only: set[Key] = set()  # in memory, and not acquired: the store could not be written
+        self.damaged: dict[Key, str] = {}  # policies with a damaged log, and what is wrong with it
+        self._load_locks: dict[Key, asyncio.Lock] = {}
+        self._dirty: set[Key] = set()  # policies whose state in memory is ahead of their logs
+        self._read_only: set[Key] = set()  # policies that were loaded but not acquired: the store could not be written
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer")
-        self._broken = broken
+        self._on_broken = broken
         self._renew_at = 0
-        self._snapshot: asyncio.Task[None] | None = None  # of a large policy, which is compressed or written
+        self._snapshot: asyncio.Task[None] | None = None  # compresses and writes the snapshot of a large policy
 
     # --- the store ------------------------------------------------------------------------------------------------
 
@@ -89,12 +89,12 @@ class Ownership:
         """Run a function in the writer thread; raise if an earlier write was not confirmed."""
 
         def do() -> Result:
-            if self.over is not None:
-                raise self.over
+            if self.store_broken is not None:
+                raise self.store_broken
             try:
                 return function(*given, **named)
-            except StoreBroken as error:  # known here, before what waits for this thread gets its turn
-                self._give_up(error)
+            except StoreBroken as error:  # set before the next function of this thread runs
+                self._stop_writing(error)
                 raise
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, do)
@@ -106,20 +106,20 @@ class Ownership:
         except StoreFailed as error:
             raise unavailable(str(error)) from error
 
-    async def stored(self, function: Callable[..., Result], *given: Any, **named: Any) -> Result:
-        """Run a function of the store in the writer thread; raise a 503 if it fails."""
+    async def write(self, function: Callable[..., Result], *given: Any, **named: Any) -> Result:
+        """Run a function of the store in the writer thread; raise a 503 if the write fails."""
         try:
             return await self.in_thread(function, *given, **named)
         except (StoreFailed, StoreBroken) as error:
             raise unavailable(str(error)) from error
 
-    def _give_up(self, error: StoreBroken) -> None:
-        """Stop writing after an unconfirmed write."""
-        self.over = error
+    def _stop_writing(self, error: StoreBroken) -> None:
+        """Stop writing after an unconfirmed write (fsync failed)."""
+        self.store_broken = error
         self.failing = str(error)
-        self._broken(error)
+        self._on_broken(error)
 
-    # --- owning ---------------------------------------------------------------------------------------------------
+    # --- ownership leases -----------------------------------------------------------------------------------------
 
     def expiry(self) -> int:
         """Return the expiry of a lease taken now."""
@@ -134,21 +134,21 @@ class Ownership:
     async def adopt_all(self) -> None:
         """Acquire all policies without an owner; on SQLite, raise if another process owns one."""
         for row in await self.in_thread(self.store.policies):
-            if not await self._adopt_or_say_why(row) and not self.store.database.shared:
+            if not await self._adopt_or_log(row) and not self.store.database.shared:
                 raise DeferkitError(
                     f"Policy {row.name!r} is owned by another process ({row.owner}). Stop that one, or wait"
                     f" {self._lease / MICRO:g} seconds if it was stopped just now."
                 )
 
-    async def _adopt_or_say_why(self, row: PolicyRow) -> bool:
+    async def _adopt_or_log(self, row: PolicyRow) -> bool:
         """Acquire a policy as `adopt` does; log it if the policy is damaged or the store fails."""
         try:
             return await self.adopt(row)
         except Damaged as damaged:
             logger.error("a policy is damaged and not served", extra={"policy": row.id, "error": str(damaged)})
             return True
-        except Problem as problem:  # the store cannot be written: the next tick tries again
-            if problem.status != LATER:
+        except Problem as problem:  # the store cannot be written: retried at the next tick
+            if problem.status != UNAVAILABLE:
                 raise
             self.failing = str(problem)
             logger.error("a policy could not be acquired", extra={"policy": row.id, "error": str(problem)})
@@ -161,28 +161,28 @@ class Ownership:
             raise Damaged(self.damaged[key])
         dead = self._dead_owner(row)
         if row.owner not in (None, dead, self.owner) and row.expires >= self.clock.now():
-            return False  # without a word to the writer: it has better things to do than to ask on behalf of others
-        async with self._turns.setdefault(key, asyncio.Lock()):
+            return False  # decided from the row alone, so that calls for foreign policies do not load the writer thread
+        async with self._load_locks.setdefault(key, asyncio.Lock()):
             if key in self.owned:
                 return True
-            if absent := missing_for(row):  # another process may have it
+            if absent := missing_library(row):  # another process may have it installed
                 raise Damaged(f"Policy {row.name!r} cannot be served here: {absent}")
             try:
                 async with self.busy:
                     epoch = await self._acquire(row)
             except StoreFailed as error:
-                if self.store.database.shared:  # another process may get it
+                if self.store.database.shared:  # another process may acquire it
                     raise unavailable(str(error)) from error
-                return await self._bring_read_only(key, row, error)
+                return await self._load_read_only(key, row, error)
             except StoreBroken as error:
                 raise unavailable(str(error)) from error
             if epoch is None:
                 return False
-            self.coming[row.id] = epoch
+            self.loading[row.id] = epoch
             try:
-                return await self._bring(key, epoch)
+                return await self._load(key, epoch)
             finally:
-                del self.coming[row.id]
+                del self.loading[row.id]
 
     def _dead_owner(self, row: PolicyRow) -> str | None:
         gone = row.owner is not None and process_identity.is_dead(row.owner, shared=self.store.database.shared)
@@ -192,14 +192,14 @@ class Ownership:
         now, dead = self.clock.now(), self._dead_owner(row)
         return await self.in_thread(self.store.acquire, row, self.owner, self.address, now, self.expiry(), dead=dead)
 
-    async def _bring_read_only(self, key: Key, row: PolicyRow, error: StoreFailed) -> bool:
+    async def _load_read_only(self, key: Key, row: PolicyRow, error: StoreFailed) -> bool:
         """Load a policy read-only, where the store cannot be written and nobody else can own it."""
         logger.error("read-only: the store cannot be written", extra={"policy": row.id, "error": str(error)})
-        there = await self._bring(key, row.epoch)
-        if there:
+        loaded = await self._load(key, row.epoch)
+        if loaded:
             self._read_only.add(key)
-        self.failing = str(error)  # after the policy was read: a renewal in the meantime has had nothing to write
-        return there
+        self.failing = str(error)  # after loading: a lease renewal in the meantime clears it, having nothing to write
+        return loaded
 
     async def _acquire_read_only(self) -> None:
         """Acquire the policies that were loaded read-only, if the store can be written again."""
@@ -215,9 +215,9 @@ class Ownership:
             else:
                 self.owned[key].epoch = epoch
                 self._read_only.discard(key)
-                logger.info("writes a policy again", extra={"policy": self.owned[key].id, "epoch": epoch})
+                logger.info("a policy is writable again", extra={"policy": self.owned[key].id, "epoch": epoch})
 
-    async def _bring(self, key: Key, epoch: int) -> bool:
+    async def _load(self, key: Key, epoch: int) -> bool:
         """Load a policy from its log, in another thread."""
         row = await self.read(self.store.policy, *key)
         if row is None:
@@ -225,13 +225,13 @@ class Ownership:
         try:
             policy = await self.read(recover, self.store, row)
         except DamagedLog as error:
-            self.damaged[key] = str(error)  # until the next start: it is not read again with every call
+            self.damaged[key] = str(error)  # until the next start: the log is not read again with every call
             raise Damaged(str(error)) from error
         [last] = await self.read(self.store.log_page, row.id, policy.seq - 1, 1)
         parked_by = await self.read(self.store.parked_by_key, row.id)
         owned = OwnedPolicy(row.id, row.tenant, policy, epoch, row.parked, parked_by)
-        owned.snapshot_at = max(await self.read(self.store.snapshot_places, row.id), default=0)
-        owned.ahead = max(0, last.at - self.clock.now())
+        owned.snapshot_at = max(await self.read(self.store.snapshot_seqs, row.id), default=0)
+        owned.clock_offset = max(0, last.at - self.clock.now())
         self.owned[key] = owned
         logger.info("loaded a policy", extra={"policy": row.id, "epoch": epoch, "records": policy.seq})
         return True
@@ -242,7 +242,7 @@ class Ownership:
             for row in await asyncio.to_thread(self.store.policies):
                 known = self.owned.keys() | self.damaged.keys()
                 if (row.tenant, row.name) not in known and row.expires < self.clock.now():
-                    await self._adopt_or_say_why(row)
+                    await self._adopt_or_log(row)
 
     async def renew_if_due(self) -> None:
         """Renew the ownership leases."""
@@ -253,10 +253,10 @@ class Ownership:
             await self._acquire_read_only()
             if self._read_only:
                 return
-            epochs = self.coming | {owned.id: owned.epoch for owned in self.owned.values()}
+            epochs = self.loading | {owned.id: owned.epoch for owned in self.owned.values()}
             for number in await self.in_thread(self.store.renew, epochs, self.owner, self.expiry()):
                 self.lose(number)
-            self.failing = None  # the database takes what it is given
+            self.failing = None  # the database accepts writes
         self._renew_at = now + self._lease // 3
 
     def lose(self, number: int) -> None:
@@ -268,13 +268,13 @@ class Ownership:
             logger.warning("lost a policy to another process", extra={"policy": owned.id, "epoch": owned.epoch})
 
     async def purge(self, number: int) -> None:
-        """Delete the rows of a retired policy, in slices between which others are served."""
+        """Delete the rows of a retired policy, in slices between which other commands are committed."""
         more = True
         while more:
             async with self.busy:
-                more = await self.stored(self.store.delete_slice, number)
+                more = await self.write(self.store.delete_slice, number)
 
-    async def put_away(self) -> None:
+    async def release_all(self) -> None:
         """Write snapshots, release the ownership of all policies, and close the store."""
         if self._snapshot is not None:
             await self._snapshot
@@ -284,44 +284,44 @@ class Ownership:
             try:
                 if key not in self._dirty:
                     await self.snapshot(owned)
-                await self.in_thread(self.store.disown, owned.id, self.owner, owned.epoch)
+                await self.in_thread(self.store.release_policy, owned.id, self.owner, owned.epoch)
             except StoreBroken:
                 break
             except DeferkitError as error:
-                logger.warning("a policy could not be put away", extra={"policy": owned.id, "error": str(error)})
+                logger.warning("a policy could not be released", extra={"policy": owned.id, "error": str(error)})
         await asyncio.get_running_loop().run_in_executor(self._thread, self.store.close)
         self._thread.shutdown()
 
-    # --- memory ---------------------------------------------------------------------------------------------------
+    # --- state in memory ------------------------------------------------------------------------------------------
 
-    def able(self, key: Key) -> bool:
-        """Whether a policy is loaded, equals its log, and may be written."""
+    def is_writable(self, key: Key) -> bool:
+        """Whether a policy is loaded, in sync with its log, and acquired for writing."""
         return key in self.owned and key not in self._dirty and key not in self._read_only
 
-    def why_unable(self, key: Key) -> str:
-        """Return what to tell a caller whose policy is not `able`."""
+    def why_not_writable(self, key: Key) -> str:
+        """Return the problem detail for a caller whose policy is not writable."""
         if key in self._read_only:
             return f"Read-only: {self.failing} What is there can be read; nothing was written. Try again."
         return "The policy is being recovered, or has gone elsewhere."
 
-    def spoil(self, work: UnitOfWork) -> None:
-        """Mark the policies that a failed group has changed: they are ahead of their logs."""
+    def mark_dirty(self, work: UnitOfWork) -> None:
+        """Mark the policies that a failed group has changed as dirty: they are ahead of their logs."""
         for owned in work.changed.values():
-            self.spoil_policy(owned)
+            self.mark_policy_dirty(owned)
 
-    def spoil_policy(self, spoiled: OwnedPolicy) -> None:
-        """Mark a policy whose state in memory differs from its log, to be rebuilt."""
-        spoiled.policy.deferred.clear()
-        self._dirty.update(key for key, owned in self.owned.items() if owned.id == spoiled.id)
+    def mark_policy_dirty(self, changed: OwnedPolicy) -> None:
+        """Mark a policy as dirty: its state in memory differs from its log, and is rebuilt by `rebuild_dirty`."""
+        changed.policy.deferred.clear()
+        self._dirty.update(key for key, owned in self.owned.items() if owned.id == changed.id)
 
-    async def mend(self) -> None:
-        """Rebuild the marked policies from their logs, and acquire those that were read-only."""
+    async def rebuild_dirty(self) -> None:
+        """Rebuild the dirty policies from their logs, and acquire those that were loaded read-only."""
         await self._acquire_read_only()
         for key in list(self._dirty):
             owned = self.owned[key]
             try:
                 if self.store.database.shared:
-                    # a commit that was not confirmed may still be on its way; to renew is to wait for it
+                    # an unconfirmed commit may still be running on the server: the renewal waits for its row lock
                     await self.in_thread(self.store.renew, {owned.id: owned.epoch}, self.owner, self.expiry())
                 row = await asyncio.to_thread(self.store.policy, *key)
                 if row is None or row.epoch != owned.epoch or row.owner != self.owner:
@@ -329,7 +329,7 @@ class Ownership:
                     continue
                 policy = await self.in_thread(recover, self.store, row)
                 parked_by = await asyncio.to_thread(self.store.parked_by_key, row.id)
-            except DeferkitError as error:  # the others can go on
+            except DeferkitError as error:  # it stays dirty; the other policies go on
                 logger.error("a policy could not be rebuilt", extra={"policy": owned.id, "error": str(error)})
                 continue
             owned.policy = policy
@@ -339,15 +339,15 @@ class Ownership:
             self._dirty.discard(key)
 
     async def snapshot(self, owned: OwnedPolicy) -> None:
-        """Write a snapshot. If that fails nothing is lost: the log has everything."""
+        """Write a snapshot. A failure is only logged: the policy can be recovered from its log."""
         owned.snapshot_at = owned.policy.seq
         await self._add_snapshot(owned, owned.policy.seq, await self.in_thread(owned.policy.to_bytes))
 
     async def start_snapshot(self, owned: OwnedPolicy) -> None:
         """Write a snapshot; that of a large policy is copied and compressed in other threads.
 
-        Commands of the policy itself wait until it is copied. There is one such at a time, because of the memory for
-        its copy: the next one stays due until it is done.
+        Commands of the policy are blocked until it is copied. One large policy is copied at a time, to bound memory:
+        the next snapshot stays due until then.
         """
         if self._snapshot is not None and not self._snapshot.done():
             return
@@ -355,7 +355,7 @@ class Ownership:
             await self.snapshot(owned)
             return
         owned.snapshot_at = owned.policy.seq
-        owned.copying = True  # from now on, before another group may begin
+        owned.copying = True  # blocks its commands before the next group begins
         self._snapshot = asyncio.create_task(self._finish_snapshot(owned, owned.policy))
 
     async def _finish_snapshot(self, owned: OwnedPolicy, policy: Policy) -> None:
@@ -366,9 +366,9 @@ class Ownership:
                 owned.copying = False
             data = await asyncio.to_thread(copied.to_bytes)
             async with self.busy:
-                if owned in self.owned.values():  # neither deleted nor another's by now
+                if owned in self.owned.values():  # not deleted, and not lost to another process, meanwhile
                     await self._add_snapshot(owned, copied.snapshot.seq, data)
-        except (StoreBroken, MemoryError) as error:  # of the first, those who write are told as well
+        except (StoreBroken, MemoryError) as error:  # StoreBroken also reaches whoever writes next
             logger.warning("a snapshot failed", extra={"policy": owned.id, "error": str(error)})
 
     async def _add_snapshot(self, owned: OwnedPolicy, seq: int, data: bytes) -> None:

@@ -14,7 +14,7 @@ from deferkit.serve.domain.policy_learner import (
     check_affordable,
     check_ends,
     check_review,
-    remark_on,
+    linear_remark,
     with_defaults,
 )
 from deferkit.serve.domain.policy_spec import PolicySpec
@@ -25,7 +25,7 @@ from deferkit.serve.engine.ownership import Ownership
 from deferkit.serve.structured_logs import logger
 
 
-def made_of(spec: PolicySpec) -> Policy:
+def new_policy(spec: PolicySpec) -> Policy:
     """Return a new policy with default settings."""
     return Policy(with_defaults(spec))
 
@@ -44,34 +44,34 @@ class PolicyCreation:
     def __init__(self, ownership: Ownership, *, max_policies: int | None) -> None:
         self.ownership = ownership
         self.max_policies = max_policies
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by tenant
+        self._tenant_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by tenant
 
     async def create(self, tenant: str, spec: PolicySpec) -> Reply:
         """Create a policy; the same one again changes nothing.
 
-        A tenant's policies are created one after the other: each may take 400 MB, also one that is refused then.
+        A tenant's policies are created one at a time: each may take 400 MB, even if it is refused in the end.
         """
-        async with self._turns[tenant]:
+        async with self._tenant_locks[tenant]:
             new = await self._is_new(tenant, spec.name)
             try:
-                if new:  # the same one again changes nothing, also one from before there was this check
+                if new:  # an existing policy may be older than these checks
                     check_affordable(spec)
                     check_ends(spec, self.ownership.clock.now() / MICRO)
                     check_review(spec)
-                # a large one takes a second, and others wait for answers
-                policy = await asyncio.to_thread(made_of, spec)
+                # in a thread: a large policy takes a second, which would block the event loop
+                policy = await asyncio.to_thread(new_policy, spec)
             except DeferkitError as error:
                 raise invalid(str(error)) from error
             if (number := await self._add(tenant, policy)) is not None:
-                if remark := remark_on(spec, policy.spec):
+                if remark := linear_remark(spec, policy.spec):
                     logger.warning(remark, extra={"policy": number})
                 return Reply(201, msgspec.json.encode(policy.spec))
         return Reply(201, msgspec.json.encode(await self._check_same(tenant, spec)))
 
     async def _is_new(self, tenant: str, name: str) -> bool:
-        """Whether there is no such policy yet; raise if a new one would be one too many.
+        """Whether there is no such policy yet; raise if a new one would exceed `max_policies`.
 
-        That is before it takes time and memory; `_add` has the last word.
+        This check is early, before the policy takes time and memory; `_add` repeats it in its transaction.
         """
         read, store = self.ownership.read, self.ownership.store
         if await read(store.policy, tenant, name) is not None:
@@ -87,7 +87,7 @@ class PolicyCreation:
             first = log_records.CreatedRecord(spec=policy.spec)
             body = policy.append(first, now)
             row = LogRow(0, 0, now, "created", None, body, policy.head)
-            number = await self.ownership.stored(
+            number = await self.ownership.write(
                 self.ownership.store.add_policy,
                 tenant,
                 policy,
@@ -103,14 +103,14 @@ class PolicyCreation:
 
     async def _check_same(self, tenant: str, spec: PolicySpec) -> PolicySpec:
         """Return the policy of this name, or raise if it was made with other settings, whatever was changed since."""
-        there = await self.ownership.read(self.ownership.store.policy, tenant, spec.name)
-        if there is None:
+        existing = await self.ownership.read(self.ownership.store.policy, tenant, spec.name)
+        if existing is None:
             raise conflict(f"There is another policy {spec.name!r}.")
-        [first] = await self.ownership.read(self.ownership.store.log_page, there.id, 0, 1)
+        [first] = await self.ownership.read(self.ownership.store.log_page, existing.id, 0, 1)
         made = log_records.decode(bytes(first.body))
         if not isinstance(made, log_records.CreatedRecord):
             raise conflict(f"There is another policy {spec.name!r}.")
-        wanted = spec.as_before(made.spec)
+        wanted = spec.with_defaults_of(made.spec)
         if made.spec != wanted:
             others = [name for name in spec.__struct_fields__ if getattr(made.spec, name) != getattr(wanted, name)]
             raise conflict(f"There is another policy {spec.name!r}, made with other settings: {', '.join(others)}.")

@@ -46,7 +46,7 @@ def started(pid: int) -> str | None:
 
 
 def identity(number: int = 0) -> str:
-    """Return a unique name of this process; `number` distinguishes several owners within it."""
+    """Return the unique owner id of this process; `number` distinguishes several owners within it."""
     process = f"{os.getpid()}/{started(os.getpid()) or ''}"
     return f"{socket.gethostname()}/{boot()}/{container()}/{process}/{number}"
 
@@ -54,8 +54,8 @@ def identity(number: int = 0) -> str:
 def is_dead(owner: str, *, shared: bool = False) -> bool:
     """Whether a process is known to be gone: it ran on this machine, and does not any more.
 
-    A file is used by one machine, so that an owner of the same host but of another start of it, or of another
-    container, is gone. A shared database is used by many, and hosts may have the same name: nothing is known then.
+    An SQLite file is used by one machine, so that an owner with the same hostname and another boot or container is
+    dead. A shared database is used by many machines, which may have the same hostname: nothing is known then.
 
     >>> is_dead(identity()), is_dead("elsewhere/12345678/4026531836/1/1/0")
     (False, False)

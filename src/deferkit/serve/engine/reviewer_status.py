@@ -1,4 +1,4 @@
-"""What one reviewer is told of the queue: how much waits, and why there is nothing to claim."""
+"""The queue as one reviewer sees it: how many seats wait, and why there is nothing to claim."""
 
 import datetime
 from typing import Literal
@@ -87,7 +87,7 @@ def why_empty(queue: ReviewerQueue, accounts: dict[str, Account], spec: PolicySp
 
 
 def sentence(queue: ReviewerQueue, why: WhyEmpty | None) -> str:
-    """Return what a reviewer is told.
+    """Return the status text for a reviewer.
 
     >>> sentence(ReviewerQueue(0, 2, 50_700_000_000, 0, 0), "all_claimed")
     'Others hold all tasks. The first of their leases ends at 14:05 UTC.'

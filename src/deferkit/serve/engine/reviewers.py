@@ -1,4 +1,4 @@
-"""What each reviewer has done, and how far answers agree."""
+"""Statistics of reviewers: answers, claims, costs, and agreement with the model and with each other."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -11,8 +11,8 @@ from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.review_form import label_of
 from deferkit.serve.storage.store import Store
 
-LATEST = 20_000  # answers that cost and agreement are computed from
-MOST = 1000  # reviewers
+LATEST_ANSWERS = 20_000  # answers that cost and agreement are computed from
+MAX_REVIEWERS = 1000  # reviewers
 
 
 class ReviewerLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,11 +56,11 @@ def reviewers_of(store: Store, policy: int, spec: PolicySpec, now: int) -> Revie
         now: The time, in microseconds.
     """
     reader = store.database.reader()
-    answers = [answer_of(spec, *row) for row in reader.run("reviewer_answers", policy=policy, limit=LATEST)]
+    answers = [answer_of(spec, *row) for row in reader.run("reviewer_answers", policy=policy, limit=LATEST_ANSWERS)]
     costs: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for each in answers:
         costs[each.reviewer].update(each.cost)
-    for reviewer, effort in reader.run("reviewer_efforts", policy=policy, limit=LATEST):
+    for reviewer, effort in reader.run("reviewer_efforts", policy=policy, limit=LATEST_ANSWERS):
         costs[reviewer].update(msgspec.json.decode(effort))
     with_model = shares((each.reviewer, each.label == each.model) for each in answers if each.model is not None)
     with_others = shares(pairs(answers))
@@ -68,7 +68,7 @@ def reviewers_of(store: Store, policy: int, spec: PolicySpec, now: int) -> Revie
     timer = None if document is None else document.timer
     lines = []
     for reviewer, claims, last, done, held, declined in reader.run(
-        "reviewer_counts", policy=policy, now=now, limit=MOST
+        "reviewer_counts", policy=policy, now=now, limit=MAX_REVIEWERS
     ):
         spent = {name: costs[reviewer][name] for name in spec.resources}
         lines.append(
@@ -91,7 +91,7 @@ def reviewers_of(store: Store, policy: int, spec: PolicySpec, now: int) -> Revie
 def answer_of(
     spec: PolicySpec, reviewer: str, task: str, answer: str | None, model_answer: str | None, cost: str | None
 ) -> ReviewAnswer:
-    """Return an answer with its columns of JSON read; answers are compared by their labels."""
+    """Decode the JSON columns of an answer; answers are reduced to their labels, to be compared."""
     given, model = (None if text is None else msgspec.json.decode(text) for text in (answer, model_answer))
     document = spec.review_used
     if document is not None:
@@ -114,7 +114,7 @@ def pairs(answers: Iterable[ReviewAnswer]) -> Iterable[tuple[str, bool]]:
 
 
 def shares(compared: Iterable[tuple[str, bool]]) -> dict[str, float]:
-    """Return the share that agrees, by reviewer.
+    """Return the share of agreeing pairs, by reviewer.
 
     >>> shares([("ann", True), ("ann", False), ("bo", True)])
     {'ann': 0.5, 'bo': 1.0}

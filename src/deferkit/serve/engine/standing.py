@@ -1,4 +1,4 @@
-"""Where a policy stands, for those who pay for it: on plan or not, when it runs out, what it has gained, alarms."""
+"""The standing of a policy, for those who pay for it: pace, forecast of exhaustion, gain, alarms."""
 
 from collections.abc import Mapping
 
@@ -53,12 +53,12 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def spent(account: Account) -> float:
-    """Return what was paid."""
+    """Return the cost so far, in units: posted and in suspense."""
     return (account.posted + account.suspense) / MICRO
 
 
 def forecasts(books: Books, decisions: int, past: LogFigures | None, now: float) -> Forecast:
-    """Return when the first of the budgets is gone: of those that renew, what the period has."""
+    """Return the earliest forecast of exhaustion of the budgets; of those that renew, within the current period."""
     first = Forecast(None, None)
     if past is None:
         return first
@@ -151,7 +151,7 @@ def next_unit_of(price: float, gain: GainState, paid: float, asked: int) -> floa
 
 
 def gain_state(expected: float, past: LogFigures | None) -> GainState:
-    """Return the gain as the log tells it; before it was read, what was expected."""
+    """Return the gain from the log; the expected gain while the log is not read yet."""
     if past is None:
         return GainState(value=expected, error=None, basis="estimated")
     found = past.figures
@@ -159,7 +159,7 @@ def gain_state(expected: float, past: LogFigures | None) -> GainState:
 
 
 def unreachable(row: PolicyRow, accounts: Mapping[str, Account], why: str) -> Standing:
-    """Return what the database says of a policy whose process does not answer."""
+    """Return the standing of a policy whose owner process does not answer, from the database alone."""
     spec = msgspec.json.decode(row.spec, type=PolicySpec)
     return Standing(
         name=row.name,

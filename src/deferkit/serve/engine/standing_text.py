@@ -7,7 +7,7 @@ import msgspec
 
 from deferkit.periods import show_time
 from deferkit.serve.domain.account import Account
-from deferkit.serve.engine.alarms import FAST, SLOW
+from deferkit.serve.engine.alarms import FASTEST_PACE, SLOWEST_PACE
 from deferkit.serve.engine.budget_state import PeriodState
 
 if TYPE_CHECKING:
@@ -41,12 +41,14 @@ def state_text(standing: "Standing") -> str:
 
 
 def plan_text(pace: float) -> str:
-    """Return whether a pace is that of the plan.
+    """Return whether a pace is on, ahead of or behind plan.
 
     >>> plan_text(1.05), plan_text(1.3), plan_text(0.5)
     ('on plan', 'ahead of plan', 'behind plan')
     """
-    return "on plan" if SLOW <= pace <= FAST else "ahead of plan" if pace > FAST else "behind plan"
+    return (
+        "on plan" if SLOWEST_PACE <= pace <= FASTEST_PACE else "ahead of plan" if pace > FASTEST_PACE else "behind plan"
+    )
 
 
 def period_text(standing: "Standing", period: PeriodState) -> str:

@@ -25,17 +25,18 @@ from deferkit.serve.storage.transaction import QueueQuery, ReadSet, Transaction
 class UnitOfWork(Transaction):
     """Changes to policies and their rows. Every change of a policy goes through `record`, and so into its log.
 
-    What is written without a record (a lease, the reply to a repeated request) makes its policy one of those `changed`
-    too: else a group of nothing else would not be committed, and nobody would check who owns the policy.
+    Rows that are written without a record (a seat, the reply of an idempotency key) add their policy to `changed` too:
+    else a group of only such rows would not be committed, and the policy's fencing token would not be checked.
 
     Parameters
     ----------
     ends
-        When the group is to be committed, by `time.perf_counter`, whatever of it is left to do. Never unless given.
+        Deadline of the group by `time.perf_counter`: commands that have not run by then are requeued. Never unless
+        given.
     defers
-        Whether steps of learners that may take long are left to `Policy.learn_deferred`. False unless given.
+        Whether long steps of learners are deferred to `Policy.learn_deferred`. False unless given.
     webhooks
-        Those that are told of events, by tenant. None unless given.
+        The webhooks that events are delivered to, by tenant. None unless given.
     """
 
     def __init__(
@@ -48,11 +49,11 @@ class UnitOfWork(Transaction):
 
     @property
     def out_of_time(self) -> bool:
-        """Whether the time of the group is over: the rest of it belongs to the next one."""
+        """Whether the deadline of the group has passed."""
         return time.perf_counter() >= self.ends
 
     def observes(self, reads: ReadSet) -> bool:
-        """Return whether a command may tell the learner of an outcome: its own, or one that was parked."""
+        """Whether a command may make the learner observe an outcome: its own, or a parked one."""
         return reads.observes or any(self.parked.get((reads.policy, task)) is not None for task in reads.tasks)
 
     def record(self, owned: OwnedPolicy, record: AnyRecord, now: int, task: str | None = None) -> None:
@@ -72,7 +73,7 @@ class UnitOfWork(Transaction):
             self.deliveries += events_of_record(owned, webhooks, record, line, accounts=accounts, row=row)
 
     def put_decision(self, row: DecisionRow) -> None:
-        """Write a decision; the record of what has changed of it comes first."""
+        """Write a decision, after the record of its change."""
         key = (row.policy, row.task)
         if self.webhooks and (before := self.decisions.get(key)) is not None:
             owned = self.changed[row.policy]
@@ -82,8 +83,8 @@ class UnitOfWork(Transaction):
         self.changed_decisions[key] = None
 
     def history(self, policy: int, task: str) -> list[bytes]:
-        """Return what became known of a task and was corrected: records of the log, and of this group."""
-        before = self.histories.get((policy, task), [])  # not read: nothing was known before this group
+        """Return the observed and corrected records of a task: those of the log, and those of this group."""
+        before = self.histories.get((policy, task), [])  # not read if there were none before this group
         return before + [row.body for row in self.log if (row.policy, row.task) == (policy, task)]
 
     def put_seats(self, owned: OwnedPolicy, rows: list[SeatRow]) -> None:
@@ -98,14 +99,14 @@ class UnitOfWork(Transaction):
         return [seat for seat in self.seats.get((row.policy, row.task), []) if seat.state == DONE]
 
     def close_seats(self, owned: OwnedPolicy, row: DecisionRow) -> None:
-        """Close the seats of a task that needs no reviewer any more. Their epochs stay: late answers are refused."""
+        """Close the open seats of a task that has ended. Their epochs stay, so that late answers are refused."""
         seats = self.seats.get((row.policy, row.task), [])
         if any(seat.state in (WAITING, CLAIMED) for seat in seats):
             closed = [seat._replace(state=CLOSED) if seat.state in (WAITING, CLAIMED) else seat for seat in seats]
             self.put_seats(owned, closed)
 
     def park(self, owned: OwnedPolicy, row: ParkedRow) -> None:
-        """Keep an outcome until its decision comes."""
+        """Park an outcome until its decision comes."""
         key = (row.policy, row.task)
         if self.parked.get(key) is None:
             owned.parked += 1
@@ -125,7 +126,7 @@ class UnitOfWork(Transaction):
         self.dropped_parked[key] = None
 
     def answer(self, owned: OwnedPolicy, row: RequestRow) -> None:
-        """Keep a reply under its idempotency key, for when the request is repeated."""
+        """Store a reply under its idempotency key."""
         self.changed[owned.id] = owned
         self.requests[row.policy, row.request] = row
         self.new_requests.append(row)

@@ -1,7 +1,7 @@
 """Delivery of events to webhooks, from the store, by the process that owns the policy.
 
-A delivery is in the store until its receiver has answered, so that none is lost: what was sent before a crash and not
-written as delivered is sent again, under the same id.
+At-least-once delivery: a delivery is in the store until its receiver has answered. After a crash, one that was sent and
+not written as delivered is sent again, under the same id.
 """
 
 import asyncio
@@ -15,15 +15,15 @@ from deferkit.serve.engine.webhook_sender import TIMEOUT_S, WebhookSender
 from deferkit.serve.storage.webhook_store import PRUNED_AT_ONCE, WebhookStore
 from deferkit.serve.structured_logs import logger
 
-TICK_S = 1.0  # how often webhooks are read anew, and deliveries that are due looked for
+TICK_S = 1.0  # seconds between two polls of the store for webhooks and due deliveries
 PRUNE_S = 600.0
-AT_ONCE = 32  # deliveries that a sender holds
-FAILED = "failed"  # an attempt, that is followed by another
-STOP_S = 1.0  # what attempts get when the service stops
+IN_FLIGHT = 32  # deliveries that are handed to a sender at a time
+FAILED = "failed"  # an attempt that is retried
+DRAIN_S = 1.0  # seconds that running attempts get when the service stops
 
 
 class WebhookDelivery:
-    """Knows the webhooks of all tenants, and delivers the events of the policies that this process owns.
+    """Delivers the events of the policies that this process owns to the webhooks of their tenants.
 
     Parameters
     ----------
@@ -38,8 +38,8 @@ class WebhookDelivery:
         self.private = private
         self.store = WebhookStore(ownership.store)
         self.by_tenant: dict[str, list[WebhookRow]] = {}
-        self.attempts: Counter[tuple[int, str]] = Counter()  # by policy, and what came of them
-        self._policies: dict[tuple[str, str], int] = {}  # of deliveries that were handed to senders
+        self.attempts: Counter[tuple[int, str]] = Counter()  # by policy and result
+        self._policies: dict[tuple[str, str], int] = {}  # of deliveries in flight, by webhook and event
         self._senders: dict[str, WebhookSender] = {}
         self._results: deque[Attempt] = deque()
         self._wake = asyncio.Event()
@@ -48,11 +48,11 @@ class WebhookDelivery:
         self._read_at = self._pruned_at = 0.0
 
     def wake(self) -> None:
-        """Look for deliveries at once: some were written."""
+        """Poll for due deliveries now: some were just written."""
         self._wake.set()
 
     async def read(self) -> None:
-        """Read the webhooks anew."""
+        """Reload the webhooks from the store."""
         found: dict[str, list[WebhookRow]] = {}
         rows = await asyncio.to_thread(self.store.webhooks)
         for row in rows:
@@ -63,24 +63,24 @@ class WebhookDelivery:
         self._read_at = asyncio.get_running_loop().time()
 
     async def run(self) -> None:
-        """Deliver until told to stop, or until nothing more is written: what was sent could not be noted then."""
+        """Deliver until `stop`, or until the store is broken: results of attempts could not be written then."""
         self._loop = asyncio.get_running_loop()
-        while not self._stopping and not self.ownership.over:
+        while not self._stopping and not self.ownership.store_broken:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), TICK_S)
             self._wake.clear()
             try:
                 await self._round()
-            except Exception as error:  # the store may be there again at the next tick
+            except Exception as error:  # retried at the next tick
                 if isinstance(error, DeferkitError | OSError):
                     logger.warning("webhooks are not delivered", extra={"error": str(error)})
                 else:
                     logger.exception("webhooks are not delivered")
                 await asyncio.sleep(TICK_S)
-        await self._end()
+        await self._drain()
 
     def stop(self) -> None:
-        """Begin no more attempts."""
+        """Start no more attempts; `run` drains the running ones and returns."""
         self._stopping = True
         self._wake.set()
 
@@ -100,32 +100,32 @@ class WebhookDelivery:
                 self._pruned_at = now
 
     async def _send(self) -> None:
-        """Hand deliveries that are due to the senders of their webhooks."""
+        """Hand due deliveries to the senders of their webhooks."""
         owned: dict[str, list[int]] = {}
         for (tenant, _), each in self.ownership.owned.items():
             owned.setdefault(tenant, []).append(each.id)
-        wanted: dict[str, int] = {}
+        limits: dict[str, int] = {}
         for webhook in (each for tenant in owned for each in self.by_tenant.get(tenant, [])):
             if webhook.id not in self._senders:
                 self._senders[webhook.id] = WebhookSender(
-                    webhook, private=self.private, now=self.ownership.clock.now, done=self._attempted
+                    webhook, private=self.private, now=self.ownership.clock.now, done=self._on_attempt
                 )
-            held = len(self._senders[webhook.id].held)
-            if held <= AT_ONCE // 2:
-                wanted[webhook.id] = held + AT_ONCE  # those that it holds are still due
-        if wanted:
-            policies = {number: owned[self._senders[number].webhook.tenant] for number in wanted}
-            rows = await asyncio.to_thread(self.store.due, wanted, policies, self.ownership.clock.now())
+            in_flight = len(self._senders[webhook.id].in_flight)
+            if in_flight <= IN_FLIGHT // 2:
+                limits[webhook.id] = in_flight + IN_FLIGHT  # those in flight are still due in the store
+        if limits:
+            policies = {number: owned[self._senders[number].webhook.tenant] for number in limits}
+            rows = await asyncio.to_thread(self.store.due, limits, policies, self.ownership.clock.now())
             for row in rows:
                 sender = self._senders[row.webhook]
-                if row.id not in sender.held:
+                if row.id not in sender.in_flight:
                     self._policies[row.webhook, row.id] = row.policy
                     sender.send([row])
 
-    def _attempted(self, attempt: Attempt) -> None:
-        """Take what came of an attempt, in the thread of a sender."""
+    def _on_attempt(self, attempt: Attempt) -> None:
+        """Queue the result of an attempt; called in a thread of a sender."""
         self._results.append(attempt)
-        with suppress(RuntimeError):  # the loop has ended: it is sent again by the next process
+        with suppress(RuntimeError):  # the event loop is closed: the next process sends it again
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._wake.set)
 
@@ -140,13 +140,13 @@ class WebhookDelivery:
             policy = self._policies.pop((each.webhook, each.id))
             self.attempts[policy, FAILED if each.state == UNDELIVERED else each.state] += 1
             if (sender := self._senders.get(each.webhook)) is not None:
-                sender.held.discard(each.id)
+                sender.in_flight.discard(each.id)
 
-    async def _end(self) -> None:
-        """Wait for attempts for a moment, and write what came of them."""
+    async def _drain(self) -> None:
+        """Wait up to `DRAIN_S` for running attempts, abort the others, and write the results."""
         for sender in self._senders.values():
             sender.close()
-        end = asyncio.get_running_loop().time() + STOP_S
+        end = asyncio.get_running_loop().time() + DRAIN_S
         while asyncio.get_running_loop().time() < end and any(each.busy for each in self._senders.values()):
             await asyncio.sleep(0.02)
         for sender in self._senders.values():

@@ -1,4 +1,4 @@
-"""The outbox of webhooks: events become deliveries in the transaction of the log records that they tell of."""
+"""Transactional outbox of webhooks: deliveries are written in the transaction of the log records of their events."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -31,7 +31,7 @@ def events_of_record(
     accounts: Mapping[str, Account],
     row: DecisionRow | None,
 ) -> list[DeliveryRow]:
-    """Return the deliveries of what a record tells: a decision, an expiry, an alarm of the budget.
+    """Return the deliveries for the events of a record: a decision, an expiry, alarms of the budget.
 
     Parameters
     ----------
@@ -48,8 +48,8 @@ def events_of_record(
     """
     found: list[DeliveryRow] = []
     if isinstance(record, DecidedRecord):
-        told = [each for each in webhooks if record.route != MODEL or each.models]
-        found += deliveries(owned, told, DECIDED, line, decided_data(record))
+        notified = [each for each in webhooks if record.route != MODEL or each.models]
+        found += deliveries(owned, notified, DECIDED, line, decided_data(record))
     elif isinstance(record, ExpiredRecord):
         final = MODEL if row is None or row.final is None else row.final
         found += deliveries(owned, webhooks, EXPIRED, line, expired_data(record, final))
@@ -59,7 +59,7 @@ def events_of_record(
 def events_of_decision(
     owned: OwnedPolicy, webhooks: Sequence[WebhookRow], line: LogRow, *, before: DecisionRow, row: DecisionRow
 ) -> list[DeliveryRow]:
-    """Return the deliveries of a task that is settled: an expert's answer, reward or cost has made it final."""
+    """Return the deliveries for a task that was completed: an expert's answer, reward or cost has made it final."""
     if before.final is not None or row.final is None or row.state == VOID:
         return []
     return deliveries(owned, webhooks, COMPLETED, line, completed_data(row))
@@ -68,7 +68,7 @@ def events_of_decision(
 def alarms(
     owned: OwnedPolicy, webhooks: Sequence[WebhookRow], line: LogRow, accounts: Mapping[str, Account]
 ) -> list[DeliveryRow]:
-    """Return the deliveries of alarms that a record has raised."""
+    """Return the deliveries for alarms that a record has raised."""
     policy = owned.policy
     before = alarms_of(accounts, policy.spec, frozenset()) if owned.alarms is None else owned.alarms
     current = policy.books.current()
@@ -82,11 +82,11 @@ def alarms(
 def deliveries(
     owned: OwnedPolicy, webhooks: Sequence[WebhookRow], event: str, line: LogRow, data: dict[str, Any]
 ) -> list[DeliveryRow]:
-    """Return one delivery of an event for each webhook that wants it."""
+    """Return one delivery of an event for each webhook that subscribes to it."""
     name = owned.policy.spec.name
-    wanting = [each for each in webhooks if each.wants(event, name)]
-    if not wanting:
+    subscribed = [each for each in webhooks if each.wants(event, name)]
+    if not subscribed:
         return []
     number, at = new_id(), line.at
     body = encoded(EventBody(id=number, event=event, at=at / MICRO, policy=name, seq=line.seq, data=data))
-    return [DeliveryRow(each.id, number, owned.id, event, body, at, at) for each in wanting]
+    return [DeliveryRow(each.id, number, owned.id, event, body, at, at) for each in subscribed]

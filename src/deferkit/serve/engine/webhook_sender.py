@@ -1,4 +1,4 @@
-"""One webhook's attempts at deliveries: on threads of its own, to addresses that were checked, without redirects."""
+"""HTTP attempts at the deliveries of one webhook: in threads of its own, to checked addresses, without redirects."""
 
 import http.client
 import ipaddress
@@ -39,14 +39,14 @@ class WebhookSender:
     now
         Returns the time in microseconds.
     done
-        Called with what came of each attempt, in the thread that made it.
+        Called with the result of each attempt, in the thread that made it.
     """
 
     def __init__(
         self, webhook: WebhookRow, *, private: bool, now: Callable[[], int], done: Callable[[Attempt], None]
     ) -> None:
         self.webhook = webhook
-        self.held: set[str] = set()  # events that were handed over, until what came of them is written
+        self.in_flight: set[str] = set()  # events handed to `send`, until their results are written
         self._private = private
         self._now = now
         self._done = done
@@ -56,9 +56,9 @@ class WebhookSender:
         self._connections: tuple[list[str], Connections] | None = None  # addresses, and connections to them
 
     def send(self, rows: Iterable[DeliveryRow]) -> None:
-        """Begin to send deliveries."""
+        """Queue deliveries, and start threads for them."""
         for row in rows:
-            self.held.add(row.id)
+            self.in_flight.add(row.id)
             with self._lock:
                 self._queue.append(row)
                 if self._threads == THREADS:
@@ -72,13 +72,13 @@ class WebhookSender:
         return self._threads > 0
 
     def abort(self, *, older_than_s: float = 0.0) -> None:
-        """Let attempts fail that have waited so long for an answer: a receiver may send a byte now and then."""
+        """Abort attempts that are older than a time: socket timeouts do not end a reply that trickles in."""
         with self._lock:
             if self._connections is not None:
                 self._connections[1].abort(older_than_s=older_than_s)
 
     def close(self) -> None:
-        """Begin no more attempts."""
+        """Start no more attempts: drop the queue."""
         with self._lock:
             self._queue.clear()
 
@@ -105,7 +105,7 @@ class WebhookSender:
         except (OSError, http.client.HTTPException, UnicodeError) as failed:
             reason = getattr(failed, "strerror", None) or str(failed) or type(failed).__name__
             error = f"No answer: {reason}"[:LONGEST_ERROR]
-        except Exception as failed:  # whatever it was, it is tried again
+        except Exception as failed:  # a bug here must not lose the delivery: it is retried
             logger.exception("an attempt at a delivery failed", extra={"webhook": self.webhook.id})
             error = f"No answer: {type(failed).__name__}"
         now, last = self._now(), row.created + int(DEAD_AFTER_S * MICRO)

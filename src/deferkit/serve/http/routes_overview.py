@@ -123,7 +123,7 @@ async def read_estimates(request: AnyRequest, name: PolicyName) -> Response[Esti
     def ask(fold: LogFold) -> EstimatesReply:
         return estimates_of(owned, {name: each.bins() for name, each in fold.calibrations.items()})
 
-    return sent(await history.ask(ask), EstimatesReply)
+    return sent(await history.query(ask), EstimatesReply)
 
 
 @get("/v1/policies/{name:str}/reviewers", opt=about("overview", "admin", "read"))

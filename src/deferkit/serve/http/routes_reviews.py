@@ -56,7 +56,7 @@ async def leased(request: AnyRequest, name: str, command: LeaseCommand, kind: ty
         raise unknown("policy", name)
     query = command.query(row.id, msgspec.json.decode(row.spec, type=PolicySpec), engine.clock.now())
     with engine.span((tenant, name), command):
-        return answered(await asyncio.to_thread(engine.store.directly, query.run), kind)
+        return answered(await asyncio.to_thread(engine.store.in_own_transaction, query.run), kind)
 
 
 def check_reviewer(request: AnyRequest, reviewer: str) -> None:

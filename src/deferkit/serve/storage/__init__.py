@@ -1,1 +1,1 @@
-"""Where everything is kept: one protocol, SQLite and PostgreSQL, one set of SQL for both."""
+"""Storage: a database protocol, implemented for SQLite and PostgreSQL, with one set of SQL for both."""

@@ -1,4 +1,4 @@
-"""What a store needs of a database: SQLite and PostgreSQL have it."""
+"""The protocols of a database and its connections, implemented by SQLite and PostgreSQL."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -17,15 +17,15 @@ class Connection(Protocol):
         ...
 
     def run_all(self, calls: Sequence[Call]) -> list[list[Row]]:
-        """Run several named queries, without waiting for each; return the rows of each."""
+        """Run several named queries as a batch (pipelined); return the rows of each."""
         ...
 
     def write_all(self, rows: Mapping[str, Sequence[Row]]) -> None:
-        """Run named queries for each of their rows of values, which are given in the order of the parameters."""
+        """Run each named query once for each row of its values (executemany), in the order of the parameters."""
         ...
 
     def lock(self, what: str) -> None:
-        """Wait until no other transaction has locked the same; it is let go of when this one ends."""
+        """Acquire an advisory lock; it is released when the transaction ends."""
         ...
 
     def begin(self) -> None:
@@ -33,11 +33,11 @@ class Connection(Protocol):
         ...
 
     def commit(self) -> None:
-        """End it; on return it survives a loss of power."""
+        """Commit the transaction; it is durable on return."""
         ...
 
     def rollback(self) -> None:
-        """Undo it; nothing if none is open."""
+        """Roll back the transaction; do nothing if none is open."""
         ...
 
     def close(self) -> None:
@@ -46,17 +46,17 @@ class Connection(Protocol):
 
 
 class Database(Protocol):
-    """Where connections come from."""
+    """A database: its schema, its connections, and its clock."""
 
     shared: bool
-    """Whether several processes may serve from it, each of them claiming reviews by itself."""
+    """Whether several processes may serve from it; each of them claims reviews without the policy's owner."""
 
     def prepare(self) -> None:
-        """Check that the database can be used, and bring its schema up to date."""
+        """Check that the database can be used, and migrate its schema."""
         ...
 
     def occupy(self) -> None:
-        """Raise if another process serves from it and only one may; keep others from it from now on."""
+        """Acquire the lock of the one process that may serve from it; raise if another has it. See `shared`."""
         ...
 
     def writer(self) -> Connection:
@@ -64,17 +64,17 @@ class Database(Protocol):
         ...
 
     def reader(self) -> Connection:
-        """Return the connection of this thread that only reads."""
+        """Return the read-only connection of this thread."""
         ...
 
-    def lend(self) -> AbstractContextManager[Connection]:
-        """Lend a connection that may write to any thread, for one transaction."""
+    def checkout(self) -> AbstractContextManager[Connection]:
+        """Return a connection for one write transaction, in any thread."""
         ...
 
     def now(self) -> int:
-        """Return the database's time in microseconds, or this machine's if it has none."""
+        """Return the time in microseconds: the server's, or this machine's where there is no server."""
         ...
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close all connections, and release the lock of `occupy`."""
         ...

@@ -1,4 +1,4 @@
-"""API keys and the sessions of browsers. Each change is one transaction, from any thread."""
+"""API keys and browser sessions. Each change is one transaction, in any thread."""
 
 from collections.abc import Mapping
 
@@ -18,22 +18,24 @@ class KeyStore(StoreConnections):
         """Write a new key."""
         values = key._asdict()
         del values["revoked"], values["last_used"]
-        self.directly(lambda connection: connection.run("add_key", **values))
+        self.in_own_transaction(lambda connection: connection.run("add_key", **values))
 
     def revoke_keys_of(self, tenant: str, at: int) -> int:
         """Revoke all keys of a tenant; return how many there were."""
-        return len(self.directly(lambda connection: connection.run("revoke_keys_of", tenant=tenant, at=at)))
+        return len(self.in_own_transaction(lambda connection: connection.run("revoke_keys_of", tenant=tenant, at=at)))
 
     def revoke_key(self, number: str, at: int, *, tenant: str | None = None) -> bool:
         """Revoke a key, only of a tenant if one is given; False if there is none to revoke."""
         if tenant is None:
-            return bool(self.directly(lambda connection: connection.run("revoke_key", id=number, at=at)))
-        return bool(self.directly(lambda connection: connection.run("revoke_key_of", id=number, at=at, tenant=tenant)))
+            return bool(self.in_own_transaction(lambda connection: connection.run("revoke_key", id=number, at=at)))
+        return bool(
+            self.in_own_transaction(lambda connection: connection.run("revoke_key_of", id=number, at=at, tenant=tenant))
+        )
 
     def use_keys(self, used: Mapping[str, int]) -> None:
         """Write when keys were last used."""
         calls = [("use_key", {"id": number, "at": at}) for number, at in used.items()]
-        self.directly(lambda connection: connection.run_all(calls))
+        self.in_own_transaction(lambda connection: connection.run_all(calls))
 
     def sessions(self, now: int) -> list[SessionRow]:
         """Return the sessions that are neither revoked nor expired."""
@@ -50,8 +52,8 @@ class KeyStore(StoreConnections):
             connection.run("add_session", **values)
             connection.run("revoke_oldest_sessions", key=row.key, at=row.created, keep=most)
 
-        self.directly(add)
+        self.in_own_transaction(add)
 
     def revoke_session(self, number: bytes, at: int) -> None:
         """End a session."""
-        self.directly(lambda connection: connection.run("revoke_session", id=number, at=at))
+        self.in_own_transaction(lambda connection: connection.run("revoke_session", id=number, at=at))

@@ -1,4 +1,4 @@
-"""From what a user calls a store to a database."""
+"""Opening of stores by path or URL: to read, to replay, to add keys."""
 
 import re
 import tempfile
@@ -12,8 +12,8 @@ from deferkit.extras import needs
 from deferkit.serve.domain.problems import StoreFailed
 from deferkit.serve.storage import queries
 from deferkit.serve.storage.database import Database
-from deferkit.serve.storage.schema import foreign
-from deferkit.serve.storage.sqlite import Sqlite, is_ours
+from deferkit.serve.storage.schema import foreign_error
+from deferkit.serve.storage.sqlite import Sqlite, is_deferkit_store
 from deferkit.serve.storage.store import Store
 
 URLS = ("postgresql://", "postgres://")
@@ -21,24 +21,24 @@ URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
 def database_of(store: str) -> Database:
-    """Return the database that a path or a URL means.
+    """Return the database of a path (SQLite) or a URL (PostgreSQL).
 
     >>> database_of("deferkit.db").shared
     False
     """
     if store.startswith(URLS):
         needs("postgres")
-        from deferkit.serve.storage.postgres import Postgres  # noqa: PLC0415  psycopg is wanted by those who use it
+        from deferkit.serve.storage.postgres import Postgres  # noqa: PLC0415  psycopg is optional
 
         return Postgres(store)
     if URL.match(store):
-        # without the rest of it, where passwords are
+        # only the scheme: the rest of the URL may hold a password
         raise InvalidArgument(f"A store is a file or a postgresql:// URL. Got {store.partition(':')[0]}:// instead.")
     return Sqlite(store)
 
 
 def store_to_read(store: str) -> Store:
-    """Return a store that is there, to be read only: nothing is made, and nothing is brought up to date.
+    """Open an existing store read-only: nothing is created or migrated.
 
     >>> store_to_read("/nowhere/deferkit.db")
     Traceback (most recent call last):
@@ -56,7 +56,7 @@ def store_to_read(store: str) -> Store:
 
 @contextmanager
 def store_to_replay(store: str) -> Iterator[Store]:
-    """Open a store as `store_to_read` does; of an older version, a copy that is brought up to date and not kept."""
+    """Open a store as `store_to_read` does; of an older schema version, a temporary copy that is migrated."""
     database = database_of(store)
     if not isinstance(database, Sqlite) or not is_older(database):
         database.close()
@@ -73,18 +73,18 @@ def store_to_replay(store: str) -> Iterator[Store]:
 
 
 def is_older(database: Sqlite) -> bool:
-    """Return whether a file is there, of a version before that of this deferkit."""
+    """Whether a file exists and has an older schema version than this deferkit."""
     if not Path(database.path).is_file():
         return False
     try:
         done: int = database.reader().execute("PRAGMA user_version")[0][0]
-        return is_ours(database.reader()) and 0 < done < len(queries.migrations())
+        return is_deferkit_store(database.reader()) and 0 < done < len(queries.migrations())
     except StoreFailed:
         return False
 
 
 def store_of_keys(store: str) -> Store:
-    """Return a store to put a key in; it is made or brought up to date, unless a process serves from its file."""
+    """Open a store to add keys; it is created or migrated, unless another process serves from its file."""
     database = database_of(store)
     if isinstance(database, Sqlite) and not is_current(database):
         database.occupy()
@@ -93,7 +93,7 @@ def store_of_keys(store: str) -> Store:
 
 
 def is_current(database: Sqlite) -> bool:
-    """Return whether a file is there, of the version that this deferkit has."""
+    """Whether a file exists and has the schema version of this deferkit."""
     if not Path(database.path).is_file():
         return False
     try:
@@ -103,25 +103,25 @@ def is_current(database: Sqlite) -> bool:
 
 
 def check_file(database: Sqlite) -> None:
-    """Raise if a file is not there, or of a version that this deferkit does not read."""
-    done, known = check_ours(database), len(queries.migrations())
+    """Raise if a file does not exist, or has a schema version that this deferkit cannot read."""
+    done, known = check_is_store(database), len(queries.migrations())
     if 0 < done < known:
         raise DeferkitError(
             f"{database.path} is of version {done}, this deferkit has {known}: start the service once, to update it."
         )
 
 
-def check_ours(database: Sqlite) -> int:
-    """Return the version of a file; raise if it is not there, no store of deferkit, or of a newer version."""
+def check_is_store(database: Sqlite) -> int:
+    """Return the schema version of a file; raise if there is none, or it is not a store or too new."""
     if not Path(database.path).is_file():
         raise InvalidArgument(f"There is no file {database.path}.")
     try:
-        ours = is_ours(database.reader())
+        ours = is_deferkit_store(database.reader())
         done: int = database.reader().execute("PRAGMA user_version")[0][0]
     except StoreFailed as error:
         raise DeferkitError(f"{database.path} is no store of deferkit, or cannot be read. {error}") from error
     if not ours:
-        raise foreign(database.path)
+        raise foreign_error(database.path)
     known = len(queries.migrations())
     if done > known:
         raise DeferkitError(f"{database.path} is of version {done}, this deferkit knows {known}: use a newer deferkit.")
@@ -129,7 +129,7 @@ def check_ours(database: Sqlite) -> int:
 
 
 def shown(store: str) -> str:
-    """Return a store as it may be printed: without what comes with a URL, where passwords are.
+    """Return the name of a store with credentials and parameters redacted, for messages.
 
     >>> shown("postgresql://ann:secret@db.example:5432/deferkit?password=secret"), shown("deferkit.db")
     ('postgresql://db.example:5432/deferkit', 'deferkit.db')

@@ -1,4 +1,4 @@
-"""Which process owns a policy, from its creation until its rows are deleted. Each change is one transaction."""
+"""Ownership leases of policies: create, acquire, renew, release, retire, delete. Each change is one transaction."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,8 +12,8 @@ from deferkit.serve.domain.rows import LogRow, PolicyRow
 from deferkit.serve.storage.row_codec import to_json
 from deferkit.serve.storage.store_connections import StoreConnections
 
-# tables
-OF_A_POLICY = (
+# in the order in which their rows are deleted
+POLICY_TABLES = (
     "declines",
     "claims",
     "seats",
@@ -26,11 +26,11 @@ OF_A_POLICY = (
     "deliveries",
     "webhooks",
 )
-SLICE = 500  # rows of a policy that are deleted at once: others wait for as long
+SLICE = 500  # rows that are deleted in one transaction: other callers wait for it
 
 
-def advanced(policy: Policy, number: int, epoch: int, owner: str, expires: int, parked: int) -> dict[str, Any]:
-    """Return where the log of a policy ends now, for a query that writes it if this process still owns the policy."""
+def advance_values(policy: Policy, number: int, epoch: int, owner: str, expires: int, parked: int) -> dict[str, Any]:
+    """Return the parameters of the query `advance`: the new end of a policy's log, fenced by owner and epoch."""
     return {
         "policy": number,
         "owner": owner,
@@ -44,7 +44,7 @@ def advanced(policy: Policy, number: int, epoch: int, owner: str, expires: int, 
 
 
 class PolicyLeases(StoreConnections):
-    """Leases on policies: a process may change one while it owns it. All but reading is in the thread that writes."""
+    """Ownership leases: a process may change a policy while it owns it. Writes are for the writer thread only."""
 
     def add_policy(
         self,
@@ -57,14 +57,14 @@ class PolicyLeases(StoreConnections):
         *,
         most: int | None = None,
     ) -> int | None:
-        """Write a new policy and own it; return its number, None if the name is taken.
+        """Write a new policy and acquire it; return its number, None if the name is taken.
 
         Raises `TooManyPolicies` if the tenant has `most` of them.
         """
         writer = self.writer
         writer.begin()
         try:
-            # two processes must not give out one number, or one name, or both the last policy that a tenant may have
+            # concurrent creations must not use the same number or name, nor exceed the tenant's limit together
             writer.lock("policies")
             if writer.run("policy", tenant=tenant, name=policy.spec.name):
                 return None
@@ -88,7 +88,7 @@ class PolicyLeases(StoreConnections):
                     "add_log": [first._replace(policy=number)],
                 }
             )
-            writer.run("advance", **advanced(policy, number, 1, owner, expires, 0))
+            writer.run("advance", **advance_values(policy, number, 1, owner, expires, 0))
             writer.commit()
             return int(number)
         finally:
@@ -97,7 +97,7 @@ class PolicyLeases(StoreConnections):
     def acquire(
         self, row: PolicyRow, owner: str, address: str | None, now: int, expires: int, *, dead: str | None
     ) -> int | None:
-        """Own a policy if nobody else does; return the new epoch. Leases of reviewers are renewed."""
+        """Acquire a policy that nobody owns; return the new epoch, or None. Renews the leases of reviewers."""
         writer = self.writer
         writer.begin()
         try:
@@ -121,7 +121,7 @@ class PolicyLeases(StoreConnections):
             writer.rollback()
 
     def renew(self, epochs: Mapping[int, int], owner: str, expires: int) -> set[int]:
-        """Own policies for longer, given the epoch of each; return those that are another's by now."""
+        """Renew the leases of policies, given the epoch of each; return those that another process has acquired."""
         writer = self.writer
         writer.begin()
         try:
@@ -132,18 +132,18 @@ class PolicyLeases(StoreConnections):
         finally:
             writer.rollback()
 
-    def disown(self, policy: int, owner: str, epoch: int) -> None:
-        """Give a policy up, so that another process need not wait for it."""
+    def release_policy(self, policy: int, owner: str, epoch: int) -> None:
+        """Release the lease of a policy, so that another process can acquire it before the lease expires."""
         writer = self.writer
         writer.begin()
         try:
-            writer.run("disown", policy=policy, owner=owner, epoch=epoch)
+            writer.run("release_policy", policy=policy, owner=owner, epoch=epoch)
             writer.commit()
         finally:
             writer.rollback()
 
     def retire_policy(self, policy: int, owner: str, epoch: int) -> bool:
-        """Take a policy from its tenant, before its rows are deleted; False if another process owns it by now."""
+        """Retire a policy, so that its tenant does not see it, before its rows are deleted; False if not the owner."""
         writer = self.writer
         writer.begin()
         try:
@@ -156,15 +156,15 @@ class PolicyLeases(StoreConnections):
             writer.rollback()
 
     def retired_policies(self) -> list[int]:
-        """Return the policies whose rows are yet to be deleted."""
+        """Return the retired policies that still have rows."""
         return [number for (number,) in self.database.reader().run("retired_policies")]
 
     def delete_slice(self, policy: int) -> bool:
-        """Delete some rows of a retired policy, in one transaction; False if it was the last: the policy is gone."""
+        """Delete up to `SLICE` rows of a retired policy in one transaction; False if none are left."""
         writer = self.writer
         writer.begin()
         try:
-            for name in OF_A_POLICY:
+            for name in POLICY_TABLES:
                 if writer.run(f"delete_{name}", policy=policy, **({} if name == "snapshots" else {"most": SLICE})):
                     writer.commit()
                     return True

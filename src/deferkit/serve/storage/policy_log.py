@@ -1,4 +1,4 @@
-"""The log of each policy and its snapshots, and the times that logs and machines have."""
+"""Logs and snapshots of policies, and the clock readings of earlier starts."""
 
 import hashlib
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ PAGE = 5000
 
 
 class PolicyLog(StoreConnections):
-    """Reads logs from any thread; snapshots are written in the thread that writes. `Store.commit` adds to logs."""
+    """Reads logs in any thread, and writes snapshots in the writer thread. `Store.commit` appends to logs."""
 
     def log_of_task(self, policy: int, task: str, limit: int) -> list[LogRow]:
-        """Return what happened to a task."""
+        """Return the log rows of a task."""
         return [
             LogRow(*row) for row in self.database.reader().run("log_of_task", policy=policy, task=task, limit=limit)
         ]
@@ -24,40 +24,40 @@ class PolicyLog(StoreConnections):
         return [LogRow(*row) for row in self.database.reader().run("log_after", policy=policy, seq=seq, limit=limit)]
 
     def log_bodies(self, policy: int, seq: int, limit: int) -> list[tuple[int, bytes]]:
-        """Return the time and the record of each row of a page of the log: half the work of whole rows."""
+        """Return time and body of each row of a page of the log; half the cost of `log_page`."""
         return self.database.reader().run("log_bodies", policy=policy, seq=seq, limit=limit)
 
     def log(self, policy: int, seq: int = 0) -> Iterator[LogRow]:
-        """Yield the rows of the log from a place on."""
+        """Yield the rows of the log from number `seq` on."""
         while page := self.log_page(policy, seq, PAGE):
             yield from page
             seq = page[-1].seq + 1
 
     def snapshots(self, policy: int) -> Iterator[tuple[int, bytes]]:
-        """Yield the snapshots that are whole, the latest first."""
+        """Yield the snapshots whose checksum is right, the latest first."""
         for seq, sha256, data in self.database.reader().run("snapshots", policy=policy):
             if hashlib.sha256(data).digest() == bytes(sha256):
                 yield seq, bytes(data)
 
-    def snapshot_places(self, policy: int) -> list[int]:
-        """Return where in the log there are snapshots."""
-        return [seq for (seq,) in self.database.reader().run("snapshot_places", policy=policy)]
+    def snapshot_seqs(self, policy: int) -> list[int]:
+        """Return the sequence numbers at which there are snapshots."""
+        return [seq for (seq,) in self.database.reader().run("snapshot_seqs", policy=policy)]
 
     def last_time(self) -> int:
         """Return the latest time that any log has."""
         return int(self.database.reader().run("last_time")[0][0] or 0)
 
     def clock(self, boot: str) -> tuple[int, int] | None:
-        """Return what the clock said at the last start in this boot of a machine, and for how long it had run then."""
+        """Return wall clock and uptime, in microseconds, at the last start in this boot; None if there was none."""
         rows = self.database.reader().run("clock", boot=boot)
         return rows[0] if rows else None
 
     def put_clock(self, boot: str, wall: int, uptime: int) -> None:
-        """Keep what the clock says at a start."""
-        self.directly(lambda connection: connection.run("put_clock", boot=boot, wall=wall, uptime=uptime))
+        """Store wall clock and uptime at a start."""
+        self.in_own_transaction(lambda connection: connection.run("put_clock", boot=boot, wall=wall, uptime=uptime))
 
     def add_snapshot(self, policy: int, seq: int, data: bytes) -> None:
-        """Keep a snapshot, and the two before it."""
+        """Write a snapshot; only the latest `SNAPSHOTS_KEPT` are kept."""
         writer = self.writer
         writer.begin()
         try:

@@ -13,12 +13,12 @@ from deferkit.errors import DeferkitError
 from deferkit.serve.domain.problems import StoreFailed, Unconfirmed
 from deferkit.serve.storage import queries
 from deferkit.serve.storage.database import Call, Row
-from deferkit.serve.storage.schema import Columns, columns_at, foreign, table_names
+from deferkit.serve.storage.schema import Columns, columns_at, foreign_error, table_names
 
 Result = TypeVar("Result")
 Session = psycopg.Connection[Row]
 
-# a server that has gone is noticed within half a minute, also when it does not say so; of several, the one that writes
+# keepalives detect a dead server within half a minute; of several hosts, connect to the primary
 DEFAULTS: dict[str, Any] = {
     "connect_timeout": 5,
     "keepalives_idle": 10,
@@ -29,8 +29,8 @@ DEFAULTS: dict[str, Any] = {
     "client_encoding": "utf8",
     "fallback_application_name": "deferkit",
 }
-# a commit returns when it is on the disk. Nobody waits long for a lock: the caller is told to try again. A process that
-# was paused in a transaction loses it, and its locks, as soon as it may lose its policies; the URL may say otherwise
+# Commits are durable on return. Lock waits are short: the caller is told to retry. A process that was paused within a
+# transaction loses it and its locks about when its ownership leases expire; the URL may set other timeouts
 SETTINGS = """
     SELECT set_config('synchronous_commit', 'on', false)
     WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply');
@@ -39,29 +39,29 @@ SETTINGS = """
     WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout') AND setting = '0';
     SET jit = off
 """
-UNHURRIED = """
+NO_TIMEOUTS = """
     SELECT set_config(name, '0', true) FROM pg_settings WHERE name IN ('lock_timeout', 'transaction_timeout')
 """
-# what the server must be set to, and why
-NEEDED = {
+# required server settings: allowed values, and what happens otherwise
+REQUIRED_SETTINGS = {
     "fsync": (("on",), "could lose what it has confirmed"),
     "full_page_writes": (("on",), "could lose what it has confirmed"),
     "synchronous_commit": (("on", "remote_apply"), "could lose what it has confirmed"),
     "server_encoding": (("UTF8",), "could not keep every text"),
 }
-MIGRATING = "deferkit migrates"
+MIGRATION_LOCK = "deferkit migrates"
 VERSION: Columns = {("schema_version", "version")}
-THERE = """
+EXISTING_COLUMNS = """
     SELECT name, attname::text FROM unnest(ARRAY[{}]) AS name JOIN pg_attribute ON attrelid = to_regclass(name)
     WHERE attnum > 0 AND NOT attisdropped
 """
-LOST = "PostgreSQL: the connection was lost in a transaction."
+CONNECTION_LOST = "PostgreSQL: the connection was lost in a transaction."
 
 
 class PostgresConnection:
-    """A connection to the server. When it is lost a new one takes its place, as soon as no transaction is open.
+    """A connection to the server, which reconnects after it was lost, except within a transaction.
 
-    After an error a connection is not used again, so that nothing need be known of the state that it is in.
+    After any error the connection is closed, because its state is unknown.
     """
 
     def __init__(self, conninfo: str, *, writes: bool) -> None:
@@ -69,33 +69,33 @@ class PostgresConnection:
         self.writes = writes
         self.queries = queries.read("postgres", "%b", "= ANY({})")
         self.session: Session | None = None
-        self.within = False  # a transaction
+        self.in_transaction = False
 
     def _connect(self) -> Session:
         session = self.session = psycopg.connect(self.conninfo, autocommit=True)
-        session.adapters.register_dumper(int, Int8BinaryDumper)  # one type for all: statements are prepared once
+        session.adapters.register_dumper(int, Int8BinaryDumper)  # one type for all integers: statements prepare once
         session.execute(SETTINGS)
         if not self.writes:
             session.execute("SET default_transaction_read_only = on")
         return session
 
-    def _do(self, action: Callable[[Session], Result]) -> Result:
-        """Do something; on a new connection, if the one there was is lost and there is no transaction to lose."""
+    def _with_reconnect(self, action: Callable[[Session], Result]) -> Result:
+        """Run an action; retry it once on a new connection if this one was lost outside of a transaction."""
         fresh = self.session is None
-        if fresh and self.within:
-            raise StoreFailed(LOST)
+        if fresh and self.in_transaction:
+            raise StoreFailed(CONNECTION_LOST)
         try:
             return action(self.session or self._connect())
         except psycopg.Error as error:
             self.close()
-            if fresh or self.within or not isinstance(error, psycopg.OperationalError):
-                # without the cause: that has the values of a row in it, and is not to be logged
-                raise failure(error) from None
-        return self._do(action)
+            if fresh or self.in_transaction or not isinstance(error, psycopg.OperationalError):
+                # without the cause, which contains values of rows that must not be logged
+                raise store_error(error) from None
+        return self._with_reconnect(action)
 
     def execute(self, sql: str) -> list[Row]:
-        """Run statements that are not among the named ones."""
-        return self._do(lambda session: rows_of(session.execute(sql)))
+        """Run ad-hoc statements."""
+        return self._with_reconnect(lambda session: rows_of(session.execute(sql)))
 
     def _send(self, session: Session, name: str, values: Mapping[str, Any]) -> psycopg.Cursor[Row]:
         query = self.queries[name]
@@ -103,7 +103,7 @@ class PostgresConnection:
 
     def run(self, name: str, /, **values: Any) -> list[Row]:
         """Run a named query; return its rows."""
-        return self._do(lambda session: rows_of(self._send(session, name, values)))
+        return self._with_reconnect(lambda session: rows_of(self._send(session, name, values)))
 
     def run_all(self, calls: Sequence[Call]) -> list[list[Row]]:
         """Run several named queries in one round trip; return the rows of each."""
@@ -111,10 +111,10 @@ class PostgresConnection:
         def send(session: Session) -> list[list[Row]]:
             with session.pipeline():
                 cursors = [self._send(session, name, values) for name, values in calls]
-            rearm(session)
+            rearm_idle_timeout(session)
             return [rows_of(cursor) for cursor in cursors]
 
-        return self._do(send) if calls else []
+        return self._with_reconnect(send) if calls else []
 
     def write_all(self, rows: Mapping[str, Sequence[Row]]) -> None:
         """Run named queries for each of their rows of values, all in one round trip."""
@@ -123,42 +123,42 @@ class PostgresConnection:
         def send(session: Session) -> None:
             with session.pipeline():
                 for sql, values in some:
-                    if "unnest(" in sql:  # it takes columns
+                    if "unnest(" in sql:  # a bulk insert, whose parameters are columns
                         session.execute(sql, [list(column) for column in zip(*values, strict=True)])
                     else:
                         session.cursor().executemany(sql, values)
-            rearm(session)
+            rearm_idle_timeout(session)
 
         if some:
-            self._do(send)
+            self._with_reconnect(send)
 
     def lock(self, what: str) -> None:
-        """Wait until no other transaction has locked the same."""
+        """Acquire an advisory lock until the transaction ends."""
         self.run("lock", what=what)
 
     def begin(self) -> None:
         """Begin a transaction that writes."""
-        # each statement sees what was committed before it: after a lock was waited for, what that protects is read anew
+        # READ COMMITTED: statements after a lock see what its last holder has committed
         self.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-        self.within = True
+        self.in_transaction = True
 
     def commit(self) -> None:
-        """End it; on return it is on the server's disk."""
+        """Commit the transaction; it is durable on return. Raise `Unconfirmed` if the connection is lost meanwhile."""
         if self.session is None:
-            raise StoreFailed(LOST)
+            raise StoreFailed(CONNECTION_LOST)
         try:
             done = self.session.execute("COMMIT").statusmessage
         except psycopg.Error as error:
             self.close()
-            raise Unconfirmed(f"{failure(error)} It may have been written or not.") from None
-        self.within = False
+            raise Unconfirmed(f"{store_error(error)} It may have been written or not.") from None
+        self.in_transaction = False
         if done != "COMMIT":
             raise StoreFailed(f"PostgreSQL: the transaction ended with {done}.")
 
     def rollback(self) -> None:
-        """Undo it; the server does so by itself where the connection is lost."""
-        within, self.within = self.within, False
-        if within and self.session is not None:
+        """Roll back the transaction; the server does so by itself if the connection is lost."""
+        in_transaction, self.in_transaction = self.in_transaction, False
+        if in_transaction and self.session is not None:
             try:
                 self.session.execute("ROLLBACK")
             except psycopg.Error:
@@ -171,11 +171,11 @@ class PostgresConnection:
             self.session = None
 
 
-def rearm(session: Session) -> None:
-    """Have the server watch for a client that does nothing in its transaction.
+def rearm_idle_timeout(session: Session) -> None:
+    """Rearm idle_in_transaction_session_timeout after a pipeline.
 
-    After a pipeline it does not: psycopg ends one with a flush, which counts as the beginning of something. Since
-    PostgreSQL 17 a transaction as a whole has its time.
+    psycopg ends a pipeline with a flush, which stops the server's idle timer. PostgreSQL 17 and later have
+    transaction_timeout instead.
     """
     if session.info.server_version < 170000:
         session.execute("SELECT 1")
@@ -186,8 +186,8 @@ def rows_of(cursor: psycopg.Cursor[Row]) -> list[Row]:
     return cursor.fetchall() if cursor.description else []
 
 
-def failure(error: psycopg.Error) -> StoreFailed:
-    """Return what a store says when PostgreSQL fails: its first line, which has no values of rows in it."""
+def store_error(error: psycopg.Error) -> StoreFailed:
+    """Return the `StoreFailed` of an error: only its primary message, which contains no values of rows."""
     text = error.diag.message_primary or str(error).partition("\n")[0]
     return StoreFailed(f"PostgreSQL: {text.strip().rstrip('.')}.")
 
@@ -201,26 +201,26 @@ class Postgres:
         try:
             given = conninfo_to_dict(url)
         except psycopg.Error:
-            # the URL may have a password in it, and the error has the URL
+            # without the cause, which contains the URL and perhaps a password
             raise DeferkitError("The URL of the database is postgresql://user:password@host/name.") from None
         self.conninfo = make_conninfo("", **{**DEFAULTS, **given})
         self.name = f"{given.get('host', 'localhost')}/{given.get('dbname', '')}"
-        self._open: dict[threading.Thread, PostgresConnection] = {}
+        self._connections: dict[threading.Thread, PostgresConnection] = {}
 
     def prepare(self) -> None:
-        """Check the server's settings, and bring the schema up to date, one numbered step at a time."""
+        """Check the server's settings, and apply the missing migrations, each in its own transaction."""
         with closing(self.writer()) as connection:
             check_settings(connection)
             while self._migrate(connection):
                 pass
 
     def _migrate(self, connection: PostgresConnection) -> bool:
-        """Go one step towards the newest schema, in a transaction with the number of it; False if there is none."""
+        """Apply the next migration and record its version in one transaction; False if there is none."""
         steps = queries.migrations()
         connection.begin()
         try:
-            connection.execute(UNHURRIED)  # another process may be at it, for as long as it takes
-            connection.lock(MIGRATING)
+            connection.execute(NO_TIMEOUTS)  # another process may hold the lock for a long migration
+            connection.lock(MIGRATION_LOCK)
             done = self._version(connection)
             if done > len(steps):
                 raise DeferkitError(
@@ -238,17 +238,17 @@ class Postgres:
             connection.rollback()
 
     def _version(self, connection: PostgresConnection) -> int:
-        """Return the version of the schema, 0 if there is none; raise if its tables are another program's."""
+        """Return the version of the schema, 0 if there is none; raise if the tables are not deferkit's."""
         names = ", ".join(f"'{name}'" for name in ["schema_version", *table_names()])
-        found: Columns = {(table, column) for table, column in connection.execute(THERE.format(names))}
+        found: Columns = {(table, column) for table, column in connection.execute(EXISTING_COLUMNS.format(names))}
         if not found:
             return 0
         if not found >= VERSION:
-            raise foreign(self.name)
+            raise foreign_error(self.name)
         [(version,)] = connection.execute("SELECT MAX(version) FROM schema_version")
-        # tables of a newer version may be others; those of this one and of older ones are known
+        # the columns of newer versions are not known here
         if version is None or (version <= len(queries.migrations()) and not found >= columns_at(version)):
-            raise foreign(self.name)
+            raise foreign_error(self.name)
         return int(version)
 
     def occupy(self) -> None:
@@ -259,17 +259,17 @@ class Postgres:
         return PostgresConnection(self.conninfo, writes=True)
 
     def reader(self) -> PostgresConnection:
-        """Return the connection of this thread, which only reads unless a transaction is begun on it."""
+        """Return the connection of this thread; it is read-only outside of `begin`."""
         thread = threading.current_thread()
-        if thread not in self._open:
-            for each in [each for each in list(self._open) if not each.is_alive()]:
-                if (left := self._open.pop(each, None)) is not None:
+        if thread not in self._connections:
+            for each in [each for each in list(self._connections) if not each.is_alive()]:
+                if (left := self._connections.pop(each, None)) is not None:
                     left.close()
-            self._open[thread] = PostgresConnection(self.conninfo, writes=False)
-        return self._open[thread]
+            self._connections[thread] = PostgresConnection(self.conninfo, writes=False)
+        return self._connections[thread]
 
-    def lend(self) -> AbstractContextManager[PostgresConnection]:
-        """Lend the connection of this thread: one that was opened is worth keeping."""
+    def checkout(self) -> AbstractContextManager[PostgresConnection]:
+        """Return the connection of this thread, which stays open."""
         return nullcontext(self.reader())
 
     def now(self) -> int:
@@ -278,13 +278,13 @@ class Postgres:
 
     def close(self) -> None:
         """Close the connections of all threads."""
-        while self._open:
-            self._open.popitem()[1].close()
+        while self._connections:
+            self._connections.popitem()[1].close()
 
 
 def check_settings(connection: PostgresConnection) -> None:
-    """Raise if the server may lose what it has confirmed, or cannot take what it is given."""
-    for name, (good, otherwise) in NEEDED.items():
+    """Raise if the server's settings do not guarantee durability, or its encoding is not UTF-8."""
+    for name, (good, otherwise) in REQUIRED_SETTINGS.items():
         [(value,)] = connection.execute(f"SELECT current_setting('{name}')")
         if value not in good:
             raise DeferkitError(

@@ -1,4 +1,4 @@
-"""The named queries of `sql/`, read once, in the form that a database wants its parameters in."""
+"""Named queries and migrations of `sql/`, with parameters in the style of a database driver."""
 
 import re
 from importlib import resources
@@ -16,10 +16,17 @@ class Query(NamedTuple):
     names: tuple[str, ...]
 
 
-def read(dialect: str, mark: str, among: str) -> dict[str, Query]:
-    """Return the queries for a dialect, with `mark` in the place of each parameter.
+def read(dialect: str, placeholder: str, in_list: str) -> dict[str, Query]:
+    """Return the named queries for a dialect.
 
-    A list of values cannot be written in the same way for all databases: `among` is this one's for `IN (:values)`.
+    Parameters
+    ----------
+    dialect
+        "sqlite" or "postgres"; queries of the other one are left out.
+    placeholder
+        What replaces each parameter `:name`.
+    in_list
+        What replaces `IN (:values)`, as a format string: drivers differ in how a list is passed.
 
     >>> read("sqlite", "?", "IN ({})")["drop_parked"]
     Query(sql='DELETE FROM parked WHERE policy = ? AND task = ?', names=('policy', 'task'))
@@ -27,18 +34,18 @@ def read(dialect: str, mark: str, among: str) -> dict[str, Query]:
     text = resources.files("deferkit.serve.storage").joinpath("sql/queries.sql").read_text()
     _, *parts = HEAD.split(text)
     found: dict[str, Query] = {}
-    for name, only, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
-        if only is None or only == dialect:
+    for name, restricted_to, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+        if restricted_to is None or restricted_to == dialect:
             lines = [line for line in body.splitlines() if not line.startswith("--")]
             sql = "\n".join(lines).strip().removesuffix(";")
-            if mark.startswith("%"):
-                sql = sql.replace("%", "%%")  # or it would be taken for a parameter
+            if placeholder.startswith("%"):
+                sql = sql.replace("%", "%%")  # escaped, because it begins a placeholder
             names = tuple(PARAMETER.findall(sql))
-            found[name] = Query(PARAMETER.sub(mark, LIST.sub(lambda m: among.format(m[1]), sql)), names)
+            found[name] = Query(PARAMETER.sub(placeholder, LIST.sub(lambda m: in_list.format(m[1]), sql)), names)
     return found
 
 
 def migrations() -> list[str]:
-    """Return the numbered files that make the schema, in order."""
+    """Return the SQL of all migrations, in order."""
     folder = resources.files("deferkit.serve.storage").joinpath("sql/schema")
     return [each.read_text() for each in sorted(folder.iterdir(), key=lambda f: f.name) if each.name.endswith(".sql")]

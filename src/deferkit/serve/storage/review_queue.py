@@ -1,10 +1,10 @@
-"""The review queue as people see it: what waits, who holds what, what one reviewer could get and has done."""
+"""Reads of the review queue: its pages, the seats of a reviewer, and counts for one reviewer."""
 
 from typing import NamedTuple
 
 from deferkit.serve.domain.rows import SeatRow
 from deferkit.serve.storage.database import Database
-from deferkit.serve.storage.row_codec import plain_of, seat_row
+from deferkit.serve.storage.row_codec import from_json_column, seat_row
 
 
 class QueuedSeat(NamedTuple):
@@ -106,4 +106,4 @@ def count_answers(database: Database, policy: int, reviewer: str) -> int:
 def costs_since(database: Database, policy: int, reviewer: str, since: int) -> list[dict[str, int]]:
     """Return the costs of a reviewer's answers to what it has claimed since a time; one without a cost is empty."""
     rows = database.reader().run("costs_since", policy=policy, reviewer=reviewer, since=since)
-    return [plain_of(cost) or {} for (cost,) in rows]
+    return [from_json_column(cost) or {} for (cost,) in rows]

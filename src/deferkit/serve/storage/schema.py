@@ -41,8 +41,8 @@ def table_names() -> list[str]:
     return [name for step in queries.migrations() for name in re.findall(r"CREATE TABLE (\w+)", step)]
 
 
-def foreign(name: str) -> DeferkitError:
-    """Return the error of a database that another program has made."""
+def foreign_error(name: str) -> DeferkitError:
+    """Return the error for a database of another program."""
     return DeferkitError(
         f"{name} has tables of another program, and is no store of deferkit. Nothing was changed in it: give the store"
         " another place."

@@ -15,12 +15,12 @@ from deferkit.errors import DeferkitError
 from deferkit.serve.domain.problems import StoreBroken, StoreFailed
 from deferkit.serve.storage import queries
 from deferkit.serve.storage.database import Call, Row
-from deferkit.serve.storage.schema import APPLICATION_ID, COLUMNS, columns_at, foreign
+from deferkit.serve.storage.schema import APPLICATION_ID, COLUMNS, columns_at, foreign_error
 from deferkit.serve.structured_logs import logger
 
-OLDEST = (3, 51, 3)  # before it a reset of the write-ahead log could corrupt the file
+MIN_VERSION = (3, 51, 3)  # before it a reset of the write-ahead log could corrupt the file
 BUSY_S = 5  # how long a connection waits for others
-NOT_SYNCED = {apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC}
+FSYNC_ERRORS = {apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC}
 PAGES_BETWEEN_CHECKPOINTS = 4000
 PAGES_COPIED_AT_ONCE = 1000
 
@@ -32,8 +32,8 @@ def check_version(version: str) -> None:
     Traceback (most recent call last):
     deferkit.errors.DeferkitError: SQLite 3.45.1 can corrupt its file; 3.51.3 or later is needed: install a newer apsw.
     """
-    if tuple(map(int, version.split("."))) < OLDEST:
-        needed = ".".join(map(str, OLDEST))
+    if tuple(map(int, version.split("."))) < MIN_VERSION:
+        needed = ".".join(map(str, MIN_VERSION))
         raise DeferkitError(
             f"SQLite {version} can corrupt its file; {needed} or later is needed: install a newer apsw."
         )
@@ -54,17 +54,17 @@ class SqliteConnection:
         self.connection.set_busy_timeout(BUSY_S * 1000)
         self._pages = 0  # of the write-ahead log
         if writes:
-            # no exclusive lock: others may read; FULL: a commit returns when it is on the disk
-            self._write_ahead()
+            # WAL: others may read meanwhile; synchronous FULL: commits are durable on return
+            self._switch_to_wal()
             self.execute(f"PRAGMA synchronous = {synchronous}")
             self.execute("PRAGMA foreign_keys = ON")
-            # checkpoints are made by hand: SQLite keeps to itself what goes wrong in its own
+            # manual checkpoints: SQLite does not report the errors of automatic ones
             self.execute("PRAGMA wal_autocheckpoint = 0")
-            self.connection.set_wal_hook(self._grown)
+            self.connection.set_wal_hook(self._on_wal_commit)
         self.execute("PRAGMA cache_size = -65536")
 
-    def _write_ahead(self) -> None:
-        """Switch to the write-ahead log. SQLite does not wait by itself where several processes make a file at once."""
+    def _switch_to_wal(self) -> None:
+        """Switch to WAL mode. The busy timeout does not apply to that, so that it is retried here."""
         deadline = time.monotonic() + BUSY_S
         while True:
             try:
@@ -72,17 +72,17 @@ class SqliteConnection:
                 return
             except apsw.BusyError as error:
                 if time.monotonic() > deadline:
-                    raise failure(error) from error
+                    raise store_error(error) from error
                 time.sleep(0.01)
             except apsw.Error as error:
-                raise failure(error) from error
+                raise store_error(error) from error
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        """Run a statement; say in the words of the store what went wrong."""
+        """Run a statement; raise errors of SQLite as `StoreFailed` or `StoreBroken`."""
         try:
             return self.connection.execute(sql, values).fetchall()
         except apsw.Error as error:
-            raise failure(error) from error
+            raise store_error(error) from error
 
     def run(self, name: str, /, **values: Any) -> list[Row]:
         """Run a named query; return its rows."""
@@ -94,41 +94,41 @@ class SqliteConnection:
         return [self.run(name, **values) for name, values in calls]
 
     def write_all(self, rows: Mapping[str, Sequence[Row]]) -> None:
-        """Run named queries for each of their rows of values."""
+        """Run each named query once for each row of its values."""
         try:
             for name, values in rows.items():
                 self.connection.executemany(self.queries[name].sql, values).fetchall()
         except apsw.Error as error:
-            raise failure(error) from error
+            raise store_error(error) from error
 
     def lock(self, what: str) -> None:
-        """Do nothing: whoever writes has locked the whole file."""
+        """Do nothing: a write transaction locks the whole file."""
 
     def begin(self) -> None:
         """Begin a transaction that writes."""
         self.execute("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
-        """End it; on return it is on the disk."""
+        """Commit the transaction; it is durable on return. Then checkpoint the write-ahead log if it is long."""
         self.execute("COMMIT")
         if self._pages >= PAGES_BETWEEN_CHECKPOINTS:
             self._checkpoint()
 
-    def _grown(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+    def _on_wal_commit(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
         self._pages = pages
         return apsw.SQLITE_OK
 
     def _checkpoint(self) -> None:
-        """Copy the write-ahead log to the file. If that cannot be done now, the log just grows until it can."""
+        """Checkpoint the write-ahead log. A failure is only logged, and retried later, unless fsync failed."""
         try:
             self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.Error as error:
-            if isinstance(broken := failure(error), StoreBroken):
+            if isinstance(broken := store_error(error), StoreBroken):
                 raise broken from error
             logger.warning("a checkpoint failed", extra={"error": str(error)})
 
     def rollback(self) -> None:
-        """Undo it."""
+        """Roll back the transaction; do nothing if none is open."""
         if self.connection.in_transaction:
             self.execute("ROLLBACK")
 
@@ -138,28 +138,28 @@ class SqliteConnection:
 
 
 def make_private(path: str) -> None:
-    """Make a file that only its owner may read, unless it is there; what goes wrong SQLite will say.
+    """Create a file with mode 0600 unless it exists; errors are left to SQLite.
 
-    One that is there is not opened: to close it would end the locks that this process has on it.
+    An existing file is not opened: closing it would release this process's POSIX locks on it.
     """
     with suppress(OSError, ValueError):
         os.close(os.open(os.path.realpath(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def as_json(value: Any) -> Any:
-    """Return a list of values as SQLite takes it; anything else as it is."""
+    """Return a list as JSON text for `json_each`; anything else unchanged."""
     return msgspec.json.encode(value).decode() if isinstance(value, list) else value
 
 
-def failure(error: apsw.Error) -> DeferkitError:
-    """Return what a store says when SQLite fails."""
-    if getattr(error, "extendedresult", None) in NOT_SYNCED:
+def store_error(error: apsw.Error) -> DeferkitError:
+    """Return the error of a store for one of SQLite: `StoreBroken` if fsync failed, else `StoreFailed`."""
+    if getattr(error, "extendedresult", None) in FSYNC_ERRORS:
         return StoreBroken(f"The disk did not confirm a write ({error}).")
     return StoreFailed(f"SQLite: {error}.")
 
 
-def is_ours(connection: SqliteConnection) -> bool:
-    """Return whether a file is a store of deferkit, or empty. Stores of old versions have no application id."""
+def is_deferkit_store(connection: SqliteConnection) -> bool:
+    """Whether a file is a store of deferkit, or empty. Stores of old versions have no application id."""
     [(mark,)] = connection.execute("PRAGMA application_id")
     if mark:
         return bool(mark == APPLICATION_ID)
@@ -170,7 +170,7 @@ def is_ours(connection: SqliteConnection) -> bool:
 
 
 class Sqlite:
-    """A database in one file; it is made if it is not there."""
+    """A database in one file, which is created if it does not exist."""
 
     shared = False
 
@@ -187,34 +187,34 @@ class Sqlite:
         folder = Path(self.path).parent
         if not folder.is_dir():
             raise DeferkitError(f"There is no folder {folder} to put the database in.")
-        self._check_ours()
+        self._check_is_store()
 
-    def _check_ours(self) -> None:
-        """Raise if another program has made the file, before anything in it is changed."""
+    def _check_is_store(self) -> None:
+        """Raise if the file is another program's database, before anything in it is changed."""
         if not Path(self.path).is_file() or not Path(self.path).stat().st_size:
             return
         try:
             with closing(self._reader()) as connection:
-                ours = is_ours(connection)
-        except (StoreFailed, apsw.Error):  # whoever writes will say what is wrong
+                ours = is_deferkit_store(connection)
+        except (StoreFailed, apsw.Error):  # the writer connection will report it
             return
         if not ours:
-            raise foreign(self.path)
+            raise foreign_error(self.path)
 
     def prepare(self) -> None:
-        """Check SQLite's version, and bring the schema up to date, one numbered step at a time."""
+        """Check SQLite's version, and apply the missing migrations, each in its own transaction."""
         self._check()
         with closing(self.writer()) as connection:
             while self._migrate(connection):
                 pass
 
     def _migrate(self, connection: SqliteConnection) -> bool:
-        """Go one step towards the newest schema, in a transaction with the number of it; False if there is none."""
+        """Apply the next migration and record its version in one transaction; False if there is none."""
         steps = queries.migrations()
         connection.begin()
         try:
-            if not is_ours(connection):
-                raise foreign(self.path)
+            if not is_deferkit_store(connection):
+                raise foreign_error(self.path)
             done = connection.execute("PRAGMA user_version")[0][0]
             if done > len(steps):
                 raise DeferkitError(
@@ -233,9 +233,9 @@ class Sqlite:
             connection.rollback()
 
     def occupy(self) -> None:
-        """Make sure that this is the only process that serves from the file; the lock ends with the process."""
+        """Acquire the exclusive serving lock of the file; it is released by `close`, or when the process ends."""
         self._check()
-        path = f"{os.path.realpath(self.path)}-served"  # one file has one lock, whatever it is called
+        path = f"{os.path.realpath(self.path)}-served"  # symbolic links to one file share its lock
         make_private(path)
         try:
             self._lock = apsw.Connection(path)
@@ -246,33 +246,33 @@ class Sqlite:
                 f"{self.path} is served by another process. Stop that one first, or serve another file."
             ) from None
         except apsw.Error as error:
-            raise failure(error) from error
+            raise store_error(error) from error
 
     def copy_to(self, path: str, progress: Callable[[int, int], None] = lambda _done, _all: None) -> None:
-        """Copy the database to a new, private file, as it is at one moment, while others may write.
+        """Copy a consistent snapshot of the database to a new, private file, while others may write.
 
-        `progress` hears how many pages of how many are done.
+        `progress` is called with the number of copied pages and of all pages.
         """
         make_private(path)
         try:
             with closing(self._reader()) as source, closing(apsw.Connection(path)) as target:
-                source.execute("BEGIN")  # what is written from now on is not seen
+                source.execute("BEGIN")  # a read transaction: later writes are not seen
                 with target.backup("main", source.connection, "main") as backup:
                     while not backup.step(PAGES_COPIED_AT_ONCE):
                         progress(backup.page_count - backup.remaining, backup.page_count)
                 source.execute("ROLLBACK")
                 target.execute("PRAGMA journal_mode = DELETE")  # one file, with nothing beside it
-                # the process that owns the policies goes on with the original; nobody need wait for its leases to end
+                # release the ownership leases in the copy, so that it can be served at once
                 target.execute("UPDATE policies SET owner = NULL, address = NULL, expires = 0")
         except apsw.Error as error:
-            raise failure(error) from error
+            raise store_error(error) from error
 
     def writer(self) -> SqliteConnection:
         """Return a new connection that may write."""
         return SqliteConnection(self.path, writes=True, synchronous=self.synchronous, vfs=self.vfs)
 
     def reader(self) -> SqliteConnection:
-        """Return the connection of this thread that only reads."""
+        """Return the read-only connection of this thread."""
         connection: SqliteConnection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._reader()
@@ -283,8 +283,8 @@ class Sqlite:
     def _reader(self) -> SqliteConnection:
         return SqliteConnection(self.path, writes=False, synchronous=self.synchronous, vfs=self.vfs)
 
-    def lend(self) -> AbstractContextManager[SqliteConnection]:
-        """Lend a connection that may write; it waits for its turn."""
+    def checkout(self) -> AbstractContextManager[SqliteConnection]:
+        """Return a new connection that may write; it is closed after use."""
         return closing(self.writer())
 
     def now(self) -> int:
@@ -292,7 +292,7 @@ class Sqlite:
         return time.time_ns() // 1000
 
     def close(self) -> None:
-        """Close the connections that read, and let others serve from the file; who reads again gets a new one."""
+        """Close the read-only connections, and release the lock of `occupy`; `reader` opens new ones."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None

@@ -15,7 +15,7 @@ from deferkit.serve.domain.rows import (
 )
 from deferkit.serve.storage.database import Row
 from deferkit.serve.storage.key_store import KeyStore
-from deferkit.serve.storage.policy_leases import PolicyLeases, advanced
+from deferkit.serve.storage.policy_leases import PolicyLeases, advance_values
 from deferkit.serve.storage.policy_log import PolicyLog
 from deferkit.serve.storage.row_codec import (
     claim_row,
@@ -24,12 +24,12 @@ from deferkit.serve.storage.row_codec import (
     oldest_parked_row,
     seat_row,
     seat_values,
-    text_of,
+    to_json_column,
 )
 from deferkit.serve.storage.transaction import ReadSet, Transaction
 
 Unit = TypeVar("Unit", bound=Transaction)
-# what a row of each table is to a command: there is one for a key, or several
+# row decoders by query: with one row for each key, and with several
 ONE_OF: dict[str, Callable[[Row], Any]] = {
     "decisions": decision_row,
     "parked": ParkedRow._make,
@@ -44,7 +44,7 @@ SEVERAL_OF: dict[str, Callable[[Row], Any]] = {
 
 
 class Store(PolicyLeases, PolicyLog, KeyStore):
-    """Everything that a service keeps: leases, logs and keys, and here the groups of commands and what they read."""
+    """The store of a service: leases, logs, keys, and the transactions and reads of groups of commands."""
 
     # --- a group of commands, one transaction -------------------------------------------------------------------
 
@@ -74,7 +74,7 @@ class Store(PolicyLeases, PolicyLog, KeyStore):
         writer = self.writer
         changed = work.changed.values()
         calls = [
-            ("advance", advanced(owned.policy, owned.id, owned.epoch, owner, expires, owned.parked))
+            ("advance", advance_values(owned.policy, owned.id, owned.epoch, owner, expires, owned.parked))
             for owned in changed
         ]
         for owned, found in zip(changed, writer.run_all(calls), strict=True):
@@ -91,7 +91,7 @@ class Store(PolicyLeases, PolicyLog, KeyStore):
                 "drop_parked": list(work.dropped_parked),
                 "add_request": work.new_requests,
                 "set_effort": [
-                    (text_of(each["effort"]), each["policy"], each["task"], each["seat"], each["epoch"])
+                    (to_json_column(each["effort"]), each["policy"], each["task"], each["seat"], each["epoch"])
                     for each in work.efforts
                 ],
             }
@@ -103,7 +103,7 @@ class Store(PolicyLeases, PolicyLog, KeyStore):
         writer.commit()
 
     def rollback(self) -> None:
-        """Undo what a group has written."""
+        """Roll back the transaction of a group."""
         if self._writer is not None:
             self._writer.rollback()
 

@@ -9,7 +9,7 @@ Result = TypeVar("Result")
 
 
 class StoreConnections:
-    """One writer connection for the thread that writes, readers for all others."""
+    """One writer connection for the writer thread, read-only connections for all others."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -17,21 +17,21 @@ class StoreConnections:
 
     @property
     def writer(self) -> Connection:
-        """The connection that writes; opened by the thread that first asks for it."""
+        """The connection of the writer thread; opened on first use."""
         if self._writer is None:
             self._writer = self.database.writer()
         return self._writer
 
     def close(self) -> None:
-        """Close all connections; the one that writes last, because SQLite then leaves one file and no other."""
+        """Close all connections; the writer last, so that SQLite removes its -wal and -shm files."""
         self.database.close()
         if self._writer is not None:
             self._writer.close()
             self._writer = None
 
-    def directly(self, query: Callable[[Connection], Result]) -> Result:
-        """Run a query of the queue in a transaction of its own, from any thread of any process."""
-        with self.database.lend() as connection:
+    def in_own_transaction(self, query: Callable[[Connection], Result]) -> Result:
+        """Run a query in a transaction of its own, in any thread; also for a policy that another process owns."""
+        with self.database.checkout() as connection:
             try:
                 connection.begin()
                 result = query(connection)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from deferkit.serve.domain.rows import DONE, DecisionRow
 from deferkit.serve.storage.database import Database
-from deferkit.serve.storage.row_codec import decision_row, text_of
+from deferkit.serve.storage.row_codec import decision_row, to_json_column
 
 LATEST = 2**62
 
@@ -46,7 +46,7 @@ def page_of_tasks(
         How many at most.
     """
     # the reply is JSON without spaces, in which quotes of other texts are escaped
-    said = f'"reason":{text_of(wanted.reason)}'.encode() if wanted.reason else b""
+    said = f'"reason":{to_json_column(wanted.reason)}'.encode() if wanted.reason else b""
     values = wanted._asdict() | {"reason": said, "any_reason": int(not wanted.reason)}
     found = database.reader().run("page_of_tasks", policy=policy, before=before, limit=limit, **values)
     return with_reviewers(database, policy, [decision_row(row) for row in found])

@@ -1,4 +1,4 @@
-"""A transaction for a group of commands: the rows that they read, and those that they want to be written."""
+"""A transaction for a group of commands: the rows that they read, and the rows that they write."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -20,9 +20,9 @@ class ReadSet(NamedTuple):
     claims: bool = False
     request: str | None = None
     observes: bool = False  # whether the learner may be told of an outcome
-    histories: bool = False  # what became known of the tasks, and was corrected
-    parked_by: str | None = None  # the API key whose oldest parked outcomes may have to make room
-    replaces: bool = False  # whether the policy in memory is replaced, whatever other threads do with it
+    histories: bool = False  # observed and corrected records of the tasks
+    parked_by: str | None = None  # the API key whose oldest parked outcomes may be evicted
+    replaces: bool = False  # whether the policy in memory is replaced: such a command is never blocked
 
     def reads(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield the name of each query to be run, and the keys of the rows that it looks up."""
@@ -32,7 +32,7 @@ class ReadSet(NamedTuple):
                 yield "parked", self.tasks
             if self.seats:
                 yield "seats", self.tasks
-            if self.claims:  # after the seats: those are locked then, and nobody else adds a claim
+            if self.claims:  # after the seats, whose row locks keep other processes from adding claims
                 yield "claims", self.tasks
             if self.histories:
                 yield "histories", self.tasks
@@ -45,13 +45,13 @@ class ReadSet(NamedTuple):
 class QueueQuery:
     """A query of the review queue that runs in the database, at the end of the transaction."""
 
-    def __init__(self, ask: Callable[[Connection], Reply]) -> None:
-        self._ask = ask
+    def __init__(self, execute: Callable[[Connection], Reply]) -> None:
+        self._execute = execute
         self.reply: Reply | None = None
 
     def run(self, connection: Connection) -> Reply:
         """Run the query, and keep its reply."""
-        self.reply = self._ask(connection)
+        self.reply = self._execute(connection)
         return self.reply
 
 

@@ -7,7 +7,7 @@ from deferkit.serve.domain.webhook import DEAD, DELIVERED, Attempt, DeliveryRow,
 from deferkit.serve.storage.database import Row
 from deferkit.serve.storage.store import Store
 
-KEPT_S = {DELIVERED: 86_400, DEAD: 7 * 86_400}  # how long what has ended is kept
+KEPT_S = {DELIVERED: 86_400, DEAD: 7 * 86_400}  # seconds that ended deliveries are kept, by state
 PRUNED_AT_ONCE = 1000
 
 
@@ -23,15 +23,19 @@ class WebhookStore:
 
     def add(self, webhook: WebhookRow) -> None:
         """Write a new webhook."""
-        self.store.directly(lambda connection: connection.run("add_webhook", **webhook._asdict()))
+        self.store.in_own_transaction(lambda connection: connection.run("add_webhook", **webhook._asdict()))
 
     def delete(self, tenant: str, webhook: str) -> bool:
         """Delete a webhook of a tenant and its deliveries; False if there is none."""
-        return bool(self.store.directly(lambda connection: connection.run("delete_webhook", id=webhook, tenant=tenant)))
+        return bool(
+            self.store.in_own_transaction(
+                lambda connection: connection.run("delete_webhook", id=webhook, tenant=tenant)
+            )
+        )
 
     def delete_of(self, tenant: str) -> None:
         """Delete all webhooks of a tenant and their deliveries."""
-        self.store.directly(lambda connection: connection.run("delete_webhooks_of", tenant=tenant))
+        self.store.in_own_transaction(lambda connection: connection.run("delete_webhooks_of", tenant=tenant))
 
     def deliveries(self, webhook: str, limit: int) -> list[DeliveryRow]:
         """Return the latest deliveries to a webhook."""
@@ -58,7 +62,7 @@ class WebhookStore:
         return [delivery_row(row) for rows in reader.run_all(calls) for row in rows]
 
     def end_attempts(self, attempts: Iterable[Attempt]) -> None:
-        """Write what came of attempts, in the thread that writes."""
+        """Write the results of attempts, in the writer thread."""
         writer = self.store.writer
         writer.begin()
         try:
@@ -68,7 +72,7 @@ class WebhookStore:
             writer.rollback()
 
     def prune(self, now: int) -> int:
-        """Delete deliveries that have ended long ago, in the thread that writes; return how many."""
+        """Delete ended deliveries that are older than `KEPT_S`, in the writer thread; return how many."""
         writer = self.store.writer
         writer.begin()
         try:
@@ -83,7 +87,7 @@ class WebhookStore:
             writer.rollback()
 
     def oldest(self, policy: int) -> int | None:
-        """Return since when the oldest event of a policy is undelivered; None if there is none."""
+        """Return the time of a policy's oldest undelivered event; None if there is none."""
         found: int | None = self.store.database.reader().run("oldest_delivery", policy=policy)[0][0]
         return found
 

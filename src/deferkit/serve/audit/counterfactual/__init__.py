@@ -1,1 +1,1 @@
-"""What another budget would have done, from the log of what was done."""
+"""Counterfactual (off-policy) evaluation of other budgets, from the log."""

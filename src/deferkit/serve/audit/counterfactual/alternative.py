@@ -1,7 +1,7 @@
 """A policy with another budget that replays a log, record by record, in place of the policy that wrote it.
 
-Where it chooses as the log did it is told what the log was told, at the same place. Elsewhere nobody knows what would
-have come of it: it is told what the policy of the log believes at its end, after the usual delay.
+Where it takes the logged route it gets the logged outcome, at the same point of the log. Elsewhere the outcome is not
+known: it gets one imputed from the estimates at the end of the log, after the usual delay.
 """
 
 import heapq
@@ -25,8 +25,8 @@ from deferkit.serve.engine.commands.decide import propose
 from deferkit.types import MODEL
 
 
-class Waiting(NamedTuple):
-    """A decision that is yet to hear what came of it; the first is the one that is due first."""
+class PendingFeedback(NamedTuple):
+    """A decision whose imputed outcome is still to be delivered; ordered by when it is due."""
 
     due: int
     id: int
@@ -43,10 +43,10 @@ class Alternative:
         self._logged_totals: dict[str, int] = {}  # of the log's accounts that renew
         self.policy = Policy(spec)
         self.feedback = feedback
-        self._held = OwnedPolicy(0, "", self.policy, 0, 0)
+        self._owned = OwnedPolicy(0, "", self.policy, 0, 0)
         self._same = bytearray()
         self._holds: dict[int, Micros] = {}
-        self._waiting: list[Waiting] = []
+        self._pending: list[PendingFeedback] = []
         self._rng = np.random.default_rng(spec.seed)
 
     def decide(self, logged: log_records.DecidedRecord, imputed: ImputedOutcome, at: int = 0) -> list[float]:
@@ -61,9 +61,9 @@ class Alternative:
             force=logged.route if logged.reason == "forced" else None,
         )
         try:
-            event, micros = propose(self._held, body, at)
-        except Problem:  # a caller who asks for more than there is gets nothing
-            event, micros = propose(self._held, msgspec.structs.replace(body, force=MODEL), at)
+            event, micros = propose(self._owned, body, at)
+        except Problem:  # a forced route that the budget does not allow
+            event, micros = propose(self._owned, msgspec.structs.replace(body, force=MODEL), at)
         decision = event.decision
         kept = decision._replace(budget_left=log_records.without_infinity(decision.budget_left))._asdict()  # type: ignore[arg-type]
         record = log_records.DecidedRecord(task=logged.task, context=event.context, held=micros, **kept)  # type: ignore[arg-type]
@@ -74,11 +74,11 @@ class Alternative:
         self._same.append(same)
         if not same:
             due = decision.id + self.feedback.delays[decision.route]
-            heapq.heappush(self._waiting, Waiting(due, decision.id, logged.task, decision.route, imputed))
+            heapq.heappush(self._pending, PendingFeedback(due, decision.id, logged.task, decision.route, imputed))
         return propensities(decision, self.policy.spec.deciders, self.policy.spec.explore_floor, available)
 
     def see(self, record: log_records.AnyRecord) -> None:
-        """Take in a record that is no decision, if it is of something that would have happened as well."""
+        """Apply a record that is no decision, if it would have happened in the alternative too."""
         policy = self.policy
         match record:
             case log_records.BudgetChangedRecord():
@@ -93,7 +93,7 @@ class Alternative:
                 policy.apply(log_records.ChangedRecord(spec=msgspec.structs.replace(record.spec, budget=budget)))
             case log_records.ObservedRecord() if self._same[record.id]:
                 learned = record.learned and policy.learner.remembers(record.id)
-                told = policy.tellable(record.cost) if learned and record.cost and record.told is not None else None
+                told = policy.clamp_cost(record.cost) if learned and record.cost and record.told is not None else None
                 released = self._holds.pop(record.id, None) if record.released is not None else None
                 policy.apply(msgspec.structs.replace(record, learned=learned, told=told, released=released))
             case log_records.ExpiredRecord() if self._same[record.id]:
@@ -110,7 +110,7 @@ class Alternative:
     def _renew(self, record: log_records.RenewedRecord) -> None:
         """Begin the period that began in the log, with what is free of this budget, and its allowance.
 
-        What is due is heard before: it came in the period before.
+        Feedback that is due is delivered first: it belongs to the period before.
         """
         name = record.resource
         self._logged_totals[name] = self._logged_totals.get(name, 0) + record.granted - record.lapsed
@@ -136,9 +136,9 @@ class Alternative:
             self.policy.apply(log_records.BudgetChangedRecord(request=record.request, totals=totals))
 
     def _deliver_feedback(self, number: int) -> None:
-        """Hear what came of decisions before the next one is made."""
-        while self._waiting and self._waiting[0].due < number:
-            each = heapq.heappop(self._waiting)
+        """Deliver the imputed outcomes that are due before decision `number`."""
+        while self._pending and self._pending[0].due < number:
+            each = heapq.heappop(self._pending)
             policy, held = self.policy, self._holds.pop(each.id, None)
             if held is not None and self._rng.random() < self.feedback.expiry[each.route]:
                 policy.apply(log_records.ExpiredRecord(task=each.task, id=each.id, why="", released=held))
@@ -155,7 +155,7 @@ class Alternative:
                     learned=learned,
                     rewards=rewards,
                     cost=cost,
-                    told=policy.tellable(cost) if cost is not None and learned else None,
+                    told=policy.clamp_cost(cost) if cost is not None and learned else None,
                     released=held,
                 )
             )

@@ -1,14 +1,15 @@
-"""What other choices would have brought: doubly robust where the log explored, by the estimates alone elsewhere.
+"""Off-policy evaluation: doubly robust where the log explored, model-based (by the estimates alone) elsewhere.
 
-For a task t and a decider k let p(k) be how likely the log's policy was to choose k, q(k) what is believed that it
-brings, y(k) what it brought where that is known, and o(k) = Σ_j p(j)·(how often y(k) is known when j was chosen). Then
+For a task t and a decider k let p(k) be the propensity of k in the log, q(k) its estimated (imputed) reward, y(k) its
+observed reward where that is known, and o(k) = Σ_j p(j)·(how often y(k) is known when j was chosen) the probability
+that y(k) is observed. Then
 
     ŷ(k) = q(k) + [y(k) is known]·(y(k) − q(k)) / o(k)
 
-is y(k) on average over the log's own coin tosses, whatever q is. A policy that chooses k with probability p'(k), which
-does not depend on the toss for this task, brings Σ p'(k)·ŷ(k); the difference from what was done is
-Σ (p'(k) − p(k))·ŷ(k).
-Where o(k) = 0, because k could not have been chosen, q(k) is all there is.
+is an unbiased estimate of y(k) over the randomisation of the log, whatever q is. The value of a policy that chooses k
+with probability p'(k), which does not depend on the draw for this task, is Σ p'(k)·ŷ(k); its difference from the logged
+value is Σ (p'(k) − p(k))·ŷ(k).
+Where o(k) = 0, because k could not have been chosen (no overlap), only q(k) is left.
 """
 
 import math
@@ -23,7 +24,7 @@ from deferkit.types import Coefficients
 
 Floats = NDArray[np.float64]
 ROUNDING = 1e-12  # a probability below it is rounding
-RARE_WEIGHT = 2.0  # a weight above it: more would not be known than would
+RARE_WEIGHT = 2.0  # a weight above it: the reward is observed with a probability below one half
 NOTEWORTHY = 0.01  # a share that has to be mentioned
 LARGE_SHIFT = 0.1  # a change of a probability that is more than a change of the floor's parts
 
@@ -44,67 +45,70 @@ class Estimate(NamedTuple):
     explored: int | None  # tasks that tell of choices which are made more often; None if none are needed
 
 
-class Known:
-    """What a log knows of what each decider brings, and what is believed of it by estimates of d coefficients."""
+class DoublyRobust:
+    """Doubly robust estimates from logged rewards, propensities, and imputed rewards of d coefficients each."""
 
     def __init__(self, facts: LoggedOutcomes, d: int) -> None:
         self.routes = facts.routes
         self.propensities = facts.propensities
-        self.brought = known_rewards(facts)
-        self.known = ~np.isnan(self.brought)
-        self.reported = np.zeros((self.brought.shape[1],) * 2)  # how often it is known, by route and decider
+        self.rewards = known_rewards(facts)
+        self.known = ~np.isnan(self.rewards)
+        self.reported = np.zeros((self.rewards.shape[1],) * 2)  # share of known rewards, by route and decider
         for route in range(len(self.reported)):
             taken = self.routes == route
             if taken.any():
                 self.reported[route] = self.known[taken].mean(axis=0)
-        self.seen = np.minimum(self.propensities @ self.reported, 1.0)  # o
-        # a choice is judged by itself, unless more is known of others: the model where only an expert judges it
+        self.observation_probability = np.minimum(self.propensities @ self.reported, 1.0)  # o
+        # a choice is evaluated by its own reward, unless that is known more often on other routes: the model's reward,
+        # where only experts report it
         own = np.diag(self.reported) >= self.reported.max(axis=0)
         self.own_rewards_suffice = bool(own[self.routes].all())
-        self.imputed = np.zeros_like(self.brought)  # q
-        self._lost = facts.expiry()
-        # the estimates have seen what they are compared with, and misfit it by less than what they have not seen
+        self.imputed = np.zeros_like(self.rewards)  # q
+        self._expiry_share = facts.expiry()
+        # the residuals are in-sample, and so too small: corrected by the degrees of freedom
         n_known = self.known.sum(axis=0)
-        self._unseen = n_known / np.maximum(n_known - d, 1)
+        self._overfit_correction = n_known / np.maximum(n_known - d, 1)
 
     def impute(self, first: int, estimated: Floats) -> None:
-        """Impute rewards of some tasks by estimates; an expert who does not answer brings what the model does."""
-        mixed = estimated * (1 - self._lost) + estimated[:, :1] * self._lost
+        """Impute rewards of some tasks by estimates; for the share of expired reviews, that of the model."""
+        mixed = estimated * (1 - self._expiry_share) + estimated[:, :1] * self._expiry_share
         self.imputed[first : first + len(estimated)] = mixed
 
     @property
     def misfit(self) -> Floats:
-        """What is known less what was believed [n, K]; 0 where nothing is known."""
-        return np.where(self.known, self.brought - self.imputed, 0.0)
+        """Residuals: known less imputed rewards [n, K]; 0 where the reward is not known."""
+        return np.where(self.known, self.rewards - self.imputed, 0.0)
 
     @property
     def noise(self) -> Floats:
-        """The variance of a reward around what is believed, by decider [K]."""
-        variance: Floats = (self.misfit**2).sum(axis=0) / np.maximum(self.known.sum(axis=0), 1) * self._unseen
+        """The variance of a reward around its imputed value, by decider [K]."""
+        variance: Floats = (
+            (self.misfit**2).sum(axis=0) / np.maximum(self.known.sum(axis=0), 1) * self._overfit_correction
+        )
         return variance
 
     def without_rewards(self, weights: Floats) -> NDArray[np.intp]:
         """Return the deciders with a weight [n, K] of whom no reward is known."""
         return np.flatnonzero((weights != 0.0).any(axis=0) & ~self.known.any(axis=0))
 
-    def done(self, model_variance: float = 0.0) -> Value:
+    def logged_value(self, model_variance: float = 0.0) -> Value:
         """Return the mean logged reward; missing values are imputed from the rows that have one."""
         n = max(len(self.routes), 1)
         if not self.own_rewards_suffice:
             variance = self.variance(self.propensities) + self.sampling_variance(self.propensities)
             return Value(self.sum(self.propensities) / n, math.sqrt(variance / n**2 + model_variance))
         weight, misfit, imputed = self._own()
-        return Value(float((imputed + weight * misfit).sum() / n), math.sqrt(self._unsure()) / n)
+        return Value(float((imputed + weight * misfit).sum() / n), math.sqrt(self._missing_variance()) / n)
 
     def _own(self) -> tuple[Floats, Floats, Floats]:
-        """Return weight, misfit and belief of the choices that were made [n]."""
+        """Return weight, residual and imputed reward of the logged choices [n]."""
         rows = np.arange(len(self.routes))
         share = self.reported[self.routes, self.routes]
         weight = np.divide(1.0, share, out=np.zeros_like(share), where=share > ROUNDING)
         return weight, self.misfit[rows, self.routes], self.imputed[rows, self.routes]
 
-    def _unsure(self) -> float:
-        """Return the variance of the sum of what was brought, because some of it is not known."""
+    def _missing_variance(self) -> float:
+        """Return the variance of the sum of logged rewards that is due to missing ones."""
         weight, misfit, _ = self._own()
         return float((misfit**2 * weight * (weight - 1.0).clip(0.0)).sum())
 
@@ -115,39 +119,44 @@ class Known:
 
     @property
     def weight(self) -> Floats:
-        """1/o [n, K], 0 where it does not exist."""
-        return np.divide(1.0, self.seen, out=np.zeros_like(self.seen), where=self.seen > ROUNDING)
+        """Inverse probability weights 1/o [n, K]; 0 where o is 0."""
+        return np.divide(
+            1.0,
+            self.observation_probability,
+            out=np.zeros_like(self.observation_probability),
+            where=self.observation_probability > ROUNDING,
+        )
 
     def sum(self, weights: Floats) -> float:
         """Return the sum of ŷ over tasks and deciders, weighted [n, K]."""
         return float((weights * (self.imputed + self.weight * self.misfit)).sum())
 
     def variance(self, weights: Floats) -> float:
-        """Return the variance of that sum: as measured, or, where few were explored, as the noise lets expect."""
+        """Return the variance of that sum: measured, or, where that is larger, as expected from the noise."""
         spread = weights**2 * (self.weight - 1.0).clip(0.0)
-        measured = (spread * self.weight * self.misfit**2 * self._unseen).sum()
+        measured = (spread * self.weight * self.misfit**2 * self._overfit_correction).sum()
         return float(max(measured, (spread * self.noise).sum()))
 
     def unsupported(self, first: int, weights: Floats) -> Floats:
-        """Return the weights [n, K] of those of whom nothing can be known at tasks from `first` on; 0 for others."""
-        return np.where(self.seen[first : first + len(weights)] > ROUNDING, 0.0, weights)
+        """Return the weights [n, K] of deciders without overlap (o = 0) at tasks from `first` on; 0 for others."""
+        return np.where(self.observation_probability[first : first + len(weights)] > ROUNDING, 0.0, weights)
 
     def estimate(self, propensities: Floats, floor: float, model_variances: tuple[float, float]) -> Estimate:
-        """Return what other propensities would have brought.
+        """Return the estimated value of a policy with other propensities.
 
-        `doubts` are the variances of what rests on estimates alone, in the difference and in the reward.
+        `model_variances` are those of the parts that rest on estimates alone, in the difference and in the reward.
         """
         n = max(len(propensities), 1)
         more = propensities - self.propensities
         difference = self.sum(more) / n
-        tossed = ((more * self.imputed).sum(axis=1) ** 2).sum() * floor / max(1.0 - floor, ROUNDING)
-        variance = self.variance(more) + tossed
-        whole = variance + self._unsure()
+        floor_variance = ((more * self.imputed).sum(axis=1) ** 2).sum() * floor / max(1.0 - floor, ROUNDING)
+        variance = self.variance(more) + floor_variance
+        reward_variance = variance + self._missing_variance()
         if not self.own_rewards_suffice:
-            whole = self.variance(propensities) + self.sampling_variance(propensities)
+            reward_variance = self.variance(propensities) + self.sampling_variance(propensities)
         return Estimate(
             difference=Value(difference, math.sqrt(variance / n**2 + model_variances[0])),
-            reward=Value(self.done().mean + difference, math.sqrt(whole / n**2 + model_variances[1])),
+            reward=Value(self.logged_value().mean + difference, math.sqrt(reward_variance / n**2 + model_variances[1])),
             unsupported=float(self.unsupported(0, more).clip(0.0).sum() / n),
             explored=self._explored(more),
         )
@@ -170,7 +179,7 @@ class ModelVariance:
         self.squares = np.zeros(len(coefficients))
 
     def add(self, weights: Floats, vectors: Floats, imputed: Floats) -> None:
-        """Take in some tasks: the weight of each decider [n, K], contexts, beliefs."""
+        """Add some tasks: the weight of each decider [n, K], contexts, imputed rewards."""
         for k in range(len(self.coefficients)):
             slope = imputed[:, k] * (1.0 - imputed[:, k]) if link_named(self.link).is_probability else 1.0
             self.gradients[k] += (weights[:, k] * slope) @ vectors

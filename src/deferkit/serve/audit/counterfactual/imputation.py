@@ -1,4 +1,4 @@
-"""Imputation: what to tell a policy of choices that the log did not make, by the estimates at the end of the log."""
+"""Imputation of the outcomes of choices that the log did not make, by the estimates at the end of the log."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -41,7 +41,7 @@ class OutcomeImputer:
         self.caps = [high for _, high in self.learner.settings.cost_bounds]
 
     def of(self, page: Sequence[log_records.DecidedRecord]) -> tuple[list[ImputedOutcome], Floats, Floats]:
-        """Return what to tell of some tasks that follow each other, their estimated rewards [n, K] and vectors."""
+        """Return the outcomes of some consecutive tasks, their estimated rewards [n, K] and context vectors."""
         contexts = [each.context for each in page]
         scores = self.learner.score(contexts)
         estimated = np.column_stack([scores.estimates[name] for name in self.deciders]).clip(*self.bounds)
@@ -49,11 +49,11 @@ class OutcomeImputer:
         known = self.facts.rewards[first : first + len(page)]
         rewards = np.where(np.isnan(known), estimated, known)
         costs = {name: np.clip(scores.costs[name], 0.0, self.caps) for name in self.deciders[1:]}
-        imputer = []
+        outcomes = []
         for i, each in enumerate(page):
             paid = {name: self._micros(each, name, costs[name][i].tolist()) for name in self.deciders[1:]}
-            imputer.append(ImputedOutcome(dict(zip(self.deciders, rewards[i].tolist(), strict=True)), paid))
-        return imputer, estimated, self.learner.vectors(contexts)
+            outcomes.append(ImputedOutcome(dict(zip(self.deciders, rewards[i].tolist(), strict=True)), paid))
+        return outcomes, estimated, self.learner.vectors(contexts)
 
     def _micros(self, task: log_records.DecidedRecord, expert: str, costs: list[float]) -> Micros:
         if task.announced is not None:
@@ -69,7 +69,7 @@ def feedback_of(decision_log: DecisionLog, facts: LoggedOutcomes) -> Feedback:
     reported = {}
     for route, name in enumerate(decision_log.deciders):
         share = shares[route] if taken[route] else always
-        heard = [each for k, each in enumerate(decision_log.deciders) if share[k] >= USUALLY]
-        reported[name] = tuple(heard if taken[route] or name in heard else [*heard, name])
+        usual = [each for k, each in enumerate(decision_log.deciders) if share[k] >= USUALLY]
+        reported[name] = tuple(usual if taken[route] or name in usual else [*usual, name])
     by_name = zip(decision_log.deciders, facts.delays, strict=True)
     return Feedback(dict(by_name), reported, dict(zip(decision_log.deciders, facts.expiry().tolist(), strict=True)))

@@ -113,9 +113,9 @@ class DecisionLog:
 
 
 def known_rewards(facts: LoggedOutcomes) -> Floats:
-    """Return what it brought to choose a decider [n, K], NaN where it is not known.
+    """Return the reward of choosing a decider [n, K], NaN where it is not known.
 
-    That is the decider's reward; where an expert was asked and nobody answered in time, it is the model's.
+    It is the decider's reward; of an expert whose review expired, it is the model's.
     """
     brought = facts.rewards.copy()
     lost = np.flatnonzero(facts.expired & (facts.routes > 0))

@@ -40,7 +40,7 @@ class Scenario(NamedTuple):
             return wanted
         return round(logged * wanted / last)
 
-    def spec(self, spec: PolicySpec, *, decisions: int, dearest: Mapping[str, float]) -> PolicySpec:
+    def spec(self, spec: PolicySpec, *, decisions: int, max_logged_cost: Mapping[str, float]) -> PolicySpec:
         """Return the policy with this budget from its start; a horizon and a cap that it needs are those of the log."""
         budget = {}
         for name, each in spec.budget.items():
@@ -48,7 +48,7 @@ class Scenario(NamedTuple):
             if total is None:
                 budget[name] = BudgetSpec(max_cost=each.max_cost)
                 continue
-            cap = each.max_cost or dearest[name]
+            cap = each.max_cost or max_logged_cost[name]
             if not cap:
                 raise InvalidArgument(f"No cost in {name} is known, so that nothing can be said of a budget of it.")
             horizon = each.horizon if each.is_timed else each.horizon or max(1, decisions)

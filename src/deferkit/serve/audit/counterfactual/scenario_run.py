@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.serve.audit.counterfactual.alternative import Alternative
-from deferkit.serve.audit.counterfactual.estimate import Known, ModelVariance
+from deferkit.serve.audit.counterfactual.estimate import DoublyRobust, ModelVariance
 from deferkit.serve.audit.counterfactual.imputation import ImputedOutcome, OutcomeImputer
 from deferkit.serve.domain import log_records
 
@@ -25,7 +25,7 @@ class LogChunk(NamedTuple):
     estimated: Floats  # [n, K]
     vectors: Floats  # [n, d]
 
-    def model_variance(self, model_variance: ModelVariance, known: Known, weights: Floats) -> None:
+    def model_variance(self, model_variance: ModelVariance, known: DoublyRobust, weights: Floats) -> None:
         """Add the variance of what rests on estimates alone."""
         model_variance.add(known.unsupported(self.first, weights), self.vectors, self.estimated)
 
@@ -50,7 +50,9 @@ def chunks(log: Iterable[TimedRecord], imputer: OutcomeImputer) -> Iterator[LogC
 class ScenarioRun:
     """One alternative and its propensities so far."""
 
-    def __init__(self, other: Alternative, known: Known, model_variances: tuple[ModelVariance, ModelVariance]) -> None:
+    def __init__(
+        self, other: Alternative, known: DoublyRobust, model_variances: tuple[ModelVariance, ModelVariance]
+    ) -> None:
         self.other = other
         self.known = known
         self.model_variances = model_variances  # of the difference, of the reward

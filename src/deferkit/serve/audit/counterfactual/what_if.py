@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.serve.audit.counterfactual.alternative import Alternative
-from deferkit.serve.audit.counterfactual.estimate import NOTEWORTHY, Known, ModelVariance, Value
+from deferkit.serve.audit.counterfactual.estimate import NOTEWORTHY, DoublyRobust, ModelVariance, Value
 from deferkit.serve.audit.counterfactual.imputation import OutcomeImputer, feedback_of
 from deferkit.serve.audit.counterfactual.logged_decisions import DecisionLog
 from deferkit.serve.audit.counterfactual.scenario import Scenario, logged_budgets
@@ -64,9 +64,9 @@ def what_if(
     """
     facts = decision_log.facts()
     coefficients = [policy.learner.coefficients()[name] for name in decision_log.deciders]
-    known = Known(facts, len(coefficients[0].theta))
+    known = DoublyRobust(facts, len(coefficients[0].theta))
     imputer, feedback = OutcomeImputer(policy, facts), feedback_of(decision_log, facts)
-    dearest = dict(
+    max_logged_cost = dict(
         zip(decision_log.resources, np.nan_to_num(facts.costs).max(axis=0, initial=0.0).tolist(), strict=True)
     )
     log = iter(log)
@@ -74,7 +74,7 @@ def what_if(
     assert isinstance(created, log_records.CreatedRecord)
     runs = []
     for each in scenarios:
-        spec = each.spec(created.spec, decisions=len(decision_log), dearest=dearest)
+        spec = each.spec(created.spec, decisions=len(decision_log), max_logged_cost=max_logged_cost)
         model_variances = (ModelVariance(coefficients, spec.link), ModelVariance(coefficients, spec.link))
         runs.append(ScenarioRun(Alternative(spec, each, feedback), known, model_variances))
     model_variance = ModelVariance(coefficients, created.spec.link)
@@ -94,9 +94,13 @@ def what_if(
     return WhatIf(rows, len(decision_log), decision_log.floor, remarks)
 
 
-def as_it_was(policy: Policy, known: Known, model_variance: float) -> Row:
-    """Return the row of what was done."""
-    value = None if len(known.without_rewards(taken(known))) or not len(known.routes) else known.done(model_variance)
+def as_it_was(policy: Policy, known: DoublyRobust, model_variance: float) -> Row:
+    """Return the row of the log itself."""
+    value = (
+        None
+        if len(known.without_rewards(taken(known))) or not len(known.routes)
+        else known.logged_value(model_variance)
+    )
     return Row(
         budget="as it was",
         totals={
@@ -113,7 +117,7 @@ def as_it_was(policy: Policy, known: Known, model_variance: float) -> Row:
 
 
 def row_of(run: ScenarioRun, done: Row, decision_log: DecisionLog) -> tuple[Row, list[str]]:
-    """Return the row of an alternative, and what has to be said of it."""
+    """Return the row of an alternative, and remarks on how far it can be trusted."""
     other, known = run.other, run.known
     of_difference, of_reward = (each.variance(len(decision_log), known.noise) for each in run.model_variances)
     estimate = known.estimate(run.propensities, decision_log.floor, (of_difference, of_reward))
@@ -143,7 +147,7 @@ def row_of(run: ScenarioRun, done: Row, decision_log: DecisionLog) -> tuple[Row,
 
 
 def renewing_remarks(policy: Policy) -> list[str]:
-    """Say which budgets are allowances."""
+    """Return remarks on budgets that renew: their totals are allowances."""
     return [
         f"The budget of {name} renews (every {each.every}): it is what each period gets; spent is that of all periods."
         for name, each in policy.spec.budget.items()
@@ -151,8 +155,8 @@ def renewing_remarks(policy: Policy) -> list[str]:
     ]
 
 
-def remarks_of(known: Known, decision_log: DecisionLog) -> list[str]:
-    """Say what is missing in the log."""
+def remarks_of(known: DoublyRobust, decision_log: DecisionLog) -> list[str]:
+    """Return remarks on rewards that are missing in the log."""
     if not len(decision_log):
         return ["The log has no decisions."]
     if len(without_rewards := known.without_rewards(taken(known))):
@@ -165,7 +169,7 @@ def remarks_of(known: Known, decision_log: DecisionLog) -> list[str]:
     return []
 
 
-def taken(known: Known) -> Floats:
+def taken(known: DoublyRobust) -> Floats:
     """Return who decided [n, K]: 1 for the route that was taken."""
     return np.eye(known.propensities.shape[1])[known.routes]
 

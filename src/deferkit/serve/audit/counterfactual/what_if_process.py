@@ -1,7 +1,7 @@
-"""What other budgets would have done, computed by a process of its own: the service decides on meanwhile.
+"""The subprocess of a what-if: the service goes on deciding meanwhile.
 
-`python -m deferkit.serve.audit.counterfactual.what_if_process` reads a line of JSON (`WhatIfOrder`) and writes lines of
-JSON (`WhatIfNews`): how far it is, then what it came to. It ends when its input does.
+`python -m deferkit.serve.audit.counterfactual.what_if_process` reads a line of JSON (`WhatIfOrder`) from stdin and
+writes lines of JSON (`WhatIfNews`) to stdout: its progress, then the result. It exits when stdin is closed.
 """
 
 import os
@@ -15,7 +15,7 @@ from deferkit.serve.audit.counterfactual.estimate import Value
 from deferkit.serve.audit.counterfactual.logged_decisions import DecisionLog
 from deferkit.serve.audit.counterfactual.scenario import logged_budgets, scenario_of
 from deferkit.serve.audit.counterfactual.what_if import Row, WhatIf, what_if
-from deferkit.serve.audit.replay import read_again, replay
+from deferkit.serve.audit.replay import logged_records, replay
 from deferkit.serve.storage.open_store import store_to_replay
 from deferkit.serve.storage.store import Store
 
@@ -74,28 +74,28 @@ def value_of(value: Value | None) -> ValueWithError | None:
 
 
 class Progress:
-    """Tells how far the two passes through the log are."""
+    """Reports the progress of the two passes through the log."""
 
     def __init__(self) -> None:
         self._rows = 1
         self._done = 0
-        self._told = 0.0
+        self._reported = 0.0
 
     def begin(self, rows: int) -> None:
-        """Say how many rows the log has."""
+        """Set the number of rows of the log."""
         self._rows = max(1, rows)
 
     def advance(self, rows: int) -> None:
-        """Say that so many more were read."""
+        """Add rows that were read; write a message after each per cent."""
         self._done += rows
         share = min(1.0, self._done / (2 * self._rows))
-        if share >= self._told + STEP:
-            self._told = share
-            tell(WhatIfNews(progress=share))
+        if share >= self._reported + STEP:
+            self._reported = share
+            write_message(WhatIfNews(progress=share))
 
 
-def tell(news: WhatIfNews) -> None:
-    """Write a line."""
+def write_message(news: WhatIfNews) -> None:
+    """Write a line of JSON to stdout."""
     sys.stdout.buffer.write(msgspec.json.encode(news) + b"\n")
     sys.stdout.buffer.flush()
 
@@ -115,12 +115,12 @@ def compute(store: Store, order: WhatIfOrder, progress: Progress) -> WhatIf:
         raise DeferkitError(f"The log of the policy is not what was written: {' '.join(report.faults)}")
     logged = logged_budgets(report.policy.spec, report.policy.accounts)
     scenarios = [scenario_of(text, logged) for text in dict.fromkeys(order.budgets)]
-    log = read_again(store, report.row)
+    log = logged_records(store, report.row)
     return what_if(log, report.policy, decisions, scenarios, progress=progress.advance)
 
 
 def end_with_input() -> None:
-    """End the process when its input ends: the service has stopped, or does not want to know any more."""
+    """Exit when stdin is closed: the service has stopped, or has cancelled the job."""
     sys.stdin.buffer.read()
     os._exit(1)
 
@@ -133,11 +133,11 @@ def main() -> None:
     try:
         with store_to_replay(order.store) as store:
             found = compute(store, order, Progress())
-        tell(
+        write_message(
             WhatIfNews(progress=1.0, rows=[row_of(row) for row in found.rows], basis=found.basis, remarks=found.remarks)
         )
     except DeferkitError as error:
-        tell(WhatIfNews(error=str(error)))
+        write_message(WhatIfNews(error=str(error)))
 
 
 if __name__ == "__main__":

@@ -12,12 +12,19 @@ from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import AnswerCorrectionBody, digest
 from deferkit.serve.domain.reward_rule import TableRule
 from deferkit.serve.domain.rows import DONE, OPEN, DecisionRow, RequestRow, SeatRow
-from deferkit.serve.domain.seats import added, check_token
+from deferkit.serve.domain.seats import check_token, sum_costs
 from deferkit.serve.engine.commands.correction import above_ceiling, replace
-from deferkit.serve.engine.commands.outcome import book, check_room, cost_of, judgement_of, repeated, used_answer
+from deferkit.serve.engine.commands.outcome import (
+    book,
+    check_room,
+    cost_of,
+    idempotent_reply,
+    judgement_of,
+    used_answer,
+)
 from deferkit.serve.engine.commands.review import check_form
 from deferkit.serve.engine.unit_of_work import UnitOfWork
-from deferkit.serve.storage.row_codec import plain_of, text_of
+from deferkit.serve.storage.row_codec import from_json_column, to_json_column
 from deferkit.serve.storage.transaction import ReadSet
 from deferkit.types import MODEL
 
@@ -49,18 +56,18 @@ class CorrectAnswer:
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
         """Replace it if the claim was completed; correct the rewards of the rule and the cost if the task has ended."""
         body = self.body
-        if (done := repeated(work, owned, self.request, self.digest)) is not None:
+        if (done := idempotent_reply(work, owned, self.request, self.digest)) is not None:
             return done
         row, seats = self._completed(owned, work)
         check_form(owned, body.answer)
         before, micros = seats[body.seat], cost_of(owned, body.cost)
         if micros == before.cost:
             micros = None
-        seat = before._replace(answer=text_of(body.answer), cost=before.cost if micros is None else micros)
+        seat = before._replace(answer=to_json_column(body.answer), cost=before.cost if micros is None else micros)
         after = [*seats[: body.seat], seat, *seats[body.seat + 1 :]]
         learned = False
         if row.final is None:
-            if (costs := added(*(each.cost for each in after))) is not None:
+            if (costs := sum_costs(*(each.cost for each in after))) is not None:
                 check_room(owned, costs, row.held)
             work.put_seats(owned, after)
             work.record(owned, self._record(row, seat), now, row.task)
@@ -101,9 +108,9 @@ class CorrectAnswer:
         seats: list[SeatRow],
         micros: Micros | None,
     ) -> bool:
-        """Book what the answers of a task that has ended come to now; return whether the learner was told."""
+        """Judge the answers of an ended task again, and book the difference; return whether the learner was told."""
         done = [seat for seat in seats if seat.state == DONE]
-        answers = [plain_of(seat.answer) for seat in done if seat.answer is not None]
+        answers = [from_json_column(seat.answer) for seat in done if seat.answer is not None]
         judgement = judgement_of(owned, row, done, answers)
         ruled = ruled_rewards(work.history(owned.id, row.task))
         check_not_erased(owned, before, ruled)
@@ -114,10 +121,10 @@ class CorrectAnswer:
             check_room(owned, total, row.cost if row.cost is not None else row.held if row.state == OPEN else None)
         is_first = total is not None and row.cost is None and row.task not in owned.policy.unconfirmed
         work.put_seats(owned, seats)
-        record = self._record(row, seats[before.seat], answers, judgement.place)
+        record = self._record(row, seats[before.seat], answers, judgement.used)
         work.record(owned, record, now, row.task)
         if answers:
-            row = row._replace(answer=text_of(used_answer(answers, judgement.place)))
+            row = row._replace(answer=to_json_column(used_answer(answers, judgement.used)))
             work.put_decision(row)
         learned = False
         if new or is_first:
@@ -128,7 +135,7 @@ class CorrectAnswer:
         return learned
 
     def _total(self, owned: OwnedPolicy, row: DecisionRow, was: Micros | None, micros: Micros) -> Micros:
-        """Return the cost of the task with another one of this reviewer; raise if somebody must confirm it first."""
+        """Return the cost of the task with this reviewer's cost replaced; raise if it is above the ceiling."""
         waits = owned.policy.unconfirmed.get(row.task)
         booked = waits or row.cost or {}
         total = {name: max(0, booked.get(name, 0) - (was or {}).get(name, 0)) + micro for name, micro in micros.items()}
@@ -153,7 +160,7 @@ class CorrectAnswer:
 
 
 def ruled_rewards(history: Iterable[bytes]) -> set[str]:
-    """Return whose rewards are those of the reward rule, after all that happened to a task."""
+    """Return the deciders whose rewards are those of the reward rule, from the records of a task."""
     ruled: set[str] = set()
     for body in history:
         record = log_records.decode(body)

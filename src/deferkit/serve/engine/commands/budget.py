@@ -15,7 +15,7 @@ from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import BudgetBody, digest
 from deferkit.serve.domain.rows import RequestRow
 from deferkit.serve.engine.budget_state import BudgetState, budget_states
-from deferkit.serve.engine.commands.outcome import repeated
+from deferkit.serve.engine.commands.outcome import idempotent_reply
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.transaction import ReadSet
 from deferkit.types import is_number
@@ -42,7 +42,7 @@ class ChangeBudget:
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
         """Change them, unless less would be left than is reserved and posted."""
-        if (done := repeated(work, owned, self.request, self.digest)) is not None:
+        if (done := idempotent_reply(work, owned, self.request, self.digest)) is not None:
             return done
         totals = self._totals(owned)
         try:

@@ -17,7 +17,7 @@ from deferkit.serve.engine.commands.outcome import (
     check_rewards,
     check_room,
     cost_of,
-    repeated,
+    idempotent_reply,
     was_stopped,
 )
 from deferkit.serve.engine.unit_of_work import UnitOfWork
@@ -46,10 +46,10 @@ class Correct:
         return ReadSet(owned.id, (self.body.task,), request=request, observes=confirms, histories=confirms)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
-        """Reverse the old values, book the new ones; or book a cost that waits to be confirmed."""
+        """Replace observed values, or confirm an unconfirmed cost and book it."""
         body = self.body
         request = f"correction {body.id}"
-        if (done := repeated(work, owned, request, self.digest)) is not None:
+        if (done := idempotent_reply(work, owned, request, self.digest)) is not None:
             return done
         row = work.decisions[owned.id, body.task]
         if row is None:
@@ -72,7 +72,7 @@ class Correct:
 
 
 def above_ceiling() -> Problem:
-    """Return the problem that a cost is too high for the scopes of a call."""
+    """Return the 403 for a cost above `max_reported_cost` without the scope admin."""
     return Problem(403, "forbidden", "A cost above max_reported_cost is confirmed with the scope admin.")
 
 
@@ -87,7 +87,7 @@ def replace(
     *,
     by_rule: bool = False,
 ) -> bool:
-    """Replace rewards that were observed, and the cost that was booked or waits to be confirmed.
+    """Replace observed rewards, and the cost that is booked or unconfirmed.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def replace(
     knows = row.told.split() if remembers(row.id) else []
     replaced = {name: float(value) for name, value in rewards.items()}
     learned = {name: value for name, value in replaced.items() if name in knows}
-    told = owned.policy.tellable(micros) if micros is not None and COST in knows else None
+    told = owned.policy.clamp_cost(micros) if micros is not None and COST in knows else None
     if replaced or micros is not None:
         record = log_records.CorrectedRecord(
             task=row.task,

@@ -20,17 +20,17 @@ from deferkit.serve.domain.rows import MODEL, OPEN, WAITING, DecisionRow, SeatRo
 from deferkit.serve.engine.commands.outcome import book, cost_of, has_room, is_cost_of_model
 from deferkit.serve.engine.commands.renew import renew
 from deferkit.serve.engine.unit_of_work import Unfinished, UnitOfWork
-from deferkit.serve.storage.row_codec import text_of
+from deferkit.serve.storage.row_codec import to_json_column
 from deferkit.serve.storage.transaction import ReadSet
 from deferkit.serve.structured_logs import logger
 from deferkit.types import Amount, Decision
 
-SLICE = 100  # tasks of a batch that are looked up and decided at once, if there is time
+SLICE = 100  # tasks of a batch that are read and decided in one group, if it has time
 NOT_A_NUMBER = (
     "The context is too large, or one before it was: what the learner expects of it is not a number any more."
 )
 ENCODER = msgspec.json.Encoder()
-MOST_WORK = 10_000_000_000  # numbers that the decisions of a batch may go through: about ten seconds
+MOST_WORK = 10_000_000_000  # matrix entries that the decisions of a batch may read: about ten seconds
 
 
 class BatchResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -65,10 +65,9 @@ class Decide:
 
 
 class DecideMany:
-    """Decide the tasks of a batch, in slices: a slice ends with its group, and is committed with it.
+    """Decide the tasks of a batch in slices; each slice is committed with its group.
 
-    A batch that breaks off has decided some of its tasks. Sent again it gets the same replies for those, and decides
-    the others.
+    An interrupted batch has decided some of its tasks. A retry gets the same replies for those, and decides the others.
     """
 
     def __init__(self, body: BatchBody) -> None:
@@ -90,13 +89,13 @@ class DecideMany:
         return ReadSet(owned.id, tuple(body.task for body, _ in self.slice), parked=owned.parked > 0)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply | Unfinished:
-        """Decide each by itself, until the group is out of time."""
+        """Decide the tasks of the slice one by one, until the group is out of time."""
         if not self.results:
             check_work(owned, len(self.tasks))
         results = self.results.copy()  # not changed: a group that fails is run again
-        for body, number in self.slice:
+        for body, request_digest in self.slice:
             try:
-                reply = decide(owned, work, now, body, number)
+                reply = decide(owned, work, now, body, request_digest)
                 results.append({"status": 201, "decision": msgspec.Raw(reply)})
             except Problem as problem:
                 results.append({"status": problem.status, "code": problem.code, "detail": str(problem)})
@@ -122,11 +121,11 @@ def check_work(owned: OwnedPolicy, tasks: int) -> None:
         )
 
 
-def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, number: bytes) -> bytes:
-    """Decide a task, unless it was; return the reply."""
+def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, request_digest: bytes) -> bytes:
+    """Decide a task; return the reply. A task that was decided before gets its stored reply (idempotency)."""
     row = work.decisions[owned.id, body.task]
     if row is not None:
-        if row.digest != number:
+        if row.digest != request_digest:
             raise conflict(f"Task {body.task!r} was decided before, for a request with another body.")
         return row.reply
     policy = owned.policy
@@ -158,7 +157,7 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, numbe
             policy=owned.id,
             task=body.task,
             id=decision.id,
-            digest=number,
+            digest=request_digest,
             reply=reply,
             at=now,
             route=decision.route,
@@ -188,8 +187,8 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, numbe
                     priority=record.expected_gain,
                     created=now,
                     deadline=deadline,
-                    payload=text_of(body.payload),
-                    model_answer=text_of(body.model_answer),
+                    payload=to_json_column(body.payload),
+                    model_answer=to_json_column(body.model_answer),
                     answer=None,
                     rewards={},
                     cost=None,
@@ -198,7 +197,7 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, numbe
             ],
         )
     if owned.parked:
-        outcome_that_came_first(owned, work, now, body.task)
+        book_parked_outcome(owned, work, now, body.task)
     return reply
 
 
@@ -285,12 +284,12 @@ def reply_of(task: str, decision: Decision) -> bytes:
     return ENCODER.encode(DecisionReply.of(task, decision))
 
 
-def outcome_that_came_first(owned: OwnedPolicy, work: UnitOfWork, now: int, task: str) -> None:
+def book_parked_outcome(owned: OwnedPolicy, work: UnitOfWork, now: int, task: str) -> None:
     """Book a parked outcome of the task; its cost only if an expert is asked."""
     parked = work.parked.get((owned.id, task))
     row = work.decisions[owned.id, task]
     if parked is None or row is None:
-        return  # or not read, because nothing was parked when the group began
+        return  # also if it was not read, because nothing was parked when the group began
     work.unpark(owned, parked)
     body = msgspec.json.decode(parked.body, type=OutcomeBody)
     micros = cost_of(owned, body.cost)
@@ -299,7 +298,7 @@ def outcome_that_came_first(owned: OwnedPolicy, work: UnitOfWork, now: int, task
         reason = "the model decided"
     elif micros is not None and not has_room(owned, micros, row.held):
         reason = "the account cannot hold it"
-    if reason is not None:  # as if it had come after the decision: that is refused
+    if reason is not None:  # reported after the decision, such a cost is refused
         micros = None
         owned.dropped_costs += 1
         logger.warning(f"a parked cost was dropped: {reason}", extra={"policy": owned.id, "task": task})

@@ -12,15 +12,15 @@ PAGE = 100
 async def delete_policy(engine: Engine, key: Key) -> None:
     """Delete a policy with its log, decisions, reviews and snapshots; raise if there is none.
 
-    It is gone for its tenant at once. Its rows are deleted in slices, between which others are served; what a crash
-    leaves of them, maintenance deletes.
+    It is retired first, so that its tenant does not see it any more. Its rows are deleted in slices, between which
+    other commands are committed; after a crash `Maintenance.finish_deletions` deletes the rest.
     """
     owned = await engine.holding(key)
     ownership = engine.ownership
     async with ownership.busy:
         if ownership.owned.get(key) is not owned:
             raise unavailable("The policy has gone elsewhere.")
-        if not await ownership.stored(engine.store.retire_policy, owned.id, ownership.owner, owned.epoch):
+        if not await ownership.write(engine.store.retire_policy, owned.id, ownership.owner, owned.epoch):
             ownership.lose(owned.id)
             raise unavailable("The policy has gone elsewhere.")
         del ownership.owned[key]
@@ -38,6 +38,6 @@ async def delete_tenant(engine: Engine, tenant: str) -> None:
             except Problem as problem:
                 if problem.status != 404:  # somebody else has just deleted it
                     raise
-    # not in the thread that writes: a transaction may be open there
+    # not in the writer thread: a transaction may be open there
     await engine.ownership.read(engine.webhooks.store.delete_of, tenant)
     await engine.ownership.read(engine.store.revoke_keys_of, tenant, engine.clock.now())

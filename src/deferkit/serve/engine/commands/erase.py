@@ -48,13 +48,13 @@ class Erase:
 
 
 class EraseExpired:
-    """Erase what reviewers were shown of tasks that ended and were decided before a time, so many seats at once."""
+    """Erase payloads and model answers of ended tasks decided before a time, up to `ERASED_AT_ONCE` seats."""
 
     def __init__(self, before: int) -> None:
         self.before = before
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
-        """Return what must be read first: nothing."""
+        """Return the rows to read before `run`: none."""
         return ReadSet(owned.id)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> QueueQuery:
@@ -63,18 +63,18 @@ class EraseExpired:
 
 
 def erase_old(owned: OwnedPolicy, work: UnitOfWork, now: int, before: int, limit: int) -> QueueQuery:
-    """Erase payloads from before a time, of so many seats at most, and record that."""
+    """Record the erasure, and erase the payloads of at most `limit` seats of ended tasks decided before a time."""
     work.record(owned, log_records.ErasedRecord(before=before), now)
     return erasure(owned, work, "erase_old_payloads", before=before, limit=limit)
 
 
 def erasure(owned: OwnedPolicy, work: UnitOfWork, query: str, **values: Any) -> QueueQuery:
-    """Have a query run that erases; its reply says of how many seats."""
+    """Queue a named query that erases; its reply counts the erased seats."""
 
-    def ask(connection: Connection) -> Reply:
+    def execute(connection: Connection) -> Reply:
         found = connection.run(query, policy=owned.id, **values)
         return Reply(200, msgspec.json.encode(EraseReply(erased=len(found))))
 
-    question = QueueQuery(ask)
-    work.queue_queries.append(question)
-    return question
+    queued = QueueQuery(execute)
+    work.queue_queries.append(queued)
+    return queued

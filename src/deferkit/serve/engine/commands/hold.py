@@ -9,9 +9,9 @@ from deferkit.serve.domain.problems import conflict, invalid, unknown
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import ExtendBody, HoldBody, StopBody, digest
 from deferkit.serve.domain.rows import CLAIMED, CLOSED, MODEL, OPEN, DecisionRow, RequestRow, is_stopped
-from deferkit.serve.domain.seats import added, check_token
+from deferkit.serve.domain.seats import check_token, sum_costs
 from deferkit.serve.engine.commands.lease import LeaseReply, not_held
-from deferkit.serve.engine.commands.outcome import book, cost_of, repeated, was_stopped
+from deferkit.serve.engine.commands.outcome import book, cost_of, idempotent_reply, was_stopped
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.transaction import ReadSet
 
@@ -30,7 +30,7 @@ def check_stoppable(owned: OwnedPolicy) -> None:
         raise invalid("No budget of the policy has a hold or a limit: max_cost is held for each review.")
 
 
-def pending(owned: OwnedPolicy, work: UnitOfWork, task: str) -> DecisionRow:
+def open_decision(owned: OwnedPolicy, work: UnitOfWork, task: str) -> DecisionRow:
     """Return a decision that holds budget; raise if there is none."""
     row = work.decisions[owned.id, task]
     if row is None:
@@ -42,7 +42,7 @@ def pending(owned: OwnedPolicy, work: UnitOfWork, task: str) -> DecisionRow:
 
 
 def grantable(owned: OwnedPolicy, row: DecisionRow, wanted: Micros) -> Micros:
-    """Return how much of some amounts can be added to a hold: what is free, up to what one review may cost."""
+    """Return the part of some amounts by which a hold can be extended: what is free, up to `max_cost` and `limit`."""
     held, found = row.held or {}, {}
     for name, micro in wanted.items():
         budget, account = owned.policy.spec.budget[name], owned.policy.accounts[name]
@@ -59,11 +59,11 @@ def grantable(owned: OwnedPolicy, row: DecisionRow, wanted: Micros) -> Micros:
 
 
 def extend_hold(owned: OwnedPolicy, work: UnitOfWork, now: int, row: DecisionRow, amount: Micros) -> DecisionRow:
-    """Add amounts that were granted to the hold of a decision; return its row."""
+    """Extend the hold of a decision by granted amounts; return its row."""
     if not any(amount.values()):
         return row
     work.record(owned, log_records.ExtendedRecord(task=row.task, id=row.id, amount=amount), now, row.task)
-    row = row._replace(held=added(row.held, amount))
+    row = row._replace(held=sum_costs(row.held, amount))
     work.put_decision(row)
     return row
 
@@ -81,11 +81,11 @@ class ExtendHold:
         return ReadSet(owned.id, (self.body.task,), request=self.request)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
-        """Add what is left of the amount, and say how much that was."""
-        if (done := repeated(work, owned, self.request, self.digest)) is not None:
+        """Extend the hold by as much of the amount as is free; reply with the granted part."""
+        if (done := idempotent_reply(work, owned, self.request, self.digest)) is not None:
             return done
         check_stoppable(owned)
-        row = pending(owned, work, self.body.task)
+        row = open_decision(owned, work, self.body.task)
         granted = grantable(owned, row, cost_of(owned, self.body.amount) or {})
         row = extend_hold(owned, work, now, row, granted)
         reply = HoldReply(task=row.task, granted=all_in_reply(granted), hold=all_in_reply(row.held or {}))
@@ -105,22 +105,22 @@ class StopReview:
         return ReadSet(owned.id, (self.body.task,), seats=True, observes=True, histories=True)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
-        """Book it; if it was stopped before, only rewards that were not known then, and never another cost."""
+        """Book the cost and stop the review. One that was stopped before takes new rewards, but no other cost."""
         body = self.body
         row, micros = work.decisions[owned.id, body.task], cost_of(owned, body.cost)
         if row is not None and (is_stopped(row) or was_stopped(work, row)):
             done = book(owned, work, now, row, body.rewards, micros)
         else:
             check_stoppable(owned)
-            row = pending(owned, work, body.task)
+            row = open_decision(owned, work, body.task)
             done = book(owned, work, now, row, body.rewards, micros, ends=True, stopped=True)
         return Reply(200, msgspec.json.encode(done))
 
 
 class ExtendReview:
-    """Extend a lease of a reviewer who says what the review has cost so far: its hold grows with that.
+    """Extend the lease of a reviewer who reports the cost so far, and the hold of the task with it.
 
-    The hold is to be the cost and as much again as was held at first. Where nothing is left and the cost has reached
+    The hold is extended to the cost so far plus the initial hold, as far as budget is free. If the cost has reached
     the hold, the review is stopped.
     """
 
@@ -146,9 +146,9 @@ class ExtendReview:
         if seat.state != CLAIMED or seat.epoch != body.epoch:
             raise not_held(body, seat)
         if owned.policy.spec.can_be_stopped and row.state == OPEN:
-            so_far = added(cost, *(each.cost for each in work.answered_seats(row))) or {}
-            row = extend_hold(owned, work, now, row, grantable(owned, row, step_of(row, so_far)))
-            if is_used_up(owned, row, so_far):
+            so_far = sum_costs(cost, *(each.cost for each in work.answered_seats(row))) or {}
+            row = extend_hold(owned, work, now, row, grantable(owned, row, hold_extension(row, so_far)))
+            if is_hold_used_up(owned, row, so_far):
                 book(owned, work, now, row, {}, cost, ends=True, stopped=True)
                 return self._reply(None, row, stopped=True)
         until = now + int((body.lease_s or owned.policy.spec.lease_s) * MICRO)
@@ -168,16 +168,16 @@ class ExtendReview:
         return Reply(200, msgspec.json.encode(reply))
 
 
-def step_of(row: DecisionRow, so_far: Micros) -> Micros:
-    """Return what is to be added to a hold for a review that has cost so much: as much again as was held at first."""
+def hold_extension(row: DecisionRow, so_far: Micros) -> Micros:
+    """Return the amounts by which a hold falls short of the cost so far plus the initial hold."""
     first = msgspec.json.decode(row.reply)["reserved"]
     held = row.held or {}
     firsts = first if isinstance(first, dict) else dict.fromkeys(held, first)
     return {name: max(0, so_far.get(name, 0) + round(firsts[name] * MICRO) - micro) for name, micro in held.items()}
 
 
-def is_used_up(owned: OwnedPolicy, row: DecisionRow, so_far: Micros) -> bool:
-    """Whether a review has cost all that is held for it, of a resource whose reviews can be stopped."""
+def is_hold_used_up(owned: OwnedPolicy, row: DecisionRow, so_far: Micros) -> bool:
+    """Whether the cost so far has reached the hold of a resource whose reviews can be stopped."""
     return any(
         0 < so_far.get(name, 0) >= micro
         for name, micro in (row.held or {}).items()

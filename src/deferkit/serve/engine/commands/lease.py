@@ -49,14 +49,15 @@ class LeaseReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def plain(text: str | None) -> Any:
-    """Return JSON as plain data that can be put into a reply as it is."""
+    """Return stored JSON as `msgspec.Raw`, which is encoded into a reply unchanged; None as None."""
     return None if text is None else msgspec.Raw(text.encode())
 
 
 class LeaseCommand(ABC):
-    """Base of commands that change leases in the database alone, by `query`, beside the owner's other commands.
+    """Base of commands that change leases in the database alone, not the policy in memory.
 
-    Where another process owns the policy, and the database is shared, this one may run the query by itself.
+    The owner runs `query` at the end of a group's transaction. On a shared database any other process may run it in a
+    transaction of its own.
     """
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
@@ -64,13 +65,13 @@ class LeaseCommand(ABC):
         return ReadSet(owned.id)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> QueueQuery:
-        """Run the query after all that came before was written."""
+        """Queue the query: it runs after the group's other changes were written."""
         query = self.query(owned.id, owned.policy.spec, now)
         work.queue_queries.append(query)
         return query
 
     def query(self, policy: int, spec: PolicySpec, now: int) -> QueueQuery:
-        """Return the query of the review queue that does it.
+        """Return the command as a query of the review queue.
 
         Parameters
         ----------
@@ -81,15 +82,15 @@ class LeaseCommand(ABC):
         now
             The time, in microseconds.
         """
-        return QueueQuery(lambda connection: self.ask(connection, policy, spec, now))
+        return QueueQuery(lambda connection: self.execute(connection, policy, spec, now))
 
     @abstractmethod
-    def ask(self, connection: Connection, policy: int, spec: PolicySpec, now: int) -> Reply:
-        """Do it in a transaction that is open."""
+    def execute(self, connection: Connection, policy: int, spec: PolicySpec, now: int) -> Reply:
+        """Execute the command in an open transaction; return its reply."""
 
 
 class Claim(LeaseCommand):
-    """Give the reviewer the task that is worth most."""
+    """Claim the free seat with the highest priority for a reviewer."""
 
     def __init__(self, body: ClaimBody) -> None:
         self.body = body
@@ -101,10 +102,10 @@ class Claim(LeaseCommand):
                 raise invalid(f"There is no expert {name!r}. There is {', '.join(spec.experts)}.")
         return super().query(policy, spec, now)
 
-    def ask(self, connection: Connection, policy: int, spec: PolicySpec, now: int) -> Reply:
+    def execute(self, connection: Connection, policy: int, spec: PolicySpec, now: int) -> Reply:
         """Find a seat and claim it."""
         body = self.body
-        connection.lock(f"{policy} {body.reviewer}")  # or two claims at once could get two seats at one task
+        connection.lock(f"{policy} {body.reviewer}")  # two concurrent claims must not get two seats of one task
         found = connection.run(
             "find_seat",
             policy=policy,
@@ -131,18 +132,18 @@ class Claim(LeaseCommand):
             reviewer=body.reviewer,
             at=now,
             token=hash_of(token),
-            visible=int(is_shown(spec)),
+            visible=int(shows_model_answer(spec)),
         )
         return claim_reply(claimed, token, spec)
 
 
 class Resume(LeaseCommand):
-    """Give a reviewer the claim that it holds once more, with another token: the page was loaded anew."""
+    """Return a claim that a reviewer holds again, with a new token: the page was reloaded."""
 
     def __init__(self, body: ResumeBody) -> None:
         self.body = body
 
-    def ask(self, connection: Connection, policy: int, spec: PolicySpec, now: int) -> Reply:
+    def execute(self, connection: Connection, policy: int, spec: PolicySpec, now: int) -> Reply:
         """Extend the lease of the claim, and replace its token; the epoch stays."""
         body, token = self.body, new_token()
         until = now + int(spec.lease_s * MICRO)
@@ -151,11 +152,13 @@ class Resume(LeaseCommand):
         if not found:
             return problem_reply(conflict(f"Reviewer {body.reviewer!r} does not hold task {body.task!r}."))
         held = seat_row(found[0])
-        connection.run("renew_claim", epoch=held.epoch, token=hash_of(token), visible=int(is_shown(spec)), **named)
+        connection.run(
+            "renew_claim", epoch=held.epoch, token=hash_of(token), visible=int(shows_model_answer(spec)), **named
+        )
         return claim_reply(held, token, spec)
 
 
-def is_shown(spec: PolicySpec) -> bool:
+def shows_model_answer(spec: PolicySpec) -> bool:
     """Whether reviewers see the model's answer before they give theirs."""
     review = spec.review_used
     return review is None or review.model_answer == SHOWN
@@ -178,42 +181,42 @@ def held_claim(seat: SeatRow, spec: PolicySpec) -> dict[str, Any]:
         "waiting_since": seat.created / MICRO,
         "deadline": None if seat.deadline is None else seat.deadline / MICRO,
         "payload": plain(seat.payload),
-        "model_answer": plain(seat.model_answer) if is_shown(spec) else None,
+        "model_answer": plain(seat.model_answer) if shows_model_answer(spec) else None,
     }
 
 
 class Extend(LeaseCommand):
-    """Hold a seat for longer."""
+    """Extend the lease of a seat."""
 
     def __init__(self, body: ExtendBody) -> None:
         self.body = body
 
-    def ask(self, connection: Connection, policy: int, spec: PolicySpec, now: int) -> Reply:
+    def execute(self, connection: Connection, policy: int, spec: PolicySpec, now: int) -> Reply:
         """Extend the lease, if the claim still holds."""
         body = self.body
         until = now + int((body.lease_s or spec.lease_s) * MICRO)
         values = {"policy": policy, "task": body.task, "seat": body.seat, "epoch": body.epoch}
-        if (denied := wrong_token(connection, policy, body)) is not None:
+        if (denied := token_refusal(connection, policy, body)) is not None:
             return denied
         if not connection.run("extend_seat", lease_until=until, **values):
-            return refused(connection, policy, body)
+            return lease_refusal(connection, policy, body)
         return lease_reply(body, until / MICRO)
 
 
 class Release(LeaseCommand):
-    """Give a seat back."""
+    """Release a seat before its lease ends."""
 
     def __init__(self, body: LeaseBody) -> None:
         self.body = body
 
-    def ask(self, connection: Connection, policy: int, spec: PolicySpec, now: int) -> Reply:  # noqa: ARG002
+    def execute(self, connection: Connection, policy: int, spec: PolicySpec, now: int) -> Reply:  # noqa: ARG002
         """End the lease, if the claim still holds."""
         body = self.body
-        if (denied := wrong_token(connection, policy, body)) is not None:
+        if (denied := token_refusal(connection, policy, body)) is not None:
             return denied
         values = {"policy": policy, "task": body.task, "seat": body.seat, "epoch": body.epoch}
         if not connection.run("release_seat", **values):
-            return refused(connection, policy, body)
+            return lease_refusal(connection, policy, body)
         return lease_reply(body, None)
 
 
@@ -223,27 +226,27 @@ class Decline(LeaseCommand):
     def __init__(self, body: DeclineBody) -> None:
         self.body = body
 
-    def ask(self, connection: Connection, policy: int, spec: PolicySpec, now: int) -> Reply:  # noqa: ARG002
-        """End the lease and keep who declined and why, if the claim still holds; again, it changes nothing."""
+    def execute(self, connection: Connection, policy: int, spec: PolicySpec, now: int) -> Reply:  # noqa: ARG002
+        """End the lease and store the decline with its reason, if the claim still holds. Idempotent."""
         body = self.body
-        if (denied := wrong_token(connection, policy, body)) is not None:
+        if (denied := token_refusal(connection, policy, body)) is not None:
             return denied
         values = {"policy": policy, "task": body.task, "seat": body.seat, "epoch": body.epoch}
         if connection.run("decline_of_claim", **values):
             return lease_reply(body, None)
         if not connection.run("release_seat", **values):
-            return refused(connection, policy, body)
+            return lease_refusal(connection, policy, body)
         connection.run("add_decline", at=now, reason=body.reason, **values)
         return lease_reply(body, None)
 
 
 class Reassign(LeaseCommand):
-    """End the claim of a reviewer who does not come back: the seat waits again."""
+    """End another reviewer's claim, as an administrator: the seat waits again."""
 
     def __init__(self, body: ReassignBody) -> None:
         self.body = body
 
-    def ask(self, connection: Connection, policy: int, spec: PolicySpec, now: int) -> Reply:  # noqa: ARG002
+    def execute(self, connection: Connection, policy: int, spec: PolicySpec, now: int) -> Reply:  # noqa: ARG002
         """End the lease, if there is one."""
         body = self.body
         found = connection.run("free_seat", policy=policy, task=body.task, seat=body.seat)
@@ -265,15 +268,15 @@ def lease_reply(body: LeaseBody, until: float | None) -> Reply:
     return Reply(200, msgspec.json.encode(reply))
 
 
-def refused(connection: Connection, policy: int, body: LeaseBody) -> Reply:
-    """Return why a lease cannot be used."""
+def lease_refusal(connection: Connection, policy: int, body: LeaseBody) -> Reply:
+    """Return the problem reply for a lease that is not held, or a task without such a seat."""
     seats = [seat_row(row) for row in connection.run("read_seats", policy=policy, keys=[body.task])]
     problem = not_held(body, seats[body.seat]) if body.seat < len(seats) else unknown("task under review", body.task)
     return problem_reply(problem)
 
 
-def wrong_token(connection: Connection, policy: int, body: LeaseBody) -> Reply | None:
-    """Return the refusal of a call that does not have the token of its claim; None if it has, or there is no claim."""
+def token_refusal(connection: Connection, policy: int, body: LeaseBody) -> Reply | None:
+    """Return a 403 if a call lacks the token of its claim; None if it has it, or there is no such claim."""
     found = connection.run("claim_token", policy=policy, task=body.task, seat=body.seat, epoch=body.epoch)
     try:
         check_token(body, None if not found or found[0][0] is None else bytes(found[0][0]))
@@ -283,7 +286,7 @@ def wrong_token(connection: Connection, policy: int, body: LeaseBody) -> Reply |
 
 
 def problem_reply(problem: Problem) -> Reply:
-    """Return a problem as the reply of a query of the queue."""
+    """Return a problem as a reply: queries of the queue cannot raise, which would fail the whole group."""
     document = {"status": problem.status, "code": problem.code, "detail": str(problem)}
     return Reply(problem.status, msgspec.json.encode(document))
 

@@ -12,7 +12,7 @@ from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import conflict, invalid, unavailable, unknown
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import OutcomeBody
-from deferkit.serve.domain.review_form import Judged, judged
+from deferkit.serve.domain.review_form import Judgement, judge
 from deferkit.serve.domain.rows import (
     MODEL,
     OPEN,
@@ -22,15 +22,15 @@ from deferkit.serve.domain.rows import (
     ParkedRow,
     SeatRow,
 )
-from deferkit.serve.domain.seats import added, reported
+from deferkit.serve.domain.seats import reported, sum_costs
 from deferkit.serve.engine.unit_of_work import UnitOfWork
-from deferkit.serve.storage.row_codec import plain_of
+from deferkit.serve.storage.row_codec import from_json_column
 from deferkit.serve.storage.transaction import ReadSet
 from deferkit.types import Amount, is_number
 
 COST = "$cost"
 MOST_PARKED = 10_000
-PARKED_S = 86_400  # how long an outcome may wait for its decision where others need the room
+PARKED_S = 86_400  # seconds after which parked outcomes are dropped, where `MOST_PARKED` is reached
 
 
 class OutcomeReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +63,7 @@ class Observe:
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
         """Return the rows to read before `run`."""
-        parked_by = greediest(owned) if is_full(owned) else None
+        parked_by = key_with_most_parked(owned) if is_full(owned) else None
         return ReadSet(owned.id, (self.body.task,), parked=True, seats=True, observes=True, parked_by=parked_by)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
@@ -87,7 +87,7 @@ class Observe:
         before = work.parked[owned.id, body.task]
         first = None if before is None else msgspec.json.decode(before.body, type=OutcomeBody)
         if first is None and is_full(owned):
-            make_room(owned, work, self.key)
+            evict_parked(owned, work, self.key)
         kept = body if first is None else merge_outcomes(owned, first, body)
         if kept != first:
             key = self.key if before is None else before.key
@@ -97,7 +97,7 @@ class Observe:
 
 
 def is_cost_of_model(row: DecisionRow, micros: Micros | None) -> bool:
-    """Whether a cost is reported for a decision of the model's, which has none; before, some were booked."""
+    """Whether a new cost is reported for a decision of the model, which has none; old stores have booked some."""
     return row.route == MODEL and row.cost is None and micros is not None and any(micros.values())
 
 
@@ -106,20 +106,20 @@ def is_full(owned: OwnedPolicy) -> bool:
     return owned.parked >= MOST_PARKED
 
 
-def greediest(owned: OwnedPolicy) -> str:
-    """Return the API key that has parked most."""
+def key_with_most_parked(owned: OwnedPolicy) -> str:
+    """Return the API key with the most parked outcomes."""
     return max(owned.parked_by, key=lambda key: owned.parked_by[key], default="")
 
 
-def make_room(owned: OwnedPolicy, work: UnitOfWork, key: str) -> None:
-    """Drop the oldest outcome of the key that has parked most; raise if that is the key that wants the room."""
-    most = greediest(owned)
+def evict_parked(owned: OwnedPolicy, work: UnitOfWork, key: str) -> None:
+    """Evict the oldest parked outcome of the API key with the most; raise if that key is the caller's own."""
+    most = key_with_most_parked(owned)
     if owned.parked_by[key] + 1 >= owned.parked_by[most]:
         raise unavailable(
             f"{MOST_PARKED:,} outcomes wait for their decisions; there is no room for another.", retry_after=60
         )
     for row in work.oldest_parked.get((owned.id, most), ()):
-        if work.parked.get((owned.id, row.task), row) is not None:  # else it was decided or dropped in this group
+        if work.parked.get((owned.id, row.task), row) is not None:  # not unparked by an earlier command of this group
             work.unpark(owned, row)
             owned.dropped_parked += 1
             return
@@ -139,7 +139,7 @@ def merge_outcomes(owned: OwnedPolicy, first: OutcomeBody, more: OutcomeBody) ->
 
 
 class Forget:
-    """Drop parked outcomes that are too old."""
+    """Drop parked outcomes older than `PARKED_S`. Spans carry the name of this class (`deferkit.forget`)."""
 
     def __init__(self, tasks: list[str]) -> None:
         self.tasks = tuple(tasks)
@@ -173,25 +173,48 @@ def book(
 ) -> OutcomeReply:
     """Book and learn the new values of a decision; raise if one contradicts an observed one.
 
-    What ends a task settles what its reviewers have reported by then: their costs come on top of a cost that is given,
-    and rewards that nobody has reported are those of the reward rule. Where a cost is above the ceiling, all wait,
-    unbooked, for a correction that `confirms` what it has cost. `visible` says whether the reviewer whose answer ends
-    the task was shown the model's answer, `by_rule` that the rewards that are given are those of the reward rule,
-    `stopped` that the review was stopped with this cost: the model's answer is used, unless others have answered. Whose
-    answer is used is settled once.
+    The outcome that ends a task also books the reports of its reviewers: their costs are added to the given one, and
+    missing rewards are computed by the reward rule. If a cost is above the ceiling (`max_reported_cost`), none of them
+    is booked until a correction confirms the cost. Whose answer is used (`final`) is set once.
+
+    Parameters
+    ----------
+    owned
+        The policy.
+    work
+        The unit of work that the record and the rows are added to.
+    now
+        The time, in microseconds.
+    row
+        The decision.
+    rewards
+        Reported rewards by decider.
+    micros
+        Reported cost in micro-units by resource; None if there is none.
+    ends
+        Whether the task ends even if neither a cost nor its expert's reward is reported. False unless given.
+    confirms
+        Whether the cost is that of a correction, which confirms it. False unless given.
+    visible
+        Whether the reviewer whose answer ends the task was shown the model's answer. Not known unless given.
+    by_rule
+        Whether `rewards` are those of the reward rule. False unless given.
+    stopped
+        Whether the review was stopped with this cost: the model's answer is used, unless others have answered. False
+        unless given.
     """
     policy = owned.policy
     check_rewards(owned, rewards)
     check_known(row, rewards)
     new = {name: float(value) for name, value in rewards.items() if name not in row.rewards}
     done = work.answered_seats(row)
-    waits = policy.unconfirmed.get(row.task)
-    if micros is not None and waits is not None and not confirms:
-        if not is_booked(micros, waits, added(*(seat.cost for seat in done))):
+    unconfirmed_before = policy.unconfirmed.get(row.task)
+    if micros is not None and unconfirmed_before is not None and not confirms:
+        if not is_booked(micros, unconfirmed_before, sum_costs(*(seat.cost for seat in done))):
             raise conflict(f"Another cost of task {row.task!r} waits to be confirmed: correct it.")
         micros = None
     if micros is not None and row.cost is not None:
-        if not is_booked(micros, row.cost, added(*(seat.cost for seat in done))):
+        if not is_booked(micros, row.cost, sum_costs(*(seat.cost for seat in done))):
             raise conflict(f"Another cost was booked for task {row.task!r}: a correction is a call of its own.")
         micros = None
     if row.route == MODEL and micros is not None and not any(micros.values()):
@@ -206,17 +229,17 @@ def book(
     ruled = {name: reward for name, reward in judgement.rewards.items() if name in unknown_yet and name not in new}
     new |= ruled
     reports = [micros, *(seat.cost for seat in done if ended)]
-    micros = added(micros, review.cost)
+    micros = sum_costs(micros, review.cost)
     unconfirmed = None
     if not confirms and any(each is not None and policy.exceeds_ceiling(each) for each in reports):
         unconfirmed, micros = micros, None
-    late = too_late(owned, row, now)
+    late = why_late(owned, row, now)
     released = row.held if row.state == OPEN and micros is not None else None
     if micros is not None:
         check_room(owned, micros, released)
     told = None
     if micros is not None and late is None and row.route != MODEL:
-        told = policy.tellable(micros)
+        told = policy.clamp_cost(micros)
     record = log_records.ObservedRecord(
         task=row.task,
         id=row.id,
@@ -231,7 +254,7 @@ def book(
         unconfirmed=unconfirmed,
         confirms=confirms,
         ruled=[*(rewards if by_rule else ()), *ruled],
-        used=judgement.place,
+        used=judgement.used,
         visible=visible,
         stopped=stopped,
     )
@@ -246,7 +269,7 @@ def book(
         final=final if ended else row.final,
     )
     if review.answers:
-        row = row._replace(answer=msgspec.json.encode(used_answer(review.answers, judgement.place)).decode())
+        row = row._replace(answer=msgspec.json.encode(used_answer(review.answers, judgement.used)).decode())
     work.put_decision(row)
     if ended:
         work.close_seats(owned, row)
@@ -276,26 +299,26 @@ def is_booked(cost: Micros, booked: Micros, of_reviewers: Micros | None) -> bool
     >>> is_booked({"cost": 3}, {"cost": 8}, {"cost": 5}), is_booked({"cost": 5}, {"cost": 8}, None)
     (True, False)
     """
-    return booked in (cost, added(cost, of_reviewers))
+    return booked in (cost, sum_costs(cost, of_reviewers))
 
 
-def judgement_of(owned: OwnedPolicy, row: DecisionRow, done: list[SeatRow], answers: list[Any]) -> Judged:
-    """Return what the answers of a task come to by the policy's review document; nothing if it has none."""
+def judgement_of(owned: OwnedPolicy, row: DecisionRow, done: list[SeatRow], answers: list[Any]) -> Judgement:
+    """Return the judgement of a task's answers by the review document; an empty one if the policy has none."""
     document = owned.policy.spec.review_used
     if document is None or not answers:
-        return Judged(None, {})
-    return judged(document, answers, plain_of(done[0].model_answer), row.route)
+        return Judgement(None, {})
+    return judge(document, answers, from_json_column(done[0].model_answer), row.route)
 
 
-def used_answer(answers: list[Any], place: int | None) -> Any:
-    """Return the answer that is used: the one at a place that a review form has settled, else what most gave."""
-    return agreed(answers) if place is None else answers[place]
+def used_answer(answers: list[Any], used: int | None) -> Any:
+    """Return the answer that is used: that of index `used` (`Judgement.used`), else the majority answer."""
+    return majority_answer(answers) if used is None else answers[used]
 
 
-def agreed(answers: list[Any]) -> Any:
-    """Return the answer that most reviewers gave; the first of those that are even.
+def majority_answer(answers: list[Any]) -> Any:
+    """Return the answer that most reviewers gave; the first one in a tie.
 
-    >>> agreed(["ham", "spam", "spam"]), agreed([{"a": 1}, {"b": 2}])
+    >>> majority_answer(["ham", "spam", "spam"]), majority_answer([{"a": 1}, {"b": 2}])
     ('spam', {'a': 1})
     """
     texts = [msgspec.json.encode(answer, order="sorted") for answer in answers]
@@ -308,8 +331,8 @@ def was_stopped(work: UnitOfWork, row: DecisionRow) -> bool:
     return any(isinstance(record, log_records.ObservedRecord) and record.stopped for record in history)
 
 
-def too_late(owned: OwnedPolicy, row: DecisionRow, now: int) -> str | None:
-    """Return why the learner is not told of a decision any more, if so."""
+def why_late(owned: OwnedPolicy, row: DecisionRow, now: int) -> str | None:
+    """Return why an outcome comes too late to be learned; None if it does not."""
     window = owned.policy.spec.learning_window_s
     if window is not None and now - row.at > window * MICRO:
         return "the learning window is over"
@@ -341,13 +364,13 @@ def cost_of(owned: OwnedPolicy, cost: Amount | None) -> Micros | None:
 
 
 def has_room(owned: OwnedPolicy, micros: Micros, released: Micros | None = None) -> bool:
-    """Whether the accounts can hold this much more, if a reservation is released for it."""
+    """Whether the sums of the accounts stay within `LARGEST_SUM` if these amounts are added and one is released."""
     less = released or {}
     return all(owned.policy.accounts[name].has_room(micro - less.get(name, 0)) for name, micro in micros.items())
 
 
 def check_room(owned: OwnedPolicy, micros: Micros, released: Micros | None = None) -> None:
-    """Raise if a cost would make a sum larger than an account can hold."""
+    """Raise if a cost would make the sums of an account exceed `LARGEST_SUM`."""
     if not has_room(owned, micros, released):
         raise invalid(
             f"With this cost more than {LARGEST_SUM:,} would be booked or reserved, which is the most that an account"
@@ -355,11 +378,11 @@ def check_room(owned: OwnedPolicy, micros: Micros, released: Micros | None = Non
         )
 
 
-def repeated(work: UnitOfWork, owned: OwnedPolicy, request: str, number: bytes) -> Reply | None:
-    """Return the reply that a request got before; raise if it had another body then."""
+def idempotent_reply(work: UnitOfWork, owned: OwnedPolicy, request: str, request_digest: bytes) -> Reply | None:
+    """Return the stored reply of an idempotency key, None if it is new; raise if it was used with another body."""
     before = work.requests[owned.id, request]
     if before is None:
         return None
-    if bytes(before.digest) != number:
+    if bytes(before.digest) != request_digest:
         raise conflict(f"The id of {request!r} was used before, for a request with another body.")
     return Reply(200, bytes(before.reply))

@@ -13,10 +13,10 @@ from deferkit.serve.domain.problems import unavailable, unknown
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import ResetBody, digest
 from deferkit.serve.domain.rows import PolicyRow, RequestRow
-from deferkit.serve.engine.commands.outcome import repeated
+from deferkit.serve.engine.commands.outcome import idempotent_reply
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.engine.ownership import Key
-from deferkit.serve.engine.recovery import rebuilt
+from deferkit.serve.engine.recovery import rebuild_without
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.transaction import ReadSet
 
@@ -50,8 +50,8 @@ class ResetLearner:
         return ReadSet(owned.id, request=self.request)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
-        """Start it anew: what is open is booked when its cost comes, and is not learned from."""
-        if (done := repeated(work, owned, self.request, self.digest)) is not None:
+        """Reset the learner: costs of open decisions are still booked, but not learned."""
+        if (done := idempotent_reply(work, owned, self.request, self.digest)) is not None:
             return done
         decisions = owned.policy.counts().decisions
         work.record(owned, log_records.ResetRecord(request=self.body.id), now)
@@ -66,7 +66,7 @@ class BeginForgetting:
     def __init__(self, task: str) -> None:
         self.task = task
         self.seq = 0  # where the rebuild ends, and the kept records begin
-        self.forgotten: set[int] | None = None  # decisions to leave out; None: it is forgotten already
+        self.forgotten: set[int] | None = None  # decisions whose outcomes are left out; None: forgotten already
         self.owned: OwnedPolicy | None = None  # whose records are collected
         self._given_up = False
 
@@ -75,7 +75,7 @@ class BeginForgetting:
         return ReadSet(owned.id, (self.task,))
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:  # noqa: ARG002
-        """Say which decisions are to be left out."""
+        """Set `seq` and `forgotten`, and start to collect records; raise if another task is being forgotten."""
         row = work.decisions[owned.id, self.task]
         if row is None:
             raise unknown("task", self.task)
@@ -88,14 +88,14 @@ class BeginForgetting:
         return Reply(200, b"")
 
     def end(self) -> None:
-        """Collect no more, and let commands go on; also after a group that failed, or is yet to run."""
+        """Stop collecting, and unblock the commands of the policy; also if the group failed or has not run yet."""
         self._given_up = True
         if self.owned is not None:
             self.owned.tail, self.owned.relearning = None, False
 
 
 class FinishForgetting:
-    """Put the rebuilt policy in the place of the old one, which has been `relearning` since it caught up."""
+    """Replace the policy by the rebuilt one; its commands have been blocked (`relearning`) since that caught up."""
 
     def __init__(self, task: str, policy: Policy) -> None:
         self.task = task
@@ -110,7 +110,7 @@ class FinishForgetting:
         row = work.decisions[owned.id, self.task]
         if row is None:
             raise unknown("task", self.task)
-        if self.policy.head != owned.policy.head:  # a commit failed meanwhile, or the policy was elsewhere
+        if self.policy.head != owned.policy.head:  # a commit failed, or another process owned the policy, meanwhile
             raise unavailable(RECOVERED)
         owned.policy = self.policy
         owned.tail = None
@@ -122,8 +122,8 @@ class FinishForgetting:
 async def forget_task(engine: Engine, key: Key, task: str) -> Reply:
     """Remove the outcome of a task from the estimates: rebuild the policy from its log without it.
 
-    The log is read in another thread, while decisions go on. They wait only for the last of what was recorded in the
-    meantime.
+    The log is replayed in another thread, while decisions go on. Commands are blocked only while the last records of
+    the meantime are applied.
     """
     begin = BeginForgetting(task)
     try:
@@ -141,7 +141,7 @@ async def forget_task(engine: Engine, key: Key, task: str) -> Reply:
 
 
 def catch_up(policy: Policy, tail: list[tuple[AnyRecord, int, bytes]], first: int) -> None:
-    """Apply to a rebuilt policy what it has not seen of the records since number `first`."""
+    """Apply those records of `tail`, which begins at number `first`, that a rebuilt policy has not seen yet."""
     try:
         for record, at, body in tail[policy.seq - first :]:
             policy.take(record, at, body)
@@ -154,4 +154,4 @@ def rebuild(engine: Engine, key: Key, seq: int, forgotten: set[int]) -> Policy:
     row: PolicyRow | None = engine.store.policy(*key)
     if row is None:
         raise unknown("policy", key[1])
-    return rebuilt(engine.store, row, seq, forgotten)
+    return rebuild_without(engine.store, row, seq, forgotten)

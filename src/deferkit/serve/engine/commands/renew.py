@@ -1,4 +1,4 @@
-"""Renewals of budgets, by the time of the command that they come before, and in its transaction."""
+"""Renewals of budgets: recorded before every command, at its time and in its transaction."""
 
 import math
 
@@ -13,8 +13,8 @@ from deferkit.serve.domain.reply import Reply
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.transaction import ReadSet
 
-AT_ONCE = 1000  # renewals of one group: after a gap of many short periods others are not to wait for all of them
-MOST_DUE = 100  # that a policy without calls may leave to the next one: whoever reads it goes through all of them
+AT_ONCE = 1000  # renewals of one policy in a group: after many short periods without calls, other callers do not wait
+MOST_DUE = 100  # due renewals from which on maintenance renews an idle policy: every read computes all that are due
 
 
 class RenewIdle:
@@ -25,7 +25,7 @@ class RenewIdle:
         return ReadSet(owned.id)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:  # noqa: ARG002
-        """Do nothing more."""
+        """Do nothing: `renew` has run before."""
         return Reply(200, b"")
 
 
@@ -57,13 +57,13 @@ def renew(owned: OwnedPolicy, work: UnitOfWork, now: int, *, begin: bool = False
 
 
 def next_renewal(policy: Policy) -> float:
-    """Return when the first of a policy's periods ends that is followed by another, in seconds since 1970."""
+    """Return the earliest end of a policy's renewing periods, in seconds since 1970; infinity if none renews."""
     renewing = (each for name, each in policy.periods.items() if policy.spec.budget[name].every is not msgspec.UNSET)
     return min((period.end for period in renewing), default=math.inf)
 
 
 def has_many_due(owned: OwnedPolicy, now: int) -> bool:
-    """Whether more renewals are due than a policy may leave to its next call."""
+    """Whether at least `MOST_DUE` renewals of a policy are due."""
     policy = owned.policy
     if not policy.is_timed or now / MICRO < next_renewal(policy) + MOST_DUE * SHORTEST:
         return False

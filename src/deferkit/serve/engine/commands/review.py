@@ -13,7 +13,7 @@ from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import CompleteBody, EffortBody, digest
 from deferkit.serve.domain.review_form import AFTER, check_answer
 from deferkit.serve.domain.rows import CLAIMED, CLOSED, DONE, DecisionRow, RequestRow, SeatRow, is_stopped
-from deferkit.serve.domain.seats import added, check_token
+from deferkit.serve.domain.seats import check_token, sum_costs
 from deferkit.serve.engine.commands.lease import not_held, plain
 from deferkit.serve.engine.commands.outcome import (
     OutcomeReply,
@@ -22,10 +22,10 @@ from deferkit.serve.engine.commands.outcome import (
     check_rewards,
     check_room,
     cost_of,
-    repeated,
+    idempotent_reply,
 )
 from deferkit.serve.engine.unit_of_work import UnitOfWork
-from deferkit.serve.storage.row_codec import text_of
+from deferkit.serve.storage.row_codec import to_json_column
 from deferkit.serve.storage.transaction import ReadSet
 
 
@@ -51,7 +51,7 @@ class EffortReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Complete:
-    """Take a reviewer's answer."""
+    """Record a reviewer's answer."""
 
     def __init__(self, body: CompleteBody) -> None:
         self.body = body
@@ -67,11 +67,11 @@ class Complete:
         return ReadSet(owned.id, (self.body.task,), seats=True, claims=True, request=self.request, observes=True)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
-        """Take it if the claim still holds; the last of several answers settles the task."""
+        """Record it if the claim still holds; the last of several answers ends the task."""
         body = self.body
         row = work.decisions[owned.id, body.task]
         seats = work.seats[owned.id, body.task]
-        if (done := repeated(work, owned, self.request, self.digest)) is not None:
+        if (done := idempotent_reply(work, owned, self.request, self.digest)) is not None:
             return with_model_answer(done.body, owned, seats[body.seat])
         if row is None or body.seat >= len(seats):
             raise unknown("task under review", body.task)
@@ -94,10 +94,10 @@ class Complete:
         check_rewards(owned, body.rewards)
         check_known(row, body.rewards)
         micros = cost_of(owned, body.cost)
-        if (costs := added(micros, *(each.cost for each in seats))) is not None:
+        if (costs := sum_costs(micros, *(each.cost for each in seats))) is not None:
             check_room(owned, costs, row.held)
         rewards = {name: float(value) for name, value in body.rewards.items()}
-        seat = seat._replace(state=DONE, answer=text_of(body.answer), rewards=rewards, cost=micros)
+        seat = seat._replace(state=DONE, answer=to_json_column(body.answer), rewards=rewards, cost=micros)
         after = [*seats[: body.seat], seat, *seats[body.seat + 1 :]]
         work.put_seats(owned, after)
         finished = all(each.state == DONE for each in after)
@@ -133,7 +133,7 @@ def check_form(owned: OwnedPolicy, answer: Any) -> None:
 def with_model_answer(reply: bytes, owned: OwnedPolicy, seat: SeatRow) -> Reply:
     """Return the reply to an answer, with the model's where the policy shows it then.
 
-    It is not part of the reply that is kept: what is erased must not be left there.
+    It is not part of the stored reply of the idempotency key, where it would survive an erasure.
     """
     document = owned.policy.spec.review_used
     if document is None or document.model_answer != AFTER:
@@ -143,7 +143,7 @@ def with_model_answer(reply: bytes, owned: OwnedPolicy, seat: SeatRow) -> Reply:
 
 
 def record_of(row: DecisionRow, seat: SeatRow, body: CompleteBody, visible: bool | None) -> log_records.AnsweredRecord:
-    """Return the record of an answer that others are still to come to."""
+    """Return the record of an answer to a task that waits for other reviewers' answers."""
     return log_records.AnsweredRecord(
         task=row.task,
         id=row.id,
@@ -167,7 +167,7 @@ class Effort:
         return ReadSet(owned.id, (self.body.task,), seats=True, claims=True)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
-        """Book it once for each claim, from what is free."""
+        """Book it once for each claim; nothing was reserved for it."""
         body = self.body
         row = work.decisions[owned.id, body.task]
         claims = work.claims[owned.id, body.task]
@@ -189,7 +189,7 @@ class Effort:
         if claim.effort is not None and claim.effort != micros:
             raise conflict(f"Another effort was booked for epoch {body.epoch} of task {body.task!r}.")
         if claim.effort is None:
-            together = added(micros, *(each.effort for each in claims))
+            together = sum_costs(micros, *(each.effort for each in claims))
             if together is not None and owned.policy.exceeds_ceiling(together):
                 raise invalid(
                     f"The efforts of a task are together at most max_reported_cost; some of task {body.task!r} are"

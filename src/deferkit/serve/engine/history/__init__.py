@@ -1,1 +1,1 @@
-"""The history of a policy for people: figures folded from its log, kept in memory, brought up to date when asked."""
+"""Figures of a policy over time, for the console: folded from its log, cached in memory, updated on request."""

@@ -1,4 +1,4 @@
-"""Predicted against observed: whether the estimates of a reward or cost were right on average."""
+"""Calibration of the estimates of a reward or cost: predicted against observed, in bins."""
 
 import math
 from collections import OrderedDict
@@ -8,7 +8,7 @@ from itertools import pairwise
 import msgspec
 
 BINS = 10
-KEPT = 5000  # pairs of each target, the latest: estimates of long ago were made by a learner that knew less
+MAX_PAIRS = 5000  # of each target, the latest: older estimates were made by a learner that knew less
 
 
 class CalibrationBin(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +27,7 @@ class Calibration:
         kept: How many.
     """
 
-    def __init__(self, kept: int = KEPT) -> None:
+    def __init__(self, kept: int = MAX_PAIRS) -> None:
         self._kept = kept
         self._pairs: OrderedDict[int, tuple[float, float]] = OrderedDict()  # by decision, the first to be known first
 

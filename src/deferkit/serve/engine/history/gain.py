@@ -1,4 +1,4 @@
-"""What experts have earned above the model, with its standard error, from outcomes that come late and are corrected."""
+"""Gain of experts over the model, with its standard error, updated by late and corrected outcomes."""
 
 import math
 from collections import Counter
@@ -9,7 +9,7 @@ from deferkit.types import MODEL
 
 
 class Moments:
-    """Count, sum and sum of squares of numbers that may be taken back."""
+    """Count, sum and sum of squares of numbers, which can be removed again."""
 
     def __init__(self) -> None:
         self.n = 0
@@ -17,7 +17,7 @@ class Moments:
         self.squares = 0.0
 
     def add(self, value: float, times: int = 1) -> None:
-        """Add a number; with -1, take one back that was added."""
+        """Add a number; with `times=-1`, remove it."""
         self.n += times
         self.total += times * value
         self.squares += times * value * value
@@ -72,13 +72,13 @@ class Gain:
         self._residuals: dict[str, Moments] = {}
 
     def add(self, task: AnsweredTask, times: int = 1) -> None:
-        """Count a task; with -1, take back what was counted, because more is known of it now."""
+        """Add a task; with `times=-1`, remove it, because more is known of it now."""
         self._differences.add(task.difference, times)
         for decider in task.imputed:
             self._imputed[decider] += times
 
-    def compare(self, decider: str, estimate: float, reward: float, times: int = 1) -> None:
-        """Compare a reward with what was expected of it; with -1, take a comparison back."""
+    def add_residual(self, decider: str, estimate: float, reward: float, times: int = 1) -> None:
+        """Add the residual of an observed reward from its estimate; with `times=-1`, remove it."""
         self._residuals.setdefault(decider, Moments()).add(reward - estimate, times)
 
     @property
@@ -88,7 +88,7 @@ class Gain:
 
     @property
     def observed(self) -> bool:
-        """Whether it rests on observed rewards alone."""
+        """Whether no reward in it is imputed."""
         return not any(self._imputed.values())
 
     @property

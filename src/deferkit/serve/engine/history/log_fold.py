@@ -1,4 +1,4 @@
-"""What a log says to people: money, routes, price, gain and calibration over time, folded record by record."""
+"""Fold of a policy's log into figures over time: accounts, routes, price, gain and calibration."""
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
@@ -17,18 +17,18 @@ from deferkit.serve.engine.history.series import Series
 from deferkit.serve.engine.history.spending_plan import PeriodTasks
 from deferkit.types import MODEL
 
-REMEMBERED = 10_000  # decisions; of earlier ones the log is asked again when something becomes known of them
+MAX_REMEMBERED = 10_000  # decisions in memory; outcomes of earlier ones are looked up in the log
 
 
 class Figures(NamedTuple):
-    """Where everything stood at a time; all counts are since the start."""
+    """The figures of a policy at a time; all counts are cumulative."""
 
     decisions: int
     routes: dict[str, int]
     reasons: dict[str, int]
     accounts: dict[str, Account]
     periods: Periods
-    period_tasks: dict[str, PeriodTasks]  # of those periods, in the end
+    period_tasks: dict[str, PeriodTasks]  # of those periods; counted on until they end
     price: dict[str, float] | None
     gain: float
     gain_error: float | None
@@ -36,7 +36,7 @@ class Figures(NamedTuple):
 
 
 class TaskFacts:
-    """What is known of a decision: what was expected, and what came of it."""
+    """A decision with its estimates and its outcome so far."""
 
     __slots__ = ("costs", "estimates", "expired", "paid", "rewards", "route")
 
@@ -49,7 +49,7 @@ class TaskFacts:
         self.expired = False  # or stopped before an answer came, so that the model's was used
 
     def answered(self) -> AnsweredTask | None:
-        """Return the task as one that an expert has answered; None if it is not."""
+        """Return the task if an expert has answered it, for the gain; else None."""
         if self.route == MODEL or self.expired or (self.paid is None and self.route not in self.rewards):
             return None
         return AnsweredTask(self.route, self.estimates, self.rewards)
@@ -63,7 +63,7 @@ class LogFold:
         remembered: How many of the latest decisions are kept in memory.
     """
 
-    def __init__(self, history_of: Callable[[str, int], list[AnyRecord]], remembered: int = REMEMBERED) -> None:
+    def __init__(self, history_of: Callable[[str, int], list[AnyRecord]], remembered: int = MAX_REMEMBERED) -> None:
         self._history_of = history_of
         self._remembered = remembered
         self._tasks: OrderedDict[int, TaskFacts] = OrderedDict()  # by decision, the oldest first
@@ -79,28 +79,28 @@ class LogFold:
         self.gain = Gain()
         self.calibrations: dict[str, Calibration] = {}  # by target
         self.series: Series[Figures] = Series()
-        self._ends_at: int | None = None  # the bucket of the last record, whose figures are not final
+        self._open_bucket_at: int | None = None  # a time in the current bucket, whose figures are not final
 
-    def take(self, at: int, record: AnyRecord) -> None:
-        """Fold the next record of the log."""
-        if self._ends_at is not None and at - at % self.series.width > self._ends_at:
+    def apply(self, at: int, record: AnyRecord) -> None:
+        """Apply the next record of the log."""
+        if self._open_bucket_at is not None and at - at % self.series.width > self._open_bucket_at:
             self.close()  # a bucket begins, so that the figures of the one before are final
-            self._ends_at = at
+            self._open_bucket_at = at
         if isinstance(record, DecidedRecord):
-            self._decided(at, record)
+            self._apply_decision(at, record)
         else:
-            self._other(record)
+            self._apply_other(record)
         self.seq += 1
 
-    def _other(self, record: AnyRecord) -> None:
+    def _apply_other(self, record: AnyRecord) -> None:
         self.accounts, self.periods = Books(self.accounts, self.periods).after(record)
         match record:
             case log_records.ObservedRecord() | log_records.CorrectedRecord():
                 if is_without_answer(record):
-                    self._expired(record.task, record.id)
-                self._learned(record.task, record.id, record.rewards, record.cost)
+                    self._apply_expiry(record.task, record.id)
+                self._apply_outcome(record.task, record.id, record.rewards, record.cost)
             case log_records.ExpiredRecord():
-                self._expired(record.task, record.id)
+                self._apply_expiry(record.task, record.id)
             case log_records.CreatedRecord():
                 self.spec, self.accounts = record.spec, opened(record.spec)
             case log_records.ChangedRecord():
@@ -111,7 +111,7 @@ class LogFold:
                 pass
 
     def figures(self) -> Figures:
-        """Return where everything stands."""
+        """Return the current figures."""
         return Figures(
             decisions=self.decisions,
             routes=dict(self.routes),
@@ -126,13 +126,13 @@ class LogFold:
         )
 
     def close(self) -> None:
-        """Put the figures of the last record into the series, as far as they are known now."""
-        if self._ends_at is not None:
-            self.series.put(self._ends_at, self.figures())
+        """Write the current figures to the current bucket of the series."""
+        if self._open_bucket_at is not None:
+            self.series.put(self._open_bucket_at, self.figures())
 
-    def _decided(self, at: int, record: DecidedRecord) -> None:
-        if self._ends_at is None:  # time begins with the first decision
-            self._ends_at = at
+    def _apply_decision(self, at: int, record: DecidedRecord) -> None:
+        if self._open_bucket_at is None:  # time begins with the first decision
+            self._open_bucket_at = at
         if record.held is not None:
             self.accounts = booked(self.accounts, record)
         self.decisions += 1
@@ -145,7 +145,7 @@ class LogFold:
         if len(self._tasks) > self._remembered:
             self._tasks.popitem(last=False)
 
-    def _learned(self, task: str, number: int, rewards: Mapping[str, float], cost: Micros | None) -> None:
+    def _apply_outcome(self, task: str, number: int, rewards: Mapping[str, float], cost: Micros | None) -> None:
         facts = self._facts(task, number)
         if facts is None:
             return
@@ -154,8 +154,8 @@ class LogFold:
             self.gain.add(before, -1)
         for decider, reward in rewards.items():
             if decider in facts.rewards:
-                self.gain.compare(decider, facts.estimates[decider], facts.rewards[decider], -1)
-            self.gain.compare(decider, facts.estimates[decider], reward)
+                self.gain.add_residual(decider, facts.estimates[decider], facts.rewards[decider], -1)
+            self.gain.add_residual(decider, facts.estimates[decider], reward)
             self._calibration(decider).put(number, facts.estimates[decider], reward)
         facts.rewards = {**facts.rewards, **rewards}
         if cost is not None and facts.route != MODEL:
@@ -168,13 +168,13 @@ class LogFold:
         if after is not None:
             self.gain.add(after)
 
-    def _expired(self, task: str, number: int) -> None:
+    def _apply_expiry(self, task: str, number: int) -> None:
         facts = self._facts(task, number)
         if facts is not None and facts.answered() is None:
             facts.expired = True
 
     def _facts(self, task: str, number: int) -> TaskFacts | None:
-        """Return what is known of a decision so far; of one of long ago from the log."""
+        """Return the facts of a decision: from memory, or rebuilt from the log for an older one."""
         if (found := self._tasks.get(number)) is not None:
             return found
         earlier = self._history_of(task, self.seq)
@@ -199,7 +199,7 @@ class LogFold:
 
 
 def is_without_answer(record: AnyRecord) -> bool:
-    """Whether a record tells of a review that was stopped before anybody had answered."""
+    """Whether a record is of a review that was stopped before any reviewer had answered."""
     if not isinstance(record, log_records.ObservedRecord):
         return False
     return record.stopped and not record.reviewers and not record.confirms  # which comes after an answer as well

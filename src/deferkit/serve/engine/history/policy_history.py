@@ -1,4 +1,4 @@
-"""The figures of a policy's log, brought up to date by reading what was added to it, in slices in a thread."""
+"""Histories of policies: each reads new records of a log in slices, in a background thread, and folds them."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -18,8 +18,8 @@ from deferkit.serve.engine.standing import Standing
 from deferkit.serve.storage.store import Store
 
 SLICE = 500  # rows of the log that are read at a time
-MOST_OF_TASK = 1000  # records of one task
-REST = 1.0  # after a slice of a long log the thread rests for so many times as long, for those who decide
+MAX_TASK_RECORDS = 1000  # records of one task
+SLEEP_RATIO = 1.0  # sleep after each slice, relative to its duration, so that decisions get the processor
 Result = TypeVar("Result")
 
 
@@ -32,7 +32,7 @@ class History:
         self._thread = thread
         self._reading: asyncio.Task[None] | None = None
         self._last: tuple[int, bytes] | None = None  # the last row that was read
-        self._checked = True  # the log is known to be the one that was read
+        self._checked = True  # the log is known to be the one that was folded
         self.fold = LogFold(self._records_of)
         self.latest: LogFigures | None = None  # at the end of what was read; replaced, never changed
         self.standing: Recent[Standing] = Recent()
@@ -44,7 +44,7 @@ class History:
         return self.fold.seq
 
     async def catch_up(self, records: int, wait_s: float) -> bool:
-        """Read on, until so many records were read; return whether that was done in time.
+        """Read the log until `records` were folded; return whether that was done in time.
 
         Args:
             records: How long the log is.
@@ -59,9 +59,9 @@ class History:
             self._reading.result()
         return self.read >= records
 
-    async def ask(self, question: Callable[[LogFold], Result]) -> Result:
-        """Return what the fold answers, between two slices."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, question, self.fold)
+    async def query(self, read: Callable[[LogFold], Result]) -> Result:
+        """Run a function on the fold in its thread, between two slices; return its result."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, read, self.fold)
 
     async def series(
         self, buckets: int, records: int, wait_s: float, tasks_left: Mapping[str, float | None]
@@ -78,7 +78,7 @@ class History:
         if (kept := recent.get(records)) is not None:
             return msgspec.Raw(kept)
         await self.catch_up(records, wait_s)
-        made = await self.ask(lambda fold: msgspec.json.encode(series_reply(fold, buckets, records, tasks_left)))
+        made = await self.query(lambda fold: msgspec.json.encode(series_reply(fold, buckets, records, tasks_left)))
         recent.put(records, made)
         return msgspec.Raw(made)
 
@@ -86,35 +86,35 @@ class History:
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
-            if await loop.run_in_executor(self._thread, self._slice) < SLICE:
+            if await loop.run_in_executor(self._thread, self._read_slice) < SLICE:
                 return
-            await asyncio.sleep(REST * (loop.time() - began))
+            await asyncio.sleep(SLEEP_RATIO * (loop.time() - began))
 
     def check(self) -> None:
-        """Compare what was read with the log at the next call: the number of a deleted policy may be reused."""
+        """Verify at the next slice that the log is still the same: the number of a deleted policy may be reused."""
         self._checked = False
 
-    def _slice(self) -> int:
+    def _read_slice(self) -> int:
         if not self._checked:
-            self._check()
+            self._restart_if_replaced()
         fold = self.fold
         rows = self._store.log_bodies(self._policy, fold.seq, SLICE)
         for at, body in rows:
-            fold.take(at, log_records.decode(body))
+            fold.apply(at, log_records.decode(body))
         if rows:
             self._last = rows[-1]
             self.latest = log_figures_of(fold)
         return len(rows)
 
-    def _check(self) -> None:
-        """Begin anew if the last row that was read is another by now."""
+    def _restart_if_replaced(self) -> None:
+        """Discard the fold if the last row that was read has changed."""
         if self.fold.seq and self._store.log_bodies(self._policy, self.fold.seq - 1, 1) != [self._last]:
             self.fold = LogFold(self._records_of)
             self.latest = None
         self._checked = True
 
     def _records_of(self, task: str, before: int) -> list[AnyRecord]:
-        rows = self._store.log_of_task(self._policy, task, MOST_OF_TASK)
+        rows = self._store.log_of_task(self._policy, task, MAX_TASK_RECORDS)
         return [log_records.decode(bytes(row.body)) for row in rows if row.seq < before]
 
 
@@ -128,20 +128,20 @@ class Histories:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="history")
-        self._kept: dict[int, tuple[OwnedPolicy, History]] = {}
+        self._histories: dict[int, tuple[OwnedPolicy, History]] = {}
 
     def of(self, owned: OwnedPolicy) -> History:
         """Return the history of a policy."""
-        before, history = self._kept.get(owned.id) or (None, History(self._store, owned.id, self._thread))
+        before, history = self._histories.get(owned.id) or (None, History(self._store, owned.id, self._thread))
         if before is not owned:
             history.check()
-            self._kept[owned.id] = (owned, history)
+            self._histories[owned.id] = (owned, history)
         return history
 
     def forget(self, owned: set[int]) -> None:
         """Drop the histories of policies that this process does not own any more."""
-        for number in self._kept.keys() - owned:
-            del self._kept[number]
+        for number in self._histories.keys() - owned:
+            del self._histories[number]
 
     def close(self) -> None:
         """Stop reading, after the slice that is being read."""

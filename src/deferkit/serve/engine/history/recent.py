@@ -1,19 +1,19 @@
-"""A reply that was made a moment ago: under heavy traffic it does for others who ask for the same."""
+"""A short-lived cache of one reply, which is used under heavy traffic only."""
 
 import time
 from typing import Generic, TypeVar
 
 Value = TypeVar("Value")
-RECENT_S = 0.5
-HEAVY = 50  # records since: with fewer, those who have just changed something see it at once
+MAX_AGE_S = 0.5
+MIN_NEW_RECORDS = 50  # since the value was cached: with fewer, callers see their own changes at once
 
 
 class Recent(Generic[Value]):
-    """The last value, as long as it is recent and the log grows fast.
+    """Caches the last value while it is recent and the log grows fast.
 
     >>> recent = Recent()
     >>> recent.put(100, "a")
-    >>> recent.get(100), recent.get(101), recent.get(100 + HEAVY)
+    >>> recent.get(100), recent.get(101), recent.get(100 + MIN_NEW_RECORDS)
     (None, None, 'a')
     """
 
@@ -21,12 +21,12 @@ class Recent(Generic[Value]):
         self._kept: tuple[float, int, Value] | None = None
 
     def put(self, records: int, value: Value) -> None:
-        """Keep what was made when the log had so many records."""
+        """Cache a value that was computed when the log had `records` records."""
         self._kept = time.monotonic(), records, value
 
     def get(self, records: int) -> Value | None:
-        """Return the value if it does for a log of so many records; else None."""
+        """Return the cached value if it is recent and the log has grown by `MIN_NEW_RECORDS`; else None."""
         if self._kept is None:
             return None
         at, before, value = self._kept
-        return value if records - before >= HEAVY and time.monotonic() - at < RECENT_S else None
+        return value if records - before >= MIN_NEW_RECORDS and time.monotonic() - at < MAX_AGE_S else None

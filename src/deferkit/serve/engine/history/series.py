@@ -1,4 +1,4 @@
-"""Figures over time in few buckets: their width doubles when there are too many, so that memory is bounded."""
+"""A time series in a bounded number of buckets, whose width doubles when there are too many."""
 
 from bisect import bisect_right
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 from deferkit.serve.domain.money import MICRO
 
 Row = TypeVar("Row")
-MOST = 2000  # buckets
+MAX_BUCKETS = 2000  # buckets
 
 
 class Series(Generic[Row]):
@@ -23,7 +23,7 @@ class Series(Generic[Row]):
     (2000000, [0, 2000000, 4000000], [1, 3, 5])
     """
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MAX_BUCKETS) -> None:
         self.most = most
         self.width = MICRO  # microseconds
         self.starts: list[int] = []  # of the buckets: multiples of the width
@@ -48,7 +48,7 @@ class Series(Generic[Row]):
         self.starts, self.rows = list(merged), list(merged.values())
 
     def spread(self, buckets: int) -> tuple[int, list[int], list[Row]]:
-        """Return a width, the starts of at most so many buckets that follow each other, and the figures at their ends.
+        """Resample to at most `buckets` contiguous buckets: return their width, starts, and figures at their ends.
 
         Args:
             buckets: How many at most, at least 1.
@@ -62,7 +62,7 @@ class Series(Generic[Row]):
         return width, starts, [self.rows[bisect_right(self.starts, start + width - 1) - 1] for start in starts]
 
     def before(self, reached: Callable[[Row], bool]) -> tuple[int, Row] | None:
-        """Return the start and the figures of the last bucket that has not reached something; None if all have."""
+        """Bisect: return start and figures of the last bucket for which `reached` is false; None if there is none."""
         low, high = 0, len(self.rows)
         while low < high:
             middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""The plan of a budget over time: what even spending over its tasks would have spent."""
+"""The planned spending of a budget over time: even spending over its tasks."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from deferkit.serve.domain.policy_spec import BudgetSpec
 
 
 class PeriodTasks:
-    """Counts the tasks of a period on; what was kept while it went on knows by it how many there were in the end."""
+    """A counter of a period's tasks that all its `Figures` share, so that earlier ones get the final count too."""
 
     __slots__ = ("decisions",)
 
@@ -18,7 +18,7 @@ class PeriodTasks:
 
 
 class PlanPoint(NamedTuple):
-    """What the plan of a budget depends on at a time."""
+    """The inputs of the plan of a budget at a time."""
 
     decisions: int
     account: Account

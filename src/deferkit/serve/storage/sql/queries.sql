@@ -51,7 +51,7 @@ RETURNING epoch;
 -- name: renew
 UPDATE policies SET expires = :expires WHERE id = :policy AND owner = :owner AND epoch = :epoch RETURNING id;
 
--- name: disown
+-- name: release_policy
 UPDATE policies SET owner = NULL, address = NULL, expires = 0 WHERE id = :policy AND owner = :owner AND epoch = :epoch;
 
 -- name: budgets
@@ -510,7 +510,7 @@ DELETE FROM snapshots WHERE policy = :policy AND seq NOT IN (
 -- name: snapshots
 SELECT seq, sha256, data FROM snapshots WHERE policy = :policy ORDER BY seq DESC;
 
--- name: snapshot_places
+-- name: snapshot_seqs
 SELECT seq FROM snapshots WHERE policy = :policy ORDER BY seq;
 
 -- name: snapshot
