@@ -5,7 +5,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -131,3 +133,23 @@ def test_connections_beyond_the_limit_get_503(small: Running) -> None:
         assert kept[0].recv(65536).startswith(b"HTTP/1.1 200")
     until(lambda: not small.server.server_state.connections)
     assert small.client().get("/healthz").status == 200
+
+
+def test_idle_connections_make_room_for_new_ones(small: Running) -> None:
+    """The one that has waited longest for its next request is closed: keeping connections open locks nobody out."""
+    with ExitStack() as stack:
+        kept = [stack.enter_context(closing(connected(small.url))) for _ in range(3)]
+        for each in kept:
+            each.sendall(HEALTH)
+            assert each.recv(65536).startswith(b"HTTP/1.1 200")
+        ends: dict[Any, Any] = {getattr(each, "client", None): each for each in small.server.server_state.connections}
+        for place, each in enumerate(kept):
+            end = ends[each.getsockname()]
+            end.idle_since = until(partial(getattr, end, "idle_since")) - (10 - place)
+        further = stack.enter_context(closing(connected(small.url)))
+        further.sendall(HEALTH)
+        assert further.recv(65536).startswith(b"HTTP/1.1 200")
+        assert rest_of(kept[0]) == b""
+        for other in kept[1:]:
+            other.sendall(HEALTH)
+            assert other.recv(65536).startswith(b"HTTP/1.1 200")

@@ -59,8 +59,23 @@ class LimitedConnection(HttpToolsProtocol):
         super().connection_made(transport)
         self.flow = RequestFlow(transport)
         self.since = self.loop.time()
-        if len(self.connections) > self.max_connections:
+        if len(self.connections) > self.max_connections and not self._close_longest_idle():
             self.refuse(503, "unavailable", f"There are {self.max_connections:,} connections. Try again.")
+
+    def _close_longest_idle(self) -> bool:
+        """Close the connection that has waited longest for its next request; return whether there was one.
+
+        So nobody can keep others from the service by connections that are kept open.
+        """
+        open_ones = (each for each in self.connections if isinstance(each, LimitedConnection))
+        idle = [each for each in open_ones if each.idle_since is not None and not each.transport.is_closing()]
+        if not idle:
+            return False
+        longest = min(idle, key=lambda each: each.idle_since or 0.0)
+        longest.idle_since = None
+        self.connections.discard(longest)  # it is gone only after this turn of the event loop
+        longest.transport.close()
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Drop the requests that were not begun."""
