@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from deferkit.serve.audit.replay import replay
+from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
 from tests.serve.harness.clients import CROWD_POLICY, PATH, Answer, until
-from tests.serve.harness.in_process import KEY
+from tests.serve.harness.in_process import KEY, play
 from tests.serve.harness.service_process import ServiceProcess
 from tests.serve.processes.conftest import fork_server, reading, service_on
 
@@ -126,3 +128,31 @@ def test_a_read_only_service_stops_in_order_and_starts_again(
     service.start()
     service.ready()
     assert decide(service, "new").status == 201
+
+
+def test_a_lease_that_still_fits_does_not_make_a_full_disk_ready(
+    sqlite: Sqlite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A renewal goes into the log that is there; who asks whether decisions can be taken is not to be told yes."""
+
+    async def script(engine: Engine) -> None:
+        ownership = engine.ownership
+        assert ownership.failing == "The disk of the store is full."
+        for room, failing in ((False, True), (True, False)):
+            monkeypatch.setattr(sqlite, "has_room", lambda room=room: room)
+            ownership._renew_at = 0
+            await ownership.renew_if_due()
+            assert (ownership.failing is not None) is failing
+
+    assert sqlite.has_room()
+    monkeypatch.setattr(sqlite, "has_room", lambda: False)
+    play(sqlite, script, settings=EngineSettings(tick_s=3600), spec=None)
+
+
+def test_room_is_what_the_disk_has(small_disk: Path) -> None:
+    store = Sqlite(str(small_disk / "deferkit.db"))
+    assert store.has_room()
+    junk = fill(small_disk)
+    assert not store.has_room()
+    junk.unlink()
+    assert store.has_room()

@@ -133,6 +133,9 @@ class Ownership:
 
     async def adopt_all(self) -> None:
         """Acquire all policies without an owner; on SQLite, raise if another process owns one."""
+        if not await self.in_thread(self.store.database.has_room):
+            self.failing = "The disk of the store is full."
+            logger.error("the disk of the store is full")
         for row in await self.in_thread(self.store.policies):
             if not await self._adopt_or_log(row) and not self.store.database.shared:
                 raise DeferkitError(
@@ -256,7 +259,8 @@ class Ownership:
             epochs = self.loading | {owned.id: owned.epoch for owned in self.owned.values()}
             for number in await self.in_thread(self.store.renew, epochs, self.owner, self.expiry()):
                 self.lose(number)
-            self.failing = None  # the database accepts writes
+            if self.failing is not None and await self.in_thread(self.store.database.has_room):
+                self.failing = None  # the database accepts writes
         self._renew_at = now + self._lease // 3
 
     def lose(self, number: int) -> None:

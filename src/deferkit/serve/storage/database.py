@@ -71,6 +71,10 @@ class Database(Protocol):
         """Return a connection for one write transaction, in any thread."""
         ...
 
+    def has_room(self) -> bool:
+        """Return whether there is room for more than a lease, as far as that can be known."""
+        ...
+
     def now(self) -> int:
         """Return the time in microseconds: the server's, or this machine's where there is no server."""
         ...

@@ -272,6 +272,10 @@ class Postgres:
         """Return the connection of this thread, which stays open."""
         return nullcontext(self.reader())
 
+    def has_room(self) -> bool:
+        """Return True: the server alone knows."""
+        return True
+
     def now(self) -> int:
         """Return the server's time in microseconds."""
         return int(self.reader().run("now")[0][0])

@@ -1,6 +1,7 @@
 """SQLite: one file, one process that writes it."""
 
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,7 @@ from deferkit.serve.structured_logs import logger
 MIN_VERSION = (3, 51, 3)  # before it a reset of the write-ahead log could corrupt the file
 BUSY_S = 5  # how long a connection waits for others
 FSYNC_ERRORS = {apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC}
+LEAST_ROOM = 262_144  # bytes that must be free on the disk for a store that has failed to be called writable again
 PAGES_BETWEEN_CHECKPOINTS = 4000
 PAGES_COPIED_AT_ONCE = 1000
 
@@ -286,6 +288,10 @@ class Sqlite:
     def checkout(self) -> AbstractContextManager[SqliteConnection]:
         """Return a new connection that may write; it is closed after use."""
         return closing(self.writer())
+
+    def has_room(self) -> bool:
+        """Return whether the disk has room: a lease fits into the log that is there, where nothing else does."""
+        return shutil.disk_usage(Path(self.path).parent).free >= LEAST_ROOM
 
     def now(self) -> int:
         """Return this machine's time in microseconds."""
