@@ -244,3 +244,46 @@ def test_a_group_in_hand_is_answered_before_the_end(database: Database, monkeypa
         return reply
 
     assert asyncio.run(script())["task"] == "a"
+
+
+class Failing(Slow):
+    """A command with a fault."""
+
+    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
+        super().run(owned, work, now)
+        raise ZeroDivisionError
+
+
+def test_a_command_that_was_refused_is_not_run_with_the_rest_of_its_group(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its policy is being rebuilt, then another command of the group fails, and the others are run again."""
+    ran: list[str] = []
+    rebuilt = ("other", "p")
+
+    async def script(engine: Engine) -> None:
+        await engine.create("other", SPEC)
+        await engine.create("third", SPEC)
+        asked: list[tuple[str, str]] = []
+
+        def is_writable(key: tuple[str, str]) -> bool:
+            asked.append(key)
+            return key != rebuilt or asked.count(key) > 1
+
+        monkeypatch.setattr(engine.ownership, "is_writable", is_writable)
+        async with engine.ownership.busy:
+            commands = [
+                (KEY, Slow("good", ran)),
+                (rebuilt, Slow("refused", ran)),
+                (("third", "p"), Failing("bad", ran)),
+            ]
+            calls = [asyncio.create_task(engine.submit(key, command)) for key, command in commands]
+            await asyncio.sleep(0)
+        good, refused, bad = await asyncio.gather(*calls, return_exceptions=True)
+        assert isinstance(good, Reply)
+        assert isinstance(refused, Problem)
+        assert isinstance(bad, Problem)
+        assert (refused.status, bad.status) == (503, 500)
+        assert ran == ["good", "bad", "good"]
+
+    play(database, script)

@@ -151,6 +151,7 @@ class GroupCommit:
         not_writable = [job for job, can in zip(group, writable, strict=True) if not can]
         for job in not_writable:
             self._refuse([job], unavailable(self.ownership.why_not_writable(job.key)))
+        group[:] = jobs  # who was refused is not run again if another command fails
         if not jobs:
             return
         began = 0 if self.telemetry is None else time.time_ns()
