@@ -19,7 +19,9 @@ from deferkit.serve.engine.commands.hold import ExtendHold, ExtendReview, StopRe
 from deferkit.serve.engine.commands.review import Effort
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.engine.history.log_fold import LogFold
+from deferkit.serve.engine.reviewer_status import why_empty
 from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.review_queue import ReviewerQueue
 from tests.serve.harness.in_process import (
     HOUR,
     KEY,
@@ -404,3 +406,20 @@ def test_a_budget_is_changed_in_what_it_has(database: Database, plan: dict[str, 
         assert "There is no resource 'euros'" in str(await problem_of(call(engine, ChangePolicy(wrong))))
 
     play(database, script, settings=QUIET)
+
+
+@pytest.mark.parametrize(
+    ("budget", "free", "why"),
+    [
+        ({"max_cost": 10, "hold": 1}, 5_000_000, "nothing_deferred"),  # one more review fits
+        ({"max_cost": 10, "hold": 1}, 999_999, "budget_exhausted"),
+        ({"max_cost": 10}, 5_000_000, "budget_exhausted"),
+        ({"max_cost": 10, "hold": "auto"}, 1, "nothing_deferred"),
+        ({"max_cost": 10, "hold": "auto"}, 0, "budget_exhausted"),
+    ],
+)
+def test_a_budget_is_exhausted_for_reviewers_when_no_hold_fits(budget: dict[str, Any], free: int, why: str) -> None:
+    made = {"name": "p", "features": 1, "budget": {"cost": {"total": 100, "horizon": 10, **budget}}}
+    spec = msgspec.convert(made, PolicySpec)
+    accounts = {"cost": Account(free)}
+    assert why_empty(ReviewerQueue(0, 0, None, 0, 0), accounts, spec) == why

@@ -74,7 +74,7 @@ def status_of(store: Store, policy: int, spec: PolicySpec, reviewer: str, now: i
 
 def why_empty(queue: ReviewerQueue, accounts: dict[str, Account], spec: PolicySpec) -> WhyEmpty | None:
     """Return why a reviewer gets nothing; None if something waits."""
-    needed = {name: (each.max_cost or 0) * MICRO for name, each in spec.budget.items()}
+    needed = {name: max(1, round((each.least_hold or 0) * MICRO)) for name, each in spec.budget.items()}
     reasons: list[tuple[object, WhyEmpty | None]] = [
         (queue.waiting, None),
         (queue.claimed, "all_claimed"),
