@@ -100,7 +100,7 @@ class LimitedConnection(HttpToolsProtocol):
             part = data[at : at + SLICE]
             at += len(part)
             self.size += len(part)
-            super().data_received(part)
+            self._feed(part)
             self._wait_from_here(self.begun and self._idle())
             if self.size > LARGEST_HEAD and (not self.in_body or self.size > LARGEST_HEAD + CHUNKING * self.max_body):
                 self.refuse(431, "too_large", f"The head of a request has at most {LARGEST_HEAD:,} bytes.")
@@ -110,6 +110,16 @@ class LimitedConnection(HttpToolsProtocol):
             self.flow.pause_reading()
         elif not self.pipeline and (self.cycle is None or len(self.cycle.body) <= HIGH_WATER_LIMIT):
             self.flow.resume_reading()
+
+    def _feed(self, part: bytes) -> None:
+        """Parse a part of what was received; without a word in the log if it is not HTTP: anyone can send many."""
+        try:
+            self.parser.feed_data(part)
+        except httptools.HttpParserError:
+            self.refuse(400, "not_http", "Invalid HTTP request received.")
+        except httptools.HttpParserUpgrade:  # one that was not seen in time: it is answered, and closed
+            if self.cycle is not None:
+                self.cycle.keep_alive = False
 
     def _idle(self) -> bool:
         """Return whether there is nothing to answer."""
@@ -126,6 +136,15 @@ class LimitedConnection(HttpToolsProtocol):
         self.expect_100_continue = False
         self.begun = True
         self.idle_since = None
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header; raise if it announces a body that nothing here can read."""
+        name = name.lower()
+        if name == b"expect":
+            self.expect_100_continue = self.expect_100_continue or value.lower() == b"100-continue"
+        elif name == b"transfer-encoding" and value.lower() != b"chunked":
+            raise httptools.HttpParserError  # the parser would pass on compressed bytes as if they were the body
+        self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         """Hand the request to the application, or let it wait for those before it; what follows is its body."""
@@ -201,15 +220,6 @@ class LimitedConnection(HttpToolsProtocol):
             self.unread, self.unread_since = unread, now
         elif unread and self.unread_since < now - slow_s:
             self.transport.abort()
-
-    def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP in the same form as everything else."""
-        self.refuse(400, "not_http", msg)
-
-    def _unsupported_upgrade_warning(self) -> None:
-        """Answer an upgrade that was not seen in time, and close; without a word in the log: anyone can send many."""
-        if self.cycle is not None:
-            self.cycle.keep_alive = False
 
     def refuse(self, status: int, code: str, detail: str) -> None:
         """Close, with an answer unless there is one on its way."""
