@@ -198,7 +198,11 @@ def test_https_and_a_path_before_the_service() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["127.0.0.1:8080", "ftp://a", "http://", "http://a:x", "http://a/?b", "http://a\n", None]
+    "url",
+    [
+        *("127.0.0.1:8080", "ftp://a", "http://", "http://a:x", "http://a/?b", "http://a\n", None),
+        *("http://a..b", "http://" + "a" * 64, "http://a/b c", "http://a/ä"),
+    ],
 )
 def test_what_is_no_url(url: Any) -> None:
     with pytest.raises(InvalidArgument, match="'url' of a Client"):

@@ -1,20 +1,22 @@
 """Calls over HTTP: connections that are kept, and calls that are repeated until they are answered or time is up."""
 
 import http.client
+import socket
 import ssl
 import time
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from deferkit.client.wire import Failures, from_json, problem_of, to_json
-from deferkit.errors import InvalidArgument, ServiceUnavailable, expected
+from deferkit.client.wire import Failures, from_json, is_foreign, problem_of, to_json
+from deferkit.errors import InvalidArgument, ServiceError, ServiceUnavailable, expected
 from deferkit.http_connections import RETRIED, Connections, pauses
 from deferkit.types import is_number
 from deferkit.version import __version__
 
 LEAST_S = 0.001  # of a time-out
-UNREACHED_S = 1.5  # how long a connection that is refused is tried again where nothing has ever answered
+UNREACHED_S = 1.5  # how long a wrong address is tried again where nothing has ever answered
+LONGEST_SHOWN = 80  # characters of what another protocol says
 
 
 class Calls:
@@ -23,8 +25,8 @@ class Calls:
     Every call can be repeated without harm, because the service knows a task, a correction or a change of the budget by
     its id and gives the reply that it gave before. So a call is repeated, with the same bytes, when a connection
     fails, when nothing comes back within `timeout_s`, and on 429, 502 and 503 (then not before Retry-After); after
-    `total_s` it is given up. Where nothing has ever answered, a connection that is refused is given up after 1.5
-    seconds: nobody listens there, or somewhere else.
+    `total_s` it is given up. Where nothing has ever answered, an address that looks wrong is given up after 1.5
+    seconds: its name is unknown, nothing listens there, or what listens does not speak HTTP.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class Calls:
         began = time.monotonic()
         end = began + self.total_s
         for tries, pause in enumerate(pauses(), 1):
-            wait, refused = pause, False
+            wait, hint = pause, None
             try:
                 timeout = max(min(self.timeout_s, end - time.monotonic()), LEAST_S)
                 answer = self._connections.ask(method, self._path + path, data, self._headers, timeout)
@@ -70,19 +72,23 @@ class Calls:
                 if answer.status not in RETRIED:
                     if 200 <= answer.status < 300:
                         return answer.body
+                    if is_foreign(answer.status, answer.body):
+                        raise ServiceError(
+                            f"What answers at {self.url} is not a deferkit service (status {answer.status})."
+                            " Are port and path right?",
+                            status=answer.status,
+                        )
                     raise problem_of(answer.status, answer.body, failures)
                 wait = max(wait, answer.wait_s or 0.0)
                 status, why = answer.status, str(problem_of(answer.status, answer.body, {}))
             except (OSError, http.client.HTTPException) as error:
                 status, why = None, str(error) or type(error).__name__
-                refused = isinstance(error, ConnectionRefusedError)
+                hint = None if self._reached else hint_of(error, self.url)
                 if isinstance(error, ssl.SSLCertVerificationError):
                     raise ServiceUnavailable(f"{self.url} is not trusted: {why}.") from error
             after = time.monotonic() + wait
-            if refused and not self._reached and after >= began + UNREACHED_S:
-                raise ServiceUnavailable(
-                    f"Nothing listens at {self.url} ({why}). Is the service running (`deferkit serve`), on this port?"
-                )
+            if hint is not None and after >= began + UNREACHED_S:
+                raise ServiceUnavailable(hint)
             if after >= end:
                 raise ServiceUnavailable(
                     f"{self.url} cannot be reached or did not do the call within {self.total_s:g} seconds"
@@ -120,8 +126,36 @@ def place_of(url: str) -> tuple[str, int | None, str, bool]:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
+        (host or "").encode("idna")  # as a connection would
     except (ValueError, AttributeError, TypeError):
         raise wanted from None
     if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment or not url.isprintable():
         raise wanted
+    if not parts.path.isascii() or " " in parts.path:
+        raise wanted
     return host, port, parts.path.rstrip("/"), parts.scheme == "https"
+
+
+def hint_of(error: Exception, url: str) -> str | None:
+    """Return what is wrong with an address where nothing has ever answered; None if an error does not tell.
+
+    >>> hint_of(http.client.BadStatusLine("SSH-2.0-OpenSSH_9.2"), "http://a:22")
+    "What listens at http://a:22 does not speak HTTP ('SSH-2.0-OpenSSH_9.2'). Is it another port, or https://?"
+    """
+    secure = url.startswith("https:")
+    protocol, other = ("HTTPS", "http://") if secure else ("HTTP", "https://")
+    why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    if isinstance(error, ConnectionRefusedError):
+        return f"Nothing listens at {url} ({error}). Is the service running (`deferkit serve`), on this port?"
+    if isinstance(error, socket.gaierror):
+        return f"The host name in {url} cannot be resolved ({why}). Is it spelled correctly?"
+    if isinstance(error, ConnectionError | ssl.SSLEOFError):  # so does a port of HTTPS that is spoken to in HTTP
+        return f"What listens at {url} closes connections without an answer ({why}). Is it another port, or {other}?"
+    if isinstance(error, http.client.BadStatusLine | http.client.LineTooLong | http.client.UnknownProtocol):
+        return (
+            f"What listens at {url} does not speak {protocol} ({str(error).strip()[:LONGEST_SHOWN]!r})."
+            f" Is it another port, or {other}?"
+        )
+    if isinstance(error, ssl.SSLError) and "ALERT" not in (error.reason or ""):  # who sends an alert speaks TLS
+        return f"What listens at {url} does not speak {protocol} ({why}). Is it another port, or {other}?"
+    return None

@@ -10,6 +10,7 @@ from deferkit.types import Amount, Decision, is_number, plain
 
 DECIMALS = 6  # of money: the service counts whole micro-units
 EXHAUSTED = "exhausted"
+NO_SUCH_ROUTE = (404, 405, 501)  # what a web server that is not ours says to a call
 Failures = Mapping[int, type[DeferkitError]]
 """Errors of the library by status."""
 
@@ -61,6 +62,21 @@ def problem_of(status: int, body: bytes, failures: Failures) -> DeferkitError:
     if status in failures:
         return failures[status](detail)
     return ServiceError(detail, status=status)
+
+
+def is_foreign(status: int, body: bytes) -> bool:
+    """Return whether a reply says that there is no such route, and is not a problem as the service writes it.
+
+    >>> is_foreign(404, b'{"status": 404, "code": "unknown", "detail": "No policy."}'), is_foreign(404, b"<html>")
+    (False, True)
+    """
+    if status not in NO_SUCH_ROUTE:
+        return False
+    try:
+        said = json.loads(body)
+    except ValueError:
+        return True
+    return not (isinstance(said, dict) and {"status", "code", "detail"} <= set(said))
 
 
 def context_of(context: Any) -> list[Any] | dict[str, Any]:

@@ -4,6 +4,8 @@ import ipaddress
 import socket
 
 import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
 
 from deferkit.errors import InvalidArgument
 from deferkit.serve.domain.webhook_address import allowed, destination_of, is_public, literal_address
@@ -57,9 +59,21 @@ LOCAL = [
     "[2002:7f00:1::]",
     "[2002:a00:1::1]",
     "[2001:0:7f00:1::]",
+    "192.0.0.8",
+    "192.88.99.1",
+    "[3fff::1]",
     "localhost",
     "LOCALHOST",
     "a.localhost",
+]
+EXCLUDED = [  # the IANA special-purpose registries, multicast, reserved, and IPv6 that is not given out
+    *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24"),
+    *("192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.168.0.0/16", "192.175.48.0/24"),
+    *("198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4", "255.255.255.255/32"),
+    *("::/128", "::1/128", "::/96", "::ffff:0:0:0/96", "64:ff9b:1::/48", "100::/64", "100:0:0:1::/64", "2001::/23"),
+    *("2001::/32", "2001:2::/48", "2001:3::/32", "2001:10::/28", "2001:20::/28", "2001:30::/28", "2001:db8::/32"),
+    *("2002::/16", "2002:a00::/24", "2620:4f:8000::/48", "3ffe::/16", "3fff::/20", "4000::/3", "5f00::/16"),
+    *("fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8"),
 ]
 PUBLIC = ["1.1.1.1", "8.8.8.8", "134744072", "[2606:4700:4700::1111]", "[::ffff:1.1.1.1]", "example.org", "mylocalhost"]
 NOT_URLS = [
@@ -71,6 +85,8 @@ NOT_URLS = [
     "gopher://example.org:70/_x",
     "javascript:alert(1)",
     "http://",
+    "http://./",
+    "http://localhost../",
     "http:///path",
     "http://user@example.org/",
     "http://user:password@example.org/",
@@ -97,7 +113,7 @@ NOT_URLS = [
 
 @pytest.mark.parametrize("host", LOCAL)
 def test_an_address_of_ours_is_refused_in_every_form(host: str) -> None:
-    for url in (f"http://{host}/", f"https://{host}:8443/hook"):
+    for url in (f"http://{host}/", f"https://{host}:8443/hook", f"http://{host}./", f"http://{host}.:8080/"):
         with pytest.raises(InvalidArgument, match=r"private, loopback, link-local, multicast or reserved"):
             destination_of(url, private=False)
         assert destination_of(url, private=True).host == host.strip("[]").lower()
@@ -124,6 +140,7 @@ def test_the_parts_of_a_url() -> None:
         "/a/b?c=d&e",
         True,
     )
+    assert destination_of("https://example.org./a", private=False) == ("example.org", 443, "/a", True)
     assert destination_of("https://[2606:4700::1]?q", private=False) == ("2606:4700::1", 443, "/?q", True)
 
 
@@ -134,17 +151,74 @@ def test_the_system_reads_a_host_as_we_do(host: str) -> None:
     assert found == {str(literal_address(host))}
 
 
-def test_no_address_in_the_networks_of_the_registry_is_public() -> None:
-    """The first and the last address of each network that IANA has set aside."""
-    networks = "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.2.0/24 192.168.0.0/16"
-    networks += " 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4 fc00::/7 fe80::/10 ff00::/8"
-    for text in networks.split():
-        network = ipaddress.ip_network(text)
-        for address in (network[0], network[-1]):
-            assert not is_public(address)
-            if isinstance(address, ipaddress.IPv4Address):
-                assert not is_public(ipaddress.IPv6Address(f"::ffff:{address}"))
-                assert not is_public(ipaddress.IPv6Address(f"64:ff9b::{address}"))
+@pytest.mark.parametrize("network", EXCLUDED)
+def test_the_first_and_the_last_address_of_an_excluded_network_are_not_public(network: str) -> None:
+    block = ipaddress.ip_network(network)
+    for address in (block[0], block[-1]):
+        assert not is_public(address)
+        if isinstance(address, ipaddress.IPv4Address):
+            assert not is_public(ipaddress.IPv6Address(f"::ffff:{address}"))
+            assert not is_public(ipaddress.IPv6Address(f"64:ff9b::{address}"))
+
+
+@pytest.mark.parametrize("network", EXCLUDED)
+def test_the_neighbours_of_an_excluded_network_are_public_unless_they_are_excluded_too(network: str) -> None:
+    block = ipaddress.ip_network(network)
+    for number in (int(block[0]) - 1, int(block[-1]) + 1):
+        if 0 <= number < 1 << block.max_prefixlen:
+            neighbour = type(block[0])(number)
+            given_out = neighbour.version == 4 or neighbour in ipaddress.ip_network("2000::/3")
+            excluded = any(neighbour in ipaddress.ip_network(each) for each in EXCLUDED)
+            assert is_public(neighbour) == (given_out and not excluded), neighbour
+
+
+addresses = st.sampled_from(EXCLUDED).flatmap(lambda network: st.ip_addresses(network=network))
+
+
+@given(address=addresses, data=st.data())
+def test_no_address_of_an_excluded_network_is_accepted_in_any_form(
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address, data: st.DataObject
+) -> None:
+    written = forms_of_4(address) if isinstance(address, ipaddress.IPv4Address) else forms_of_6(address)
+    host = data.draw(written) + data.draw(st.sampled_from(["", "."]))
+    with pytest.raises(InvalidArgument, match="private, loopback"):
+        destination_of(f"http://{host}/", private=False)
+    assert allowed([str(address)], private=False) == []
+
+
+@given(st.ip_addresses())
+@example(ipaddress.ip_address("192.0.0.8"))
+@example(ipaddress.ip_address("2606:4700::1"))
+def test_what_is_public_is_global_to_the_standard_library_too(
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address,
+) -> None:
+    assume(address not in ipaddress.ip_network("64:ff9b::/96"))  # is_reserved, whatever it contains
+    if is_public(address):
+        meant = getattr(address, "ipv4_mapped", None) or address
+        assert meant.is_global
+        assert not any((meant.is_multicast, meant.is_reserved, meant.is_unspecified))
+
+
+@st.composite
+def forms_of_4(draw: st.DrawFn, address: ipaddress.IPv4Address) -> str:
+    """An IPv4 address as a resolver takes it: 1 to 4 parts, decimal, hexadecimal or octal; or within an IPv6 one."""
+    inside = draw(st.sampled_from(["", "::ffff:", "0:0:0:0:0:FFFF:", "64:ff9b::"]))
+    if inside:
+        high, low = divmod(int(address), 1 << 16)
+        return f"[{inside}{draw(st.sampled_from([str(address), f'{high:x}:{low:04X}']))}]"
+    parts = draw(st.integers(1, 4))
+    rest = int.from_bytes(address.packed[parts - 1 :])
+    shown = st.sampled_from(["{}", "{:#x}", "{:#X}", "0{:o}", "0x000{:x}", "000{:o}"])
+    return ".".join(draw(shown).format(number) for number in (*address.packed[: parts - 1], rest))
+
+
+@st.composite
+def forms_of_6(draw: st.DrawFn, address: ipaddress.IPv6Address) -> str:
+    """An IPv6 address: short, long, in capitals, with an IPv4 address as its end."""
+    front = ipaddress.IPv6Address(int(address) >> 32 << 32).exploded[:30]
+    mixed = f"{front}{ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)}"
+    text = draw(st.sampled_from([address.compressed, address.exploded, mixed]))
+    return f"[{draw(st.sampled_from([text, text.upper()]))}]"
 
 
 def test_of_several_addresses_those_that_are_allowed_are_used() -> None:

@@ -10,6 +10,44 @@ from deferkit.errors import InvalidArgument
 
 LONGEST_URL = 2000
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
+GLOBAL_UNICAST_6 = ipaddress.ip_network("2000::/3")  # all that has been given out of IPv6 for public hosts
+# The IANA special-purpose address registries, with what is multicast or reserved. `is_global` of the standard library
+# knows another part of them in each version of Python. Also excluded are entries that are globally reachable: they are
+# anycast to the nearest gateway, relay or sink (192.0.0.9 is that of a NAT), and no receiver of webhooks.
+SPECIAL_4 = tuple(
+    ipaddress.IPv4Network(network)
+    for network in (
+        "0.0.0.0/8",  # this network
+        "10.0.0.0/8",  # private
+        "100.64.0.0/10",  # carrier-grade NAT
+        "127.0.0.0/8",  # loopback
+        "169.254.0.0/16",  # link-local
+        "172.16.0.0/12",  # private
+        "192.0.0.0/24",  # IETF protocol assignments
+        "192.0.2.0/24",  # documentation
+        "192.31.196.0/24",  # AS112
+        "192.52.193.0/24",  # multicast relays (AMT)
+        "192.88.99.0/24",  # 6to4 relays, deprecated
+        "192.168.0.0/16",  # private
+        "192.175.48.0/24",  # AS112
+        "198.18.0.0/15",  # benchmarks
+        "198.51.100.0/24",  # documentation
+        "203.0.113.0/24",  # documentation
+        "224.0.0.0/4",  # multicast
+        "240.0.0.0/4",  # reserved, broadcast
+    )
+)
+SPECIAL_6 = tuple(  # within 2000::/3; everything outside that is excluded anyway
+    ipaddress.IPv6Network(network)
+    for network in (
+        "2001::/23",  # IETF protocol assignments: Teredo, ORCHID, benchmarks, AMT, AS112
+        "2001:db8::/32",  # documentation
+        "2002::/16",  # 6to4, deprecated: contains an IPv4 address
+        "2620:4f:8000::/48",  # AS112
+        "3ffe::/16",  # 6bone, returned
+        "3fff::/20",  # documentation
+    )
+)
 NOT_PUBLIC = "a private, loopback, link-local, multicast or reserved address"
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -38,8 +76,8 @@ def destination_of(url: str, *, private: bool) -> Destination:
     url
         http or https, without credentials and fragment.
     private
-        Whether private, loopback and link-local addresses are allowed. A name is not looked up here: that is done
-        before each connection.
+        Whether addresses that are not public are allowed. A name is not looked up here: that is done before each
+        connection.
 
     The error does not repeat the URL, which may be a secret itself.
 
@@ -53,10 +91,10 @@ def destination_of(url: str, *, private: bool) -> Destination:
         raise InvalidArgument(f"The url has at most {LONGEST_URL:,} printable ASCII characters, without spaces and \\.")
     try:
         parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port
+        host, port = (parts.hostname or "").removesuffix("."), parts.port  # a final dot is the root of all names
     except ValueError:
         raise InvalidArgument("The url is not one.") from None
-    if parts.scheme not in ("http", "https") or not host:
+    if parts.scheme not in ("http", "https") or not host or host.endswith("."):
         raise InvalidArgument("The url begins with http:// or https:// and a host.")
     if "@" in parts.netloc or "#" in url or "%" in host or port == 0:
         raise InvalidArgument("The url has no credentials, fragment or zone.")
@@ -86,21 +124,18 @@ def literal_address(host: str) -> Address | None:
 
 
 def is_public(address: Address) -> bool:
-    """Return whether an address can be reached from everywhere; for one that contains another, whether that can too.
+    """Return whether an address is ordinary public unicast; for one that contains an IPv4 address, whether that is.
 
-    >>> [is_public(ipaddress.ip_address(each)) for each in ("1.1.1.1", "10.0.0.1", "::ffff:127.0.0.1", "2002:7f00:1::")]
+    >>> [is_public(ipaddress.ip_address(each)) for each in ("1.1.1.1", "10.0.0.1", "::ffff:127.0.0.1", "3fff::1")]
     [True, False, False, False]
     """
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.ipv4_mapped is not None:
-            return is_public(address.ipv4_mapped)
-        if address.is_site_local or address.teredo is not None:
-            return False
-        if address in NAT64:
-            return is_public(ipaddress.IPv4Address(address.packed[-4:]))
-        if address.sixtofour is not None and not is_public(address.sixtofour):
-            return False
-    return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
+    if isinstance(address, ipaddress.IPv4Address):
+        return not any(address in network for network in SPECIAL_4)
+    if address.ipv4_mapped is not None:
+        return is_public(address.ipv4_mapped)
+    if address in NAT64:
+        return is_public(ipaddress.IPv4Address(address.packed[-4:]))
+    return address in GLOBAL_UNICAST_6 and not any(address in network for network in SPECIAL_6)
 
 
 def allowed(addresses: Iterable[str], *, private: bool) -> list[str]:
