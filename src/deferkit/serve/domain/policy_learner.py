@@ -26,6 +26,7 @@ from deferkit.types import Budget
 CEILING = 20  # times max_cost: a reported cost above that is rather a mistake than a cost
 RETENTION_S = 30 * 86_400.0  # that payloads are kept after their tasks have ended
 OF_A_TOTAL = ("until", "every", "zone", "start", "carry", "hold", "limit")
+BYTES_OF_A_NUMBER = 8
 MOST_NUMBERS = 50_000_000  # that one policy may keep in memory: 400 MB
 
 
@@ -128,6 +129,17 @@ def n_models(spec: PolicySpec) -> int:
 def width_of(spec: PolicySpec, n_features: int) -> int:
     """Return the width of a design: the features, and with trees a leaf column for each model."""
     return n_features + (len(LEAVES) * n_models(spec) if spec.representation_used == "auto" else 0)
+
+
+def memory_of(spec: PolicySpec) -> int:
+    """Return the bytes that the learner of a policy takes at most. They stay the same: no change of a policy is one.
+
+    >>> from deferkit.serve.domain.policy_spec import BudgetSpec
+    >>> budget = {"minutes": BudgetSpec(total=10, horizon=100, max_cost=1)}
+    >>> memory_of(PolicySpec(name="a", features=1000, budget=budget, memory=1000, forget="never"))
+    56000000
+    """
+    return BYTES_OF_A_NUMBER * numbers_of(spec)
 
 
 def check_size(spec: PolicySpec) -> None:
