@@ -261,8 +261,9 @@ RETURNING policy, task, seat, expert, state, epoch, reviewer, lease_until, prior
 UPDATE claims SET token = :token, visible = CASE WHEN visible = 1 THEN 1 ELSE :visible END
 WHERE policy = :policy AND task = :task AND seat = :seat AND epoch = :epoch;
 
--- name: claim_token
-SELECT token FROM claims WHERE policy = :policy AND task = :task AND seat = :seat AND epoch = :epoch;
+-- name: claim_holder
+-- What proves a claim, and whose it is.
+SELECT token, reviewer FROM claims WHERE policy = :policy AND task = :task AND seat = :seat AND epoch = :epoch;
 
 -- name: extend_seat
 UPDATE seats SET lease_until = :lease_until
