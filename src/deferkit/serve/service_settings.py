@@ -56,6 +56,13 @@ class ServiceSettings:
     group_limit: int = setting(256, "tasks that share one commit", least=1, most=100_000)
     rate: float = setting(1000.0, "calls a second for each tenant; 0 sets no limit", least=0, most=1_000_000)
     max_policies: int = setting(100, "policies that a tenant may have; more get 409", least=1, most=100_000)
+    tenant_memory: int = setting(
+        4000,
+        "MB that the learners of a tenant's policies may take together, by an estimate from their settings; a policy"
+        " beyond that gets 409",
+        least=1,
+        most=100_000_000,
+    )
     max_body: int = setting(1_000_000, "bytes that a request may have; more get 413", least=1000, most=100_000_000)
     body_timeout_s: float = setting(10.0, "seconds for a request to arrive; slower ones get 408", least=0.01, most=3600)
     max_connections: int = setting(1000, "connections at a time; more get 503", least=1, most=1_000_000)

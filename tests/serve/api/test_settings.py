@@ -71,6 +71,7 @@ BAD = [
         "group_limit": ["0"],
         "rate": ["-1", "nan", "inf"],
         "max_policies": ["0"],
+        "tenant_memory": ["0", "2.5"],
         "max_body": ["10", "1000000000"],
         "body_timeout_s": ["0", "inf"],
         "max_connections": ["0"],

@@ -13,6 +13,7 @@ from deferkit.serve.engine.commands.lease import Extend, Release
 from deferkit.serve.engine.commands.review import Complete, Effort
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database
+from tests.serve.harness.fault_injection import url_of
 from tests.serve.harness.in_process import (
     KEY,
     POLICY,
@@ -120,3 +121,54 @@ def test_a_key_made_for_a_reviewer_claims_under_that_name_only(tmp_path: Path) -
             with pytest.raises(ServiceError, match="The token is not that of the claim"):
                 client.reviews.complete(review._replace(token="guessed"), "ham")
             assert client.reviews.complete(review, "ham", cost=0.5)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_key_made_for_a_reviewer_uses_no_claim_of_another_one(
+    tmp_path: Path, request: pytest.FixtureRequest, kind: str
+) -> None:
+    """On every route that takes a token, though the token is right; a key of no reviewer may use any claim."""
+    store = {"store": url_of(request.getfixturevalue("postgres_url"))} if kind == "postgres" else {}
+    with running(tmp_path, tenants=True, **store) as service:
+        keys = {"": service.key("acme", "review")}
+        for name in ("ann", "bob"):
+            keys[name], row = new_key("acme", ["review"], "", reviewer=name)
+            service.store.add_key(row)
+        admin, ann, bob = service.client("acme"), service.client(key=keys["ann"]), service.client(key=keys["bob"])
+        policy = POLICY | {"budget": {"cost": {"total": 100, "horizon": 1000, "max_cost": 1, "hold": 0.5}}}
+        assert admin.post("/v1/policies", policy).status == 201
+        assert admin.decide("a").status == 201
+        path = "/v1/policies/p/reviews"
+        mine = lease_of(ann.post(f"{path}/claim", {"reviewer": "ann"}).json)
+        answer = {"answer": "ham", "cost": 0.5}
+        calls: dict[str, dict[str, Any]] = {
+            "extend": {},
+            "extend ": {"cost": 0.1},
+            "release": {},
+            "decline": {"reason": "mine"},
+            "complete": answer,
+            "correct": {"id": "c-1", "answer": "spam"},
+            "effort": {"cost": 0.5},
+        }
+        session = service.client()
+        opened = session.post("/v1/session", {"key": keys[""], "reviewer": "bob"})
+        cookie = {"cookie": opened.headers["set-cookie"].partition(";")[0]}
+
+        def check_refused() -> None:
+            before = admin.get("/v1/policies/p/decisions?task=a").json
+            for route, more in calls.items():
+                for each in (
+                    bob.post(f"{path}/{route.strip()}", mine | more),
+                    session.call("POST", f"{path}/{route.strip()}", mine | more, headers=cookie),
+                ):
+                    assert (each.status, each.json["code"]) == (403, "forbidden"), route
+                    assert each.json["detail"] == "The key is for the reviewer 'bob' alone.", route
+            assert admin.get("/v1/policies/p/decisions?task=a").json == before
+
+        check_refused()
+        assert admin.post(f"{path}/extend", mine).status == 200  # a key of no reviewer, with the token
+        assert ann.post(f"{path}/extend", mine | {"cost": 0.1}).status == 200
+        assert ann.post(f"{path}/complete", mine | answer).status == 200
+        assert ann.post(f"{path}/correct", mine | calls["correct"]).status == 200
+        check_refused()  # also a repeated call, whose reply is known
+        assert admin.post(f"{path}/complete", mine | answer).status == 200

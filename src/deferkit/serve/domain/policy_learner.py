@@ -26,6 +26,7 @@ from deferkit.types import Budget
 CEILING_FACTOR = 20  # default max_reported_cost, in units of max_cost: higher costs are likely typing errors
 RETENTION_S = 30 * 86_400.0  # default retention of payloads, after their tasks have ended
 LIMITED_BUDGET_FIELDS = ("until", "every", "zone", "start", "carry", "hold", "limit")
+BYTES_OF_A_NUMBER = 8
 MOST_NUMBERS = 50_000_000  # doubles that one policy may keep in memory: 400 MB
 
 
@@ -124,6 +125,17 @@ def n_models(spec: PolicySpec) -> int:
 def width_of(spec: PolicySpec, n_features: int) -> int:
     """Return the width of a design: the features, and with trees a leaf column for each model."""
     return n_features + (len(LEAVES) * n_models(spec) if spec.representation_used == "auto" else 0)
+
+
+def memory_of(spec: PolicySpec) -> int:
+    """Return the bytes that the learner of a policy takes at most. They stay the same: no change of a policy is one.
+
+    >>> from deferkit.serve.domain.policy_spec import BudgetSpec
+    >>> budget = {"minutes": BudgetSpec(total=10, horizon=100, max_cost=1)}
+    >>> memory_of(PolicySpec(name="a", features=1000, budget=budget, memory=1000, forget="never"))
+    56000000
+    """
+    return BYTES_OF_A_NUMBER * numbers_of(spec)
 
 
 def check_size(spec: PolicySpec) -> None:

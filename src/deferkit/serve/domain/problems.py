@@ -2,6 +2,8 @@
 
 from deferkit.errors import DeferkitError
 
+MEGABYTE = 1_000_000
+
 
 class Problem(DeferkitError):
     """A problem that is sent to the caller.
@@ -48,6 +50,31 @@ class TooManyPolicies(Problem):
 
     def __init__(self, most: int) -> None:
         super().__init__(409, "too_many", f"There are {most} policies, and no more may be made.")
+
+
+class TooMuchMemory(Problem):
+    """The learner of a new policy needs more memory than its tenant has left.
+
+    Parameters
+    ----------
+    needed
+        Bytes that it needs.
+    taken
+        Bytes that the tenant's policies take.
+    most
+        Bytes that they may take together.
+    """
+
+    def __init__(self, needed: int, taken: int, most: int) -> None:
+        left = max(0, most - taken)
+        super().__init__(
+            409,
+            "too_much_memory",
+            f"The policy needs {needed / MEGABYTE:,.1f} MB of memory, and {left / MEGABYTE:,.1f} MB are left of the"
+            f" {most / MEGABYTE:,.0f} MB that all policies may take together (the setting tenant_memory). Take fewer"
+            " features, experts or resources, a shorter memory, representation 'linear' or forget 'never'; or delete a"
+            " policy that is not needed.",
+        )
 
 
 class Damaged(Problem):

@@ -11,7 +11,7 @@ from deferkit.serve.domain.api_keys import hash_of
 from deferkit.serve.domain.money import Micros
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.request_bodies import LeaseBody
-from deferkit.serve.domain.rows import SeatRow
+from deferkit.serve.domain.rows import ClaimRow, SeatRow
 
 
 def new_token() -> str:
@@ -34,6 +34,32 @@ def check_token(body: LeaseBody, stored: bytes | None) -> None:
     given = b"" if body.token is msgspec.UNSET else hash_of(body.token)
     if not hmac.compare_digest(given, stored):
         raise Problem(403, "forbidden", f"The token is not that of the claim of epoch {body.epoch} on {body.task!r}.")
+
+
+def check_bound(bound: str | None, reviewer: str) -> None:
+    """Raise if the key or session of a caller is for one reviewer, and that is another.
+
+    Parameters
+    ----------
+    bound
+        The only reviewer that the caller may act for; None: any.
+    reviewer
+        The one that the call is about.
+    """
+    if bound is not None and bound != reviewer:
+        raise Problem(403, "forbidden", f"The key is for the reviewer {bound!r} alone.")
+
+
+def claim_of(body: LeaseBody, claims: Iterable[ClaimRow], bound: str | None) -> ClaimRow | None:
+    """Return the claim that a call is about, of those on its task; None if there is none.
+
+    Raises if the caller is `bound` to another reviewer than that of the claim, also with the right token.
+    """
+    for claim in claims:
+        if (claim.seat, claim.epoch) == (body.seat, body.epoch):
+            check_bound(bound, claim.reviewer)
+            return claim
+    return None
 
 
 class Reported(NamedTuple):

@@ -39,6 +39,7 @@ class EngineSettings(NamedTuple):
     snapshot_every: int = 20_000  # records
     tick_s: float = 1.0
     max_policies: int | None = None  # that a tenant may have
+    tenant_memory: float | None = None  # MB that the learners of a tenant may take together
     address: str | None = None  # URL at which other processes reach this one
     webhook_private: bool = False  # whether webhooks may go to private, loopback and link-local addresses
 
@@ -90,7 +91,9 @@ class Engine:
             webhooks=self.webhooks,
             telemetry=telemetry,
         )
-        self.policy_creation = PolicyCreation(self.ownership, max_policies=self.settings.max_policies)
+        self.policy_creation = PolicyCreation(
+            self.ownership, max_policies=self.settings.max_policies, tenant_memory=self.settings.tenant_memory
+        )
         self._serving = False
         self._at_work = False  # a group was taken from the queue and is not committed yet
         self._writing: asyncio.Task[None] | None = None

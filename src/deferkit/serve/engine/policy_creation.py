@@ -14,11 +14,13 @@ from deferkit.serve.domain.policy_learner import (
     check_affordable,
     check_ends,
     check_review,
+    check_size,
     linear_remark,
+    memory_of,
     with_defaults,
 )
 from deferkit.serve.domain.policy_spec import PolicySpec
-from deferkit.serve.domain.problems import TooManyPolicies, conflict, invalid
+from deferkit.serve.domain.problems import MEGABYTE, TooManyPolicies, TooMuchMemory, conflict, invalid
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.rows import LogRow
 from deferkit.serve.engine.ownership import Ownership
@@ -39,11 +41,15 @@ class PolicyCreation:
         The policies of this process.
     max_policies
         How many policies a tenant may have; None for no limit.
+    tenant_memory
+        How many MB the learners of a tenant may take together, by the estimate that follows from their settings; None
+        for no limit.
     """
 
-    def __init__(self, ownership: Ownership, *, max_policies: int | None) -> None:
+    def __init__(self, ownership: Ownership, *, max_policies: int | None, tenant_memory: float | None = None) -> None:
         self.ownership = ownership
         self.max_policies = max_policies
+        self.most_memory = None if tenant_memory is None else int(tenant_memory * MEGABYTE)
         self._tenant_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by tenant
 
     async def create(self, tenant: str, spec: PolicySpec) -> Reply:
@@ -52,12 +58,9 @@ class PolicyCreation:
         A tenant's policies are created one at a time: each may take 400 MB, even if it is refused in the end.
         """
         async with self._tenant_locks[tenant]:
-            new = await self._is_new(tenant, spec.name)
+            if await self._is_new(tenant, spec.name):  # else nothing changes, also for one from before these checks
+                await self._check_new(tenant, spec)
             try:
-                if new:  # an existing policy may be older than these checks
-                    check_affordable(spec)
-                    check_ends(spec, self.ownership.clock.now() / MICRO)
-                    check_review(spec)
                 # in a thread: a large policy takes a second, which would block the event loop
                 policy = await asyncio.to_thread(new_policy, spec)
             except DeferkitError as error:
@@ -80,6 +83,25 @@ class PolicyCreation:
             raise TooManyPolicies(self.max_policies)
         return True
 
+    async def _check_new(self, tenant: str, spec: PolicySpec) -> None:
+        """Raise if a new policy makes no sense, or would take more memory than its tenant has left.
+
+        That is before it takes the memory; `_add` has the last word.
+        """
+        try:
+            check_affordable(spec)
+            check_ends(spec, self.ownership.clock.now() / MICRO)
+            check_review(spec)
+            made = with_defaults(spec)
+            check_size(made)
+        except DeferkitError as error:
+            raise invalid(str(error)) from error
+        if self.most_memory is not None:
+            needed = memory_of(made)
+            taken = await self.ownership.read(self.ownership.store.memory_taken, tenant)
+            if taken + needed > self.most_memory:
+                raise TooMuchMemory(needed, taken, self.most_memory)
+
     async def _add(self, tenant: str, policy: Policy) -> int | None:
         """Write and acquire a policy; return its number, or None if the name is taken."""
         async with self.ownership.busy:
@@ -96,6 +118,7 @@ class PolicyCreation:
                 self.ownership.address,
                 self.ownership.expiry(),
                 most=self.max_policies,
+                most_memory=self.most_memory,
             )
             if number is not None:
                 self.ownership.owned[tenant, policy.spec.name] = OwnedPolicy(number, tenant, policy, 1, 0)

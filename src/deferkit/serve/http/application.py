@@ -108,6 +108,7 @@ def application(
             max_clock_jump_s=settings.max_clock_jump_s,
             snapshot_every=settings.snapshot_every,
             max_policies=settings.max_policies,
+            tenant_memory=settings.tenant_memory,
             address=settings.address or None,
             webhook_private=settings.webhook_private,
         ),

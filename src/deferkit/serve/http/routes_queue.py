@@ -213,7 +213,7 @@ async def resume(request: AnyRequest, name: PolicyName, data: JSONBody[ResumeBod
 )
 async def decline(request: AnyRequest, name: PolicyName, data: JSONBody[DeclineBody]) -> Response[LeaseReply]:
     """Give a task back for good, with a reason: this reviewer does not get it again."""
-    return await leased(request, name, Decline(data), LeaseReply)
+    return await leased(request, name, Decline(data, caller_of(request).reviewer), LeaseReply)
 
 
 @post(
@@ -238,7 +238,7 @@ async def correct_answer(
 
     Rewards of the reward rule are computed again, and the cost is that of the new answer where it has one.
     """
-    return await done(request, name, CorrectAnswer(data), AnswerCorrectionReply)
+    return await done(request, name, CorrectAnswer(data, caller_of(request).reviewer), AnswerCorrectionReply)
 
 
 ROUTES = [read_review, list_reviews, read_review_status, list_held, resume, decline, reassign, correct_answer]

@@ -9,8 +9,9 @@ from litestar.params import JSONBody
 
 from deferkit.serve.domain.money import from_micros
 from deferkit.serve.domain.policy_spec import PolicySpec
-from deferkit.serve.domain.problems import Problem, unknown
+from deferkit.serve.domain.problems import unknown
 from deferkit.serve.domain.request_bodies import ClaimBody, CompleteBody, EffortBody, ExtendBody, LeaseBody
+from deferkit.serve.domain.seats import check_bound
 from deferkit.serve.engine.commands.hold import ExtendReview
 from deferkit.serve.engine.commands.lease import Claim, ClaimReply, Extend, LeaseCommand, LeaseReply, Release
 from deferkit.serve.engine.commands.review import Complete, CompleteReply, Effort, EffortReply
@@ -61,9 +62,7 @@ async def leased(request: AnyRequest, name: str, command: LeaseCommand, kind: ty
 
 def check_reviewer(request: AnyRequest, reviewer: str) -> None:
     """Raise if the key of a call was made for another reviewer."""
-    bound = caller_of(request).reviewer
-    if bound is not None and bound != reviewer:
-        raise Problem(403, "forbidden", f"The key is for the reviewer {bound!r} alone.")
+    check_bound(caller_of(request).reviewer, reviewer)
 
 
 @post(
@@ -92,8 +91,8 @@ async def extend(request: AnyRequest, name: PolicyName, data: JSONBody[ExtendBod
     (`hold`), or that it was `stopped`.
     """
     if data.cost is not None:
-        return await done(request, name, ExtendReview(data), LeaseReply)
-    return await leased(request, name, Extend(data), LeaseReply)
+        return await done(request, name, ExtendReview(data, caller_of(request).reviewer), LeaseReply)
+    return await leased(request, name, Extend(data, caller_of(request).reviewer), LeaseReply)
 
 
 @post(
@@ -103,7 +102,7 @@ async def extend(request: AnyRequest, name: PolicyName, data: JSONBody[ExtendBod
 )
 async def release(request: AnyRequest, name: PolicyName, data: JSONBody[LeaseBody]) -> Response[LeaseReply]:
     """Give a task back to the queue."""
-    return await leased(request, name, Release(data), LeaseReply)
+    return await leased(request, name, Release(data, caller_of(request).reviewer), LeaseReply)
 
 
 @post(
@@ -118,7 +117,7 @@ async def release(request: AnyRequest, name: PolicyName, data: JSONBody[LeaseBod
 )
 async def complete(request: AnyRequest, name: PolicyName, data: JSONBody[CompleteBody]) -> Response[CompleteReply]:
     """Answer a task. The last of its reviewers settles it: rewards are averaged, costs added up."""
-    return await done(request, name, Complete(data), CompleteReply)
+    return await done(request, name, Complete(data, caller_of(request).reviewer), CompleteReply)
 
 
 @post(
@@ -128,7 +127,7 @@ async def complete(request: AnyRequest, name: PolicyName, data: JSONBody[Complet
 )
 async def effort(request: AnyRequest, name: PolicyName, data: JSONBody[EffortBody]) -> Response[EffortReply]:
     """Book, once, what work has cost that came to nothing because its lease had lapsed."""
-    return await done(request, name, Effort(data), EffortReply)
+    return await done(request, name, Effort(data, caller_of(request).reviewer), EffortReply)
 
 
 @get("/v1/policies/{name:str}/costs/unconfirmed", opt=about("reviews", "admin"))

@@ -7,8 +7,11 @@ import msgspec
 
 from deferkit.serve.domain import hash_chain
 from deferkit.serve.domain.policy import Policy
-from deferkit.serve.domain.problems import TooManyPolicies
+from deferkit.serve.domain.policy_learner import memory_of
+from deferkit.serve.domain.problems import TooManyPolicies, TooMuchMemory
 from deferkit.serve.domain.rows import LogRow, PolicyRow
+from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.policy_memory import PolicyMemory
 from deferkit.serve.storage.row_codec import to_json
 from deferkit.serve.storage.store_connections import StoreConnections
 
@@ -46,6 +49,10 @@ def advance_values(policy: Policy, number: int, epoch: int, owner: str, expires:
 class PolicyLeases(StoreConnections):
     """Ownership leases: a process may change a policy while it owns it. Writes are for the writer thread only."""
 
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._memory = PolicyMemory()
+
     def add_policy(
         self,
         tenant: str,
@@ -56,10 +63,12 @@ class PolicyLeases(StoreConnections):
         expires: int,
         *,
         most: int | None = None,
+        most_memory: int | None = None,
     ) -> int | None:
         """Write a new policy and acquire it; return its number, None if the name is taken.
 
-        Raises `TooManyPolicies` if the tenant has `most` of them.
+        Raises `TooManyPolicies` if the tenant has `most` of them, `TooMuchMemory` if with this one they would take more
+        than `most_memory` bytes.
         """
         writer = self.writer
         writer.begin()
@@ -70,6 +79,10 @@ class PolicyLeases(StoreConnections):
                 return None
             if most is not None and writer.run("count_policies", tenant=tenant)[0][0] >= most:
                 raise TooManyPolicies(most)
+            if most_memory is not None:
+                needed, taken = memory_of(policy.spec), self._memory.of_tenant(writer, tenant)
+                if taken + needed > most_memory:
+                    raise TooMuchMemory(needed, taken, most_memory)
             [(number,)] = writer.run(
                 "add_policy",
                 tenant=tenant,
@@ -93,6 +106,10 @@ class PolicyLeases(StoreConnections):
             return int(number)
         finally:
             writer.rollback()
+
+    def memory_taken(self, tenant: str) -> int:
+        """Return the bytes that the learners of a tenant take, in all processes together."""
+        return self._memory.of_tenant(self.database.reader(), tenant)
 
     def acquire(
         self, row: PolicyRow, owner: str, address: str | None, now: int, expires: int, *, dead: str | None

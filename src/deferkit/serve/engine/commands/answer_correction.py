@@ -11,8 +11,8 @@ from deferkit.serve.domain.problems import conflict, unknown
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import AnswerCorrectionBody, digest
 from deferkit.serve.domain.reward_rule import TableRule
-from deferkit.serve.domain.rows import DONE, OPEN, DecisionRow, RequestRow, SeatRow
-from deferkit.serve.domain.seats import check_token, sum_costs
+from deferkit.serve.domain.rows import DONE, OPEN, ClaimRow, DecisionRow, RequestRow, SeatRow
+from deferkit.serve.domain.seats import check_token, claim_of, sum_costs
 from deferkit.serve.engine.commands.correction import above_ceiling, replace
 from deferkit.serve.engine.commands.outcome import (
     book,
@@ -41,10 +41,19 @@ class AnswerCorrectionReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CorrectAnswer:
-    """Replace an answer; once for each id."""
+    """Replace an answer; once for each id.
 
-    def __init__(self, body: AnswerCorrectionBody) -> None:
+    Parameters
+    ----------
+    body
+        The claim and the answer that replaces the one before.
+    bound
+        The only reviewer that the caller may act for; None (default): any.
+    """
+
+    def __init__(self, body: AnswerCorrectionBody, bound: str | None = None) -> None:
         self.body = body
+        self.bound = bound
         self.digest = digest(body)
         self.request = f"answer {body.id}"
 
@@ -56,9 +65,10 @@ class CorrectAnswer:
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
         """Replace it if the claim was completed; correct the rewards of the rule and the cost if the task has ended."""
         body = self.body
+        claim = claim_of(body, work.claims[owned.id, body.task], self.bound)
         if (done := idempotent_reply(work, owned, self.request, self.digest)) is not None:
             return done
-        row, seats = self._completed(owned, work)
+        row, seats = self._completed(owned, work, claim)
         check_form(owned, body.answer)
         before, micros = seats[body.seat], cost_of(owned, body.cost)
         if micros == before.cost:
@@ -85,14 +95,15 @@ class CorrectAnswer:
         work.answer(owned, RequestRow(owned.id, self.request, self.digest, said := msgspec.json.encode(reply)))
         return Reply(200, said)
 
-    def _completed(self, owned: OwnedPolicy, work: UnitOfWork) -> tuple[DecisionRow, list[SeatRow]]:
+    def _completed(
+        self, owned: OwnedPolicy, work: UnitOfWork, claim: ClaimRow | None
+    ) -> tuple[DecisionRow, list[SeatRow]]:
         """Return the decision and the seats of the task; raise if the claim is not one that was completed."""
         body = self.body
         row, seats = work.decisions[owned.id, body.task], work.seats[owned.id, body.task]
-        claims = [c for c in work.claims[owned.id, body.task] if (c.seat, c.epoch) == (body.seat, body.epoch)]
-        if row is None or not claims:
+        if row is None or claim is None:
             raise unknown("claim on task", body.task)
-        check_token(body, claims[0].token)
+        check_token(body, claim.token)
         seat = seats[body.seat]
         if seat.state != DONE or seat.epoch != body.epoch:
             raise conflict(f"Epoch {body.epoch} of task {body.task!r} was not completed: there is nothing to correct.")

@@ -9,7 +9,7 @@ from deferkit.serve.domain.problems import conflict, invalid, unknown
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import ExtendBody, HoldBody, StopBody, digest
 from deferkit.serve.domain.rows import CLAIMED, CLOSED, MODEL, OPEN, DecisionRow, RequestRow, is_stopped
-from deferkit.serve.domain.seats import check_token, sum_costs
+from deferkit.serve.domain.seats import check_token, claim_of, sum_costs
 from deferkit.serve.engine.commands.lease import LeaseReply, not_held
 from deferkit.serve.engine.commands.outcome import book, cost_of, idempotent_reply, was_stopped
 from deferkit.serve.engine.unit_of_work import UnitOfWork
@@ -122,10 +122,18 @@ class ExtendReview:
 
     The hold is extended to the cost so far plus the initial hold, as far as budget is free. If the cost has reached
     the hold, the review is stopped.
+
+    Parameters
+    ----------
+    body
+        The claim, and what it has cost.
+    bound
+        The only reviewer that the caller may act for; None (default): any.
     """
 
-    def __init__(self, body: ExtendBody) -> None:
+    def __init__(self, body: ExtendBody, bound: str | None = None) -> None:
         self.body = body
+        self.bound = bound
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
         """Return the rows to read before `run`."""
@@ -137,9 +145,8 @@ class ExtendReview:
         row, seats = work.decisions[owned.id, body.task], work.seats[owned.id, body.task]
         if row is None or body.seat >= len(seats):
             raise unknown("task under review", body.task)
-        for claim in work.claims[owned.id, body.task]:
-            if (claim.seat, claim.epoch) == (body.seat, body.epoch):
-                check_token(body, claim.token)
+        if (claim := claim_of(body, work.claims[owned.id, body.task], self.bound)) is not None:
+            check_token(body, claim.token)
         seat, cost = seats[body.seat], cost_of(owned, body.cost) or {}
         if seat.state == CLOSED and seat.epoch == body.epoch and (is_stopped(row) or was_stopped(work, row)):
             return self._reply(None, row, stopped=True)

@@ -1,7 +1,7 @@
 """Leases of seats in the review queue: claim, extend, release. Any process may run them."""
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -14,7 +14,7 @@ from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import ClaimBody, DeclineBody, ExtendBody, LeaseBody, ReassignBody, ResumeBody
 from deferkit.serve.domain.review_form import SHOWN
 from deferkit.serve.domain.rows import DONE, SeatRow
-from deferkit.serve.domain.seats import check_token, new_token
+from deferkit.serve.domain.seats import check_bound, check_token, new_token
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.database import Connection
 from deferkit.serve.storage.row_codec import seat_row
@@ -185,34 +185,62 @@ def held_claim(seat: SeatRow, spec: PolicySpec) -> dict[str, Any]:
     }
 
 
-class Extend(LeaseCommand):
-    """Extend the lease of a seat."""
+Lease = TypeVar("Lease", bound=LeaseBody)
 
-    def __init__(self, body: ExtendBody) -> None:
+
+class ClaimCommand(LeaseCommand, Generic[Lease]):
+    """Base of lease commands that take the token of a claim.
+
+    Parameters
+    ----------
+    body
+        The claim.
+    bound
+        The only reviewer that the caller may act for; None (default): any.
+    """
+
+    def __init__(self, body: Lease, bound: str | None = None) -> None:
         self.body = body
+        self.bound = bound
+
+    def denied(self, connection: Connection, policy: int) -> Reply | None:
+        """Return the refusal of a caller who may not use the claim; None if it may, or there is no such claim.
+
+        It needs the claim's token, and where it is bound to a reviewer, the claim is that reviewer's.
+        """
+        body = self.body
+        found = connection.run("claim_holder", policy=policy, task=body.task, seat=body.seat, epoch=body.epoch)
+        try:
+            for token, reviewer in found:
+                check_bound(self.bound, reviewer)
+                check_token(body, None if token is None else bytes(token))
+        except Problem as problem:
+            return problem_reply(problem)
+        return None
+
+
+class Extend(ClaimCommand[ExtendBody]):
+    """Extend the lease of a seat."""
 
     def execute(self, connection: Connection, policy: int, spec: PolicySpec, now: int) -> Reply:
         """Extend the lease, if the claim still holds."""
         body = self.body
         until = now + int((body.lease_s or spec.lease_s) * MICRO)
         values = {"policy": policy, "task": body.task, "seat": body.seat, "epoch": body.epoch}
-        if (denied := token_refusal(connection, policy, body)) is not None:
+        if (denied := self.denied(connection, policy)) is not None:
             return denied
         if not connection.run("extend_seat", lease_until=until, **values):
             return lease_refusal(connection, policy, body)
         return lease_reply(body, until / MICRO)
 
 
-class Release(LeaseCommand):
+class Release(ClaimCommand[LeaseBody]):
     """Release a seat before its lease ends."""
-
-    def __init__(self, body: LeaseBody) -> None:
-        self.body = body
 
     def execute(self, connection: Connection, policy: int, spec: PolicySpec, now: int) -> Reply:  # noqa: ARG002
         """End the lease, if the claim still holds."""
         body = self.body
-        if (denied := token_refusal(connection, policy, body)) is not None:
+        if (denied := self.denied(connection, policy)) is not None:
             return denied
         values = {"policy": policy, "task": body.task, "seat": body.seat, "epoch": body.epoch}
         if not connection.run("release_seat", **values):
@@ -220,16 +248,13 @@ class Release(LeaseCommand):
         return lease_reply(body, None)
 
 
-class Decline(LeaseCommand):
+class Decline(ClaimCommand[DeclineBody]):
     """Give a seat back for good: the same reviewer does not get the task again."""
-
-    def __init__(self, body: DeclineBody) -> None:
-        self.body = body
 
     def execute(self, connection: Connection, policy: int, spec: PolicySpec, now: int) -> Reply:  # noqa: ARG002
         """End the lease and store the decline with its reason, if the claim still holds. Idempotent."""
         body = self.body
-        if (denied := token_refusal(connection, policy, body)) is not None:
+        if (denied := self.denied(connection, policy)) is not None:
             return denied
         values = {"policy": policy, "task": body.task, "seat": body.seat, "epoch": body.epoch}
         if connection.run("decline_of_claim", **values):
@@ -273,16 +298,6 @@ def lease_refusal(connection: Connection, policy: int, body: LeaseBody) -> Reply
     seats = [seat_row(row) for row in connection.run("read_seats", policy=policy, keys=[body.task])]
     problem = not_held(body, seats[body.seat]) if body.seat < len(seats) else unknown("task under review", body.task)
     return problem_reply(problem)
-
-
-def token_refusal(connection: Connection, policy: int, body: LeaseBody) -> Reply | None:
-    """Return a 403 if a call lacks the token of its claim; None if it has it, or there is no such claim."""
-    found = connection.run("claim_token", policy=policy, task=body.task, seat=body.seat, epoch=body.epoch)
-    try:
-        check_token(body, None if not found or found[0][0] is None else bytes(found[0][0]))
-    except Problem as problem:
-        return problem_reply(problem)
-    return None
 
 
 def problem_reply(problem: Problem) -> Reply:

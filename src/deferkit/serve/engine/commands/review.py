@@ -13,7 +13,7 @@ from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import CompleteBody, EffortBody, digest
 from deferkit.serve.domain.review_form import AFTER, check_answer
 from deferkit.serve.domain.rows import CLAIMED, CLOSED, DONE, DecisionRow, RequestRow, SeatRow, is_stopped
-from deferkit.serve.domain.seats import check_token, sum_costs
+from deferkit.serve.domain.seats import check_token, claim_of, sum_costs
 from deferkit.serve.engine.commands.lease import not_held, plain
 from deferkit.serve.engine.commands.outcome import (
     OutcomeReply,
@@ -51,10 +51,19 @@ class EffortReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Complete:
-    """Record a reviewer's answer."""
+    """Record a reviewer's answer.
 
-    def __init__(self, body: CompleteBody) -> None:
+    Parameters
+    ----------
+    body
+        The claim and the answer.
+    bound
+        The only reviewer that the caller may act for; None (default): any.
+    """
+
+    def __init__(self, body: CompleteBody, bound: str | None = None) -> None:
         self.body = body
+        self.bound = bound
         self.digest = digest(body)
 
     @property
@@ -71,15 +80,15 @@ class Complete:
         body = self.body
         row = work.decisions[owned.id, body.task]
         seats = work.seats[owned.id, body.task]
+        claim = claim_of(body, work.claims[owned.id, body.task], self.bound)
         if (done := idempotent_reply(work, owned, self.request, self.digest)) is not None:
             return with_model_answer(done.body, owned, seats[body.seat])
         if row is None or body.seat >= len(seats):
             raise unknown("task under review", body.task)
         visible = None
-        for claim in work.claims[owned.id, body.task]:
-            if (claim.seat, claim.epoch) == (body.seat, body.epoch):
-                check_token(body, claim.token)
-                visible = claim.visible
+        if claim is not None:
+            check_token(body, claim.token)
+            visible = claim.visible
         seat = seats[body.seat]
         if is_stopped(row) and seat.state == CLOSED and seat.epoch == body.epoch:
             raise conflict(
@@ -157,10 +166,19 @@ def record_of(row: DecisionRow, seat: SeatRow, body: CompleteBody, visible: bool
 
 
 class Effort:
-    """Book the cost of a claim that lapsed."""
+    """Book the cost of a claim that lapsed.
 
-    def __init__(self, body: EffortBody) -> None:
+    Parameters
+    ----------
+    body
+        The claim and the cost.
+    bound
+        The only reviewer that the caller may act for; None (default): any.
+    """
+
+    def __init__(self, body: EffortBody, bound: str | None = None) -> None:
         self.body = body
+        self.bound = bound
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
         """Return the rows to read before `run`."""
@@ -171,10 +189,10 @@ class Effort:
         body = self.body
         row = work.decisions[owned.id, body.task]
         claims = work.claims[owned.id, body.task]
-        found = [c for c in claims if (c.seat, c.epoch) == (body.seat, body.epoch)]
-        if row is None or not found:
+        claim = claim_of(body, claims, self.bound)
+        if row is None or claim is None:
             raise unknown("claim on task", body.task)
-        check_token(body, found[0].token)
+        check_token(body, claim.token)
         seat = work.seats[owned.id, body.task][body.seat]
         if seat.epoch == body.epoch and seat.state == CLAIMED:
             raise conflict(f"Epoch {body.epoch} of task {body.task!r} is not over: complete it.")
@@ -185,7 +203,6 @@ class Effort:
             raise invalid("An effort needs a cost.")
         if owned.policy.exceeds_ceiling(micros):
             raise invalid("The cost of an effort is at most max_reported_cost: there is no answer that it belongs to.")
-        claim = found[0]
         if claim.effort is not None and claim.effort != micros:
             raise conflict(f"Another effort was booked for epoch {body.epoch} of task {body.task!r}.")
         if claim.effort is None:

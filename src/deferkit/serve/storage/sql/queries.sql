@@ -17,6 +17,13 @@ FROM policies WHERE tenant = :tenant AND name > :after ORDER BY name LIMIT :limi
 -- name: count_policies
 SELECT COUNT(*) FROM policies WHERE tenant = :tenant;
 
+-- name: ages
+-- The policies of a tenant, and when each was made.
+SELECT id, created FROM policies WHERE tenant = :tenant;
+
+-- name: specs
+SELECT id, spec FROM policies WHERE id IN (:keys);
+
 -- name: add_policy
 INSERT INTO policies (id, tenant, name, spec, seq, head, created, owner, address, epoch, expires)
 SELECT COALESCE(MAX(id), 0) + 1, :tenant, :name, :spec, 0, :head, :at, :owner, :address, 1, :expires FROM policies
@@ -254,8 +261,9 @@ RETURNING policy, task, seat, expert, state, epoch, reviewer, lease_until, prior
 UPDATE claims SET token = :token, visible = CASE WHEN visible = 1 THEN 1 ELSE :visible END
 WHERE policy = :policy AND task = :task AND seat = :seat AND epoch = :epoch;
 
--- name: claim_token
-SELECT token FROM claims WHERE policy = :policy AND task = :task AND seat = :seat AND epoch = :epoch;
+-- name: claim_holder
+-- What proves a claim, and whose it is.
+SELECT token, reviewer FROM claims WHERE policy = :policy AND task = :task AND seat = :seat AND epoch = :epoch;
 
 -- name: extend_seat
 UPDATE seats SET lease_until = :lease_until
