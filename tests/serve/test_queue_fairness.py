@@ -142,15 +142,20 @@ def test_one_tenant_leaves_room_and_turns_to_the_others(database: Database) -> N
     play(database, script, settings=EngineSettings(queue_limit=10, tenant_share=0.5, group_limit=3))
 
 
+async def with_long_commands(engine: Engine) -> None:
+    """Make a policy of another tenant beside the one whose commands take long."""
+    await engine.create("other", SPEC)
+    for _ in range(30):
+        engine.queue.charge(KEY[0], 0.05)
+
+
 def test_nobody_waits_for_commands_of_another_tenant_that_take_long(database: Database) -> None:
     """They are the next group: committed after the others, and before any that come later."""
     ran: list[str] = []
     other = ("other", "p")
 
     async def script(engine: Engine) -> None:
-        await engine.create("other", SPEC)
-        for _ in range(30):
-            engine.queue.charge(KEY[0], 0.05)
+        await with_long_commands(engine)
         async with engine.ownership.busy:
             calls = {"first": asyncio.create_task(engine.submit(other, Slow("first", ran)))}
             while not engine._at_work:
@@ -178,9 +183,7 @@ def test_commands_that_take_long_are_not_kept_waiting_by_quick_ones(database: Da
     other = ("other", "p")
 
     async def script(engine: Engine) -> None:
-        await engine.create("other", SPEC)
-        for _ in range(30):
-            engine.queue.charge(KEY[0], 0.05)
+        await with_long_commands(engine)
         going_on = True
 
         async def send_quick_ones() -> None:

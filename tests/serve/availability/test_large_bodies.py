@@ -12,16 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deferkit.serve.domain.api_keys import SCOPES, new_key
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.http import strict_json
 from deferkit.serve.http._json_scan import scan
 from deferkit.serve.http.strict_json import DEEPEST, LARGE, MOST_CONTAINERS, BodyDecoder, decode, unescape
-from deferkit.serve.storage.open_store import database_of
-from deferkit.serve.storage.store import Store
 from tests.serve.harness.clients import Client, latencies
 from tests.serve.harness.in_process import POLICY
-from tests.serve.harness.service_process import ServiceProcess
+from tests.serve.harness.service_process import ServiceProcess, keys_for
 
 
 class Pairs:
@@ -126,17 +123,12 @@ def test_large_bodies_are_decoded_one_at_a_time_and_tenants_take_turns(monkeypat
 
 
 def test_many_large_bodies_at_once_keep_nobody_waiting(tmp_path: Path) -> None:
-    store = Store(database_of(str(tmp_path / "deferkit.db")))
-    store.database.prepare()
-    keys = [new_key(tenant, list(SCOPES), "") for tenant in ("big", "small")]
-    for _, row in keys:
-        store.add_key(row)
-    store.close()
+    keys = keys_for(tmp_path, "big", "small")
     objects = [{"a": 1}] * (MOST_CONTAINERS - 100)
     going_on = threading.Event()
     going_on.set()
     with ServiceProcess(tmp_path) as served, ThreadPoolExecutor(22) as threads:
-        big, small, probe = (Client(served.url, key) for key in (keys[0][0], keys[1][0], None))
+        big, small, probe = (Client(served.url, key) for key in (keys[0], keys[1], None))
         for client in (big, small):
             assert client.post("/v1/policies", POLICY).status == 201
         waits = [
@@ -146,7 +138,7 @@ def test_many_large_bodies_at_once_keep_nobody_waiting(tmp_path: Path) -> None:
         body = {"context": [1.0, 0.5], "payload": objects, "force": "human"}
 
         def send(number: int) -> int:
-            client = Client(served.url, keys[0][0])
+            client = Client(served.url, keys[0])
             try:
                 return client.post("/v1/policies/p/decisions", {"task": f"big {number}", **body}).status
             finally:

@@ -11,20 +11,17 @@ from typing import Any
 
 import msgspec
 
-from deferkit.serve.domain.api_keys import SCOPES, new_key
 from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.request_bodies import BatchBody, TaskBody
 from deferkit.serve.engine.commands.decide import Decide, DecideMany
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.engine.fair_queue import TURN_S, FairQueue
-from deferkit.serve.storage.open_store import database_of
 from deferkit.serve.storage.postgres import Postgres
 from deferkit.serve.storage.sqlite import Sqlite
-from deferkit.serve.storage.store import Store
 from tests.serve.harness.clients import Client, latencies
 from tests.serve.harness.in_process import KEY, POLICY, decide, play, problem_of
-from tests.serve.harness.service_process import ServiceProcess
+from tests.serve.harness.service_process import ServiceProcess, keys_for
 
 LEVELS = [str(i) for i in range(997)]
 LARGE: dict[str, Any] = {
@@ -46,14 +43,9 @@ def batch(n: int) -> DecideMany:
 
 
 def test_one_batch_on_a_policy_with_2000_features_keeps_nobody_waiting(tmp_path: Path) -> None:
-    store = Store(database_of(str(tmp_path / "deferkit.db")))
-    store.database.prepare()
-    keys = [new_key(tenant, list(SCOPES), "") for tenant in ("big", "small")]
-    for _, row in keys:
-        store.add_key(row)
-    store.close()
+    keys = keys_for(tmp_path, "big", "small")
     with ServiceProcess(tmp_path) as served, ExitStack() as stack:
-        big, small, probe = (Client(served.url, key) for key in (keys[0][0], keys[1][0], None))
+        big, small, probe = (Client(served.url, key) for key in (keys[0], keys[1], None))
         for client in (big, small, probe):
             stack.callback(client.connection.close)
         assert big.post("/v1/policies", LARGE).status == 201

@@ -16,7 +16,6 @@ from deferkit.errors import DeferkitError
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain import log_records
 from deferkit.serve.domain import policy as policy_module
-from deferkit.serve.domain.api_keys import SCOPES, new_key
 from deferkit.serve.domain.policy import LONG_STEP, Policy
 from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.problems import StoreFailed
@@ -28,12 +27,10 @@ from deferkit.serve.engine.commands.outcome import Observe
 from deferkit.serve.engine.commands.relearn import ResetLearner, forget_task
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database
-from deferkit.serve.storage.open_store import database_of
 from deferkit.serve.storage.sqlite import Sqlite
-from deferkit.serve.storage.store import Store
 from tests.serve.harness.clients import Client, latencies
 from tests.serve.harness.in_process import KEY, POLICY, SPEC, account, call, claim, complete, decide, observe, play
-from tests.serve.harness.service_process import ServiceProcess
+from tests.serve.harness.service_process import ServiceProcess, keys_for
 
 FEATURES = 700  # seconds for the step below; with 2,000 it is half a minute
 LARGE: dict[str, Any] = {
@@ -49,14 +46,9 @@ PATIENCE_S = 60
 
 def test_one_observation_on_a_large_policy_keeps_nobody_waiting(tmp_path: Path) -> None:
     """A first context of 1e6 leaves rank-one updates no digits: every inverse is recomputed, in O(features³)."""
-    store = Store(database_of(str(tmp_path / "deferkit.db")))
-    store.database.prepare()
-    keys = [new_key(tenant, list(SCOPES), "") for tenant in ("big", "small")]
-    for _, row in keys:
-        store.add_key(row)
-    store.close()
+    keys = keys_for(tmp_path, "big", "small")
     with ServiceProcess(tmp_path) as served, ExitStack() as stack:
-        big, small, probe = (Client(served.url, key) for key in (keys[0][0], keys[1][0], None))
+        big, small, probe = (Client(served.url, key) for key in (keys[0], keys[1], None))
         for client in (big, small, probe):
             stack.callback(client.connection.close)
         assert small.post("/v1/policies", POLICY).status == 201

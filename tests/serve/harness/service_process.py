@@ -28,7 +28,10 @@ from typing import Any, NoReturn
 import deferkit
 from deferkit import cli
 from deferkit.cli import serve_command
+from deferkit.serve.domain.api_keys import SCOPES, new_key
 from deferkit.serve.http import server
+from deferkit.serve.storage.open_store import database_of
+from deferkit.serve.storage.store import Store
 from tests.command_line import SCRIPT
 from tests.serve.harness import fault_injection
 from tests.serve.harness.clients import TIMEOUT_S, Answer, Client, until
@@ -114,6 +117,17 @@ class ForkServer:
             assert process.stdin is not None
             process.stdin.close()
             process.wait(TIMEOUT_S)
+
+
+def keys_for(folder: Path, *tenants: str) -> list[str]:
+    """Return a key of each tenant that is good for everything, in the store that a service of this folder has."""
+    store = Store(database_of(str(folder / "deferkit.db")))
+    store.database.prepare()
+    keys = [new_key(tenant, list(SCOPES), "") for tenant in tenants]
+    for _, row in keys:
+        store.add_key(row)
+    store.close()
+    return [key for key, _ in keys]
 
 
 class ServiceProcess:
