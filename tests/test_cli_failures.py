@@ -52,6 +52,7 @@ def test_results_on_a_full_disk_get_one_line(full_disk: Path, words: tuple[str, 
     )
     assert ended.returncode == 2
     assert ended.stderr.startswith(f"error: Results cannot be kept in {folder / 'trials'}, which has ")
+    assert ended.stderr.endswith(" bytes free: No space left on device.\n")
     assert ended.stderr.count("\n") == 1
     assert not list(folder.rglob("*.part"))
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deferkit import Budget, InvalidArgument
-from deferkit.periods import Schedule
+from deferkit import Budget, Deferrer, InvalidArgument
+from deferkit.periods import LATEST, Schedule
 
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Africa/Cairo", "America/Havana", "Pacific/Apia", "Asia/Kathmandu")
 HOUR, DAY = 3_600.0, 86_400.0
@@ -82,6 +82,10 @@ def test_fixed_periods_count_from_their_start_or_the_first_task() -> None:
         ({"every": "-1d"}, "a length such as '7d' or '12h', a timedelta, 'day', 'week' or 'month'. Got '-1d'"),
         ({"every": timedelta(days=-1)}, "at least a minute"),
         ({"every": timedelta(0)}, "at least a minute"),
+        ({"every": "99999999999d"}, "'every' of a Budget must be at most 2,500,000 days. Got '99999999999d' instead."),
+        ({"every": "2500001d"}, "at most 2,500,000 days"),
+        ({"every": "9" * 400 + "w"}, "at most 2,500,000 days"),
+        ({"every": timedelta.max}, "at most 2,500,000 days"),
         ({"every": "fortnight"}, "a length such as '7d'"),
         ({"every": 7}, "a length such as '7d'"),
         (
@@ -115,6 +119,14 @@ def test_bad_periods(given: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         Budget(given.pop("total", 10), **given)
     assert message in str(caught.value)
+
+
+def test_the_longest_period_can_be_decided_in() -> None:
+    """It ends before the year 9999, up to which times are accepted."""
+    learner = Deferrer(n_features=1, budget=Budget(5, every="2500000d", max_cost=1))
+    now = datetime(2100, 1, 1, tzinfo=UTC)
+    learner.decide([1.0], at=now)
+    assert Schedule.of("2500000d", None, None).containing(now.timestamp())[1] < LATEST
 
 
 def test_a_datetime_is_its_moment() -> None:

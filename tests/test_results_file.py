@@ -94,3 +94,14 @@ def test_a_file_that_cannot_be_written_is_told_before_the_first_trial(said: Runn
         kept_results(tmp_path)
     assert "Did you mean 'trials'?" in said("export", "trails", str(tmp_path), "a.csv").error
     assert "goes to a .parquet or .csv file" in said("export", "trials", str(tmp_path), "a.xlsx").error
+
+
+@pytest.mark.parametrize("name", ["raw.parquet", "raw.csv"])
+def test_a_full_disk_gets_one_line_with_the_reason(name: str, said: Runner, tmp_path: Path) -> None:
+    said(*WORDS, "--results", str(tmp_path / "kept"))
+    file, unfinished = tmp_path / name, tmp_path / f"{name}.part"
+    for words in ((*WORDS, "--results"), ("export", "trials", str(tmp_path / "kept"))):
+        unfinished.symlink_to("/dev/full")
+        done = said(*words, str(file))
+        assert (done.code, done.error) == (2, f"error: {file} cannot be written: No space left on device.\n")
+        assert [path.name for path in tmp_path.iterdir()] == ["kept"]

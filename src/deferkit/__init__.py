@@ -18,6 +18,7 @@ from deferkit.errors import (
     UnaffordableReviewWarning,
     UnknownDecision,
     UnreadableState,
+    UnwritableState,
 )
 from deferkit.events import (
     BudgetChanged,
@@ -106,6 +107,7 @@ __all__ = [
     "UnaffordableReviewWarning",
     "UnknownDecision",
     "UnreadableState",
+    "UnwritableState",
     "WarmStarted",
     "__version__",
 ]

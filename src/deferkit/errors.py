@@ -135,6 +135,19 @@ class UnreadableState(DeferkitError):
     """
 
 
+class UnwritableState(DeferkitError, OSError):
+    """A state file could not be written: a full disk, no such folder, no permission. `errno` is that of the system.
+
+    >>> from deferkit import Budget, Deferrer, UnwritableState
+    >>> deferrer = Deferrer(n_features=1, budget=Budget(1, horizon=100, max_cost=1), memory=2, pacing="adaptive")
+    >>> try:
+    ...     deferrer.save("/nowhere/reviews.state")
+    ... except UnwritableState as error:
+    ...     print(error)
+    /nowhere/reviews.state cannot be written: No such file or directory.
+    """
+
+
 class StudyFailed(DeferkitError):
     """A study could not be finished; finished trials are saved.
 

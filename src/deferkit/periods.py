@@ -17,6 +17,7 @@ CALENDAR = ("day", "week", "month")
 UNITS = {"s": 1.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 LENGTH = re.compile(r"(\d+(?:\.\d+)?) ?(s|min|h|d|w)", re.ASCII)
 SHORTEST = 60.0  # seconds of a period: after a gap every period that has passed is renewed one by one
+LONGEST = 2_500_000 * 86_400.0  # seconds of a period, some 6,800 years: one that begins now must end before LATEST
 EARLIEST, LATEST = -62_135_596_800.0, 253_370_764_800.0  # the years 1 and 9999, within which calendars work
 START_OF_TIME = -1e18  # before any time: the clock of a learner without decisions
 ONE_OF = "a length such as '7d' or '12h', a timedelta, 'day', 'week' or 'month'"
@@ -76,7 +77,7 @@ class Schedule(NamedTuple):
         """Return the periods that the arguments of a `Budget` describe.
 
         Raises:
-            InvalidArgument: If a period is shorter than a minute, or a word or a time zone is unknown.
+            InvalidArgument: If a period is shorter than a minute or too long, or a word or a time zone is unknown.
 
         >>> Schedule.of("7d", None, None).length
         604800.0
@@ -89,8 +90,10 @@ class Schedule(NamedTuple):
             length = float(found[1]) * UNITS[found[2]]
         else:
             raise expected("every", "Budget", ONE_OF, every)
-        if not SHORTEST <= length <= LATEST:
+        if length < SHORTEST:
             raise expected("every", "Budget", "at least a minute", every)
+        if length > LONGEST:
+            raise expected("every", "Budget", f"at most {LONGEST / UNITS['d']:,.0f} days", every)
         if zone is not None:
             raise expected("zone", "Budget", "left out unless `every` is 'day', 'week' or 'month'", zone)
         return cls(None, length, "UTC", start)

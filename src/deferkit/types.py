@@ -51,7 +51,7 @@ class Budget:
         horizon: The number of tasks that the total is to last for, at least 1.
         until: The time until which the total is to last: seconds since 1970, or a datetime with a time zone.
         every: The period after which the budget is renewed: a length such as "7d", "12h" or "30min", a timedelta, or a
-            calendar "day", "week" (from Monday on) or "month".
+            calendar "day", "week" (from Monday on) or "month". A length is from a minute to 2,500,000 days.
         zone: The time zone of calendar periods, such as "Europe/Berlin"; UTC by default.
         start: The start of the first period, before which nothing is spent: seconds since 1970, or a datetime with a
             time zone. By default the first task begins it, or it is the calendar period of the first task.

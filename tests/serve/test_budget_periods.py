@@ -62,6 +62,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no period": ({"every": "0d"}, "'every' of a Budget must be at least a minute. Got '0d'"),
     "a negative period": ({"every": "-7d"}, "'every' of a Budget must be a length such as '7d'"),
     "a short period": ({"every": "5s"}, "'every' of a Budget must be at least a minute. Got '5s'"),
+    "a long period": ({"every": "99999999999d"}, "'every' of a Budget must be at most 2,500,000 days. Got '99999"),
     "a period of nothing": ({"every": ""}, "'every' of a Budget must be a length such as '7d'"),
     "an unknown zone": ({"every": "week", "zone": "Mars/Olympus"}, "must be the name of a time zone"),
     "a zone without a calendar": ({"every": "7d", "zone": "UTC"}, "'zone' of a Budget must be left out unless"),

@@ -74,3 +74,16 @@ def test_mistakes_get_one_line(tmp_path: Path, said: Runner) -> None:
     assert done.code == 2
     assert "There is no file" in done.error
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
+def test_an_export_to_a_full_disk_gets_one_line_with_the_reason(
+    name: str, told: dict[str, bytes], tmp_path: Path, said: Runner
+) -> None:
+    assert told["ledger"]
+    (tmp_path / f"{name}.part").symlink_to("/dev/full")
+    done = said(
+        "export", "ledger", KEY[1], str(tmp_path / name), "--store", str(tmp_path / "service.db"), "--tenant", KEY[0]
+    )
+    assert (done.code, done.error) == (2, f"error: {tmp_path / name} cannot be written: No space left on device.\n")
+    assert not list(tmp_path.glob("out*"))

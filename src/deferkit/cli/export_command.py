@@ -9,7 +9,7 @@ import typer
 
 from deferkit.cli.app import app, console
 from deferkit.cli.store_option import Store
-from deferkit.errors import InvalidArgument, closest
+from deferkit.errors import DeferkitError, InvalidArgument, closest
 from deferkit.extras import needs
 
 if TYPE_CHECKING:
@@ -112,12 +112,14 @@ class Counted:
 
 
 def write_pieces(parts: Iterator[bytes], file: Path) -> None:
-    """Write a file whole or not at all."""
+    """Write a file whole or not at all; raise with its name if it cannot be written."""
     unfinished = file.with_name(f"{file.name}.part")
     try:
         with unfinished.open("wb") as out:
             out.writelines(parts)
         unfinished.replace(file)
+    except OSError as error:
+        raise DeferkitError(f"{file} cannot be written: {error.strerror or error}.") from error
     finally:
         unfinished.unlink(missing_ok=True)
 

@@ -812,6 +812,10 @@ class Deferrer:
         Args:
             path: The file; one that exists is replaced.
 
+        Raises:
+            InvalidArgument: If there is a folder, or something else that is not an ordinary file.
+            UnwritableState: If it cannot be written, as on a full disk; the file that was there stays.
+
         >>> import tempfile, pathlib
         >>> deferrer = Deferrer(n_features=1, budget=Budget(10, horizon=100))
         >>> _ = deferrer.decide([1.0])

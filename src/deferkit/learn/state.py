@@ -12,13 +12,14 @@ import json
 import math
 import os
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.errors import InvalidArgument, UnreadableState
+from deferkit.errors import InvalidArgument, UnreadableState, UnwritableState
 from deferkit.learn import state_v1, state_v2, state_v3
 
 MAGIC = b"deferkit-state\n"
@@ -102,7 +103,12 @@ def read_arrays(table: dict[str, Any], body: bytes) -> dict[str, NDArray[Any]]:
 
 
 def write(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file atomically: a crash leaves the old one or the new one."""
+    """Write a file atomically: a crash leaves the old one or the new one.
+
+    Raises:
+        InvalidArgument: If there is something that is not an ordinary file.
+        UnwritableState: If it cannot be written, as on a full disk.
+    """
     target = Path(path)
     if target.is_dir():
         raise InvalidArgument(f"{target} is a folder; the name of a file is needed.")
@@ -115,8 +121,13 @@ def write(path: str | os.PathLike[str], data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(target)
+    except OSError as error:
+        failed = UnwritableState(f"{target} cannot be written: {error.strerror or error}.")
+        failed.errno = error.errno
+        raise failed from error
     finally:
-        fresh.unlink(missing_ok=True)
+        with suppress(OSError):  # it has its new name, or there is no such folder
+            fresh.unlink()
 
 
 def read(path: str | os.PathLike[str]) -> bytes:

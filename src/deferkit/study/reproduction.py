@@ -11,6 +11,7 @@ from deferkit.study.drawing.figures import write_figure
 from deferkit.study.drawing.report import Chapter, report_html
 from deferkit.study.engines import TrialEngine
 from deferkit.study.experiments.experiment import Experiment, Finding, PolicyRanking
+from deferkit.study.results_file import write_frame
 from deferkit.study.runner import missing, run_study
 from deferkit.study.trial_statistics import mean_of
 from deferkit.study.trial_store import TrialStore
@@ -68,7 +69,7 @@ def reproduce(
     for experiment in experiments:
         drawing(experiment.name)
         frame = run_study(experiment.trials(quick), store=store, engine=engine)
-        frame.write_parquet(out / f"{experiment.name}.parquet")
+        write_frame(frame, out / f"{experiment.name}.parquet")
         chapters.append(
             Chapter(
                 experiment,

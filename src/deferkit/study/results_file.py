@@ -9,6 +9,7 @@ import polars as pl
 
 from deferkit.errors import InvalidArgument, UnreadableResults
 from deferkit.study.trial_store import TrialStore
+from deferkit.study.write_failure import reason_of
 
 SUFFIXES = (".parquet", ".csv")
 
@@ -114,8 +115,9 @@ def write_frame(frame: pl.DataFrame, path: Path) -> None:
             frame.with_columns(as_json).write_csv(part)
         part.replace(path)
     except (OSError, pl.exceptions.PolarsError) as error:
+        reason = reason_of(error, part)
         part.unlink(missing_ok=True)
-        raise UnreadableResults(f"{path} cannot be written: {error}.") from error
+        raise UnreadableResults(f"{path} cannot be written: {reason}.") from error
 
 
 def kept_results(folder: Path) -> pl.DataFrame:

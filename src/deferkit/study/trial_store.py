@@ -13,6 +13,7 @@ import polars as pl
 from deferkit.errors import UnreadableResults
 from deferkit.study.spec import Spec
 from deferkit.study.trial import Outcome
+from deferkit.study.write_failure import reason_of
 
 PATHS = ("at", "reward_at", "regret_at", "spent_at", "price_at", "distance_at", "factor_at")
 SCHEMA: dict[str, Any] = (
@@ -88,11 +89,12 @@ class TrialStore:
             try:
                 pl.DataFrame(rows, schema=SCHEMA).write_parquet(part)
                 part.replace(path)
-            except (OSError, pl.exceptions.PolarsError) as error:  # a full disk: polars does not say so in all cases
+            except (OSError, pl.exceptions.PolarsError) as error:
+                reason = reason_of(error, part)
                 part.unlink(missing_ok=True)
                 free = shutil.disk_usage(self.directory).free
                 raise UnreadableResults(
-                    f"Results cannot be kept in {self.directory}, which has {free:,} bytes free: {error}."
+                    f"Results cannot be kept in {self.directory}, which has {free:,} bytes free: {reason}."
                 ) from error
             finally:  # an interrupt may come right after the file was written: then its trials count
                 if path.exists():

@@ -3,6 +3,7 @@
 import lzma
 import stat
 import threading
+from functools import partial
 from pathlib import Path
 
 import apsw
@@ -12,8 +13,9 @@ from deferkit.serve.audit.replay import replay
 from deferkit.serve.storage.open_store import store_to_read
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
-from tests.command_line import Runner
+from tests.command_line import Runner, deferkit
 from tests.serve.harness.clients import Client
+from tests.serve.harness.fault_injection import Disk
 from tests.serve.harness.in_process import POLICY
 from tests.serve.harness.service_process import ServiceProcess, command
 
@@ -121,6 +123,34 @@ def test_what_is_damaged_is_not_called_a_backup(store: Path, tmp_path: Path, sai
     assert (ended.code, ended.out) == (2, "")
     assert "Row 5 of the log of policy" in ended.error
     assert not list(tmp_path.glob("copy*"))
+
+
+@pytest.mark.parametrize("words", [("backup",), ("restore",), ("restore", "--force")])
+def test_a_full_disk_gets_one_line_with_the_reason(
+    words: tuple[str, ...], store: Path, tmp_path: Path, said: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk()
+    disk.full = ("",)  # every file of it
+    monkeypatch.setattr(
+        apsw, "Connection", partial(apsw.Connection, vfs=disk.name)
+    )  # a store that is read says its own
+    copy = tmp_path / "copies" / "copy.db"
+    copy.parent.mkdir()
+    ended = said(*words, str(store), str(copy))
+    disk.unregister()
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.error == f"error: {copy} cannot be written: No space left on device.\n"
+    assert not list(copy.parent.glob("copy.db*"))
+
+
+@pytest.mark.parametrize("command", ["backup", "restore"])
+def test_a_file_that_may_not_grow_gets_one_line_with_the_reason(command: str, store: Path, tmp_path: Path) -> None:
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))"
+    copy = tmp_path / "copy.db"
+    ended = deferkit(command, str(store), str(copy), setup=limit)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == f"error: {copy} cannot be written: File too large.\n"
+    assert not list(tmp_path.glob("copy.db*"))
 
 
 def test_an_older_store_is_copied_as_it_is(tmp_path: Path, said: Runner) -> None:

@@ -47,6 +47,7 @@ def backup(store: str, file: str, *, force: bool = False, progress: Progress = n
     Raises:
         InvalidArgument: The store is not a file, or there is something at `file` already.
         DamagedCopy: A policy is not what its log says.
+        DeferkitError: The copy cannot be written, as on a full disk; nothing is left of it.
     """
     source, target = sqlite_of(store), sqlite_of(file)
     check_is_store(source)

@@ -1,11 +1,12 @@
 """SQLite: one file, one process that writes it."""
 
+import errno
 import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from deferkit.serve.structured_logs import logger
 MIN_VERSION = (3, 51, 3)  # before it a reset of the write-ahead log could corrupt the file
 BUSY_S = 5  # how long a connection waits for others
 FSYNC_ERRORS = {apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC}
+NOT_WRITTEN = {apsw.SQLITE_IOERR_WRITE, apsw.SQLITE_IOERR_TRUNCATE}
 LEAST_ROOM = 262_144  # bytes that must be free on the disk for a store that has failed to be called writable again
 PAGES_BETWEEN_CHECKPOINTS = 4000
 PAGES_COPIED_AT_ONCE = 1000
@@ -160,6 +162,19 @@ def store_error(error: apsw.Error) -> DeferkitError:
     return StoreFailed(f"SQLite: {error}.")
 
 
+@contextmanager
+def written_to(target: apsw.Connection) -> Iterator[None]:
+    """Raise OSError where a file cannot be written: a copy by SQLite fails with "not an error"."""
+    try:
+        yield
+    except apsw.Error as error:
+        full = isinstance(error, apsw.FullError)
+        if not full and getattr(error, "extendedresult", None) not in NOT_WRITTEN:
+            raise
+        number = target.system_errno or (errno.ENOSPC if full else errno.EIO)
+        raise OSError(number, os.strerror(number), target.filename) from error
+
+
 def is_deferkit_store(connection: SqliteConnection) -> bool:
     """Whether a file is a store of deferkit, or empty. Stores of old versions have no application id."""
     [(mark,)] = connection.execute("PRAGMA application_id")
@@ -254,10 +269,13 @@ class Sqlite:
         """Copy a consistent snapshot of the database to a new, private file, while others may write.
 
         `progress` is called with the number of copied pages and of all pages.
+
+        Raises:
+            OSError: The new file cannot be written, as on a full disk.
         """
         make_private(path)
         try:
-            with closing(self._reader()) as source, closing(apsw.Connection(path)) as target:
+            with closing(self._reader()) as source, closing(apsw.Connection(path)) as target, written_to(target):
                 source.execute("BEGIN")  # a read transaction: later writes are not seen
                 with target.backup("main", source.connection, "main") as backup:
                     while not backup.step(PAGES_COPIED_AT_ONCE):
