@@ -153,7 +153,7 @@ SELECT task FROM parked WHERE policy = :policy AND at < :before ORDER BY at, tas
 
 -- name: put_parked
 INSERT INTO parked (policy, task, body, at, key) VALUES (:policy, :task, :body, :at, :key)
-ON CONFLICT (policy, task) DO UPDATE SET body = excluded.body, at = excluded.at;
+ON CONFLICT (policy, task) DO UPDATE SET body = excluded.body, at = excluded.at, key = excluded.key;
 
 -- name: drop_parked
 DELETE FROM parked WHERE policy = :policy AND task = :task;
