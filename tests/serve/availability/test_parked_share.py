@@ -140,6 +140,27 @@ def test_several_keys_do_not_keep_more_room_by_parking_the_same(
     play(database, script)
 
 
+def test_sets_of_keys_are_bounded_and_what_is_refused_was_not_acknowledged(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outcome, "MOST_KEY_SETS", 1)
+
+    async def script(engine: Engine) -> None:
+        for task in ("a", "b"):
+            await park(engine, "junk", task)
+        assert (await park(engine, "ann", "a"))["parked"] is True
+        assert (await park(engine, "ann", "b"))["parked"] is True  # the same set
+        assert (await problem_of(park(engine, "bob", "a"))).retry_after == 60
+        assert (await park(engine, "bob", "c"))["parked"] is True  # one key is no such set
+        assert engine.owned[KEY].parked_by == {"ann junk": 2, "bob": 1}
+        for task in ("a", "b"):
+            await decide(engine, task)
+        await park(engine, "ann", "c")
+        assert engine.owned[KEY].parked_by == {"ann bob": 1}
+
+    play(database, script)
+
+
 def test_an_outcome_that_is_added_to_in_the_same_group_is_not_dropped(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

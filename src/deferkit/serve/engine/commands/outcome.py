@@ -31,6 +31,7 @@ from deferkit.types import Amount, is_number
 
 COST = "$cost"
 MOST_PARKED = 10_000
+MOST_KEY_SETS = 200  # of two or more API keys that have parked the same outcomes
 PARKED_S = 86_400  # how long an outcome may wait for its decision where others need the room
 
 
@@ -92,6 +93,8 @@ class Observe:
         kept = body if first is None else merge_outcomes(owned, first, body)
         # also for one that adds nothing: what it was told is kept must not go when another key has parked too much
         keys = self.key if before is None else joined_keys(before.key, self.key)
+        if before is not None and keys != before.key:
+            check_key_sets(owned, keys)
         if before is None or kept != first:
             work.park(owned, ParkedRow(owned.id, body.task, msgspec.json.encode(kept), now, keys))
         elif keys != before.key:
@@ -123,9 +126,18 @@ def parked_shares(owned: OwnedPolicy) -> Counter[str]:
     """Return how many outcomes each API key has parked. One of several keys counts for each of them."""
     shares: Counter[str] = Counter()
     for keys, outcomes in owned.parked_by.items():
-        for key in keys.split(" "):
+        for key in keys.split(" ") if " " in keys else (keys,):
             shares[key] += outcomes
     return shares
+
+
+def check_key_sets(owned: OwnedPolicy, keys: str) -> None:
+    """Raise if too many sets of API keys have parked outcomes together: whoever needs room looks at all of them."""
+    if keys not in owned.parked_by and sum(" " in each for each in owned.parked_by) >= MOST_KEY_SETS:
+        raise unavailable(
+            f"{MOST_KEY_SETS} sets of API keys have parked outcomes of the same tasks; there is no room for another.",
+            retry_after=60,
+        )
 
 
 def greediest(owned: OwnedPolicy, shares: Mapping[str, int]) -> str:
@@ -140,7 +152,7 @@ def greediest(owned: OwnedPolicy, shares: Mapping[str, int]) -> str:
 
 def least_share(keys: str, shares: Mapping[str, int]) -> int:
     """Return how many outcomes the one of some API keys has parked that has parked least."""
-    return min(shares[key] for key in keys.split(" "))
+    return min(map(shares.__getitem__, keys.split(" "))) if " " in keys else shares[keys]
 
 
 def make_room(owned: OwnedPolicy, work: UnitOfWork, key: str) -> None:
