@@ -111,6 +111,17 @@ def test_at_most_so_many_tasks_wait_in_label_studio(client: Client, studio: Stud
     assert bridge.step() == BridgeCounts(created=1, completed=1)
 
 
+def test_a_bridge_goes_on_with_as_many_tasks_as_the_service_lets_it_hold(tmp_path: Path, studio: StudioProject) -> None:
+    with running(tmp_path, max_claims=2) as service:
+        assert service.client().post("/v1/policies", POLICY).status == 201
+        with Client(service.url, policy="mails") as client:
+            ask(client, "a", "b", "c")
+            bridge = LabelStudioBridge(client, studio)
+            assert bridge.step() == BridgeCounts(created=2)
+            studio.annotate(studio.names[0], "ham")
+            assert bridge.step() == BridgeCounts(created=1, completed=1)
+
+
 def test_a_skipped_task_is_declined_and_its_time_is_booked(client: Client, studio: StudioProject) -> None:
     ask(client, "a")
     bridge = LabelStudioBridge(client, studio)

@@ -111,7 +111,7 @@ class Calls:
             more = "" if following is None else f"&{cursor}={quote(str(following), safe='')}"
             page = self.call("GET", path + more)
             yield from page[name]
-            following = page["next"]
+            following = page.get("next")  # an earlier version of the service has all on one page
             if following is None:
                 return
 

@@ -154,8 +154,8 @@ class Reviews:
 
         [review] = client.reviews.held("ann")
         """
-        reply = self._calls.call("GET", f"{self._path}/held?reviewer={quote(reviewer, safe='')}")
-        return [review_of(each) for each in reply["held"]]
+        path = f"{self._path}/held?reviewer={quote(reviewer, safe='')}"
+        return [review_of(each) for each in self._calls.pages(path, "held", "after")]
 
     def resume(self, reviewer: str, review: Review) -> Review:
         """Go on with a claim whose token was lost; return it with another one and a new lease.

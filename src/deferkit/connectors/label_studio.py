@@ -23,6 +23,7 @@ from deferkit.http_connections import pause_after
 logger = logging.getLogger("deferkit.bridge")
 REVIEWER = "label-studio"
 MINUTE_S = 60.0
+TOO_MANY_CLAIMS = 409  # the status of a claim beyond what the service lets a reviewer hold
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 60.0  # between two steps that webhooks ask for; between two that fail
 
 
@@ -190,7 +191,13 @@ class LabelStudioBridge:
 
     def _claim(self) -> None:
         while len(self._claims) < self.at_most:
-            review = self.client.reviews.claim(self.reviewer, experts=self.experts, lease_s=self.lease_s)
+            try:
+                review = self.client.reviews.claim(self.reviewer, experts=self.experts, lease_s=self.lease_s)
+            except ServiceError as error:
+                if error.status != TOO_MANY_CLAIMS:
+                    raise
+                logger.warning("no more tasks are claimed for now: %s", error)
+                break
             if review is None:
                 break
             self._claims[review.task] = BridgedClaim(review, self._next_renewal())

@@ -63,6 +63,12 @@ class ServiceSettings:
         least=1,
         most=100_000_000,
     )
+    max_claims: int = setting(
+        1000,
+        "tasks of a policy that a reviewer may hold at a time; a claim beyond that gets 409",
+        least=1,
+        most=1_000_000,
+    )
     max_body: int = setting(1_000_000, "bytes that a request may have; more get 413", least=1000, most=100_000_000)
     body_timeout_s: float = setting(10.0, "seconds for a request to arrive; slower ones get 408", least=0.01, most=3600)
     max_connections: int = setting(1000, "connections at a time; more get 503", least=1, most=1_000_000)

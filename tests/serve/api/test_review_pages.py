@@ -112,7 +112,7 @@ def test_the_models_answer_is_visible_as_the_policy_says(
 def test_a_reload_finds_what_is_held_and_goes_on_with_it(client: Checked) -> None:
     client.decide("t", payload="p")
     claimed = claim(client)
-    assert client.get(f"{REVIEWS}/held?reviewer=bo").json == {"held": []}
+    assert client.get(f"{REVIEWS}/held?reviewer=bo").json == {"held": [], "next": None}
     [held] = client.get(f"{REVIEWS}/held?reviewer=ann").json["held"]
     assert held == {name: value for name, value in claimed.items() if name != "token"}
     assert client.post(f"{REVIEWS}/resume", {"reviewer": "bo", "task": "t"}).status == 409
@@ -124,7 +124,7 @@ def test_a_reload_finds_what_is_held_and_goes_on_with_it(client: Checked) -> Non
     done = {"answer": {"label": "ham"}, "cost": 0.25}
     assert client.post(f"{REVIEWS}/complete", {**lease(claimed), **done}).status == 403
     assert client.post(f"{REVIEWS}/complete", {**lease(resumed), **done}).status == 200
-    assert client.get(f"{REVIEWS}/held?reviewer=ann").json == {"held": []}
+    assert client.get(f"{REVIEWS}/held?reviewer=ann").json == {"held": [], "next": None}
     assert client.post(f"{REVIEWS}/resume", {"reviewer": "ann", "task": "t"}).status == 409
 
 

@@ -126,6 +126,20 @@ def test_a_cost_that_waits_does_not_hold_its_reservation_for_ever(database: Data
     play(database, script)
 
 
+def test_the_ceiling_is_for_each_of_several_reviewers(database: Database) -> None:
+    """Three reviewers, three costs: 19 each with a ceiling of 20 are booked as 57."""
+
+    async def script(engine: Engine) -> None:
+        await decide(engine, "a", reviewers=3)
+        for reviewer in ("ann", "bo", "cy"):
+            done = await complete(engine, await claim(engine, reviewer), answer="ham", cost=19)
+        assert (done["finished"], done["booked"], done["unconfirmed"]) == (True, 57, None)
+        assert account(engine) == Account(10 * M, posted=10 * M, suspense=47 * M)
+        check_replay(engine)
+
+    play(database, script)
+
+
 def test_one_of_several_reviewers_reports_too_much(database: Database) -> None:
     async def script(engine: Engine) -> None:
         await decide(engine, "a", reviewers=2)

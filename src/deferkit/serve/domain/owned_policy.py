@@ -26,7 +26,7 @@ class OwnedPolicy:
         self.policy = policy
         self.epoch = epoch
         self.parked = parked
-        self.parked_by = Counter(parked_by)  # parked outcomes by API key
+        self.parked_by = Counter(parked_by)  # parked outcomes by their API keys, separated by spaces
         self.dropped_parked = 0  # parked outcomes that this process has dropped
         self.dropped_costs = 0  # costs that were parked, then the model decided
         self.snapshot_at = policy.seq  # where the last snapshot was taken
@@ -43,6 +43,12 @@ class OwnedPolicy:
     def blocked(self) -> bool:
         """Whether another thread reads or changes the policy, so that its commands must wait."""
         return self.copying or self.relearning or bool(self.policy.deferred)
+
+    def count_parked(self, keys: str, change: int) -> None:
+        """Count parked outcomes of some API keys; keys without any are forgotten."""
+        self.parked_by[keys] += change
+        if not self.parked_by[keys]:
+            del self.parked_by[keys]
 
     def time(self, now: int) -> int:
         """Return the time of the policy in microseconds: monotonic, also after a change of owner."""

@@ -91,7 +91,7 @@ class ParkedRow(NamedTuple):
     task: str
     body: bytes
     at: int
-    key: str = ""  # id of the API key that it came with
+    key: str = ""  # ids of the API keys that it came with, sorted and separated by spaces; '' is a call without one
 
 
 class RequestRow(NamedTuple):

@@ -108,9 +108,11 @@ class UnitOfWork(Transaction):
     def park(self, owned: OwnedPolicy, row: ParkedRow) -> None:
         """Park an outcome until its decision comes."""
         key = (row.policy, row.task)
-        if self.parked.get(key) is None:
+        if (before := self.parked.get(key)) is None:
             owned.parked += 1
-            owned.parked_by[row.key] += 1
+        else:
+            owned.count_parked(before.key, -1)
+        owned.count_parked(row.key, 1)
         self.changed[owned.id] = owned
         self.parked[key] = self.new_parked[key] = row
         self.dropped_parked.pop(key, None)
@@ -119,7 +121,7 @@ class UnitOfWork(Transaction):
         """Delete a parked outcome: its decision has come, or it is dropped."""
         key = (owned.id, row.task)
         owned.parked -= 1
-        owned.parked_by[row.key] -= 1
+        owned.count_parked(row.key, -1)
         self.changed[owned.id] = owned
         self.parked[key] = None
         self.new_parked.pop(key, None)

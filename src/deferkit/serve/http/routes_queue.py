@@ -19,7 +19,7 @@ from deferkit.serve.engine.commands.lease import ClaimReply, Decline, LeaseReply
 from deferkit.serve.engine.reviewer_status import StatusReply, status_of
 from deferkit.serve.http.route_support import AnyRequest, Limit, PolicyName, about, caller_of, done, engine_of, sent
 from deferkit.serve.http.routes_reviews import LEASE, check_reviewer, leased
-from deferkit.serve.storage.review_queue import QueuedSeat, held_seats, page_of_queue
+from deferkit.serve.storage.review_queue import QueuedSeat, page_of_held, page_of_queue
 from deferkit.serve.storage.store import Store
 
 Result = TypeVar("Result")
@@ -36,6 +36,15 @@ Cursor = Annotated[
         description="`next` of the page before",
     ),
 ]
+
+HeldCursor = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^$|^[0-9]{1,17} [0-9]{1,2} [^\u0000-\u001f\u007f-\u009f]{1,128}(?!\n)$",
+        description="`next` of the page before",
+    ),
+]
+MOST_SHOWN = 4_000_000  # bytes of payloads and answers of the model in one reply, unless a single claim has more
 
 
 class ReviewReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,9 +98,10 @@ class HeldClaim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeldReply(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a reviewer holds, the claim whose lease ends first before the others."""
+    """What a reviewer holds, in the order in which the leases end; `next` is where the following page begins."""
 
     held: list[HeldClaim]
+    next: str | None
 
 
 async def read_policy_row(request: AnyRequest, name: str, read: Callable[[Store, PolicyRow], Result]) -> Result:
@@ -177,15 +187,21 @@ async def read_review_status(request: AnyRequest, name: PolicyName, reviewer: Re
 
 
 @get("/v1/policies/{name:str}/reviews/held", opt=about("reviews", "review"))
-async def list_held(request: AnyRequest, name: PolicyName, reviewer: ReviewerName) -> Response[HeldReply]:
-    """List the claims that a reviewer holds, without their tokens: `resume` gives another one."""
+async def list_held(
+    request: AnyRequest, name: PolicyName, reviewer: ReviewerName, after: HeldCursor = "", limit: Limit = 1000
+) -> Response[HeldReply]:
+    """List the claims that a reviewer holds, without their tokens: `resume` gives another one.
+
+    Payloads and answers of the model have 4 MB on a page at most; a single claim may have more.
+    """
     check_reviewer(request, reviewer)
 
-    def read(store: Store, row: PolicyRow) -> list[HeldClaim]:
+    def read(store: Store, row: PolicyRow) -> HeldReply:
         spec = spec_of(row)
-        return [HeldClaim(**held_claim(seat, spec)) for seat in held_seats(store.database, row.id, reviewer)]
+        page = page_of_held(store.database, row.id, reviewer, after, limit, most_bytes=MOST_SHOWN)
+        return HeldReply(held=[HeldClaim(**held_claim(seat, spec)) for seat in page.seats], next=page.next)
 
-    return sent(HeldReply(held=await read_policy_row(request, name, read)), HeldReply)
+    return sent(await read_policy_row(request, name, read), HeldReply)
 
 
 @post(

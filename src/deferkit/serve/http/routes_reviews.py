@@ -68,15 +68,16 @@ def check_reviewer(request: AnyRequest, reviewer: str) -> None:
 @post(
     "/v1/policies/{name:str}/reviews/claim",
     status_code=200,
-    opt=about("reviews", "review", also={204: None}, example={"reviewer": "ann"}),
+    opt=about("reviews", "review", problems=(409,), also={204: None}, example={"reviewer": "ann"}),
 )
 async def claim(request: AnyRequest, name: PolicyName, data: JSONBody[ClaimBody]) -> Response[ClaimReply]:
     """Get the task that is worth most to review, for as long as the lease lasts; 204 if there is none.
 
-    The reply has a token, which every other call of this claim must send: nobody else can answer for this reviewer.
+    The reply has a token, which every other call of this claim must send: nobody else can answer for this reviewer. A
+    reviewer who holds `max_claims` tasks of the policy gets 409.
     """
     check_reviewer(request, data.reviewer)
-    return await leased(request, name, Claim(data), ClaimReply)
+    return await leased(request, name, Claim(data, request.app.state.settings.max_claims), ClaimReply)
 
 
 @post(

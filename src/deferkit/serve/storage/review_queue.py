@@ -73,9 +73,53 @@ def page_of_queue(database: Database, policy: int, states: list[str], after: str
     return [QueuedSeat(*row) for row in rows]
 
 
-def held_seats(database: Database, policy: int, reviewer: str) -> list[SeatRow]:
-    """Return the seats that a reviewer holds, the one whose lease ends first before the others."""
-    return [seat_row(row) for row in database.reader().run("held_seats", policy=policy, reviewer=reviewer)]
+class HeldPage(NamedTuple):
+    """A page of the seats that a reviewer holds."""
+
+    seats: list[SeatRow]
+    next: str | None  # where the following page begins
+
+
+def page_of_held(
+    database: Database, policy: int, reviewer: str, after: str, limit: int, *, most_bytes: int
+) -> HeldPage:
+    """Return a page of the seats that a reviewer holds, the one whose lease ends first before the others.
+
+    Parameters
+    ----------
+    database
+        Where they are.
+    policy
+        Number of the policy.
+    reviewer
+        Who holds them.
+    after
+        `next` of the page before; "" for the first page.
+    limit
+        How many at most.
+    most_bytes
+        What payloads and answers of the model have at most, together; a single seat may have more.
+
+    Raises:
+    ------
+    ValueError
+        `after` is no cursor.
+    """
+    lease_until, seat, task = after.split(" ", 2) if after else ("0", "0", "")
+    rows = database.reader().run(
+        "held_seats",
+        policy=policy,
+        reviewer=reviewer,
+        first=int(not after),
+        lease_until=int(lease_until),
+        task=task,
+        seat=int(seat),
+        limit=limit,
+        bytes=most_bytes,
+    )
+    seats = [seat_row(row[:-1]) for row in rows]
+    more = bool(rows) and len(rows) < rows[0][-1]
+    return HeldPage(seats, f"{seats[-1].lease_until} {seats[-1].seat} {seats[-1].task}" if more else None)
 
 
 def queue_of_reviewer(database: Database, policy: int, reviewer: str, now: int, *, late: bool) -> ReviewerQueue:

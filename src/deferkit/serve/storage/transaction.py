@@ -21,7 +21,7 @@ class ReadSet(NamedTuple):
     request: str | None = None
     observes: bool = False  # whether the learner may be told of an outcome
     histories: bool = False  # observed and corrected records of the tasks
-    parked_by: str | None = None  # the API key whose oldest parked outcomes may be evicted
+    parked_by: str | None = None  # the API keys whose oldest parked outcomes may be evicted
     replaces: bool = False  # whether the policy in memory is replaced: such a command is never blocked
 
     def reads(self) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -61,7 +61,7 @@ class Transaction:
     def __init__(self) -> None:
         self.decisions: dict[tuple[int, str], DecisionRow | None] = {}
         self.parked: dict[tuple[int, str], ParkedRow | None] = {}
-        self.oldest_parked: dict[tuple[int, str], list[ParkedRow]] = {}  # by policy and API key
+        self.oldest_parked: dict[tuple[int, str], list[ParkedRow]] = {}  # by policy and API keys
         self.seats: dict[tuple[int, str], list[SeatRow]] = {}
         self.claims: dict[tuple[int, str], list[ClaimRow]] = {}
         self.histories: dict[tuple[int, str], list[bytes]] = {}  # records of the log

@@ -90,10 +90,20 @@ class LeaseCommand(ABC):
 
 
 class Claim(LeaseCommand):
-    """Claim the free seat with the highest priority for a reviewer."""
+    """Claim the free seat with the highest priority for a reviewer.
 
-    def __init__(self, body: ClaimBody) -> None:
+    Parameters
+    ----------
+    body
+        Who claims.
+    most
+        How many tasks of a policy a reviewer may hold at a time; None (default) for no limit. Claims whose lease is
+        over do not count: others may take them.
+    """
+
+    def __init__(self, body: ClaimBody, most: int | None = None) -> None:
         self.body = body
+        self.most = most
 
     def query(self, policy: int, spec: PolicySpec, now: int) -> QueueQuery:
         """Return the query; raise if a reviewer stands for an expert that the policy does not have."""
@@ -117,6 +127,8 @@ class Claim(LeaseCommand):
         )
         if not found:
             return Reply(204, b"")
+        if self.most is not None and self._count_held(connection, policy, now) >= self.most:
+            return problem_reply(too_many_held(body.reviewer, self.most))
         task, seat = found[0]
         until = now + int((body.lease_s or spec.lease_s) * MICRO)
         [row] = connection.run(
@@ -135,6 +147,20 @@ class Claim(LeaseCommand):
             visible=int(shows_model_answer(spec)),
         )
         return claim_reply(claimed, token, spec)
+
+    def _count_held(self, connection: Connection, policy: int, now: int) -> int:
+        [[held]] = connection.run("count_held", policy=policy, reviewer=self.body.reviewer, now=now, limit=self.most)
+        return int(held)
+
+
+def too_many_held(reviewer: str, most: int) -> Problem:
+    """Return the problem that a reviewer holds as many tasks as it may."""
+    return Problem(
+        409,
+        "too_many",
+        f"Reviewer {reviewer!r} holds {most:,} tasks of this policy, and may hold no more (the setting max_claims):"
+        " answer, release or decline some, or let their leases end.",
+    )
 
 
 class Resume(LeaseCommand):

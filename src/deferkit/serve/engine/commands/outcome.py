@@ -1,5 +1,6 @@
 """Outcomes of tasks: booked exactly once, learned from if they are not late."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,6 +31,7 @@ from deferkit.types import Amount, is_number
 
 COST = "$cost"
 MOST_PARKED = 10_000
+MOST_KEY_SETS = 200  # of two or more API keys that have parked the same outcomes
 PARKED_S = 86_400  # seconds after which parked outcomes are dropped, where `MOST_PARKED` is reached
 
 
@@ -63,7 +65,7 @@ class Observe:
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
         """Return the rows to read before `run`."""
-        parked_by = key_with_most_parked(owned) if is_full(owned) else None
+        parked_by = keys_with_most_parked(owned, parked_shares(owned)) if is_full(owned) else None
         return ReadSet(owned.id, (self.body.task,), parked=True, seats=True, observes=True, parked_by=parked_by)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
@@ -89,9 +91,14 @@ class Observe:
         if first is None and is_full(owned):
             evict_parked(owned, work, self.key)
         kept = body if first is None else merge_outcomes(owned, first, body)
-        if kept != first:
-            key = self.key if before is None else before.key
-            work.park(owned, ParkedRow(owned.id, body.task, msgspec.json.encode(kept), now, key))
+        # also for one that adds nothing: what it was told is kept must not go when another key has parked too much
+        keys = self.key if before is None else joined_keys(before.key, self.key)
+        if before is not None and keys != before.key:
+            check_key_sets(owned, keys)
+        if before is None or kept != first:
+            work.park(owned, ParkedRow(owned.id, body.task, msgspec.json.encode(kept), now, keys))
+        elif keys != before.key:
+            work.park(owned, before._replace(key=keys))
         reply = OutcomeReply(task=body.task, changed=kept != first, learned=False, parked=True)
         return Reply(202, msgspec.json.encode(reply))
 
@@ -106,21 +113,60 @@ def is_full(owned: OwnedPolicy) -> bool:
     return owned.parked >= MOST_PARKED
 
 
-def key_with_most_parked(owned: OwnedPolicy) -> str:
-    """Return the API key with the most parked outcomes."""
-    return max(owned.parked_by, key=lambda key: owned.parked_by[key], default="")
+def joined_keys(keys: str, key: str) -> str:
+    """Return the API keys of a parked outcome, which are separated by spaces, with another one.
+
+    >>> joined_keys("b", "a"), joined_keys("a b", "b"), joined_keys("", "a")
+    ('a b', 'a b', ' a')
+    """
+    return " ".join(sorted({*keys.split(" "), key}))
+
+
+def parked_shares(owned: OwnedPolicy) -> Counter[str]:
+    """Return how many outcomes each API key has parked. One of several keys counts for each of them."""
+    shares: Counter[str] = Counter()
+    for keys, outcomes in owned.parked_by.items():
+        for key in keys.split(" ") if " " in keys else (keys,):
+            shares[key] += outcomes
+    return shares
+
+
+def check_key_sets(owned: OwnedPolicy, keys: str) -> None:
+    """Raise if too many sets of API keys have parked outcomes together: whoever needs room looks at all of them."""
+    if keys not in owned.parked_by and sum(" " in each for each in owned.parked_by) >= MOST_KEY_SETS:
+        raise unavailable(
+            f"{MOST_KEY_SETS} sets of API keys have parked outcomes of the same tasks; there is no room for another.",
+            retry_after=60,
+        )
+
+
+def keys_with_most_parked(owned: OwnedPolicy, shares: Mapping[str, int]) -> str:
+    """Return the API keys whose outcome is dropped next: the one of them that has parked least has parked most.
+
+    So an outcome of several keys is safe as long as one of them keeps to its share, whatever the others park: nobody
+    can have it dropped by adding to it, or by being there before it. It does not help those who would fill the room
+    with several keys either: what keeps an outcome safe counts for its own share.
+    """
+    return max(owned.parked_by, key=lambda keys: least_share(keys, shares), default="")
+
+
+def least_share(keys: str, shares: Mapping[str, int]) -> int:
+    """Return how many outcomes the one of some API keys has parked that has parked least."""
+    return min(map(shares.__getitem__, keys.split(" "))) if " " in keys else shares[keys]
 
 
 def evict_parked(owned: OwnedPolicy, work: UnitOfWork, key: str) -> None:
-    """Evict the oldest parked outcome of the API key with the most; raise if that key is the caller's own."""
-    most = key_with_most_parked(owned)
-    if owned.parked_by[key] + 1 >= owned.parked_by[most]:
+    """Evict the oldest outcome of the keys that have parked most; raise if the caller's key has as much."""
+    shares = parked_shares(owned)
+    most = keys_with_most_parked(owned, shares)
+    if shares[key] + 1 >= least_share(most, shares):
         raise unavailable(
             f"{MOST_PARKED:,} outcomes wait for their decisions; there is no room for another.", retry_after=60
         )
     for row in work.oldest_parked.get((owned.id, most), ()):
-        if work.parked.get((owned.id, row.task), row) is not None:  # not unparked by an earlier command of this group
-            work.unpark(owned, row)
+        there = work.parked.get((owned.id, row.task), row)
+        if there is not None and there.key == most:  # else it was decided, dropped or added to in this group
+            work.unpark(owned, there)
             owned.dropped_parked += 1
             return
     raise unavailable("The room for outcomes that wait for their decisions is being shared out anew. Try again.")

@@ -153,7 +153,7 @@ SELECT task FROM parked WHERE policy = :policy AND at < :before ORDER BY at, tas
 
 -- name: put_parked
 INSERT INTO parked (policy, task, body, at, key) VALUES (:policy, :task, :body, :at, :key)
-ON CONFLICT (policy, task) DO UPDATE SET body = excluded.body, at = excluded.at;
+ON CONFLICT (policy, task) DO UPDATE SET body = excluded.body, at = excluded.at, key = excluded.key;
 
 -- name: drop_parked
 DELETE FROM parked WHERE policy = :policy AND task = :task;
@@ -322,10 +322,31 @@ WHERE policy = :policy AND state IN ('waiting', 'claimed') AND state IN (:states
 ORDER BY priority DESC, created, task, seat LIMIT :limit;
 
 -- name: held_seats
-SELECT policy, task, seat, expert, state, epoch, reviewer, lease_until, priority, created, deadline,
-    payload, model_answer, answer, rewards, cost
-FROM seats WHERE policy = :policy AND reviewer = :reviewer AND state IN ('claimed', 'done') AND state = 'claimed'
-ORDER BY lease_until, task;
+-- A page of what a reviewer holds: as many as have so many bytes to show together, but one at least. The last column is
+-- how many there are, with those of later pages.
+WITH places AS (
+    SELECT task, seat, lease_until,
+        SUM(COALESCE(octet_length(payload), 0) + COALESCE(octet_length(model_answer), 0))
+            OVER (ORDER BY lease_until, task, seat) AS bytes,
+        ROW_NUMBER() OVER (ORDER BY lease_until, task, seat) AS place,
+        COUNT(*) OVER () AS held
+    FROM seats
+    WHERE policy = :policy AND reviewer = :reviewer AND state IN ('claimed', 'done') AND state = 'claimed'
+        AND (:first = 1 OR (lease_until, task, seat) > (:lease_until, :task, :seat))
+)
+SELECT seats.policy, seats.task, seats.seat, expert, state, epoch, reviewer, seats.lease_until, priority, created,
+    deadline, payload, model_answer, answer, rewards, cost, held
+FROM places JOIN seats ON seats.policy = :policy AND seats.task = places.task AND seats.seat = places.seat
+WHERE place = 1 OR (place <= :limit AND bytes <= :bytes)
+ORDER BY place;
+
+-- name: count_held
+-- Of one reviewer, with a lease that is not over; no more than would be too many.
+SELECT COUNT(*) FROM (
+    SELECT 1 FROM seats
+    WHERE policy = :policy AND reviewer = :reviewer AND state IN ('claimed', 'done') AND state = 'claimed'
+        AND lease_until >= :now LIMIT :limit
+) AS held;
 
 -- name: reviewer_counts
 -- For each reviewer: claims, the last of them, seats answered, seats held now, tasks declined.

@@ -111,13 +111,15 @@ export class Desk {
   /** @returns {Promise<Review.Claim | null>} */
   async heldClaim() {
     if (!this.uncertain) return null;
-    const { held } = await get(this.path(`/reviews/held${query({ reviewer: this.reviewer })}`));
-    const found = held.find((/** @type {Review.Claim} */ each) => !this.outbox.has(each));
-    if (!found) {
-      this.uncertain = false;
-      return null;
-    }
-    return this.resume(found);
+    let after = "";
+    do {
+      const { held, next } = await get(this.path(`/reviews/held${query({ reviewer: this.reviewer, after })}`));
+      const found = held.find((/** @type {Review.Claim} */ each) => !this.outbox.has(each));
+      if (found) return this.resume(found);
+      after = next;
+    } while (after);
+    this.uncertain = false;
+    return null;
   }
 
   /**
