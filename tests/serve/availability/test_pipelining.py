@@ -1,5 +1,6 @@
 """One connection that pipelines requests takes neither memory nor the service from others."""
 
+import asyncio
 import socket
 import threading
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from uvicorn.server import ServerState
 
 from tests.serve.harness.clients import Client, connected, rest_of, until
 from tests.serve.harness.in_process import Running, running
@@ -153,3 +155,42 @@ def test_idle_connections_make_room_for_new_ones(small: Running) -> None:
         for other in kept[1:]:
             other.sendall(HEALTH)
             assert other.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+class StubTransport:
+    """A transport whose client has not read some bytes."""
+
+    def __init__(self, unread: int) -> None:
+        self.unread = unread
+        self.ended = ""
+
+    def get_extra_info(self, _: str) -> None:
+        """Return nothing: no address, no TLS."""
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
+
+    def is_closing(self) -> bool:
+        return bool(self.ended)
+
+    def abort(self) -> None:
+        self.ended = "abort"
+
+    def close(self) -> None:
+        self.ended = "close"
+
+
+@pytest.mark.parametrize(("unread", "ended"), [(0, "close"), (10, "abort")])
+def test_an_idle_connection_whose_client_does_not_read_makes_room_at_once(
+    small: Running, unread: int, ended: str
+) -> None:
+    state, loop = ServerState(), asyncio.new_event_loop()
+    made: list[tuple[Any, StubTransport]] = []
+    for size in (unread, 0, 0, 0):
+        protocol: Any = small.server.config.http_protocol_class
+        connection = protocol(config=small.server.config, server_state=state, app_state={}, _loop=loop)
+        made.append((connection, StubTransport(size)))
+        connection.connection_made(made[-1][1])
+        connection.idle_since = float(len(made))
+    loop.close()
+    assert [transport.ended for _, transport in made] == [ended, "", "", ""]

@@ -74,7 +74,10 @@ class LimitedConnection(HttpToolsProtocol):
         longest = min(idle, key=lambda each: each.idle_since or 0.0)
         longest.idle_since = None
         self.connections.discard(longest)  # it is gone only after this turn of the event loop
-        longest.transport.close()
+        if longest.transport.get_write_buffer_size():
+            longest.transport.abort()  # it would stay open until its client has read the reply
+        else:
+            longest.transport.close()
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
