@@ -23,8 +23,8 @@ run: $(VENV)/study
 test: $(VENV)/built $(VENV)/browser lint
 	if command -v chromium >/dev/null; then $(BIN)/pytest -n 3; else $(BIN)/pytest -n 3 -m "not browser"; fi
 
-# services that are killed, paused, stopped and left without room, again and again, and a million decisions: an hour
-# test by test in two processes, the long ones first; what each one counted is shown at the end
+# services that are killed, paused, stopped and left without room, again and again, and a million decisions: half an hour
+# test by test in two processes; what each one counted is shown at the end
 soak: $(VENV)/built
 	DEFERKIT_SOAK=20 $(BIN)/pytest -n 2 --dist worksteal -q -rP --durations=20 tests/serve/processes tests/serve/test_stateful.py tests/serve/api/test_openapi.py tests/test_report.py
 	$(BIN)/python benchmarks/serve_memory.py
