@@ -9,7 +9,8 @@ from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
 from deferkit.serve.domain.request_bodies import TaskBody
 from deferkit.serve.engine.commands.decide import Decide
-from deferkit.serve.engine.commands.outcome import book, cost_of
+from deferkit.serve.engine.commands.outcome import book
+from deferkit.serve.engine.commands.reported_values import cost_of
 from deferkit.serve.engine.forecast import Forecast, Spending, forecast_of, pace_of
 from deferkit.serve.engine.history.log_figures import log_figures_of
 from deferkit.serve.engine.history.log_fold import LogFold

@@ -31,8 +31,9 @@ from deferkit.serve.engine.commands.correction import Correct
 from deferkit.serve.engine.commands.decide import Decide, propose
 from deferkit.serve.engine.commands.expire import Expire
 from deferkit.serve.engine.commands.lease import Claim, Release
-from deferkit.serve.engine.commands.outcome import Observe, book, cost_of
+from deferkit.serve.engine.commands.outcome import Observe, book
 from deferkit.serve.engine.commands.renew import renew
+from deferkit.serve.engine.commands.reported_values import cost_of
 from deferkit.serve.engine.commands.review import Complete, Effort
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.engine.recovery import apply_row, load_snapshot, next_record, recover, roll_forward

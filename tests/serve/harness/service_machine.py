@@ -50,6 +50,7 @@ from deferkit.serve.engine.engine import EngineSettings
 from deferkit.serve.engine.policy_summary import summary_of
 from deferkit.serve.engine.unit_of_work import Command
 from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.policy_leases import POLICY_TABLES
 from deferkit.serve.storage.review_queue import QueuedSeat, page_of_queue
 from tests.serve.harness.fault_injection import failing_connection
 from tests.serve.harness.in_process import KEY, HandClock, abandon, check_booked, check_in_step, replayed, started
@@ -70,20 +71,7 @@ SPEC = PolicySpec(
     ),
 )
 
-TABLES = (
-    "deliveries",
-    "webhooks",
-    "declines",
-    "claims",
-    "seats",
-    "snapshots",
-    "requests",
-    "parked",
-    "decisions",
-    "log",
-    "budgets",
-    "policies",
-)
+TABLES = (*POLICY_TABLES, "policies")
 
 WEBHOOK = WebhookRow("hook", KEY[0], "http://127.0.0.1:9/", "secret", "decided completed expired budget", None, 0, 0)
 

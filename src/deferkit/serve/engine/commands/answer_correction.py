@@ -14,14 +14,9 @@ from deferkit.serve.domain.reward_rule import TableRule
 from deferkit.serve.domain.rows import DONE, OPEN, ClaimRow, DecisionRow, RequestRow, SeatRow
 from deferkit.serve.domain.seats import check_token, claim_of, sum_costs
 from deferkit.serve.engine.commands.correction import above_ceiling, replace
-from deferkit.serve.engine.commands.outcome import (
-    book,
-    check_room,
-    cost_of,
-    idempotent_reply,
-    judgement_of,
-    used_answer,
-)
+from deferkit.serve.engine.commands.idempotency import idempotent_reply
+from deferkit.serve.engine.commands.outcome import book, judgement_of, used_answer
+from deferkit.serve.engine.commands.reported_values import check_room, cost_of
 from deferkit.serve.engine.commands.review import check_form
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.row_codec import from_json_column, to_json_column

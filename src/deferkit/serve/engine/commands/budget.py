@@ -15,7 +15,7 @@ from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import BudgetBody, digest
 from deferkit.serve.domain.rows import RequestRow
 from deferkit.serve.engine.budget_state import BudgetState, budget_states
-from deferkit.serve.engine.commands.outcome import idempotent_reply
+from deferkit.serve.engine.commands.idempotency import idempotent_reply
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.transaction import ReadSet
 from deferkit.types import is_number

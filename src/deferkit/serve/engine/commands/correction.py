@@ -11,15 +11,9 @@ from deferkit.serve.domain.problems import Problem, conflict, invalid, unknown
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import CorrectionBody, digest
 from deferkit.serve.domain.rows import DecisionRow, RequestRow
-from deferkit.serve.engine.commands.outcome import (
-    COST,
-    book,
-    check_rewards,
-    check_room,
-    cost_of,
-    idempotent_reply,
-    was_stopped,
-)
+from deferkit.serve.engine.commands.idempotency import idempotent_reply
+from deferkit.serve.engine.commands.outcome import COST, book, was_stopped
+from deferkit.serve.engine.commands.reported_values import check_rewards, check_room, cost_of
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.transaction import ReadSet
 

@@ -17,8 +17,9 @@ from deferkit.serve.domain.problems import Problem, conflict, exhausted, invalid
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import BatchBody, OutcomeBody, TaskBody, digest
 from deferkit.serve.domain.rows import MODEL, OPEN, WAITING, DecisionRow, SeatRow
-from deferkit.serve.engine.commands.outcome import book, cost_of, has_room, is_cost_of_model
+from deferkit.serve.engine.commands.outcome import book, is_cost_of_model
 from deferkit.serve.engine.commands.renew import renew
+from deferkit.serve.engine.commands.reported_values import cost_of, has_room
 from deferkit.serve.engine.unit_of_work import Unfinished, UnitOfWork
 from deferkit.serve.storage.row_codec import to_json_column
 from deferkit.serve.storage.transaction import ReadSet

@@ -10,8 +10,10 @@ from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import ExtendBody, HoldBody, StopBody, digest
 from deferkit.serve.domain.rows import CLAIMED, CLOSED, MODEL, OPEN, DecisionRow, RequestRow, is_stopped
 from deferkit.serve.domain.seats import check_token, claim_of, sum_costs
+from deferkit.serve.engine.commands.idempotency import idempotent_reply
 from deferkit.serve.engine.commands.lease import LeaseReply, not_held
-from deferkit.serve.engine.commands.outcome import book, cost_of, idempotent_reply, was_stopped
+from deferkit.serve.engine.commands.outcome import book, was_stopped
+from deferkit.serve.engine.commands.reported_values import cost_of
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.transaction import ReadSet
 

@@ -13,7 +13,7 @@ from deferkit.serve.domain.problems import unavailable, unknown
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import ResetBody, digest
 from deferkit.serve.domain.rows import PolicyRow, RequestRow
-from deferkit.serve.engine.commands.outcome import idempotent_reply
+from deferkit.serve.engine.commands.idempotency import idempotent_reply
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.engine.ownership import Key
 from deferkit.serve.engine.recovery import rebuild_without

@@ -14,16 +14,10 @@ from deferkit.serve.domain.request_bodies import CompleteBody, EffortBody, diges
 from deferkit.serve.domain.review_form import AFTER, check_answer
 from deferkit.serve.domain.rows import CLAIMED, CLOSED, DONE, DecisionRow, RequestRow, SeatRow, is_stopped
 from deferkit.serve.domain.seats import check_token, claim_of, sum_costs
+from deferkit.serve.engine.commands.idempotency import idempotent_reply
 from deferkit.serve.engine.commands.lease import not_held, plain
-from deferkit.serve.engine.commands.outcome import (
-    OutcomeReply,
-    book,
-    check_known,
-    check_rewards,
-    check_room,
-    cost_of,
-    idempotent_reply,
-)
+from deferkit.serve.engine.commands.outcome import OutcomeReply, book, check_known
+from deferkit.serve.engine.commands.reported_values import check_rewards, check_room, cost_of
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.row_codec import to_json_column
 from deferkit.serve.storage.transaction import ReadSet
