@@ -99,10 +99,9 @@ class FairQueue(Generic[Item]):
         What an item of this group will cost is not known yet: its tenant's mean is charged provisionally.
         """
         await self._some.wait()
-        taken: list[Item] = []
         if len(self.waiting) == 1:
-            self._take_of_one(most, size, taken)
-            return taken
+            return self._take_of_one(most, size)
+        taken: list[Item] = []
         charged = {tenant: self._charged.get(tenant, self._level) for tenant in self.waiting}
         turns = [(int(charged[tenant] / TURN_S), place, tenant) for place, tenant in enumerate(self.waiting)]
         heapify(turns)
@@ -123,9 +122,10 @@ class FairQueue(Generic[Item]):
             self._some.clear()
         return taken
 
-    def _take_of_one(self, most: int, size: Callable[[Item], int], taken: list[Item]) -> None:
+    def _take_of_one(self, most: int, size: Callable[[Item], int]) -> list[Item]:
         """Take items while there is one tenant only: nobody else has a turn."""
         [(tenant, mine)] = self.waiting.items()
+        taken: list[Item] = []
         self._level = max(self._level, self._charged.get(tenant, 0.0))
         while mine and most > 0:
             taken.append(mine.popleft())
@@ -134,3 +134,4 @@ class FairQueue(Generic[Item]):
             del self.waiting[tenant]
             self._some.clear()
         self.length -= len(taken)
+        return taken
