@@ -83,6 +83,7 @@ def draw_tasks(n: int, d: int, *, experts: int = 1, resources: int = 1, binary: 
     return Tasks(contexts, rewards, np.clip(costs, 0, 1))
 
 
+RANKS = {"defaults": "2026.12"}
 # Every way to make a learner that differs in what its steps do, with parameters off their defaults.
 SETTINGS: dict[str, dict[str, Any]] = {
     "resolve": {},
@@ -203,6 +204,23 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "renewing, named features": {"budget": Budget(8, every="2h", max_cost=1), "encoded": True},
     "held less": {"budget": Budget(48, horizon=400, max_cost=1, hold=0.2)},
     "stopped at a limit": {"budget": Budget(48, horizon=400, max_cost=1, limit=0.3)},
+    "ranks": RANKS,  # rewards are not 0 or 1: the link switches at once
+    "ranks, right or wrong": RANKS | {"binary": True},
+    "ranks, link switches late": RANKS | {"switches": True},
+    "ranks, never forgets, link switches late": RANKS | {"switches": True, "forget": "never"},
+    "ranks, link switches late, short memory": RANKS | {"switches": True, "memory": 40, "pacing": Pacing(window=20)},
+    "ranks, experts and resources": RANKS | {"experts": ["ann", "bo"], "resources": 2, "binary": True},
+    "ranks, logistic, no cap": RANKS | {"link": "logistic", "capped": False},
+    "ranks, named features": RANKS | {"encoded": True, "representation": "linear", "switches": True},
+    "ranks, confidence": RANKS | {"confidence": 2, "binary": True},
+    "ranks, confidence, link switches late": RANKS | {"confidence": 2, "switches": True},
+    "ranks, confidence by name": RANKS | {"confidence": "x1", "encoded": True, "representation": "linear"},
+    "ranks, renewing, carried over": RANKS | {"budget": Budget(5, every="1h", carry=1.5), "binary": True},
+    "ranks, until": RANKS | {"budget": Budget(40, until=90_000, max_cost=1), "switches": True},
+    "ranks, auto": RANKS | {"representation": "auto", "binary": True},
+    "ranks, auto, link switches late": RANKS | {"representation": "auto", "switches": True},
+    "ranks, auto, named features, confidence": RANKS
+    | {"representation": "auto", "encoded": True, "confidence": "x1", "binary": True},
     "infinite": {"budget": Budget.unlimited()},
     "nothing": {"budget": Budget(0, horizon=400, max_cost=1)},
 }
@@ -251,9 +269,12 @@ def make(
     each = Budget(rate * horizon, horizon=horizon, max_cost=1.0 if capped else None)
     budget: Any = each if resources == 1 else {f"r{i}": each for i in range(resources)}
     given.setdefault("budget", budget)
-    binary = given.get("link") == "logistic"
+    switches = given.pop("switches", False)
+    binary = given.pop("binary", False) or given.get("link") == "logistic"
     tasks = draw_tasks(horizon, d, experts=experts, resources=resources, binary=binary, seed=3)
     tasks = after_drift(tasks) if drifts else tasks
+    if switches:  # right or wrong at first, graded later
+        tasks.rewards[: horizon // 2] = tasks.rewards[: horizon // 2].round()
     made = given["budget"]
     if any(each.is_timed for each in (made.values() if isinstance(made, dict) else [made])):
         tasks = tasks._replace(times=draw_times(horizon))

@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deferkit import Decided, Deferrer, HorizonWarning
+from deferkit import Decided, Deferrer, HorizonWarning, LinkWarning
 from deferkit.learn.initial_state import new_ledger
 from deferkit.learn.tree_columns import TreeColumns
 from deferkit.types import REASONS
 from tests.conftest import SETTINGS, make, numbers, outcome, rewards_of, step_through
 
+pytestmark = pytest.mark.filterwarnings("ignore::deferkit.LinkWarning")
 every_learner = pytest.mark.parametrize("name", SETTINGS)
 every_feedback = pytest.mark.parametrize("feedback", ["full", "bandit", "reviewed"])
 
@@ -160,6 +161,7 @@ def test_the_end_of_the_horizon_is_told_once(name: str) -> None:
     learner, tasks = make(name, horizon=400)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", LinkWarning)
         learner.run(tasks.contexts, rewards_of(learner, tasks), tasks.costs, at=tasks.times)
     if max(b.horizon or 0 for b in learner.settings.budget.values()) == 0:
         learner.decide(tasks.contexts[0], at=tasks.at(-1))

@@ -26,6 +26,7 @@ def drawn_chance(learner: Deferrer, decision: Decision, price: NDArray[np.float6
     return float((1 - floor) * (asked if decision.route == "human" else 1 - asked) + floor / 2)
 
 
+@pytest.mark.filterwarnings("ignore::deferkit.LinkWarning")
 @pytest.mark.parametrize("name", SETTINGS)
 def test_an_auditor_finds_the_same_choice(name: str) -> None:
     learner, tasks = make(name)

@@ -16,6 +16,7 @@ from tests.golden.version3 import STEPS_SAVED, continue_with, learners, state_di
 FOLDER = Path(__file__).parent / "golden"
 GOLDEN: dict[str, Any] = json.loads((FOLDER / "golden.json").read_text())
 VERSION_3: dict[str, Any] = json.loads((FOLDER / "version3.json").read_text())
+VERSION_4: dict[str, Any] = json.loads((FOLDER / "version4.json").read_text())
 # The linear layer of these is solved by the compiled Newton solver now, which the version before had twice.
 SOLVED_BY_NEWTON = {"neural, logistic", "neural, logistic, bounded", "trees, logistic"}
 
@@ -70,6 +71,15 @@ def test_a_state_file_of_version_1_opens_and_goes_on(name: str) -> None:
 def test_a_state_file_of_version_3_opens_and_goes_on(name: str) -> None:
     golden = VERSION_3[name]
     deferrer = Deferrer.load(FOLDER / golden["file"])
+    assert state_digest(deferrer) == golden["saved"]
+    assert continue_with(deferrer, name) == (golden["log"], golden["end"])
+
+
+@pytest.mark.parametrize("name", VERSION_4)
+def test_a_state_file_of_version_4_opens_and_goes_on(name: str) -> None:
+    golden = VERSION_4[name]
+    deferrer = Deferrer.load(FOLDER / golden["file"])
+    assert deferrer.settings.defaults == "2026.11"
     assert state_digest(deferrer) == golden["saved"]
     assert continue_with(deferrer, name) == (golden["log"], golden["end"])
 

@@ -232,6 +232,21 @@ class UnaffordableReviewWarning(UserWarning):
     """
 
 
+class LinkWarning(UserWarning):
+    """Rewards were 0 or 1 so far and another one came: `link="auto"` has switched from logistic to the identity.
+
+    >>> import warnings
+    >>> from deferkit import Deferrer, LinkWarning
+    >>> deferrer = Deferrer(n_features=1, defaults="2026.12")
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     for reward in (1.0, 0.0, 0.5):
+    ...         deferrer.observe(deferrer.decide([1.0]).id, rewards={"model": reward})
+    >>> [warning.category is LinkWarning for warning in caught]
+    [True]
+    """
+
+
 class HorizonWarning(UserWarning):
     """More tasks were decided than the horizon of the budget; the rest is spent at the last price.
 

@@ -383,6 +383,10 @@ class Drifted(NamedTuple):
         decision: The id of the next decision at the time of detection.
         strength: The share of the observations that the estimate stopped using, from 0 to 1.
         times: How often this target has drifted so far.
+        since: The id of the next decision at the most likely time of the change; None with `defaults="2026.11"`.
+        before: The mean response between the change before it, or the start, and this one; None likewise.
+        after: The mean response since the change, at the time of detection; None likewise.
+        error: The standard error of after − before; None likewise.
 
     >>> Drifted("human", decision=1_200, strength=0.8, times=1).target
     'human'
@@ -392,6 +396,10 @@ class Drifted(NamedTuple):
     decision: int
     strength: float
     times: int
+    since: int | None = None
+    before: float | None = None
+    after: float | None = None
+    error: float | None = None
 
 
 class Run(NamedTuple):

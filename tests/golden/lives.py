@@ -28,6 +28,7 @@ GROUPS = {
 
 
 SINCE_VERSION_4 = ("n_open", "n_stopped", "n_backwards")  # counters
+SINCE_VERSION_5 = ("link_state", "n_in_ranks")
 
 
 def digest(*parts: bytes) -> str:
@@ -47,7 +48,7 @@ def fingerprint(deferrer: Deferrer) -> dict[str, str]:
         group: digest(*(name.encode() + np.ascontiguousarray(state[name]).tobytes() for name in names))
         for group, names in GROUPS.items()
     }
-    later = ("n_model_seen", "n_model_due", "heard_to", "n_heard", "delay_sum", *SINCE_VERSION_4)  # there were not
+    later = ("n_model_seen", "n_model_due", "heard_to", "n_heard", "delay_sum", *SINCE_VERSION_4, *SINCE_VERSION_5)
     counted = {name: count for name, count in ledger.counters().items() if name not in later}
     counters = json.dumps(counted, sort_keys=True).encode()
     samples: NDArray[Any] = state.get("samples", np.zeros(0))

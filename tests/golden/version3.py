@@ -2,6 +2,8 @@
 
 `version3.json` and the files `version3-*.state` were made by the commit that added the counters `n_heard` and
 `delay_sum`, with `python -m tests.golden.version3`. A later commit that runs it again would compare itself with itself.
+`version4.json` and `version4-*.state` were made likewise by the last commit before version 5; its learner with trees
+was saved while trees were being fitted.
 """
 
 import json
@@ -14,8 +16,9 @@ import numpy as np
 
 from deferkit import Budget, Deferrer, Pacing
 from deferkit.learn.state_v3 import NEW_BY_RESOURCE
+from deferkit.learn.state_v4 import ADDED
 from tests.early_fits import early_fits
-from tests.golden.lives import SINCE_VERSION_4, digest, live
+from tests.golden.lives import SINCE_VERSION_4, SINCE_VERSION_5, digest, live
 
 FOLDER = Path(__file__).parent
 BUDGET = Budget(30, horizon=400, max_cost=1.0)
@@ -33,7 +36,7 @@ def learners() -> Iterator[tuple[str, Deferrer]]:
 def state_digest(deferrer: Deferrer) -> str:
     """Return a digest of every array that version 3 saved, by its name in the file, and of the counters."""
     ledger = deferrer._ledger
-    later = {*NEW_BY_RESOURCE, "clock", "at", "expected"}
+    later = {*NEW_BY_RESOURCE, "clock", "at", "expected", *ADDED}
     arrays = {name: np.ascontiguousarray(array) for name, array in ledger.state().items() if name not in later}
     lower = np.tril(np.ones(arrays["precision"].shape[1:]))
     for name in ("precision", "rounding"):  # the upper half is not kept up to date
@@ -41,9 +44,13 @@ def state_digest(deferrer: Deferrer) -> str:
     waiting = np.arange(arrays["stash"].shape[1])[None, :, None] < arrays["n_stashed"][:, None, None]
     arrays["stash"] = np.where(waiting, arrays["stash"], 0.0)
     if deferrer._representation is not None:
-        arrays |= {f"representation {name}": array for name, array in deferrer._representation.state().items()}
+        fit = {f"fit ledger {name}" for name in ADDED}
+        kept = {name: array for name, array in deferrer._representation.state().items() if name not in fit}
+        arrays |= {f"representation {name}": array for name, array in kept.items()}
     parts = [name.encode() + arrays[name].tobytes() for name in sorted(arrays)]
-    counters = {name: count for name, count in ledger.counters().items() if name not in SINCE_VERSION_4}
+    counters = {
+        name: count for name, count in ledger.counters().items() if name not in (*SINCE_VERSION_4, *SINCE_VERSION_5)
+    }
     return digest(*parts, json.dumps(counters, sort_keys=True).encode())
 
 

@@ -15,5 +15,6 @@ class RowEncoder:
         max_levels: Sequence[int],
         size: float,
         intercept: bool,
+        clips: bool,
     ) -> None: ...
     def encode(self, row: dict[str, object], x: NDArray[np.float64]) -> bool: ...

@@ -32,12 +32,13 @@ cdef class RowEncoder:
     Args:
         numbers: The names of the number features.
         centers: The number subtracted from each value.
-        spreads: The divisor of the difference; the result is clipped at ±1.
+        spreads: The divisor of the difference.
         levels: For each category, by name: the offset of each of its levels from the category's first element.
         max_levels: The most levels of each category; after them come an element for any other level and one for a
             missing value.
         size: The divisor of the whole vector.
         intercept: Whether the first element is constant.
+        clips: Whether a scaled number is clipped at ±1; else what is beyond is squeezed to within ±2.
     """
 
     cdef tuple numbers, categories
@@ -45,14 +46,15 @@ cdef class RowEncoder:
     cdef double[::1] centers, spreads
     cdef long long[::1] max_levels
     cdef double size
-    cdef bint intercept
+    cdef bint intercept, clips
     cdef Py_ssize_t length
 
-    def __init__(self, tuple numbers, centers, spreads, dict levels, max_levels, double size, bint intercept):
+    def __init__(self, tuple numbers, centers, spreads, dict levels, max_levels, double size, bint intercept,
+                 bint clips):
         self.numbers, self.categories, self.levels = numbers, tuple(levels), list(levels.values())
         self.centers, self.spreads = np.array(centers, dtype=np.float64), np.array(spreads, dtype=np.float64)
         self.max_levels = np.array(max_levels, dtype=np.int64)
-        self.size, self.intercept = size, intercept
+        self.size, self.intercept, self.clips = size, intercept, clips
         self.length = intercept + 2 * len(numbers) + sum(max_levels) + 2 * len(levels)
         for offsets, n_levels in zip(self.levels, max_levels, strict=True):
             if not all(0 <= offset < n_levels for offset in offsets.values()):
@@ -83,7 +85,8 @@ cdef class RowEncoder:
                 if isnan(value):
                     x[column + 1] = 1.0 / self.size
                 elif fabs(value) <= largest:
-                    x[column] = min(1.0, max(-1.0, (value - self.centers[i]) / self.spreads[i])) / self.size
+                    value = (value - self.centers[i]) / self.spreads[i]
+                    x[column] = (min(1.0, max(-1.0, value)) if self.clips else squeezed(value)) / self.size
                 else:
                     return False
             else:
@@ -101,6 +104,13 @@ cdef class RowEncoder:
                 return False
             column += self.max_levels[i] + 2
         return found == len(row)
+
+
+cdef inline double squeezed(double value) noexcept nogil:
+    """The value within ±1, and ±(2 − 1/|value|) beyond: bounded, and in the same order."""
+    if fabs(value) <= 1.0:
+        return value
+    return 2.0 - 1.0 / value if value > 0.0 else -2.0 - 1.0 / value
 
 
 cdef inline double whole(object value) except? -1.0:

@@ -42,6 +42,18 @@ def as_experts(experts: Sequence[str]) -> tuple[str, ...]:
     return tuple(experts)
 
 
+def as_confidence(given: int | str | None, encoder: Encoder | None) -> int | None:
+    """Return the index of the model's confidence in a context vector: as given, by name, or that of the encoder."""
+    name = encoder.confidence if given is None and encoder is not None else given
+    if encoder is None or name is None:
+        if isinstance(name, str):
+            raise expected("confidence", "Deferrer", "an index, unless there is an encoder", name)
+        return name
+    if name not in encoder.numbers:
+        raise expected("confidence", "Deferrer", f"one of the numbers {', '.join(encoder.numbers)}", name)
+    return encoder.names.index(name)
+
+
 def as_exploration(exploration: float | Exploration | None) -> Exploration:
     """Return an exploration, which may be given by its scale alone."""
     if exploration is None:

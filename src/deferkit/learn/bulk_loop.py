@@ -86,11 +86,14 @@ class BulkLoop:
             until = min(representation.observations_until_retraining(), representation.decisions_until_upkeep())
             end = min(end, first + until)
         end = first + self._decisions.until_renewal(times, first, end - first)
-        decision = ledger.next_id
+        decision, link_state = ledger.next_id, ledger.get("link_state")
         done = first + self._run_compiled(matrix[first:end], rewards, costs, times, feedback, run, first)
         if representation is not None:
             representation.append_decided(matrix[first:done])
             representation.record_outcomes(decision, done - first)
+        if ledger.get("link_state") != link_state:
+            self._outcomes.link_switched()
+        if representation is not None:
             representation.retrain_if_due()
             representation.refresh_window_if_due()
         return done

@@ -1,9 +1,11 @@
 """The components of a learner, wired together."""
 
+import math
 from typing import NamedTuple
 
 from deferkit.learn.context_loader import ContextLoader
 from deferkit.learn.encode import Encoder
+from deferkit.learn.initial_state import write_prior
 from deferkit.learn.ledger import Ledger
 from deferkit.learn.ledger_reader import LedgerReader
 from deferkit.learn.outcomes import Outcomes
@@ -40,10 +42,18 @@ class Components(NamedTuple):
         """Return the components of a learner with this state."""
         if encoder is not None and ledger.next_id == 0:
             ledger.set("unsettled", 1)
+        if encoder is not None and settings.has_ranks:
+            ledger.view("indicator")[:] = encoder.indicators
+            ledger.set("rank_length", 1.0 / math.sqrt(1.0 + len(encoder.features)))
+            ledger.set("intercept", 0.0)
+            ledger.set("dimension", encoder.n_features - len(encoder.numbers) - 2 * len(encoder.max_levels))
+        write_prior(settings, ledger, encoder)
         if isinstance(settings.strategy, PythonPacing):
             ledger.core.bind_step(PythonStep(settings, ledger))
-        representation = representation_of(settings, ledger)
+        representation = representation_of(settings, ledger, encoder)
         reader = LedgerReader(settings.experts, settings.resources, settings.n_features, ledger)
         contexts = ContextLoader(ledger.core, settings.n_features, encoder, representation)
+        if contexts.encoder is not None and settings.has_ranks:
+            contexts.encoder.clips = False
         outcomes = Outcomes(settings, ledger, reader, representation)
         return cls(settings, ledger, reader, contexts, outcomes, representation, Renewals(settings, ledger))

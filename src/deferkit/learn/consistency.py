@@ -19,7 +19,13 @@ Ints = NDArray[np.int64]
 OPEN: int = CONSTANTS["open"]
 LARGEST_COUNT = 1 << 53  # the limit of whole numbers in arguments as well
 NEVER = 1 << 62  # the count of a retraining or refit that is not scheduled
-FLAGS = ("price_due", "horizon_told", "unsettled")
+LARGEST = {  # of counters
+    "price_due": 1,
+    "horizon_told": 1,
+    "unsettled": 1,
+    "link_state": CONSTANTS["link_switched"],
+    "n_in_ranks": CONSTANTS["ranked_contexts"],
+}
 INT_RANGES = {  # least and largest value; the range of `route` depends on the sizes
     "n_routed": (0, LARGEST_COUNT),
     "shares_design": (0, 1),
@@ -32,12 +38,17 @@ INT_RANGES = {  # least and largest value; the range of `route` depends on the s
     "n_drifts": (0, LARGEST_COUNT),
     "drift_at": (0, LARGEST_COUNT),
     "learned_as": (0, LARGEST_COUNT),
+    "change_at": (0, LARGEST_COUNT),
+    "drift_since": (0, LARGEST_COUNT),
+    "drift_resumes": (0, LARGEST_COUNT),
+    "rank_count": (0, CONSTANTS["ranked_contexts"]),
     "status": (0, CONSTANTS["expired"]),
 }
 FINITE = (
     *("spent", "reserved", "overrun", "largest_cost", "cost_sum", "cost_n", "held", "dual"),
     *("member_samples", "forecast_error", "at", "clock", "expected", "pending_cost", "allowance", "spent_before"),
     *("bin_length", "arrivals", "past_arrivals", "past_periods"),
+    *("evidence", "change_score", "change_sums", "drift_sums", "rank_table"),
 )
 NOT_NEGATIVE = (
     *("total", "spent", "reserved", "overrun", "held", "member_samples", "forecast_error", "expected", "pending_cost"),
@@ -53,7 +64,7 @@ WEIGHT_ROUNDING = 1e-9  # tolerance of the sum of the weights of a target, which
 def check_counters(counters: Mapping[str, object], names: Sequence[str]) -> None:
     """Raise unless every counter is a whole number within its range."""
     for name in names:
-        largest = 1 if name in FLAGS else NEVER if name == "retrain_at" else LARGEST_COUNT
+        largest = LARGEST.get(name, NEVER if name == "retrain_at" else LARGEST_COUNT)
         value = counters[name]
         if type(value) is not int or not 0 <= value <= largest:
             raise ValueError(f"the counter {name!r} is {value!r}")

@@ -224,9 +224,12 @@ class Decisions:
             matrix = contexts.encode(contexts.rows_before_freeze)
             if self._representation is not None:
                 matrix = self._representation.replace_contexts(matrix)
-            ledger.view("context")[:n] = matrix.reshape(n, -1, ledger.view("context").shape[2])
-            cost_expert = np.where(np.isnan(ledger.cost[:n]).any(axis=1), 0, ledger.route[:n])
-            self._outcomes.learn(matrix, cost_expert, ledger.reward[:n].copy(), ledger.cost[:n].copy())
+            self._core.replace_first_contexts(matrix)
+            if self._settings.has_ranks:  # learned with the ranks that each context had when it came
+                self._core.relearn()
+            else:
+                cost_expert = np.where(np.isnan(ledger.cost[:n]).any(axis=1), 0, ledger.route[:n])
+                self._outcomes.learn(matrix, cost_expert, ledger.reward[:n].copy(), ledger.cost[:n].copy())
             contexts.rows_before_freeze = []
         if self._representation is not None:
             self._representation.retrain_if_due()

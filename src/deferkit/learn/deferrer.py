@@ -33,7 +33,7 @@ from deferkit.learn.holds import extend, grantable, stop
 from deferkit.learn.initial_state import new_ledger
 from deferkit.learn.ledger import Ledger
 from deferkit.learn.pacing import Pacing
-from deferkit.learn.settings import Settings
+from deferkit.learn.settings import DEFAULT_RULE, Settings
 from deferkit.learn.warm_start import WarmStart
 from deferkit.types import Amount, Budget, Coefficients, Decision, Drifted, Run, Scores, Summary
 
@@ -49,7 +49,10 @@ class Deferrer:
         encoder: Converts named features to context vectors.
         budget: A `Budget`, or one for each resource by name; unlimited by default.
         experts: The names of 1 to 32 experts; ("human",) by default.
-        link: The link function of the rewards, "identity" (default) or "logistic" for rewards that are 0 or 1.
+        link: The link function of the rewards: "identity", "logistic" for rewards that are 0 or 1, or "auto" (default).
+            With `defaults="2026.12"`, "auto" is logistic while all rewards are 0 or 1, and switches to "identity" at
+            the first other reward, except with another `reward_range`, a logistic `cost_link`, an embedding or
+            `Exploration(rule="interval")`: then, and with `defaults="2026.11"`, it is "identity".
         cost_link: The link function of the costs; "identity" by default.
         pacing: How the price of the budget moves: a `Pacing`, or its kind alone; "resolve" by default.
         exploration: An `Exploration`, or its scale alone (a width in units of the noise); by default the scale is
@@ -72,6 +75,13 @@ class Deferrer:
             installed, else "linear".
         embedding: A learned representation, such as a `NeuralEmbedding` or a `TreeEmbedding`; None by default.
         seed: The seed of the random decisions, at least 0; 0 by default.
+        confidence: The feature that is the model's own confidence: its index in the context, or its name with an
+            encoder. Until there are observations, the model is taken to be the better the higher its confidence ranks,
+            and the experts to be right in 90 %. None by default.
+        defaults: The version of the default rule: "2026.11" (default), or "2026.12", which adds ranks of the features,
+            a prior of the noise, free exploration, the automatic link and tested drift alarms.
+        without: Parts of the default that a study leaves out: "values", "ranks", "noise prior", "free exploration";
+            none by default.
 
     Raises:
         InvalidArgument: If an argument is of the wrong type or out of range.
@@ -104,7 +114,7 @@ class Deferrer:
         encoder: Encoder | None = None,
         budget: Budget | Mapping[str, Budget] | None = None,
         experts: Sequence[str] = ("human",),
-        link: str = "identity",
+        link: str = "auto",
         cost_link: str = "identity",
         pacing: str | Pacing = "resolve",
         exploration: float | Exploration | None = None,
@@ -119,6 +129,9 @@ class Deferrer:
         representation: str | None = None,
         embedding: Embedding | None = None,
         seed: int = 0,
+        confidence: int | str | None = None,
+        defaults: str = DEFAULT_RULE,
+        without: Sequence[str] = (),
     ) -> None:
         width = arguments.as_n_features(n_features, encoder)
         explored = arguments.as_exploration(exploration)
@@ -141,6 +154,9 @@ class Deferrer:
             embedding=embedding,
             representation=arguments.choose_representation(representation, encoder, embedding, explored, cost_link),
             seed=seed,
+            confidence=arguments.as_confidence(confidence, encoder),
+            defaults=defaults,
+            without=tuple(without),
         )
         arguments.check_encoder_memory(settings, encoder)
         arguments.warn_if_unaffordable(settings.budget)

@@ -11,7 +11,7 @@ from deferkit.errors import InvalidArgument, expected
 from deferkit.learn._encoding import RowEncoder
 from deferkit.types import LARGEST, is_number, is_whole
 
-CLIP = 3.0  # standard deviations at which a scaled number is clipped
+CLIP = 3.0  # standard deviations at which a scaled number is clipped or squeezed
 FREEZE_AFTER = 16  # rows that an encoder has seen, at least, before its scales are frozen
 
 
@@ -118,10 +118,22 @@ def first_index_of_levels(levels: Sequence[str]) -> dict[str, int]:
     return indices
 
 
+def squeezed(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return values within ±1 as they are, and ±(2 − 1/|value|) beyond: bounded, and in the same order.
+
+    >>> squeezed(np.array([0.5, 1.0, -4.0])).tolist()
+    [0.5, 1.0, -1.75]
+    """
+    beyond = np.abs(values) > 1.0
+    inverse = np.divide(1.0, values, out=np.zeros_like(values), where=beyond)
+    return np.where(beyond, np.copysign(2.0, values) - inverse, values)
+
+
 class Encoder:
     """Converts named features to vectors of fixed length within the unit ball.
 
-    A number becomes (value − mean) / (3 std), clipped at ±1, and an indicator of a missing value. A category becomes
+    A number becomes (value − mean) / (3 std), clipped at ±1, and an indicator of a missing value. In a `Deferrer` with
+    ranks, numbers beyond ±1 are squeezed to within ±2 instead, so that they keep their order. A category becomes
     one-hot: a column for each level, one for any other level and one for a missing value. The mean, the std and levels
     that are not given are learned in the learner's warm-up, then frozen, so that a vector keeps its meaning.
 
@@ -130,6 +142,8 @@ class Encoder:
         categories: The categories by name, each with its levels, or with the most levels that it can have: then the
             first ones seen are taken. None by default.
         intercept: Whether the first element is constant; True by default.
+        confidence: The number feature that is the model's own confidence, for the prior of a `Deferrer`; None by
+            default.
 
     Raises:
         InvalidArgument: If there is no feature, a name occurs twice, or an argument is of the wrong type.
@@ -151,6 +165,7 @@ class Encoder:
         numbers: Sequence[str] = (),
         categories: Mapping[str, Sequence[str] | int] | None = None,
         intercept: bool = True,
+        confidence: str | None = None,
     ) -> None:
         if isinstance(numbers, str) or not isinstance(numbers, Sequence):
             raise expected("numbers", "Encoder", "a list of names", numbers)
@@ -170,6 +185,10 @@ class Encoder:
             else:
                 raise expected(f"categories[{name!r}]", "Encoder", "a list of levels or their number", levels)
         self.intercept = bool(intercept)
+        self.clips = True  # False in a learner with ranks
+        self.confidence = confidence
+        if confidence is not None and confidence not in self.numbers:
+            raise expected("confidence", "Encoder", "the name of a number feature", confidence)
         self._rows: RowEncoder | None = None  # compiled for the current scales when the first row is encoded
         self.scales = {name: Scale() for name in self.numbers}
         if not self.numbers and not self.max_levels:
@@ -198,6 +217,18 @@ class Encoder:
     def n_features(self) -> int:
         """The length of the vector."""
         return self.intercept + 2 * len(self.numbers) + sum(most + 2 for most in self.max_levels.values())
+
+    @property
+    def indicators(self) -> list[int]:
+        """For each element of the vector, the element that is not 0 where its feature is missing; -1 if none is.
+
+        >>> Encoder(numbers=["age"], categories={"kind": 1}).indicators
+        [-1, 2, -1, -1, -1, -1]
+        """
+        found = [-1] * self.n_features
+        for i in range(len(self.numbers)):
+            found[self.intercept + 2 * i] = self.intercept + 2 * i + 1
+        return found
 
     def check(self, row: Mapping[str, Any]) -> dict[str, float | str | None]:
         """Return a row with each value as a float, a string, or None if it is missing.
@@ -286,6 +317,7 @@ class Encoder:
                 list(self.max_levels.values()),
                 math.sqrt(self.intercept + len(self.numbers) + len(self.max_levels)),
                 self.intercept,
+                self.clips,
             )
         return type(row) is dict and self._rows.encode(row, x)
 
@@ -335,7 +367,8 @@ class Encoder:
         for name, values in numbers.items():
             scale = self.scales[name]
             missing = np.isnan(values)
-            scaled = np.clip((values - scale.mean) / (CLIP * scale.std), -1.0, 1.0) / size
+            scaled = (values - scale.mean) / (CLIP * scale.std)
+            scaled = (np.clip(scaled, -1.0, 1.0) if self.clips else squeezed(scaled)) / size
             x[:, column] = np.where(missing, 0.0, scaled)
             x[missing, column + 1] = 1.0 / size
             column += 2
@@ -368,7 +401,7 @@ class Encoder:
             "levels": self.levels,
             "intercept": self.intercept,
             "scales": {name: list(scale) for name, scale in self.scales.items()},
-        }
+        } | ({} if self.clips else {"clips": False})
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "Encoder":
@@ -384,6 +417,7 @@ class Encoder:
         ('intercept', 'age', 'age missing')
         """
         encoder = cls(numbers=plain["numbers"], categories=plain["room"], intercept=plain["intercept"])
+        encoder.clips = bool(plain.get("clips", True))
         encoder.levels = {name: list(levels) for name, levels in plain["levels"].items()}
         encoder.scales = {name: Scale(int(n), mean, sq) for name, (n, mean, sq) in plain["scales"].items()}
         if list(encoder.levels) != list(encoder.max_levels) or list(encoder.scales) != list(encoder.numbers):

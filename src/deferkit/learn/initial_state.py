@@ -3,17 +3,23 @@
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
-from deferkit.learn.core import REFITS
+from deferkit.learn.core import CONSTANTS, REFITS
 from deferkit.learn.core.layout import COUNTERS, whole_lanes
 from deferkit.learn.embed import tree_views
+from deferkit.learn.encode import Encoder
 from deferkit.learn.exploration import INDEX
 from deferkit.learn.ledger import Ledger, LedgerSpec
-from deferkit.learn.links import link_named
+from deferkit.learn.links import AUTO_LINK, LINKS, link_named
 from deferkit.learn.settings import FIRST_REFIT, FOREVER, Settings
 from deferkit.periods import START_OF_TIME
 from deferkit.types import AUTO
 
+LINK_BINARY: int = CONSTANTS["link_binary"]
+# The prior of the confidence: the model's reward at a middle rank, its slope on the rank, the reward of an expert.
+LOGISTIC_PRIOR = (1.5, 2.0, math.log(0.9 / 0.1))  # in log-odds
+IDENTITY_PRIOR = (0.77, 0.30, 0.9)  # in units of the range of rewards
 HOLD_MEANS = 3.0  # the hold "auto", in mean costs
 
 
@@ -29,7 +35,9 @@ def sizes_of(settings: Settings) -> dict[str, int]:
     elif settings.representation == "auto":
         width, n_views = tree_views.width_of(settings.shape), tree_views.N_VIEWS
     n_resources, strategy = len(settings.budget), settings.strategy
-    members = settings.members
+    members, given = settings.members, width
+    if settings.has_ranks:
+        width, n_views = max(width, settings.n_features + 1), n_views + 1
     return {
         "n_features": width,
         "stride": whole_lanes(width),
@@ -39,10 +47,12 @@ def sizes_of(settings: Settings) -> dict[str, int]:
         "n_members": len(members),
         "n_lasting": sum(member.forget_every == 0 for member in members),
         "n_views": n_views,
+        "n_given": given,
+        "n_ranked": settings.n_features if settings.has_ranks else 0,
         "memory": settings.memory,
         "overflow": 0,
         "window": whole_lanes(settings.remembered_contexts),
-        "n_dual": n_resources + strategy.memory_size(n_resources),
+        "n_dual": n_resources + strategy.memory_size(n_resources) + settings.explores_free,
         "n_pacing": len(strategy.constants(settings.pacing.parameters, settings.budgets)),
     }
 
@@ -56,11 +66,13 @@ def new_ledger(settings: Settings) -> Ledger:
     counters = {counter.name: 0 for counter in COUNTERS} | {
         "warm_up": settings.warm_up_steps,
         "retrain_at": settings.first_fit,
+        "link_state": LINK_BINARY if settings.link == AUTO_LINK else 0,
     }
     scalars = {**sizes_of(settings), **_options(settings), **counters, **_parameters(settings)}
     spec = LedgerSpec(scalars, settings.experts, settings.resources, settings.reward_bounds, settings.cost_bounds)
     ledger = Ledger(spec)
     ledger.view("shares_design")[:] = [_shares_design(settings, expert) for expert in range(len(settings.experts))]
+    ledger.view("indicator")[:] = -1
     ledger.view("next_refit")[:] = 1 if settings.refit_used == "always" else FIRST_REFIT
     _write_members(settings, ledger)
     _write_budgets(settings, ledger)
@@ -69,7 +81,7 @@ def new_ledger(settings: Settings) -> Ledger:
 
 def _options(settings: Settings) -> dict[str, int]:
     return {
-        "reward_link": link_named(settings.link).code,
+        "reward_link": settings.first_link.code,
         "cost_link": link_named(settings.cost_link).code,
         "pacing": settings.strategy.code,
         "refit": REFITS.index(settings.refit_used),
@@ -79,6 +91,10 @@ def _options(settings: Settings) -> dict[str, int]:
         "one_index": settings.exploration.rule == INDEX,
         "sampled": settings.exploration.sampled,
         "frozen": settings.embedding is not None and settings.embedding.frozen,
+        "width_member": settings.width_member,
+        "has_prior": settings.confidence is not None,
+        "free_exploration": settings.explores_free,
+        "drift_test": settings.has_new_defaults,
         "key": int(np.random.SeedSequence(int(settings.seed)).generate_state(1, np.uint64).view(np.int64)[0]),
     }
 
@@ -95,12 +111,64 @@ def _parameters(settings: Settings) -> dict[str, float]:
         "prior": exploration.prior,
         "least_reward": settings.reward_bounds[0],
         "largest_reward": settings.reward_bounds[1],
+        "noise_samples": settings.noise_samples,
+        "noise_variance": settings.noise_variance_with(settings.first_link),
+        "rank_length": 1.0 / math.sqrt(1.0 + settings.n_features),
+        "intercept": _intercept(settings),
+        "dimension": settings.n_features + 1 if settings.has_ranks else sizes_of(settings)["n_features"],
+        "identity_ridge": settings.ridge_with(LINKS["identity"]),
+        "identity_scale": settings.scale_with(LINKS["identity"]),
+        "identity_variance": settings.noise_variance_with(LINKS["identity"]),
     }
+
+
+def _intercept(settings: Settings) -> float:
+    """Return the constant behind the features of a vector, for the prior; named features have one of the encoder."""
+    if settings.confidence is None or settings.representation == "auto":
+        return 0.0
+    return 1.0 / math.sqrt(1.0 + settings.n_features)
+
+
+def _prior_rewards(settings: Settings, *, identity: bool) -> tuple[NDArray[np.float64], float]:
+    """Return the prior reward of each decider at a middle rank of the confidence, and the model's slope on the rank."""
+    model, slope, expert = IDENTITY_PRIOR if identity else LOGISTIC_PRIOR
+    means = np.array([model, *(expert for _ in settings.experts)])
+    if not identity:
+        return means, slope
+    low, high = settings.reward_bounds
+    return low + means * (high - low), slope * (high - low)
+
+
+def write_prior(settings: Settings, ledger: Ledger, encoder: Encoder | None) -> None:
+    """Write the prior coefficients: what the model's confidence says of its reward, and that experts are good.
+
+    The reward of the model starts at an intercept and a slope on the rank of the confidence; those of the experts are
+    constant. Members that read values have the constants alone: a value of 0.9 means something else to each model.
+    """
+    if settings.confidence is None:
+        return
+    if encoder is None:
+        at, size = ledger.get("n_given"), ledger.parameter("intercept")
+    else:
+        at, size = 0, 1.0 / math.sqrt(1 + len(encoder.features)) if encoder.intercept else 0.0
+    ranks, length = ledger.get("n_views") - 1 if settings.has_ranks else -1, ledger.parameter("rank_length")
+    switched = ledger.get("reward_link") == LINKS["identity"].code
+    for name, identity in (("prior_theta", switched), ("identity_prior", True)):
+        means, slope = _prior_rewards(settings, identity=identity)
+        prior = ledger.view(name).reshape(len(settings.members), settings.shape.n_targets, -1)
+        for member, theta in zip(settings.members, prior, strict=True):
+            if member.view == ranks:
+                theta[: len(means), 0] = means / length
+                theta[0, 1 + settings.confidence] = slope / length
+            elif size > 0.0:
+                theta[: len(means), at] = means / size
+    if not ledger.view("n_observed").any():
+        ledger.core.initialise()
 
 
 def _shares_design(settings: Settings, expert: int) -> bool:
     """Whether the costs of an expert can share the design of its reward: exact updates of the same view."""
-    exact = link_named(settings.link).exact_updates and link_named(settings.cost_link).exact_updates
+    exact = settings.first_link.exact_updates and link_named(settings.cost_link).exact_updates
     first = len(settings.deciders) + expert * len(settings.budget)
     views = {settings.views[expert + 1], *settings.views[first : first + len(settings.budget)]}
     frozen = settings.embedding is not None and settings.embedding.frozen

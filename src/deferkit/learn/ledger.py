@@ -107,7 +107,8 @@ class Ledger:
         }
         self.reward, self.cost = self._views["reward"], self._views["cost"]
         self.route, self.status = self._views["route"], self._views["status"]
-        self.dual = self._views["dual"]
+        # the last element is the boost of free exploration, if there is one: no pacing knows of it
+        self.dual = self._views["dual"][: self.get("n_dual") - self.get("free_exploration")]
         self.price = self.dual[: self.get("n_resources")]
 
     def view(self, name: str) -> NDArray[Any]:
@@ -119,8 +120,13 @@ class Ledger:
         struct, index = SCALARS[name]
         return self.arrays[struct].item(index)
 
-    def set(self, name: str, value: int) -> None:
-        """Set a counter by name."""
+    def parameter(self, name: str) -> float:
+        """Return a parameter by name."""
+        struct, index = SCALARS[name]
+        return float(self.arrays[struct][index])
+
+    def set(self, name: str, value: float) -> None:
+        """Set a counter or a parameter by name."""
         struct, index = SCALARS[name]
         self.arrays[struct][index] = value
 
@@ -273,6 +279,11 @@ class Ledger:
     def restore(self, counters: dict[str, int], saved: dict[str, NDArray[Any]]) -> None:
         """Restore from `counters()` and `state()`; raise ValueError if they are inconsistent."""
         consistency.check_counters(counters, list(self.counters()))
+        if (counters["link_state"] > 0) != (self.get("link_state") > 0):
+            raise ValueError("the state of the link contradicts the settings")
+        if counters["link_state"] == CONSTANTS["link_switched"]:
+            self.core.use_identity_link()
+            self.view("shares_design")[:] = self.get("cost_link") == IDENTITY
         if self.get("retrain_at") == consistency.NEVER != counters["retrain_at"]:
             raise ValueError("a retraining is due, but there is no embedding")
         consistency.check_values(saved, self._views)

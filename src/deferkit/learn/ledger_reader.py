@@ -91,9 +91,25 @@ class LedgerReader:
 
     def drifts(self) -> tuple[Drifted, ...]:
         """Return the latest drift of each target that has drifted, in the order of detection."""
-        counts, at, strength = (self.ledger.view(name).tolist() for name in ("n_drifts", "drift_at", "drift_strength"))
-        reported = zip(self.targets, at, strength, counts, strict=True)
-        return tuple(sorted((Drifted(*each) for each in reported if each[3]), key=lambda drift: drift.decision))
+        found = []
+        for i, target in enumerate(self.targets):
+            count, at, strength, since = (
+                self.ledger.view(name).item(i) for name in ("n_drifts", "drift_at", "drift_strength", "drift_since")
+            )
+            if count:
+                tested = (since, *self._change_of(i)) if self.ledger.get("drift_test") else ()
+                found.append(Drifted(target, at, strength, count, *tested))
+        return tuple(sorted(found, key=lambda drift: drift.decision))
+
+    def _change_of(self, target: int) -> tuple[float | None, float | None, float | None]:
+        """Return the mean response before and after the last drift of a target, and the error of their difference."""
+        means, variance = [], 0.0
+        for n, total, squares in self.ledger.view("drift_sums")[target].reshape(2, 3).tolist():
+            if n < 2:
+                return None, None, None
+            means.append(total / n)
+            variance += max(0.0, squares / n - means[-1] ** 2) / (n - 1)
+        return means[0], means[1], math.sqrt(variance)
 
     def periods(self) -> dict[str, Period]:
         """Return the current period of each resource that has begun one."""

@@ -44,6 +44,9 @@ LINKS = {
 }
 
 
+AUTO_LINK = "auto"  # logistic while all rewards are 0 or 1, then the identity
+
+
 def link_named(name: str, argument: str = "link") -> Link:
     """Return the link with a name.
 

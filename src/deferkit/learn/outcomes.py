@@ -1,21 +1,26 @@
 """Outcomes of decisions: checked, booked, learned, corrected."""
 
 import math
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.errors import ConflictingObservation, InvalidArgument, expected
+from deferkit.errors import ConflictingObservation, InvalidArgument, LinkWarning, expected
 from deferkit.learn import inputs
+from deferkit.learn.core import CONSTANTS
 from deferkit.learn.ledger import OPEN, Ledger
 from deferkit.learn.ledger_reader import LedgerReader
 from deferkit.learn.representation import Representation
 from deferkit.learn.settings import Settings
+from deferkit.learn.tree_columns import TreeColumns
 from deferkit.types import LARGEST, Amount, is_number, plain, show
 
 Floats = NDArray[np.float64]
+
+LINK_BINARY: int = CONSTANTS["link_binary"]
 
 
 class Outcomes:
@@ -115,12 +120,35 @@ class Outcomes:
         ledger.grow_sample_store(1)
         if self.representation is not None:
             self.representation.refresh_views(number, slot)
+        link_state = ledger.get("link_state")
         ledger.core.observe(number, slot, new_reward, new_cost)
         if self.representation is not None:
             self.representation.observed(number, slot, new_reward, new_cost)
+        if ledger.get("link_state") != link_state:
+            self.link_switched()
+        if self.representation is not None:
             self.representation.retrain_if_due()
             self.representation.refresh_window_if_due()
         ledger.free_overflow_row(number, slot)
+
+    def link_switched(self) -> None:
+        """Tell the representation, and the user, that the rewards have the identity link from now on."""
+        if isinstance(self.representation, TreeColumns):
+            self.representation.link_switched()
+        if self.ledger.view("reward_power")[1] > 1:
+            warnings.warn(
+                "A reward is neither 0 nor 1: the link of the rewards is the identity from now on, no longer logistic."
+                " All remembered outcomes were learned again.",
+                LinkWarning,
+                stacklevel=5,
+            )
+
+    def switch_link_for(self, rewards: Floats) -> None:
+        """Switch an automatic link if one of these rewards is neither 0 nor 1."""
+        known = rewards[~np.isnan(rewards)]
+        if self.ledger.get("link_state") == LINK_BINARY and ((known != 0.0) & (known != 1.0)).any():
+            self.ledger.core.switch_link()
+            self.link_switched()
 
     def expire(self, decision: int) -> None:
         """Release the reservation of a decision, if it holds one."""
@@ -206,6 +234,9 @@ class Outcomes:
         return numbers
 
     def _learn_correction(self, slot: int, target: int, old: float, new: float) -> None:
+        if target < len(self.settings.deciders) and self.ledger.get("link_state") == LINK_BINARY and new not in (0, 1):
+            self.switch_link_for(np.array([new]))  # which learns the corrected reward too
+            return
         if not self.ledger.get("unsettled") and old != new:
             self.ledger.core.correct(slot, target, old, new)
 

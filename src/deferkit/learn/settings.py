@@ -12,7 +12,7 @@ from deferkit.learn.core import CONSTANTS, REFITS
 from deferkit.learn.embed import EMBEDDINGS, embedding_from, is_embedding, tree_views
 from deferkit.learn.embed.embedding import Embedding, Shape
 from deferkit.learn.exploration import INDEX, INTERVAL_SCALE, Exploration
-from deferkit.learn.links import link_named
+from deferkit.learn.links import AUTO_LINK, Link, link_named
 from deferkit.learn.members import FORGETS, Member, members_of
 from deferkit.learn.pacing import Budgets, Pacing, Strategy
 from deferkit.learn.pacing.renewing import Renewing
@@ -22,6 +22,12 @@ MOST_EXPERTS = 32
 FIRST_REFIT = 16  # samples before the first exact refit
 FOREVER = 1 << 62  # a count that is never reached
 FIRST_FIT = 64  # observations before the first fit of trees
+NOVEMBER_2026, DECEMBER_2026 = "2026.11", "2026.12"
+DEFAULTS = (NOVEMBER_2026, DECEMBER_2026)  # versions of the default rule
+DEFAULT_RULE = NOVEMBER_2026  # of learners that are made without `defaults`
+PRIOR_RIDGE = 0.1  # with a confidence prior
+NOISE_SAMPLES = 4.0  # pseudo-samples of the noise prior
+PARTS = ("values", "ranks", "noise prior", "free exploration")  # of the default that studies can leave out
 REPRESENTATIONS = ("linear", "auto")
 
 
@@ -35,12 +41,14 @@ class Settings:
         printed_costs: Optimistic costs exactly as Algorithm 1 prints them: not clipped at 0, and one for the model.
         weighted: Whether samples weigh μ' in their design (default); else 1, as in the paper's M.
         budget: The budgets by resource.
+        confidence: The index of the model's own confidence in a context vector; None (default) if there is none.
+        without: Parts of the default that a study leaves out, of `PARTS`.
     """
 
     n_features: int
     budget: Mapping[str, Budget]
     experts: tuple[str, ...] = ("human",)
-    link: str = "identity"
+    link: str = AUTO_LINK
     cost_link: str = "identity"
     pacing: Pacing = field(default_factory=Pacing)
     exploration: Exploration = field(default_factory=Exploration)
@@ -57,6 +65,9 @@ class Settings:
     weighted: bool = True
     embedding: Embedding | None = None
     representation: str = "linear"
+    confidence: int | None = None
+    defaults: str = DEFAULT_RULE
+    without: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
@@ -76,6 +87,7 @@ class Settings:
             raise expected("experts", "Deferrer", f"names other than {MODEL!r}", self.experts)
         if not self.budget or not all(isinstance(each, Budget) for each in self.budget.values()):
             raise expected("budget", "Deferrer", "a Budget, or a Budget for each resource by name", self.budget)
+        self._check_rule()
         self._check_pacing()
         for name, words in (("refit", REFITS), ("forget", FORGETS)):
             value = getattr(self, name)
@@ -94,13 +106,12 @@ class Settings:
             raise expected("ridge", "Deferrer", "None or a finite number above 0", self.ridge)
         if not is_number(self.explore_floor) or not 0 <= self.explore_floor <= 1:
             raise expected("explore_floor", "Deferrer", "a number from 0 to 1", self.explore_floor)
-        link_named(self.link), link_named(self.cost_link, "cost_link")  # raise if there is no such link
         pair = self.reward_range
         if not (isinstance(pair, Sequence) and len(pair) == 2 and all(map(is_number, pair)) and pair[0] < pair[1]):
             raise expected("reward_range", "Deferrer", "(low, high) with low < high", pair)
         if self.reward_bounds[0] >= self.reward_bounds[1]:
             raise expected("reward_range", "Deferrer", f"within the domain of the {self.link} link", pair)
-        reward_link, cost_link = link_named(self.link), link_named(self.cost_link)
+        reward_link, cost_link = self.first_link, link_named(self.cost_link)
         linear = reward_link.exact_updates and cost_link.exact_updates
         if self.exploration.sampled and not (linear and len(self.experts) == 1):
             raise expected(
@@ -113,6 +124,23 @@ class Settings:
             raise expected("cost_link", "Deferrer", "'identity' with an embedding", self.cost_link)
         if not self.weighted and self.refit_used != "always" and not reward_link.exact_updates:
             raise expected("refit", "Deferrer", "'always' where samples are not weighted", self.refit)
+
+    def _check_rule(self) -> None:
+        """Check the version of the default rule and its parts, and resolve an automatic link that cannot switch."""
+        if not isinstance(self.defaults, str) or self.defaults not in DEFAULTS:
+            raise expected("defaults", "Deferrer", "one of " + ", ".join(map(repr, DEFAULTS)), self.defaults)
+        if not set(self.without) <= set(PARTS) or set(self.without) >= {"values", "ranks"}:
+            raise expected("without", "Deferrer", "some of " + ", ".join(map(repr, PARTS)), self.without)
+        if self.confidence is not None and not (is_whole(self.confidence, 0) and self.confidence < self.n_features):
+            raise expected("confidence", "Deferrer", "the index or the name of a feature", self.confidence)
+        if self.confidence is not None and not (self.has_new_defaults and all(map(math.isfinite, self.reward_range))):
+            needed = f"None, unless defaults={DECEMBER_2026!r}, with a finite reward_range, no embedding, no intervals"
+            raise expected("confidence", "Deferrer", needed, self.confidence)
+        if not isinstance(self.link, str) or self.link != AUTO_LINK:
+            link_named(self.link)  # raises if there is no such link
+        elif not self.has_auto_link:
+            object.__setattr__(self, "link", "identity")
+        link_named(self.cost_link, "cost_link")
 
     def _check_pacing(self) -> None:
         if self.is_timed and self.pacing.kind != "resolve":
@@ -149,6 +177,7 @@ class Settings:
             refit="always",
             forget="never",
             seed=seed,
+            defaults=NOVEMBER_2026,
             printed_costs=True,
             weighted=False,
         )
@@ -166,7 +195,7 @@ class Settings:
     @property
     def reward_bounds(self) -> tuple[float, float]:
         """The least and the largest reward: the intersection of `reward_range` and the domain of the link."""
-        low, high = link_named(self.link).domain
+        low, high = self.first_link.domain
         return max(low, self.reward_range[0]), min(high, self.reward_range[1])
 
     @property
@@ -185,7 +214,8 @@ class Settings:
     def shape(self) -> Shape:
         """The sizes and the link that an embedding is made for."""
         seed = int(self.seed)
-        return Shape(self.n_features, len(self.experts), len(self.budget), self.link, self.reward_bounds, seed)
+        link = self.first_link.name
+        return Shape(self.n_features, len(self.experts), len(self.budget), link, self.reward_bounds, seed)
 
     @property
     def views(self) -> list[int]:
@@ -201,27 +231,89 @@ class Settings:
 
     @property
     def refit_used(self) -> str:
-        """When estimates are refitted exactly: "never" with an embedding, with trees or with forgetting."""
-        if self.embedding is not None or self.representation == "auto" or self.forget_used != "never":
+        """When estimates are refitted exactly: "never" with an embedding, trees, forgetting or link "auto"."""
+        follows = self.embedding is not None or self.representation == "auto" or self.link == AUTO_LINK
+        if follows or self.forget_used != "never":
             return "never"
         return "doubling" if self.refit is None else self.refit
 
     @property
     def members(self) -> list[Member]:
         """The members of the mixture by which each target is estimated."""
-        return members_of(self.forget_used, tree_views.N_VIEWS if self.representation == "auto" else None)
+        views = tree_views.N_VIEWS if self.representation == "auto" else None
+        return members_of(self.forget_used, views, values="values" not in self.without, ranks=self.has_ranks)
 
     @property
     def ridge_used(self) -> float:
         """The ridge: as given, else the larger default of the two links."""
-        links = (link_named(self.link), link_named(self.cost_link))
-        return max(link.ridge for link in links) if self.ridge is None else self.ridge
+        return self.ridge_with(self.first_link)
+
+    def ridge_with(self, link: Link) -> float:
+        """Return the ridge with this link of the rewards; a prior needs more than least squares."""
+        if self.ridge is None and self.confidence is not None:
+            return PRIOR_RIDGE
+        return max(link.ridge, link_named(self.cost_link).ridge) if self.ridge is None else self.ridge
 
     @property
     def scale_used(self) -> float:
         """The width in units of the noise: as given, else the default of the link or of intervals."""
+        return self.scale_with(self.first_link)
+
+    def scale_with(self, link: Link) -> float:
+        """Return the width in units of the noise with this link of the rewards."""
         given, rule = self.exploration.scale, self.exploration.rule
-        return given if given is not None else link_named(self.link).scale if rule == INDEX else INTERVAL_SCALE
+        return given if given is not None else link.scale if rule == INDEX else INTERVAL_SCALE
+
+    @property
+    def has_new_defaults(self) -> bool:
+        """Whether the parts that came after November 2026 apply: not with an embedding or with intervals."""
+        return self.defaults != NOVEMBER_2026 and self.embedding is None and self.exploration.rule == INDEX
+
+    @property
+    def has_auto_link(self) -> bool:
+        """Whether the link follows from the rewards: they are in [0, 1], and everything else has the identity link."""
+        unit = isinstance(self.reward_range, Sequence) and tuple(self.reward_range) == (0.0, 1.0)
+        return self.has_new_defaults and unit and self.cost_link == "identity" and self.refit in (None, "never")
+
+    @property
+    def first_link(self) -> Link:
+        """The link of the rewards at the start."""
+        return link_named("logistic" if self.link == AUTO_LINK else self.link)
+
+    @property
+    def has_ranks(self) -> bool:
+        """Whether there is a rank view."""
+        return self.has_new_defaults and "ranks" not in self.without
+
+    @property
+    def width_member(self) -> int:
+        """The member whose spreads are the widths: the one that forgets nothing, and reads ranks if there are any.
+
+        Ranks are bounded, so that an outlier cannot make all other widths 0.
+        """
+        if not self.has_ranks:
+            return 0
+        views = [member.view or 0 for member in self.members]
+        return views.index(max(views))
+
+    @property
+    def noise_samples(self) -> float:
+        """The pseudo-samples of the noise prior; 0 if there is none."""
+        bounded = all(math.isfinite(bound) for bound in self.reward_bounds)
+        return NOISE_SAMPLES if self.has_new_defaults and bounded and "noise prior" not in self.without else 0.0
+
+    def noise_variance_with(self, link: Link) -> float:
+        """Return the variance of a pseudo-sample: in units of μ' for a probability, else that of a fair coin."""
+        if self.noise_samples == 0.0 or link.is_probability:
+            return 1.0
+        return (self.reward_bounds[1] - self.reward_bounds[0]) ** 2 / 4.0
+
+    @property
+    def explores_free(self) -> bool:
+        """Whether unspent budget is used to explore: not if the exploration is given, nor without a price."""
+        given = self.exploration != Exploration() or self.pacing.kind != "resolve"
+        limited = any(math.isfinite(budget.total) for budget in self.budget.values())
+        return self.has_new_defaults and not given and limited and "free exploration" not in self.without
 
     @property
     def budgets(self) -> Budgets:
@@ -268,10 +360,12 @@ class Settings:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "Settings":
-        """Restore settings from `to_dict()`."""
+        """Restore settings from `to_dict()`; files older than `defaults` have those of November 2026."""
         return cls(
             **{
+                "defaults": NOVEMBER_2026,
                 **plain,
+                "without": tuple(plain.get("without", ())),
                 "experts": tuple(plain["experts"]),
                 "reward_range": tuple(plain["reward_range"]),
                 "pacing": Pacing.from_dict(plain["pacing"]),

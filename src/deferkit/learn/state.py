@@ -1,7 +1,7 @@
 r"""The state file of a learner: a JSON header and the bytes of the arrays. Never pickle.
 
     deferkit-state\n
-    {"version": 4, "sha256": …, "arrays": {name: [dtype, shape, bytes]}, "settings": {…}}\n
+    {"version": 5, "sha256": …, "arrays": {name: [dtype, shape, bytes]}, "settings": {…}}\n
     array bytes, zlib-compressed, in the order of the header
 
 The checksum covers the header (without itself) and the arrays as they are in the file.
@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.errors import InvalidArgument, UnreadableState, UnwritableState
-from deferkit.learn import state_v1, state_v2, state_v3
+from deferkit.learn import state_v1, state_v2, state_v3, state_v4
 
 MAGIC = b"deferkit-state\n"
-VERSION = 4
-CONVERSIONS = (state_v1.convert, state_v2.convert, state_v3.convert)  # each to the version after it
+VERSION = 5
+CONVERSIONS = (state_v1.convert, state_v2.convert, state_v3.convert, state_v4.convert)  # each to the version after it
 DTYPES = {"<f8", "<i8"}
 LONGEST_HEADER = 1 << 26
 

@@ -53,7 +53,8 @@ class TreeColumns:
     Args:
         shape: Sizes, link and seed of the learner.
         ledger: Of the learner.
-        fresh_ledger: Returns the ledger of a new learner with the same settings, for a fit to learn with.
+        fresh_ledger: Returns the ledger of a new learner with the same settings and a given link, for a fit to learn
+            with.
 
     Raises:
         MissingExtra: If LightGBM is not installed.
@@ -61,7 +62,7 @@ class TreeColumns:
 
     largest = LARGEST
 
-    def __init__(self, shape: Shape, ledger: Ledger, fresh_ledger: Callable[[], Ledger]) -> None:
+    def __init__(self, shape: Shape, ledger: Ledger, fresh_ledger: Callable[[str], Ledger]) -> None:
         needs("trees", what="The representation 'auto'")
         self.training_set = shape.training_set()
         self.trees = no_trees()
@@ -98,7 +99,7 @@ class TreeColumns:
             row = self.training_set.row(decision)
             if row >= 0:  # a task that was dropped keeps its old views
                 views = self.transform(self.training_set.x[row : row + 1])
-                self._ledger.view("context")[slot] = views.reshape(N_VIEWS, -1)
+                self._ledger.view("context")[slot, :N_VIEWS] = views.reshape(N_VIEWS, -1)
 
     def refresh_window_if_due(self) -> None:
         """Do nothing: the window is refreshed as soon as a fit takes effect."""
@@ -182,7 +183,7 @@ class TreeColumns:
 
     def _begin(self, keep: int) -> TreeFit:
         """Start to fit trees to the current training set."""
-        fit = TreeFit(self._views, self._fresh_ledger(), keep)
+        fit = TreeFit(self._views, self._fresh_ledger(self._shape.link), keep)
         fit.start(self.training_set.x, self._labels(), KnownOutcomes(*self.training_set.known()), self._shape.seed)
         return fit
 
@@ -209,7 +210,28 @@ class TreeColumns:
         rows = self.training_set.rows(decisions)
         decisions, rows = decisions[rows >= 0], rows[rows >= 0] - (self.training_set.n - len(fit.latest))
         views = fit.latest[rows].reshape(len(rows), N_VIEWS, self._views.width)
-        ledger.view("context")[decisions % ledger.memory] = views
+        ledger.view("context")[decisions % ledger.memory, :N_VIEWS] = views
+
+    def link_switched(self) -> None:
+        """Drop the trees, whose predictions were written as log-odds, and fit new ones in the background.
+
+        All outcomes are learned again without tree columns.
+        """
+        ledger = self._ledger
+        if self._fit is not None:
+            self._fit.wait()
+            self._fit.close()
+        self._fit, self._effect_at = None, LARGEST_COUNT
+        self._shape = self._shape._replace(link="identity")
+        self._views = TreeViews(self._shape)
+        self.trees = no_trees()
+        self.version += 1
+        known = np.arange(max(0, ledger.next_id - ledger.memory), ledger.next_id)
+        ledger.view("context")[known % ledger.memory, N_VIEWS - 1, self._shape.n_features :] = 0.0
+        ledger.core.relearn()
+        self._start_at = max(FIRST_FIT, ledger.get("n_seen"))
+        ledger.set("retrain_at", self._start_at)
+        self.retrain_if_due()
 
     def learn_labelled(self, x: Floats, rewards: Floats, costs: Floats, cost_expert: Ints) -> None:
         """Learn from labelled tasks of a warm start, with out-of-fold predictions of trees fitted to them."""
@@ -262,7 +284,7 @@ class TreeColumns:
         self._unit = saved["unit"].copy()
         self._fit = None
         if fitting:
-            fresh = self._fresh_ledger()
+            fresh = self._fresh_ledger(self._shape.link)
             self._fit = TreeFit(self._views, fresh, self._window)
             self._fit.restore(part("fit"), fresh.sizes())
             if not self._rows_in_window() <= len(self._fit.latest) <= self.training_set.n:

@@ -37,6 +37,8 @@ class WarmStart:
             self._decisions.freeze_encoder_on(encoder, rows)
             matrix = self._contexts.encode(rows)
         cost_expert = np.where(np.isnan(costs).any(axis=1), 0, expert_number)
+        self._outcomes.switch_link_for(values)
+        ledger.core.fill_rank_tables(matrix)
         if self._representation is None:
             self._outcomes.learn(matrix, cost_expert, values, costs)
         else:

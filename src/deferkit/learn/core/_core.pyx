@@ -7,19 +7,21 @@ cimport numpy as cnp
 from cpython.float cimport PyFloat_AsDouble, PyFloat_Check
 from cpython.long cimport PyLong_AsLongLong, PyLong_CheckExact
 from libc.math cimport NAN, fabs, isnan
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from deferkit.learn.core.accounting cimport (
-    EXPIRED, OPEN, SETTLED, commit, context_of, correct, expire, learn_outcome, observe, share_reviewed)
+    EXPIRED, LINK_BINARY, LINK_SWITCHED, OPEN, SETTLED, commit, context_of, correct, expire, learn_outcome,
+    needs_identity_link, observe, relearn, share_reviewed, use_identity_link)
 from deferkit.learn.core.arrivals cimport BINS, HORIZON, RENEWS, UNTIL, begin_period, outlook
 from deferkit.learn.core.budget cimport LEAST_BUDGET, left
 from deferkit.learn.core.choice cimport Proposal, price_current_task, propose
-from deferkit.learn.core.glm cimport cost_target, design_of, prepare, split_cost_design
+from deferkit.learn.core.glm cimport cost_target, design_of, prepare, reset_estimate, split_cost_design
 from deferkit.learn.core.kernels cimport LANES, STASHED
 from deferkit.learn.core.links cimport cumulant, link_names, mean, slope
 from deferkit.learn.core.newton cimport LEAST_WEIGHT, Likelihood, Workspace, maximise
 from deferkit.learn.core.pacing cimport RENEWING, pacing_names
 from deferkit.learn.core.precision cimport CHECK_EVERY, LARGEST_INVERSE_ERROR, SURE_SPREAD, initialise
+from deferkit.learn.core.ranks cimport RANKED_CONTEXTS, add_to_ranks, cut_outliers, write_ranks
 from deferkit.learn.core.refit cimport is_refitted, refit_names, repair
 from deferkit.learn.core.state cimport Arrays, Counters, Int, Options, Parameters, Sizes, State, built_fields
 
@@ -47,6 +49,7 @@ CONSTANTS = {
     "least_budget": LEAST_BUDGET, "least_weight": LEAST_WEIGHT,
     "largest_inverse_error": LARGEST_INVERSE_ERROR, "check_every": CHECK_EVERY, "sure_spread": SURE_SPREAD,
     "horizon": HORIZON, "until": UNTIL, "renews": RENEWS, "bins": BINS,
+    "link_binary": LINK_BINARY, "link_switched": LINK_SWITCHED, "ranked_contexts": RANKED_CONTEXTS,
 }
 LINKS = link_names()
 PACINGS = pacing_names()
@@ -114,11 +117,28 @@ cdef inline bint is_in_range(const double *row, Int n) noexcept nogil:
     return True
 
 
+cdef inline Int given_views(State *s) noexcept nogil:
+    """The views of a context that callers give: all but the ranks."""
+    return s.sizes.n_views - (s.sizes.n_ranked > 0)
+
+
+cdef inline Int given_length(State *s) noexcept nogil:
+    """The length of a row that callers give."""
+    return s.sizes.n_given * given_views(s)
+
+
 cdef inline void load_context(State *s, const double *row) noexcept nogil:
-    """Copy a context, which is all of its views in one row, to the scratch array `x`."""
-    cdef Int v, d = s.sizes.n_features
-    for v in range(s.sizes.n_views):
+    """Copy a context, which is all of its given views in one row, to the scratch array `x`, and rank it."""
+    cdef Int v, d = s.sizes.n_given
+    for v in range(given_views(s)):
         memcpy(s.arrays.x + v * s.sizes.stride, row + v * d, d * sizeof(double))
+    if s.parameters.intercept > 0.0:
+        s.arrays.x[d] = s.parameters.intercept
+    if s.sizes.n_ranked > 0:
+        memcpy(s.arrays.raw, row, s.sizes.n_ranked * sizeof(double))
+        write_ranks(s, s.arrays.x)
+        for v in range(given_views(s)):
+            cut_outliers(s, s.arrays.x + v * s.sizes.stride)
 
 
 cdef inline bint is_revealed(Int feedback, Int route, Int decider) noexcept nogil:
@@ -223,6 +243,40 @@ cdef class Core:
         with nogil:
             for design in range(self.s.sizes.n_members * self.s.sizes.n_targets):
                 initialise(&self.s, design)
+                if self.s.options.has_prior:
+                    reset_estimate(&self.s, design)
+
+    def use_identity_link(self):
+        """Use the identity link from now on, without learning anything again: for a state that is restored."""
+        use_identity_link(&self.s)
+
+    def switch_link(self):
+        """Switch an automatic link to the identity, and learn the remembered outcomes again."""
+        with nogil:
+            use_identity_link(&self.s)
+            relearn(&self.s)
+
+    def relearn(self):
+        """Reset all estimates, and learn the remembered outcomes again."""
+        with nogil:
+            relearn(&self.s)
+
+    def fill_rank_tables(self, const double[:, ::1] contexts):
+        """Add contexts to the rank tables, until they are frozen; without a rank view, do nothing."""
+        cdef Int t
+        for t in range(contexts.shape[0]):
+            add_to_ranks(&self.s, &contexts[t, 0])
+
+    def replace_first_contexts(self, const double[:, ::1] contexts):
+        """Replace the contexts of the first decisions, and rank them anew in their order."""
+        cdef Int t, size = self.s.sizes.stride * self.s.sizes.n_views * sizeof(double)
+        self.n_loads += 1
+        memset(self.s.arrays.rank_count, 0, self.s.sizes.n_ranked * sizeof(Int))
+        self.s.counters.n_in_ranks = 0
+        for t in range(contexts.shape[0]):
+            load_context(&self.s, &contexts[t, 0])
+            memcpy(context_of(&self.s, t), self.s.arrays.x, size)
+            add_to_ranks(&self.s, self.s.arrays.raw)
 
     def design_of(self, Int target):
         """Return the design that a target uses."""
@@ -239,10 +293,10 @@ cdef class Core:
         cdef const double *row
         if not (cnp.PyArray_CheckExact(context) and cnp.PyArray_NDIM(context) == 1
                 and cnp.PyArray_TYPE(context) == cnp.NPY_DOUBLE and cnp.PyArray_ISCARRAY_RO(context)
-                and cnp.PyArray_DIM(context, 0) == self.s.sizes.n_features * self.s.sizes.n_views):
+                and cnp.PyArray_DIM(context, 0) == given_length(&self.s)):
             return False
         row = <const double *>cnp.PyArray_DATA(context)
-        if not is_in_range(row, self.s.sizes.n_features * self.s.sizes.n_views):
+        if not is_in_range(row, given_length(&self.s)):
             return False
         self.n_loads += 1
         load_context(&self.s, row)
@@ -410,6 +464,9 @@ cdef class Core:
             new = True
         if not new:
             return False
+        for decider in range(deciders):
+            if needs_identity_link(s, s.arrays.new_reward[decider]):
+                return False  # estimates are learned again, which is reported
         for target in range(s.sizes.n_targets):
             if is_refitted(s, target) and s.arrays.n_observed[target] >= s.counters.capacity and (
                     s.counters.capacity > 0 or s.arrays.n_observed[target] < s.options.refit_limit):
@@ -471,10 +528,11 @@ cdef class Core:
 
         Where reviews can be stopped, one is when it has cost the limit, or when nothing is left to extend its hold.
 
-        Return the number of tasks done: the loop stops if a representation is due to be retrained.
+        Return the number of tasks done: the loop stops if a representation is due to be retrained, or the link has
+        changed.
         """
         cdef State *s = &self.s
-        cdef Int t, r, slot, answered, done = contexts.shape[0]
+        cdef Int t, r, slot, answered, done = contexts.shape[0], link_state = s.counters.link_state
         cdef double done_share
         cdef Proposal p
         self.n_loads += 1
@@ -500,7 +558,8 @@ cdef class Core:
                 for r in range(s.sizes.n_experts + 1):
                     s.arrays.new_reward[r] = rewards[t, r] if is_revealed(feedback, answered, r) else NAN
                 observe(s, s.counters.next_id - 1, slot)
-                if s.counters.n_seen >= s.counters.retrain_at or s.python_step_failed:
+                if (s.counters.n_seen >= s.counters.retrain_at or s.python_step_failed
+                        or s.counters.link_state != link_state):
                     done = t + 1
                     break
         self.check_step()

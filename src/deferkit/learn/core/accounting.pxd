@@ -5,7 +5,7 @@ so that a step cannot fail halfway.
 """
 
 from libc.math cimport NAN, isnan, sqrt
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from deferkit.learn.core.arrivals cimport count_arrival
 from deferkit.learn.core.budget cimport can_be_stopped, left
@@ -13,12 +13,14 @@ from deferkit.learn.core.choice cimport FORCED, NO_BUDGET
 from deferkit.learn.core.forget cimport forget_if_due, share_remembered
 from deferkit.learn.core.glm cimport (
     cost_target, design_of, learn_with_own_design, learn_with_shared_design, link_of, moment_of, prepare,
-    split_cost_design, theta_of, view_of)
+    reset_estimate, split_cost_design, theta_of, view_of)
+from deferkit.learn.core.index cimport spread_of
 from deferkit.learn.core.kernels cimport add_scaled, dot
 from deferkit.learn.core.links cimport IDENTITY
 from deferkit.learn.core.mixture cimport estimate_of, weights_of
 from deferkit.learn.core.pacing cimport RENEWING, move_price, price_task
-from deferkit.learn.core.precision cimport product_of
+from deferkit.learn.core.precision cimport clear_stash, initialise, product_of
+from deferkit.learn.core.ranks cimport RANKED_CONTEXTS, add_to_ranks, cut_outliers
 from deferkit.learn.core.refit cimport correct_sample, is_refitted, repair, store_sample
 from deferkit.learn.core.state cimport Int, State
 
@@ -33,6 +35,11 @@ cdef enum:
     OPEN = 1  # an expert was asked and the cost is not known: budget is held
     SETTLED  # the cost is booked, or the model decided
     EXPIRED  # the reservation was released without a cost
+
+# The state of an automatic reward link.
+cdef enum:
+    LINK_BINARY = 1  # logistic, because all rewards so far are 0 or 1
+    LINK_SWITCHED  # identity, since another reward came
 
 cdef inline double *context_of(State *s, Int slot) noexcept nogil:
     return s.arrays.context + slot * s.sizes.stride * s.sizes.n_views
@@ -59,12 +66,94 @@ cdef inline void count_model_decisions_up_to(State *s, Int decision) noexcept no
         number += 1
     s.counters.heard_to = max(s.counters.heard_to, decision + 1)
 
+cdef inline void learn_target(State *s, Int target, const double *context, double y) noexcept nogil:
+    learn_with_own_design(s, target, context, y)
+    if is_refitted(s, target):
+        store_sample(s, target, view_of(s, target, context), y)
+    forget_if_due(s, target)
+
+cdef inline void learn_outcome(State *s, Int route, const double *context, const double *reward,
+                               const double *cost) noexcept nogil:
+    """Learn new rewards and costs of a task, with NaN for unknown values. Needs `prepare`."""
+    cdef Int decider, r, shared = 0  # the expert whose reward and costs are learned together
+    if route > 0 and not isnan(reward[route]) and not isnan(cost[0]) and s.arrays.shares_design[route - 1]:
+        learn_with_shared_design(s, route - 1, context, reward[route], cost)
+        forget_if_due(s, route)
+        shared = route
+    for decider in range(s.sizes.n_experts + 1):
+        if not isnan(reward[decider]) and (decider == 0 or decider != shared):
+            if decider > 0:
+                split_cost_design(s, decider - 1)
+            learn_target(s, decider, context, reward[decider])
+    if route > 0 and route != shared and not isnan(cost[0]):
+        split_cost_design(s, route - 1)
+        for r in range(s.sizes.n_resources):
+            learn_target(s, cost_target(s, route - 1, r), context, cost[r])
+
+cdef inline void record_sample_numbers(State *s, Int slot, Int route) noexcept nogil:
+    """Store the sample numbers of these outcomes: a correction depends on how much of them is remembered."""
+    cdef Int decider, deciders = s.sizes.n_experts + 1
+    cdef Int *learned_as = s.arrays.learned_as + slot * (deciders + 1)
+    for decider in range(deciders):
+        if not isnan(s.arrays.new_reward[decider]):
+            learned_as[decider] = s.arrays.n_absorbed[decider]
+    if route > 0 and not isnan(s.arrays.new_cost[0]):
+        learned_as[deciders] = s.arrays.n_absorbed[design_of(s, cost_target(s, route - 1, 0))]
+
+cdef inline void relearn(State *s) noexcept nogil:
+    """Reset all estimates, and learn the outcomes of the remembered decisions again, in the order of decisions."""
+    cdef Int estimate, expert, decision, slot, route, r, targets = s.sizes.n_targets, deciders = s.sizes.n_experts + 1
+    for estimate in range(s.sizes.n_members * targets):
+        initialise(s, estimate)
+        reset_estimate(s, estimate)
+        clear_stash(s, estimate)
+        s.arrays.n_absorbed[estimate] = 0
+        s.arrays.drifted[estimate] = 0
+        s.arrays.member_samples[estimate] = 0.0
+    for estimate in range(targets):
+        s.arrays.forecast_error[estimate] = 0.0
+        s.arrays.squared_error[estimate] = 0.0
+        s.arrays.n_observed[estimate] = 0
+        memcpy(weights_of(s, estimate), s.arrays.member_prior, s.sizes.n_members * sizeof(double))
+    memset(s.arrays.evidence, 0, targets * sizeof(double))
+    memset(s.arrays.change_score, 0, targets * sizeof(double))
+    memset(s.arrays.change_sums, 0, targets * 6 * sizeof(double))
+    memset(s.arrays.reward_power, 0, 2 * sizeof(double))
+    for expert in range(s.sizes.n_experts):
+        s.arrays.shares_design[expert] = s.options.cost_link == s.options.reward_link
+    if s.counters.unsettled:
+        return
+    for decision in range(max(<Int>0, s.counters.next_id - s.sizes.memory), s.counters.next_id):
+        slot = decision % s.sizes.memory
+        route = s.arrays.route[slot]
+        # a decision of the model has the cost 0, which is not learned
+        memcpy(s.arrays.new_reward, s.arrays.reward + slot * deciders, deciders * sizeof(double))
+        for r in range(s.sizes.n_resources):
+            s.arrays.new_cost[r] = s.arrays.cost[slot * s.sizes.n_resources + r] if route > 0 else NAN
+        prepare(s, context_of(s, slot))
+        learn_outcome(s, route, context_of(s, slot), s.arrays.new_reward, s.arrays.new_cost)
+        record_sample_numbers(s, slot, route)
+        if s.counters.repair_due:
+            repair(s)
+
+cdef inline void cut_first_contexts(State *s) noexcept nogil:
+    """Cut outliers of the first contexts once the rank tables are full, and learn their outcomes again.
+
+    Only if the learner has learned from these decisions alone, and reads contexts as they are given.
+    """
+    cdef Int slot
+    if s.counters.next_id == RANKED_CONTEXTS <= s.sizes.memory and s.sizes.n_views == 2:
+        for slot in range(RANKED_CONTEXTS):
+            cut_outliers(s, context_of(s, slot))
+        relearn(s)
+
 cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:
     """Commit the decision on the context in `x`: reserve `proposed_hold`, move the price for `proposed_cost`.
 
     Needs `prepare`, for the widths that the price is solved with.
     """
     cdef Int r, decider, resources = s.sizes.n_resources, deciders = s.sizes.n_experts + 1, slot = s.counters.slot
+    cdef const double *x
     if s.counters.price_due:
         move_price(s, s.arrays.dual, s.arrays.owed)
         s.counters.price_due = 0
@@ -80,15 +169,18 @@ cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:
     s.counters.n_no_budget += reason == NO_BUDGET
     memcpy(context_of(s, slot), s.arrays.x, s.sizes.stride * s.sizes.n_views * sizeof(double))
     if s.options.one_index:
-        s.arrays.context_power[0] += dot(s.arrays.x, s.arrays.x, s.sizes.stride)
+        x = view_of(s, estimate_of(s, s.options.width_member, 0), s.arrays.x)
+        s.arrays.context_power[0] += dot(x, x, s.sizes.stride)
         s.arrays.context_power[1] += 1.0
+    if s.sizes.n_ranked > 0:
+        add_to_ranks(s, s.arrays.raw)
     s.arrays.route[slot] = route
     s.arrays.status[slot] = OPEN if route > 0 else SETTLED
     s.counters.n_open += route > 0
     for decider in range(deciders):
         s.arrays.reward[slot * deciders + decider] = NAN
         s.arrays.past_width[slot * deciders + decider] = sqrt(
-            s.arrays.spread[decider] * (s.arrays.n_observed[decider] + s.sizes.n_features)
+            spread_of(s, decider) * (s.arrays.n_observed[decider] + s.parameters.dimension)
         ) if s.options.one_index else 0.0
     for decider in range(deciders + 1):
         s.arrays.learned_as[slot * (deciders + 1) + decider] = 0
@@ -99,6 +191,8 @@ cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:
         s.arrays.expected[slot * resources + r] = s.arrays.proposed_cost[r]
         s.arrays.pending_cost[r] += s.arrays.proposed_cost[r]
         s.arrays.owed[r] = s.arrays.proposed_cost[r]
+    if s.sizes.n_ranked > 0 and s.counters.n_in_ranks == RANKED_CONTEXTS:
+        cut_first_contexts(s)
     if route > 0:
         s.counters.price_due = 1
     else:
@@ -155,62 +249,52 @@ cdef inline double share_reviewed(State *s, Int slot, const double *cost) noexce
                 share = min(share, most / cost[r])
     return share
 
-cdef inline void learn_target(State *s, Int target, const double *context, double y) noexcept nogil:
-    learn_with_own_design(s, target, context, y)
-    if is_refitted(s, target):
-        store_sample(s, target, view_of(s, target, context), y)
-    forget_if_due(s, target)
+cdef inline void use_identity_link(State *s) noexcept nogil:
+    """Switch the rewards from the logistic to the identity link, with its ridge, scale and prior."""
+    s.counters.link_state = LINK_SWITCHED
+    s.options.reward_link = IDENTITY
+    s.parameters.ridge = s.parameters.identity_ridge
+    s.parameters.scale = s.parameters.identity_scale
+    s.parameters.noise_variance = s.parameters.identity_variance
+    memcpy(s.arrays.prior_theta, s.arrays.identity_prior,
+           s.sizes.n_members * s.sizes.n_targets * s.sizes.stride * sizeof(double))
 
-cdef inline void learn_outcome(State *s, Int route, const double *context, const double *reward,
-                               const double *cost) noexcept nogil:
-    """Learn new rewards and costs of a task, with NaN for unknown values. Needs `prepare`."""
-    cdef Int decider, r, shared = 0  # the expert whose reward and costs are learned together
-    if route > 0 and not isnan(reward[route]) and not isnan(cost[0]) and s.arrays.shares_design[route - 1]:
-        learn_with_shared_design(s, route - 1, context, reward[route], cost)
-        forget_if_due(s, route)
-        shared = route
-    for decider in range(s.sizes.n_experts + 1):
-        if not isnan(reward[decider]) and (decider == 0 or decider != shared):
-            if decider > 0:
-                split_cost_design(s, decider - 1)
-            learn_target(s, decider, context, reward[decider])
-    if route > 0 and route != shared and not isnan(cost[0]):
-        split_cost_design(s, route - 1)
-        for r in range(s.sizes.n_resources):
-            learn_target(s, cost_target(s, route - 1, r), context, cost[r])
-
-cdef inline void record_sample_numbers(State *s, Int slot, Int route) noexcept nogil:
-    """Store the sample numbers of these outcomes: a correction depends on how much of them is remembered."""
-    cdef Int decider, deciders = s.sizes.n_experts + 1
-    cdef Int *learned_as = s.arrays.learned_as + slot * (deciders + 1)
-    for decider in range(deciders):
-        if not isnan(s.arrays.new_reward[decider]):
-            learned_as[decider] = s.arrays.n_absorbed[decider]
-    if route > 0 and not isnan(s.arrays.new_cost[0]):
-        learned_as[deciders] = s.arrays.n_absorbed[design_of(s, cost_target(s, route - 1, 0))]
+cdef inline bint needs_identity_link(State *s, double reward) noexcept nogil:
+    """Whether a reward is neither 0 nor 1 and the link was logistic so far because all were."""
+    return s.counters.link_state == LINK_BINARY and not (isnan(reward) or reward == 0.0 or reward == 1.0)
 
 cdef inline void observe(State *s, Int decision, Int slot) noexcept nogil:
-    """Book and learn `new_reward` and `new_cost` of a decision. Needs `prepare`."""
+    """Book and learn `new_reward` and `new_cost` of a decision. Needs `prepare`.
+
+    The first reward that is neither 0 nor 1 switches an automatic link, and all outcomes are learned again.
+    """
     cdef Int decider, new = 0, deciders = s.sizes.n_experts + 1, route = s.arrays.route[slot]
+    cdef bint switched = False, paid = route > 0 and not isnan(s.arrays.new_cost[0])
     for decider in range(deciders):
         if not isnan(s.arrays.new_reward[decider]):
             s.arrays.reward[slot * deciders + decider] = s.arrays.new_reward[decider]
             new = 1
+            switched = switched or needs_identity_link(s, s.arrays.new_reward[decider])
             if s.options.one_index and route == 0 and decider == 0:
                 s.counters.n_model_seen += 1
     if s.sizes.n_members > 1 and (new or not isnan(s.arrays.new_cost[0])):
         s.counters.n_heard += 1
         s.counters.delay_sum += s.counters.next_id - decision
         count_model_decisions_up_to(s, decision)
-    if not s.counters.unsettled:
+    if switched:
+        use_identity_link(s)
+    elif not s.counters.unsettled:
         learn_outcome(s, route, context_of(s, slot), s.arrays.new_reward, s.arrays.new_cost)
         record_sample_numbers(s, slot, route)
-    if route > 0 and not isnan(s.arrays.new_cost[0]):
+    if paid:
         book(s, slot, s.arrays.new_cost)
-        if s.counters.price_due and decision == s.counters.next_id - 1:
-            move_price(s, s.arrays.dual, s.arrays.new_cost)
-            s.counters.price_due = 0
         new = 1
+    if switched:
+        relearn(s)
+        memcpy(s.arrays.new_cost, s.arrays.cost + slot * s.sizes.n_resources, s.sizes.n_resources * sizeof(double))
+    if paid and s.counters.price_due and decision == s.counters.next_id - 1:
+        move_price(s, s.arrays.dual, s.arrays.new_cost)
+        s.counters.price_due = 0
     s.counters.n_seen += new
     if s.counters.repair_due:
         repair(s)

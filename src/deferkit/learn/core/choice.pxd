@@ -4,10 +4,11 @@ from libc.math cimport INFINITY, erfc, isfinite, isnan, sqrt
 from libc.string cimport memcpy
 
 from deferkit.learn.core.arrivals cimport elapsed
-from deferkit.learn.core.budget cimport can_be_stopped, left, pending_costs
+from deferkit.learn.core.budget cimport bounded, can_be_stopped, left, pending_costs
+from deferkit.learn.core.explore cimport boost_level, boost_of
 from deferkit.learn.core.glm cimport cost_target, link_of, prepare
 from deferkit.learn.core.index cimport (
-    growth, is_untried, learning_share, model_bonus, noise_of, prior_factor, with_bonus)
+    growth, is_untried, learning_share, model_bonus, noise_of, prior_factor, spread_of, with_bonus)
 from deferkit.learn.core.links cimport mean
 from deferkit.learn.core.pacing cimport move_price, price_task
 from deferkit.learn.core.random cimport gaussian, uniform
@@ -31,16 +32,21 @@ cdef struct Proposal:
     double propensity
 
 cdef inline void score(State *s) noexcept nogil:
-    """Write estimates, widths and optimistic values of all rewards and costs (Definition 4.2)."""
+    """Write estimates, widths and optimistic values of all rewards and costs (Definition 4.2).
+
+    Needs `price_current_task`, for the boost.
+    """
     cdef Int target, link
-    cdef double eta, width, low
+    cdef double eta, width, low, boost, level = boost_level(s, s.arrays.next_dual)
     cdef double prior = prior_factor(s), grown = growth(s), share = learning_share(s), bonus = model_bonus(s)
     prepare(s, s.arrays.x)
     for target in range(s.sizes.n_targets):
         link = link_of(s, target)
         eta = s.arrays.mixed_predictor[target]
-        width = s.parameters.scale * noise_of(s, target) * grown + (prior if target <= s.sizes.n_experts else 0.0)
-        width *= sqrt(s.arrays.spread[target])  # of the first member
+        boost = boost_of(s, level, target - 1) if 0 < target <= s.sizes.n_experts else 1.0
+        width = boost * s.parameters.scale * noise_of(s, target) * grown
+        width += prior if target <= s.sizes.n_experts else 0.0
+        width *= sqrt(spread_of(s, target))
         if s.options.one_index:
             width *= share if target <= s.sizes.n_experts else 0.0  # no optimism on costs
         s.arrays.estimate[target] = mean(link, eta)
@@ -109,6 +115,16 @@ cdef inline bint exceeds_even_pace(State *s, Int expert, Int r) noexcept nogil:
         share = max(COLD_START_SHARE, 0.5 * share)
     return used > share * (s.arrays.total[r] - s.arrays.spent_before[r])
 
+cdef inline bint is_blind(State *s) noexcept nogil:
+    """Whether nothing is learned yet, because the scales of named features are not frozen."""
+    return s.counters.unsettled and s.sizes.n_ranked > 0
+
+cdef inline bint exceeds_steady_pace(State *s, Int expert, Int r) noexcept nogil:
+    """Whether asking would use more than the share of the budget that this part of the horizon has."""
+    cdef double used = s.arrays.spent[r] - s.arrays.spent_before[r] + s.arrays.reserved[r]
+    return bounded(s, r) and (used + s.arrays.hold[expert * s.sizes.n_resources + r]
+                              > elapsed(s, r) * (s.arrays.total[r] - s.arrays.spent_before[r]))
+
 cdef inline bint is_unobserved(State *s, Int expert) noexcept nogil:
     """Whether nothing is known of an expert whose reviews can be stopped: asked at an even pace until something is."""
     return s.arrays.n_observed[expert + 1] == 0 and s.arrays.cost_n[0] == 0.0 and can_be_stopped(s, 0)
@@ -122,6 +138,8 @@ cdef inline bint exceeds_cold_start_cap(State *s, Int expert) noexcept nogil:
     cdef double held
     for r in range(s.sizes.n_resources):
         held = s.arrays.reserved[r]
+        if is_blind(s) and (held > 0.0 or s.arrays.cost_n[r] > 0.0) and exceeds_steady_pace(s, expert, r):
+            return True
         if can_be_stopped(s, r):
             if held > 0.0 and exceeds_even_pace(s, expert, r):
                 return True

@@ -2,11 +2,11 @@
 
     S ← keep·S,   b ← keep·b,   θ = (S + ridge·I)⁻¹·b,     S = Σ w·xxᵀ,   b = Σ y·x
 
-The ridge is never discounted, so that an estimate that is forgotten goes back to 0. With a link other than the identity
+The ridge is never discounted, so that an estimate that is forgotten goes back to its prior, 0 by default. With a link other than the identity
 b stands for S·θ, so that θ ← θ − ridge·(S + ridge·I)⁻¹·θ.
 """
 
-from deferkit.learn.core.glm cimport design_of, link_of, moment_of, theta_of
+from deferkit.learn.core.glm cimport design_of, link_of, moment_of, prior_theta_of, theta_of
 from deferkit.learn.core.kernels cimport add_scaled, copy_scaled
 from deferkit.learn.core.links cimport IDENTITY
 from deferkit.learn.core.mixture cimport estimate_of
@@ -24,10 +24,16 @@ cdef inline void forget_target(State *s, Int member, Int target, Int design) noe
     s.arrays.member_samples[estimate] *= s.arrays.keep[member]
     if link_of(s, target) == IDENTITY:
         copy_scaled(moment_of(s, estimate), s.arrays.keep[member], moment_of(s, estimate), w)
+        if s.options.has_prior:
+            add_scaled(moment_of(s, estimate), (1.0 - s.arrays.keep[member]) * s.parameters.ridge,
+                       prior_theta_of(s, estimate), w)
         solve(s, estimate_of(s, member, design), moment_of(s, estimate), theta)
     else:
         solve(s, estimate_of(s, member, design), theta, s.arrays.work)
         add_scaled(theta, -s.parameters.ridge, s.arrays.work, w)
+        if s.options.has_prior:
+            solve(s, estimate_of(s, member, design), prior_theta_of(s, estimate), s.arrays.work)
+            add_scaled(theta, s.parameters.ridge, s.arrays.work, w)
 
 cdef inline void forget(State *s, Int member, Int design) noexcept nogil:
     """Discount a design and all targets that use it."""

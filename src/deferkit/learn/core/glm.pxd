@@ -12,9 +12,12 @@ mixture (mixture.pxd) has an *estimate* of every target. The reward and the cost
 as they are observed together.
 """
 
-from deferkit.learn.core.kernels cimport add_scaled, dot, dot_three
+from libc.string cimport memcpy
+
+from deferkit.learn.core.drift cimport test_drift
+from deferkit.learn.core.kernels cimport add_scaled, copy_scaled, dot, dot_three
 from deferkit.learn.core.links cimport IDENTITY, mean, slope
-from deferkit.learn.core.mixture cimport estimate_of, mix, reweight_members, weights_of
+from deferkit.learn.core.mixture cimport estimate_of, mix, reads_ranks, reweight_members, weights_of
 from deferkit.learn.core.newton cimport LEAST_WEIGHT
 from deferkit.learn.core.precision cimport copy_design, product_of, project, update
 from deferkit.learn.core.state cimport Int, State
@@ -40,6 +43,16 @@ cdef inline double *theta_of(State *s, Int estimate) noexcept nogil:
 cdef inline double *moment_of(State *s, Int estimate) noexcept nogil:
     return s.arrays.moment + estimate * s.sizes.stride
 
+cdef inline double *prior_theta_of(State *s, Int estimate) noexcept nogil:
+    """The coefficients that the ridge pulls to."""
+    return s.arrays.prior_theta + estimate * s.sizes.stride
+
+cdef inline void reset_estimate(State *s, Int estimate) noexcept nogil:
+    """Set an estimate to its prior."""
+    cdef Int w = s.sizes.stride
+    memcpy(theta_of(s, estimate), prior_theta_of(s, estimate), w * sizeof(double))
+    copy_scaled(moment_of(s, estimate), s.parameters.ridge, prior_theta_of(s, estimate), w)
+
 cdef inline const double *view_of(State *s, Int estimate, const double *context) noexcept nogil:
     """The view of a context that an estimate reads."""
     return context + s.arrays.view[estimate] * s.sizes.stride
@@ -61,9 +74,18 @@ cdef inline void dots(State *s, const double *context, const double *theta, Int 
         out[i] = dot(view_of(s, first + i, context), theta + i * w, w)
 
 cdef inline void predict_mixed(State *s, const double *context, double *out) noexcept nogil:
-    """Write xᵀθ of every target, after `mix_theta`. The view of the last member holds those of all others."""
-    cdef Int last = estimate_of(s, s.sizes.n_members - 1, 0)
-    dots(s, context, s.arrays.mixed_theta, last, s.sizes.n_targets, out)
+    """Write xᵀθ of every target, after `mix_theta`.
+
+    The view of the last member that does not read ranks holds those of all others but the ranks.
+    """
+    cdef Int target, w = s.sizes.stride, last = s.sizes.n_members - 1
+    cdef const double *ranks = context + (s.sizes.n_views - 1) * w
+    while last > 0 and reads_ranks(s, last):
+        last -= 1
+    dots(s, context, s.arrays.mixed_theta, estimate_of(s, last, 0), s.sizes.n_targets, out)
+    if s.sizes.n_ranked > 0:
+        for target in range(s.sizes.n_targets):
+            out[target] += dot(ranks, s.arrays.mixed_theta + (s.sizes.n_targets + target) * w, w)
 
 cdef inline void prepare(State *s, const double *context) noexcept nogil:
     """Write predictors, products and spreads of a context, which scoring and learning both need."""
@@ -105,12 +127,18 @@ cdef inline void count_sample(State *s, Int target, double y) noexcept nogil:
         s.arrays.reward_power[0] += y * y
         s.arrays.reward_power[1] += 1.0
 
+cdef inline void weigh_sample(State *s, Int target, double y) noexcept nogil:
+    """Test for drift and reweight the members by a sample, before any member learns it."""
+    if s.options.drift_test and s.sizes.n_members > s.sizes.n_lasting:
+        test_drift(s, target, link_of(s, target), y)
+    reweight_members(s, target, link_of(s, target), y)
+
 cdef inline void learn_with_own_design(State *s, Int target, const double *context, double y) noexcept nogil:
     """Learn a sample of a target that has a design of its own."""
     cdef Int member, estimate
     cdef const double *x
     cdef double weight
-    reweight_members(s, target, link_of(s, target), y)
+    weigh_sample(s, target, y)
     for member in range(s.sizes.n_members):
         estimate = estimate_of(s, member, target)
         x = view_of(s, estimate, context)
@@ -124,10 +152,9 @@ cdef inline void learn_with_shared_design(State *s, Int expert, const double *co
     """Learn the reward and the costs of an expert that share one design (identity links) and one view."""
     cdef Int member, resource, target, design = expert + 1
     cdef const double *x
-    reweight_members(s, design, link_of(s, design), reward)
+    weigh_sample(s, design, reward)
     for resource in range(s.sizes.n_resources):
-        target = cost_target(s, expert, resource)
-        reweight_members(s, target, link_of(s, target), cost[resource])
+        weigh_sample(s, cost_target(s, expert, resource), cost[resource])
     for member in range(s.sizes.n_members):
         x = view_of(s, estimate_of(s, member, design), context)
         learn(s, member, design, design, x, reward)

@@ -22,15 +22,23 @@ cdef extern from *:
     const double ASKS_A_FEATURE
     const double PERIODS_THAT_PAY
 
+cdef inline double spread_of(State *s, Int target) noexcept nogil:
+    """xᵀH⁻¹x of the member that widths are taken from."""
+    return s.arrays.spread[s.options.width_member * s.sizes.n_targets + target]
+
 cdef inline bint is_untried(State *s, Int expert) noexcept nogil:
     """Whether an expert was never asked and never observed."""
     return s.arrays.n_routed[expert + 1] == 0 and s.arrays.n_observed[expert + 1] == 0
 
 cdef inline double noise_of(State *s, Int target) noexcept nogil:
     """The noise of a target: given, or estimated from its prediction errors."""
-    if isnan(s.parameters.noise):
-        return sqrt(s.arrays.squared_error[target] / max(s.arrays.n_observed[target], <Int>1))
-    return s.parameters.noise
+    cdef double prior = s.parameters.noise_samples
+    if not isnan(s.parameters.noise):
+        return s.parameters.noise
+    if prior > 0.0 and target <= s.sizes.n_experts:  # a few lucky residuals must not make the width 0
+        return sqrt((s.arrays.squared_error[target] + prior * s.parameters.noise_variance)
+                    / (s.arrays.n_observed[target] + prior))
+    return sqrt(s.arrays.squared_error[target] / max(s.arrays.n_observed[target], <Int>1))
 
 cdef inline double prior_factor(State *s) noexcept nogil:
     """The prior term of the width of rewards: without observations the ridge makes the estimate 0.
@@ -63,7 +71,7 @@ cdef inline double learning_share(State *s) noexcept nogil:
                 # what is learned pays in the next periods too
                 free = max(plannable(s, r), 0.0) + PERIODS_THAT_PAY * s.arrays.allowance[r]
                 share = min(share, free / (s.arrays.cost_sum[r] / s.arrays.cost_n[r])
-                            / (ASKS_A_FEATURE * s.sizes.n_features))
+                            / (ASKS_A_FEATURE * s.parameters.dimension))
     return share
 
 cdef inline double model_bonus(State *s) noexcept nogil:

@@ -35,8 +35,10 @@ SIZES = (
     Scalar("n_resources", "R"),
     Scalar("n_targets", "G = 1 + K + K·R: rewards of the deciders, then costs by expert and resource"),
     Scalar("n_members", "N, members of the mixture, which forget at different rates; 1 if nothing is forgotten"),
-    Scalar("n_lasting", "members that forget nothing: the first ones, one for each view"),
-    Scalar("n_views", "V, views of a context; 1 without a representation"),
+    Scalar("n_lasting", "members that forget nothing, one for each view"),
+    Scalar("n_views", "V, views of a context: itself, with the columns of a representation, its ranks (last)"),
+    Scalar("n_given", "length of a view as callers give it; the rest of a view is 0"),
+    Scalar("n_ranked", "J, features in the rank view; 0: there is no rank view"),
     Scalar("memory", "remembered decisions: the length of the ring"),
     Scalar("overflow", "overflow rows, for older decisions that still hold budget"),
     Scalar("window", "latest contexts that the price may be solved for, rounded up to whole lanes"),
@@ -55,6 +57,10 @@ OPTIONS = (
     Scalar("one_index", "1: price and decision use one index, see index.pxd; 0: ends of intervals, prices on means"),
     Scalar("sampled", "1: values are drawn around the estimates (Thompson sampling)"),
     Scalar("frozen", "1: estimates and designs change at a retraining of the embedding only"),
+    Scalar("width_member", "member whose spreads are the widths"),
+    Scalar("has_prior", "1: the ridge pulls to prior_theta; 0: to 0"),
+    Scalar("free_exploration", "1: the bonus of experts grows while budget would be left over, see explore.pxd"),
+    Scalar("drift_test", "1: drifts are reported by a test martingale, see drift.pxd; 0: by weights"),
     Scalar("key", "of the random stream"),
 )
 
@@ -79,6 +85,8 @@ COUNTERS = (
     Scalar("n_seen", "observations with a new value"),
     Scalar("retrain_at", "value of `n_seen` at which a representation is fitted next"),
     Scalar("capacity", "samples for exact refits that can be stored, for each refitted target"),
+    Scalar("link_state", "0: the reward link is fixed; 1: logistic while rewards are 0 or 1; 2: it was, now identity"),
+    Scalar("n_in_ranks", "contexts in the rank tables, at most 100: then they are frozen"),
     Scalar("repair_due", "1: an inverse must be recomputed or a refit is due"),
 )
 
@@ -92,6 +100,14 @@ PARAMETERS = (
     Scalar("prior", "size of an unknown coefficient, in units of the root mean square reward"),
     Scalar("least_reward", "lower bound of rewards"),
     Scalar("largest_reward", "upper bound of rewards"),
+    Scalar("noise_samples", "pseudo-samples of the noise prior; 0: none"),
+    Scalar("noise_variance", "variance of a pseudo-sample, in the units of squared_error"),
+    Scalar("rank_length", "length of the constant in the rank view"),
+    Scalar("intercept", "constant behind the given features of a context, where there is room; 0: none"),
+    Scalar("dimension", "number of features that a width is about: not indicators, nor columns of trees"),
+    Scalar("identity_ridge", "ridge after the switch to the identity link"),
+    Scalar("identity_scale", "scale after the switch to the identity link"),
+    Scalar("identity_variance", "noise_variance after the switch to the identity link"),
 )
 
 STATE = (
@@ -135,6 +151,15 @@ STATE = (
     Array("n_drifts", "Int", "G", "drifts that were reported"),
     Array("drift_at", "Int", "G", "number of the next decision when the last drift was reported"),
     Array("drift_strength", "double", "G", "share of the samples of a target that was out of use then"),
+    Array("evidence", "double", "G", "test martingale of a drift"),
+    Array("change_score", "double", "G", "log-likelihood ratio since the most likely change point"),
+    Array("change_at", "Int", "G", "number of the next decision at the most likely change point"),
+    Array("change_sums", "double", "G 6", "samples, Σ y, Σ y² before the change point and since"),
+    Array("drift_since", "Int", "G", "change point of the last reported drift"),
+    Array("drift_resumes", "Int", "G", "samples of a target at which the test for drift resumes"),
+    Array("drift_sums", "double", "G 6", "change_sums when the last drift was reported"),
+    Array("rank_table", "double", "J 100", "sorted values of each feature in the first contexts"),
+    Array("rank_count", "Int", "J", "values in each row of the rank table: missing ones are not counted"),
     Array("view", "Int", "E", "view that an estimate reads"),
     Array("shares_design", "Int", "K", "1: costs of this expert use the design of its reward"),
     Array("theta", "double", "E d", "coefficients"),
@@ -170,11 +195,12 @@ STATE = (
 
 SCRATCH = (
     Array("x", "double", "V d", "current context"),
+    Array("raw", "double", "J", "current context before outliers are cut"),
     Array("product", "double", "E d", "inverse · x"),
     Array("spread", "double", "E", "xᵀ · inverse · x"),
     Array("predictor", "double", "E", "xᵀθ"),
     Array("mixed_predictor", "double", "G", "xᵀθ, averaged over the members"),
-    Array("mixed_theta", "double", "G d", "θ, averaged over the members"),
+    Array("mixed_theta", "double", "H G d", "θ, averaged over the members: of contexts, then of ranks"),
     Array("estimate", "double", "G", "μ of the mixed predictor"),
     Array("width", "double", "G", "half-width, on the scale of the predictor"),
     Array("optimistic", "double", "G", "end of the interval, or the value drawn from it"),
@@ -190,11 +216,18 @@ SCRATCH = (
     Array("new_cost", "double", "R", "observed now; NaN: not known"),
     Array("window_predictor", "double", "G", "xᵀθ of a context in the window"),
     Array("window_factor", "double", "A", "factor from past widths to current ones"),
+    Array("window_goal", "double", "R", "use of each resource that a price is solved for"),
+    Array("window_model", "double", "W", "index of the model on each context in the window"),
+    Array("window_expert", "double", "K W", "xᵀθ of each expert on each context in the window"),
+    Array("window_width", "double", "K W", "width of each expert on each context in the window, without boost"),
     Array("window_gain", "double", "K W", "expected reward above the model's, of each context in the window"),
     Array("window_cost", "double", "K R W", "expected cost of each context in the window"),
     Array("sample", "Int", "W", "rows of the contexts that a price is solved for"),
     Array("task_time", "double", "1", "time of the current task"),
     Array("weighted_x", "double", "d", "a context times the root of its weight"),
+    Array("indicator", "Int", "J", "feature that is 1 where this one is missing; -1: there is none"),
+    Array("prior_theta", "double", "E d", "θ that the ridge pulls to"),
+    Array("identity_prior", "double", "E d", "prior_theta after the switch to the identity link"),
     Array("factor", "double", "d d", "Cholesky factor"),
     Array("work", "double", "2 d", "workspace of two vectors"),
 )
@@ -219,6 +252,7 @@ def shapes(size: dict[str, int]) -> dict[str, tuple[int, ...]]:
     letters |= {"N": size["n_members"], "E": size["n_members"] * size["n_targets"], "B": k + 2}
     letters |= {"V": size["n_views"], "M": size["memory"] + size["overflow"], "W": size["window"]}
     letters |= {"D": size["n_dual"], "P": size["n_pacing"]}
+    letters |= {"J": size["n_ranked"], "H": 2 if size["n_ranked"] else 1}
     return {a.name: tuple(letters[s] if s in letters else int(s) for s in a.shape.split()) for a in ARRAYS}
 
 

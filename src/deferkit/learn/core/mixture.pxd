@@ -6,11 +6,12 @@ Before a sample y is learned, the members are reweighted by their prediction err
 
 with the mean squared error v of the mixture so far, n samples and the prior weights π (fixed share: a member that was
 wrong for long regains weight within a few samples). Decisions use the average of the members' predictors. The width is
-that of the first member alone, which forgets nothing and reads the context alone: the widths of members that forget
+that of one member alone, which forgets nothing and reads the context or its ranks: the widths of members that forget
 would never shrink, and asking would never become rarer. With one member there are no weights.
 """
 
 from libc.math cimport exp
+from libc.string cimport memset
 
 from deferkit.learn.core.kernels cimport add_scaled, copy_scaled
 from deferkit.learn.core.links cimport mean
@@ -28,6 +29,10 @@ cdef inline Int estimate_of(State *s, Int member, Int target) noexcept nogil:
     """The row of a member's estimate of a target, in arrays of the shape E."""
     return member * s.sizes.n_targets + target
 
+cdef inline bint reads_ranks(State *s, Int member) noexcept nogil:
+    """Whether a member reads the ranks of a context; then all of its estimates do."""
+    return s.sizes.n_ranked > 0 and s.arrays.view[estimate_of(s, member, 0)] == s.sizes.n_views - 1
+
 cdef inline double *weights_of(State *s, Int target) noexcept nogil:
     return s.arrays.member_weight + target * s.sizes.n_members
 
@@ -44,14 +49,23 @@ cdef inline void mix(State *s) noexcept nogil:
         s.arrays.mixed_predictor[target] = predictor
 
 cdef inline void mix_theta(State *s) noexcept nogil:
-    """Average the coefficients over the members: one average instead of one for each of many contexts."""
+    """Average the coefficients over the members: one average instead of one for each of many contexts.
+
+    Coefficients of ranks have an average of their own.
+    """
     cdef Int target, member, w = s.sizes.stride
     cdef double *mixed
     for target in range(s.sizes.n_targets):
         mixed = s.arrays.mixed_theta + target * w
-        copy_scaled(mixed, weights_of(s, target)[0], s.arrays.theta + target * w, w)
-        for member in range(1, s.sizes.n_members):
-            add_scaled(mixed, weights_of(s, target)[member], s.arrays.theta + estimate_of(s, member, target) * w, w)
+        if reads_ranks(s, 0):
+            memset(mixed, 0, w * sizeof(double))
+        else:
+            copy_scaled(mixed, weights_of(s, target)[0], s.arrays.theta + target * w, w)
+        if s.sizes.n_ranked > 0:
+            memset(mixed + s.sizes.n_targets * w, 0, w * sizeof(double))
+        for member in range(0 if reads_ranks(s, 0) else 1, s.sizes.n_members):
+            add_scaled(mixed + (s.sizes.n_targets * w if reads_ranks(s, member) else 0),
+                       weights_of(s, target)[member], s.arrays.theta + estimate_of(s, member, target) * w, w)
 
 cdef inline double samples_in_use(State *s, Int target) noexcept nogil:
     """The effective number of samples of a target: fewer than observed if members forget."""
@@ -72,8 +86,9 @@ cdef inline void report_drift(State *s, Int target) noexcept nogil:
     """Detect the begin and the end of a drift, by the weight of the members that forget nothing."""
     cdef Int member
     cdef double lasting = 0.0
-    for member in range(s.sizes.n_lasting):
-        lasting += weights_of(s, target)[member]
+    for member in range(s.sizes.n_members):
+        if s.arrays.forget_every[member] == 0:
+            lasting += weights_of(s, target)[member]
     if s.arrays.drift_told[target]:
         s.arrays.drift_told[target] = lasting <= DRIFT_ENDS
     elif lasting < DRIFT_BEGINS:
@@ -105,4 +120,5 @@ cdef inline void reweight_members(State *s, Int target, Int link, double y) noex
         total += weight[member]
     for member in range(s.sizes.n_members):
         weight[member] = (1.0 - share) * (weight[member] / total) + share * s.arrays.member_prior[member]
-    report_drift(s, target)
+    if not s.options.drift_test:
+        report_drift(s, target)

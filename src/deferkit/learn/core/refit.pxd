@@ -10,8 +10,8 @@ lost precision. Both are rare: a step only requests them.
 
 from libc.string cimport memcpy
 
-from deferkit.learn.core.glm cimport design_of, link_of, moment_of, theta_of
-from deferkit.learn.core.kernels cimport LANES
+from deferkit.learn.core.glm cimport design_of, link_of, moment_of, prior_theta_of, theta_of
+from deferkit.learn.core.kernels cimport LANES, copy_scaled
 from deferkit.learn.core.links cimport IDENTITY
 from deferkit.learn.core.mixture cimport estimate_of
 from deferkit.learn.core.newton cimport Likelihood, Workspace, maximise
@@ -74,6 +74,9 @@ cdef inline void refit(State *s, Int target) noexcept nogil:
     likelihood.link, likelihood.n, likelihood.d, likelihood.w = link_of(s, target), n, s.sizes.n_features, w
     likelihood.samples, likelihood.length = sample_of(s, target, 0), w + LANES
     likelihood.ridge, likelihood.precision, likelihood.moment = s.parameters.ridge, NULL, NULL
+    if s.options.has_prior:
+        copy_scaled(moment_of(s, target), s.parameters.ridge, prior_theta_of(s, target), w)
+        likelihood.moment = moment_of(s, target)
     work.factor, work.weighted_x = s.arrays.factor, s.arrays.weighted_x
     work.step, work.gradient = s.arrays.work, s.arrays.work + w
     maximise(&likelihood, theta_of(s, target), precision_of(s, target), inverse_of(s, target), &work, REFIT_TOLERANCE)

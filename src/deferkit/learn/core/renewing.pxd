@@ -20,7 +20,8 @@ from deferkit.learn.core.arrivals cimport (
     HORIZON, RENEWS, Outlook, current_time, elapsed_share, outlook, start_of)
 from deferkit.learn.core.budget cimport bounded, plannable
 from deferkit.learn.core.index cimport model_bonus
-from deferkit.learn.core.resolve cimport SWEEPS, begin_sample, fill_context, pad_sample, solve_price
+from deferkit.learn.core.resolve cimport (
+    SWEEPS, begin_sample, fill_context, is_free, pad_sample, raise_boost, solve_for_goals, solve_price)
 from deferkit.learn.core.state cimport Int, State
 
 cdef enum:
@@ -117,6 +118,29 @@ cdef inline double renewing_price(State *s, double *price, Int r, double at) noe
     longer = price_for(s, price, r, (free + PERIODS_AHEAD * allowance) / (ahead.tasks + PERIODS_AHEAD * ahead.period), n)
     return min(max(longer, need), excess)
 
+cdef inline void explore_free(State *s, double *dual, double at) noexcept nogil:
+    """Raise the experts' boost for what would lapse, with the latest contexts as the sample.
+
+    What can be carried over has another use, so that it is kept.
+    """
+    cdef Int r, n = sample_latest(s)
+    cdef Outlook ahead
+    cdef double free
+    cdef double *goal = s.arrays.window_goal
+    for r in range(s.sizes.n_resources):
+        goal[r] = INFINITY
+        if is_paced(s, r, at):
+            ahead = outlook(s, r, at)
+            free = max(plannable(s, r), 0.0)
+            if s.arrays.timing[r] == RENEWS and s.arrays.carry[r] > 0.0:
+                free -= s.arrays.carry[r] * s.arrays.allowance[r]
+            if free <= 0.0:
+                return
+            goal[r] = free / ahead.tasks * n
+    fill(s, n)
+    if raise_boost(s, dual, goal, n):
+        solve_for_goals(s, dual, goal, n)
+
 cdef inline bint is_paced(State *s, Int r, double at) noexcept nogil:
     """Whether the price of a resource is solved: after its end it stays as it is."""
     if not bounded(s, r):
@@ -144,7 +168,11 @@ cdef inline void step(State *s, double *dual) noexcept nogil:
     dual[resources + 1] = at
     if done == 0:
         return
+    if s.options.free_exploration:
+        dual[s.sizes.n_dual - 1] = 1.0
     for sweep in range(1 if resources == 1 else SWEEPS):
         for r in range(resources):
             if is_paced(s, r, at):
                 dual[r] = renewing_price(s, dual, r, at)
+    if s.options.free_exploration and is_free(s, dual):
+        explore_free(s, dual, at)

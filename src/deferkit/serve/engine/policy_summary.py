@@ -104,4 +104,7 @@ def summary_of(owned: OwnedPolicy, queue: tuple[int, int, int | None], now: int)
 
 def drift_states(owned: OwnedPolicy) -> list[DriftState]:
     """Return the latest drift of each target that has drifted."""
-    return [DriftState(**drift._asdict()) for drift in owned.policy.learner.drifts()]
+    return [
+        DriftState(**{name: getattr(drift, name) for name in DriftState.__struct_fields__})
+        for drift in owned.policy.learner.drifts()
+    ]
