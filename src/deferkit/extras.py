@@ -20,6 +20,7 @@ REQUIREMENTS = {
     "study": Requirement(
         "A study or a simulated world", "study", ("polars", "altair", "vl_convert", "scipy", "threadpoolctl")
     ),
+    "classifiers": Requirement("The world 'classifiers'", "study", ("sklearn",)),
     "serve": Requirement(
         "The service", "serve", ("litestar", "msgspec", "uvicorn", "httptools", "apsw", "prometheus_client")
     ),

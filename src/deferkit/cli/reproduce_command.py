@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from deferkit.cli import INTERRUPTED
 from deferkit.cli.app import app, aside, console
@@ -81,6 +82,8 @@ def reproduce(
     claims = Table.grid(padding=(0, 2, 0, 0))
     for finding in done.findings:
         claims.add_row(MARKS[finding.verdict], finding.claim)
+        if name:  # somebody asked for these experiments: show the figures too, not only in the report
+            claims.add_row("", Text(finding.measured, style="dim"))
     console.print(claims)
     console.print()
     console.print(

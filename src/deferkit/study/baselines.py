@@ -3,6 +3,7 @@
 All but `human_only` stop asking for good once another cost is no longer sure to fit the budget, as learners do.
 """
 
+import bisect
 from collections.abc import Sequence
 
 import numpy as np
@@ -91,3 +92,66 @@ def best_reject(stream: TaskStream, budgets: Sequence[float], max_cost: float) -
         at = np.flatnonzero(sure < each)
         worth.append(gain[at[: affordable(stream.costs[at, 0], budgets, max_cost)]].sum())
     return within(sure < thresholds[int(np.argmax(worth))], stream, budgets, max_cost)
+
+
+def least_confident(stream: TaskStream, budgets: Sequence[float], max_cost: float) -> Routes:
+    """Ask the best expert where `confidence_quantile` says so, in the first resource.
+
+    The confidence is that of the model where the stream has it, else what the model is expected to earn. Of several
+    experts it knows who earns most on average.
+    """
+    sure = confidence(stream) if stream.confidence is None else stream.confidence
+    best = int(np.argmax(stream.known()[0][:, 1:].mean(axis=0)))
+    asked = confidence_quantile(sure, stream.costs[:, best, 0], budgets[0], max_cost)
+    return np.where(asked, best + 1, 0)
+
+
+def confidence_quantile(
+    confidences: Floats, costs: Floats, budget: float, max_cost: float, *, window: int = 500
+) -> NDArray[np.bool_]:
+    """Ask where the model's confidence is among the lowest that the budget left affords; return which tasks [n].
+
+    The rule of eleven lines that most teams write first. share = (budget left / mean cost so far) / tasks left; ask if
+    the confidence is at most the `share`-quantile of the last 500 and the budget left covers `max_cost`. It believes
+    that the expert is worth it and that low confidence is where to ask, and learns nothing else.
+
+    Args:
+        confidences: Of the model in its own answers, in the order of the tasks.
+        costs: Of asking the expert; a cost is known once it was paid.
+        budget: The total.
+        max_cost: No task costs more; also the mean cost until one was paid.
+        window: How many confidences, the current one included, make the quantile.
+
+    >>> confidence_quantile(np.array([0.9, 0.8, 0.95, 0.5]), np.ones(4), budget=2.0, max_cost=1.0)
+    array([ True,  True, False, False])
+    """
+    n, left, spent, asks = len(confidences), float(budget), 0.0, 0
+    asked = np.zeros(n, dtype=bool)
+    recent: list[float] = []  # the window, sorted: its quantiles are then cheap
+    values = [float(each) for each in confidences]
+    for t, confidence_now in enumerate(values):
+        if left < max_cost:
+            break
+        if len(recent) == window:
+            del recent[bisect.bisect_left(recent, values[t - window])]
+        bisect.insort(recent, confidence_now)
+        mean_cost = spent / asks if asks else max_cost
+        share = min(1.0, left / mean_cost / (n - t)) if mean_cost > 0 else 1.0
+        if confidence_now <= sorted_quantile(recent, share):
+            asked[t] = True
+            asks += 1
+            spent += float(costs[t])
+            left = budget - spent
+    return asked
+
+
+def sorted_quantile(values: Sequence[float], share: float) -> float:
+    """Return a quantile of sorted values, with linear interpolation as in `numpy.quantile`.
+
+    >>> sorted_quantile([1.0, 2.0, 4.0], 0.75)
+    3.0
+    """
+    at = share * (len(values) - 1)
+    below = int(at)
+    above = min(below + 1, len(values) - 1)
+    return values[below] + (at - below) * (values[above] - values[below])

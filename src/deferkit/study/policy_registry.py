@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from deferkit.errors import AssumptionWarning, InvalidArgument, UnaffordableReviewWarning, closest
@@ -16,6 +17,7 @@ from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.embed.gradient import GradientEmbedding
 from deferkit.learn.embed.neural import NeuralEmbedding
 from deferkit.learn.embed.trees import TreeEmbedding
+from deferkit.learn.encode import Encoder
 from deferkit.learn.exploration import INTERVAL, Exploration
 from deferkit.learn.links import link_named
 from deferkit.learn.pacing import PACINGS
@@ -23,6 +25,7 @@ from deferkit.learn.representation_text import representation_text
 from deferkit.study import baselines
 from deferkit.study.peers import PEERS, Setting, run_peer
 from deferkit.study.policy_plugins import is_policy, plugin_names, policy_plugin
+from deferkit.study.scripts import SCRIPTS, run_script
 from deferkit.study.steps import run_by_steps
 from deferkit.types import Budget
 from deferkit.worlds.task_stream import Floats, TaskStream
@@ -38,10 +41,13 @@ RULES = {
     "threshold": "the human decides where the model's expected reward is low (on a table, a cross-validated estimate);"
     " the threshold is set once, beforehand",
     "best-reject": "the same with the best threshold in hindsight, in steps of 0.01 (on a table, of the range)",
+    "confidence-quantile": "eleven lines: the human decides where the model's confidence is among the lowest of the"
+    " last 500 tasks, as many as the budget left affords; of several experts the one who is right most often",
 }
 LEARNERS = {
     "default": "deferkit as it comes: optimism, forgetting at an estimated rate, and a price that is solved anew;"
     " on tables with trees beside the linear estimates, whichever foresee better",
+    "2026.12": "the rule of December 2026: ranks beside values, an automatic link, free exploration, a noise prior",
     "linear": "the same without trees",
     **{name: f"the same with {PACINGS[name].description}" for name in ("adaptive", "gradient")},
     "interval": "the default with the ends of intervals, also for costs, and prices that are solved on means",
@@ -54,7 +60,11 @@ LEARNERS = {
     "neural-ts": "networks with the draws of NeuralTS, and the default's price",
     "paper": "Algorithm 1 exactly as printed",
 }
-NEEDS = {"tree": "trees"}  # beside what every study needs: parts in `deferkit.extras`
+NEEDS = {
+    "tree": "trees",
+    "script-trees": "trees",
+    "script-trees-15": "trees",
+}  # beside what every study needs: parts in `deferkit.extras`
 EMBEDDINGS: dict[str, type[Any]] = {
     "neural": NeuralEmbedding,
     "tree": TreeEmbedding,
@@ -69,7 +79,7 @@ OPTIMA = {
     " with the price that uses the budget, judged by what came",
     "hindsight": "the best choice for the outcomes that came, noise and all; judged by those outcomes",
 }
-POLICIES = RULES | LEARNERS | {name: kind.description for name, kind in PEERS.items()} | OPTIMA
+POLICIES = RULES | LEARNERS | SCRIPTS | {name: kind.description for name, kind in PEERS.items()} | OPTIMA
 
 
 def check_policy_name(name: str) -> None:
@@ -195,8 +205,17 @@ def make_learner(
             noise = NOISE if stream.noise is None else stream.noise
             printed: dict[str, Any] = {"budget": each[0], "noise": noise, "cost_link": "identity"}
             return Deferrer.paper(**(printed | given | dict(parameters or {})))
-    if name == "default" and stream.truth is None and not missing("trees"):
+    if stream.first_use:
+        del given["link"], given["reward_range"]
+    if gets_columns(stream):
+        del given["n_features"]
+        given["encoder"] = encoder_of(stream.columns or {})
+    if name == "2026.12":
+        given["defaults"] = name
+    if name in ("default", "2026.12") and stream.truth is None and not (stream.first_use or missing("trees")):
         given["representation"] = "auto"
+    elif name == "linear" and gets_columns(stream):
+        given["representation"] = "linear"
     elif name == "never":
         given["forget"] = "never"
     elif name == "greedy":
@@ -219,6 +238,22 @@ def make_learner(
         return Deferrer(**({"budget": budget} | given | dict(parameters or {})))
 
 
+def gets_columns(stream: TaskStream) -> bool:
+    """Return whether a learner gets named features and an encoder of its own, not vectors."""
+    return stream.first_use and stream.columns is not None
+
+
+def encoder_of(columns: Mapping[str, Any]) -> Encoder:
+    """Return a fresh encoder for columns of numbers (arrays) and texts (lists), as a team would declare them.
+
+    >>> encoder_of({"score": np.array([0.5, 0.1]), "kind": ["a", None]}).features
+    ('score', 'kind')
+    """
+    numbers = [name for name, column in columns.items() if isinstance(column, np.ndarray)]
+    levels = {name: sorted(set(column) - {None}) for name, column in columns.items() if name not in numbers}
+    return Encoder(numbers=numbers, categories=levels)
+
+
 def embedding_class(name: str) -> type[Any]:
     """Return the class of the embedding of a policy, which has one."""
     plugin = None if name in EMBEDDINGS else policy_plugin(name)
@@ -233,7 +268,8 @@ def run_learner(learner: Deferrer, stream: TaskStream, feedback: str) -> PolicyR
         routes, prices = run_by_steps(learner, stream, feedback)
     else:
         rewards = {name: stream.rewards[:, i] for i, name in enumerate(learner.settings.deciders)}
-        run = learner.run(stream.contexts, rewards, stream.costs, feedback=feedback)
+        contexts = pl.DataFrame(dict(stream.columns or {})) if gets_columns(stream) else stream.contexts
+        run = learner.run(contexts, rewards, stream.costs, feedback=feedback)
         routes, prices = run.routes, run.prices
     us = (time.perf_counter() - begin) / stream.n_tasks * 1e6
     return PolicyRun(routes, prices, us, representation_text(learner))
@@ -253,6 +289,7 @@ def run_rule(name: str, stream: TaskStream, budgets: Sequence[float], seed: int)
             "arbitrary-human": baselines.arbitrary_human,
             "threshold": baselines.threshold,
             "best-reject": baselines.best_reject,
+            "confidence-quantile": baselines.least_confident,
         }[name]
         routes = rule(stream, budgets, sure_cost(stream))
     return PolicyRun(routes, None, math.nan)
@@ -271,6 +308,11 @@ def run_policy(
     check_hindsight(name, stream)
     if name in RULES:
         return run_rule(name, stream, budgets, seed)
+    if name in SCRIPTS:
+        check_installed([name])
+        check_one_expert(name, stream)
+        run = run_script(name, stream, budgets[0], max_cost=sure_cost(stream), seed=seed, feedback=feedback)
+        return PolicyRun(run.routes, None, run.us_per_step)
     if not is_learner(name):
         plugin = None if name in PEERS else policy_plugin(name)
         make = PEERS[name].make if plugin is None else plugin.value
@@ -295,6 +337,12 @@ def setting_of(stream: TaskStream, budget: float, seed: int) -> Setting:
     )
 
 
+def check_one_expert(name: str, stream: TaskStream) -> None:
+    """Raise InvalidArgument unless a stream has one expert and one resource."""
+    if stream.costs.shape[1:] != (1, 1):
+        raise InvalidArgument(f"The policy {name!r} is for one expert and one resource.")
+
+
 def run_made(
     make: Callable[[Setting], Any],
     name: str,
@@ -305,8 +353,7 @@ def run_made(
     feedback: str,
 ) -> PolicyRun:
     """Run a policy that is made for one stream: a peer, or one of a plug-in."""
-    if stream.costs.shape[1:] != (1, 1):
-        raise InvalidArgument(f"The policy {name!r} is for one expert and one resource.")
+    check_one_expert(name, stream)
     if stream.running is not None:
         raise InvalidArgument(f"The policy {name!r} cannot follow what becomes known of a person along the way.")
     setting = setting_of(stream, budgets[0], seed)

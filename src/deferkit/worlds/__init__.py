@@ -11,6 +11,7 @@ from deferkit.plugins import PluginGroup
 needs("study")  # before the worlds import it
 
 from deferkit.worlds.arrivals import Arrivals
+from deferkit.worlds.classifiers import Classifiers
 from deferkit.worlds.drift import Drift
 from deferkit.worlds.imagenet16h import ImageNet16H
 from deferkit.worlds.knapsack import Knapsack
@@ -18,6 +19,8 @@ from deferkit.worlds.late_costs import LateCosts
 from deferkit.worlds.model_vs_human import ModelVsHuman
 from deferkit.worlds.moderation import Moderation
 from deferkit.worlds.sheet import is_table
+from deferkit.worlds.simulated_models import JunkContexts, SeveralExperts
+from deferkit.worlds.small_tables import SmallTables
 from deferkit.worlds.synthetic import Synthetic
 from deferkit.worlds.table import Table
 from deferkit.worlds.task_stream import TaskStream
@@ -44,6 +47,10 @@ WORLDS: dict[str, type[Any]] = {
     "moderation": Moderation,
     "arrivals": Arrivals,
     "late": LateCosts,
+    "classifiers": Classifiers,
+    "made-up-tables": SmallTables,
+    "several-experts": SeveralExperts,
+    "junk-contexts": JunkContexts,
 }
 WORLD_PLUGINS = PluginGroup(
     noun="world",

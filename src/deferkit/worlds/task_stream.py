@@ -1,6 +1,7 @@
 """A stream of tasks, and the population that it is drawn from, where that is known."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +64,9 @@ class TaskStream(NamedTuple):
     past: PastTasks | None = None  # what is known from before
     times: Floats | None = None  # [n] when each task comes, in seconds, in order
     delay: int = 0  # how many tasks are decided before the outcome of one is known
+    confidence: Floats | None = None  # [n] of the model in its own answer, where it has one
+    columns: Mapping[str, Any] | None = None  # the cells before they were encoded: arrays of numbers, lists of texts
+    first_use: bool = False  # a learner is made as in the README: no link, no range; with an encoder for the columns
 
     @property
     def complete(self) -> bool:

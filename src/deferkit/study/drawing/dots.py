@@ -81,6 +81,52 @@ class Dots:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DifferenceDots:
+    """Mean differences with two standard errors for each row and colour, and a line at 0; a chart for each part."""
+
+    value: str
+    """The column of differences."""
+    x_title: str
+    title: str
+    """Of a chart; may name columns of `split`."""
+    y: str
+    """The column with a row for each value."""
+    by: str
+    """The column with a colour for each value."""
+    split: Sequence[str]
+    """Columns with a chart for each combination of values."""
+    rows: Callable[[pl.DataFrame], pl.DataFrame] = lambda frame: frame
+    """Which trials are shown."""
+
+    def charts(self, frame: pl.DataFrame) -> list[Any]:
+        """Return a chart for each part."""
+        shown = self.rows(frame)
+        among = shown[self.by].unique(maintain_order=True).to_list()
+        return [
+            self._chart(part, among).properties(title=self.title.format(**dict(zip(self.split, key, strict=True))))
+            for key, part in shown.group_by(self.split, maintain_order=True)
+        ]
+
+    def _chart(self, part: pl.DataFrame, among: Sequence[str]) -> Any:
+        rows = part[self.y].unique(maintain_order=True).to_list()
+        error = 2 * pl.col("sd").fill_null(0.0) / pl.col("trials").sqrt()
+        means = over_trials(part, [self.y, self.by], self.value).with_columns(
+            low=pl.col("mean") - error, high=pl.col("mean") + error
+        )
+        base = chart_of(means).encode(
+            y=alt.Y(f"{self.y}:N", sort=rows, title=None, axis=alt.Axis(labelLimit=240)),
+            yOffset=alt.YOffset(f"{self.by}:N", sort=list(among)),
+            color=colour(self.by, among),
+        )
+        rule = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=self.x_title), x2="high:Q")
+        dot = base.mark_point(filled=True, size=70, opacity=1).encode(
+            x="mean:Q", tooltip=[f"{self.y}:N", f"{self.by}:N", alt.Tooltip("mean:Q", format="+.1f")]
+        )
+        zero = chart_of(pl.DataFrame({"x": [0.0]})).mark_rule(strokeDash=[5, 4], color="#333").encode(x="x:Q")
+        return layered(zero, rule, dot).properties(width=400, height=40 * len(rows))
+
+
+@dataclass(frozen=True, kw_only=True)
 class GainBars:
     """Bars of gain with the time of a step beside each; a chart for each setting."""
 

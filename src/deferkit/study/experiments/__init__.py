@@ -36,6 +36,8 @@ ON_REQUEST = {
     "reviewed": "reviewed",
     "tables": "moderation_tables",
     "rivals": "rivals",
+    "day-one": "day_one",
+    "small-tables": "made_tables",
 }
 """Experiments that run only by name: they take longer, or need other packages or data."""
 REGISTRY = DEFAULT | ON_REQUEST
