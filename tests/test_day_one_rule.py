@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 from deferkit import Budget, Deferrer, Encoder, Exploration, InvalidArgument, LinkWarning
 from tests.conftest import draw_tasks, rewards_of
 
-RULE = "2026.12"
-
 
 def made(**given: object) -> Deferrer:
-    given = {"n_features": 4, "budget": Budget(60, horizon=600, max_cost=1), "defaults": RULE} | given
+    given = {"n_features": 4, "budget": Budget(60, horizon=600, max_cost=1)} | given
     return Deferrer(**given)  # type: ignore[arg-type]
 
 
@@ -87,6 +85,10 @@ def test_the_switch_is_said_once_and_not_where_no_reward_was_0_or_1() -> None:
         deferrer.observe(deferrer.decide([1, 0, 0, 0]).id, {"model": 0.75})
         graded = made()
         graded.observe(graded.decide([1, 0, 0, 0]).id, {"model": 0.75})
+        for seed in range(4):  # the first decision is random: a run learns one reward or two of it
+            made(seed=seed).run(np.eye(4), {"model": [0.75] * 4, "human": [0.5] * 4}, np.ones(4))
+            both = made(seed=seed)
+            both.observe(both.decide([1, 0, 0, 0]).id, {"model": 0.75, "human": 0.5})
 
 
 def test_a_correction_and_a_warm_start_switch_the_link_too() -> None:

@@ -12,12 +12,11 @@ from scipy.stats import rankdata
 from deferkit import Budget, Deferrer, Encoder
 from tests.conftest import draw_tasks, rewards_of
 
-RULE = "2026.12"
 FROZEN = 100
 
 
 def learner(d: int, **given: object) -> Deferrer:
-    return Deferrer(n_features=d, budget=Budget(60, horizon=600, max_cost=1), defaults=RULE, **given)  # type: ignore[arg-type]
+    return Deferrer(n_features=d, budget=Budget(60, horizon=600, max_cost=1), **given)  # type: ignore[arg-type]
 
 
 def stored_ranks(deferrer: Deferrer, decision: int) -> np.ndarray:
@@ -48,6 +47,17 @@ def test_the_view_has_a_constant_and_length_at_most_1() -> None:
     view = deferrer._ledger.view("context")[:150, -1]
     assert view[:, 0] == pytest.approx(1 / math.sqrt(5))
     assert (np.linalg.norm(view, axis=1) <= 1.0).all()
+
+
+@pytest.mark.parametrize("n", [1, 60, 99, 100, 250])
+def test_a_warm_start_is_kept_when_the_tables_are_frozen(n: int) -> None:
+    """Its samples are not remembered: whatever learns the remembered outcomes again would lose them."""
+    deferrer, rng = learner(2), np.random.default_rng(n)
+    deferrer.warm_start(rng.random((n, 2)), {"model": np.full(n, 0.2), "human": np.full(n, 0.9)}, cost=np.full(n, 0.5))
+    learned = [deferrer.summary().noise, deferrer.coefficients()]
+    for x in rng.random((2 * FROZEN, 2)):
+        deferrer.decide(x)
+    assert [deferrer.summary().noise, deferrer.coefficients()] == learned
 
 
 def test_without_values_monotone_transformations_change_no_decision() -> None:

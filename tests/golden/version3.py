@@ -22,7 +22,13 @@ from tests.golden.lives import SINCE_VERSION_4, SINCE_VERSION_5, digest, live
 
 FOLDER = Path(__file__).parent
 BUDGET = Budget(30, horizon=400, max_cost=1.0)
-SMALL: dict[str, Any] = {"budget": BUDGET, "memory": 60, "pacing": Pacing(window=40), "seed": 5}
+SMALL: dict[str, Any] = {
+    "budget": BUDGET,
+    "memory": 60,
+    "pacing": Pacing(window=40),
+    "seed": 5,
+    "defaults": "2026.11",
+}
 STEPS_SAVED, STEPS_AFTER = 200, 150
 
 

@@ -94,7 +94,7 @@ def _options(settings: Settings) -> dict[str, int]:
         "width_member": settings.width_member,
         "has_prior": settings.confidence is not None,
         "free_exploration": settings.explores_free,
-        "drift_test": settings.has_new_defaults,
+        "drift_test": settings.tests_drifts,
         "key": int(np.random.SeedSequence(int(settings.seed)).generate_state(1, np.uint64).view(np.int64)[0]),
     }
 
