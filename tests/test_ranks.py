@@ -72,7 +72,7 @@ def test_without_values_monotone_transformations_change_no_decision() -> None:
 
 
 def test_a_missing_number_has_rank_0_and_is_in_no_table() -> None:
-    deferrer = Deferrer(encoder=Encoder(numbers=["a"]), representation="linear", defaults=RULE)
+    deferrer = Deferrer(encoder=Encoder(numbers=["a"]), representation="linear")
     values = [1.0, None, 2.0, None, 3.0] * 8
     for value in values:
         deferrer.decide({"a": value})
@@ -83,7 +83,7 @@ def test_a_missing_number_has_rank_0_and_is_in_no_table() -> None:
 
 
 def test_named_numbers_beyond_three_standard_deviations_keep_their_order() -> None:
-    deferrer = Deferrer(encoder=Encoder(numbers=["a"]), representation="linear", defaults=RULE)
+    deferrer = Deferrer(encoder=Encoder(numbers=["a"]), representation="linear")
     for value in [*np.linspace(0, 1, 40), 50.0, 60.0, 70.0]:
         deferrer.decide({"a": float(value)})
     column = deferrer._contexts.encoder.names.index("a")  # type: ignore[union-attr]
@@ -103,7 +103,7 @@ def test_outliers_cost_next_to_nothing() -> None:
         clean = np.column_stack([np.ones(1500), score, rng.random(1500)])
 
         def earned(contexts: np.ndarray, rewards: dict[str, np.ndarray] = rewards) -> float:
-            deferrer = Deferrer(n_features=3, budget=Budget(150, horizon=1500, max_cost=1), defaults=RULE)
+            deferrer = Deferrer(n_features=3, budget=Budget(150, horizon=1500, max_cost=1))
             return float(deferrer.run(contexts, rewards, np.ones(1500)).rewards.sum())
 
         many, first = clean.copy(), clean.copy()
