@@ -1,5 +1,6 @@
 """Day one: streams of real classifiers, the rival of eleven lines, several experts, junk, and what is claimed."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,17 @@ def test_a_learner_of_day_one_is_told_no_link_and_no_range() -> None:
     encoder = Encoder(numbers=["confidence", "margin"])
     encoding = Deferrer(encoder=encoder, experts=["human"], budget=budget, seed=0)
     assert make_learner("default", named, [50.0], seed=0).settings == encoding.settings
+
+
+def test_the_policies_of_day_one_differ_by_rule_and_prior() -> None:
+    vector, named = (Classifiers(classifier="cancer-tree", form=form).draw(1) for form in ("vector", "encoder"))
+    team, junk = SeveralExperts().draw(0), JunkContexts().draw(0)
+    for stream, confidence in ((vector, 1), (named, 1), (team, 1), (junk, None)):  # an encoder has a constant first
+        given = {name: make_learner(name, stream, [50.0], seed=0).settings for name in day_one.POLICIES[:3]}
+        assert given["default"].confidence is None
+        assert given["confidence"] == dataclasses.replace(given["default"], confidence=confidence)
+        assert given["default-2026.11"].defaults == "2026.11"
+        assert given["default"].defaults == "2026.12"
 
 
 # ------------------------------------------------------------ the rule
@@ -174,17 +186,18 @@ def frame_of(ours: float, *, spent: float = 95.0, reviewed: float = 0.0, team: f
     ("given", "failing"),
     [
         ({"ours": 0.5}, set()),
-        ({"ours": -3.0}, {0, 1, 4}),
+        ({"ours": -3.0}, {0, 1, 5}),
         ({"ours": -0.5}, {1}),
-        ({"ours": 0.5, "reviewed": -2.5}, {2}),
-        ({"ours": 0.5, "spent": 20.0}, {3}),
-        ({"ours": 0.5, "team": 26.0}, {5}),
-        ({"ours": 0.5, "junk": 2.5}, {6}),
+        ({"ours": 0.5, "reviewed": -2.5}, {2, 3}),
+        ({"ours": 0.5, "reviewed": -1.0}, {3}),  # of the confidence prior more is claimed
+        ({"ours": 0.5, "spent": 20.0}, {4}),
+        ({"ours": 0.5, "team": 26.0}, {6}),
+        ({"ours": 0.5, "junk": 2.5}, {7}),
     ],
 )
 def test_claims_of_day_one_can_fail(given: dict[str, float], failing: set[int]) -> None:
     findings = day_one.EXPERIMENT.findings(frame_of(**given))
-    assert len(findings) == 7  # the confidence prior was not run
+    assert len(findings) == 8
     assert {place for place, finding in enumerate(findings) if finding.verdict != "holds"} == failing
 
 
