@@ -13,7 +13,7 @@ from deferkit.learn.embed import EMBEDDINGS, embedding_from, is_embedding, tree_
 from deferkit.learn.embed.embedding import Embedding, Shape
 from deferkit.learn.exploration import INDEX, INTERVAL_SCALE, Exploration
 from deferkit.learn.links import AUTO_LINK, Link, link_named
-from deferkit.learn.members import FORGETS, Member, members_of
+from deferkit.learn.members import CONFIDENT_RANK_WEIGHT, FORGETS, RANK_WEIGHT, Member, members_of
 from deferkit.learn.pacing import Budgets, Pacing, Strategy
 from deferkit.learn.pacing.renewing import Renewing
 from deferkit.types import MODEL, Budget, is_number, is_whole, plain
@@ -241,7 +241,9 @@ class Settings:
     def members(self) -> list[Member]:
         """The members of the mixture by which each target is estimated."""
         views = tree_views.N_VIEWS if self.representation == "auto" else None
-        return members_of(self.forget_used, views, values="values" not in self.without, ranks=self.has_ranks)
+        weight = RANK_WEIGHT if self.confidence is None else CONFIDENT_RANK_WEIGHT
+        values = "values" not in self.without
+        return members_of(self.forget_used, views, values=values, ranks=self.has_ranks, rank_weight=weight)
 
     @property
     def ridge_used(self) -> float:
@@ -311,9 +313,13 @@ class Settings:
     @property
     def explores_free(self) -> bool:
         """Whether unspent budget is used to explore: not if the exploration is given, nor without a price."""
-        given = self.exploration != Exploration() or self.pacing.kind != "resolve"
+        return self.catches_up and self.exploration == Exploration() and "free exploration" not in self.without
+
+    @property
+    def catches_up(self) -> bool:
+        """Whether prices fall while spending is far behind an even pace: if a price is solved at all."""
         limited = any(math.isfinite(budget.total) for budget in self.budget.values())
-        return self.has_new_defaults and not given and limited and "free exploration" not in self.without
+        return self.has_new_defaults and limited and self.pacing.kind == "resolve"
 
     @property
     def budgets(self) -> Budgets:

@@ -158,6 +158,7 @@ cdef inline void keep_price(State *s) noexcept nogil:
     """Keep the price of a proposal that is committed at once, so that it is not solved a second time."""
     if s.options.pacing == RENEWING:
         memcpy(s.arrays.dual, s.arrays.next_dual, s.sizes.n_dual * sizeof(double))
+        s.counters.price_due = 0  # `next_dual` has moved for the decision before
 
 
 cdef inline bint is_exact_number(object value):

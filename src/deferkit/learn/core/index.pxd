@@ -75,15 +75,17 @@ cdef inline double learning_share(State *s) noexcept nogil:
     return share
 
 cdef inline double model_bonus(State *s) noexcept nogil:
-    """b: 1 if the model's reward is revealed when the model decides, −1 if it is not.
+    """b: 1, or the share of a rule, if the model's reward is revealed when the model decides, −1 if it is not.
 
     Tasks after the latest one with an observation do not count before it is overdue. Learners with one member
     count them, as all did before there were mixtures: a replay of their logs must give the same prices.
     """
     cdef Int decided = s.counters.n_model_due if s.sizes.n_members > 1 else s.arrays.n_routed[0]
+    cdef double bonus
     if not s.options.one_index:
         return 1.0
-    return min(1.0, 2.0 * (s.counters.n_model_seen + 1) / (decided + 1) - 1.0)
+    bonus = min(1.0, 2.0 * (s.counters.n_model_seen + 1) / (decided + 1) - 1.0)
+    return s.parameters.model_share * bonus if bonus > 0.0 else bonus
 
 cdef inline double with_bonus(Int link, double eta, double width, double bonus) noexcept nogil:
     """μ(η) plus `bonus` times its upper half-width, or its lower one if `bonus` is negative."""
