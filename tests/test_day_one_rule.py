@@ -168,9 +168,9 @@ def test_the_first_estimates_are_those_of_the_prior() -> None:
     for value in np.linspace(0, 1, 200):
         deferrer.decide([1.0, value])
     low, high = deferrer.propose([1.0, -1.0]).decision, deferrer.propose([1.0, 2.0]).decision
-    # half of the mixture reads values, whose prior is constant
-    assert low.estimates["model"] == pytest.approx(1 / (1 + math.exp(-(0.5 * 0.5 + 0.5 * 1.5))), abs=1e-6)
-    assert high.estimates["model"] == pytest.approx(1 / (1 + math.exp(-(0.5 * 2.5 + 0.5 * 1.5))), abs=1e-6)
+    # a fifth of the mixture reads values, whose prior is constant
+    assert low.estimates["model"] == pytest.approx(1 / (1 + math.exp(-(0.8 * 0.5 + 0.2 * 1.5))), abs=1e-6)
+    assert high.estimates["model"] == pytest.approx(1 / (1 + math.exp(-(0.8 * 2.5 + 0.2 * 1.5))), abs=1e-6)
 
 
 def test_the_prior_of_graded_rewards_is_scaled_to_their_range() -> None:

@@ -136,9 +136,9 @@ cdef inline void load_context(State *s, const double *row) noexcept nogil:
         s.arrays.x[d] = s.parameters.intercept
     if s.sizes.n_ranked > 0:
         memcpy(s.arrays.raw, row, s.sizes.n_ranked * sizeof(double))
-        write_ranks(s, s.arrays.x)
         for v in range(given_views(s)):
-            cut_outliers(s, s.arrays.x + v * s.sizes.stride)
+            cut_outliers(s, s.arrays.x + v * s.sizes.stride, s.arrays.raw if v == 0 else NULL)
+        write_ranks(s, s.arrays.x)
 
 
 cdef inline bint is_revealed(Int feedback, Int route, Int decider) noexcept nogil:

@@ -144,7 +144,7 @@ cdef inline void cut_first_contexts(State *s) noexcept nogil:
     cdef Int slot
     if s.counters.next_id == RANKED_CONTEXTS <= s.sizes.memory and s.sizes.n_views == 2:
         for slot in range(RANKED_CONTEXTS):
-            cut_outliers(s, context_of(s, slot))
+            cut_outliers(s, context_of(s, slot), NULL)
         relearn(s)
 
 cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:

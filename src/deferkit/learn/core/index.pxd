@@ -32,12 +32,14 @@ cdef inline bint is_untried(State *s, Int expert) noexcept nogil:
 
 cdef inline double noise_of(State *s, Int target) noexcept nogil:
     """The noise of a target: given, or estimated from its prediction errors."""
-    cdef double prior = s.parameters.noise_samples
+    cdef double prior = s.parameters.noise_samples, variance
     if not isnan(s.parameters.noise):
         return s.parameters.noise
     if prior > 0.0 and target <= s.sizes.n_experts:  # a few lucky residuals must not make the width 0
-        return sqrt((s.arrays.squared_error[target] + prior * s.parameters.noise_variance)
+        variance = ((s.arrays.squared_error[target] + prior * s.parameters.noise_variance)
                     / (s.arrays.n_observed[target] + prior))
+        # a surprise at a chance of 0.001 counts a thousandfold; 0/1 rewards vary no more than their chance says
+        return 1.0 if s.options.reward_link != IDENTITY and variance > 1.0 else sqrt(variance)
     return sqrt(s.arrays.squared_error[target] / max(s.arrays.n_observed[target], <Int>1))
 
 cdef inline double prior_factor(State *s) noexcept nogil:
