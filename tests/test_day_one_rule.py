@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 from deferkit import Budget, Deferrer, Encoder, Exploration, InvalidArgument, LinkWarning
 from tests.conftest import draw_tasks, rewards_of
 
-RULE = "2026.12"
-
 
 def made(**given: object) -> Deferrer:
-    given = {"n_features": 4, "budget": Budget(60, horizon=600, max_cost=1), "defaults": RULE} | given
+    given = {"n_features": 4, "budget": Budget(60, horizon=600, max_cost=1)} | given
     return Deferrer(**given)  # type: ignore[arg-type]
 
 
@@ -87,6 +85,10 @@ def test_the_switch_is_said_once_and_not_where_no_reward_was_0_or_1() -> None:
         deferrer.observe(deferrer.decide([1, 0, 0, 0]).id, {"model": 0.75})
         graded = made()
         graded.observe(graded.decide([1, 0, 0, 0]).id, {"model": 0.75})
+        for seed in range(4):  # the first decision is random: a run learns one reward or two of it
+            made(seed=seed).run(np.eye(4), {"model": [0.75] * 4, "human": [0.5] * 4}, np.ones(4))
+            both = made(seed=seed)
+            both.observe(both.decide([1, 0, 0, 0]).id, {"model": 0.75, "human": 0.5})
 
 
 def test_a_correction_and_a_warm_start_switch_the_link_too() -> None:
@@ -134,7 +136,7 @@ def test_an_expert_who_starts_badly_is_asked_again(feedback: str) -> None:
     for seed in range(20):
         contexts, rewards = stream(seed)
         rewards["human"][:40] = 0.0
-        deferrer = Deferrer(n_features=3, budget=Budget(150, horizon=1500, max_cost=1), defaults=RULE, seed=seed)
+        deferrer = Deferrer(n_features=3, budget=Budget(150, horizon=1500, max_cost=1), seed=seed)
         deferrer.run(contexts, rewards, np.ones(1500), feedback=feedback)
         assert deferrer.summary().spent >= 0.25 * 150  # type: ignore[operator]
 
@@ -144,7 +146,7 @@ def test_an_expert_who_is_worse_is_not_asked_for_ever() -> None:
         rng = np.random.default_rng(seed)
         contexts = np.column_stack([np.ones(3000), rng.random((3000, 2))])
         rewards = {"model": (rng.random(3000) < 0.95) * 1.0, "human": (rng.random(3000) < 0.5) * 1.0}
-        deferrer = Deferrer(n_features=3, budget=Budget(3000, horizon=3000, max_cost=1), defaults=RULE, seed=seed)
+        deferrer = Deferrer(n_features=3, budget=Budget(3000, horizon=3000, max_cost=1), seed=seed)
         deferrer.run(contexts, rewards, np.ones(3000))
         assert deferrer.summary().spent <= 300  # type: ignore[operator]
 
@@ -183,8 +185,8 @@ def test_the_prior_of_graded_rewards_is_scaled_to_their_range() -> None:
 def test_the_confidence_is_named_by_the_encoder_or_by_the_learner() -> None:
     by_encoder = Encoder(numbers=["age", "score"], confidence="score")
     by_learner = Encoder(numbers=["age", "score"])
-    one = Deferrer(encoder=by_encoder, representation="linear", defaults=RULE)
-    other = Deferrer(encoder=by_learner, confidence="score", representation="linear", defaults=RULE)
+    one = Deferrer(encoder=by_encoder, representation="linear")
+    other = Deferrer(encoder=by_learner, confidence="score", representation="linear")
     assert one.settings.confidence == other.settings.confidence == by_encoder.names.index("score")
 
 
@@ -223,7 +225,7 @@ def test_stationary_streams_raise_no_drift_alarm(kind: str) -> None:
             np.clip(chance + 0.1 * rng.standard_normal(6000), 0, 1) if kind == "graded" else rng.random(6000) < chance
         )
         rewards = {"model": model * 1.0, "human": (rng.random(6000) < 0.8) * 1.0}
-        deferrer = Deferrer(n_features=3, budget=Budget(300, horizon=6000, max_cost=1), defaults=RULE, seed=seed)
+        deferrer = Deferrer(n_features=3, budget=Budget(300, horizon=6000, max_cost=1), seed=seed)
         deferrer.run(x, rewards, np.ones(6000))
         alarms += any(drift.target == "model" for drift in deferrer.drifts())
     assert alarms <= 2
@@ -236,7 +238,7 @@ def test_abrupt_changes_are_found_soon_after() -> None:
         x = np.column_stack([np.ones(6000), rng.random((6000, 2))])
         chance = np.where(np.arange(6000) < 3000, 0.9, 0.6)
         rewards = {"model": (rng.random(6000) < chance) * 1.0, "human": (rng.random(6000) < 0.8) * 1.0}
-        deferrer = Deferrer(n_features=3, budget=Budget(300, horizon=6000, max_cost=1), defaults=RULE, seed=seed)
+        deferrer = Deferrer(n_features=3, budget=Budget(300, horizon=6000, max_cost=1), seed=seed)
         deferrer.run(x, rewards, np.ones(6000))
         for drift in deferrer.drifts():
             if drift.target == "model" and drift.decision >= 3000:

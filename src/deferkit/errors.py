@@ -237,7 +237,7 @@ class LinkWarning(UserWarning):
 
     >>> import warnings
     >>> from deferkit import Deferrer, LinkWarning
-    >>> deferrer = Deferrer(n_features=1, defaults="2026.12")
+    >>> deferrer = Deferrer(n_features=1)
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     for reward in (1.0, 0.0, 0.5):

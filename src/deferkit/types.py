@@ -383,7 +383,8 @@ class Drifted(NamedTuple):
         decision: The id of the next decision at the time of detection.
         strength: The share of the observations that the estimate stopped using, from 0 to 1.
         times: How often this target has drifted so far.
-        since: The id of the next decision at the most likely time of the change; None with `defaults="2026.11"`.
+        since: The id of the next decision at the most likely time of the change; None with `defaults="2026.11"` or an
+            unbounded `reward_range`.
         before: The mean response between the change before it, or the start, and this one; None likewise.
         after: The mean response since the change, at the time of detection; None likewise.
         error: The standard error of after − before; None likewise.

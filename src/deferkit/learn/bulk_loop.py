@@ -92,7 +92,8 @@ class BulkLoop:
             representation.append_decided(matrix[first:done])
             representation.record_outcomes(decision, done - first)
         if ledger.get("link_state") != link_state:
-            self._outcomes.link_switched()
+            last = ledger.reward[ledger.slot(ledger.next_id - 1)]  # its outcome switched the link
+            self._outcomes.link_switched(int(np.count_nonzero(~np.isnan(last))))
         if representation is not None:
             representation.retrain_if_due()
             representation.refresh_window_if_due()

@@ -98,7 +98,7 @@ def _options(settings: Settings) -> dict[str, int]:
         "has_prior": settings.confidence is not None,
         "free_exploration": settings.explores_free,
         "catches_up": settings.catches_up,
-        "drift_test": settings.has_new_defaults,
+        "drift_test": settings.tests_drifts,
         "key": int(np.random.SeedSequence(int(settings.seed)).generate_state(1, np.uint64).view(np.int64)[0]),
     }
 

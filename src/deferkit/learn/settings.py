@@ -24,7 +24,7 @@ FOREVER = 1 << 62  # a count that is never reached
 FIRST_FIT = 64  # observations before the first fit of trees
 NOVEMBER_2026, DECEMBER_2026 = "2026.11", "2026.12"
 DEFAULTS = (NOVEMBER_2026, DECEMBER_2026)  # versions of the default rule
-DEFAULT_RULE = NOVEMBER_2026  # of learners that are made without `defaults`
+DEFAULT_RULE = DECEMBER_2026  # of learners that are made without `defaults`
 PRIOR_RIDGE = 0.1  # with a confidence prior
 NOISE_SAMPLES = 4.0  # pseudo-samples of the noise prior
 PARTS = ("values", "ranks", "noise prior", "free exploration")  # of the default that studies can leave out
@@ -136,11 +136,11 @@ class Settings:
         if self.confidence is not None and not (self.has_new_defaults and all(map(math.isfinite, self.reward_range))):
             needed = f"None, unless defaults={DECEMBER_2026!r}, with a finite reward_range, no embedding, no intervals"
             raise expected("confidence", "Deferrer", needed, self.confidence)
+        link_named(self.cost_link, "cost_link")
         if not isinstance(self.link, str) or self.link != AUTO_LINK:
             link_named(self.link)  # raises if there is no such link
         elif not self.has_auto_link:
             object.__setattr__(self, "link", "identity")
-        link_named(self.cost_link, "cost_link")
 
     def _check_pacing(self) -> None:
         if self.is_timed and self.pacing.kind != "resolve":
@@ -275,7 +275,8 @@ class Settings:
     def has_auto_link(self) -> bool:
         """Whether the link follows from the rewards: they are in [0, 1], and everything else has the identity link."""
         unit = isinstance(self.reward_range, Sequence) and tuple(self.reward_range) == (0.0, 1.0)
-        return self.has_new_defaults and unit and self.cost_link == "identity" and self.refit in (None, "never")
+        refitted = self.refit is not None and not (isinstance(self.refit, str) and self.refit == "never")
+        return self.has_new_defaults and unit and self.cost_link == "identity" and not refitted
 
     @property
     def first_link(self) -> Link:
@@ -303,6 +304,11 @@ class Settings:
         """The pseudo-samples of the noise prior; 0 if there is none."""
         bounded = all(math.isfinite(bound) for bound in self.reward_bounds)
         return NOISE_SAMPLES if self.has_new_defaults and bounded and "noise prior" not in self.without else 0.0
+
+    @property
+    def tests_drifts(self) -> bool:
+        """Whether drifts are reported by a test: it needs the range of the rewards, else weights report them."""
+        return self.has_new_defaults and all(math.isfinite(bound) for bound in self.reward_bounds)
 
     def noise_variance_with(self, link: Link) -> float:
         """Return the variance of a pseudo-sample: in units of μ' for a probability, else that of a fair coin."""

@@ -139,7 +139,8 @@ cdef inline void relearn(State *s) noexcept nogil:
 cdef inline void cut_first_contexts(State *s) noexcept nogil:
     """Cut outliers of the first contexts once the rank tables are full, and learn their outcomes again.
 
-    Only if the learner has learned from these decisions alone, and reads contexts as they are given.
+    Only if the learner has learned from these decisions alone, and reads contexts as they are given. A warm start
+    fills the tables earlier: its samples are not remembered, and would be lost.
     """
     cdef Int slot
     if s.counters.next_id == RANKED_CONTEXTS <= s.sizes.memory and s.sizes.n_views == 2:
@@ -154,6 +155,7 @@ cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:
     """
     cdef Int r, decider, resources = s.sizes.n_resources, deciders = s.sizes.n_experts + 1, slot = s.counters.slot
     cdef const double *x
+    cdef bint fills_tables = s.sizes.n_ranked > 0 and s.counters.n_in_ranks < RANKED_CONTEXTS
     if s.counters.price_due:
         move_price(s, s.arrays.dual, s.arrays.owed)
         s.counters.price_due = 0
@@ -172,7 +174,7 @@ cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:
         x = view_of(s, estimate_of(s, s.options.width_member, 0), s.arrays.x)
         s.arrays.context_power[0] += dot(x, x, s.sizes.stride)
         s.arrays.context_power[1] += 1.0
-    if s.sizes.n_ranked > 0:
+    if fills_tables:
         add_to_ranks(s, s.arrays.raw)
     s.arrays.route[slot] = route
     s.arrays.status[slot] = OPEN if route > 0 else SETTLED
@@ -191,7 +193,7 @@ cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:
         s.arrays.expected[slot * resources + r] = s.arrays.proposed_cost[r]
         s.arrays.pending_cost[r] += s.arrays.proposed_cost[r]
         s.arrays.owed[r] = s.arrays.proposed_cost[r]
-    if s.sizes.n_ranked > 0 and s.counters.n_in_ranks == RANKED_CONTEXTS:
+    if fills_tables and s.counters.n_in_ranks == RANKED_CONTEXTS:
         cut_first_contexts(s)
     if route > 0:
         s.counters.price_due = 1

@@ -16,6 +16,7 @@ from deferkit.learn.encode import Encoder
 from deferkit.learn.exploration import INDEX, INTERVAL, Exploration
 from deferkit.learn.links import LINKS
 from deferkit.learn.members import members_of
+from deferkit.learn.settings import NOVEMBER_2026
 from deferkit.learn.tree_columns import MOST_KEPT
 from deferkit.periods import show_time
 from deferkit.serve.domain.money import LARGEST_AMOUNT, MICRO, to_micro
@@ -200,6 +201,7 @@ def learner_of(spec: PolicySpec) -> Deferrer:
             refit="doubling" if spec.forget is msgspec.UNSET else None,  # as in versions without `forget`
             representation=spec.representation_used,
             seed=spec.seed,
+            defaults=NOVEMBER_2026,
         )
 
 
