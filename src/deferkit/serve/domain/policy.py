@@ -65,6 +65,7 @@ class Policy:
         self.relearned = Relearned(forgotten=sorted(forgotten))
         self.deferred: list[Callable[[], None]] = []  # steps of the learner that `learn_deferred` is to run
         self._defers = False
+        self._undecided: int | None = None  # the decision that is among the deferred steps
 
     def append(self, record: AnyRecord, at: int, *, defer: bool = False) -> bytes:
         """Apply a new record; return the bytes that the log keeps of it.
@@ -92,10 +93,15 @@ class Policy:
         while self.deferred:
             self.deferred[0]()
             del self.deferred[0]
+        self._undecided = None
 
     def _takes_long(self, record: AnyRecord) -> bool:
-        if isinstance(record, log_records.ObservedRecord):
-            return self.remembers(record.id) and self.learner.longest_step(self._own_id(record.id)) > LONG_STEP
+        if isinstance(record, log_records.DecidedRecord):
+            return (step := self.learner.longest_step()) > 0 and step > LONG_STEP
+        if isinstance(record, log_records.ObservedRecord | log_records.CorrectedRecord):
+            rewards = record.rewards if isinstance(record, log_records.ObservedRecord) else record.learned
+            own = self._own_id(record.id)
+            return self.remembers(record.id) and self.learner.longest_step(own, rewards) > LONG_STEP
         return isinstance(record, log_records.ResetRecord) and self.learner.n_bytes > SMALL_STATE
 
     def _learn(self, step: Callable[[], None]) -> None:
@@ -185,17 +191,23 @@ class Policy:
         if self.relearned.decisions:
             decision = decision._replace(id=self._own_id(record.id))
         event = events.Decided(decision, record.context, self.task_time(at))
-        if record.id + 1 >= self._end or self.ended(at):
-            with warnings.catch_warnings():  # a service has a summary to say it in
-                warnings.simplefilter("ignore", HorizonWarning)
-                self.learner.apply(event)
-        else:
-            self.learner.apply(event)
+        if self._defers:
+            self.learner.check_decision(event)
+            self._undecided = record.id
+        self._learn(partial(self._decide, event, over=record.id + 1 >= self._end or self.ended(at)))
         if self.scales is not None:
             self.scales.see(record.context, record.clipped)
         if record.held is not None:
             self.accounts = booked(self.accounts, record)
             self.tally.expected_gain += record.expected_gain
+
+    def _decide(self, event: events.Decided, *, over: bool) -> None:
+        if not over:
+            self.learner.apply(event)
+            return
+        with warnings.catch_warnings():  # a service has a summary to say it in
+            warnings.simplefilter("ignore", HorizonWarning)
+            self.learner.apply(event)
 
     def _observed(self, record: log_records.ObservedRecord) -> None:
         owed = self.frozen
@@ -205,7 +217,7 @@ class Policy:
         if record.stopped and told is not None:
             event = events.Stopped(own, told, record.rewards)
         learned = record.learned and record.id not in self.relearned.forgotten
-        if learned and self._defers:  # what the learner refuses must not get into the log
+        if learned and self._defers and record.id != self._undecided:  # what it refuses must not get into the log
             self.learner.check_observation(own, record.rewards, told)
         self.accounts = booked(self.accounts, record)
         self._count_stop(record)
@@ -275,7 +287,8 @@ class Policy:
     def remembers(self, number: int) -> bool:
         """Whether the learner can still be told of a decision."""
         own = self._own_id(number)
-        return own >= 0 and number not in self.relearned.forgotten and self.learner.remembers(own)
+        known = number == self._undecided or self.learner.remembers(own)
+        return own >= 0 and number not in self.relearned.forgotten and known
 
     def remembers_settled(self, number: int) -> bool:
         """Whether the learner can be told of a decision after the deferred steps, which may book its cost.
@@ -446,7 +459,7 @@ class Policy:
         policy.relearned = Relearned() if saved.relearned is msgspec.UNSET else saved.relearned
         policy.periods = saved.periods or {}
         policy.holds = HoldTally() if saved.holds is msgspec.UNSET else saved.holds
-        policy.deferred, policy._defers = [], False
+        policy.deferred, policy._defers, policy._undecided = [], False, None
         load_trees(saved.spec)
         policy.learner = Deferrer.from_bytes(saved.learner)
         return policy
