@@ -10,10 +10,11 @@ import msgspec
 from deferkit import events
 from deferkit.errors import DeferkitError, HorizonWarning, UnreadableState
 from deferkit.learn.deferrer import Deferrer
+from deferkit.learn.settings import NOVEMBER_2026
 from deferkit.serve.domain import hash_chain, log_records
 from deferkit.serve.domain.bookkeeping import booked, opened
 from deferkit.serve.domain.budget_period import Books, Periods, due_renewals
-from deferkit.serve.domain.feature_scales import FeatureScales
+from deferkit.serve.domain.feature_scales import Context, FeatureScales
 from deferkit.serve.domain.log_records import AnyRecord
 from deferkit.serve.domain.money import LARGEST_AMOUNT, MICRO, Micros, from_micros
 from deferkit.serve.domain.policy_learner import learner_of, load_trees
@@ -66,6 +67,8 @@ class Policy:
         self.deferred: list[Callable[[], None]] = []  # steps of the learner that `learn_deferred` is to run
         self._defers = False
         self._undecided: int | None = None  # the decision that is among the deferred steps
+        # of the latest decision that is not forgotten; only a rebuild from the start of the log needs it
+        self._last_context: Context = [0.0] * spec.features if isinstance(spec.features, int) else {}
 
     def append(self, record: AnyRecord, at: int, *, defer: bool = False) -> bytes:
         """Apply a new record; return the bytes that the log keeps of it.
@@ -190,16 +193,29 @@ class Policy:
         decision = record.decision
         if self.relearned.decisions:
             decision = decision._replace(id=self._own_id(record.id))
-        event = events.Decided(decision, record.context, self.task_time(at))
+        context = self._remembered_context(record)
+        event = events.Decided(decision, context, self.task_time(at))
         if self._defers:
             self.learner.check_decision(event)
             self._undecided = record.id
         self._learn(partial(self._decide, event, over=record.id + 1 >= self._end or self.ended(at)))
         if self.scales is not None:
-            self.scales.see(record.context, record.clipped)
+            self.scales.see(context, record.clipped)
         if record.held is not None:
             self.accounts = booked(self.accounts, record)
             self.tally.expected_gain += record.expected_gain
+
+    def _remembered_context(self, record: log_records.DecidedRecord) -> Context:
+        """Return the context that the learner remembers of a decision; of a forgotten one, that of the one before it.
+
+        So no value of a forgotten context stays in rank tables, training sets or scales. Policies with the rule of
+        November 2026 keep it: they have always forgotten the outcome alone.
+        """
+        if record.id in self.relearned.forgotten and self.spec.defaults_used != NOVEMBER_2026:
+            return self._last_context
+        if self.relearned.forgotten:
+            self._last_context = record.context
+        return record.context
 
     def _decide(self, event: events.Decided, *, over: bool) -> None:
         if not over:
@@ -459,7 +475,7 @@ class Policy:
         policy.relearned = Relearned() if saved.relearned is msgspec.UNSET else saved.relearned
         policy.periods = saved.periods or {}
         policy.holds = HoldTally() if saved.holds is msgspec.UNSET else saved.holds
-        policy.deferred, policy._defers, policy._undecided = [], False, None
+        policy.deferred, policy._defers, policy._undecided, policy._last_context = [], False, None, []
         load_trees(saved.spec)
         policy.learner = Deferrer.from_bytes(saved.learner)
         return policy
