@@ -18,7 +18,9 @@ from deferkit.serve.domain.policy_learner import learner_of, with_defaults
 from deferkit.serve.domain.policy_spec import BudgetSpec, FeatureSpec, PolicySpec
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.engine import policy_creation as engines
+from deferkit.serve.engine.alarms import drift_alarms
 from deferkit.serve.engine.engine import Engine
+from deferkit.serve.engine.history.log_figures import LogFigures
 from deferkit.serve.engine.policy_summary import summary_of
 from deferkit.serve.http.metrics import metrics_of
 from deferkit.serve.http.traffic import Traffic
@@ -273,7 +275,8 @@ async def live(engine: Engine, tasks: range, *, right: float = 1.0) -> None:
         await observe(engine, f"t{number}", rewards={"model": right, "human": float(number % 3 > 0)}, cost=cost)
 
 
-def test_a_drift_is_logged_once_and_counted(sqlite: Sqlite, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("defaults", ["2026.11", "2026.12"])
+def test_a_drift_is_logged_once_and_counted(sqlite: Sqlite, caplog: pytest.LogCaptureFixture, defaults: str) -> None:
     def told() -> list[dict[str, Any]]:
         return [record.__dict__ for record in caplog.records if record.message == "drifted"]
 
@@ -290,8 +293,20 @@ def test_a_drift_is_logged_once_and_counted(sqlite: Sqlite, caplog: pytest.LogCa
         owned = engine.owned[KEY]
         summary = summary_of(owned, engine.store.queue(owned.id), 0)
         assert summary.drifts == drifts[0].times
-        # the service has the fields that every rule has
-        assert [msgspec.structs.astuple(each) for each in summary.drifted] == [drift[:4] for drift in drifts]
+        assert [msgspec.structs.astuple(each) for each in summary.drifted] == [tuple(drift) for drift in drifts]
+        drift = drifts[0]
+        if defaults == "2026.11":
+            assert drift[4:] == (None, None, None, None)
+            [alarm] = drift_alarms(owned, None)
+            assert alarm.text == f"The reward of model has changed, about at task {drift.decision:,}."
+        else:
+            assert drift.since is not None
+            assert abs(drift.since - 400) < 20
+            assert (told()[-1]["since"], told()[-1]["after"]) == (drift.since, drift.after)
+            past = LogFigures(None, None, ((drift.since - 5, 1_777_000_000.0), (600, 1_777_800_000.0)))  # type: ignore[arg-type]
+            [alarm] = drift_alarms(owned, past)
+            assert alarm.text.startswith("The model is right in 0% since about 3 May 2026, before in 100% (standard")
+            assert f"since about task {drift.since:,}, before" in drift_alarms(owned, None)[0].text
         assert summary.samples_in_use["model"] < summary.samples["model"] == 600
 
     async def after(engine: Engine) -> None:
@@ -299,7 +314,7 @@ def test_a_drift_is_logged_once_and_counted(sqlite: Sqlite, caplog: pytest.LogCa
 
     sqlite.synchronous = "OFF"
     with caplog.at_level(logging.WARNING):
-        play(sqlite, before, spec=msgspec.structs.replace(LONG, representation="linear"))
+        play(sqlite, before, spec=msgspec.structs.replace(LONG, representation="linear", defaults=defaults))
         n = len(told())
         play(sqlite, after, spec=None)
         assert len(told()) == n  # what was told is not told again
