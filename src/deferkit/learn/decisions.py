@@ -20,6 +20,7 @@ from deferkit.types import REASONS, Decision, show
 Floats = NDArray[np.float64]
 
 UNTIL: int = CONSTANTS["until"]
+RANKED_CONTEXTS: int = CONSTANTS["ranked_contexts"]
 
 
 class Decisions:
@@ -158,8 +159,8 @@ class Decisions:
         self._outcomes.check_costs(known, missing=True)
         return mask, forced, known
 
-    def apply(self, event: Decided) -> None:
-        """Commit a decision that this learner or an equal one proposed; raise if it cannot be."""
+    def check(self, event: Decided) -> tuple[int, int, list[float], list[float]]:
+        """Return route, reason, expected cost and hold of a decision; raise if it cannot be committed."""
         ledger, decision = self._ledger, event.decision
         if not isinstance(decision, Decision):
             raise expected("decision", "Decided", "a Decision", decision)
@@ -175,6 +176,12 @@ class Decisions:
                 raise expected("reserved", "decision", "at most the max_cost of its budget", decision.reserved)
         elif any(cost) or any(held):
             raise expected("reserved", "decision", "0 where the model decides", decision.reserved)
+        return route, reason, cost, held
+
+    def apply(self, event: Decided) -> None:
+        """Commit a decision that this learner or an equal one proposed; raise if it cannot be."""
+        ledger, decision = self._ledger, event.decision
+        route, reason, cost, held = self.check(event)
         time = self._renewals.as_time(event.at)
         kept = self._contexts.load_event(event.context)
         if time is not None:
@@ -189,6 +196,17 @@ class Decisions:
             self._contexts.rows_before_freeze.append(kept)
             if ledger.next_id >= max(ledger.get("warm_up"), FREEZE_AFTER):
                 self.freeze_encoder()
+
+    def longest_step(self) -> int:
+        """Return the multiplications of the next decision beyond its usual ones.
+
+        The context that fills the rank tables, and the one after which the encoder's scales are frozen, make the
+        learner learn the outcomes so far again.
+        """
+        ledger, following = self._ledger, self._core.next_id + 1
+        fills = following == RANKED_CONTEXTS and ledger.get("n_ranked") and ledger.get("n_views") == 2
+        freezes = ledger.get("unsettled") and following >= max(ledger.get("warm_up"), FREEZE_AFTER)
+        return ledger.relearning_step() if fills or freezes else 0
 
     def _prepare_for_next(self) -> None:
         """Free the row of the next decision, and warn if the horizon is over."""

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.learn.core import CONSTANTS, REFITS
-from deferkit.learn.core.layout import COUNTERS, whole_lanes
+from deferkit.learn.core.layout import COUNTERS, shapes, size_of, whole_lanes
 from deferkit.learn.embed import tree_views
 from deferkit.learn.encode import Encoder
 from deferkit.learn.exploration import INDEX
@@ -22,6 +22,7 @@ LOGISTIC_PRIOR = (1.5, 2.0, math.log(0.9 / 0.1))  # in log-odds
 IDENTITY_PRIOR = (0.77, 0.30, 0.9)  # in units of the range of rewards
 MODEL_SHARE = 0.5  # of the model's bonus: what choosing the model reveals is rarely what decides
 TEAM_SAMPLES = 20.0  # that the mean of all experts counts for in the estimate of each
+LARGE_ARRAYS = ("inverse", "precision", "context", "rank_table")
 HOLD_MEANS = 3.0  # the hold "auto", in mean costs
 
 
@@ -58,6 +59,17 @@ def sizes_of(settings: Settings) -> dict[str, int]:
         "n_dual": n_resources + strategy.memory_size(n_resources) + behind_memory,
         "n_pacing": len(strategy.constants(settings.pacing.parameters, settings.budgets)),
     }
+
+
+def count_numbers(settings: Settings) -> dict[str, int]:
+    """Return how many numbers the largest arrays of a learner hold, by name, without padding.
+
+    Args:
+        settings: Of the learner.
+    """
+    sizes = sizes_of(settings)
+    found = shapes({**sizes, "stride": sizes["n_features"]})
+    return {name: size_of(found[name]) for name in LARGE_ARRAYS}
 
 
 def new_ledger(settings: Settings) -> Ledger:

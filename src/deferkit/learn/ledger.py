@@ -1,5 +1,6 @@
 """The ledger: the arrays of a learner's state, its compiled core, and the rows of remembered decisions."""
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -258,6 +259,19 @@ class Ledger:
             counts, following = (self.view(name)[self._refitted()] for name in ("n_observed", "next_refit"))
             steps += NEWTON_STEPS * d**2 * int(counts[counts + 1 >= following].sum())
         return steps
+
+    def switches_link(self, rewards: Iterable[float]) -> bool:
+        """Whether one of these rewards would switch an automatic link: the first that is neither 0 nor 1."""
+        return self.get("link_state") == CONSTANTS["link_binary"] and any(y not in (0.0, 1.0) for y in rewards)
+
+    def relearning_step(self) -> int:
+        """Return the multiplications for learning the outcomes of all remembered decisions again."""
+        d, n, targets = self.get("n_features"), min(self.next_id, self.memory), self.get("n_targets")
+        known = int((~np.isnan(self.reward[:n])).sum())
+        known += int((~np.isnan(self.cost[:n][self.route[:n] > 0])).sum())
+        every = self.view("forget_every")
+        inverses = sum(known // each for each in every[every > 0].tolist())
+        return len(every) * (n * targets + 2 * known) * d**2 + inverses * d**3
 
     @property
     def n_bytes(self) -> int:

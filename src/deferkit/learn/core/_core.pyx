@@ -337,8 +337,13 @@ cdef class Core:
         for r in range(self.s.sizes.n_resources):
             self.s.arrays.proposed_cost[r] = cost[r]
             self.s.arrays.proposed_hold[r] = hold[r]
-        prepare(&self.s, self.s.arrays.x)
-        commit(&self.s, route, reason)
+        if self.s.sizes.stride < LONG_STRIDE:
+            prepare(&self.s, self.s.arrays.x)
+            commit(&self.s, route, reason)
+        else:  # the context that fills the rank tables makes it learn the first outcomes again: other threads go on
+            with nogil:
+                prepare(&self.s, self.s.arrays.x)
+                commit(&self.s, route, reason)
         self.check_step()
 
     def decide_many(self, const double[:, ::1] contexts, const double[::1] times):

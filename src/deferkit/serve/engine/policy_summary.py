@@ -30,6 +30,10 @@ class DriftState(msgspec.Struct, frozen=True, kw_only=True):
     decision: int  # the number of the one that was to come next when it was found
     strength: float  # share of the observations that was given up then
     times: int  # how often it was found so far
+    since: int | None = None  # the decision at the most likely time of the change; null with defaults "2026.11"
+    before: float | None = None  # the mean before the change; null likewise
+    after: float | None = None  # the mean since the change; null likewise
+    error: float | None = None  # the standard error of after − before; null likewise
 
 
 class SummaryReply(msgspec.Struct, frozen=True, kw_only=True):

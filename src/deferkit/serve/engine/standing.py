@@ -113,7 +113,7 @@ def standing_of(
         gain=gain,
         held=held_text(counts.pending, books.current()),
         queue=queue_state(queue, now),
-        alarms=alarms_of(owned, queue_state(queue, now), pace, failing, now),
+        alarms=alarms_of(owned, past, queue_state(queue, now), pace, failing, now),
         state="",
     )
     return msgspec.structs.replace(standing, state=state_text(standing))

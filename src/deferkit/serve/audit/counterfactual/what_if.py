@@ -64,7 +64,7 @@ def what_if(
     """
     facts = decision_log.facts()
     coefficients = [policy.learner.coefficients()[name] for name in decision_log.deciders]
-    known = DoublyRobust(facts, len(coefficients[0].theta))
+    known, link = DoublyRobust(facts, len(coefficients[0].theta)), policy.learner.link
     imputer, feedback = OutcomeImputer(policy, facts), feedback_of(decision_log, facts)
     max_logged_cost = dict(
         zip(decision_log.resources, np.nan_to_num(facts.costs).max(axis=0, initial=0.0).tolist(), strict=True)
@@ -75,9 +75,9 @@ def what_if(
     runs = []
     for each in scenarios:
         spec = each.spec(created.spec, decisions=len(decision_log), max_logged_cost=max_logged_cost)
-        model_variances = (ModelVariance(coefficients, spec.link), ModelVariance(coefficients, spec.link))
+        model_variances = (ModelVariance(coefficients, link), ModelVariance(coefficients, link))
         runs.append(ScenarioRun(Alternative(spec, each, feedback), known, model_variances))
-    model_variance = ModelVariance(coefficients, created.spec.link)
+    model_variance = ModelVariance(coefficients, link)
     for chunk in chunks(log, imputer):
         known.impute(chunk.first, chunk.estimated)
         if not known.own_rewards_suffice:
