@@ -16,6 +16,7 @@ from deferkit.errors import (
     MissingTreesWarning,
     ServiceError,
     ServiceUnavailable,
+    SpendingWarning,
     UnaffordableReviewWarning,
     UnknownDecision,
     UnreadableState,
@@ -33,7 +34,7 @@ from deferkit.events import (
     Stopped,
     WarmStarted,
 )
-from deferkit.types import Budget, Coefficients, Decision, Drifted, Period, Run, Scores, Summary
+from deferkit.types import Budget, Coefficients, Decision, Drifted, Estimate, Period, Run, Scores, Summary
 from deferkit.version import __version__
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ __all__ = [
     "Deferrer",
     "Drifted",
     "Encoder",
+    "Estimate",
     "Event",
     "EventOutOfOrder",
     "Expired",
@@ -103,6 +105,7 @@ __all__ = [
     "Scores",
     "ServiceError",
     "ServiceUnavailable",
+    "SpendingWarning",
     "Stopped",
     "Summary",
     "TreeEmbedding",
