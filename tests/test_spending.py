@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deferkit import Budget, Decision, Deferrer, Encoder, Estimate, Pacing, SpendingWarning, Summary
+from deferkit import Budget, Decision, Deferrer, Encoder, MeanEstimate, Pacing, SpendingWarning, Summary
 from deferkit.types import MODEL
 
 OLD, NEW = "2026.11", "2026.12"
@@ -43,7 +43,8 @@ def unlucky(rule: str, seed: int, wrong: tuple[int, int]) -> Deferrer:
 
 
 def made(rule: str = NEW, total: float = 100, horizon: int = 1_000, **more: Any) -> Deferrer:
-    return Deferrer(**{"n_features": 3, "budget": Budget(total, horizon=horizon, max_cost=1), "defaults": rule} | more)
+    given: dict[str, Any] = {"n_features": 3, "budget": Budget(total, horizon=horizon, max_cost=1), "defaults": rule}
+    return Deferrer(**given | more)
 
 
 def live(deferrer: Deferrer, n: int, observe: Callable[[Deferrer, Decision, int], None], **options: Any) -> None:
@@ -262,7 +263,7 @@ def test_an_error_is_at_most_half_the_range() -> None:
     deferrer = made(reward_range=(-1.0, 3.0))
     deferrer.decide([1.0, 1e3, 1e3])
     assert deferrer.summary().estimates["human"].error == 2.0
-    assert str(Estimate(0.7, 0.0123, 9)) == "0.7 ± 0.012"
+    assert str(MeanEstimate(0.7, 0.0123, 9)) == "0.7 ± 0.012"
 
 
 def test_the_estimates_take_no_part_in_a_proposal() -> None:
@@ -434,8 +435,9 @@ def decided(**fields: Any) -> Decision:
     plain = made(total=50).propose([1.0, 0.5, 0.5]).decision
     estimates = {MODEL: 0.7, "human": 0.23}
     widths = {MODEL: 0.01, "human": 0.21}
-    same = {"estimates": estimates, "widths": widths, "costs": {"human": 1.0}, "cost_widths": {"human": 0.0}}
-    return plain._replace(**{"route": MODEL, "reason": "not worth it", "price": 0.0} | same | fields)
+    same: dict[str, Any] = {"route": MODEL, "reason": "not worth it", "price": 0.0}
+    same |= {"estimates": estimates, "widths": widths, "costs": {"human": 1.0}, "cost_widths": {"human": 0.0}}
+    return plain._replace(**same | fields)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from deferkit.events import (
     Stopped,
     WarmStarted,
 )
-from deferkit.types import Budget, Coefficients, Decision, Drifted, Estimate, Period, Run, Scores, Summary
+from deferkit.types import Budget, Coefficients, Decision, Drifted, MeanEstimate, Period, Run, Scores, Summary
 from deferkit.version import __version__
 
 if TYPE_CHECKING:
@@ -85,7 +85,6 @@ __all__ = [
     "Deferrer",
     "Drifted",
     "Encoder",
-    "Estimate",
     "Event",
     "EventOutOfOrder",
     "Expired",
@@ -95,6 +94,7 @@ __all__ = [
     "HorizonWarning",
     "InvalidArgument",
     "LinkWarning",
+    "MeanEstimate",
     "MissingTreesWarning",
     "NeuralEmbedding",
     "Observed",

@@ -488,7 +488,7 @@ class Period(NamedTuple):
     tasks_left: float
 
 
-class Estimate(NamedTuple):
+class MeanEstimate(NamedTuple):
     """The estimate of one reward or cost, on average over the latest tasks.
 
     Attributes:
@@ -496,7 +496,7 @@ class Estimate(NamedTuple):
         error: The mean standard error; of a reward, at most half the range of rewards.
         samples: The number of observations.
 
-    >>> print(Estimate(mean=0.7, error=0.0123, samples=400))
+    >>> print(MeanEstimate(mean=0.7, error=0.0123, samples=400))
     0.7 ± 0.012
     """
 
@@ -565,7 +565,7 @@ class Summary(NamedTuple):
     stopped: int
     backwards: int
     periods: dict[str, Period]
-    estimates: Mapping[str, Estimate] = {}
+    estimates: Mapping[str, MeanEstimate] = {}
     remark: str = ""
 
     def __str__(self) -> str:

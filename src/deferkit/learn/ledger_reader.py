@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.learn.ledger import OPEN, Ledger
-from deferkit.learn.spending import Spending
+from deferkit.learn.spending import SpendingReport
 from deferkit.types import MODEL, Amount, Coefficients, Drifted, Period, Scores, Summary
 
 Floats = NDArray[np.float64]
@@ -30,7 +30,7 @@ class LedgerReader:
         self.resources = tuple(resources)
         self.n_features = n_features
         self.ledger = ledger
-        self.spending = Spending(self.experts, self.resources, self.targets, ledger)
+        self.spending = SpendingReport(self.experts, self.resources, self.targets, ledger)
 
     @property
     def targets(self) -> list[str]:

@@ -10,7 +10,7 @@ from deferkit.learn.core import CONSTANTS, LINKS, mean_and_weight
 from deferkit.learn.encode import FREEZE_AFTER
 from deferkit.learn.ledger import OPEN, Ledger
 from deferkit.learn.settings import NOVEMBER_2026, Settings
-from deferkit.types import MODEL, Estimate
+from deferkit.types import MODEL, MeanEstimate
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -28,10 +28,10 @@ HORIZON, RENEWS = CONSTANTS["horizon"], CONSTANTS["renews"]
 IDENTITY = LINKS.index("identity")
 
 SILENT = frozenset({"forced", "recovering"})
-"""Kinds of findings for which no warning is raised; a kind that is the caller's own wish belongs here."""
+"""Kinds of reasons for which no warning is raised; a kind that is the caller's own wish belongs here."""
 
 
-class Plan(NamedTuple):
+class ResourcePlan(NamedTuple):
     """The planned and the actual use of one resource.
 
     Attributes:
@@ -64,7 +64,7 @@ class Plan(NamedTuple):
         return max(0.0, 1.0 - self.spent / self.total)
 
 
-class Finding(NamedTuple):
+class SpendingReason(NamedTuple):
     """Why experts are asked less than planned.
 
     Attributes:
@@ -78,7 +78,7 @@ class Finding(NamedTuple):
     change: str
 
 
-class Recent(NamedTuple):
+class RecentEstimates(NamedTuple):
     """Estimates on the latest contexts: their rows [n], then means and slopes of the link [n, targets]."""
 
     rows: Ints
@@ -86,7 +86,7 @@ class Recent(NamedTuple):
     slopes: Floats
 
 
-class Spending:
+class SpendingReport:
     """Compares the spending of a learner with its plan, and explains the difference.
 
     Args:
@@ -106,7 +106,7 @@ class Spending:
 
     # ------------------------------------------------------------ estimates
 
-    def recent(self) -> Recent:
+    def recent(self) -> RecentEstimates:
         """Return the estimates of all targets on the latest contexts, as the price is solved with."""
         ledger, made = self._ledger, self._ledger.next_id
         n = min(RECENT, made, ledger.memory)
@@ -121,17 +121,17 @@ class Spending:
                 means, weights = mean_and_weight(ledger.get(link), found[:, part].ravel())
                 shape = found[:, part].shape
                 found[:, part], slopes[:, part] = means.reshape(shape), weights.reshape(shape)
-        return Recent(rows, found, slopes)
+        return RecentEstimates(rows, found, slopes)
 
-    def estimates(self, recent: Recent) -> dict[str, Estimate]:
+    def estimates(self, recent: RecentEstimates) -> dict[str, MeanEstimate]:
         """Return the mean estimate of each target on the latest contexts, with its mean standard error."""
         if not len(recent.rows):
             return {}
         observed = self._ledger.view("n_observed").tolist()
         means, errors = recent.means.mean(axis=0).tolist(), self._errors(recent)
-        return {name: Estimate(*each) for name, *each in zip(self._targets, means, errors, observed, strict=True)}
+        return {name: MeanEstimate(*each) for name, *each in zip(self._targets, means, errors, observed, strict=True)}
 
-    def _errors(self, recent: Recent) -> list[float]:
+    def _errors(self, recent: RecentEstimates) -> list[float]:
         """Return the mean standard errors of all targets: slope · noise · √(xᵀH⁻¹x), at most half the range."""
         ledger, deciders = self._ledger, 1 + len(self._experts)
         half = (ledger.parameter("largest_reward") - ledger.parameter("least_reward")) / 2
@@ -156,7 +156,7 @@ class Spending:
 
     # ------------------------------------------------------------ the plan
 
-    def plan(self, at: float | None = None) -> Plan | None:
+    def plan(self, at: float | None = None) -> ResourcePlan | None:
         """Return the plan of the limited resource that is used most of its plan; None if no resource is limited.
 
         Args:
@@ -172,7 +172,7 @@ class Spending:
         limited = (total > CONSTANTS["least_budget"]) & (total < math.inf)
         return np.flatnonzero(limited & ((timing == HORIZON) | ~np.isnan(start))).tolist()
 
-    def _plan_of(self, r: int, at: float) -> Plan:
+    def _plan_of(self, r: int, at: float) -> ResourcePlan:
         ledger, made = self._ledger, self._ledger.next_id
         total, spent, before, allowance = (
             ledger.view(name).item(r) for name in ("total", "spent", "spent_before", "allowance")
@@ -188,9 +188,9 @@ class Spending:
             total, seen = allowance, float(ledger.view("arrivals")[r].sum())
         costs, known = (ledger.view(name).item(r) for name in ("cost_sum", "cost_n"))
         pending = max(ledger.view("pending_cost").item(r), ledger.get("n_open") * costs / known if known else 0.0)
-        return Plan(r, min(max(elapsed, 0.0), 1.0), max(total, 0.0), spent - before, pending, seen, tasks)
+        return ResourcePlan(r, min(max(elapsed, 0.0), 1.0), max(total, 0.0), spent - before, pending, seen, tasks)
 
-    def is_below(self, plan: Plan, share: float) -> bool:
+    def is_below(self, plan: ResourcePlan, share: float) -> bool:
         """Whether less than a share of the planned spending is used, once the plan is for some tasks and reviews."""
         ledger, r = self._ledger, plan.resource
         if plan.seen < MIN_TASKS or not plan.ratio < share:
@@ -207,7 +207,7 @@ class Spending:
 
     # ------------------------------------------------------------ reasons
 
-    def remark(self, recent: Recent, estimates: dict[str, Estimate]) -> str:
+    def remark(self, recent: RecentEstimates, estimates: dict[str, MeanEstimate]) -> str:
         """Return in one line what keeps experts from being asked as planned; empty if nothing does."""
         plan = self.plan()
         if plan is None or not self._ledger.next_id:
@@ -216,36 +216,36 @@ class Spending:
         is_blocked = all(self._ledger.core.obstacles()) and plan.elapsed < ENDING_SHARE
         if not (waits or is_blocked or self.is_below(plan, SLOW_SHARE)):
             return ""
-        return self.line(plan, self.finding(plan, recent, estimates))
+        return self.line(plan, self.reason(plan, recent, estimates))
 
-    def line(self, plan: Plan, finding: Finding) -> str:
-        """Return a finding as one line: how many were asked, what is unspent, why, and what would change it."""
+    def line(self, plan: ResourcePlan, why: SpendingReason) -> str:
+        """Return a reason as one line: how many were asked, what is unspent, why, and what would change it."""
         ledger = self._ledger
         asked = ledger.next_id - ledger.view("n_routed").item(0)
         of = "the budget of this period" if ledger.view("timing").item(plan.resource) == RENEWS else "the budget"
         head = f"asked {asked:,} of {ledger.next_id:,}; {100 * plan.unspent:.0f} % of {of} unspent"
-        return f"{head}: {finding.reason}.{' ' if finding.change else ''}{finding.change}"
+        return f"{head}: {why.reason}.{' ' if why.change else ''}{why.change}"
 
-    def finding(self, plan: Plan, recent: Recent, estimates: dict[str, Estimate]) -> Finding:
+    def reason(self, plan: ResourcePlan, recent: RecentEstimates, estimates: dict[str, MeanEstimate]) -> SpendingReason:
         """Return the reason why no more is spent, the most immediate one first."""
         ledger, made = self._ledger, self._ledger.next_id
         if ledger.get("unsettled"):
             n = max(ledger.get("warm_up"), FREEZE_AFTER)
             reason = f"nothing is learned before the scales of the named features are known, after {n} tasks"
-            return Finding("scales", reason, f"`warm_start` with {FREEZE_AFTER} past tasks gives them at once.")
+            return SpendingReason("scales", reason, f"`warm_start` with {FREEZE_AFTER} past tasks gives them at once.")
         obstacles = ledger.core.obstacles()
         is_cold = ledger.get("n_open") > 0 and not ledger.view("cost_n").any()
         if all(obstacles) or is_cold:
             return self._blocked(is_cold or "unsettled" in obstacles)
         forced, absent = ledger.get("n_forced"), ledger.get("n_unavailable")
         if forced > made / 2:
-            return Finding("forced", f"the caller prescribed the route of {forced:,} tasks (`force`)", "")
+            return SpendingReason("forced", f"the caller prescribed the route of {forced:,} tasks (`force`)", "")
         if absent > made / 2:
             reason = f"no expert was available for {absent:,} of {made:,} tasks"
-            return Finding("unavailable", reason, "More hours of experts, named in `available`, would.")
+            return SpendingReason("unavailable", reason, "Name more of them in `available`.")
         return self._compared(plan, recent, estimates)
 
-    def _blocked(self, is_cold: bool) -> Finding:
+    def _blocked(self, is_cold: bool) -> SpendingReason:
         """Return why no expert can be asked now, whatever it is worth."""
         ledger = self._ledger
         pending = int((ledger.status == OPEN).sum())
@@ -254,7 +254,7 @@ class Spending:
         if is_cold:
             r = max(range(len(left)), key=lambda each: reserved[each])
             reason = f"no cost is known yet, and {self._amount(reserved[r], r)} is held for {reviews}"
-            return Finding("unsettled", reason, "Report the `cost` of a review with `observe`.")
+            return SpendingReason("unsettled", reason, "Report the `cost` of a review with `observe`.")
         holds = self._holds()
         r = max(range(len(left)), key=lambda each: holds[each] - left[each])
         short = f"the {self._amount(left[r], r)} left is less than a review may cost ({holds[r]:.4g})"
@@ -262,18 +262,20 @@ class Spending:
             reason = (
                 f"{self._amount(reserved[r], r)} is reserved for {reviews} whose cost was not reported, and {short}"
             )
-            return Finding("reserved", reason, "Report `cost` with `observe`, or `expire` them.")
+            return SpendingReason("reserved", reason, "Report `cost` with `observe`, or `expire` them.")
         change = "`change_budget` adds to it."
         if holds[r] > ledger.view("largest_cost").item(r):
             change = (
                 'A larger total, a smaller `max_cost`, or `hold="auto"` where reviews can be stopped, would change it.'
             )
-        return Finding("left", short, change)
+        return SpendingReason("left", short, change)
 
     def _amount(self, number: float, r: int) -> str:
         return f"{number:.4g}" if len(self._resources) == 1 else f"{number:.4g} {self._resources[r]}"
 
-    def _compared(self, plan: Plan, recent: Recent, estimates: dict[str, Estimate]) -> Finding:
+    def _compared(
+        self, plan: ResourcePlan, recent: RecentEstimates, estimates: dict[str, MeanEstimate]
+    ) -> SpendingReason:
         """Return what the estimates on the latest contexts and the price say about asking."""
         ledger, k, r = self._ledger, len(self._experts), len(self._resources)
         gains = recent.means[:, 1 : 1 + k] - recent.means[:, :1]
@@ -284,7 +286,9 @@ class Spending:
         use = float((costs[tasks, best, plan.resource] * is_asked).mean())
         n, share = len(tasks), 100 * is_asked.mean()
         if use >= SLOW_SHARE * plan.total / plan.tasks:
-            return Finding("recovering", f"on the latest {n:,} tasks asking is worth it again, in {share:.0f} %", "")
+            return SpendingReason(
+                "recovering", f"on the latest {n:,} tasks asking is worth it again, in {share:.0f} %", ""
+            )
         expert = max(self._experts, key=lambda name: estimates[name].mean)
         theirs, models = estimates[expert], estimates[MODEL]
         reviews = "1 review" if theirs.samples == 1 else f"{theirs.samples:,} reviews"
@@ -296,15 +300,17 @@ class Spending:
                 f"the price ({price} for a unit of budget) is above the gain: {name} estimate is better by {gain:.3g}"
                 f" in {100 * is_better.mean():.0f} % of the latest {n:,} tasks, and worth its cost in {share:.0f} %"
             )
-            return Finding("price", reason, "The price falls while budget is left over; a shorter horizon lowers it.")
+            return SpendingReason(
+                "price", reason, "The price falls while budget is left over; a shorter horizon lowers it."
+            )
         where = "" if not is_better.any() else f" in {100 - 100 * is_better.mean():.0f} % of the latest {n:,} tasks"
         below = "below" if theirs.mean < models.mean else "not above"
         reason = f"{name} estimate ({theirs} from {reviews}) is {below} the model's ({models}){where}"
         if self.boost() > 1.0:
             reason += "; it is tried nevertheless, because the budget would not be used otherwise"
-        return Finding("estimate", reason, self._more_reviews(theirs, models))
+        return SpendingReason("estimate", reason, self._more_reviews(theirs, models))
 
-    def _more_reviews(self, theirs: Estimate, models: Estimate) -> str:
+    def _more_reviews(self, theirs: MeanEstimate, models: MeanEstimate) -> str:
         """Return what would change an estimate that is below the model's."""
         ledger = self._ledger
         if not theirs.samples:
@@ -333,7 +339,7 @@ class SpendingCheck:
         spending: Compares spending and plan.
     """
 
-    def __init__(self, settings: Settings, ledger: Ledger, spending: Spending) -> None:
+    def __init__(self, settings: Settings, ledger: Ledger, spending: SpendingReport) -> None:
         self._ledger = ledger
         self._spending = spending
         self._is_timed = settings.is_timed
@@ -381,9 +387,9 @@ class SpendingCheck:
         plan = spending.plan(at) if any(latest < mark <= position for mark in self._marks()) else None
         if plan is not None and spending.is_below(plan, STALLED_SHARE):
             recent = spending.recent()
-            finding = spending.finding(plan, recent, spending.estimates(recent))
-            if finding.kind not in SILENT:
+            why = spending.reason(plan, recent, spending.estimates(recent))
+            if why.kind not in SILENT:
                 ledger.set("spending_told", 1)
-                found = spending.line(plan, finding)
+                found = spending.line(plan, why)
         self._find_after(max(position, latest))
         return found
