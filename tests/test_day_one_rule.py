@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deferkit import Budget, Deferrer, Encoder, Exploration, InvalidArgument, LinkWarning
+from deferkit import Budget, Deferrer, Encoder, Exploration, InvalidArgument, LinkWarning, SpendingWarning
 from tests.conftest import draw_tasks, rewards_of
 
 
@@ -147,7 +147,8 @@ def test_an_expert_who_is_worse_is_not_asked_for_ever() -> None:
         contexts = np.column_stack([np.ones(3000), rng.random((3000, 2))])
         rewards = {"model": (rng.random(3000) < 0.95) * 1.0, "human": (rng.random(3000) < 0.5) * 1.0}
         deferrer = Deferrer(n_features=3, budget=Budget(3000, horizon=3000, max_cost=1), seed=seed)
-        deferrer.run(contexts, rewards, np.ones(3000))
+        with pytest.warns(SpendingWarning, match="is below the model's"):
+            deferrer.run(contexts, rewards, np.ones(3000))
         assert deferrer.summary().spent <= 300  # type: ignore[operator]
 
 
@@ -161,6 +162,7 @@ def test_a_given_exploration_or_an_unlimited_budget_explores_nothing_for_free() 
 # ------------------------------------------------------------ the prior of the confidence
 
 
+@pytest.mark.filterwarnings("ignore::deferkit.SpendingWarning")  # nothing is observed
 def test_the_first_estimates_are_those_of_the_prior() -> None:
     """The model: log-odds 0.5 + 2·rank of the confidence; the expert 0.9. The first context has the rank ½."""
     deferrer = made(n_features=2, confidence=1, warm_up=0)

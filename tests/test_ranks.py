@@ -25,6 +25,7 @@ def stored_ranks(deferrer: Deferrer, decision: int) -> np.ndarray:
     return np.asarray(view / view[0])
 
 
+@pytest.mark.filterwarnings("ignore::deferkit.SpendingWarning")  # nothing is observed
 @settings(max_examples=30)
 @given(arrays(np.float64, (130, 3), elements=st.sampled_from([-90.0, -1.0, 0.0, 0.25, 0.5, 3.0, 100.0])))
 def test_ranks_are_midranks_among_the_first_hundred(contexts: np.ndarray) -> None:
@@ -40,6 +41,7 @@ def test_ranks_are_midranks_among_the_first_hundred(contexts: np.ndarray) -> Non
         assert stored_ranks(deferrer, t)[1:4] == pytest.approx((below + equal / 2) / FROZEN - 0.5, abs=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore::deferkit.SpendingWarning")  # nothing is observed
 def test_the_view_has_a_constant_and_length_at_most_1() -> None:
     deferrer = learner(4)
     for x in np.random.default_rng(0).standard_normal((150, 4)) * 1e9:

@@ -885,12 +885,20 @@ class Deferrer:
         return representation.observations_until_retraining() == 1
 
     def summary(self) -> Summary:
-        """Return counts, budget, price and noise as they are now.
+        """Return counts, budget, price, noise and estimates as they are now, and a remark if few are asked.
 
         >>> Deferrer(n_features=1, budget=Budget(10, horizon=100)).summary().left
         10.0
         """
         return self._reader.summary()
+
+    def figures(self) -> Summary:
+        """Return the summary without `estimates` and `remark`, for callers that read counts and amounts often.
+
+        >>> Deferrer(n_features=1, budget=Budget(10, horizon=100)).figures().left
+        10.0
+        """
+        return self._reader.figures()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the complete state to one file, atomically; `deferkit.learn.state` describes the format.

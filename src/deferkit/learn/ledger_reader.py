@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.learn.ledger import OPEN, Ledger
+from deferkit.learn.spending import SpendingReport
 from deferkit.types import MODEL, Amount, Coefficients, Drifted, Period, Scores, Summary
 
 Floats = NDArray[np.float64]
@@ -29,6 +30,7 @@ class LedgerReader:
         self.resources = tuple(resources)
         self.n_features = n_features
         self.ledger = ledger
+        self.spending = SpendingReport(self.experts, self.resources, self.targets, ledger)
 
     @property
     def targets(self) -> list[str]:
@@ -126,7 +128,13 @@ class LedgerReader:
         return found
 
     def summary(self) -> Summary:
-        """Return counts, budget, price and noise."""
+        """Return counts, budget, price, noise and estimates, and a remark if experts are asked less than planned."""
+        recent = self.spending.recent()
+        estimates = self.spending.estimates(recent)
+        return self.figures()._replace(estimates=estimates, remark=self.spending.remark(recent, estimates))
+
+    def figures(self) -> Summary:
+        """Return the summary without estimates and remark, which take most of its time."""
         ledger = self.ledger
         routed = ledger.view("n_routed").tolist()
         made = ledger.next_id

@@ -138,6 +138,7 @@ class PolicyRun(NamedTuple):
     prices: Floats | None  # [n, R] of a learner
     us_per_step: float  # NaN where nothing was learned
     representation: str | None = None  # what the estimates of a learner rest on in the end
+    remark: str | None = None  # why a learner asked less than planned; empty if it did not
 
 
 def needs_hindsight(name: str) -> bool:
@@ -293,7 +294,7 @@ def run_learner(learner: Deferrer, stream: TaskStream, feedback: str) -> PolicyR
         run = learner.run(contexts, rewards, stream.costs, feedback=feedback)
         routes, prices = run.routes, run.prices
     us = (time.perf_counter() - begin) / stream.n_tasks * 1e6
-    return PolicyRun(routes, prices, us, representation_text(learner))
+    return PolicyRun(routes, prices, us, representation_text(learner), learner.summary().remark)
 
 
 def run_rule(name: str, stream: TaskStream, budgets: Sequence[float], seed: int) -> PolicyRun:

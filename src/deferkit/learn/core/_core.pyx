@@ -14,10 +14,13 @@ from deferkit.learn.core.accounting cimport (
     needs_identity_link, observe, relearn, share_reviewed, use_identity_link)
 from deferkit.learn.core.arrivals cimport BINS, HORIZON, RENEWS, UNTIL, begin_period, outlook
 from deferkit.learn.core.budget cimport LEAST_BUDGET, left
-from deferkit.learn.core.choice cimport Proposal, price_current_task, propose
-from deferkit.learn.core.glm cimport cost_target, design_of, prepare, reset_estimate, split_cost_design
+from deferkit.learn.core.choice cimport (
+    NO_BUDGET, UNSETTLED, Proposal, affordable, exceeds_cold_start_cap, price_current_task, propose, size_holds)
+from deferkit.learn.core.glm cimport (
+    cost_target, design_of, predict_mixed, prepare, reset_estimate, split_cost_design)
 from deferkit.learn.core.kernels cimport LANES, STASHED
 from deferkit.learn.core.links cimport cumulant, link_names, mean, slope
+from deferkit.learn.core.mixture cimport mix_theta
 from deferkit.learn.core.newton cimport LEAST_WEIGHT, Likelihood, Workspace, maximise
 from deferkit.learn.core.pacing cimport RENEWING, pacing_names
 from deferkit.learn.core.precision cimport CHECK_EVERY, LARGEST_INVERSE_ERROR, SURE_SPREAD, initialise
@@ -378,6 +381,22 @@ cdef class Core:
                     widths[t, target] = self.width(target)
                 memcpy(&price[0], self.s.arrays.next_dual, self.s.sizes.n_resources * sizeof(double))
         self.check_step()
+
+    def predict_remembered(self, const Int[::1] slots, double[:, ::1] predictors):
+        """Write xᵀθ of every target for contexts in these rows, as the price is solved with; a proposal stays valid."""
+        cdef Int i
+        with nogil:
+            mix_theta(&self.s)
+            for i in range(slots.shape[0]):
+                predict_mixed(&self.s, context_of(&self.s, slots[i]), &predictors[i, 0])
+
+    def obstacles(self):
+        """Return for each expert why it could not be asked now: "budget", "unsettled", or nothing."""
+        cdef Int k
+        size_holds(&self.s)
+        return [self.reasons[NO_BUDGET] if not affordable(&self.s, k)
+                else self.reasons[UNSETTLED] if exceeds_cold_start_cap(&self.s, k) else ""
+                for k in range(self.s.sizes.n_experts)]
 
     cdef inline double width(self, Int target) noexcept nogil:
         """What optimism adds to an estimate or subtracts from it; the standard deviation under Thompson sampling."""

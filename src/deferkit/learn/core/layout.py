@@ -82,6 +82,8 @@ COUNTERS = (
     Scalar("n_stopped", "reviews that were stopped"),
     Scalar("n_backwards", "decisions whose time was before that of an earlier one"),
     Scalar("horizon_told", "1: the end of the horizon was reported"),
+    Scalar("spending_told", "1: a spending far below the plan was reported"),
+    Scalar("n_unavailable", "decisions that went to the model because no expert was available"),
     Scalar("unsettled", "1: the encoder's scales are not frozen yet, so nothing is learned"),
     Scalar("n_seen", "observations with a new value"),
     Scalar("retrain_at", "value of `n_seen` at which a representation is fitted next"),
