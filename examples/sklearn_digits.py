@@ -49,7 +49,8 @@ alone = classifier.predict(X_new) == y_new
 order = rng.permutation(len(X_new))
 at_random = order[np.cumsum(minutes[order]) <= MINUTES]
 confidence = classifier.predict_proba(X_new).max(axis=1)
-least_confident, spent = [], 0.0
+spent = 0.0
+least_confident: list[int] = []
 for row in range(len(X_new)):
     mean = spent / len(least_confident) if least_confident else 3
     share = min(1, (MINUTES - spent) / mean / (len(X_new) - row))
@@ -57,17 +58,12 @@ for row in range(len(X_new)):
         least_confident.append(row)
         spent += minutes[row]
 
-
-def share_right(asked):
-    """Return the share of right labels if the reviewer looks at these tasks."""
-    right = alone.copy()
-    right[asked] = answers[asked] == y_new[asked]
-    return right.mean()
-
-
+randomly, by_confidence = alone.copy(), alone.copy()
+randomly[at_random] = answers[at_random] == y_new[at_random]
+by_confidence[least_confident] = answers[least_confident] == y_new[least_confident]
 summary = classifier.deferrer_.summary()
 print(f"classifier alone    {alone.mean():.1%} right")
-print(f"reviewer at random  {share_right(at_random):.1%} right, {len(at_random)} asked")
-print(f"least confident     {share_right(least_confident):.1%} right, {len(least_confident)} asked")
+print(f"reviewer at random  {randomly.mean():.1%} right, {len(at_random)} asked")
+print(f"least confident     {by_confidence.mean():.1%} right, {len(least_confident)} asked")
 print(f"deferkit            {(final == y_new).mean():.1%} right, {summary.routes['human']} asked")
 print(f"spent               {summary.spent:.1f} of {MINUTES} minutes")

@@ -348,7 +348,7 @@ def confidence_of(estimator: Any, X: Any) -> Floats:
         return np.asarray(estimator.predict_proba(X), dtype=np.float64).max(axis=1)
     values = np.asarray(estimator.decision_function(X), dtype=np.float64)
     if values.ndim == 1:
-        return 1.0 / (1.0 + np.exp(-np.abs(values)))
+        return np.asarray(1.0 / (1.0 + np.exp(-np.abs(values))))
     return np.asarray(1.0 / np.exp(values - values.max(axis=1, keepdims=True)).sum(axis=1))
 
 
