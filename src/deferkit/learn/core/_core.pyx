@@ -138,7 +138,8 @@ cdef inline void load_context(State *s, const double *row) noexcept nogil:
         memcpy(s.arrays.raw, row, s.sizes.n_ranked * sizeof(double))
         write_ranks(s, s.arrays.x)
         for v in range(given_views(s)):
-            cut_outliers(s, s.arrays.x + v * s.sizes.stride)
+            if v != 1 or given_views(s) == 2:  # of three, the second is a stack, which has no features
+                cut_outliers(s, s.arrays.x + v * s.sizes.stride)
 
 
 cdef inline bint is_revealed(Int feedback, Int route, Int decider) noexcept nogil:

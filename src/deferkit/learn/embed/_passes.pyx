@@ -125,6 +125,41 @@ def tree_rows(
                 out[row, column[tree]] += value[node]
 
 
+def hat_rows(
+    const double[:, ::1] x,
+    const double[:, ::1] knots,
+    const int64_t[::1] n_knots,
+    const double[:, :, ::1] heights,
+    const double[:, ::1] levels,
+    double[:, ::1] out,
+    Py_ssize_t first,
+):
+    """Write, for each row and target, the sum of a constant and a piecewise linear function of each feature.
+
+    A function has its `heights` at the knots and is constant outside. `levels` are, for each target, the constant and
+    the bounds that the sum is clipped to. Columns are those from `first` on.
+    """
+    cdef Py_ssize_t targets = levels.shape[0], row, target, j, k, last
+    cdef double value, share
+    with nogil:
+        for row in range(x.shape[0]):
+            for target in range(targets):
+                out[row, first + target] = levels[target, 0]
+            for j in range(x.shape[1]):
+                last = n_knots[j] - 1
+                if last < 1:
+                    continue
+                value = min(max(x[row, j], knots[j, 0]), knots[j, last])
+                k = 0
+                while k < last - 1 and value >= knots[j, k + 1]:
+                    k += 1
+                share = (value - knots[j, k]) / (knots[j, k + 1] - knots[j, k])
+                for target in range(targets):
+                    out[row, first + target] += (1.0 - share) * heights[target, j, k] + share * heights[target, j, k + 1]
+            for target in range(targets):
+                out[row, first + target] = min(max(out[row, first + target], levels[target, 1]), levels[target, 2])
+
+
 def log_odds_rows(double[:, ::1] out, const int64_t[::1] columns, double unit):
     """Turn the probabilities in these columns into log-odds, in place.
 

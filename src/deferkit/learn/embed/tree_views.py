@@ -1,7 +1,8 @@
-"""The two views of the representation "auto": the context alone, and the context with tree columns.
+"""The views of the representation "auto": the context alone, and the context with tree columns.
 
 For each target there is a column for each size of trees, which the linear layer weights: large trees find more in large
-samples, small ones have less variance.
+samples, small ones have less variance. A stack has a column of an additive model beside them, and a view of the columns
+alone. The ridge pulls its coefficients to the mean of a target's columns.
 """
 
 from collections import Counter
@@ -11,6 +12,7 @@ import numpy as np
 from deferkit.learn.embed._passes import log_odds_rows
 from deferkit.learn.embed.boosting import Boosting, Trees, join, walk
 from deferkit.learn.embed.embedding import Shape
+from deferkit.learn.embed.hats import Hats, write_hats
 from deferkit.learn.embed.training_set import Floats, Ints
 from deferkit.learn.links import link_named
 
@@ -20,6 +22,7 @@ ROUNDS, LEARNING_RATE = 60, 0.1
 LEAST_IN_LEAF, LARGEST_LEAST = 5, 20  # bounds of the least number of tasks in a leaf, a twentieth of all
 LEAVES_NEEDED = 4  # a target must have samples for so many leaves
 LOG_ODDS_UNIT = 0.1  # factor of log-odds, so that a column is about as large as a feature
+COLUMN_UNIT = 0.1  # factor of other columns of a stack
 
 Labels = list[tuple[Ints, Floats]]  # rows and responses of each target
 
@@ -28,28 +31,79 @@ class TreeViews:
     """Writes the views of contexts, for a learner of a given shape."""
 
     def __init__(self, shape: Shape) -> None:
-        self.n_features = shape.n_features
-        self.n_columns = len(LEAVES) * shape.n_targets
+        self.n_features, self.n_targets, self.n_deciders = shape.n_features, shape.n_targets, shape.n_deciders
+        self.stacked = shape.stacked
+        self.n_columns = (len(LEAVES) + shape.stacked) * shape.n_targets
+        self.n_views = n_views(shape)
         self.width = shape.n_features + self.n_columns
         probable = np.arange(self.n_columns) % shape.n_targets < shape.n_deciders
         self._log_odds = np.flatnonzero(probable & link_named(shape.link).is_probability)
+        self._lines = np.setdiff1d(np.arange(self.n_columns), self._log_odds)  # columns that are no log-odds
 
-    def write(self, trees: Trees, x: Floats, out: Floats) -> None:
-        """Write the views [n, 2 · width] of contexts [n, d]; probabilities are written as log-odds."""
-        d, first = self.n_features, self.width + self.n_features
-        out[:, :d] = x
-        out[:, self.width : first] = x
+    def write(
+        self, trees: Trees, x: Floats, out: Floats, hats: Hats | None = None, known: Floats | None = None
+    ) -> None:
+        """Write the views [n, views · width] of contexts [n, d]; probabilities are written as log-odds.
+
+        Args:
+            trees: Of the columns.
+            x: The contexts.
+            out: The array to write to.
+            hats: Additive models, where there is a stack and they are fitted.
+            known: [n, targets] Predictions to take instead of theirs.
+        """
+        d, first = self.n_features, (self.n_views - 1) * self.width + self.n_features
+        for view in range(self.n_views):
+            out[:, view * self.width : view * self.width + d] = x
+        if self.n_views > N_VIEWS:
+            out[:, d : 2 * self.width] = 0.0
         out[:, first:] = 0.0
-        if len(trees["root"]):
+        if hats is not None:
+            self._write_stack(trees, x, out, hats, known)
+        elif len(trees["root"]):
             walk(trees, x, out, first)
             fitted = np.bincount(trees["column"], minlength=self.n_columns) > 0
             log_odds_rows(out, self._log_odds[fitted[self._log_odds]] + first, LOG_ODDS_UNIT)
 
-    def of(self, trees: Trees, x: Floats) -> Floats:
-        """Return the views of contexts [n, d] as [n, 2 · width]."""
-        out = np.zeros((len(x), N_VIEWS * self.width))
-        self.write(trees, x, out)
+    def _write_stack(self, trees: Trees, x: Floats, out: Floats, hats: Hats, known: Floats | None) -> None:
+        """Write the columns of a stack; where a target has no trees, their columns are those of its additive model."""
+        g, first = self.n_targets, (self.n_views - 1) * self.width + self.n_features
+        if known is None:
+            write_hats(hats, x, out, first + self.n_columns - g)
+        else:
+            out[:, first + self.n_columns - g :] = known
+        walk(trees, x, out, first)
+        fitted = np.bincount(trees["column"], minlength=self.n_columns) > 0
+        for column in np.flatnonzero(~fitted[: self.n_columns - g]).tolist():
+            out[:, first + column] = out[:, first + self.n_columns - g + column % g]
+        log_odds_rows(out, self._log_odds + first, LOG_ODDS_UNIT)
+        out[:, first + self._lines] *= COLUMN_UNIT
+        out[:, self.width : self.width + self.n_features] = 0.0
+        out[:, self.width + self.n_features : 2 * self.width] = out[:, first:]
+
+    def of(self, trees: Trees, x: Floats, hats: Hats | None = None, known: Floats | None = None) -> Floats:
+        """Return the views of contexts [n, d] as [n, views · width]."""
+        out = np.zeros((len(x), self.n_views * self.width))
+        self.write(trees, x, out, hats, known)
         return out
+
+    def prior(self, unit: Floats) -> Floats:
+        """Return the coefficients [targets, width] that make a target the mean of its columns.
+
+        Args:
+            unit: [targets] The unit that the responses were divided by.
+        """
+        theta = np.zeros((self.n_targets, self.width))
+        each = self.n_columns // self.n_targets
+        for target in range(self.n_targets):
+            size = LOG_ODDS_UNIT if target in self._log_odds else COLUMN_UNIT / unit[target]
+            theta[target, self.n_features + target :: self.n_targets] = 1.0 / (each * size)
+        return theta
+
+
+def n_views(shape: Shape) -> int:
+    """Return the number of views: the context, the columns alone where there is a stack, and both."""
+    return N_VIEWS + shape.stacked
 
 
 def width_of(shape: Shape) -> int:
