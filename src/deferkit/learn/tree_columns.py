@@ -88,6 +88,8 @@ class TreeColumns:
         self._start_at, self._effect_at = self._first, LARGEST_COUNT
         self._fresh_from = 0  # from this decision on, views in the ledger are current
         self._fit: TreeFit | None = None
+        if shape.stacked:
+            self._write_prior(ledger)
         self.version = 0  # of the views: another one after new trees
 
     # ------------------------------------------------------------ views
@@ -217,11 +219,11 @@ class TreeColumns:
         return made
 
     def _write_prior(self, ledger: Ledger) -> None:
-        """Let the ridge pull the members that read columns to the mean of a target's columns."""
+        """Let the ridge pull the members that read columns to the mean of a target's columns, with either link."""
         d, prior = self._views.n_features, self._views.prior(self._unit)
-        theta, views = ledger.view("prior_theta"), ledger.view("view")
-        for estimate in np.flatnonzero((views > 0) & (views < self._views.n_views)).tolist():
-            theta[estimate, d : self.width] = prior[estimate % self._shape.n_targets, d:]
+        for estimate in self._views.estimates_with_columns(ledger).tolist():
+            for name in ("prior_theta", "identity_prior"):
+                ledger.view(name)[estimate, d : self.width] = prior[estimate % self._shape.n_targets, d:]
 
     def _labels(self) -> Labels:
         """Return the rows and responses of every target; costs are divided by their unit."""
@@ -308,7 +310,7 @@ class TreeColumns:
         self.training_set.restore(part("past"))
         check_shapes(saved, {"schedule": (5,), "unit": self._unit.shape}, {"schedule": "i", "unit": "f"})
         check_finite(saved, ["unit"])
-        check_trees(part("trees"), self._views.n_features, self._views.n_columns)
+        check_trees(part("trees"), self._views.n_features, self._views.n_tree_columns)
         schedule = saved["schedule"].tolist()
         if not all(0 <= each <= LARGEST_COUNT for each in schedule) or schedule[4] > self._ledger.next_id:
             raise ValueError("the schedule of the trees is out of range")
@@ -320,8 +322,8 @@ class TreeColumns:
             raise ValueError("the schedule of the trees contradicts itself")
         self.trees = {name: array.copy() for name, array in part("trees").items()}
         self.hats = {name: array.copy() for name, array in part("hats").items()} or None
-        if self.hats is not None:
-            check_hats(self.hats, self._views.n_features, self._views.n_targets)
+        if self.hats is not None or (self._shape.stacked and len(self.trees["root"])):
+            check_hats(part("hats"), self._views.n_features, self._views.n_targets)
         self.version += 1
         self._unit = saved["unit"].copy()
         self._fit = None

@@ -142,8 +142,7 @@ class TreeFit:
         """Copy the learned estimates to the members of a ledger that read the tree columns."""
         for expert in np.flatnonzero(ledger.view("shares_design") == 0).tolist():
             self.ledger.core.split_cost_design(expert)
-        views = ledger.view("view")
-        with_columns = np.flatnonzero((views > 0) & (views < self._views.n_views))
+        with_columns = self._views.estimates_with_columns(ledger)
         for name in MEMBER_STATE:
             ledger.arrays[name][with_columns] = self.ledger.arrays[name][with_columns]
 
@@ -159,7 +158,7 @@ class TreeFit:
         """Restore from `state()`; raise ValueError if it is inconsistent."""
         trees = {name[6:]: array for name, array in saved.items() if name.startswith("trees ")}
         arrays = {name[7:]: array for name, array in saved.items() if name.startswith("ledger ")}
-        check_trees(trees, self._views.n_features, self._views.n_columns)
+        check_trees(trees, self._views.n_features, self._views.n_tree_columns)
         hats = {name[5:]: array for name, array in saved.items() if name.startswith("hats ")}
         if self._views.stacked:
             check_hats(hats, self._views.n_features, self._views.n_targets)

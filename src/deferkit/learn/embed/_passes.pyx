@@ -160,6 +160,42 @@ def hat_rows(
                 out[row, first + target] = min(max(out[row, first + target], levels[target, 1]), levels[target, 2])
 
 
+def stack_rows(
+    double[:, ::1] out,
+    const int64_t[::1] columns,
+    int64_t[::1] has_trees,
+    Py_ssize_t features,
+    Py_ssize_t targets,
+    Py_ssize_t probabilities,
+    double unit,
+):
+    """Complete the three views of each row, whose last one has the predictions of trees and of additive models.
+
+    A column without trees (`columns` are those of the trees) gets the prediction of the additive model of its target.
+    Predictions of the first targets, which are `probabilities`, become log-odds; all are multiplied by `unit`. The
+    second view gets the columns alone. `has_trees` is scratch, 0 at first.
+    """
+    cdef Py_ssize_t width = out.shape[1] // 3, n = width - features, row, c, tree
+    cdef double *last
+    cdef double *middle
+    cdef double p
+    with nogil:
+        for tree in range(columns.shape[0]):
+            has_trees[columns[tree]] = 1
+        for row in range(out.shape[0]):
+            middle, last = &out[row, width], &out[row, 2 * width + features]
+            for c in range(features):
+                middle[c] = 0.0
+            for c in range(n):
+                p = last[c] if has_trees[c] else last[n - targets + c % targets]
+                if c % targets < probabilities:
+                    p = min(max(p, 0.02), 0.98)
+                    p = log(p / (1.0 - p))
+                middle[features + c] = unit * p
+            for c in range(n):
+                last[c] = middle[features + c]
+
+
 def log_odds_rows(double[:, ::1] out, const int64_t[::1] columns, double unit):
     """Turn the probabilities in these columns into log-odds, in place.
 

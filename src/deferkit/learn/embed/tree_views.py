@@ -9,11 +9,12 @@ from collections import Counter
 
 import numpy as np
 
-from deferkit.learn.embed._passes import log_odds_rows
+from deferkit.learn.embed._passes import log_odds_rows, stack_rows
 from deferkit.learn.embed.boosting import Boosting, Trees, join, walk
 from deferkit.learn.embed.embedding import Shape
 from deferkit.learn.embed.hats import Hats, write_hats
 from deferkit.learn.embed.training_set import Floats, Ints
+from deferkit.learn.ledger import Ledger
 from deferkit.learn.links import link_named
 
 N_VIEWS = 2
@@ -22,7 +23,7 @@ ROUNDS, LEARNING_RATE = 60, 0.1
 LEAST_IN_LEAF, LARGEST_LEAST = 5, 20  # bounds of the least number of tasks in a leaf, a twentieth of all
 LEAVES_NEEDED = 4  # a target must have samples for so many leaves
 LOG_ODDS_UNIT = 0.1  # factor of log-odds, so that a column is about as large as a feature
-COLUMN_UNIT = 0.1  # factor of other columns of a stack
+COLUMN_UNIT = LOG_ODDS_UNIT  # factor of every column of a stack: what the ridge pulls to then weighs about 20 samples
 
 Labels = list[tuple[Ints, Floats]]  # rows and responses of each target
 
@@ -33,12 +34,13 @@ class TreeViews:
     def __init__(self, shape: Shape) -> None:
         self.n_features, self.n_targets, self.n_deciders = shape.n_features, shape.n_targets, shape.n_deciders
         self.stacked = shape.stacked
-        self.n_columns = (len(LEAVES) + shape.stacked) * shape.n_targets
+        self.n_tree_columns = len(LEAVES) * shape.n_targets
+        self.n_columns = self.n_tree_columns + shape.stacked * shape.n_targets
         self.n_views = n_views(shape)
         self.width = shape.n_features + self.n_columns
         probable = np.arange(self.n_columns) % shape.n_targets < shape.n_deciders
         self._log_odds = np.flatnonzero(probable & link_named(shape.link).is_probability)
-        self._lines = np.setdiff1d(np.arange(self.n_columns), self._log_odds)  # columns that are no log-odds
+        self._n_probabilities = shape.n_deciders if link_named(shape.link).is_probability else 0  # of the targets
 
     def write(
         self, trees: Trees, x: Floats, out: Floats, hats: Hats | None = None, known: Floats | None = None
@@ -53,11 +55,11 @@ class TreeViews:
             known: [n, targets] Predictions to take instead of theirs.
         """
         d, first = self.n_features, (self.n_views - 1) * self.width + self.n_features
-        for view in range(self.n_views):
-            out[:, view * self.width : view * self.width + d] = x
-        if self.n_views > N_VIEWS:
-            out[:, d : 2 * self.width] = 0.0
+        out[:, :d] = x
+        out[:, first - d : first] = x
         out[:, first:] = 0.0
+        if self.stacked and hats is None:  # all views are the same before the first fit
+            out[:, self.width : 2 * self.width] = out[:, first - d :]
         if hats is not None:
             self._write_stack(trees, x, out, hats, known)
         elif len(trees["root"]):
@@ -67,25 +69,26 @@ class TreeViews:
 
     def _write_stack(self, trees: Trees, x: Floats, out: Floats, hats: Hats, known: Floats | None) -> None:
         """Write the columns of a stack; where a target has no trees, their columns are those of its additive model."""
-        g, first = self.n_targets, (self.n_views - 1) * self.width + self.n_features
+        walk(trees, x, out, (self.n_views - 1) * self.width + self.n_features)
         if known is None:
-            write_hats(hats, x, out, first + self.n_columns - g)
+            write_hats(hats, x, out, self.n_views * self.width - self.n_targets)
         else:
-            out[:, first + self.n_columns - g :] = known
-        walk(trees, x, out, first)
-        fitted = np.bincount(trees["column"], minlength=self.n_columns) > 0
-        for column in np.flatnonzero(~fitted[: self.n_columns - g]).tolist():
-            out[:, first + column] = out[:, first + self.n_columns - g + column % g]
-        log_odds_rows(out, self._log_odds + first, LOG_ODDS_UNIT)
-        out[:, first + self._lines] *= COLUMN_UNIT
-        out[:, self.width : self.width + self.n_features] = 0.0
-        out[:, self.width + self.n_features : 2 * self.width] = out[:, first:]
+            out[:, -self.n_targets :] = known
+        has_trees = np.zeros(self.n_columns, dtype=np.int64)
+        has_trees[-self.n_targets :] = 1
+        sizes = self.n_features, self.n_targets, self._n_probabilities
+        stack_rows(out, trees["column"], has_trees, *sizes, COLUMN_UNIT)
 
     def of(self, trees: Trees, x: Floats, hats: Hats | None = None, known: Floats | None = None) -> Floats:
         """Return the views of contexts [n, d] as [n, views · width]."""
         out = np.zeros((len(x), self.n_views * self.width))
         self.write(trees, x, out, hats, known)
         return out
+
+    def estimates_with_columns(self, ledger: Ledger) -> Ints:
+        """Return the estimates of a ledger that read columns: not those of the context alone, nor of ranks."""
+        views = ledger.view("view")
+        return np.flatnonzero((views > 0) & (views < self.n_views))
 
     def prior(self, unit: Floats) -> Floats:
         """Return the coefficients [targets, width] that make a target the mean of its columns.
@@ -96,8 +99,7 @@ class TreeViews:
         theta = np.zeros((self.n_targets, self.width))
         each = self.n_columns // self.n_targets
         for target in range(self.n_targets):
-            size = LOG_ODDS_UNIT if target in self._log_odds else COLUMN_UNIT / unit[target]
-            theta[target, self.n_features + target :: self.n_targets] = 1.0 / (each * size)
+            theta[target, self.n_features + target :: self.n_targets] = unit[target] / (each * COLUMN_UNIT)
         return theta
 
 
