@@ -9,14 +9,13 @@ from deferkit import Budget, Deferrer
 from deferkit.learn.embed import hats
 from deferkit.learn.embed.boosting import join, no_trees
 from deferkit.learn.embed.embedding import Shape
-from deferkit.learn.embed.hats import average_ridge, fit_hats, hat_design, place_knots, write_hats
-from deferkit.learn.embed.tree_views import COLUMN_UNIT, TreeViews, fit_trees
+from deferkit.learn.embed.hats import average_ridge, bases_of, design_of, fit_hats, place_knots, write_hats
+from deferkit.learn.embed.tree_views import COLUMN_UNIT, LOG_ODDS_STEP, PRIOR_WEIGHTS, TreeViews, fit_trees
 from deferkit.learn.tree_columns import TreeColumns
 from tests.conftest import Floats, make, rewards_of, step_through
 from tests.training_sets import crossed
 
 D = 4
-RNG = np.random.default_rng(0)
 
 
 def features(n: int, seed: int = 0) -> Floats:
@@ -46,10 +45,9 @@ def test_many_features_have_fewer_knots_and_too_many_none() -> None:
 @pytest.mark.parametrize("n", [12, 60])  # fewer tasks than columns, and more
 def test_leave_one_out_predictions_are_those_of_fits_without_the_task(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hats, "PENALTIES", np.array([2.0]))
-    monkeypatch.setattr(hats, "MAX_LEVERAGE", 1.0)
     rng = np.random.default_rng(n)
     z, y = rng.random((n, 20)), rng.random(n)
-    coefficients, level, without = average_ridge(z, y)
+    [coefficients], level, without = average_ridge([z], y)
     for i in range(n):
         others = np.arange(n) != i
         center = z.mean(axis=0)  # exact errors are those of a fit with the same center
@@ -67,11 +65,11 @@ def test_penalties_that_foresee_better_weigh_more() -> None:
     """A response without noise wants the least penalty, noise alone the largest."""
     z = np.random.default_rng(2).standard_normal((150, 5))
     theta = np.array([1.0, -2.0, 0.5, 0.0, 1.0])
-    coefficients, _, without = average_ridge(z, z @ theta)
+    [coefficients], _, without = average_ridge([z], z @ theta)
     np.testing.assert_allclose(coefficients, theta, atol=0.01)
     assert np.abs(without - z @ theta).max() < 0.05
     noise = np.random.default_rng(3).standard_normal(150)
-    coefficients, _, without = average_ridge(z, noise)
+    [coefficients], _, without = average_ridge([z], noise)
     assert np.abs(coefficients).max() < 0.1
     assert np.mean((noise - without) ** 2) < 1.05 * noise.var()
 
@@ -84,8 +82,9 @@ def test_a_bend_is_found_and_what_was_seen_is_predicted_without_itself() -> None
     rows = np.arange(0, 600, 2)
     found, predicted = fit_hats(x, [(rows, y[rows]), (rows[:0], y[:0]), (rows[:3], y[:3])], 2)
     assert np.corrcoef(predicted[:, 0], mean)[0, 1] > 0.98
-    design, of, place = hat_design(found, x)
-    expected = found["levels"][0, 0] + design @ found["heights"][0][of, place]
+    knots = zip(x.T, found["knots"], found["n_knots"], found["heights"][0], strict=True)
+    parts = [np.interp(values, at[:n], height[:n]) for values, at, n, height in knots if n]
+    expected = found["levels"][0, 0] + np.sum(parts, axis=0)
     out = np.zeros((600, 5))
     write_hats(found, x, out, 1)
     np.testing.assert_allclose(out[:, 1], np.clip(expected, *found["levels"][0, 1:]), rtol=1e-12)
@@ -99,6 +98,32 @@ def test_a_bend_is_found_and_what_was_seen_is_predicted_without_itself() -> None
         alone = np.zeros((1, 5))
         write_hats(found, x[t : t + 1], alone, 1)
         np.testing.assert_array_equal(alone[0], out[t])
+
+
+def test_hats_and_lines_have_one_additive_model() -> None:
+    """Features with two values have an indicator in both bases; the rest hats that add up to 1, and a line."""
+    x = features(200)
+    found = place_knots(x)
+    (of_hats, _), (of_lines, _) = bases = bases_of(found, x)
+    assert of_hats.tolist() == [1] * 6 + [2] + [3] * 4
+    assert of_lines.tolist() == [1, 2, 3]
+    in_hats, in_lines = (design_of(found, x, basis) for basis in bases)
+    np.testing.assert_allclose(in_hats[:, :6].sum(axis=1), 1.0)
+    np.testing.assert_array_equal(in_hats[:, 6], x[:, 2])
+    np.testing.assert_array_equal(in_lines[:, 1], x[:, 2])
+    np.testing.assert_allclose(in_lines[:, 0].std(), 1.0)
+    assert np.corrcoef(in_lines[:, 0], x[:, 1])[0, 1] == pytest.approx(1.0)
+
+
+def test_more_features_than_samples_do_not_ruin_a_prediction() -> None:
+    """Hats of 40 features fit 60 samples exactly; leave-one-out errors say how little that is worth."""
+    rng = np.random.default_rng(9)
+    x = rng.standard_normal((1_000, 40))
+    y = (rng.random(1_000) < 1 / (1 + np.exp(-1 - x[:, 0]))).astype(float)
+    found, _ = fit_hats(x, [(np.arange(60), y[:60])], 1)
+    out = np.zeros((1_000, 1))
+    write_hats(found, x, out, 0)
+    assert np.mean((out[60:, 0] - y[60:]) ** 2) < 1.1 * np.mean((y[:60].mean() - y[60:]) ** 2)
 
 
 def test_large_samples_are_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,12 +159,14 @@ def test_the_prior_of_a_stack_is_the_mean_of_its_columns(link: str) -> None:
     for target in (1, 2):
         np.testing.assert_array_equal(columns[:, 0, target], columns[:, 2, target])
     predicted = out[:, 1] @ views.prior(unit).T
-    np.testing.assert_allclose(predicted, columns.mean(axis=1) / COLUMN_UNIT * unit, rtol=1e-12)
+    size = np.array([LOG_ODDS_STEP] * 2 + [COLUMN_UNIT]) if link == "logistic" else COLUMN_UNIT
+    mean = np.einsum("nct,c->nt", columns, PRIOR_WEIGHTS)
+    np.testing.assert_allclose(predicted, mean / size * unit, rtol=1e-12)
     raw = np.zeros((200, 3))
     write_hats(models, x, raw, 0)
     likely = np.log(np.clip(raw, 0.02, 0.98) / (1 - np.clip(raw, 0.02, 0.98))) if link == "logistic" else raw
     likely[:, 2] = raw[:, 2]
-    np.testing.assert_allclose(columns[:, 2] / COLUMN_UNIT, likely, rtol=1e-9)
+    np.testing.assert_allclose(columns[:, 2] / size, likely, rtol=1e-9)
 
 
 def test_all_views_are_the_context_before_the_first_fit() -> None:

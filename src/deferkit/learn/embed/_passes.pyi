@@ -30,7 +30,14 @@ def hat_rows(
     x: Floats, knots: Floats, n_knots: Ints, heights: Floats, levels: Floats, out: Floats, first: int
 ) -> None: ...
 def stack_rows(
-    out: Floats, columns: Ints, has_trees: Ints, features: int, targets: int, probabilities: int, unit: float
+    out: Floats,
+    columns: Ints,
+    has_trees: Ints,
+    features: int,
+    targets: int,
+    probabilities: int,
+    log_odds_unit: float,
+    unit: float,
 ) -> None: ...
 def log_odds_rows(out: Floats, columns: Ints, unit: float) -> None: ...
 def bias_and_relu(units: Singles, bias: Singles) -> None: ...

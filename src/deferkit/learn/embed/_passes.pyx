@@ -167,13 +167,14 @@ def stack_rows(
     Py_ssize_t features,
     Py_ssize_t targets,
     Py_ssize_t probabilities,
+    double log_odds_unit,
     double unit,
 ):
     """Complete the three views of each row, whose last one has the predictions of trees and of additive models.
 
     A column without trees (`columns` are those of the trees) gets the prediction of the additive model of its target.
-    Predictions of the first targets, which are `probabilities`, become log-odds; all are multiplied by `unit`. The
-    second view gets the columns alone. `has_trees` is scratch, 0 at first.
+    Predictions of the first targets, which are `probabilities`, become log-odds in their unit; others are multiplied
+    by `unit`. The second view gets the columns alone. `has_trees` is scratch, 0 at first.
     """
     cdef Py_ssize_t width = out.shape[1] // 3, n = width - features, row, c, tree
     cdef double *last
@@ -190,8 +191,9 @@ def stack_rows(
                 p = last[c] if has_trees[c] else last[n - targets + c % targets]
                 if c % targets < probabilities:
                     p = min(max(p, 0.02), 0.98)
-                    p = log(p / (1.0 - p))
-                middle[features + c] = unit * p
+                    middle[features + c] = log_odds_unit * log(p / (1.0 - p))
+                else:
+                    middle[features + c] = unit * p
             for c in range(n):
                 last[c] = middle[features + c]
 

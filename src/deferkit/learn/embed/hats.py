@@ -1,8 +1,9 @@
-"""Additive models: ridge regression on hat functions of each feature, without folds and without a penalty to choose.
+"""Additive models: ridge regression on hat functions and on lines, without folds and without a penalty to choose.
 
 A feature has up to six knots at quantiles, and a hat function for each knot: linear between knots, constant outside. A
-feature with two values has an indicator. Coefficients are averaged over ten penalties, with weights by their exact
-leave-one-out errors, which one eigendecomposition gives for all penalties.
+feature with two values has an indicator. Coefficients are averaged over ten penalties, of hat functions and of lines,
+with weights by their exact leave-one-out errors, which one eigendecomposition gives for all penalties. The average is
+a sum of piecewise linear functions too.
 """
 
 from typing import Any
@@ -23,7 +24,6 @@ MAX_SAMPLES = 4_000  # that a model is fitted to, evenly chosen
 MIN_SAMPLES = 8  # with fewer the mean is predicted
 GUESSES = 2  # pseudo-samples of the mean
 PENALTIES = np.logspace(-1, 3.5, 10)
-MAX_LEVERAGE = 0.95  # a sample that determines its own fit has no leave-one-out error to speak of
 
 
 def no_hats(n_features: int, n_targets: int) -> Hats:
@@ -59,20 +59,32 @@ def place_knots(x: Floats) -> Hats:
     return hats
 
 
-def hat_design(hats: Hats, x: Floats) -> tuple[Floats, Ints, Ints]:
-    """Return the design matrix of contexts, and the feature and the knot of each of its columns."""
-    parts, features, places = [np.zeros((len(x), 0))], [], []
+def bases_of(hats: Hats, x: Floats) -> list[tuple[Ints, Floats]]:
+    """Return two bases, hat functions and lines: the feature of each function and its values at the knots.
+
+    A feature with two values has an indicator in both. Lines have the standard deviation 1 on these contexts.
+    """
+    found: list[list[tuple[int, Floats]]] = [[], []]
     for j in np.flatnonzero(hats["n_knots"]).tolist():
-        knots = hats["knots"][j, : hats["n_knots"][j]]
-        used = range(1, 2) if len(knots) == 2 else range(len(knots))  # two values: the second one has an indicator
-        parts.append(np.column_stack([np.interp(x[:, j], knots, np.eye(len(knots))[k]) for k in used]))
-        features += [j] * len(used)
-        places += used
-    return np.hstack(parts), np.array(features, dtype=np.int64), np.array(places, dtype=np.int64)
+        n = hats["n_knots"][j]
+        line = np.zeros(MAX_KNOTS)
+        line[:n] = hats["knots"][j, :n] - hats["knots"][j, 0]
+        size = float(np.std(x[:, j])) if n > 2 else line[1]
+        line /= size if size > 0.0 else 1.0
+        found[0] += [(j, each) for each in np.eye(MAX_KNOTS)[:n]] if n > 2 else [(j, line)]
+        found[1].append((j, line))
+    return [(np.array([j for j, _ in basis]), np.array([values for _, values in basis])) for basis in found]
 
 
-def average_ridge(z: Floats, y: Floats) -> tuple[Floats, float, Floats]:
-    """Return coefficients and intercept, averaged over the penalties, and the leave-one-out predictions."""
+def design_of(hats: Hats, x: Floats, basis: tuple[Ints, Floats]) -> Floats:
+    """Return the functions of a basis at contexts [n, functions]: linear between knots, constant outside."""
+    n = hats["n_knots"]
+    each = [np.interp(x[:, j], hats["knots"][j, : n[j]], values[: n[j]]) for j, values in zip(*basis, strict=True)]
+    return np.column_stack(each)
+
+
+def ridge_path(z: Floats, y: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return, for each penalty, the coefficients, the intercept and the exact leave-one-out errors."""
     n = len(y)
     center, level = z.mean(axis=0), float(y.mean())
     z = z - center
@@ -84,13 +96,24 @@ def average_ridge(z: Floats, y: Floats) -> tuple[Floats, float, Floats]:
     left, right = (vectors, z.T @ vectors / roots) if wide else (z @ vectors / roots, vectors)
     projected = left.T @ (y - level)
     shrunk = values[:, None] / (values[:, None] + PENALTIES)
-    leverage = np.minimum(1 / n + (left * left) @ shrunk, MAX_LEVERAGE)
-    errors = (y[:, None] - level - left @ (shrunk * projected[:, None])) / (1 - leverage)
+    leverage = 1 / n + (left * left) @ shrunk
+    # the last rounding must not make the error of a sample that determines its own fit negative
+    errors = (y[:, None] - level - left @ (shrunk * projected[:, None])) / np.maximum(1 - leverage, 1e-9)
+    coefficients = right @ (shrunk * (projected / roots)[:, None])
+    return coefficients, level - center @ coefficients, errors
+
+
+def average_ridge(designs: list[Floats], y: Floats) -> tuple[list[Floats], float, Floats]:
+    """Return coefficients and intercept, averaged over designs and penalties, and leave-one-out predictions."""
+    paths = [ridge_path(z, y) for z in designs]
+    errors = np.hstack([path[2] for path in paths])
     loss = (errors**2).sum(axis=0)
-    weights = np.exp(-(loss - loss.min()) / (2 * max(float(loss.min()) / n, 1e-12)))
+    weights = np.exp(-(loss - loss.min()) / (2 * max(float(loss.min()) / len(y), 1e-12)))
     weights /= weights.sum()
-    coefficients = right @ ((shrunk @ weights) * projected / roots)
-    return coefficients, level - float(center @ coefficients), y - errors @ weights
+    shares = np.split(weights, len(designs))
+    level = sum(float(path[1] @ share) for path, share in zip(paths, shares, strict=True))
+    coefficients = [path[0] @ share for path, share in zip(paths, shares, strict=True)]
+    return coefficients, level, y - errors @ weights
 
 
 def fit_hats(x: Floats, labels: list[tuple[Ints, Floats]], n_deciders: int) -> tuple[Hats, Floats]:
@@ -101,7 +124,6 @@ def fit_hats(x: Floats, labels: list[tuple[Ints, Floats]], n_deciders: int) -> t
     hats = place_knots(x) | {k: a for k, a in no_hats(x.shape[1], len(labels)).items() if k in ("heights", "levels")}
     rewards = np.concatenate([y for _, y in labels[:n_deciders]])
     guess = float(rewards.mean()) if len(rewards) else 0.0
-    design, features, places = hat_design(hats, x)
     fitted = []
     for target, (rows, y) in enumerate(labels):
         chosen = np.arange(0, len(y), -(-len(y) // MAX_SAMPLES) or 1)
@@ -111,10 +133,13 @@ def fit_hats(x: Floats, labels: list[tuple[Ints, Floats]], n_deciders: int) -> t
         without = ((y.sum() - y[chosen]) + GUESSES * guess) / (len(y) - 1 + GUESSES)
         bounds = (float(y.min()), float(y.max())) if len(y) else (mean, mean)
         hats["levels"][target] = mean, min(mean, bounds[0]), max(mean, bounds[1])
-        if len(y) >= MIN_SAMPLES and y.min() < y.max() and len(features):
+        if len(y) >= MIN_SAMPLES and y.min() < y.max() and hats["n_knots"].any():
+            seen = x[rows[chosen]]
+            bases = bases_of(hats, seen)
             with one_thread():
-                heights, level, without = average_ridge(design[rows[chosen]], y[chosen])
-            hats["heights"][target, features, places] = heights
+                found, level, without = average_ridge([design_of(hats, seen, basis) for basis in bases], y[chosen])
+            for (features, values), coefficients in zip(bases, found, strict=True):
+                np.add.at(hats["heights"][target], features, coefficients[:, None] * values)
             hats["levels"][target] = level, *bounds
         fitted.append((rows[chosen], np.clip(without, *hats["levels"][target, 1:])))
     predicted = np.zeros((len(x), len(labels)))

@@ -23,7 +23,8 @@ ROUNDS, LEARNING_RATE = 60, 0.1
 LEAST_IN_LEAF, LARGEST_LEAST = 5, 20  # bounds of the least number of tasks in a leaf, a twentieth of all
 LEAVES_NEEDED = 4  # a target must have samples for so many leaves
 LOG_ODDS_UNIT = 0.1  # factor of log-odds, so that a column is about as large as a feature
-COLUMN_UNIT = LOG_ODDS_UNIT  # factor of every column of a stack: what the ridge pulls to then weighs about 20 samples
+PRIOR_WEIGHTS = (0.0, 0.5, 0.5)  # of a target's columns in a stack: large trees, small trees, additive model
+LOG_ODDS_STEP, COLUMN_UNIT = 0.05, 0.1  # factors of columns of a stack: the prior weighs about 40 or 20 samples
 
 Labels = list[tuple[Ints, Floats]]  # rows and responses of each target
 
@@ -77,7 +78,7 @@ class TreeViews:
         has_trees = np.zeros(self.n_columns, dtype=np.int64)
         has_trees[-self.n_targets :] = 1
         sizes = self.n_features, self.n_targets, self._n_probabilities
-        stack_rows(out, trees["column"], has_trees, *sizes, COLUMN_UNIT)
+        stack_rows(out, trees["column"], has_trees, *sizes, LOG_ODDS_STEP, COLUMN_UNIT)
 
     def of(self, trees: Trees, x: Floats, hats: Hats | None = None, known: Floats | None = None) -> Floats:
         """Return the views of contexts [n, d] as [n, views · width]."""
@@ -91,15 +92,16 @@ class TreeViews:
         return np.flatnonzero((views > 0) & (views < self.n_views))
 
     def prior(self, unit: Floats) -> Floats:
-        """Return the coefficients [targets, width] that make a target the mean of its columns.
+        """Return the coefficients [targets, width] that make a target the mean of its columns, by `PRIOR_WEIGHTS`.
 
         Args:
             unit: [targets] The unit that the responses were divided by.
         """
         theta = np.zeros((self.n_targets, self.width))
-        each = self.n_columns // self.n_targets
         for target in range(self.n_targets):
-            theta[target, self.n_features + target :: self.n_targets] = unit[target] / (each * COLUMN_UNIT)
+            size = LOG_ODDS_STEP if target < self._n_probabilities else COLUMN_UNIT
+            weights = np.array(PRIOR_WEIGHTS) * (unit[target] / size)
+            theta[target, self.n_features + target :: self.n_targets] = weights
         return theta
 
 
