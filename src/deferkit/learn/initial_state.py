@@ -36,7 +36,7 @@ def sizes_of(settings: Settings) -> dict[str, int]:
     if settings.embedding is not None:
         width, n_views = settings.embedding.width(settings.shape), max(settings.views) + 1
     elif settings.representation == "auto":
-        width, n_views = tree_views.width_of(settings.shape), tree_views.N_VIEWS
+        width, n_views = tree_views.width_of(settings.shape), tree_views.n_views(settings.shape)
     n_resources, strategy = len(settings.budget), settings.strategy
     behind_memory = settings.explores_free + 2 * settings.catches_up * n_resources
     members, given = settings.members, width
@@ -107,7 +107,7 @@ def _options(settings: Settings) -> dict[str, int]:
         "sampled": settings.exploration.sampled,
         "frozen": settings.embedding is not None and settings.embedding.frozen,
         "width_member": settings.width_member,
-        "has_prior": settings.confidence is not None,
+        "has_prior": settings.confidence is not None or (settings.representation == "auto" and settings.shape.stacked),
         "free_exploration": settings.explores_free,
         "catches_up": settings.catches_up,
         "drift_test": settings.tests_drifts,

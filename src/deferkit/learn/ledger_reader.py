@@ -86,7 +86,8 @@ class LedgerReader:
         """Return the weight of each view of the context in the estimate of each target."""
         views, weights = self._by_member(self.ledger.view("view"))[:, 0], self.ledger.view("member_weight")
         ranks = ("ranks",) if self.ledger.get("n_ranked") else ()  # the last view
-        names = (*("linear", "trees")[: int(views.max()) + 1 - len(ranks)], *ranks)
+        given = int(views.max()) + 1 - len(ranks)
+        names = (*(("linear", "stack", "trees") if given == 3 else ("linear", "trees")[:given]), *ranks)
         return {
             target: {name: float(weights[i, views == view].sum()) for view, name in enumerate(names)}
             for i, target in enumerate(self.targets)

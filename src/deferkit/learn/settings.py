@@ -22,6 +22,7 @@ MOST_EXPERTS = 32
 FIRST_REFIT = 16  # samples before the first exact refit
 FOREVER = 1 << 62  # a count that is never reached
 FIRST_FIT = 64  # observations before the first fit of trees
+FIRST_STACK = 16  # the same of trees and additive models
 NOVEMBER_2026, DECEMBER_2026 = "2026.11", "2026.12"
 DEFAULTS = (NOVEMBER_2026, DECEMBER_2026)  # versions of the default rule
 DEFAULT_RULE = DECEMBER_2026  # of learners that are made without `defaults`
@@ -215,7 +216,8 @@ class Settings:
         """The sizes and the link that an embedding is made for."""
         seed = int(self.seed)
         link = self.first_link.name
-        return Shape(self.n_features, len(self.experts), len(self.budget), link, self.reward_bounds, seed)
+        stacked = self.has_new_defaults
+        return Shape(self.n_features, len(self.experts), len(self.budget), link, self.reward_bounds, seed, stacked)
 
     @property
     def views(self) -> list[int]:
@@ -240,10 +242,15 @@ class Settings:
     @property
     def members(self) -> list[Member]:
         """The members of the mixture by which each target is estimated."""
-        views = tree_views.N_VIEWS if self.representation == "auto" else None
-        weight = RANK_WEIGHT if self.confidence is None else CONFIDENT_RANK_WEIGHT
-        values = "values" not in self.without
-        return members_of(self.forget_used, views, values=values, ranks=self.has_ranks, rank_weight=weight)
+        views = tree_views.n_views(self.shape) if self.representation == "auto" else None
+        return members_of(
+            self.forget_used,
+            views,
+            values="values" not in self.without,
+            ranks=self.has_ranks,
+            rank_weight=RANK_WEIGHT if self.confidence is None else CONFIDENT_RANK_WEIGHT,
+            stacked=views is not None and self.shape.stacked,
+        )
 
     @property
     def ridge_used(self) -> float:
@@ -360,7 +367,9 @@ class Settings:
         """The number of observations before a representation is first fitted; `FOREVER` if there is none."""
         if self.embedding is not None:
             return self.embedding.next_at(0)
-        return FIRST_FIT if self.representation == "auto" else FOREVER
+        if self.representation != "auto":
+            return FOREVER
+        return FIRST_STACK if self.has_new_defaults else FIRST_FIT
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as JSON values, for the state file."""

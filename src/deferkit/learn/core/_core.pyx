@@ -140,7 +140,8 @@ cdef inline void load_context(State *s, const double *row) noexcept nogil:
     if s.sizes.n_ranked > 0:
         memcpy(s.arrays.raw, row, s.sizes.n_ranked * sizeof(double))
         for v in range(given_views(s)):
-            cut_outliers(s, s.arrays.x + v * s.sizes.stride, s.arrays.raw if v == 0 else NULL)
+            if v != 1 or given_views(s) == 2:  # of three, the second is a stack, which has no features
+                cut_outliers(s, s.arrays.x + v * s.sizes.stride, s.arrays.raw if v == 0 else NULL)
         write_ranks(s, s.arrays.x)
 
 
