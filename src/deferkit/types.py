@@ -306,7 +306,7 @@ def explain(decision: Decision) -> str:
 
 
 def why_worth_it(decision: Decision, expert: str) -> str:
-    """Return why an expert is asked who is expected to earn no more than the model, after a semicolon; else nothing."""
+    """Return the reason to ask an expert who is expected to earn no more than the model, after a semicolon."""
     estimates = decision.estimates
     if decision.reason != "worth it" or estimates[expert] > estimates[MODEL]:
         return ""
@@ -315,7 +315,7 @@ def why_worth_it(decision: Decision, expert: str) -> str:
 
 
 def why_not_worth_it(decision: Decision, expert: str) -> str:
-    """Return what the best expert was short of, after a semicolon; nothing if it was not compared."""
+    """Return the shortfall of the best expert, after a semicolon; nothing if it was not compared."""
     if decision.reason != "not worth it":
         return ""
     reward = decision.estimates[expert] + decision.widths[expert]

@@ -16,7 +16,7 @@ AS_GOOD = {
     "arbitrary-human": "",
     "random": "",
     "threshold": "",
-    "best-reject": "it knows its best threshold beforehand",
+    "best-reject": "it knows its best threshold in advance",
     "confidence-quantile": "",
 }  # rules that need no learner, the simplest first, and what to know about one
 SMALL = 100  # a sum of rewards below this is shown with decimals
@@ -48,7 +48,7 @@ def summaries(frame: pl.DataFrame, policies: Sequence[str]) -> list[dict[str, An
 
 
 def remarks_on_default(frame: pl.DataFrame, policies: Sequence[str], default: str = "default") -> list[str]:
-    """Return why the default left most of its budget, if it did, and which simple rule did as well, if one did.
+    """Return remarks on the default: the reason if it left most of its budget, and a simple rule that did as well.
 
     A rule did as well if the default was ahead by no more than two standard errors of the paired differences.
 
@@ -57,7 +57,7 @@ def remarks_on_default(frame: pl.DataFrame, policies: Sequence[str], default: st
     >>> for said in remarks_on_default(pl.DataFrame(rows | remarks), ["default", "best-reject"]):
     ...     print(said)
     default asked 3 of 100; 97 % of the budget unspent: no cost is known yet.
-    best-reject does as well here (it knows its best threshold beforehand).
+    best-reject does as well here (it knows its best threshold in advance).
     """
     own = frame.filter(policy=default).sort("seed")
     said = []

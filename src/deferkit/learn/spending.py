@@ -208,7 +208,7 @@ class SpendingReport:
     # ------------------------------------------------------------ reasons
 
     def remark(self, recent: RecentEstimates, estimates: dict[str, MeanEstimate]) -> str:
-        """Return in one line what keeps experts from being asked as planned; empty if nothing does."""
+        """Return one line that says why experts are asked less than planned; empty if they are not."""
         plan = self.plan()
         if plan is None or not self._ledger.next_id:
             return ""
@@ -246,7 +246,7 @@ class SpendingReport:
         return self._compared(plan, recent, estimates)
 
     def _blocked(self, is_cold: bool) -> SpendingReason:
-        """Return why no expert can be asked now, whatever it is worth."""
+        """Return the reason that keeps every expert from being asked now, whatever it is worth."""
         ledger = self._ledger
         pending = int((ledger.status == OPEN).sum())
         reviews = "1 review" if pending == 1 else f"{pending:,} reviews"
@@ -276,7 +276,7 @@ class SpendingReport:
     def _compared(
         self, plan: ResourcePlan, recent: RecentEstimates, estimates: dict[str, MeanEstimate]
     ) -> SpendingReason:
-        """Return what the estimates on the latest contexts and the price say about asking."""
+        """Return the reason by the estimates on the latest contexts and the price."""
         ledger, k, r = self._ledger, len(self._experts), len(self._resources)
         gains = recent.means[:, 1 : 1 + k] - recent.means[:, :1]
         costs = np.maximum(recent.means[:, 1 + k :].reshape(-1, k, r), 0.0)
@@ -311,7 +311,7 @@ class SpendingReport:
         return SpendingReason("estimate", reason, self._more_reviews(theirs, models))
 
     def _more_reviews(self, theirs: MeanEstimate, models: MeanEstimate) -> str:
-        """Return what would change an estimate that is below the model's."""
+        """Return the remedy for an estimate that is below the model's."""
         ledger = self._ledger
         if not theirs.samples:
             return "Report the reward of the expert with `observe`."
