@@ -233,6 +233,33 @@ def test_stationary_streams_raise_no_drift_alarm(kind: str) -> None:
     assert alarms <= 2
 
 
+def test_one_change_raises_one_alarm() -> None:
+    """10 seeds each, graded and right or wrong: the slow members remember the past, which is no second change."""
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        late = np.arange(9_000) >= 2_000
+        graded = np.clip(np.where(late, 0.8, 0.2) + 0.1 * rng.standard_normal(9_000), 0, 1)
+        binary = (rng.random(9_000) < np.where(late, 0.6, 0.9)) * 1.0
+        for y in (graded, binary):
+            deferrer = made(n_features=1, budget=Budget(0, horizon=9_000))
+            deferrer.run(np.ones((9_000, 1)), {"model": y, "human": y}, np.zeros(9_000))
+            assert deferrer.summary().drifts == 1
+            assert 2_000 < deferrer.drifts()[0].decision < 2_200
+
+
+def test_a_second_change_is_found_too() -> None:
+    """At least 18 of 20 seeds: 0.9, 0.6 from task 2,000 on, and 0.9 again from task 5,000 on, within 600 tasks."""
+    found = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        chance = np.where((np.arange(6_000) >= 2_000) & (np.arange(6_000) < 5_000), 0.6, 0.9)
+        y = (rng.random(6_000) < chance) * 1.0
+        deferrer = made(n_features=1, budget=Budget(0, horizon=6_000))
+        deferrer.run(np.ones((6_000, 1)), {"model": y, "human": y}, np.zeros(6_000))
+        found += deferrer.summary().drifts == 2 and 5_000 < deferrer.drifts()[0].decision < 5_600
+    assert found >= 18
+
+
 def test_abrupt_changes_are_found_soon_after() -> None:
     found, delays, errors = 0, [], []
     for seed in range(40):

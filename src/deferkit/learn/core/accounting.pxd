@@ -120,7 +120,7 @@ cdef inline void relearn(State *s) noexcept nogil:
     memset(s.arrays.change_sums, 0, targets * 6 * sizeof(double))
     memset(s.arrays.reward_power, 0, 2 * sizeof(double))
     for expert in range(s.sizes.n_experts):
-        s.arrays.shares_design[expert] = s.options.cost_link == s.options.reward_link
+        s.arrays.shares_design[expert] = s.options.cost_link == IDENTITY and s.options.reward_link == IDENTITY
     if s.counters.unsettled:
         return
     for decision in range(max(<Int>0, s.counters.next_id - s.sizes.memory), s.counters.next_id):
