@@ -80,6 +80,7 @@ def test_a_client_decides_as_a_deferrer_does(client: Client, name: str) -> None:
     assert (ours.decisions, ours.routes, ours.price) == (theirs.decisions, theirs.routes, theirs.price)
     assert by_name(ours.spent) == pytest.approx(by_name(theirs.spent))
     assert (ours.samples, ours.samples_in_use) == (theirs.samples, theirs.samples_in_use)
+    assert (ours.estimates, ours.remark) == (theirs.estimates, theirs.remark)
     assert (ours.drifts, ours.drifted) == (theirs.drifts, deferrer.drifts())
 
 

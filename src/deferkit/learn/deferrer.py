@@ -53,8 +53,8 @@ class Deferrer:
         budget: A `Budget`, or one for each resource by name; unlimited by default.
         experts: The names of 1 to 32 experts; ("human",) by default.
         link: The link function of the rewards: "identity", "logistic" for rewards that are 0 or 1, or "auto" (default).
-            With `defaults="2026.12"`, "auto" is logistic while all rewards are 0 or 1, and switches to "identity" at
-            the first other reward, except with another `reward_range`, a logistic `cost_link`, an embedding or
+            "auto" is logistic while all rewards are 0 or 1, and switches to "identity" at the first other reward,
+            except with another `reward_range`, a logistic `cost_link`, an embedding, `refit` or
             `Exploration(rule="interval")`: then, and with `defaults="2026.11"`, it is "identity".
         cost_link: The link function of the costs; "identity" by default.
         pacing: How the price of the budget moves: a `Pacing`, or its kind alone; "resolve" by default.
@@ -81,8 +81,8 @@ class Deferrer:
         confidence: The feature that is the model's own confidence: its index in the context, or its name with an
             encoder. Until there are observations, the model is taken to be the better the higher its confidence ranks,
             and the experts to be right in 90 %. None by default.
-        defaults: The version of the default rule: "2026.11" (default), or "2026.12", which adds ranks of the features,
-            a prior of the noise, free exploration, the automatic link and tested drift alarms.
+        defaults: The version of the default rule: "2026.12" (default), or "2026.11", which has no ranks of the
+            features, no prior of the noise, no free exploration, no automatic link and no tested drift alarms.
         without: Parts of the default that a study leaves out: "values", "ranks", "noise prior", "free exploration";
             none by default.
 
@@ -854,10 +854,12 @@ class Deferrer:
         return self._reader.drifts()
 
     def representation_shares(self) -> dict[str, dict[str, float]]:
-        """Return the weight of linear estimates and of trees in the estimate of each reward and cost; they add up to 1.
+        """Return the weight of linear estimates, trees and ranks in the estimate of each reward and cost.
+
+        They add up to 1.
 
         >>> Deferrer(n_features=2).representation_shares()["human"]
-        {'linear': 1.0}
+        {'linear': 0.5, 'ranks': 0.5}
         """
         return self._reader.representation_shares()
 
@@ -883,12 +885,20 @@ class Deferrer:
         return representation.observations_until_retraining() == 1
 
     def summary(self) -> Summary:
-        """Return counts, budget, price and noise as they are now.
+        """Return counts, budget, price, noise and estimates as they are now, and a remark if few are asked.
 
         >>> Deferrer(n_features=1, budget=Budget(10, horizon=100)).summary().left
         10.0
         """
         return self._reader.summary()
+
+    def figures(self) -> Summary:
+        """Return the summary without `estimates` and `remark`, for callers that read counts and amounts often.
+
+        >>> Deferrer(n_features=1, budget=Budget(10, horizon=100)).figures().left
+        10.0
+        """
+        return self._reader.figures()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the complete state to one file, atomically; `deferkit.learn.state` describes the format.

@@ -108,8 +108,9 @@ class Ledger:
         }
         self.reward, self.cost = self._views["reward"], self._views["cost"]
         self.route, self.status = self._views["route"], self._views["status"]
-        # the last element is the boost of free exploration, if there is one: no pacing knows of it
-        self.dual = self._views["dual"][: self.get("n_dual") - self.get("free_exploration")]
+        # no pacing knows of the solved prices and arrears at the end, nor of the boost of free exploration
+        behind = self.get("free_exploration") + 2 * self.get("catches_up") * self.get("n_resources")
+        self.dual = self._views["dual"][: self.get("n_dual") - behind]
         self.price = self.dual[: self.get("n_resources")]
 
     def view(self, name: str) -> NDArray[Any]:

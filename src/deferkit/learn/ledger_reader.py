@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.learn.ledger import OPEN, Ledger
+from deferkit.learn.spending import SpendingReport
 from deferkit.types import MODEL, Amount, Coefficients, Drifted, Period, Scores, Summary
 
 Floats = NDArray[np.float64]
@@ -29,6 +30,7 @@ class LedgerReader:
         self.resources = tuple(resources)
         self.n_features = n_features
         self.ledger = ledger
+        self.spending = SpendingReport(self.experts, self.resources, self.targets, ledger)
 
     @property
     def targets(self) -> list[str]:
@@ -83,7 +85,9 @@ class LedgerReader:
     def representation_shares(self) -> dict[str, dict[str, float]]:
         """Return the weight of each view of the context in the estimate of each target."""
         views, weights = self._by_member(self.ledger.view("view"))[:, 0], self.ledger.view("member_weight")
-        names = ("linear", "trees")[: int(views.max()) + 1]
+        ranks = ("ranks",) if self.ledger.get("n_ranked") else ()  # the last view
+        given = int(views.max()) + 1 - len(ranks)
+        names = (*(("linear", "stack", "trees") if given == 3 else ("linear", "trees")[:given]), *ranks)
         return {
             target: {name: float(weights[i, views == view].sum()) for view, name in enumerate(names)}
             for i, target in enumerate(self.targets)
@@ -125,7 +129,13 @@ class LedgerReader:
         return found
 
     def summary(self) -> Summary:
-        """Return counts, budget, price and noise."""
+        """Return counts, budget, price, noise and estimates, and a remark if experts are asked less than planned."""
+        recent = self.spending.recent()
+        estimates = self.spending.estimates(recent)
+        return self.figures()._replace(estimates=estimates, remark=self.spending.remark(recent, estimates))
+
+    def figures(self) -> Summary:
+        """Return the summary without estimates and remark, which take most of its time."""
         ledger = self.ledger
         routed = ledger.view("n_routed").tolist()
         made = ledger.next_id

@@ -11,7 +11,7 @@ def representation_text(learner: Deferrer) -> str:
     """Return what a learner's estimates rest on: one representation, or several with their mean shares, largest first.
 
     >>> representation_text(Deferrer(n_features=2))
-    'linear'
+    'linear 50 %, ranks 50 %'
     """
     embedding = learner.settings.embedding
     if embedding is not None:

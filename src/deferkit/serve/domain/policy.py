@@ -168,7 +168,7 @@ class Policy:
 
     def can_learn_hold(self, held: Micros) -> bool:
         """Whether these amounts are free for the learner too, whose sums are rounded."""
-        left = self._by_resource(self.learner.summary().left)
+        left = self._by_resource(self.learner.figures().left)
         return all(micro / MICRO <= left[name] for name, micro in held.items())
 
     def books_at(self, now: int) -> Books:
@@ -270,7 +270,7 @@ class Policy:
         if (own := self._own_id(record.id)) < 0 or not self.learner.remembers(own):
             self._resync_budget()
             return
-        left = self._by_resource(self.learner.summary().left)
+        left = self._by_resource(self.learner.figures().left)
         amounts = {name: min(record.amount.get(name, 0) / MICRO, max(left[name], 0.0)) for name in self.accounts}
         self.learner.apply(events.Extended(own, self._amount(amounts)))
 
@@ -311,7 +311,7 @@ class Policy:
 
         It remembers the latest `memory` decisions, and of those before them only such that hold budget.
         """
-        own, summary = self._own_id(number), self.learner.summary()
+        own, summary = self._own_id(number), self.learner.figures()
         latest = own >= max(0, summary.decisions - self.learner.settings.memory)
         return latest and number not in self.relearned.forgotten
 
@@ -328,7 +328,7 @@ class Policy:
 
     def counts(self) -> Counts:
         """Return how many decisions there were, over all resets of the learner."""
-        learned, before = self.learner.summary(), self.relearned
+        learned, before = self.learner.figures(), self.relearned
         routes = {name: n + before.routes.get(name, 0) for name, n in learned.routes.items()}
         return Counts(
             before.decisions + learned.decisions,
@@ -375,13 +375,13 @@ class Policy:
     def _replan(self, before: PolicySpec) -> None:
         """Apply a changed horizon, end or allowance to the learner."""
         changed = {name: each for name, each in self.spec.budget.items() if each != before.budget[name]}
-        if not self.learner.summary().decisions:  # nothing is learned yet, and it takes no other end before a task
+        if not self.learner.figures().decisions:  # nothing is learned yet, and it takes no other end before a task
             self._new_learner()
             return
         horizons = {name: self._own_horizon(each.horizon) for name, each in changed.items() if each.horizon is not None}
         ends = {name: each.until for name, each in changed.items() if each.until is not msgspec.UNSET}
         allowances = {name: each.total for name, each in changed.items() if each.every is not msgspec.UNSET}
-        total = self.learner.summary().total
+        total = self.learner.figures().total
         self.learner.apply(events.BudgetChanged(total, horizons or None, ends or None, allowances or None))  # type: ignore[arg-type]
 
     def _apply_budget_change(self) -> None:
@@ -416,7 +416,7 @@ class Policy:
         self.learner.apply(events.BudgetChanged(self._amount(totals)))
 
     def _used(self) -> tuple[dict[str, float], dict[str, float]]:
-        summary = self.learner.summary()
+        summary = self.learner.figures()
         return self._by_resource(summary.spent), self._by_resource(summary.reserved)
 
     def _amount(self, by_resource: dict[str, float]) -> Amount:

@@ -110,7 +110,7 @@ def review_alarms(owned: OwnedPolicy, queue: QueueState) -> list[Alarm]:
 
 def drift_alarms(owned: OwnedPolicy, past: LogFigures | None) -> list[Alarm]:
     """Return alarms of recent drifts of rewards and costs."""
-    decisions = owned.policy.learner.summary().decisions
+    decisions = owned.policy.learner.figures().decisions
     return [
         Alarm(kind="drift", text=drift_text(owned, drift, past))
         for drift in owned.policy.learner.drifts()

@@ -20,9 +20,9 @@ from deferkit.study.trial_statistics import Difference, as_float, difference, me
 from deferkit.worlds.small_tables import GENERATORS
 
 SCRIPT_NAMES = ("script-gam", "script-trees", "script-trees-15", "script-lines")
-OURS = ("default",)
-"""Learners under test. Claims are on the first; with "default-2026.11" it is compared with that too."""
 OLD = "default-2026.11"
+OURS = ("default", OLD)
+"""Learners under test: claims are on the first, also beside the second."""
 POLICIES = (*OURS, *SCRIPT_NAMES)
 BUDGETS = ("5%", "10%", "25%")
 CELL = ["generator", "asked_budget", "feedback"]

@@ -107,9 +107,9 @@ def as_it_was(policy: Policy, known: DoublyRobust, model_variance: float) -> Row
             name: None if total is None else total / MICRO
             for name, total in logged_budgets(policy.spec, policy.accounts).items()
         },
-        asked=policy.learner.summary().deferral_rate,
+        asked=policy.learner.figures().deferral_rate,
         spent=spent(policy),
-        price=policy.learner.summary().price,
+        price=policy.learner.figures().price,
         reward=value,
         difference=None if value is None else Value(0.0, 0.0),
         unsupported=0.0,
@@ -126,9 +126,9 @@ def row_of(run: ScenarioRun, done: Row, decision_log: DecisionLog) -> tuple[Row,
     row = Row(
         budget=other.scenario.text,
         totals={name: None if total is None else total / MICRO for name, total in other.scenario.totals.items()},
-        asked=other.policy.learner.summary().deferral_rate,
+        asked=other.policy.learner.figures().deferral_rate,
         spent=spent(other.policy),
-        price=other.policy.learner.summary().price,
+        price=other.policy.learner.figures().price,
         reward=estimate.reward if covered else None,
         difference=estimate.difference if covered else None,
         unsupported=estimate.unsupported,
