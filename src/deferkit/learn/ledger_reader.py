@@ -13,6 +13,8 @@ from deferkit.types import MODEL, Amount, Coefficients, Drifted, Period, Scores,
 
 Floats = NDArray[np.float64]
 
+TINY_WEIGHT = 1e-300  # a sum of weights that is not divided by
+
 
 class LedgerReader:
     """Reads a ledger, with the names of experts and resources.
@@ -60,9 +62,19 @@ class LedgerReader:
         )
 
     def coefficients(self) -> dict[str, Coefficients]:
-        """Return the coefficients of each target, averaged over the members; the inverse is that of the first one."""
+        """Return the coefficients of each target, averaged over the members; the inverse is that of the first one.
+
+        Members that read ranks are left out, since their coefficients are of something else.
+        """
         weights, theta = self.ledger.view("member_weight"), self._by_member(self.ledger.view("theta"))
         inverse, views = self.ledger.view("inverse"), self.ledger.view("view")
+        if self.ledger.get("n_ranked"):
+            given = self.ledger.get("n_given")
+            reads_values = self._by_member(views)[:, 0] < self.ledger.get("n_views") - 1
+            if reads_values.any():
+                weights, theta = weights[:, reads_values], theta[reads_values]
+            weights = weights / np.maximum(weights.sum(axis=1, keepdims=True), TINY_WEIGHT)
+            theta, inverse = theta[..., :given], inverse[:, :given, :given]
         found = {}
         for target, name in enumerate(self.targets):
             width = inverse[self.ledger.core.design_of(target)].copy()
