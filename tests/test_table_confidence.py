@@ -32,7 +32,7 @@ def rows_of(n: int, names: str, seed: int, *, percent: bool = False, sign: float
 
 
 def made(folder: Path, text: str, **given: str) -> Table:
-    return Table(path=written(folder, text, "new.csv"), **given)  # type: ignore[arg-type]
+    return Table(path=written(folder, text, "new.csv"), **given)
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def encoded(columns: ContextColumns, past: ContextColumns | None = None) -> tupl
     encoder.see_columns(together(first))
     x = encoder.encode_columns(together(columns))
     old = x[:0] if past is None else encoder.encode_columns(together(past))
-    used = x.any(axis=0) | old.any(axis=0)
+    used = np.asarray(x.any(axis=0) | old.any(axis=0))
     names = [name for name, is_used in zip(encoder.names, used, strict=True) if is_used]
     if used.all():
         return x, old, names

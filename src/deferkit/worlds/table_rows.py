@@ -173,7 +173,7 @@ def is_in_range(values: Floats) -> bool:
     (True, False, False)
     """
     known = values[~np.isnan(values)]
-    return len(known) > 0 and known.min() >= 0 and known.max() <= 100 and len(np.unique(known)) >= MIN_VALUES
+    return bool(len(np.unique(known)) >= MIN_VALUES and known.min() >= 0 and known.max() <= 100)
 
 
 def correlation(past: Rows, name: str) -> float:
@@ -184,7 +184,7 @@ def correlation(past: Rows, name: str) -> float:
     known = ~(np.isnan(values) | np.isnan(rewards))
     if known.sum() < MIN_PAST:
         return 0.0
-    ranked = [pl.Series(each[known]).rank().to_numpy() for each in (values, rewards)]
-    if any(each.std() == 0 for each in ranked):
+    first, second = (pl.Series(each[known]).rank().to_numpy() for each in (values, rewards))
+    if first.std() == 0 or second.std() == 0:
         return 0.0
-    return float(np.corrcoef(*ranked)[0, 1] * math.sqrt(known.sum()))
+    return float(np.corrcoef(first, second)[0, 1] * math.sqrt(known.sum()))
