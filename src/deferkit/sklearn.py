@@ -345,7 +345,7 @@ def confidence_of(estimator: Any, X: Any) -> Floats:
         X: [n, d] Tasks.
     """
     if hasattr(estimator, "predict_proba"):
-        return np.asarray(estimator.predict_proba(X), dtype=np.float64).max(axis=1)
+        return np.asarray(np.max(estimator.predict_proba(X), axis=1), dtype=np.float64)
     values = np.asarray(estimator.decision_function(X), dtype=np.float64)
     if values.ndim == 1:
         return np.asarray(1.0 / (1.0 + np.exp(-np.abs(values))))

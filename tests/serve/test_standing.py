@@ -247,3 +247,14 @@ def test_what_pending_reviews_hold_is_told() -> None:
         Decide(TaskBody(task=f"open {i}", context=[1.0], force="human")).run(story.owned, story.work, 0)
     assert story.standing().held == "6 pending reviews hold 12 % of the minutes."
     assert Story().standing().held == ""
+
+
+def test_a_smaller_hold_is_proposed_where_costs_are_far_below_the_largest() -> None:
+    heavy = msgspec.structs.replace(SPEC, budget={"minutes": BudgetSpec(total=900, horizon=1000, max_cost=60)})
+    said = "A review costs 2 minutes on average, and 60 are held for it."
+    said += ' If reviews can be stopped, hold "auto" holds less.'
+    assert Story(heavy).tasks(9, cost=2).standing().held == ""  # too few to say
+    assert Story(heavy).tasks(10, cost=2).standing().held == said
+    assert Story(heavy).tasks(10, cost=7).standing().held == ""
+    stopped = {"minutes": BudgetSpec(total=900, horizon=1000, max_cost=60, hold="auto")}
+    assert Story(msgspec.structs.replace(SPEC, budget=stopped)).tasks(10, cost=2).standing().held == ""

@@ -693,6 +693,7 @@ class Deferrer:
         human_reward: str = "human_reward",
         cost: str = "cost",
         context: str = "x_*",
+        confidence: str | None = None,
         budget: Budget | Mapping[str, Budget] | None = None,
         expert: str | None = None,
         **settings: Any,
@@ -707,10 +708,12 @@ class Deferrer:
             human_reward: The column of the expert's rewards.
             cost: The column of the expert's costs.
             context: The columns of the context: names or globs, separated by commas.
+            confidence: The column of the model's confidence in its own answer, or "none". By default it is looked for
+                by name, range and the rows of the table; `settings.confidence` and the logger "deferkit" tell.
             budget: The budget of the tasks to come; unlimited by default.
             expert: The expert who reviewed the tasks of the table; the first expert by default.
-            settings: Other arguments of a `Deferrer`. By default `link` is "logistic" if all rewards are 0 or 1, and
-                `reward_range` is unbounded if a reward is outside [0, 1].
+            settings: Other arguments of a `Deferrer`. By default `defaults` is "2026.12", `link` is "auto" if all
+                rewards are 0 or 1, else "identity", and `reward_range` is unbounded if a reward is outside [0, 1].
 
         Raises:
             InvalidArgument: If the table cannot be read, or a column is missing or invalid.
@@ -725,7 +728,9 @@ class Deferrer:
         from deferkit.worlds.history import learner_from_table  # noqa: PLC0415 - an extra
 
         columns = (context, model_reward, human_reward, cost)
-        return learner_from_table(cls, table, columns, budget=budget, expert=expert, settings=settings)
+        return learner_from_table(
+            cls, table, columns, confidence=confidence, budget=budget, expert=expert, settings=settings
+        )
 
     def run(
         self,

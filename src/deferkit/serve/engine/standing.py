@@ -15,7 +15,7 @@ from deferkit.serve.engine.budget_state import BudgetState, budget_state, budget
 from deferkit.serve.engine.forecast import Forecast, Pace, Spending, forecast_of, pace_of
 from deferkit.serve.engine.history.log_figures import LogFigures
 from deferkit.serve.engine.policy_summary import QueueState, Remark, queue_state
-from deferkit.serve.engine.standing_text import held_text, state_text
+from deferkit.serve.engine.standing_text import held_text, hold_proposal, state_text
 
 FEW_ASKED = 20  # tasks: what fewer have brought on average says little
 
@@ -46,7 +46,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     next_unit: float | None  # the reward that one more unit of the first resource brings, about
     reward_range: tuple[float, float]  # what a reward can be: from 0 to 1, it counts right answers
     gain: GainState
-    held: str  # what pending reviews hold, in a sentence; empty if there are none
+    held: str  # what pending reviews hold, and whether a smaller hold would do; empty if there are none
     queue: QueueState
     alarms: list[Alarm]
     state: str  # all of it in a sentence
@@ -94,6 +94,7 @@ def standing_of(
     unit = spec.resources[0]
     ends = forecasts(books, counts.decisions, past, now / MICRO)
     gain = gain_state(policy.tally.expected_gain, past)
+    proposal = hold_proposal(counts.asked - counts.pending, policy.accounts, spec.budget)
     standing = Standing(
         name=spec.name,
         decisions=counts.decisions,
@@ -112,7 +113,7 @@ def standing_of(
         ),
         reward_range=spec.reward_range,
         gain=gain,
-        held=held_text(counts.pending, books.current()),
+        held=" ".join(filter(None, [held_text(counts.pending, books.current()), proposal])),
         queue=queue_state(queue, now),
         alarms=alarms_of(owned, past, queue_state(queue, now), pace, failing, now),
         state="",

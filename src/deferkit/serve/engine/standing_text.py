@@ -7,11 +7,16 @@ import msgspec
 
 from deferkit.periods import show_time
 from deferkit.serve.domain.account import Account
+from deferkit.serve.domain.money import MICRO
+from deferkit.serve.domain.policy_spec import BudgetSpec
 from deferkit.serve.engine.alarms import FASTEST_PACE, SLOWEST_PACE
 from deferkit.serve.engine.budget_state import PeriodState
 
 if TYPE_CHECKING:
     from deferkit.serve.engine.standing import Standing
+
+HEAVY = 10.0  # means that the largest cost must be above for a smaller hold to be proposed
+MIN_REVIEWED = 10
 
 
 def state_text(standing: "Standing") -> str:
@@ -90,6 +95,29 @@ def held_text(pending: int, accounts: Mapping[str, Account]) -> str:
     name = max(shares, key=lambda each: shares[each])
     who = "1 pending review holds" if pending == 1 else f"{pending:,} pending reviews hold"
     return f"{who} {100 * shares[name]:.0f} % of the {name}."
+
+
+def hold_proposal(reviewed: int, accounts: Mapping[str, Account], budgets: Mapping[str, BudgetSpec]) -> str:
+    """Return a proposal where reviews cost far less than is held for each and cannot be stopped; else nothing.
+
+    Args:
+        reviewed: Reviews whose costs are booked.
+        accounts: Of the resources since the policy was made.
+        budgets: Of the same resources.
+
+    >>> budget = BudgetSpec(total=900, max_cost=60)
+    >>> hold_proposal(50, {"minutes": Account(None, posted=100 * MICRO)}, {"minutes": budget})
+    'A review costs 2 minutes on average, and 60 are held for it. If reviews can be stopped, hold "auto" holds less.'
+    """
+    for name, budget in budgets.items():
+        mean = accounts[name].posted / MICRO / max(reviewed, 1)
+        heavy = budget.max_cost is not None and reviewed >= MIN_REVIEWED and HEAVY * mean < budget.max_cost
+        if heavy and not budget.can_be_stopped and accounts[name].posted:
+            return (
+                f"A review costs {mean:,.3g} {name} on average, and {budget.max_cost:,.6g} are held for it. If reviews"
+                ' can be stopped, hold "auto" holds less.'
+            )
+    return ""
 
 
 def amount(given: float) -> str:
