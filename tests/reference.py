@@ -276,6 +276,7 @@ class Learner:
         self.max_costs = np.array([limit.max_cost for limit in limits], dtype=float)
         self.warm_up, self.seed = 1, seed
         self.contexts: list[Floats] = []
+        self.sizes: list[float] = []  # ‖x‖²
         self.past_widths: list[list[float]] = []  # √(xᵀH⁻¹x)·√(samples + d) of each reward
         self.routes: list[int] = []
         self.model_seen = 0  # tasks that the model decided whose model reward became known
@@ -326,11 +327,13 @@ class Learner:
 
     def prior(self) -> float:
         """prior·√ridge·rms of all rewards, more if contexts are short; for identity rewards only."""
+        if self.rewards[0].link != "identity":
+            return 0.0
         seen = [y for each in self.rewards for y in each.responses]
         rms = math.sqrt(sum(y * y for y in seen) / max(len(seen), 1))
-        if self.contexts:
-            rms /= min(1.0, math.sqrt(np.mean([self.size(x) for x in self.contexts])))
-        return PRIOR * math.sqrt(self.rewards[0].ridge) * rms if self.rewards[0].link == "identity" else 0.0
+        if self.sizes:
+            rms /= min(1.0, math.sqrt(np.mean(self.sizes)))
+        return PRIOR * math.sqrt(self.rewards[0].ridge) * rms
 
     def size(self, x: Floats) -> float:
         """‖x‖²."""
@@ -392,6 +395,7 @@ class Learner:
     def remember(self, x: Floats, route: int) -> None:
         """Keep what outcomes and prices need of a decision."""
         self.contexts.append(x)
+        self.sizes.append(self.size(x))
         self.past_widths.append([e.root_spread(x) * math.sqrt(len(e.responses) + self.d) for e in self.rewards])
         self.routes.append(route)
         self.observed_to = max(self.observed_to, len(self.routes) - self.overdue())
