@@ -7,7 +7,7 @@ and p1 scaled to [0, 1],
 
 If p0 is the mean of y, e is at most 1 on average; the weights w_n, one for a change at each sample, add up to 1. So E
 exceeds 1/α with a probability of at most α, ever (Ville), whenever the change comes. A drift is reported at 1/α. Then
-p0 is what has to be learned anew: the test rests for 1,500 samples, and goes on with the slowest members that forget
+p0 is what has to be learned anew: the test rests for 3,000 samples, and goes on with the slowest members that forget
 beside those that do not. The most likely change point is where the sum of log e since then is largest (CUSUM).
 """
 
@@ -25,7 +25,7 @@ cdef extern from *:
     #define LEAST_PROBABILITY 0.01  /* forecasts are kept so far from 0 and 1 */
     #define SUMS 6
     #define CREEP 0.01              /* taken from log e for the change point, which would wander before a change */
-    #define REST 1500               /* samples; the window of the slowest members that forget, see members.py */
+    #define REST 3000               /* samples; two windows of the slowest members that forget, see members.py */
     #define SLOW 128                /* their samples between two discounts */
     """
     const double ALARM
