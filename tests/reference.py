@@ -93,7 +93,7 @@ WINDOWS = ((math.inf, 0), (1_500, 128), (300, 64), (60, 32))  # samples known to
 
 def mean_of(link: str, predictor: Floats) -> Floats:
     """μ of a number or of an array."""
-    return predictor if link == "identity" else 1 / (1 + np.exp(-predictor))
+    return predictor if link == "identity" else 1 / (1 + np.exp(np.minimum(-predictor, 700.0)))
 
 
 class Member:
@@ -276,6 +276,7 @@ class Learner:
         self.max_costs = np.array([limit.max_cost for limit in limits], dtype=float)
         self.warm_up, self.seed = 1, seed
         self.contexts: list[Floats] = []
+        self.sizes: list[float] = []  # ‖x‖²
         self.past_widths: list[list[float]] = []  # √(xᵀH⁻¹x)·√(samples + d) of each reward
         self.routes: list[int] = []
         self.model_seen = 0  # tasks that the model decided whose model reward became known
@@ -326,11 +327,13 @@ class Learner:
 
     def prior(self) -> float:
         """prior·√ridge·rms of all rewards, more if contexts are short; for identity rewards only."""
+        if self.rewards[0].link != "identity":
+            return 0.0
         seen = [y for each in self.rewards for y in each.responses]
         rms = math.sqrt(sum(y * y for y in seen) / max(len(seen), 1))
-        if self.contexts:
-            rms /= min(1.0, math.sqrt(np.mean([self.size(x) for x in self.contexts])))
-        return PRIOR * math.sqrt(self.rewards[0].ridge) * rms if self.rewards[0].link == "identity" else 0.0
+        if self.sizes:
+            rms /= min(1.0, math.sqrt(np.mean(self.sizes)))
+        return PRIOR * math.sqrt(self.rewards[0].ridge) * rms
 
     def size(self, x: Floats) -> float:
         """‖x‖²."""
@@ -392,6 +395,7 @@ class Learner:
     def remember(self, x: Floats, route: int) -> None:
         """Keep what outcomes and prices need of a decision."""
         self.contexts.append(x)
+        self.sizes.append(self.size(x))
         self.past_widths.append([e.root_spread(x) * math.sqrt(len(e.responses) + self.d) for e in self.rewards])
         self.routes.append(route)
         self.observed_to = max(self.observed_to, len(self.routes) - self.overdue())
@@ -476,8 +480,9 @@ RANK_WEIGHT, CONFIDENT_RANK_WEIGHT = 2.0, 4.0  # of the ranks, where the values 
 NOISE_SAMPLES = 4  # of the prior of σ̂²
 NOISE_VARIANCE = {"identity": 0.25, "logistic": 1.0}  # of each of them
 MODEL_SHARE = 0.5  # of the model's bonus
-BOOSTS = (1.0, 1.5, 1.5**2, 1.5**3, 1.5**4, 20 / 3)  # of the experts' bonus
-TOLERATED_ARREARS, CATCH_UP = 2.0, 0.25
+BOOSTS = (1.0, 1.5, 1.5**2, 1.5**3, 1.5**4, 20 / 3)  # of the expert's bonus
+TOLERATED_ARREARS = 2.0  # mean costs, times the root of their number
+CATCH_UP = 0.25  # for each mean cost beyond
 CONFIDENT_RIDGE = 0.1
 # With a confidence: the model's reward at the middle rank of it, its slope on the rank, and the reward of an expert.
 CONFIDENCE = {"identity": (0.77, 0.30, 0.9), "logistic": (1.5, 2.0, math.log(9))}
@@ -556,26 +561,25 @@ class TwoViews(Estimate):
 
 
 class DayOne(Learner):
-    """The learner with the rule of December 2026.
+    """The learner with the rule of December 2026, for one expert and one resource.
 
-    A context is [x, constant, rank view], where the constant is 0 without a confidence, which is a number of a feature.
+    The confidence of the model is the feature with this number, if any. A context is [x, constant, rank view], where
+    the constant is 0 without a confidence.
     """
 
-    def __init__(
-        self, d: int, K: int, limits: list[Limit], link: str, seed: int, confidence: int | None = None
-    ) -> None:
+    def __init__(self, d: int, limit: Limit, link: str, seed: int, confidence: int | None = None) -> None:
         self.automatic = link == "auto"
         self.link = "logistic" if self.automatic else link
         self.confidence = confidence
-        super().__init__(d, K, limits, [self.link, "identity"], seed)
+        super().__init__(d, 1, [limit], [self.link, "identity"], seed)
         self.d = d + 1  # what widths and the bonus depend on
         self.ranks = Ranks(d)
         self.known = np.zeros(d)  # the latest context, with NaN for missing values
         self.outcomes: list[tuple[dict[int, float], list[Floats]]] = []  # rewards and costs of each decision
         self.expected: list[Floats] = []  # costs of each decision
-        self.solved = np.zeros(len(limits))  # prices, before arrears lower them
-        self.arrears = np.zeros(len(limits))
-        self.boost = 1.0  # of the experts' bonus
+        self.solved = np.zeros(1)  # the price, before arrears lower it
+        self.arrears = np.zeros(1)
+        self.boost = 1.0  # of the expert's bonus
         self.scores: list[float] = []  # of the latest task: estimated rewards, their widths, estimated costs
         self.reset()
 
@@ -614,8 +618,7 @@ class DayOne(Learner):
 
     def remember(self, x: Floats, route: int) -> None:
         """Add the context to the ranks; when there are 100, cut outliers of the first ones and learn again."""
-        no_cost = np.zeros(len(self.budgets))
-        self.expected.append(self.expected_costs(route, x) if route > 0 else no_cost)
+        self.expected.append(self.expected_costs(route, x) if route > 0 else np.zeros(1))
         self.outcomes.append(({}, []))
         super().remember(x, route)
         self.ranks.add(self.known)
@@ -650,31 +653,28 @@ class DayOne(Learner):
         return float(x[self.d :] @ x[self.d :])
 
     def factor(self, decider: int) -> float:
-        """The width of a reward; that of an expert is boosted, the less the more is known of the expert."""
+        """The width of a reward; that of the expert is boosted, the less the more is known of it."""
         estimate = self.rewards[decider]
         known = min(1.0, ASKS_A_FEATURE * self.d / max(len(estimate.responses), 1))
         boost = max(1.0, min(self.boost, BOOSTS[-1] * known**0.75)) if decider > 0 else 1.0
         return estimate.factor(self.prior(), boost)
 
     def move_prices(self) -> None:
-        """Solve the prices periodically, and lower them while spending is far behind an even pace."""
+        """Solve the price periodically, and lower it while spending is far behind an even pace."""
         latest, tasks_left = len(self.routes) - 1, self.horizons - len(self.routes)
-        bounded = (self.budgets > 0) & np.isfinite(self.budgets)
-        pace = np.where(bounded & (tasks_left > 0), np.maximum(self.left(), 0) / np.maximum(tasks_left, 1), 0.0)
+        pace = np.maximum(self.left(), 0) / tasks_left if tasks_left > 0 else 0.0
         known = self.outcomes[latest][1]
-        cost = known[0] if known else self.expected[latest]
-        self.arrears = np.maximum(0.0, self.arrears + pace - cost)
+        self.arrears = np.maximum(0, self.arrears + pace - (known[0] if known else self.expected[latest]))
         self.prices = self.solved.copy()
         super().move_prices()
         self.solved = self.prices.copy()
-        if self.n_costs > 0:
-            costs = np.where(self.cost_sum > 0, self.cost_sum / self.n_costs, math.inf)
-            behind = self.arrears / costs - TOLERATED_ARREARS * math.sqrt(self.n_costs + 1)
-            self.prices = self.prices / (1 + np.where(bounded, CATCH_UP * np.maximum(behind, 0), 0.0))
+        if self.cost_sum > 0:
+            behind = self.arrears * self.n_costs / self.cost_sum - TOLERATED_ARREARS * math.sqrt(self.n_costs + 1)
+            self.prices = self.solved / (1 + CATCH_UP * np.maximum(behind, 0))
 
     def solve_prices(self) -> None:
-        """Solve the prices; while all are 0, boost the bonus of the experts and solve them again."""
+        """Solve the price; while it is 0, boost the bonus of the expert and solve it again."""
         for self.boost in BOOSTS:
             super().solve_prices()
-            if self.prices.any():
+            if self.prices > 0:
                 break

@@ -1,18 +1,16 @@
 """The compiled learner with the rule of December 2026 takes the decisions of the plain transcription, task by task."""
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from deferkit import Budget, Deferrer
-from tests.conftest import Floats
-from tests.reference import RANKED, DayOne, Limit
+from tests.conftest import Floats, Tasks
+from tests.reference import BOOSTS, DayOne, Limit, run
 
 RULE = "2026.12"
 N, D = 400, 3
-FEEDBACKS = ["full", "bandit", "reviewed"]
 
 
 class Case(NamedTuple):
@@ -99,7 +97,7 @@ def make(case: Case, seed: int) -> tuple[Deferrer, DayOne]:
         seed=seed,
         **given,
     )
-    return deferrer, DayOne(D, 1, [Limit(total, case.n, 2.0)], case.link, seed, case.confidence)
+    return deferrer, DayOne(D, Limit(total, case.n, 2.0), case.link, seed, case.confidence)
 
 
 class Scored(NamedTuple):
@@ -154,9 +152,66 @@ def play(case: Case, feedback: str, seed: int) -> tuple[list[Scored], list[Score
 
 @pytest.mark.filterwarnings("ignore::deferkit.LinkWarning")
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("feedback", FEEDBACKS)
+@pytest.mark.parametrize("feedback", ["full", "bandit", "reviewed"])
 @pytest.mark.parametrize("name", CASES)
 def test_a_stream_is_decided_as_the_reference_decides_it(name: str, feedback: str, seed: int) -> None:
     made, expected, deferrer, learner = play(CASES[name], feedback, seed)
     assert_same(made, expected)
     assert deferrer.summary().spent == pytest.approx(learner.spent[0])
+
+
+def play_late(case: Case, seed: int) -> tuple[list[Scored], list[Scored]]:
+    """Let both learners decide while rewards and costs arrive late, in parts and in any order."""
+    rng = np.random.default_rng(seed)
+    deferrer, learner = make(case, seed)
+    contexts, rewards, costs = draw(case, seed)
+    made, expected = [], []
+    arrivals: list[tuple[int, int, int | None]] = []  # when it comes, the task, and the decider of a reward
+    for t, x in enumerate(contexts):
+        ours, theirs = decide_both(deferrer, learner, x)
+        made.append(ours)
+        expected.append(theirs)
+        if ours.route != theirs.route:
+            break
+        parts = [*revealed("full", ours.route), *([None] if ours.route > 0 else [])]
+        arrivals += [(t + int(rng.integers(25)), t, part) for part in parts]
+        for due, task, part in arrivals:
+            if due == t and part is None:
+                deferrer.observe(task, cost=float(costs[task]))
+                learner.observe(task, {}, costs[[task]])
+            elif due == t and part is not None:
+                deferrer.observe(task, {("model", "human")[part]: float(rewards[task, part])})
+                learner.observe(task, {part: float(rewards[task, part])}, None)
+    return made, expected
+
+
+@pytest.mark.filterwarnings("ignore::deferkit.LinkWarning")
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("name", CASES)
+def test_late_outcomes_are_taken_in_as_the_reference_takes_them_in(name: str, seed: int) -> None:
+    assert_same(*play_late(CASES[name], seed))
+
+
+@pytest.mark.filterwarnings("ignore::deferkit.LinkWarning")
+def test_the_streams_meet_every_part_of_the_rule() -> None:
+    """Else an agreement would say nothing of a part."""
+    met: dict[str, int] = dict.fromkeys(["boost", "full boost", "capped boost", "lowered price", "noise at 1"], 0)
+
+    class Watched(DayOne):
+        def move_prices(self) -> None:
+            super().move_prices()
+            n = len(self.rewards[1].responses)
+            met["boost"] += 1 < self.boost < BOOSTS[-1]
+            met["full boost"] += self.boost == BOOSTS[-1]
+            met["capped boost"] += self.boost > 1 and BOOSTS[-1] * (5 * self.d / max(n, 1)) ** 0.75 < self.boost
+            met["lowered price"] += bool(self.prices[0] < self.solved[0])
+            met["noise at 1"] += self.link == "logistic" and self.rewards[0].scaled_error > len(
+                self.rewards[0].responses
+            )
+
+    for name in ("0/1 rewards", "ties", "a bad expert, graded"):
+        case = CASES[name]
+        contexts, rewards, costs = draw(case, 0)
+        learner = Watched(D, Limit(case.share * case.n, case.n, 2.0), case.link, 0, case.confidence)
+        run(learner, Tasks(contexts, rewards, costs[:, None, None]), "full")
+    assert all(met.values()), met
