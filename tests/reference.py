@@ -655,6 +655,7 @@ class DayOne(Learner):
     def factor(self, decider: int) -> float:
         """The width of a reward; that of the expert is boosted, the less the more is known of it."""
         estimate = self.rewards[decider]
+        assert isinstance(estimate, TwoViews)
         known = min(1.0, ASKS_A_FEATURE * self.d / max(len(estimate.responses), 1))
         boost = max(1.0, min(self.boost, BOOSTS[-1] * known**0.75)) if decider > 0 else 1.0
         return estimate.factor(self.prior(), boost)

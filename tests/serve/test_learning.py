@@ -254,9 +254,10 @@ def test_a_policy_from_before_stays_as_it_was(sqlite: Sqlite, rule: Any, monkeyp
         assert settings.defaults == "2026.11"
         for given in ({}, {"forget": "never"}, {"representation": "linear"}, {"defaults": "2026.11"}):
             assert (await engine.create("default", msgspec.structs.replace(old, **given))).status == 201
-        for given in ({"forget": "auto"}, {"representation": "auto"}, {"defaults": "2026.12"}, {"confidence": 0}):
+        others: list[dict[str, Any]] = [{"forget": "auto"}, {"representation": "auto"}, {"confidence": 0}]
+        for other in [*others, {"defaults": "2026.12"}]:
             with pytest.raises(Problem, match="made with other settings"):
-                await engine.create("default", msgspec.structs.replace(old, **given))
+                await engine.create("default", msgspec.structs.replace(old, **other))
         await live(engine, range(70, 140))
         assert replayed(engine.store) == policy
 

@@ -56,13 +56,13 @@ def members_of(
     """
     rates = [(0, 1.0), *((every, (1 - 1 / window) ** every) for window, every in WINDOWS)]
     rates = rates if forget == "auto" else rates[:1]
-    fewer = {1: STACK_RATES} if stacked else {}
+    fewer: dict[int | None, Sequence[int]] = {1: STACK_RATES} if stacked else {}
     if not ranks:
         return _of_views(rates, [None] if views is None else list(range(views)), 1.0, fewer)
     n = views or 1
     share = n / (n + rank_weight) if values else 0.0
     of_values = _of_views(rates, list(range(n)), share, fewer) if values else []
-    return of_values + _of_views(rates, [n], 1.0 - share, {n: RANK_RATES})
+    return of_values + _of_views(rates, [n], 1.0 - share, fewer | {n: RANK_RATES})
 
 
 def _of_views(

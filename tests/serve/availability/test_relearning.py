@@ -1,6 +1,7 @@
 """`reset` and `forget a task` are records of the log: replayed bit for bit, and without touching the money."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -192,10 +193,8 @@ def test_no_value_of_a_forgotten_context_stays(
     settings = EngineSettings(snapshot_every=100)
     marks = {"a": (MARK, PLACE), "b": (0.5, "b")}
     scores = [
-        play(
-            Sqlite(str(tmp_path / name)), lambda engine, mark=mark: script(engine, *mark), spec=spec, settings=settings
-        )
-        for name, mark in marks.items()
+        play(Sqlite(str(tmp_path / name)), partial(script, mark=mark, city=city), spec=spec, settings=settings)
+        for name, (mark, city) in marks.items()
     ]
     assert str(scores[0].estimates) == str(scores[1].estimates)
     assert str(scores[0].widths) == str(scores[1].widths)
