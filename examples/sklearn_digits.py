@@ -41,16 +41,29 @@ for row in range(len(X_new)):
         classifier.observe(deferral.ids[0], answer=answers[row], cost=minutes[row])
 
 # %% [markdown]
-# Compared with the classifier alone, and with a reviewer who looks at tasks at random until her time is over.
+# Compared with the classifier alone, with a reviewer who looks at tasks at random until her time is over, and with the
+# rule that most teams write first: ask where the classifier is least confident, as often as the minutes left allow.
 
 # %%
 alone = classifier.predict(X_new) == y_new
 order = rng.permutation(len(X_new))
 at_random = order[np.cumsum(minutes[order]) <= MINUTES]
-randomly = alone.copy()
+confidence = classifier.predict_proba(X_new).max(axis=1)
+spent = 0.0
+least_confident: list[int] = []
+for row in range(len(X_new)):
+    mean = spent / len(least_confident) if least_confident else 3
+    share = min(1, (MINUTES - spent) / mean / (len(X_new) - row))
+    if spent + 3 <= MINUTES and confidence[row] <= np.quantile(confidence[max(0, row - 499) : row + 1], share):
+        least_confident.append(row)
+        spent += minutes[row]
+
+randomly, by_confidence = alone.copy(), alone.copy()
 randomly[at_random] = answers[at_random] == y_new[at_random]
+by_confidence[least_confident] = answers[least_confident] == y_new[least_confident]
 summary = classifier.deferrer_.summary()
 print(f"classifier alone    {alone.mean():.1%} right")
 print(f"reviewer at random  {randomly.mean():.1%} right, {len(at_random)} asked")
+print(f"least confident     {by_confidence.mean():.1%} right, {len(least_confident)} asked")
 print(f"deferkit            {(final == y_new).mean():.1%} right, {summary.routes['human']} asked")
 print(f"spent               {summary.spent:.1f} of {MINUTES} minutes")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deferkit import Budget, Deferrer, Encoder, Exploration, InvalidArgument, LinkWarning
+from deferkit import Budget, Deferrer, Encoder, Exploration, InvalidArgument, LinkWarning, SpendingWarning
 from tests.conftest import draw_tasks, rewards_of
 
 
@@ -147,7 +147,8 @@ def test_an_expert_who_is_worse_is_not_asked_for_ever() -> None:
         contexts = np.column_stack([np.ones(3000), rng.random((3000, 2))])
         rewards = {"model": (rng.random(3000) < 0.95) * 1.0, "human": (rng.random(3000) < 0.5) * 1.0}
         deferrer = Deferrer(n_features=3, budget=Budget(3000, horizon=3000, max_cost=1), seed=seed)
-        deferrer.run(contexts, rewards, np.ones(3000))
+        with pytest.warns(SpendingWarning, match="is below the model's"):
+            deferrer.run(contexts, rewards, np.ones(3000))
         assert deferrer.summary().spent <= 300  # type: ignore[operator]
 
 
@@ -161,6 +162,7 @@ def test_a_given_exploration_or_an_unlimited_budget_explores_nothing_for_free() 
 # ------------------------------------------------------------ the prior of the confidence
 
 
+@pytest.mark.filterwarnings("ignore::deferkit.SpendingWarning")  # nothing is observed
 def test_the_first_estimates_are_those_of_the_prior() -> None:
     """The model: log-odds 0.5 + 2·rank of the confidence; the expert 0.9. The first context has the rank ½."""
     deferrer = made(n_features=2, confidence=1, warm_up=0)
@@ -170,9 +172,9 @@ def test_the_first_estimates_are_those_of_the_prior() -> None:
     for value in np.linspace(0, 1, 200):
         deferrer.decide([1.0, value])
     low, high = deferrer.propose([1.0, -1.0]).decision, deferrer.propose([1.0, 2.0]).decision
-    # half of the mixture reads values, whose prior is constant
-    assert low.estimates["model"] == pytest.approx(1 / (1 + math.exp(-(0.5 * 0.5 + 0.5 * 1.5))), abs=1e-6)
-    assert high.estimates["model"] == pytest.approx(1 / (1 + math.exp(-(0.5 * 2.5 + 0.5 * 1.5))), abs=1e-6)
+    # a fifth of the mixture reads values, whose prior is constant
+    assert low.estimates["model"] == pytest.approx(1 / (1 + math.exp(-(0.8 * 0.5 + 0.2 * 1.5))), abs=1e-6)
+    assert high.estimates["model"] == pytest.approx(1 / (1 + math.exp(-(0.8 * 2.5 + 0.2 * 1.5))), abs=1e-6)
 
 
 def test_the_prior_of_graded_rewards_is_scaled_to_their_range() -> None:
@@ -278,3 +280,43 @@ def test_abrupt_changes_are_found_soon_after() -> None:
     assert found >= 38
     assert np.median(errors) < 100
     assert np.median(delays) < 300
+
+
+# ------------------------------------------------------------ several experts
+
+
+def test_the_estimate_of_an_expert_is_pulled_to_the_team() -> None:
+    """By 20 / (20 + n) of the way to the mean over experts, weighted by their observations: by hand, in log-odds."""
+    deferrer = made(n_features=1, experts=["ann", "bo"], warm_up=0)
+    for who, reward in (("ann", 1.0), ("ann", 1.0), ("bo", 0.0)):
+        deferrer.observe(deferrer.decide([1.0], force=who).id, {who: reward}, cost=0.5)
+    ranks = deferrer._ledger.view("theta").reshape(6, -1, 2)
+    scale = 1 / math.sqrt(2)  # of the constant in the rank view; the context alone is 1
+    sizes = np.array([1.0, 1.0, 1.0, 1.0, scale, scale])
+    own = [(deferrer._ledger.view("member_weight")[k] * ranks[:, k, 0] * sizes).sum() for k in (1, 2)]
+    team = (2 * own[0] + own[1]) / 3
+    pulled = [own[0] + 20 / 22 * (team - own[0]), own[1] + 20 / 21 * (team - own[1])]
+    estimates = deferrer.propose([1.0]).decision.estimates
+    assert [estimates["ann"], estimates["bo"]] == pytest.approx([1 / (1 + math.exp(-each)) for each in pulled])
+
+
+def test_a_new_expert_of_a_team_starts_at_the_estimate_of_the_others() -> None:
+    deferrer = made(n_features=1, experts=["ann", "bo", "cy"], warm_up=0)
+    for _ in range(30):
+        deferrer.observe(deferrer.decide([1.0], force="ann").id, {"ann": 1.0, "model": 0.0}, cost=0.5)
+    decision = deferrer.propose([1.0]).decision
+    assert decision.estimates["bo"] == pytest.approx(decision.estimates["cy"])
+    assert decision.estimates["bo"] > 0.8
+    assert decision.widths["bo"] > decision.widths["ann"]
+
+
+def test_absurd_values_count_as_missing() -> None:
+    """A sensor that sends 1e50 now and then changes nothing of the estimates but for the lost tasks."""
+    rng = np.random.default_rng(0)
+    deferrer = made(n_features=2)
+    for x in rng.random((120, 2)):
+        deferrer.decide(x)
+    decision = deferrer.decide([0.5, 1e50])
+    view = deferrer._ledger.view("context")[decision.id]
+    assert view[-1, 2] == 0.0
+    assert view[0, 1] == pytest.approx(np.median(deferrer._ledger.view("rank_table")[1]), abs=0.02)

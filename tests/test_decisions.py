@@ -48,6 +48,7 @@ def test_an_auditor_finds_the_same_choice(name: str) -> None:
     assert {decision.reason for decision in decisions} <= set(REASONS)
 
 
+@pytest.mark.filterwarnings("ignore::deferkit.SpendingWarning")  # nothing is observed
 @pytest.mark.parametrize("name", SETTINGS)
 def test_every_decision_explains_itself_in_a_sentence(name: str) -> None:
     learner, tasks = make(name)
@@ -77,7 +78,8 @@ def test_the_default_asks_when_it_is_worth_it_by_hand() -> None:
         assert decision.costs == pytest.approx({"human": 0.25})
     assert deferrer.propose([1.0]).decision.explain() == (
         "Task 0 goes to model, because an expert is not worth it: human is expected to earn 0.45 ± 0 at a cost of 0.25,"
-        " the model 0.1 ± 0, with a price of 1.41 for a unit of budget."
+        " the model 0.1 ± 0, with a price of 1.41 for a unit of budget; at best human is expected to earn 0.35 more,"
+        " and the price of its cost is 0.352."
     )
 
 

@@ -32,7 +32,7 @@ CELLS: dict[str, list[Any]] = {
 def by_hand() -> Deferrer:
     encoder = Encoder(numbers=["x_size"], categories={"x_kind": ["b", "a"]})
     budget = Budget(20, horizon=100, max_cost=5)
-    deferrer = Deferrer(encoder=encoder, budget=budget, link="logistic", seed=3)
+    deferrer = Deferrer(encoder=encoder, budget=budget, link="auto", seed=3, defaults="2026.12")
     contexts = {name: CELLS[name] for name in ("x_size", "x_kind")}
     numbers = {
         name: [np.nan if cell is None else cell for cell in column]
@@ -69,7 +69,7 @@ def test_a_table_in_any_form_is_the_warm_start_by_hand(form: str, tmp_path: Path
 
 def test_what_was_learned_decides_from_the_first_task_on(tmp_path: Path) -> None:
     learner = Deferrer.from_table(many(tmp_path, 1_000), budget=BUDGET)
-    assert learner.settings.link == "logistic"
+    assert learner.settings.link == "auto"
     reasons = [learner.propose({"x_size": 0.0, "x_kind": kind}).decision for kind in ("a", "b")]
     assert [each.route for each in reasons] == ["model", "human"]
     assert all(each.reason != "warm-up" for each in reasons)

@@ -74,7 +74,7 @@ class DayOne(RuleBasedStateMachine):
         return self.given.get("link") == "logistic"
 
     def contexts(self, n: int, seed: int) -> list[Any]:
-        values = np.random.default_rng(seed).choice(VALUES, (n, 2)).tolist()
+        values: list[Any] = np.random.default_rng(seed).choice(VALUES, (n, 2)).tolist()
         if not self.is_named:
             return values
         return [{"a": None if a == -3 else a, "b": b} for a, b in values]

@@ -16,6 +16,7 @@ from deferkit.errors import (
     MissingTreesWarning,
     ServiceError,
     ServiceUnavailable,
+    SpendingWarning,
     UnaffordableReviewWarning,
     UnknownDecision,
     UnreadableState,
@@ -33,7 +34,7 @@ from deferkit.events import (
     Stopped,
     WarmStarted,
 )
-from deferkit.types import Budget, Coefficients, Decision, Drifted, Period, Run, Scores, Summary
+from deferkit.types import Budget, Coefficients, Decision, Drifted, MeanEstimate, Period, Run, Scores, Summary
 from deferkit.version import __version__
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ __all__ = [
     "HorizonWarning",
     "InvalidArgument",
     "LinkWarning",
+    "MeanEstimate",
     "MissingTreesWarning",
     "NeuralEmbedding",
     "Observed",
@@ -103,6 +105,7 @@ __all__ = [
     "Scores",
     "ServiceError",
     "ServiceUnavailable",
+    "SpendingWarning",
     "Stopped",
     "Summary",
     "TreeEmbedding",

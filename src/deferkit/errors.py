@@ -261,6 +261,23 @@ class HorizonWarning(UserWarning):
     """
 
 
+class SpendingWarning(UserWarning):
+    """Less than a quarter of the planned spending is used after a fifth of the horizon; raised once for a learner.
+
+    The message has the reason, and what would change it; `Summary.remark` has both at any time. Learners with
+    `defaults="2026.11"` do not raise it.
+
+    >>> import warnings
+    >>> from deferkit import Budget, Deferrer, SpendingWarning
+    >>> deferrer = Deferrer(n_features=1, budget=Budget(50, horizon=200, max_cost=1), defaults="2026.12")
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     decisions = [deferrer.decide([1.0], available=[]) for _ in range(60)]
+    >>> [warning.category is SpendingWarning for warning in caught]
+    [True]
+    """
+
+
 def expected(name: str, owner: str, what: str, got: object) -> InvalidArgument:
     """Return the error for an invalid argument, always in the same words.
 

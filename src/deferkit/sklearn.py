@@ -13,19 +13,25 @@ from numpy.typing import ArrayLike, NDArray
 from deferkit.errors import InvalidArgument, UnknownDecision, expected
 from deferkit.extras import missing, needs
 from deferkit.learn.deferrer import Deferrer
+from deferkit.learn.settings import DECEMBER_2026
 from deferkit.types import MODEL, Amount, Budget
 
 needs("sklearn")
 
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone  # noqa: E402  after the check
 from sklearn.model_selection import StratifiedKFold  # noqa: E402
+from sklearn.neighbors import NearestNeighbors  # noqa: E402
 from sklearn.utils.metaestimators import available_if  # noqa: E402
 from sklearn.utils.validation import check_is_fitted, validate_data  # noqa: E402
 
 Floats = NDArray[np.float64]
 LARGEST_SCORE = 5.0  # a standardised column is clipped here, so that an outlier does not outweigh the others
 FOLDS = 5  # of the predictions that the learner starts from
-CONTEXTS = ("both", "probabilities")
+CONTEXTS = ("auto", "both", "probabilities")
+NEIGHBOURS = 3  # rows of the training data that vote on a label
+MAX_VOTERS = 10_000  # rows of the training data that are kept to vote
+SAME = 1e-9  # rows at a smaller distance are taken as this far apart
+RIDGE = 0.25  # of the context "auto", whose columns are few and informative
 
 
 class Deferral(NamedTuple):
@@ -47,6 +53,20 @@ class Deferral(NamedTuple):
         return np.asarray(self.routes != MODEL)
 
 
+class Voters(NamedTuple):
+    """Training rows that vote on the labels of tasks near them."""
+
+    neighbours: NearestNeighbors
+    labels: NDArray[Any]
+
+    def vote(self, x: Floats, labels: Any) -> Floats:
+        """Return the share of the nearest rows that have these labels [n], weighted by 1 / distance."""
+        distances, rows = self.neighbours.kneighbors(x)
+        weights = 1.0 / np.maximum(distances, SAME)
+        agree = self.labels[rows] == np.asarray(labels)[:, None]
+        return np.asarray((weights * agree).sum(axis=1) / weights.sum(axis=1))
+
+
 def _has(method: str) -> Any:
     return available_if(lambda self: hasattr(getattr(self, "estimator_", self.estimator), method))
 
@@ -54,9 +74,9 @@ def _has(method: str) -> Any:
 class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Wraps a classifier; `defer` decides task by task whether its label is used or an expert is asked.
 
-    The context of a task is made of its features and of what the classifier says of it: the probabilities of the
-    classes, their entropy, and the margin between the two largest. It is standardised with the data of `fit`, whose
-    labels also teach the learner where the classifier is right (by cross-validated predictions), before the first task.
+    The context of a task is how sure one can be of the classifier's label: its own confidence, the share of the three
+    nearest training rows that have this label, and the mean of both. The training data also teach the learner where the
+    classifier is right (by cross-validated predictions), before the first task.
     `predict` and `predict_proba` are those of the classifier and change nothing, so that the estimator can be used
     wherever a classifier can; `defer` spends budget and `observe` learns.
 
@@ -65,10 +85,11 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             fitted already is kept as it is inside `sklearn.frozen.FrozenEstimator`.
         budget: A `Budget`, or one for each resource by name; unlimited by default.
         experts: The names of the experts; ("human",) by default.
-        context: "both" (default) for features and what the classifier says, or "probabilities" for the latter alone,
-            where features are many or no numbers.
-        representation: "linear" or "auto" (linear estimates and boosted trees); "auto" by default where LightGBM is
-            installed.
+        context: "auto" (default) for the confidence, the vote of the neighbours and their mean; "probabilities" for the
+            probabilities of the classes, their entropy and margin; "both" for these and the features, where experts
+            are better at some tasks than at others and thousands of outcomes will be observed.
+        representation: "linear" or "auto" (linear estimates and boosted trees). By default "linear" with the context
+            "auto"; with another one "auto" where LightGBM is installed.
         random_state: The seed of the random decisions, at least 0; 0 by default.
 
     Attributes:
@@ -94,7 +115,7 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         *,
         budget: Budget | Mapping[str, Budget] | None = None,
         experts: Sequence[str] = ("human",),
-        context: str = "both",
+        context: str = "auto",
         representation: str | None = None,
         random_state: int = 0,
     ) -> None:
@@ -137,33 +158,58 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
                 type(self.estimator).__name__,
             )
         self.classes_ = self.estimator_.classes_
-        columns = self._columns(X, self.estimator_)
-        self._mean, spread = columns.mean(axis=0), columns.std(axis=0)
-        self._spread = np.where(spread > 0, spread, 1.0)
-        chosen = self.representation or ("linear" if missing("trees") else "auto")
-        self.deferrer_ = Deferrer(
-            n_features=columns.shape[1] + 1,
+        x = np.asarray(X, dtype=np.float64)
+        self._feature_mean, self._feature_spread = _scale_of(x)
+        self._voters = self._voters_of(x, y)
+        rows, right = self._cross_validated_columns(x, X, y)
+        # a classifier is surer of the rows that it was fitted to than of others, which would be outliers then
+        self._mean, self._spread = _scale_of(rows if len(rows) else self._columns(X, self.estimator_, self._voters))
+        self.deferrer_ = self._new_deferrer(rows.shape[1] + 1, is_warm=len(rows) > 0)
+        if len(rows):
+            self.deferrer_.warm_start(self._scaled(rows), {MODEL: right})
+        self._open: dict[int, tuple[Any, str]] = {}  # decision: label of the classifier, route
+        return self
+
+    def _new_deferrer(self, n_features: int, *, is_warm: bool) -> Deferrer:
+        """Return a learner that has seen nothing.
+
+        The training data teach it how the columns of the context relate to right labels, and all of them are bounded:
+        ranks and the prior of the confidence would add nothing then, and cost right answers (see docs/sklearn.md).
+        """
+        is_auto = self.context == "auto"
+        chosen = self.representation or ("linear" if is_auto or missing("trees") else "auto")
+        return Deferrer(
+            n_features=n_features,
             budget=self.budget,
             experts=self.experts,
             representation=chosen,
             link="logistic",
+            ridge=RIDGE if is_auto else None,
+            confidence=0 if is_auto and not is_warm else None,
+            without=("ranks",) if is_warm else (),
+            defaults=DECEMBER_2026,
             seed=self.random_state,
         )
-        self._learn_from_training_data(X, y)
-        self._open: dict[int, tuple[Any, str]] = {}  # decision: label of the classifier, route
-        return self
 
-    def _learn_from_training_data(self, X: Any, y: Any) -> None:
+    def _cross_validated_columns(self, x: Floats, X: Any, y: Any) -> tuple[Floats, Floats]:
+        """Return the columns of the training rows by classifiers that have not seen them, and who was right."""
         folds = min(FOLDS, np.unique(y, return_counts=True)[1].min())
-        if folds < 2:
-            return
-        right = np.zeros(len(y))
-        contexts = np.zeros((len(y), self.deferrer_.settings.n_features))
-        for train, test in StratifiedKFold(folds).split(X, y):
-            part = clone(self.estimator).fit(X[train], y[train])
-            right[test] = part.predict(X[test]) == y[test]
-            contexts[test] = self._contexts(X[test], part)
-        self.deferrer_.warm_start(contexts, {MODEL: right})
+        width = self._columns(X[:1], self.estimator_, self._voters).shape[1]
+        rows, right = np.zeros((len(y) if folds > 1 else 0, width)), np.zeros(len(y))
+        if folds > 1:
+            for train, test in StratifiedKFold(folds).split(X, y):
+                part = clone(self.estimator).fit(X[train], y[train])
+                right[test] = part.predict(X[test]) == y[test]
+                rows[test] = self._columns(X[test], part, self._voters_of(x[train], y[train]))
+        return rows, right
+
+    def _voters_of(self, x: Floats, y: Any) -> Voters | None:
+        """Return the training rows that vote, if the context has their vote."""
+        if self.context != "auto":
+            return None
+        kept = np.unique(np.linspace(0, len(y) - 1, min(len(y), MAX_VOTERS)).astype(int))
+        scaled = (x[kept] - self._feature_mean) / self._feature_spread
+        return Voters(NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(kept))).fit(scaled), np.asarray(y[kept]))
 
     def predict(self, X: ArrayLike, *, return_routes: bool = False) -> Any:
         """Return the labels of the classifier; nothing is decided and no budget is spent.
@@ -177,7 +223,7 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         """
         X = self._checked(X)
         labels = self.estimator_.predict(X)
-        return (labels, self.deferrer_.score(self._contexts(X, self.estimator_)).routes) if return_routes else labels
+        return (labels, self.deferrer_.score(self._contexts(X)).routes) if return_routes else labels
 
     @_has("predict_proba")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike) -> Floats:
@@ -202,7 +248,7 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         """
         X = self._checked(X)
         labels = self.estimator_.predict(X)
-        decisions = self.deferrer_.decide_many(self._contexts(X, self.estimator_))
+        decisions = self.deferrer_.decide_many(self._contexts(X))
         self._open |= {each.id: (label, each.route) for each, label in zip(decisions, labels, strict=True)}
         for old in list(self._open)[: max(0, len(self._open) - self.deferrer_.settings.memory)]:
             del self._open[old]
@@ -263,14 +309,47 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         check_is_fitted(self)
         return validate_data(self, X, reset=False)
 
-    def _columns(self, X: Any, estimator: Any) -> Floats:
-        said = said_by(estimator, X)
-        return said if self.context == "probabilities" else np.hstack([np.asarray(X, dtype=np.float64), said])
+    def _columns(self, X: Any, estimator: Any, voters: Voters | None) -> Floats:
+        """Return the columns of the context, not yet scaled."""
+        if voters is None:  # also in an estimator that was pickled before there was a vote
+            said = said_by(estimator, X)
+            return said if self.context == "probabilities" else np.hstack([np.asarray(X, dtype=np.float64), said])
+        confidence = confidence_of(estimator, X)
+        scaled = (np.asarray(X, dtype=np.float64) - self._feature_mean) / self._feature_spread
+        vote = voters.vote(scaled, estimator.predict(X))
+        return np.column_stack([(confidence + vote) / 2, confidence, vote])
 
-    def _contexts(self, X: Any, estimator: Any) -> Floats:
-        scores = np.clip((self._columns(X, estimator) - self._mean) / self._spread, -LARGEST_SCORE, LARGEST_SCORE)
+    def _contexts(self, X: Any) -> Floats:
+        return self._scaled(self._columns(X, self.estimator_, getattr(self, "_voters", None)))
+
+    def _scaled(self, columns: Floats) -> Floats:
+        """Return context vectors: standardised columns without outliers and an intercept, of a length of about 1."""
+        scores = np.clip((columns - self._mean) / self._spread, -LARGEST_SCORE, LARGEST_SCORE)
         with_intercept = np.hstack([scores, np.ones((len(scores), 1))])
         return np.asarray(with_intercept / np.sqrt(with_intercept.shape[1]))
+
+
+def _scale_of(columns: Floats) -> tuple[Floats, Floats]:
+    """Return mean and standard deviation of columns; 1 for the deviation of a constant one."""
+    spread = columns.std(axis=0)
+    return columns.mean(axis=0), np.where(spread > 0, spread, 1.0)
+
+
+def confidence_of(estimator: Any, X: Any) -> Floats:
+    """Return the confidence [n] of a classifier in its labels: the largest probability.
+
+    A decision function is turned into probabilities by the logistic function, that of several classes by softmax.
+
+    Args:
+        estimator: A fitted classifier.
+        X: [n, d] Tasks.
+    """
+    if hasattr(estimator, "predict_proba"):
+        return np.asarray(np.max(estimator.predict_proba(X), axis=1), dtype=np.float64)
+    values = np.asarray(estimator.decision_function(X), dtype=np.float64)
+    if values.ndim == 1:
+        return np.asarray(1.0 / (1.0 + np.exp(-np.abs(values))))
+    return np.asarray(1.0 / np.exp(values - values.max(axis=1, keepdims=True)).sum(axis=1))
 
 
 def said_by(estimator: Any, X: Any) -> Floats:

@@ -28,7 +28,7 @@ GROUPS = {
 
 
 SINCE_VERSION_4 = ("n_open", "n_stopped", "n_backwards")  # counters
-SINCE_VERSION_5 = ("link_state", "n_in_ranks")
+SINCE_VERSION_5 = ("link_state", "n_in_ranks", "spending_told", "n_unavailable")
 
 
 def digest(*parts: bytes) -> str:

@@ -1,5 +1,6 @@
 """What `deferkit run` compares: world, policies and budget, with their defaults."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -39,6 +40,8 @@ OF_WORLD = {
 TIMED = ("model-only", "arbitrary-human", "default", "opt")
 """What is compared with a budget that has a period, an end or a hold, unless given."""
 UNSPENT_SHARE = 0.1  # of the budget: a remark if more may stay unspent
+HEAVY = 10.0  # means that the largest cost must be above for a smaller hold to be proposed
+HEAVY_SHARE = 0.02  # of the budget that the largest cost must be for that
 
 
 class Comparison(NamedTuple):
@@ -93,7 +96,11 @@ class Comparison(NamedTuple):
         n_resources = stream.costs.shape[2]
         total = allowance.total(stream)
         timed = is_timed(stream, budget)
-        about = (None if timed else remark(total, stream), kept_back(allowance, stream) or tight(total, stream))
+        about = (
+            None if timed else remark(total, stream),
+            kept_back(allowance, stream) or tight(total, stream),
+            heavy(world, parameters, budget, stream),
+        )
         remarks = [said for said in about if said] + stream.remark.splitlines()
         chosen = list(dict.fromkeys(policies or (TIMED if timed else defaults.policies)))
         if timed:
@@ -161,6 +168,37 @@ def tight(total: float, stream: TaskStream) -> str | None:
         f"A budget of {total:,.{decimals(total)}f} is less than one task can cost ({dearest:,.{decimals(dearest)}f}):"
         " nobody is asked, because that might not fit."
     )
+
+
+def heavy(world: str, parameters: Mapping[str, Any], budget: str, stream: TaskStream) -> str | None:
+    """Return a proposal to hold less than the largest cost, if that is far above the mean and much of the budget.
+
+    The command that it names shows what a smaller hold changes. It needs tasks whose outcomes are all known.
+    """
+    allowance, dearest = Allowance.from_text(budget), sure_cost(stream)
+    if allowance.hold or stream.truth is not None or not stream.complete or stream.costs.shape[1:] != (1, 1):
+        return None
+    mean, total = float(askable_costs(stream).mean()), allowance.total(stream)
+    if dearest <= HEAVY * mean or not HEAVY_SHARE * total < dearest or total >= askable_costs(stream).sum():
+        return None
+    return (
+        f"The largest cost is {dearest / mean:,.0f} times the mean. If reviews can be stopped, less need be kept back:"
+        f" {hold_command(world, parameters, budget)}"
+    )
+
+
+def hold_command(world: str, parameters: Mapping[str, Any], budget: str) -> str:
+    """Return the command that shows what a smaller hold changes.
+
+    >>> hold_command("new.csv", {"cost": "my minutes", "after": "old.csv"}, "10%")
+    "deferkit run old.csv --then new.csv --cost 'my minutes' --budget 10% --hold auto"
+    """
+    terms, total = Allowance.from_text(budget), budget.partition(" every ")[0].partition(" until ")[0]
+    files = [str(parameters["after"]), "--then", world] if parameters.get("after") else [world]
+    given = [part for name, value in parameters.items() if name != "after" for part in (flag_of(name), str(value))]
+    given += ["--budget", total, *(["--every", terms.every] if terms.every else [])]
+    given += [*(["--carry", f"{terms.carry:g}"] if terms.carry else []), *(["--until-end"] if terms.until_end else [])]
+    return shlex.join(["deferkit", "run", *files, *given, "--hold", "auto"])
 
 
 def kept_back(allowance: Allowance, stream: TaskStream) -> str | None:

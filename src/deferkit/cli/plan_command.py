@@ -12,6 +12,7 @@ import typer
 
 from deferkit.cli import INTERRUPTED, options
 from deferkit.cli.app import app, aside, console
+from deferkit.cli.comparison import heavy
 from deferkit.cli.progress import bar
 from deferkit.cli.tables import plain_table
 from deferkit.errors import InvalidArgument
@@ -107,7 +108,11 @@ def plan(
             for line in [*arrivals_text(stream.times), f"figure: {picture}"]:
                 console.print(line, highlight=False, markup=False, soft_wrap=True)
 
-    said += hold_text(stream.costs, needed_budget(made) if periods is None else periods.needed, unit)
+    needed = needed_budget(made) if periods is None else periods.needed
+    said += hold_text(stream.costs, needed, unit)
+    if needed and periods is None:
+        proposal = heavy(world, parameters, f"{needed:.6g}", stream)
+        said += [] if proposal is None else [proposal]
     command = shlex.join(["deferkit", *sys.argv[1:]])
     page = write_plan(made, out, world=world, unit=unit, feedback=feedback, remarks=said, command=command)
     if as_json:

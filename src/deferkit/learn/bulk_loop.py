@@ -85,7 +85,7 @@ class BulkLoop:
             representation.drop_old_tasks()
             until = min(representation.observations_until_retraining(), representation.decisions_until_upkeep())
             end = min(end, first + until)
-        end = first + self._decisions.until_renewal(times, first, end - first)
+        end = first + self._decisions.begin_chunk(times, first, end - first, stacklevel=6)
         decision, link_state = ledger.next_id, ledger.get("link_state")
         done = first + self._run_compiled(matrix[first:end], rewards, costs, times, feedback, run, first)
         if representation is not None:

@@ -38,6 +38,7 @@ class Outcomes:
         self.reader = reader
         self.reward_bounds = settings.reward_bounds
         self.cost_bounds = settings.cost_bounds
+        self.warns = True  # of a switch of the link
         self._index_of_decider = {name: index for index, name in enumerate(settings.deciders)}
         self._no_reward = [math.nan] * len(settings.deciders)
         self._no_cost = [math.nan] * len(settings.budget)
@@ -140,7 +141,7 @@ class Outcomes:
         """
         if isinstance(self.representation, TreeColumns):
             self.representation.link_switched()
-        if self.ledger.view("reward_power")[1] > n_new:
+        if self.warns and self.ledger.view("reward_power")[1] > n_new:
             warnings.warn(
                 "A reward is neither 0 nor 1: the link of the rewards is the identity from now on, no longer logistic."
                 " All remembered outcomes were learned again.",

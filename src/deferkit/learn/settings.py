@@ -13,7 +13,7 @@ from deferkit.learn.embed import EMBEDDINGS, embedding_from, is_embedding, tree_
 from deferkit.learn.embed.embedding import Embedding, Shape
 from deferkit.learn.exploration import INDEX, INTERVAL_SCALE, Exploration
 from deferkit.learn.links import AUTO_LINK, Link, link_named
-from deferkit.learn.members import FORGETS, Member, members_of
+from deferkit.learn.members import CONFIDENT_RANK_WEIGHT, FORGETS, RANK_WEIGHT, Member, members_of
 from deferkit.learn.pacing import Budgets, Pacing, Strategy
 from deferkit.learn.pacing.renewing import Renewing
 from deferkit.types import MODEL, Budget, is_number, is_whole, plain
@@ -22,6 +22,7 @@ MOST_EXPERTS = 32
 FIRST_REFIT = 16  # samples before the first exact refit
 FOREVER = 1 << 62  # a count that is never reached
 FIRST_FIT = 64  # observations before the first fit of trees
+FIRST_STACK = 16  # the same of trees and additive models
 NOVEMBER_2026, DECEMBER_2026 = "2026.11", "2026.12"
 DEFAULTS = (NOVEMBER_2026, DECEMBER_2026)  # versions of the default rule
 DEFAULT_RULE = DECEMBER_2026  # of learners that are made without `defaults`
@@ -215,7 +216,8 @@ class Settings:
         """The sizes and the link that an embedding is made for."""
         seed = int(self.seed)
         link = self.first_link.name
-        return Shape(self.n_features, len(self.experts), len(self.budget), link, self.reward_bounds, seed)
+        stacked = self.has_new_defaults
+        return Shape(self.n_features, len(self.experts), len(self.budget), link, self.reward_bounds, seed, stacked)
 
     @property
     def views(self) -> list[int]:
@@ -240,8 +242,15 @@ class Settings:
     @property
     def members(self) -> list[Member]:
         """The members of the mixture by which each target is estimated."""
-        views = tree_views.N_VIEWS if self.representation == "auto" else None
-        return members_of(self.forget_used, views, values="values" not in self.without, ranks=self.has_ranks)
+        views = tree_views.n_views(self.shape) if self.representation == "auto" else None
+        return members_of(
+            self.forget_used,
+            views,
+            values="values" not in self.without,
+            ranks=self.has_ranks,
+            rank_weight=RANK_WEIGHT if self.confidence is None else CONFIDENT_RANK_WEIGHT,
+            stacked=views is not None and self.shape.stacked,
+        )
 
     @property
     def ridge_used(self) -> float:
@@ -317,9 +326,13 @@ class Settings:
     @property
     def explores_free(self) -> bool:
         """Whether unspent budget is used to explore: not if the exploration is given, nor without a price."""
-        given = self.exploration != Exploration() or self.pacing.kind != "resolve"
+        return self.catches_up and self.exploration == Exploration() and "free exploration" not in self.without
+
+    @property
+    def catches_up(self) -> bool:
+        """Whether prices fall while spending is far behind an even pace: if a price is solved at all."""
         limited = any(math.isfinite(budget.total) for budget in self.budget.values())
-        return self.has_new_defaults and not given and limited and "free exploration" not in self.without
+        return self.has_new_defaults and limited and self.pacing.kind == "resolve"
 
     @property
     def budgets(self) -> Budgets:
@@ -354,7 +367,9 @@ class Settings:
         """The number of observations before a representation is first fitted; `FOREVER` if there is none."""
         if self.embedding is not None:
             return self.embedding.next_at(0)
-        return FIRST_FIT if self.representation == "auto" else FOREVER
+        if self.representation != "auto":
+            return FOREVER
+        return FIRST_STACK if self.has_new_defaults else FIRST_FIT
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as JSON values, for the state file."""

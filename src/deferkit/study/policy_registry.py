@@ -18,11 +18,11 @@ from deferkit.learn.embed.gradient import GradientEmbedding
 from deferkit.learn.embed.neural import NeuralEmbedding
 from deferkit.learn.embed.trees import TreeEmbedding
 from deferkit.learn.encode import Encoder
-from deferkit.learn.exploration import INTERVAL, Exploration
+from deferkit.learn.exploration import INDEX, INTERVAL, Exploration
 from deferkit.learn.links import link_named
 from deferkit.learn.pacing import PACINGS
 from deferkit.learn.representation_text import representation_text
-from deferkit.learn.settings import NOVEMBER_2026
+from deferkit.learn.settings import DEFAULT_RULE, NOVEMBER_2026
 from deferkit.study import baselines
 from deferkit.study.peers import PEERS, Setting, run_peer
 from deferkit.study.policy_plugins import is_policy, plugin_names, policy_plugin
@@ -138,6 +138,7 @@ class PolicyRun(NamedTuple):
     prices: Floats | None  # [n, R] of a learner
     us_per_step: float  # NaN where nothing was learned
     representation: str | None = None  # what the estimates of a learner rest on in the end
+    remark: str | None = None  # why a learner asked less than planned; empty if it did not
 
 
 def needs_hindsight(name: str) -> bool:
@@ -237,11 +238,22 @@ def make_learner(
         parameters = told
     elif name in PACINGS or name not in LEARNERS:
         given["pacing"] = name
+    given |= dict(parameters or {})
+    if stream.confidence_at is not None and can_have_prior(given):
+        given.setdefault("confidence", stream.confidence_at)
     budget = each[0] if len(each) == 1 else {f"resource {i + 1}": b for i, b in enumerate(each)}
     with warnings.catch_warnings():
         # A study goes down to budgets of less than one review; `run` and `plan` have a remark on them.
         warnings.simplefilter("ignore", UnaffordableReviewWarning)
-        return Deferrer(**({"budget": budget} | given | dict(parameters or {})))
+        return Deferrer(**({"budget": budget} | given))
+
+
+def can_have_prior(given: Mapping[str, Any]) -> bool:
+    """Return whether a learner with these arguments can start from the model's confidence."""
+    exploration = given.get("exploration")
+    by_index = not isinstance(exploration, Exploration) or exploration.rule == INDEX
+    is_new = given.get("defaults", DEFAULT_RULE) != NOVEMBER_2026
+    return is_new and by_index and "embedding" not in given and all(map(math.isfinite, given["reward_range"]))
 
 
 def gets_columns(stream: TaskStream) -> bool:
@@ -293,7 +305,7 @@ def run_learner(learner: Deferrer, stream: TaskStream, feedback: str) -> PolicyR
         run = learner.run(contexts, rewards, stream.costs, feedback=feedback)
         routes, prices = run.routes, run.prices
     us = (time.perf_counter() - begin) / stream.n_tasks * 1e6
-    return PolicyRun(routes, prices, us, representation_text(learner))
+    return PolicyRun(routes, prices, us, representation_text(learner), learner.summary().remark)
 
 
 def run_rule(name: str, stream: TaskStream, budgets: Sequence[float], seed: int) -> PolicyRun:

@@ -1,5 +1,6 @@
 """A team's past reviews in a table: what they are, and a learner that starts from them."""
 
+import logging
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -9,14 +10,17 @@ import polars as pl
 
 from deferkit.errors import InvalidArgument, expected
 from deferkit.learn.encode import Encoder, is_missing
+from deferkit.learn.settings import DEFAULT_RULE, NOVEMBER_2026
 from deferkit.types import Budget
 from deferkit.worlds.sheet import Sheet, with_missing
-from deferkit.worlds.table_rows import Names, Rows, read_rows
+from deferkit.worlds.table_rows import NONE, Names, Rows, find_confidence, read_rows
 
 if TYPE_CHECKING:
     from deferkit.learn.deferrer import Deferrer
 
 Kind = TypeVar("Kind", bound="Deferrer")
+
+logger = logging.getLogger("deferkit")
 
 TABLE = "The table"  # what a table that is no file is called in messages
 
@@ -63,6 +67,7 @@ def learner_from_table(
     table: Any,
     columns: tuple[str, str, str, str],
     *,
+    confidence: str | None,
     budget: Budget | Mapping[str, Budget] | None,
     expert: str | None,
     settings: Mapping[str, Any],
@@ -73,6 +78,7 @@ def learner_from_table(
         kind: The class of the learner.
         table: A path, a frame, or columns by name.
         columns: Which ones are meant: of the context, the model's reward, the expert's reward, the cost.
+        confidence: The column of the model's confidence, "none", or None to find it.
         budget: Of the learner, for the tasks to come.
         expert: Who reviewed; the first expert unless given.
         settings: Other arguments of the learner.
@@ -85,7 +91,10 @@ def learner_from_table(
     for name, column in zip(("context", "model_reward", "human_reward", "cost"), columns, strict=True):
         if not isinstance(column, str) or not column:
             raise expected(name, "Deferrer.from_table", "a name of a column", column)
-    past = read_rows(sheet_of(table), Names(*columns), past=True)
+    if confidence is not None and (not isinstance(confidence, str) or not confidence):
+        raise expected("confidence", "Deferrer.from_table", "a name of a column, 'none' or None", confidence)
+    names = Names(*columns, confidence=confidence)
+    past = read_rows(sheet_of(table), names, past=True)
     for name, what in past.reader.kinds.items():
         if what == "dates":
             raise InvalidArgument(
@@ -97,10 +106,20 @@ def learner_from_table(
     known = past.rewards[~np.isnan(past.rewards)]
     within = len(known) == 0 or (known.min() >= 0 and known.max() <= 1)
     given: dict[str, Any] = {
-        "link": "logistic" if past.binary else "identity",
+        "link": "auto" if past.binary else "identity",
         "reward_range": (0.0, 1.0) if within else (-np.inf, np.inf),
-    }
-    learner = kind(encoder=encoder, budget=budget, **(given | dict(settings)))
+        "defaults": DEFAULT_RULE,
+    } | dict(settings)
+    has_prior = given["defaults"] != NOVEMBER_2026 and np.isfinite(given["reward_range"]).all()
+    if has_prior and given.get("embedding") is None and "exploration" not in given:
+        found = find_confidence(names, past.contexts.numbers, past)
+        given["confidence"] = found.column
+        if found.remark:
+            logger.info(found.remark.replace("--confidence none", "confidence='none'"))
+    elif confidence not in (None, NONE):
+        needed = "None, unless the learner has the new defaults, a finite reward_range and no embedding"
+        raise expected("confidence", "Deferrer.from_table", needed, confidence)
+    learner = kind(encoder=encoder, budget=budget, **given)
     who = learner.settings.experts[0] if expert is None else expert
     rewards = {"model": past.rewards[:, 0], who: past.rewards[:, 1]}
     learner.warm_start(features, rewards, expert=who, cost=past.costs)

@@ -13,7 +13,7 @@ from deferkit.worlds.context_columns import ContextColumns
 from deferkit.worlds.history import reviews_of
 from deferkit.worlds.option import check_choices, option
 from deferkit.worlds.sheet import Sheet, digest_of_table
-from deferkit.worlds.table_rows import Names, Rows, read_rows
+from deferkit.worlds.table_rows import Names, Rows, find_confidence, read_rows
 from deferkit.worlds.task_stream import Floats, PastTasks, TaskStream, Unshuffled
 
 ORDERS = ("shuffled", "file")
@@ -29,6 +29,8 @@ class Tasks(NamedTuple):
     remark: str  # a line for each thing that has to be said
     past: PastTasks | None
     times: Floats | None  # [n] in order
+    confidence: Floats | None = None  # [n] of the model, if a column is that
+    confidence_at: int | None = None  # where it is in the contexts
 
 
 @functools.lru_cache(maxsize=1)  # all policies and trials of a run are on the same table
@@ -44,14 +46,18 @@ def read(path: str, names: Names, after: str | None, _digests: tuple[str | None,
 def tasks_of(sheet: Sheet, names: Names, past: Rows | None = None) -> Tasks:
     """Return the tasks that the cells of a table stand for, and past ones."""
     rows = read_rows(sheet, names, like=past)
-    x, old = encoded(rows.contexts, None if past is None else past.contexts)
+    found = find_confidence(names, rows.contexts.numbers, past)
+    x, old, elements = encoded(rows.contexts, None if past is None else past.contexts)
     rewards, costs = rows.rewards, rows.costs
     times = rows.times
+    at = elements.index(found.column) if found.column in elements else None
+    confidence = None if found.column is None else rows.contexts.numbers[found.column]
     if times is not None:
         order = np.argsort(times, kind="stable")  # rows of the same moment as in the file
         x, rewards, costs, times = x[order], rewards[order], costs[order], times[order]
+        confidence = None if confidence is None else confidence[order]
     binary = rows.binary and (past is None or past.binary)
-    remarks = [*rows.remarks, *odd(x, rewards)]
+    remarks = [*rows.remarks, *([found.remark] if found.remark else []), *odd(x, rewards)]
     if past is not None:
         remarks += [reviews_of(past), *(said for said in past.remarks if said not in remarks)]
     return Tasks(
@@ -62,11 +68,15 @@ def tasks_of(sheet: Sheet, names: Names, past: Rows | None = None) -> Tasks:
         remark="\n".join(remarks),
         past=None if past is None else PastTasks(old, past.rewards, past.costs),
         times=times,
+        confidence=None if confidence is None or np.isnan(confidence).any() else confidence,
+        confidence_at=at,
     )
 
 
-def encoded(columns: ContextColumns, past: ContextColumns | None = None) -> tuple[Floats, Floats]:
-    """Return the vectors of contexts, and of past ones, whose rows alone settle the scales: no outcome is looked at.
+def encoded(columns: ContextColumns, past: ContextColumns | None = None) -> tuple[Floats, Floats, list[str]]:
+    """Return the vectors of contexts, and of past ones, and the names of their elements.
+
+    The past rows alone settle the scales: no outcome is looked at.
 
     Without a past all rows of the file do. A column of the vectors that is 0 in all rows teaches nothing and is left
     out (such as "missing" where nothing is).
@@ -76,8 +86,11 @@ def encoded(columns: ContextColumns, past: ContextColumns | None = None) -> tupl
     encoder.see_columns(together(first))
     x = encoder.encode_columns(together(columns))
     old = x[:0] if past is None else encoder.encode_columns(together(past))
-    used = x.any(axis=0) | old.any(axis=0)
-    return (x, old) if used.all() else (np.ascontiguousarray(x[:, used]), np.ascontiguousarray(old[:, used]))
+    used = np.asarray(x.any(axis=0) | old.any(axis=0))
+    names = [name for name, is_used in zip(encoder.names, used, strict=True) if is_used]
+    if used.all():
+        return x, old, names
+    return np.ascontiguousarray(x[:, used]), np.ascontiguousarray(old[:, used]), names
 
 
 def together(columns: ContextColumns) -> dict[str, Any]:
@@ -123,6 +136,9 @@ class Table(BaseWorld):
     order: str = option("shuffled", "Rows in a new order for each seed, or as they are in the file", choices=ORDERS)
     time: str | None = option(None, "Column of dates or numbers that rows are sorted by")
     """They come in this order for every seed (`order` is "file")."""
+    confidence: str | None = option(
+        None, "Column of the model's confidence in its own answer, or none; unless given it is looked for"
+    )
     digest: str | None = None
     """Of the file's content; filled in, and if it is given, the file must still have it."""
     after: str | None = None
@@ -136,9 +152,12 @@ class Table(BaseWorld):
             if not isinstance(getattr(self, name), str) or not getattr(self, name):
                 raise expected(name, "Table", "a name of a column", getattr(self, name))
         check_choices(self)
+        for name in ("time", "confidence"):
+            if getattr(self, name) is not None and (
+                not isinstance(getattr(self, name), str) or not getattr(self, name)
+            ):
+                raise expected(name, "Table", "a name of a column or None", getattr(self, name))
         if self.time is not None:
-            if not isinstance(self.time, str) or not self.time:
-                raise expected("time", "Table", "a name of a column or None", self.time)
             object.__setattr__(self, "order", "file")
         if self.after is not None:
             object.__setattr__(self, "after", str(self.after))
@@ -150,16 +169,31 @@ class Table(BaseWorld):
         self._tasks()  # raises now if the file cannot be read
 
     def _tasks(self) -> Tasks:
-        names = Names(self.context, self.model_reward, self.human_reward, self.cost, self.time)
+        names = Names(self.context, self.model_reward, self.human_reward, self.cost, self.time, self.confidence)
         return read(self.path, names, self.after, (self.digest, self.after_digest))
 
     def draw(self, seed: int) -> TaskStream:
         """Return the stream of this seed."""
         self.check_seed(seed)
         tasks = self._tasks()
-        given = TaskStream(*tasks[:3], link=tasks.link, remark=tasks.remark, past=tasks.past, times=tasks.times)
+        given = TaskStream(
+            *tasks[:3],
+            link=tasks.link,
+            remark=tasks.remark,
+            past=tasks.past,
+            times=tasks.times,
+            confidence=tasks.confidence,
+            confidence_at=tasks.confidence_at,
+        )
         if self.order == "file":
             return given
         order = np.random.default_rng(seed).permutation(given.n_tasks)
         x, rewards, costs = (each[order] for each in tasks[:3])
-        return given._replace(contexts=x, rewards=rewards, costs=costs, unshuffled=Unshuffled(*tasks[:3], order))
+        confidence = None if tasks.confidence is None else tasks.confidence[order]
+        return given._replace(
+            contexts=x,
+            rewards=rewards,
+            costs=costs,
+            confidence=confidence,
+            unshuffled=Unshuffled(*tasks[:3], order),
+        )

@@ -65,8 +65,9 @@ class TaskStream(NamedTuple):
     times: Floats | None = None  # [n] when each task comes, in seconds, in order
     delay: int = 0  # how many tasks are decided before the outcome of one is known
     confidence: Floats | None = None  # [n] of the model in its own answer, where it has one
+    confidence_at: int | None = None  # where that is in the contexts, for the prior of a learner
     columns: Mapping[str, Any] | None = None  # the cells before they were encoded: arrays of numbers, lists of texts
-    first_use: bool = False  # a learner is made as in the README: no link, no range; with an encoder for the columns
+    first_use: bool = False  # a learner is told the budget alone: no link, no range; with an encoder for the columns
 
     @property
     def complete(self) -> bool:

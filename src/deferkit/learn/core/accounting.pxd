@@ -9,7 +9,7 @@ from libc.string cimport memcpy, memset
 
 from deferkit.learn.core.arrivals cimport count_arrival
 from deferkit.learn.core.budget cimport can_be_stopped, left
-from deferkit.learn.core.choice cimport FORCED, NO_BUDGET
+from deferkit.learn.core.choice cimport FORCED, NO_BUDGET, UNAVAILABLE
 from deferkit.learn.core.forget cimport forget_if_due, share_remembered
 from deferkit.learn.core.glm cimport (
     cost_target, design_of, learn_with_own_design, learn_with_shared_design, link_of, moment_of, prepare,
@@ -145,7 +145,7 @@ cdef inline void cut_first_contexts(State *s) noexcept nogil:
     cdef Int slot
     if s.counters.next_id == RANKED_CONTEXTS <= s.sizes.memory and s.sizes.n_views == 2:
         for slot in range(RANKED_CONTEXTS):
-            cut_outliers(s, context_of(s, slot))
+            cut_outliers(s, context_of(s, slot), NULL)
         relearn(s)
 
 cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:
@@ -169,6 +169,7 @@ cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:
         count_model_decisions_up_to(s, s.counters.next_id - 1 - overdue_wait(s))
     s.counters.n_forced += reason == FORCED
     s.counters.n_no_budget += reason == NO_BUDGET
+    s.counters.n_unavailable += reason == UNAVAILABLE
     memcpy(context_of(s, slot), s.arrays.x, s.sizes.stride * s.sizes.n_views * sizeof(double))
     if s.options.one_index:
         x = view_of(s, estimate_of(s, s.options.width_member, 0), s.arrays.x)

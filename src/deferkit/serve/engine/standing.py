@@ -10,12 +10,12 @@ from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.rows import PolicyRow
-from deferkit.serve.engine.alarms import Alarm, alarms_of
+from deferkit.serve.engine.alarms import SLOWEST_PACE, Alarm, alarms_of
 from deferkit.serve.engine.budget_state import BudgetState, budget_state, budget_states
 from deferkit.serve.engine.forecast import Forecast, Pace, Spending, forecast_of, pace_of
 from deferkit.serve.engine.history.log_figures import LogFigures
-from deferkit.serve.engine.policy_summary import QueueState, queue_state
-from deferkit.serve.engine.standing_text import held_text, state_text
+from deferkit.serve.engine.policy_summary import QueueState, Remark, queue_state
+from deferkit.serve.engine.standing_text import held_text, hold_proposal, state_text
 
 FEW_ASKED = 20  # tasks: what fewer have brought on average says little
 
@@ -46,10 +46,11 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     next_unit: float | None  # the reward that one more unit of the first resource brings, about
     reward_range: tuple[float, float]  # what a reward can be: from 0 to 1, it counts right answers
     gain: GainState
-    held: str  # what pending reviews hold, in a sentence; empty if there are none
+    held: str  # what pending reviews hold, and whether a smaller hold would do; empty if there are none
     queue: QueueState
     alarms: list[Alarm]
     state: str  # all of it in a sentence
+    remark: Remark = ""
 
 
 def spent(account: Account) -> float:
@@ -86,13 +87,14 @@ def standing_of(
         failing: Why nothing can be written, if so.
     """
     policy = owned.policy
-    spec, counts, price = policy.spec, policy.counts(), policy.learner.summary().price
+    spec, counts, price = policy.spec, policy.counts(), policy.learner.figures().price
     horizons = [each.horizon for each in spec.budget.values() if each.horizon is not None]
     books, states = policy.books_at(now), budget_states(owned, now)
     pace = max(paces_of(owned, states), default=None)
     unit = spec.resources[0]
     ends = forecasts(books, counts.decisions, past, now / MICRO)
     gain = gain_state(policy.tally.expected_gain, past)
+    proposal = hold_proposal(counts.asked - counts.pending, policy.accounts, spec.budget)
     standing = Standing(
         name=spec.name,
         decisions=counts.decisions,
@@ -111,10 +113,11 @@ def standing_of(
         ),
         reward_range=spec.reward_range,
         gain=gain,
-        held=held_text(counts.pending, books.current()),
+        held=" ".join(filter(None, [held_text(counts.pending, books.current()), proposal])),
         queue=queue_state(queue, now),
-        alarms=alarms_of(owned, queue_state(queue, now), pace, failing, now),
+        alarms=alarms_of(owned, past, queue_state(queue, now), pace, failing, now),
         state="",
+        remark=owned.learner_summary().remark if pace is None or pace.value < SLOWEST_PACE else "",
     )
     return msgspec.structs.replace(standing, state=state_text(standing))
 

@@ -1,4 +1,4 @@
-"""Day one: a scikit-learn classifier, a thousand tasks, the constructor of the README, and a rival of eleven lines."""
+"""Day one: a scikit-learn classifier, a thousand tasks, a learner with a budget alone, and a rival of eleven lines."""
 
 from collections.abc import Mapping
 from typing import Any
