@@ -185,12 +185,16 @@ def test_no_value_of_a_forgotten_context_stays(
             assert seq >= n  # those of before are deleted
             assert traces(Policy.from_bytes(data)) == []
         check_replay(engine)
-        return owned.policy.learner.score([[0.25, 0.75], [0.9, 0.1]] if features == 2 else [{"amount": 0.5, "city": "a"}])
+        return owned.policy.learner.score(
+            [[0.25, 0.75], [0.9, 0.1]] if features == 2 else [{"amount": 0.5, "city": "a"}]
+        )
 
     settings = EngineSettings(snapshot_every=100)
     marks = {"a": (MARK, PLACE), "b": (0.5, "b")}
     scores = [
-        play(Sqlite(str(tmp_path / name)), lambda engine, mark=mark: script(engine, *mark), spec=spec, settings=settings)
+        play(
+            Sqlite(str(tmp_path / name)), lambda engine, mark=mark: script(engine, *mark), spec=spec, settings=settings
+        )
         for name, mark in marks.items()
     ]
     assert str(scores[0].estimates) == str(scores[1].estimates)
