@@ -22,6 +22,7 @@ COMMANDS = {
     "restore": ("restore_command", ("serve",)),
     "run": ("run_command", ("study",)),
     "serve": ("serve_command", ("serve",)),
+    "upgrade": ("upgrade_command", ("serve",)),
 }
 """Commands: the module of each, and what it needs: parts in `deferkit.extras`."""
 

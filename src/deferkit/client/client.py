@@ -322,6 +322,23 @@ class Client:
         reply = self._calls.call("POST", f"{self._path}/forget", {"task": self.task_of(decision)}, OF_A_TASK)
         return bool(reply["forgotten"])
 
+    def upgrade(self, defaults: str = "2026.12", *, confidence: int | str | None = None) -> dict[str, Any]:
+        """Give the policy another version of the default rule; return it with all its settings. Needs the scope admin.
+
+            client.upgrade()
+            client.upgrade("2026.11")  # and back
+
+        The policy is rebuilt from its log as if it had this rule from its start, while decisions go on. The same again
+        changes nothing. `deferkit upgrade` compares both rules before.
+
+        Args:
+            defaults: The version of the default rule; "2026.12" by default.
+            confidence: The feature that is the model's own confidence: a name, or an index for plain vectors.
+        """
+        body = given(defaults=defaults, confidence=confidence)
+        made: dict[str, Any] = self._calls.call("POST", f"{self._path}/upgrade", body, CONFLICT)
+        return made
+
     def erase(self, decision: Decision | int | str | None = None, *, older_than_s: float | None = None) -> int:
         """Erase what reviewers were shown (payload, model's answer); return of how many seats. Needs the scope admin.
 

@@ -232,6 +232,15 @@ class ResetRecord(Record, frozen=True, kw_only=True, tag="reset"):
     request: str
 
 
+class UpgradedRecord(Record, frozen=True, kw_only=True, tag="upgraded"):
+    """The learner was replaced by one with other defaults.
+
+    It is then the one that all records before give if the policy had these settings from its start.
+    """
+
+    spec: PolicySpec
+
+
 class ForgottenRecord(Record, frozen=True, kw_only=True, tag="forgotten"):
     """The observed outcome of a task was removed from the estimates.
 
@@ -263,6 +272,7 @@ AnyRecord: TypeAlias = (
     | BudgetChangedRecord
     | RenewedRecord
     | ResetRecord
+    | UpgradedRecord
     | ForgottenRecord
     | ErasedRecord
 )

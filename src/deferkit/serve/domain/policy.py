@@ -145,7 +145,9 @@ class Policy:
                 self.accounts, self.periods = self.books.after(record)
                 self._learn(partial(self._begin_period, record.resource))
             case log_records.ChangedRecord():
-                before, self.periods, self.spec = self.spec, self.books.after(record).periods, record.spec
+                # a policy that is rebuilt after an upgrade has its new rule from the start on
+                changed = record.spec.learning_as(self.spec)
+                before, self.periods, self.spec = self.spec, self.books.after(record).periods, changed
                 self._end = horizon_of(self.spec)
                 if before.budget != record.spec.budget:
                     self._learn(partial(self._replan, before))

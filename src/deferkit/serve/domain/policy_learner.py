@@ -19,7 +19,7 @@ from deferkit.learn.settings import DECEMBER_2026, NOVEMBER_2026, Settings
 from deferkit.learn.tree_columns import MOST_KEPT
 from deferkit.periods import show_time
 from deferkit.serve.domain.money import LARGEST_AMOUNT, MICRO, to_micro
-from deferkit.serve.domain.policy_spec import BudgetSpec, FeatureSpec, PolicySpec
+from deferkit.serve.domain.policy_spec import LEGACY_DEFAULTS, BudgetSpec, FeatureSpec, PolicySpec
 from deferkit.serve.domain.review_form import check_document
 from deferkit.types import Budget
 
@@ -86,6 +86,31 @@ def first_possible(spec: PolicySpec) -> PolicySpec:
     return made
 
 
+def upgraded_spec(
+    created: PolicySpec, spec: PolicySpec, defaults: str, confidence: int | str | msgspec.UnsetType
+) -> PolicySpec:
+    """Return a policy with another version of the default rule: where it was created with that, as it was then.
+
+    Args:
+        created: The policy as it was created.
+        spec: The policy as it is.
+        defaults: The version of the default rule.
+        confidence: The feature that is the model's confidence; unset for none.
+
+    Raises:
+        InvalidArgument: If the policy cannot have this rule.
+    """
+    if created.defaults_used == defaults and confidence in (msgspec.UNSET, created.confidence):
+        return spec.learning_as(created)
+    if spec.rule == INTERVAL:
+        raise InvalidArgument(f"With rule {INTERVAL!r} a policy has no defaults other than {NOVEMBER_2026}.")
+    link = msgspec.UNSET if spec.link_used in (AUTO_LINK, LEGACY_DEFAULTS["link"]) else spec.link
+    open_spec = msgspec.structs.replace(
+        spec, rule=INDEX, defaults=defaults, link=link, ranks=msgspec.UNSET, confidence=confidence
+    )
+    return spec.learning_as(with_defaults(open_spec))
+
+
 def with_ceiling(budget: BudgetSpec) -> BudgetSpec:
     """Return a budget with the default max_reported_cost, if it sets none and has a max_cost.
 
@@ -129,7 +154,7 @@ def matrix_numbers(settings: Settings) -> int:
 
 
 def memory_of(spec: PolicySpec) -> int:
-    """Return the bytes that the learner of a policy takes at most. They stay the same: no change of a policy is one.
+    """Return the bytes that the learner of a policy takes at most. They stay the same until it is upgraded.
 
     >>> from deferkit.serve.domain.policy_spec import BudgetSpec
     >>> budget = {"minutes": BudgetSpec(total=10, horizon=100, max_cost=1)}

@@ -54,6 +54,7 @@ LEGACY_DEFAULTS: dict[str, Any] = {
     "defaults": NOVEMBER_2026,
     "ranks": True,
 }
+# settings that an upgrade may change
 LEARNING_SETTINGS = ("defaults", "link", "rule", "exploration", "forget", "representation", "ranks", "confidence")
 
 
@@ -367,6 +368,10 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def retention_used(self) -> float | None:
         """Seconds after which what reviewers were shown is erased; None: never."""
         return None if self.retention_s is msgspec.UNSET else self.retention_s
+
+    def learning_as(self, other: "PolicySpec") -> "PolicySpec":
+        """Return this specification with the settings of another one that its estimates depend on."""
+        return msgspec.structs.replace(self, **{name: getattr(other, name) for name in LEARNING_SETTINGS})
 
     def with_defaults_of(self, before: "PolicySpec") -> "PolicySpec":
         """Return this specification with the defaults that an existing policy got, where it leaves them open.

@@ -5,8 +5,18 @@ from typing import Annotated, Any
 
 import msgspec
 
+from deferkit.learn.settings import DECEMBER_2026
 from deferkit.serve.domain.money import LARGEST_AMOUNT
-from deferkit.serve.domain.policy_spec import NO_CONTROL, Finite, Name, Seats, Seconds, TaskId
+from deferkit.serve.domain.policy_spec import (
+    NO_CONTROL,
+    DefaultsName,
+    FeatureName,
+    Finite,
+    Name,
+    Seats,
+    Seconds,
+    TaskId,
+)
 
 NO_NUL = r"^[^\u0000]*$"  # PostgreSQL has no text with that character
 Cost = Annotated[float, msgspec.Meta(ge=0, le=LARGEST_AMOUNT)]
@@ -99,6 +109,14 @@ class ForgetBody(Body, frozen=True, kw_only=True):
     """A task whose outcome is to be taken out of the estimates."""
 
     task: TaskId
+
+
+class UpgradeBody(Body, frozen=True, kw_only=True):
+    """Another version of the default rule, from now on. The same again changes nothing."""
+
+    defaults: Annotated[DefaultsName, msgspec.Meta(description="version of the default rule")] = DECEMBER_2026
+    confidence: Annotated[int, msgspec.Meta(ge=0)] | FeatureName | msgspec.UnsetType = msgspec.UNSET
+    """The feature that is the model's own confidence, by name or by index. None by default."""
 
 
 class EraseBody(Body, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ import msgspec
 from deferkit.errors import DeferkitError
 from deferkit.serve.domain import hash_chain, log_records
 from deferkit.serve.domain.policy import Policy
+from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.rows import LogRow, PolicyRow
 from deferkit.serve.storage.store import Store
 
@@ -47,10 +48,13 @@ def apply_row(
 ) -> Policy:
     """Apply the next row of its log to a policy, None before the first; return the policy.
 
-    A `ForgottenRecord` rebuilds the policy from the start of its log, without the outcomes that are forgotten.
+    A `ForgottenRecord` rebuilds the policy from the start of its log, without the outcomes that are forgotten; an
+    `UpgradedRecord`, with other settings of its learner.
     """
     if policy is not None and isinstance(record, log_records.ForgottenRecord):
-        policy = rebuild_without(store, row, line.seq, {*policy.relearned.forgotten, record.id})
+        policy = rebuild(store, row, line.seq, policy.spec, {*policy.relearned.forgotten, record.id})
+    if policy is not None and isinstance(record, log_records.UpgradedRecord):
+        policy = rebuild(store, row, line.seq, record.spec, set(policy.relearned.forgotten))
     if policy is None:
         if not isinstance(record, log_records.CreatedRecord):
             raise DamagedLog(f"The log of policy {row.name!r} does not begin with its creation.")
@@ -62,15 +66,18 @@ def apply_row(
     return policy
 
 
-def rebuild_without(store: Store, row: PolicyRow, seq: int, forgotten: set[int]) -> Policy:
-    """Return the policy after the first `seq` rows of its log; outcomes of `forgotten` decisions are not learned."""
+def rebuild(store: Store, row: PolicyRow, seq: int, spec: PolicySpec, forgotten: set[int]) -> Policy:
+    """Return the policy after the first `seq` rows of its log, as if it had learned as `spec` says from its start.
+
+    Outcomes of `forgotten` decisions are not learned.
+    """
     policy: Policy | None = None
     for line in store.log(row.id):
         if line.seq >= seq:
             break
         record = next_record(policy, row, line)
         if policy is None and isinstance(record, log_records.CreatedRecord):
-            policy = Policy(record.spec, forgotten=forgotten)
+            policy = Policy(record.spec.learning_as(spec), forgotten=forgotten)
         if policy is not None:
             policy.take(record, line.at, bytes(line.body))
     if policy is None:

@@ -11,11 +11,17 @@ from deferkit.serve.domain.api_keys import SCOPES
 from deferkit.serve.domain.policy_change import PolicyChange
 from deferkit.serve.domain.policy_spec import NAME_PATTERN, PolicySpec
 from deferkit.serve.domain.problems import unknown
-from deferkit.serve.domain.request_bodies import BudgetBody, EraseBody, ForgetBody, ResetBody
+from deferkit.serve.domain.request_bodies import BudgetBody, EraseBody, ForgetBody, ResetBody, UpgradeBody
 from deferkit.serve.engine.commands.budget import BudgetReply, ChangeBudget, ChangePolicy
 from deferkit.serve.engine.commands.delete import delete_policy, delete_tenant
 from deferkit.serve.engine.commands.erase import Erase, EraseReply
-from deferkit.serve.engine.commands.relearn import ForgetReply, ResetLearner, ResetReply, forget_task
+from deferkit.serve.engine.commands.relearn import (
+    ForgetReply,
+    ResetLearner,
+    ResetReply,
+    forget_task,
+    upgrade_policy,
+)
 from deferkit.serve.engine.engine import Elsewhere
 from deferkit.serve.engine.policy_summary import SummaryReply, summary_of
 from deferkit.serve.http.route_support import (
@@ -133,6 +139,20 @@ async def forget(request: AnyRequest, name: PolicyName, data: JSONBody[ForgetBod
 
 
 @post(
+    "/v1/policies/{name:str}/upgrade",
+    status_code=200,
+    opt=about("policies", "admin", problems=(409,), example={"defaults": "2026.12"}),
+)
+async def upgrade(request: AnyRequest, name: PolicyName, data: JSONBody[UpgradeBody]) -> Response[PolicySpec]:
+    """Rebuild a policy from its log with another version of the default rule, and switch to it."""
+    try:
+        reply = await upgrade_policy(engine_of(request), (caller_of(request).tenant, name), data)
+    except Elsewhere as elsewhere:
+        return await passed_on(request, elsewhere, PolicySpec)
+    return answered(reply, PolicySpec)
+
+
+@post(
     "/v1/policies/{name:str}/erase",
     status_code=200,
     opt=about("policies", "admin", example={"task": "mail-1"}),
@@ -169,6 +189,7 @@ ROUTES = [
     change_budget,
     reset_learner,
     forget,
+    upgrade,
     erase,
     remove_policy,
     remove_tenant,

@@ -111,6 +111,10 @@ class PolicyLeases(StoreConnections):
         """Return the bytes that the learners of a tenant take, in all processes together."""
         return self._memory.of_tenant(self.database.reader(), tenant)
 
+    def forget_memory(self, tenant: str) -> None:
+        """Sum up anew what the learners of a tenant take: a policy was upgraded."""
+        self._memory.forget(tenant)
+
     def acquire(
         self, row: PolicyRow, owner: str, address: str | None, now: int, expires: int, *, dead: str | None
     ) -> int | None:

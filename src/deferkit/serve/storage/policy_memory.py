@@ -13,11 +13,16 @@ class PolicyMemory:
     """Sums up what the learners of a tenant take.
 
     Settings may be long, and the sum is needed where others wait: those of a policy are read once. No change of a
-    policy changes its size. A number may be used again after a deletion, but not with the same time of creation.
+    policy but an upgrade changes its size. A number may be used again after a deletion, but not with the same time of
+    creation.
     """
 
     def __init__(self) -> None:
         self._known: dict[str, dict[tuple[int, int], int]] = {}  # by tenant: number, time of creation: bytes
+
+    def forget(self, tenant: str) -> None:
+        """Read the settings of a tenant's policies anew: one was upgraded."""
+        self._known.pop(tenant, None)
 
     def of_tenant(self, connection: Connection, tenant: str) -> int:
         """Return the bytes that the policies of a tenant take together, as a connection sees them.

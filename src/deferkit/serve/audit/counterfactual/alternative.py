@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from deferkit.learn.links import AUTO_LINK
 from deferkit.serve.audit.counterfactual.imputation import Feedback, ImputedOutcome
 from deferkit.serve.audit.counterfactual.propensities import propensities
 from deferkit.serve.audit.counterfactual.scenario import Scenario
@@ -45,6 +46,7 @@ class Alternative:
         self.feedback = feedback
         self._owned = OwnedPolicy(0, "", self.policy, 0, 0)
         self._same = bytearray()
+        self.routes = bytearray()  # by decision, as an index of the deciders
         self._holds: dict[int, Micros] = {}
         self._pending: list[PendingFeedback] = []
         self._rng = np.random.default_rng(spec.seed)
@@ -70,6 +72,7 @@ class Alternative:
         self.policy.apply(record, at)
         if micros is not None:
             self._holds[decision.id] = micros
+        self.routes.append(self.policy.spec.deciders.index(decision.route))
         same = decision.route == logged.route
         self._same.append(same)
         if not same:
@@ -145,6 +148,9 @@ class Alternative:
                 continue
             cost = None if held is None else each.imputed.costs[each.route]
             rewards = {name: each.imputed.rewards[name] for name in self.feedback.reported[each.route]}
+            if policy.learner.settings.link == AUTO_LINK and policy.learner.link == "logistic":
+                # an imputed mean would switch the link, which 0/1 rewards do not: draw one of them
+                rewards = {name: float(self._rng.random() < mean) for name, mean in rewards.items()}
             learned = policy.learner.remembers(each.id)
             if not rewards and cost is None:
                 continue

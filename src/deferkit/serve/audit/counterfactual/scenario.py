@@ -25,6 +25,7 @@ class Scenario(NamedTuple):
     text: str
     totals: dict[str, int | None]
     logged: dict[str, int | None]  # those of the log
+    learning: PolicySpec | None = None  # a policy whose settings the learner has; None: that of the log
 
     def total(self, resource: str, logged: int | None) -> int | None:
         """Return the total at a moment at which the log's was this: top-ups and cuts are in proportion.

@@ -42,6 +42,7 @@ class WhatIf(NamedTuple):
     decisions: int
     floor: float
     remarks: list[str]
+    routes: list[bytes]  # of each alternative, by task, as an index of the deciders
 
     @property
     def basis(self) -> str:
@@ -74,7 +75,8 @@ def what_if(
     assert isinstance(created, log_records.CreatedRecord)
     runs = []
     for each in scenarios:
-        spec = each.spec(created.spec, decisions=len(decision_log), max_logged_cost=max_logged_cost)
+        learning = created.spec.learning_as(each.learning or policy.spec)
+        spec = each.spec(learning, decisions=len(decision_log), max_logged_cost=max_logged_cost)
         model_variances = (ModelVariance(coefficients, link), ModelVariance(coefficients, link))
         runs.append(ScenarioRun(Alternative(spec, each, feedback), known, model_variances))
     model_variance = ModelVariance(coefficients, link)
@@ -91,7 +93,7 @@ def what_if(
         row, said = row_of(run, rows[0], decision_log)
         rows.append(row)
         remarks += said
-    return WhatIf(rows, len(decision_log), decision_log.floor, remarks)
+    return WhatIf(rows, len(decision_log), decision_log.floor, remarks, [bytes(run.other.routes) for run in runs])
 
 
 def as_it_was(policy: Policy, known: DoublyRobust, model_variance: float) -> Row:

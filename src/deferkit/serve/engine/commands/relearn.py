@@ -1,6 +1,7 @@
-"""Reset of a learner, and its rebuild without the outcome of one task."""
+"""Reset of a learner, and its rebuild: without the outcome of one task, or with other defaults."""
 
 import asyncio
+from collections.abc import Callable
 
 import msgspec
 
@@ -9,15 +10,17 @@ from deferkit.serve.domain import log_records
 from deferkit.serve.domain.log_records import AnyRecord
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
-from deferkit.serve.domain.problems import unavailable, unknown
+from deferkit.serve.domain.policy_learner import check_size, check_trees_installed, memory_of, upgraded_spec
+from deferkit.serve.domain.policy_spec import PolicySpec
+from deferkit.serve.domain.problems import TooMuchMemory, invalid, unavailable, unknown
 from deferkit.serve.domain.reply import Reply
-from deferkit.serve.domain.request_bodies import ResetBody, digest
+from deferkit.serve.domain.request_bodies import ResetBody, UpgradeBody, digest
 from deferkit.serve.domain.rows import PolicyRow, RequestRow
 from deferkit.serve.engine.commands.idempotency import idempotent_reply
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.engine.ownership import Key
-from deferkit.serve.engine.recovery import rebuild_without
-from deferkit.serve.engine.unit_of_work import UnitOfWork
+from deferkit.serve.engine.recovery import rebuild
+from deferkit.serve.engine.unit_of_work import Command, UnitOfWork
 from deferkit.serve.storage.database import Connection
 from deferkit.serve.storage.transaction import QueueQuery, ReadSet
 
@@ -62,31 +65,22 @@ class ResetLearner:
         return Reply(200, reply)
 
 
-class BeginForgetting:
+class BeginRebuild:
     """Start to collect new records in `tail`, while the policy is rebuilt from its log."""
 
-    def __init__(self, task: str) -> None:
-        self.task = task
+    def __init__(self) -> None:
         self.seq = 0  # where the rebuild ends, and the kept records begin
-        self.forgotten: set[int] | None = None  # decisions whose outcomes are left out; None: forgotten already
-        self.owned: OwnedPolicy | None = None  # whose records are collected
+        self.forgotten: set[int] = set()  # decisions whose outcomes are left out
+        self.spec: PolicySpec | None = None  # the policy, with the settings that its learner gets
+        self.owned: OwnedPolicy | None = None  # whose records are collected; None if nothing is to be done
         self._given_up = False
 
-    def reads(self, owned: OwnedPolicy) -> ReadSet:
-        """Return the rows to read before `run`."""
-        return ReadSet(owned.id, (self.task,))
-
-    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:  # noqa: ARG002
-        """Set `seq` and `forgotten`, and start to collect records; raise if another task is being forgotten."""
-        row = work.decisions[owned.id, self.task]
-        if row is None:
-            raise unknown("task", self.task)
-        forgotten = owned.policy.relearned.forgotten
-        if row.id not in forgotten:
-            if owned.tail is not None or self._given_up:
-                raise unavailable("Another task of the policy is being forgotten.")
-            self.seq, self.forgotten = owned.policy.seq, {*forgotten, row.id}
-            self.owned, owned.tail = owned, []
+    def collect(self, owned: OwnedPolicy, spec: PolicySpec, forgotten: set[int]) -> Reply:
+        """Start to collect records; raise if the policy is being rebuilt already."""
+        if owned.tail is not None or self._given_up:
+            raise unavailable("The policy is being rebuilt: a task is forgotten, or it is upgraded.")
+        self.seq, self.spec, self.forgotten = owned.policy.seq, spec, forgotten
+        self.owned, owned.tail = owned, []
         return Reply(200, b"")
 
     def end(self) -> None:
@@ -94,6 +88,60 @@ class BeginForgetting:
         self._given_up = True
         if self.owned is not None:
             self.owned.tail, self.owned.relearning = None, False
+
+
+class BeginForgetting(BeginRebuild):
+    """Start a rebuild without the outcome of a task, unless that is forgotten already."""
+
+    def __init__(self, task: str) -> None:
+        super().__init__()
+        self.task = task
+
+    def reads(self, owned: OwnedPolicy) -> ReadSet:
+        """Return the rows to read before `run`."""
+        return ReadSet(owned.id, (self.task,))
+
+    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:  # noqa: ARG002
+        """Start to collect records, unless the task is forgotten already."""
+        row = work.decisions[owned.id, self.task]
+        if row is None:
+            raise unknown("task", self.task)
+        forgotten = owned.policy.relearned.forgotten
+        if row.id in forgotten:
+            return Reply(200, b"")
+        return self.collect(owned, owned.policy.spec, {*forgotten, row.id})
+
+
+class BeginUpgrade(BeginRebuild):
+    """Start a rebuild with other defaults, unless the policy has them already.
+
+    Parameters
+    ----------
+    body
+        The version of the defaults.
+    created
+        The policy as it was created.
+    """
+
+    def __init__(self, body: UpgradeBody, created: PolicySpec) -> None:
+        super().__init__()
+        self.body = body
+        self.created = created
+
+    def reads(self, owned: OwnedPolicy) -> ReadSet:
+        """Return the rows to read before `run`: none."""
+        return ReadSet(owned.id)
+
+    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:  # noqa: ARG002
+        """Start to collect records, unless the policy has these defaults already."""
+        before = owned.policy.spec
+        try:
+            spec = upgraded_spec(self.created, before, self.body.defaults, self.body.confidence)
+            check_size(spec)
+            check_trees_installed(spec)
+        except DeferkitError as error:
+            raise invalid(str(error)) from error
+        return Reply(200, b"") if spec == before else self.collect(owned, spec, set(owned.policy.relearned.forgotten))
 
 
 class FinishForgetting:
@@ -112,10 +160,7 @@ class FinishForgetting:
         row = work.decisions[owned.id, self.task]
         if row is None:
             raise unknown("task", self.task)
-        if self.policy.head != owned.policy.head:  # a commit failed, or another process owned the policy, meanwhile
-            raise unavailable(RECOVERED)
-        owned.policy = self.policy
-        owned.tail = None
+        replace_policy(owned, self.policy)
         work.record(owned, log_records.ForgottenRecord(task=row.task, id=row.id), now, row.task)
         work.put_decision(row._replace(told=""))
         return drop_snapshots(owned, work, Reply(200, msgspec.json.encode(ForgetReply(task=self.task, forgotten=True))))
@@ -134,25 +179,85 @@ def drop_snapshots(owned: OwnedPolicy, work: UnitOfWork, reply: Reply) -> QueueQ
     return queued
 
 
+class FinishUpgrade:
+    """Replace the policy by the one that was rebuilt with other defaults; its commands have been blocked since then."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def reads(self, owned: OwnedPolicy) -> ReadSet:
+        """Return the rows to read before `run`: none."""
+        return ReadSet(owned.id, replaces=True)
+
+    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
+        """Replace the policy, and record its new settings."""
+        replace_policy(owned, self.policy)
+        work.record(owned, log_records.UpgradedRecord(spec=self.policy.spec), now)
+        owned.snapshot_at = SNAPSHOT_DUE  # else the next start would rebuild it once more
+        return Reply(200, msgspec.json.encode(self.policy.spec))
+
+
+def replace_policy(owned: OwnedPolicy, policy: Policy) -> None:
+    """Replace a policy by its rebuilt one; raise if that has not seen the same records."""
+    if policy.head != owned.policy.head:  # a commit failed, or another process owned the policy, meanwhile
+        raise unavailable(RECOVERED)
+    owned.policy, owned.tail = policy, None
+
+
 async def forget_task(engine: Engine, key: Key, task: str) -> Reply:
-    """Remove the outcome of a task from the estimates: rebuild the policy from its log without it.
+    """Remove the outcome of a task from the estimates: rebuild the policy from its log without it."""
+    begin = BeginForgetting(task)
+    reply = await rebuild_policy(engine, key, begin, lambda policy: FinishForgetting(task, policy))
+    return reply or Reply(200, msgspec.json.encode(ForgetReply(task=task, forgotten=False)))
+
+
+async def upgrade_policy(engine: Engine, key: Key, body: UpgradeBody) -> Reply:
+    """Give a policy another version of the default rule: rebuild it from its log with that, and record it.
+
+    The reply is the policy with all its settings.
+    """
+    row = await asyncio.to_thread(engine.store.policy, *key)
+    if row is None:
+        raise unknown("policy", key[1])
+    [first] = await asyncio.to_thread(engine.store.log_page, row.id, 0, 1)
+    created = log_records.decode(bytes(first.body))
+    assert isinstance(created, log_records.CreatedRecord)
+    begin = BeginUpgrade(body, created.spec)
+    reply = await rebuild_policy(engine, key, begin, FinishUpgrade)
+    engine.store.forget_memory(key[0])
+    return reply or Reply(200, msgspec.json.encode(engine.owned[key].policy.spec))
+
+
+async def rebuild_policy(
+    engine: Engine, key: Key, begin: BeginForgetting | BeginUpgrade, finish: Callable[[Policy], Command]
+) -> Reply | None:
+    """Rebuild a policy from its log; return the reply of `finish`, or None if there is nothing to do.
 
     The log is replayed in another thread, while decisions go on. Commands are blocked only while the last records of
     the meantime are applied.
     """
-    begin = BeginForgetting(task)
     try:
         await engine.submit(key, begin)
         owned = begin.owned
-        if owned is None or begin.forgotten is None:
-            return Reply(200, msgspec.json.encode(ForgetReply(task=task, forgotten=False)))
-        policy = await asyncio.to_thread(rebuild, engine, key, begin.seq, begin.forgotten)
+        if owned is None or begin.spec is None:
+            return None
+        await asyncio.to_thread(check_memory, engine, key[0], owned.policy.spec, begin.spec)
+        policy = await asyncio.to_thread(rebuild_from_log, engine, key, begin.seq, begin.spec, begin.forgotten)
         await asyncio.to_thread(catch_up, policy, owned.tail or [], begin.seq)
         owned.relearning = True  # nothing more is recorded from now on
         await asyncio.to_thread(catch_up, policy, owned.tail or [], begin.seq)
-        return await engine.submit(key, FinishForgetting(task, policy))
+        return await engine.submit(key, finish(policy))
     finally:
         begin.end()
+
+
+def check_memory(engine: Engine, tenant: str, before: PolicySpec, spec: PolicySpec) -> None:
+    """Raise if a policy with other settings takes more memory than its tenant has left."""
+    most = engine.policy_creation.most_memory
+    if most is None or (needed := memory_of(spec) - memory_of(before)) <= 0:
+        return
+    if (taken := engine.store.memory_taken(tenant)) + needed > most:
+        raise TooMuchMemory(needed, taken, most)
 
 
 def catch_up(policy: Policy, tail: list[tuple[AnyRecord, int, bytes]], first: int) -> None:
@@ -164,9 +269,9 @@ def catch_up(policy: Policy, tail: list[tuple[AnyRecord, int, bytes]], first: in
         raise unavailable(RECOVERED) from error
 
 
-def rebuild(engine: Engine, key: Key, seq: int, forgotten: set[int]) -> Policy:
-    """Return the policy after so many rows of its log, without the outcomes of some decisions."""
+def rebuild_from_log(engine: Engine, key: Key, seq: int, spec: PolicySpec, forgotten: set[int]) -> Policy:
+    """Return the policy after so many rows of its log, with these settings and without some outcomes."""
     row: PolicyRow | None = engine.store.policy(*key)
     if row is None:
         raise unknown("policy", key[1])
-    return rebuild_without(engine.store, row, seq, forgotten)
+    return rebuild(engine.store, row, seq, spec, forgotten)

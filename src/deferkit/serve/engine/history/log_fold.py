@@ -103,7 +103,7 @@ class LogFold:
                 self._apply_expiry(record.task, record.id)
             case log_records.CreatedRecord():
                 self.spec, self.accounts = record.spec, opened(record.spec)
-            case log_records.ChangedRecord():
+            case log_records.ChangedRecord() | log_records.UpgradedRecord():
                 self.spec = record.spec
             case log_records.RenewedRecord(resource=name):
                 self.period_tasks = {**self.period_tasks, name: PeriodTasks(self.decisions)}
