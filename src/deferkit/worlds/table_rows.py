@@ -30,7 +30,6 @@ OTHERS = re.compile(  # somebody else's confidence, or not a confidence at all
     "human|person|expert|reviewer|annotator|rater|user|customer|risk|credit|mensch|expert(e|in)|prüfer(in)?|gutachter"
     "|kunde|kundin|risiko|bonität"
 )
-MIN_VALUES = 3  # different ones that a confidence has: fewer are a yes or no
 MIN_PAST = 50  # past rows that are enough to see whether a column goes with the model's rewards
 CLEAR, CONTRARY = (
     4.0,
@@ -173,7 +172,9 @@ def is_in_range(values: Floats) -> bool:
     (True, False, False)
     """
     known = values[~np.isnan(values)]
-    return bool(len(np.unique(known)) >= MIN_VALUES and known.min() >= 0 and known.max() <= 100)
+    if not len(known) or (known == known[0]).all() or np.isin(known, (0.0, 1.0)).all():
+        return False  # a constant, or a yes or no
+    return bool(known.min() >= 0 and known.max() <= 100)
 
 
 def correlation(past: Rows, name: str) -> float:
