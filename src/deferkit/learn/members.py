@@ -47,7 +47,7 @@ def members_of(
     """
     rates = [(0, 1.0), *((every, (1 - 1 / window) ** every) for window, every in WINDOWS)]
     rates = rates if forget == "auto" else rates[:1]
-    fewer = {1: STACK_RATES} if stacked else {}
+    fewer: dict[int | None, Sequence[int]] = {1: STACK_RATES} if stacked else {}
     if not ranks:
         return _of_views(rates, [None] if views is None else list(range(views)), 1.0, fewer)
     n = views or 1
