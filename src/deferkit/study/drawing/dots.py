@@ -8,7 +8,7 @@ import altair as alt
 import polars as pl
 
 from deferkit.study.drawing.charts import chart_of, colour, layered
-from deferkit.study.trial_statistics import over_trials
+from deferkit.study.trial_statistics import as_float, over_trials
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,23 +102,27 @@ class DifferenceDots:
         """Return a chart for each part."""
         shown = self.rows(frame)
         among = shown[self.by].unique(maintain_order=True).to_list()
-        return [
-            self._chart(part, among).properties(title=self.title.format(**dict(zip(self.split, key, strict=True))))
-            for key, part in shown.group_by(self.split, maintain_order=True)
-        ]
-
-    def _chart(self, part: pl.DataFrame, among: Sequence[str]) -> Any:
-        rows = part[self.y].unique(maintain_order=True).to_list()
         error = 2 * pl.col("sd").fill_null(0.0) / pl.col("trials").sqrt()
-        means = over_trials(part, [self.y, self.by], self.value).with_columns(
+        means = over_trials(shown, [*self.split, self.y, self.by], self.value).with_columns(
             low=pl.col("mean") - error, high=pl.col("mean") + error
         )
+        # all charts have one scale, so that they can be compared
+        scale = alt.Scale(domain=[as_float(means["low"].min()), as_float(means["high"].max())], nice=True)
+        return [
+            self._chart(part, among, scale).properties(
+                title=self.title.format(**dict(zip(self.split, key, strict=True)))
+            )
+            for key, part in means.group_by(self.split, maintain_order=True)
+        ]
+
+    def _chart(self, means: pl.DataFrame, among: Sequence[str], scale: alt.Scale) -> Any:
+        rows = means[self.y].unique(maintain_order=True).to_list()
         base = chart_of(means).encode(
             y=alt.Y(f"{self.y}:N", sort=rows, title=None, axis=alt.Axis(labelLimit=240)),
             yOffset=alt.YOffset(f"{self.by}:N", sort=list(among)),
             color=colour(self.by, among),
         )
-        rule = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=self.x_title), x2="high:Q")
+        rule = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=self.x_title, scale=scale), x2="high:Q")
         dot = base.mark_point(filled=True, size=70, opacity=1).encode(
             x="mean:Q", tooltip=[f"{self.y}:N", f"{self.by}:N", alt.Tooltip("mean:Q", format="+.1f")]
         )
