@@ -75,6 +75,82 @@ def test_without_values_monotone_transformations_change_no_decision() -> None:
     assert (routes[0] == routes[2]).all()
 
 
+@st.composite
+def monotone_maps(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
+    """Return knots of a strictly monotone function, up or down, whose values are never absurd: at most 1,000 to 1."""
+    steps = draw(st.lists(st.floats(0.01, 1.0), min_size=5, max_size=5))
+    values = np.concatenate([[0.0], np.cumsum(steps)])
+    low, high = draw(st.tuples(st.floats(1.0, 500.0), st.floats(1.5, 2.0)).map(lambda pair: (pair[0], math.prod(pair))))
+    values = low + (high - low) * values / values[-1]
+    up, sign = draw(st.booleans()), draw(st.sampled_from([-1.0, 1.0]))
+    return np.linspace(0, 1, 6), sign * (values if up else values[::-1])
+
+
+@settings(max_examples=40)
+@given(st.lists(monotone_maps(), min_size=3, max_size=3), st.integers(0, 1000), st.booleans())
+def test_without_values_no_strictly_monotone_map_of_a_feature_changes_a_route(
+    maps: list[tuple[np.ndarray, np.ndarray]], seed: int, graded: bool
+) -> None:
+    """Maps that go down change the sign of a rank; features have ties, and are 0 to 1 in steps of 0.05."""
+    tasks = draw_tasks(250, 3, binary=not graded, seed=seed)
+    contexts = np.round(tasks.contexts, 1 + seed % 2)
+    mapped = np.column_stack([np.interp(contexts[:, j], *knots) for j, knots in enumerate(maps)])
+    routes = []
+    for given_contexts in (contexts, mapped):
+        deferrer = learner(3, without=("values",))
+        run = deferrer.run(given_contexts, rewards_of(deferrer, tasks), tasks.costs)
+        routes.append(run.routes)
+    assert (routes[0] == routes[1]).all()
+
+
+def test_an_absurd_value_is_missing_and_others_keep_their_rank() -> None:
+    """A thousand times the larger decile: a broken sensor, or a code for missing values."""
+    rng = np.random.default_rng(3)
+    contexts = rng.uniform(1.0, 2.0, (160, 2))
+    clean = learner(2)
+    broken = learner(2)
+    spoilt = contexts.copy()
+    spoilt[[30, 120], 1] = [1e9, -1e50]
+    for x, y in zip(contexts, spoilt, strict=True):
+        clean.decide(x)
+        broken.decide(y)
+    assert broken._ledger.view("rank_count").tolist() == [100, 99]
+    for t in (30, 120):
+        assert stored_ranks(broken, t)[2] == 0.0
+        assert stored_ranks(broken, t)[1] == stored_ranks(clean, t)[1]
+        assert 1.0 <= broken._ledger.view("context")[t, 0, 1] <= 2.0  # the median
+    first = np.delete(contexts[:100, 1], 30)
+    expected = ((first < contexts[130, 1]).mean() + (first == contexts[130, 1]).mean() / 2) - 0.5
+    assert stored_ranks(broken, 130)[2] == pytest.approx(expected)
+
+
+@settings(max_examples=40)
+@given(
+    arrays(np.float64, 150, elements=st.floats(-1e3, 1e3)),
+    st.floats(1e-3, 1e3),
+    st.integers(10, 149).filter(lambda at: at != FROZEN - 1),  # the hundredth is cut once more
+)
+def test_values_are_cut_at_one_decile_distance(values: np.ndarray, size: float, at: int) -> None:
+    """Of the contexts before; a value that is absurdly far becomes the median."""
+    values = np.round(values * size, 6)
+    deferrer = learner(1)
+    for value in values[:at]:
+        deferrer.decide([value])
+    table = deferrer._ledger.view("rank_table")[0][: deferrer._ledger.view("rank_count")[0]].copy()
+    deferrer.decide([values[at]])
+    n = len(table)
+    assert (np.diff(table) >= 0).all()
+    low, high = table[n // 10], table[n - 1 - n // 10]
+    reach = high - low if high > low else abs(high)
+    stored = deferrer._ledger.view("context")[at, 0, 0]
+    if reach == 0:
+        assert stored == values[at]
+    elif abs(values[at]) > 1_000 * max(abs(low), abs(high)):
+        assert stored == table[n // 2]
+    else:
+        assert stored == pytest.approx(np.clip(values[at], low - reach, high + reach), rel=1e-12)
+
+
 def test_a_missing_number_has_rank_0_and_is_in_no_table() -> None:
     deferrer = Deferrer(encoder=Encoder(numbers=["a"]), representation="linear")
     values = [1.0, None, 2.0, None, 3.0] * 8
