@@ -83,10 +83,9 @@ def draw_tasks(n: int, d: int, *, experts: int = 1, resources: int = 1, binary: 
     return Tasks(contexts, rewards, np.clip(costs, 0, 1))
 
 
-RANKS = {"defaults": "2026.12"}
 # Every way to make a learner that differs in what its steps do, with parameters off their defaults.
 SETTINGS: dict[str, dict[str, Any]] = {
-    "resolve": {},
+    "resolve": {},  # rewards are not 0 or 1: the link switches at once
     "intervals": {"exploration": Exploration(rule="interval")},
     "intervals, logistic, two experts": {
         "exploration": Exploration(rule="interval"),
@@ -204,26 +203,46 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "renewing, named features": {"budget": Budget(8, every="2h", max_cost=1), "encoded": True},
     "held less": {"budget": Budget(48, horizon=400, max_cost=1, hold=0.2)},
     "stopped at a limit": {"budget": Budget(48, horizon=400, max_cost=1, limit=0.3)},
-    "ranks": RANKS,  # rewards are not 0 or 1: the link switches at once
-    "ranks, right or wrong": RANKS | {"binary": True},
-    "ranks, link switches late": RANKS | {"switches": True},
-    "ranks, never forgets, link switches late": RANKS | {"switches": True, "forget": "never"},
-    "ranks, link switches late, short memory": RANKS | {"switches": True, "memory": 40, "pacing": Pacing(window=20)},
-    "ranks, experts and resources": RANKS | {"experts": ["ann", "bo"], "resources": 2, "binary": True},
-    "ranks, logistic, no cap": RANKS | {"link": "logistic", "capped": False},
-    "ranks, named features": RANKS | {"encoded": True, "representation": "linear", "switches": True},
-    "ranks, confidence": RANKS | {"confidence": 2, "binary": True},
-    "ranks, confidence, link switches late": RANKS | {"confidence": 2, "switches": True},
-    "ranks, confidence by name": RANKS | {"confidence": "x1", "encoded": True, "representation": "linear"},
-    "ranks, renewing, carried over": RANKS | {"budget": Budget(5, every="1h", carry=1.5), "binary": True},
-    "ranks, until": RANKS | {"budget": Budget(40, until=90_000, max_cost=1), "switches": True},
-    "ranks, auto": RANKS | {"representation": "auto", "binary": True},
-    "ranks, auto, link switches late": RANKS | {"representation": "auto", "switches": True},
-    "ranks, auto, named features, confidence": RANKS
-    | {"representation": "auto", "encoded": True, "confidence": "x1", "binary": True},
+    "ranks, right or wrong": {"binary": True},
+    "ranks, link switches late": {"switches": True},
+    "ranks, never forgets, link switches late": {"switches": True, "forget": "never"},
+    "ranks, link switches late, short memory": {"switches": True, "memory": 40, "pacing": Pacing(window=20)},
+    "ranks, experts and resources": {"experts": ["ann", "bo"], "resources": 2, "binary": True},
+    "ranks, logistic, no cap": {"link": "logistic", "capped": False},
+    "ranks, named features": {"encoded": True, "representation": "linear", "switches": True},
+    "ranks, confidence": {"confidence": 2, "binary": True},
+    "ranks, confidence, link switches late": {"confidence": 2, "switches": True},
+    "ranks, confidence by name": {"confidence": "x1", "encoded": True, "representation": "linear"},
+    "ranks, renewing, carried over": {"budget": Budget(5, every="1h", carry=1.5), "binary": True},
+    "ranks, until": {"budget": Budget(40, until=90_000, max_cost=1), "switches": True},
+    "ranks, auto": {"representation": "auto", "binary": True},
+    "ranks, auto, link switches late": {"representation": "auto", "switches": True},
+    "ranks, auto, named features, confidence": {
+        "representation": "auto",
+        "encoded": True,
+        "confidence": "x1",
+        "binary": True,
+    },
     "infinite": {"budget": Budget.unlimited()},
     "nothing": {"budget": Budget(0, horizon=400, max_cost=1)},
 }
+
+
+def differs_by_rule(given: Mapping[str, Any]) -> bool:
+    """Return whether a learner of November 2026 with these settings differs from today's."""
+    explored = given.get("exploration")
+    old = isinstance(explored, Exploration) and explored.rule == "interval"
+    return not old and not {"embedding", "confidence"} & set(given)
+
+
+SETTINGS |= {
+    f"{name}, 2026.11": given | {"defaults": "2026.11"} for name, given in SETTINGS.items() if differs_by_rule(given)
+}
+
+
+def november_deferrer(**given: Any) -> Deferrer:
+    """Return a learner of the rule of November 2026, for tests that state what that rule does."""
+    return Deferrer(defaults="2026.11", **given)
 
 
 def named(tasks: Tasks) -> Tasks:

@@ -93,11 +93,13 @@ WINDOWS = ((math.inf, 0), (1_500, 128), (300, 64), (60, 32))  # samples known to
 
 def mean_of(link: str, predictor: Floats) -> Floats:
     """μ of a number or of an array."""
-    return predictor if link == "identity" else 1 / (1 + np.exp(-predictor))
+    return predictor if link == "identity" else 1 / (1 + np.exp(np.minimum(-predictor, 700.0)))
 
 
 class Member:
     """One estimate of a reward or a cost: E[y | x] = μ(xᵀθ). It forgets by a discount every so many samples."""
+
+    columns = slice(None)  # of a context that it reads
 
     def __init__(self, n_features: int, link: str, ridge: float, window: float, every: int) -> None:
         self.link, self.ridge = link, ridge
@@ -105,6 +107,7 @@ class Member:
         self.keep = (1 - 1 / window) ** every  # the discount
         self.seen = 0  # samples so far
         self.theta = np.zeros(n_features)  # θ
+        self.start = np.zeros(n_features)  # θ₀, which the ridge pulls to
         self.squares = np.zeros((n_features, n_features))  # S = Σ w·xxᵀ
         self.moment = np.zeros(n_features)  # Σ y·x
 
@@ -112,19 +115,25 @@ class Member:
         """H⁻¹v, with the information H = ridge·I + S."""
         return np.asarray(np.linalg.solve(self.ridge * np.eye(len(v)) + self.squares, v))
 
+    def predictor(self, X: Floats) -> Floats:
+        """xᵀθ of a context, or of each row."""
+        return np.asarray(X[..., self.columns] @ self.theta)
+
     def spread(self, x: Floats) -> float:
         """xᵀH⁻¹x."""
-        return float(x @ self.solve(x))
+        return float(x[self.columns] @ self.solve(x[self.columns]))
 
     def learn(self, x: Floats, y: float) -> float:
         """Learn a sample; return its squared prediction error, over its variance."""
-        mean = float(mean_of(self.link, x @ self.theta))
+        mean = float(mean_of(self.link, self.predictor(x)))
         weight = 1.0 if self.link == "identity" else max(mean * (1 - mean), LEAST_WEIGHT)  # w = μ'(xᵀθ)
-        direction, variance = self.solve(x), 1 + weight * self.spread(x)
+        variance = 1 + weight * self.spread(x)
+        x = x[self.columns]
+        direction = self.solve(x)
         self.squares += weight * np.outer(x, x)
         self.moment += y * x
         if self.link == "identity":
-            self.theta = self.solve(self.moment)
+            self.theta = self.solve(self.moment + self.ridge * self.start)
         else:
             self.theta = self.theta + direction * (y - mean) / variance
         self.seen += 1
@@ -136,7 +145,8 @@ class Member:
         """Multiply the sums by `keep`, but not the ridge."""
         self.squares *= self.keep
         self.moment *= self.keep
-        self.theta = self.solve(self.moment if self.link == "identity" else self.squares @ self.theta)
+        moment = self.moment if self.link == "identity" else self.squares @ self.theta
+        self.theta = self.solve(moment + self.ridge * self.start)
 
 
 class Estimate:
@@ -158,7 +168,7 @@ class Estimate:
 
     def predictor(self, X: Floats) -> Floats:
         """Σ w·xᵀθ of a context, or of each row."""
-        return np.asarray(sum(w * (X @ each.theta) for w, each in zip(self.weights, self.members, strict=True)))
+        return np.asarray(sum(w * each.predictor(X) for w, each in zip(self.weights, self.members, strict=True)))
 
     def root_spread(self, x: Floats) -> float:
         """√(xᵀH⁻¹x) of the member that forgets nothing: those of the others would never shrink."""
@@ -184,7 +194,7 @@ class Estimate:
     def reweight(self, x: Floats, y: float) -> None:
         """Multiply each weight by exp(−error² / 2v), then add a share of the prior weights."""
         n = len(self.responses) + 1
-        predictors = np.array([self.predictor(x), *(member.theta @ x for member in self.members)])
+        predictors = np.array([self.predictor(x), *(member.predictor(x) for member in self.members)])
         mixed, *each = np.clip(self.mean(predictors), *self.bounds)
         self.forecast_error += (y - mixed) ** 2
         variance = self.forecast_error / n  # v
@@ -266,6 +276,7 @@ class Learner:
         self.max_costs = np.array([limit.max_cost for limit in limits], dtype=float)
         self.warm_up, self.seed = 1, seed
         self.contexts: list[Floats] = []
+        self.sizes: list[float] = []  # ‖x‖²
         self.past_widths: list[list[float]] = []  # √(xᵀH⁻¹x)·√(samples + d) of each reward
         self.routes: list[int] = []
         self.model_seen = 0  # tasks that the model decided whose model reward became known
@@ -316,22 +327,36 @@ class Learner:
 
     def prior(self) -> float:
         """prior·√ridge·rms of all rewards, more if contexts are short; for identity rewards only."""
+        if self.rewards[0].link != "identity":
+            return 0.0
         seen = [y for each in self.rewards for y in each.responses]
         rms = math.sqrt(sum(y * y for y in seen) / max(len(seen), 1))
-        if self.contexts:
-            rms /= min(1.0, math.sqrt(np.mean([x @ x for x in self.contexts])))
-        return PRIOR * math.sqrt(self.rewards[0].ridge) * rms if self.rewards[0].link == "identity" else 0.0
+        if self.sizes:
+            rms /= min(1.0, math.sqrt(np.mean(self.sizes)))
+        return PRIOR * math.sqrt(self.rewards[0].ridge) * rms
+
+    def size(self, x: Floats) -> float:
+        """‖x‖²."""
+        return float(x @ x)
+
+    def factor(self, decider: int) -> float:
+        """The width of a decider's reward in units of √(xᵀH⁻¹x), before it fades."""
+        return self.rewards[decider].factor(self.prior())
+
+    def index(self, decider: int, x: Floats) -> float:
+        """The expected reward of a decider, and its bonus."""
+        estimate = self.rewards[decider]
+        width = self.learning_share() * self.factor(decider) * estimate.root_spread(x)
+        return float(estimate.index(x, np.array(width), 1.0 if decider > 0 else self.model_bonus()))
+
+    def expected_costs(self, k: int, x: Floats) -> Floats:
+        """What an expert is expected to use of each resource."""
+        return np.array([max(0.0, float(each.mean(each.predictor(x)))) for each in self.costs[k]])
 
     def worth(self, decider: int, x: Floats) -> float:
         """The index of a decider − λ · its expected cost, where the model costs nothing."""
-        estimate = self.rewards[decider]
-        width = self.learning_share() * estimate.factor(self.prior()) * estimate.root_spread(x)
-        b = 1.0 if decider > 0 else self.model_bonus()
-        reward = float(estimate.index(x, np.array(width), b))
-        if decider == 0:
-            return reward
-        costs = [max(0.0, float(each.mean(each.predictor(x)))) for each in self.costs[decider]]
-        return reward - float(self.prices @ np.array(costs))
+        cost = float(self.prices @ self.expected_costs(decider, x)) if decider > 0 else 0.0
+        return self.index(decider, x) - cost
 
     def choose(self, x: Floats, available: Sequence[int]) -> tuple[int, str, float]:
         """The route, its reason and its propensity."""
@@ -359,10 +384,7 @@ class Learner:
             self.move_prices()
         choice = self.choose(x, list(self.costs) if available is None else available)
         prices = tuple(self.prices.tolist())
-        self.contexts.append(x)
-        self.past_widths.append([e.root_spread(x) * math.sqrt(len(e.responses) + self.d) for e in self.rewards])
-        self.routes.append(choice[0])
-        self.observed_to = max(self.observed_to, len(self.routes) - self.overdue())
+        self.remember(x, choice[0])
         if choice[0] > 0:
             self.reserved[len(self.routes) - 1] = self.reservation()
             self.price_due = True
@@ -370,17 +392,29 @@ class Learner:
             self.move_prices()
         return Choice(*choice, prices)
 
-    def observe(self, decision: int, rewards: Mapping[int, float], costs: Floats | None) -> None:
-        """Learn the rewards of deciders; learn and book the costs of the expert who was asked."""
+    def remember(self, x: Floats, route: int) -> None:
+        """Keep what outcomes and prices need of a decision."""
+        self.contexts.append(x)
+        self.sizes.append(self.size(x))
+        self.past_widths.append([e.root_spread(x) * math.sqrt(len(e.responses) + self.d) for e in self.rewards])
+        self.routes.append(route)
+        self.observed_to = max(self.observed_to, len(self.routes) - self.overdue())
+
+    def learn(self, decision: int, rewards: Mapping[int, float], costs: Floats | None) -> None:
+        """Learn outcomes of a task."""
         samples = [(self.rewards[decider], y) for decider, y in rewards.items()]
-        self.model_seen += self.routes[decision] == 0 and 0 in rewards
-        if rewards or costs is not None:
-            self.observed_to = max(self.observed_to, decision + 1)
-            self.delays.append(len(self.routes) - decision)
         if costs is not None:
             samples += zip(self.costs[self.routes[decision]], costs.tolist(), strict=True)
         for estimate, y in samples:
             estimate.learn(self.contexts[decision], y)
+
+    def observe(self, decision: int, rewards: Mapping[int, float], costs: Floats | None) -> None:
+        """Learn the rewards of deciders; learn and book the costs of the expert who was asked."""
+        self.model_seen += self.routes[decision] == 0 and 0 in rewards
+        if rewards or costs is not None:
+            self.observed_to = max(self.observed_to, decision + 1)
+            self.delays.append(len(self.routes) - decision)
+        self.learn(decision, rewards, costs)
         if costs is not None:
             del self.reserved[decision]
             self.spent += np.minimum(costs, np.maximum(self.left(), 0))
@@ -397,22 +431,30 @@ class Learner:
         if done < self.next_solve:
             return
         self.next_solve = done + min(max(done // 50, 1), self.every)
+        self.solve_prices()
+
+    def solve_prices(self) -> None:
+        """Solve the price of each resource."""
+        gains, uses = self.recent_values()
+        for _ in range(4 if len(self.prices) > 1 else 1):  # sweeps over the resources
+            for r, tasks_left in enumerate(self.horizons - len(self.routes)):
+                if tasks_left >= 1 and 0 < self.budgets[r] < math.inf:
+                    goal = max(0.0, self.left()[r]) / tasks_left * len(gains)
+                    self.prices[r] = least_price(gains, uses, self.prices, r, goal)
+
+    def recent_values(self) -> tuple[Floats, Floats]:
+        """The gain of each expert over the model on the recent contexts, and its cost of each resource."""
         recent = np.array(self.contexts[-self.window :])
         past_widths = np.array(self.past_widths[-self.window :]).T
         indices = []
         for decider, each in enumerate(self.rewards):  # spreads shrink as 1 / (samples + d)
             seen = len(each.responses) + self.d
-            widths = self.learning_share() * each.factor(self.prior()) * past_widths[decider] / math.sqrt(seen)
+            widths = self.learning_share() * self.factor(decider) * past_widths[decider] / math.sqrt(seen)
             indices.append(each.index(recent, widths, 1.0 if decider > 0 else self.model_bonus()))
         gains = np.array(indices[1:]).T - indices[0][:, None]
         gains[:, [k - 1 for k in self.costs if self.untried(k)]] = 0.0
         costs = [[each.mean(each.predictor(recent)) for each in own] for own in self.costs.values()]
-        uses = np.maximum(0.0, np.array(costs).transpose(2, 0, 1))
-        for _ in range(4 if len(self.prices) > 1 else 1):  # sweeps over the resources
-            for r, tasks_left in enumerate(self.horizons - done):
-                if tasks_left >= 1 and 0 < self.budgets[r] < math.inf:
-                    goal = max(0.0, self.left()[r]) / tasks_left * len(recent)
-                    self.prices[r] = least_price(gains, uses, self.prices, r, goal)
+        return gains, np.maximum(0.0, np.array(costs).transpose(2, 0, 1))
 
 
 def run(learner: Learner, tasks: Tasks, feedback: str) -> list[Choice]:
@@ -426,3 +468,213 @@ def run(learner: Learner, tasks: Tasks, feedback: str) -> list[Choice]:
         learner.observe(t, rewards, tasks.costs[t, route - 1] if route > 0 else None)
         choices.append(choice)
     return choices
+
+
+# The rule of December 2026.
+
+RANKED = 100  # contexts that ranks are taken among
+LEAST_FOR_CUTS = 10  # values of a feature
+ABSURD = 1_000  # times the larger decile: no value at all
+RANK_WINDOWS = (WINDOWS[0], WINDOWS[2])  # of the members that read ranks
+RANK_WEIGHT, CONFIDENT_RANK_WEIGHT = 2.0, 4.0  # of the ranks, where the values have 1
+NOISE_SAMPLES = 4  # of the prior of σ̂²
+NOISE_VARIANCE = {"identity": 0.25, "logistic": 1.0}  # of each of them
+MODEL_SHARE = 0.5  # of the model's bonus
+BOOSTS = (1.0, 1.5, 1.5**2, 1.5**3, 1.5**4, 20 / 3)  # of the expert's bonus
+TOLERATED_ARREARS = 2.0  # mean costs, times the root of their number
+CATCH_UP = 0.25  # for each mean cost beyond
+CONFIDENT_RIDGE = 0.1
+# With a confidence: the model's reward at the middle rank of it, its slope on the rank, and the reward of an expert.
+CONFIDENCE = {"identity": (0.77, 0.30, 0.9), "logistic": (1.5, 2.0, math.log(9))}
+
+
+class Ranks:
+    """The values of each feature in the first 100 contexts, without the missing ones."""
+
+    def __init__(self, d: int) -> None:
+        self.tables = [np.zeros(0) for _ in range(d)]
+        self.scale = 1 / math.sqrt(1 + d)
+        self.n_contexts = 0
+
+    def add(self, x: Floats) -> None:
+        """Add a context, unless there are 100."""
+        if self.n_contexts < RANKED:
+            self.n_contexts += 1
+            for j, value in enumerate(x):
+                if not math.isnan(value):
+                    self.tables[j] = np.sort([*self.tables[j], value])
+
+    def midrank(self, j: int, value: float) -> float:
+        """The share of the values of a feature that are below a value, ties by half; before 100, with itself."""
+        table = self.tables[j] if self.n_contexts == RANKED else np.append(self.tables[j], value)
+        if math.isnan(value) or len(table) == 0:
+            return 0.5
+        return float(np.mean(table < value) + np.mean(table == value) / 2)
+
+    def view(self, x: Floats) -> Floats:
+        """[1, midrank − ½] / √(1 + d)."""
+        return self.scale * np.array([1.0, *(self.midrank(j, value) - 0.5 for j, value in enumerate(x))])
+
+    def cut(self, x: Floats) -> tuple[Floats, Floats]:
+        """A context whose outliers are cut, and the context with NaN for absurd values."""
+        cut, known = x.copy(), x.copy()
+        for j, table in enumerate(self.tables):
+            n = len(table)
+            if n < LEAST_FOR_CUTS:
+                continue
+            low, high = table[n // 10], table[n - 1 - n // 10]  # the first and the last decile
+            reach = high - low if high > low else abs(high)
+            if reach > 0 and abs(x[j]) > ABSURD * max(abs(low), abs(high)):
+                cut[j], known[j] = table[n // 2], math.nan
+            elif reach > 0:
+                cut[j] = np.clip(x[j], low - reach, high + reach)
+        return cut, known
+
+
+class TwoViews(Estimate):
+    """One reward or one cost: four members that read values, and two that read ranks."""
+
+    def __init__(
+        self, link: str, ridge: float, bounds: tuple[float, float], starts: Sequence[Floats], rank_weight: float
+    ) -> None:
+        d = len(starts[0])
+        super().__init__(d, link, ridge, bounds)
+        self.members += [Member(d, link, ridge, window, every) for window, every in RANK_WINDOWS]
+        halves = 0.5 ** np.arange(len(RANK_WINDOWS))
+        self.start = np.append(self.start, rank_weight * halves / halves.sum()) / (1 + rank_weight)
+        self.weights = self.start.copy()
+        for i, member in enumerate(self.members):
+            view = int(i >= len(WINDOWS))
+            member.columns = slice(view * d, (view + 1) * d)
+            member.start, member.theta = starts[view], starts[view].copy()
+
+    def root_spread(self, x: Floats) -> float:
+        """√(xᵀH⁻¹x) of the member that reads ranks and forgets nothing."""
+        return math.sqrt(self.members[len(WINDOWS)].spread(x))
+
+    def factor(self, prior: float, boost: float = 1.0) -> float:
+        """boost·scale·σ̂ + prior, where σ̂² is that of four more samples, and at most 1 for 0/1 rewards."""
+        errors = self.scaled_error + NOISE_SAMPLES * NOISE_VARIANCE[self.link]
+        variance = errors / (len(self.responses) + NOISE_SAMPLES)  # σ̂²
+        noise = math.sqrt(variance if self.link == "identity" else min(variance, 1.0))
+        return boost * SCALE[self.link] * noise + prior
+
+
+class DayOne(Learner):
+    """The learner with the rule of December 2026, for one expert and one resource.
+
+    The confidence of the model is the feature with this number, if any. A context is [x, constant, rank view], where
+    the constant is 0 without a confidence.
+    """
+
+    def __init__(self, d: int, limit: Limit, link: str, seed: int, confidence: int | None = None) -> None:
+        self.automatic = link == "auto"
+        self.link = "logistic" if self.automatic else link
+        self.confidence = confidence
+        super().__init__(d, 1, [limit], [self.link, "identity"], seed)
+        self.d = d + 1  # what widths and the bonus depend on
+        self.ranks = Ranks(d)
+        self.known = np.zeros(d)  # the latest context, with NaN for missing values
+        self.outcomes: list[tuple[dict[int, float], list[Floats]]] = []  # rewards and costs of each decision
+        self.expected: list[Floats] = []  # costs of each decision
+        self.solved = np.zeros(1)  # the price, before arrears lower it
+        self.arrears = np.zeros(1)
+        self.boost = 1.0  # of the expert's bonus
+        self.scores: list[float] = []  # of the latest task: estimated rewards, their widths, estimated costs
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all estimates."""
+        unit, any_cost = (0.0, 1.0), (-math.inf, math.inf)
+        ridge = RIDGE[self.link] if self.confidence is None else CONFIDENT_RIDGE
+        weight = RANK_WEIGHT if self.confidence is None else CONFIDENT_RANK_WEIGHT
+        rewards = [self.starts(decider) for decider in range(len(self.rewards))]
+        zeros = [np.zeros(self.d), np.zeros(self.d)]
+        self.rewards = [TwoViews(self.link, ridge, unit, starts, weight) for starts in rewards]
+        for k, own in self.costs.items():
+            self.costs[k] = [TwoViews("identity", ridge, any_cost, zeros, weight) for _ in own]
+
+    def starts(self, decider: int) -> list[Floats]:
+        """θ₀ of a decider's reward, on values and on ranks: a slope on the confidence is for ranks only."""
+        values, ranks = np.zeros(self.d), np.zeros(self.d)
+        if self.confidence is not None:
+            model, slope, expert = CONFIDENCE[self.link]
+            values[-1] = ranks[0] = (model if decider == 0 else expert) / self.ranks.scale
+            ranks[1 + self.confidence] = slope / self.ranks.scale if decider == 0 else 0.0
+        return [values, ranks]
+
+    def decide(self, x: Floats, available: Sequence[int] | None = None) -> Choice:
+        """Cut outliers, rank the context, and choose the route of a task."""
+        cut, self.known = self.ranks.cut(x)
+        constant = 0.0 if self.confidence is None else self.ranks.scale
+        return super().decide(np.array([*cut, constant, *self.ranks.view(self.known)]), available)
+
+    def choose(self, x: Floats, available: Sequence[int]) -> tuple[int, str, float]:
+        """The route, its reason and its propensity; the scores are kept to be compared."""
+        estimates = [float(each.mean(each.predictor(x))) for each in self.rewards]
+        widths = [abs(self.index(decider, x) - estimate) for decider, estimate in enumerate(estimates)]
+        self.scores = [*estimates, *widths, *(float(each.predictor(x)) for own in self.costs.values() for each in own)]
+        return super().choose(x, available)
+
+    def remember(self, x: Floats, route: int) -> None:
+        """Add the context to the ranks; when there are 100, cut outliers of the first ones and learn again."""
+        self.expected.append(self.expected_costs(route, x) if route > 0 else np.zeros(1))
+        self.outcomes.append(({}, []))
+        super().remember(x, route)
+        self.ranks.add(self.known)
+        if len(self.routes) == RANKED:
+            for context in self.contexts:
+                context[: self.d - 1] = self.ranks.cut(context[: self.d - 1])[0]
+            self.relearn()
+
+    def relearn(self) -> None:
+        """Learn all outcomes again, in the order of decisions."""
+        self.reset()
+        for decision, (rewards, costs) in enumerate(self.outcomes):
+            super().learn(decision, rewards, costs[0] if costs else None)
+
+    def learn(self, decision: int, rewards: Mapping[int, float], costs: Floats | None) -> None:
+        """Learn outcomes of a task; the first reward that is neither 0 nor 1 switches an automatic link."""
+        self.outcomes[decision][0].update(rewards)
+        self.outcomes[decision][1].extend([] if costs is None else [costs])
+        if self.automatic and not set(rewards.values()) <= {0.0, 1.0}:
+            self.automatic, self.link = False, "identity"
+            self.relearn()
+        else:
+            super().learn(decision, rewards, costs)
+
+    def model_bonus(self) -> float:
+        """b, and half of it if it is positive: what choosing the model reveals is rarely what decides."""
+        b = min(1.0, super().model_bonus())
+        return MODEL_SHARE * b if b > 0 else b
+
+    def size(self, x: Floats) -> float:
+        """The squared length of the rank view."""
+        return float(x[self.d :] @ x[self.d :])
+
+    def factor(self, decider: int) -> float:
+        """The width of a reward; that of the expert is boosted, the less the more is known of it."""
+        estimate = self.rewards[decider]
+        known = min(1.0, ASKS_A_FEATURE * self.d / max(len(estimate.responses), 1))
+        boost = max(1.0, min(self.boost, BOOSTS[-1] * known**0.75)) if decider > 0 else 1.0
+        return estimate.factor(self.prior(), boost)
+
+    def move_prices(self) -> None:
+        """Solve the price periodically, and lower it while spending is far behind an even pace."""
+        latest, tasks_left = len(self.routes) - 1, self.horizons - len(self.routes)
+        pace = np.maximum(self.left(), 0) / tasks_left if tasks_left > 0 else 0.0
+        known = self.outcomes[latest][1]
+        self.arrears = np.maximum(0, self.arrears + pace - (known[0] if known else self.expected[latest]))
+        self.prices = self.solved.copy()
+        super().move_prices()
+        self.solved = self.prices.copy()
+        if self.cost_sum > 0:
+            behind = self.arrears * self.n_costs / self.cost_sum - TOLERATED_ARREARS * math.sqrt(self.n_costs + 1)
+            self.prices = self.solved / (1 + CATCH_UP * np.maximum(behind, 0))
+
+    def solve_prices(self) -> None:
+        """Solve the price; while it is 0, boost the bonus of the expert and solve it again."""
+        for self.boost in BOOSTS:
+            super().solve_prices()
+            if self.prices > 0:
+                break

@@ -11,6 +11,7 @@ import pytest
 from deferkit import Budget, Deferrer, Encoder, MissingTreesWarning, WarmStarted
 from deferkit.errors import MissingExtra
 from deferkit.learn import tree_columns
+from deferkit.learn.members import members_of
 from deferkit.learn.tree_columns import TreeColumns
 from deferkit.learn.tree_fit import FOLDS, TreeFit
 from tests.conftest import Floats, Tasks, make, rewards_of, step_through
@@ -144,8 +145,10 @@ def test_what_is_linear_stays_so_and_what_is_not_is_left_to_trees() -> None:
     linear.run(np.column_stack([tasks.contexts[:, :3], np.ones(1_200)]), {"model": y, "human": y}, tasks.costs)
     for shares in linear.representation_shares().values():
         assert sum(shares.values()) == pytest.approx(1)
-    never = auto(budget=Budget(0, horizon=1_200), representation="linear", forget="never")
-    assert never.representation_shares()["model"] == {"linear": 1.0}
+    never: dict[str, Any] = {"budget": Budget(0, horizon=1_200), "representation": "linear", "forget": "never"}
+    assert auto(**never, defaults="2026.11").representation_shares()["model"] == {"linear": 1.0}
+    both = auto(**never).representation_shares()["model"]
+    assert both == {"linear": pytest.approx(1 - both["ranks"]), "ranks": members_of("never", None, ranks=True)[1].prior}
 
 
 @pytest.mark.parametrize("before", [0, 10, 70])
@@ -173,23 +176,26 @@ def test_a_warm_start_is_learned_at_once(before: int, n: int) -> None:
         assert learner.summary().samples["model"] == n + before + 60
 
 
-def test_a_correction_reaches_the_next_fit_and_moves_no_member_too_far(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("name", "views"), [("auto, 2026.11", [0, 1] * 4), ("auto", [*[0, 1] * 4, 2, 2])])
+def test_a_correction_reaches_the_next_fit_and_moves_no_member_too_far(
+    name: str, views: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Members of trees may know fewer samples than have come, because tasks were let go of: 60 are kept here."""
     monkeypatch.setattr(tree_columns, "MOST_KEPT", 60)
-    learner, tasks = make("auto", horizon=700)
+    learner, tasks = make(name, horizon=700)
     step_through(learner, tasks)
-    ledger = learner._ledger
-    absorbed = ledger.view("n_absorbed").reshape(8, 3)[:, 0]
+    ledger, n = learner._ledger, len(views)
+    absorbed = ledger.view("n_absorbed").reshape(n, 3)[:, 0]
     assert absorbed[1] < absorbed[0] - 100
-    slot, before = 695, ledger.view("theta").reshape(8, 3, -1)[:, 0].copy()
+    slot, before = 695, ledger.view("theta").reshape(n, 3, -1)[:, 0].copy()
     context = ledger.view("context")[slot]
     steps = [
         float(np.abs(inverse @ context[view]).max())
-        for inverse, view in zip(ledger.view("inverse").reshape(8, 3, 12, 12)[:, 0], [0, 1] * 4, strict=True)
+        for inverse, view in zip(ledger.view("inverse").reshape(n, 3, 12, 12)[:, 0], views, strict=True)
     ]
     old = float(ledger.reward[slot, 0])
     learner.correct(695, {"model": 1 - old})
-    moved = np.abs(ledger.view("theta").reshape(8, 3, -1)[:, 0] - before).max(axis=1)
+    moved = np.abs(ledger.view("theta").reshape(n, 3, -1)[:, 0] - before).max(axis=1)
     assert (moved > 0).all()
     assert (moved <= abs(1 - 2 * old) * np.array(steps) * (1 + 1e-9)).all()
     past = trees_of(learner).training_set

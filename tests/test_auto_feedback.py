@@ -17,6 +17,8 @@ KINDS = {
     "auto": {"representation": "auto"},
     "auto, logistic": {"representation": "auto", "link": "logistic"},
     "auto, never forgets": {"representation": "auto", "forget": "never"},
+    "auto, stack": {"representation": "auto", "defaults": "2026.12"},
+    "auto, stack, logistic": {"representation": "auto", "defaults": "2026.12", "link": "logistic"},
     "bank": {},
     "bank, logistic": {"link": "logistic"},
 }
@@ -130,7 +132,7 @@ class Player:
         assert replayed == self.learner
 
 
-@pytest.mark.filterwarnings("ignore::deferkit.HorizonWarning")
+@pytest.mark.filterwarnings("ignore::deferkit.HorizonWarning", "ignore::deferkit.LinkWarning")
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_order_of_events_gives_one_state_within_the_budget(kind: str) -> None:
     seen: Counter[str] = Counter()

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from deferkit.study.trial import FIGURES
@@ -103,6 +104,21 @@ def test_an_odd_budget_is_remarked_on(budget: str, remark: str, said: Runner) ->
     assert remark in " ".join(done.error.split())
     rows = {row["policy"]: row for row in json.loads(done.out)}
     assert rows["default"]["gain"] is None if budget == "0" else rows["default"]["gain"] > 90
+
+
+def test_run_says_why_the_default_asked_less_than_planned_and_which_rule_does_as_well(
+    tmp_path: Path, said: Runner
+) -> None:
+    rng = np.random.default_rng(0)
+    right = rng.random(400) < 0.9
+    rows = [f"{score:.3f},{int(ok)},0,1" for score, ok in zip(rng.random(400), right, strict=True)]
+    path = tmp_path / "worse.csv"
+    path.write_text("\n".join(["x_score,model_reward,human_reward,cost", *rows]))
+    compared = ("--policy", "model-only", "--policy", "default")
+    shown = " ".join(said("run", str(path), "--budget", "30%", "--trials", "2", *compared).out.split())
+    assert "default in the stream of seed 0 asked " in shown
+    assert "is below the model's" in shown
+    assert "model-only does as well here (asking brings nothing)." in shown
 
 
 def test_plot_draws_a_figure(tmp_path: Path) -> None:

@@ -139,6 +139,7 @@ def test_other_seeds_decide_otherwise_in_the_warm_up(name: str) -> None:
     assert len(routes) > 3
 
 
+@pytest.mark.filterwarnings("ignore::deferkit.SpendingWarning")  # nothing is observed
 @every_learner
 def test_propensities_are_probabilities_and_1_where_nothing_is_drawn(name: str) -> None:
     learner, tasks = make(name, horizon=400)

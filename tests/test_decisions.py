@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 from deferkit import Budget, Decided, Decision, Deferrer, Exploration, InvalidArgument
 from deferkit.types import REASONS
-from tests.conftest import SETTINGS, make, numbers, step_through
+from tests.conftest import SETTINGS, make, november_deferrer, numbers, step_through
 
 NONE = Exploration(scale=0.0, prior=0.0)
 
@@ -48,6 +48,7 @@ def test_an_auditor_finds_the_same_choice(name: str) -> None:
     assert {decision.reason for decision in decisions} <= set(REASONS)
 
 
+@pytest.mark.filterwarnings("ignore::deferkit.SpendingWarning")  # nothing is observed
 @pytest.mark.parametrize("name", SETTINGS)
 def test_every_decision_explains_itself_in_a_sentence(name: str) -> None:
     learner, tasks = make(name)
@@ -65,7 +66,7 @@ def test_a_tie_goes_to_the_model() -> None:
 
 def test_the_default_asks_when_it_is_worth_it_by_hand() -> None:
     """Ridge 1, a sample at x = 1 each, no optimism: 0.1 and 0.45, cost 0.25. 0.45 − λ·0.25 > 0.1 up to λ = 1.4."""
-    deferrer = Deferrer(
+    deferrer = november_deferrer(
         n_features=1, ridge=1.0, warm_up=0, exploration=NONE, budget=Budget(50, horizon=100, max_cost=1)
     )
     deferrer.warm_start([[1.0]], {"model": [0.2], "human": [0.9]}, cost=[0.5])
@@ -77,7 +78,8 @@ def test_the_default_asks_when_it_is_worth_it_by_hand() -> None:
         assert decision.costs == pytest.approx({"human": 0.25})
     assert deferrer.propose([1.0]).decision.explain() == (
         "Task 0 goes to model, because an expert is not worth it: human is expected to earn 0.45 ± 0 at a cost of 0.25,"
-        " the model 0.1 ± 0, with a price of 1.41 for a unit of budget."
+        " the model 0.1 ± 0, with a price of 1.41 for a unit of budget; at best human is expected to earn 0.35 more,"
+        " and the price of its cost is 0.352."
     )
 
 
@@ -88,7 +90,7 @@ def test_the_widths_by_their_formula(rule: str) -> None:
     The root is that of the first member, which forgets nothing. The index pays min(1, asks left / 5d) of it, and
     nothing for costs. Contexts are of length 1 here.
     """
-    learner, tasks = make("resolve", rule=rule, rate=0.04)
+    learner, tasks = make("resolve, 2026.11", rule=rule, rate=0.04)
     step_through(learner, tasks._replace(contexts=tasks.contexts[:250]))
     x = tasks.contexts[7]
     share = 1.0
@@ -232,7 +234,9 @@ def test_a_known_cost_is_what_the_decision_shows() -> None:
 @pytest.mark.parametrize("resources", [3, 40])
 def test_a_decision_tells_the_costs_of_many_resources(resources: int) -> None:
     names = [f"r{i}" for i in range(resources)]
-    learner = Deferrer(n_features=2, budget=dict.fromkeys(names, Budget(100, horizon=100, max_cost=1)), ridge=1.0)
+    learner = november_deferrer(
+        n_features=2, budget=dict.fromkeys(names, Budget(100, horizon=100, max_cost=1)), ridge=1.0
+    )
     cost = {name: i / resources for i, name in enumerate(names)}
     asked = learner.decide([1.0, 0.0], force="human")
     learner.observe(asked.id, {"human": 1.0}, cost)

@@ -104,7 +104,7 @@ def test_scales_settle_in_the_warm_up_and_never_move_again() -> None:
 
 
 def test_what_was_observed_before_the_scales_settled_is_learned_with_the_settled_ones() -> None:
-    deferrer = learner(warm_up=20)
+    deferrer = learner(warm_up=20, defaults="2026.11")
     table = rows(20)
     rewards, _ = outcomes(table)
     for t, row in enumerate(table):

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from deferkit import Budget, Decision, Deferrer, Exploration
 from deferkit.learn.core import CONSTANTS
 from deferkit.learn.core.layout import STASH
-from tests.conftest import Floats, draw_tasks, rewards_of
+from tests.conftest import Floats, draw_tasks, november_deferrer, rewards_of
 
 ANY = (-math.inf, math.inf)
 
@@ -34,7 +34,7 @@ def precision(deferrer: Deferrer, design: int) -> Floats:
 @pytest.mark.parametrize("ridge", [1e-6, 0.1, 5.0])
 def test_identity_estimates_are_ridge_regression(d: int, ridge: float) -> None:
     tasks = draw_tasks(300, d, seed=d)
-    deferrer = Deferrer(n_features=d, ridge=ridge, warm_up=30, budget=Budget(30, horizon=300, max_cost=1))
+    deferrer = november_deferrer(n_features=d, ridge=ridge, warm_up=30, budget=Budget(30, horizon=300, max_cost=1))
     run = deferrer.run(tasks.contexts, rewards_of(deferrer, tasks), tasks.costs)
     asked = run.routes == 1
     x = tasks.contexts
@@ -56,7 +56,7 @@ def test_two_samples_by_hand() -> None:
     The errors before each sample are 0.3 and 0.9 − 0.15, their variances 1 + 1 and 1 + 1/2, so that the
     misfit is 0.045 + 0.375 = 0.42 = Σy² − θ·Σxy = 0.9 − 0.48.
     """
-    deferrer = Deferrer(n_features=1, ridge=1.0, warm_up=0, exploration=Exploration(scale=1.0, prior=0.0))
+    deferrer = november_deferrer(n_features=1, ridge=1.0, warm_up=0, exploration=Exploration(scale=1.0, prior=0.0))
     deferrer.warm_start([[1.0], [1.0]], {"model": [0.3, 0.9]})
     scores = deferrer.score([[1.0]])
     assert scores.estimates["model"][0] == pytest.approx(0.4, abs=1e-15)
@@ -83,7 +83,7 @@ def test_the_inverse_stays_accurate_over_a_million_steps(kind: str) -> None:
     else:
         x = np.eye(d)[rng.integers(d, size=n)]
     y = x @ np.arange(d) + 0.1 * rng.standard_normal(n)
-    deferrer = Deferrer(n_features=d, budget=Budget(0, horizon=n), reward_range=ANY, pacing="gradient")
+    deferrer = november_deferrer(n_features=d, budget=Budget(0, horizon=n), reward_range=ANY, pacing="gradient")
     deferrer.run(x, {"model": y, "human": y}, np.zeros(n), feedback="bandit")
     wide = x.astype(np.longdouble)  # in double, the sum itself would be off by more than what is tested
     exact = (0.01 * np.eye(d) + wide.T @ wide).astype(float)
@@ -98,7 +98,7 @@ def test_the_inverse_stays_accurate_over_a_million_steps(kind: str) -> None:
 def test_a_drifted_inverse_is_refactored() -> None:
     n = STASH * CONSTANTS["check_every"]
     tasks = draw_tasks(n, 5)
-    deferrer = Deferrer(n_features=5, budget=Budget(0, horizon=n))
+    deferrer = november_deferrer(n_features=5, budget=Budget(0, horizon=n))
     half = n // 2
     deferrer.run(
         tasks.contexts[:half], {k: v[:half] for k, v in rewards_of(deferrer, tasks).items()}, tasks.costs[:half]
@@ -118,7 +118,9 @@ def test_a_drifted_inverse_is_refactored() -> None:
 @pytest.mark.parametrize("n", [16, 64, 128, 1024])
 def test_a_logistic_refit_is_scikit_learn(ridge: float, n: int) -> None:
     tasks = draw_tasks(n, 5, binary=True, seed=n)
-    deferrer = Deferrer(n_features=5, link="logistic", forget="never", ridge=ridge, budget=Budget(0, horizon=n))
+    deferrer = november_deferrer(
+        n_features=5, link="logistic", forget="never", ridge=ridge, budget=Budget(0, horizon=n)
+    )
     deferrer.run(tasks.contexts, rewards_of(deferrer, tasks), tasks.costs)
     model = LogisticRegression(C=1 / ridge, fit_intercept=False, tol=1e-12, max_iter=10_000, solver="newton-cholesky")
     model.fit(tasks.contexts, tasks.rewards[:, 0])
@@ -131,7 +133,7 @@ def test_a_logistic_refit_is_scikit_learn(ridge: float, n: int) -> None:
 def test_a_logistic_refit_with_hardly_any_ridge_is_statsmodels() -> None:
     n = 512
     tasks = draw_tasks(n, 4, binary=True, seed=1)
-    deferrer = Deferrer(n_features=4, link="logistic", forget="never", ridge=1e-9, budget=Budget(0, horizon=n))
+    deferrer = november_deferrer(n_features=4, link="logistic", forget="never", ridge=1e-9, budget=Budget(0, horizon=n))
     deferrer.run(tasks.contexts, rewards_of(deferrer, tasks), tasks.costs)
     fit = sm.GLM(tasks.rewards[:, 0], tasks.contexts, family=sm.families.Binomial()).fit(tol=1e-14)
     np.testing.assert_allclose(theta(deferrer, 0), fit.params, rtol=1e-6)
@@ -140,7 +142,7 @@ def test_a_logistic_refit_with_hardly_any_ridge_is_statsmodels() -> None:
 def test_refitting_always_is_exact_after_every_sample() -> None:
     n = 75
     tasks = draw_tasks(n, 3, binary=True)
-    deferrer = Deferrer(n_features=3, link="logistic", ridge=0.2, refit="always", budget=Budget(0, horizon=n))
+    deferrer = november_deferrer(n_features=3, link="logistic", ridge=0.2, refit="always", budget=Budget(0, horizon=n))
     deferrer.run(tasks.contexts, rewards_of(deferrer, tasks), tasks.costs)
     model = LogisticRegression(C=5, fit_intercept=False, tol=1e-12, max_iter=10_000, solver="newton-cholesky")
     model.fit(tasks.contexts, tasks.rewards[:, 0])
@@ -153,7 +155,7 @@ def test_newton_converges_where_the_likelihood_has_no_maximum(separable: bool) -
     n = 256
     tasks = draw_tasks(n, 4, seed=2)
     y = (tasks.contexts[:, 0] > tasks.contexts[:, 1]).astype(float) if separable else np.ones(n)
-    deferrer = Deferrer(n_features=4, link="logistic", forget="never", ridge=1e-6, budget=Budget(0, horizon=n))
+    deferrer = november_deferrer(n_features=4, link="logistic", forget="never", ridge=1e-6, budget=Budget(0, horizon=n))
     deferrer.run(tasks.contexts, {"model": y, "human": y}, tasks.costs)
     estimate = theta(deferrer, 0)
     gradient = tasks.contexts.T @ (y - expit(tasks.contexts @ estimate)) - 1e-6 * estimate
@@ -165,7 +167,7 @@ def test_online_newton_between_refits_stays_close_to_the_exact_estimate() -> Non
     """Half-way between two refits the estimate is within a tenth of its own standard error."""
     n = 1500
     tasks = draw_tasks(n, 5, binary=True, seed=9)
-    deferrer = Deferrer(n_features=5, link="logistic", forget="never", ridge=0.1, budget=Budget(0, horizon=n))
+    deferrer = november_deferrer(n_features=5, link="logistic", forget="never", ridge=0.1, budget=Budget(0, horizon=n))
     deferrer.run(tasks.contexts, rewards_of(deferrer, tasks), tasks.costs)
     model = LogisticRegression(C=10, fit_intercept=False, tol=1e-12, max_iter=10_000, solver="newton-cholesky")
     model.fit(tasks.contexts, tasks.rewards[:, 0])
@@ -177,7 +179,7 @@ def test_a_weighted_precision_and_its_inverse_stay_inverse_to_each_other() -> No
     """Between refits too, where every sample enters with a weight of its own."""
     n = 200
     tasks = draw_tasks(n, 5, binary=True)
-    deferrer = Deferrer(n_features=5, link="logistic", refit="never", budget=Budget(0, horizon=n))
+    deferrer = november_deferrer(n_features=5, link="logistic", refit="never", budget=Budget(0, horizon=n))
     deferrer.run(tasks.contexts, rewards_of(deferrer, tasks), tasks.costs)
     np.testing.assert_allclose(deferrer._ledger.view("inverse")[0] @ precision(deferrer, 0), np.eye(5), atol=1e-9)
 
@@ -185,7 +187,7 @@ def test_a_weighted_precision_and_its_inverse_stay_inverse_to_each_other() -> No
 def test_samples_are_let_go_after_the_last_refit() -> None:
     n = 3000
     tasks = draw_tasks(n, 3, binary=True)
-    deferrer = Deferrer(n_features=3, link="logistic", forget="never", refit_limit=64, warm_up=n)
+    deferrer = november_deferrer(n_features=3, link="logistic", forget="never", refit_limit=64, warm_up=n)
     deferrer.run(tasks.contexts[:100], {k: v[:100] for k, v in rewards_of(deferrer, tasks).items()}, tasks.costs[:100])
     kept = deferrer.summary().history_bytes
     deferrer.run(tasks.contexts[100:], {k: v[100:] for k, v in rewards_of(deferrer, tasks).items()}, tasks.costs[100:])
@@ -202,7 +204,7 @@ def test_any_order_of_partial_feedback_gives_the_same_estimates(d: int, seed: in
     rng = np.random.default_rng(seed)
     n = 40
     tasks = draw_tasks(n, d, seed=seed)
-    deferrer = Deferrer(n_features=d, ridge=ridge, budget=Budget(n, horizon=n, max_cost=1), warm_up=0)
+    deferrer = november_deferrer(n_features=d, ridge=ridge, budget=Budget(n, horizon=n, max_cost=1), warm_up=0)
     for x in tasks.contexts:
         deferrer.decide(x, force="human")
     news = [(t, part) for t in range(n) for part in ("model", "human", "cost")]
@@ -219,8 +221,8 @@ def test_any_order_of_partial_feedback_gives_the_same_estimates(d: int, seed: in
 
 def test_a_correction_gives_the_estimates_of_the_corrected_sample() -> None:
     tasks = draw_tasks(60, 4)
-    right = Deferrer(n_features=4, forget="never", budget=Budget(60, horizon=60, max_cost=1))
-    wrong = Deferrer(n_features=4, forget="never", budget=Budget(60, horizon=60, max_cost=1))
+    right = november_deferrer(n_features=4, forget="never", budget=Budget(60, horizon=60, max_cost=1))
+    wrong = november_deferrer(n_features=4, forget="never", budget=Budget(60, horizon=60, max_cost=1))
     for t, x in enumerate(tasks.contexts):
         for learner in (right, wrong):
             learner.decide(x, force="human")
@@ -238,7 +240,7 @@ def test_a_correction_gives_the_estimates_of_the_corrected_sample() -> None:
 
 def test_a_corrected_logistic_sample_counts_in_the_next_refit() -> None:
     tasks = draw_tasks(32, 3, binary=True)
-    deferrer = Deferrer(n_features=3, link="logistic", forget="never", ridge=0.1, budget=Budget(0, horizon=32))
+    deferrer = november_deferrer(n_features=3, link="logistic", forget="never", ridge=0.1, budget=Budget(0, horizon=32))
     y = tasks.rewards[:, 0].copy()
     for t, x in enumerate(tasks.contexts):
         deferrer.decide(x)
@@ -255,7 +257,7 @@ def test_one_absurdly_large_context_leaves_everything_finite(link: str) -> None:
     for seed in range(10):
         tasks = draw_tasks(1200, 3, binary=True, seed=seed)
         tasks.contexts[5] *= 10.0 ** (4 * seed + 4)
-        deferrer = Deferrer(n_features=3, link=link, budget=Budget(100, horizon=1200, max_cost=1), seed=seed)
+        deferrer = november_deferrer(n_features=3, link=link, budget=Budget(100, horizon=1200, max_cost=1), seed=seed)
         deferrer.run(tasks.contexts, rewards_of(deferrer, tasks), tasks.costs)
         scores = deferrer.score(np.full((1, 3), 0.5))
         for numbers in (*scores.estimates.values(), *scores.widths.values()):
@@ -266,7 +268,7 @@ def test_one_absurdly_large_context_leaves_everything_finite(link: str) -> None:
 def test_a_first_context_of_a_million_times_the_others_leaves_everything_finite(forget: str) -> None:
     """Its precision, discounted after 32 samples, has a ridge below rounding: a factorisation of it overflows."""
     d = 300
-    deferrer = Deferrer(
+    deferrer = november_deferrer(
         n_features=d, budget=Budget(1000, horizon=10_000, max_cost=1), forget=forget, representation="linear"
     )
     for i in range(40):
@@ -283,7 +285,7 @@ def test_a_first_context_of_a_million_times_the_others_leaves_everything_finite(
 def test_longest_step_foresees_what_is_recomputed() -> None:
     """Members forget after every 32, 64 and 128 samples; inverses are checked after 1,024."""
     d = 100
-    deferrer = Deferrer(n_features=d, budget=Budget(1000, horizon=10_000, max_cost=1), representation="linear")
+    deferrer = november_deferrer(n_features=d, budget=Budget(1000, horizon=10_000, max_cost=1), representation="linear")
     due = []
     for i in range(130):
         decision = deferrer.decide([1.0, *[0.0] * (d - 1)], force="model")
@@ -296,7 +298,7 @@ def test_longest_step_foresees_what_is_recomputed() -> None:
 
 
 def test_longest_step_counts_the_samples_of_a_refit() -> None:
-    deferrer = Deferrer(n_features=2, link="logistic", forget="never", representation="linear")
+    deferrer = november_deferrer(n_features=2, link="logistic", forget="never", representation="linear")
     found = []
     for i in range(70):
         decision = deferrer.decide([1.0, i / 70], force="model")
@@ -311,7 +313,7 @@ def test_longest_step_counts_the_samples_of_a_refit() -> None:
 def test_a_column_as_large_as_a_time_stamp_is_survived(size: float) -> None:
     """A rank-one step has no digits left where a context dwarfs the ones before: there the inverse is made afresh."""
     rng = np.random.default_rng(0)
-    learner = Deferrer(n_features=3, budget=Budget(1_000, horizon=1_000, max_cost=1), warm_up=0)
+    learner = november_deferrer(n_features=3, budget=Budget(1_000, horizon=1_000, max_cost=1), warm_up=0)
     seen, rewards = [], []
     for t in range(300):
         u = rng.random()

@@ -28,6 +28,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "neural": {"embedding": NeuralEmbedding(hidden=4, every=20)},
     "gradient": {"embedding": GradientEmbedding(hidden=4, every=20)},
     "auto": {"representation": "auto"},
+    "stack": {"representation": "auto", "defaults": "2026.12"},
     "trees": {"embedding": TreeEmbedding(least_in_leaf=2, first=30, trees=5)},
 }
 
@@ -46,7 +47,7 @@ def saved(kind: str) -> bytes:
             named.decide({"amount": float(t), "kind": "abcdef"[t % 6]})
         return named.to_bytes()
     deferrer = Deferrer(n_features=5, budget=budget, memory=40, pacing=Pacing(window=20), **LEARNERS[kind])
-    n = 195 if kind == "auto" else 120
+    n = {"auto": 195, "stack": 153}.get(kind, 120)
     tasks = draw_tasks(n, 5, binary=True)
     for t in range(n):
         decision = deferrer.decide(tasks.contexts[t])
@@ -334,6 +335,33 @@ def test_the_forged_learner_has_trees_in_use_and_others_under_way() -> None:
 def test_trees_beside_the_decisions_that_do_not_fit_are_refused(change: Change) -> None:
     with pytest.raises(UnreadableState, match="does not hold a learner"):
         Deferrer.from_bytes(forged("auto", change))
+
+
+HATS = "representation hats "
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        fill(HATS + "knots", 0.0),
+        fill(HATS + "knots", np.nan),
+        fill(HATS + "n_knots", 1),
+        fill(HATS + "n_knots", 7),
+        fill(HATS + "heights", np.inf),
+        replace(HATS + "heights", lambda a: a[:1]),
+        replace(HATS + "n_knots", lambda a: a.astype(np.float64)),
+        fill(HATS + "levels", np.nan),
+        without(HATS + "levels"),
+        without(HATS),  # although there are trees
+        fill(FIT + "hats n_knots", -1),
+        without(FIT + "hats"),
+        fill(TREES + "column", 6),  # that of an additive model
+    ],
+)
+def test_additive_models_that_do_not_fit_are_refused(change: Change) -> None:
+    Deferrer.from_bytes(saved("stack"))
+    with pytest.raises(UnreadableState, match="does not hold a learner"):
+        Deferrer.from_bytes(forged("stack", change))
 
 
 def with_header(change: Callable[[dict[str, Any]], object], body: Callable[[bytes], bytes] = bytes) -> bytes:

@@ -10,6 +10,7 @@ from threadpoolctl import threadpool_info
 
 from deferkit import Deferrer
 from tests.conftest import SETTINGS, make, rewards_of
+from tests.golden import version5
 from tests.golden.lives import digest, fingerprint, live, lives, long_runs, run_digest
 from tests.golden.version3 import STEPS_SAVED, continue_with, learners, state_digest
 
@@ -17,6 +18,7 @@ FOLDER = Path(__file__).parent / "golden"
 GOLDEN: dict[str, Any] = json.loads((FOLDER / "golden.json").read_text())
 VERSION_3: dict[str, Any] = json.loads((FOLDER / "version3.json").read_text())
 VERSION_4: dict[str, Any] = json.loads((FOLDER / "version4.json").read_text())
+VERSION_5: dict[str, Any] = json.loads((FOLDER / "version5.json").read_text())
 # The linear layer of these is solved by the compiled Newton solver now, which the version before had twice.
 SOLVED_BY_NEWTON = {"neural, logistic", "neural, logistic, bounded", "trees, logistic"}
 
@@ -82,6 +84,22 @@ def test_a_state_file_of_version_4_opens_and_goes_on(name: str) -> None:
     assert deferrer.settings.defaults == "2026.11"
     assert state_digest(deferrer) == golden["saved"]
     assert continue_with(deferrer, name) == (golden["log"], golden["end"])
+
+
+@pytest.mark.parametrize("name", VERSION_5)
+def test_a_state_file_of_version_5_opens_and_goes_on(name: str) -> None:
+    golden = VERSION_5[name]
+    deferrer = Deferrer.load(FOLDER / golden["file"])
+    assert deferrer.settings.defaults == "2026.12"
+    assert version5.state_digest(deferrer) == golden["saved"]
+    assert version5.continue_with(deferrer, name) == (golden["log"], golden["end"])
+
+
+@pytest.mark.parametrize("name", [name for name in VERSION_5 if name != "auto"])
+def test_a_learner_lives_to_the_state_file_of_version_5(name: str) -> None:
+    deferrer = dict(version5.learners())[name]
+    version5.live_until_saved(deferrer, name)
+    assert version5.state_digest(Deferrer.from_bytes(deferrer.to_bytes())) == VERSION_5[name]["saved"]
 
 
 @pytest.mark.parametrize("name", ["mixture", "never"])

@@ -210,6 +210,7 @@ def test_many_forms_of_the_same_table() -> None:
     assert all(deferrer == learners[0] for deferrer in learners)
 
 
+@pytest.mark.filterwarnings("ignore::deferkit.LinkWarning")
 def test_several_experts_and_resources_take_costs_by_name() -> None:
     budget = {"minutes": Budget(10, horizon=100), "euros": Budget(20, horizon=100)}
     one, two = (Deferrer(n_features=1, experts=["ann", "bo"], budget=budget) for _ in range(2))

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from deferkit import Budget, Deferrer
 from deferkit.learn.members import members_of
-from tests.conftest import Floats, draw_tasks
+from tests.conftest import Floats, draw_tasks, november_deferrer
 
 ANY = (-math.inf, math.inf)
 MEMBERS = members_of("auto", None)
@@ -57,7 +57,7 @@ def changing(n: int, d: int, seed: int) -> tuple[Floats, Floats]:
 
 def learn(x: Floats, y: Floats, **given: Any) -> Deferrer:
     """Return a learner that has seen these rewards of the model."""
-    deferrer = Deferrer(n_features=x.shape[1], budget=Budget(0, horizon=len(x)), **given)
+    deferrer = november_deferrer(n_features=x.shape[1], budget=Budget(0, horizon=len(x)), **given)
     deferrer.run(x, {"model": y, "human": y}, np.zeros(len(x)))
     return deferrer
 
@@ -138,7 +138,7 @@ def test_a_correction_is_exact_however_much_of_the_sample_was_forgotten(at: int,
     """Against a direct solve with the right value; rewards and costs observed at once, or apart in another order."""
     n, d = 200, 3
     tasks = draw_tasks(n, d, seed=8)
-    deferrer = Deferrer(n_features=d, budget=Budget(n, horizon=n, max_cost=1))
+    deferrer = november_deferrer(n_features=d, budget=Budget(n, horizon=n, max_cost=1))
     order = np.random.default_rng(1).permutation(n) if apart else np.arange(n)
     for x in tasks.contexts:
         deferrer.decide(x, force="human")
@@ -246,6 +246,6 @@ def test_weights_stay_a_distribution_whatever_comes(responses: list[float], d: i
 )
 def test_bad_values_are_told_in_one_line(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=".") as told:
-        Deferrer(n_features=2, **given)
+        november_deferrer(n_features=2, **given)
     assert message in str(told.value)
     assert "\n" not in str(told.value)

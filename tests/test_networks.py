@@ -16,7 +16,7 @@ from deferkit import (
 from deferkit.learn.embed.forest import Forest
 from deferkit.learn.embed.gradient import Gradients
 from deferkit.learn.embed.networks import Networks
-from tests.conftest import make, rewards_of
+from tests.conftest import make, november_deferrer, rewards_of
 from tests.training_sets import SHAPE, Floats, crossed, past_of
 
 
@@ -122,7 +122,8 @@ def test_networks_learn_what_a_linear_learner_cannot() -> None:
             ("trees", TreeEmbedding()),
         ):
             budget = Budget(562, horizon=3_000, max_cost=1)
-            learner = Deferrer(n_features=4, budget=budget, embedding=embedding, seed=seed)
+            # with the constant of the rank view, a plane fits one of the two quadrants in which asking pays
+            learner = november_deferrer(n_features=4, budget=budget, embedding=embedding, seed=seed)
             run = learner.run(tasks.contexts, rewards_of(learner, tasks), tasks.costs)
             gains[name].append((run.reward - tasks.rewards[:, 0].sum()) / more[:750].sum())
     assert np.mean(gains["linear"]) < 0.15

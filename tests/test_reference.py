@@ -12,7 +12,7 @@ import pytest
 from deferkit import Budget, Deferrer, Pacing
 from deferkit.types import REASONS
 from tests import reference
-from tests.conftest import Floats, Tasks, draw_tasks, numbers, rewards_of
+from tests.conftest import Floats, Tasks, draw_tasks, november_deferrer, numbers, rewards_of
 from tests.reference import Choice, Learner, Limit
 
 ROOT = Path(__file__).parent.parent
@@ -52,7 +52,7 @@ CASES = {
 
 def make(case: Case, seed: int) -> tuple[Deferrer, Learner, Tasks]:
     """Return both learners and a stream; every other stream has contexts of any sign and length."""
-    deferrer = Deferrer(
+    deferrer = november_deferrer(
         n_features=D,
         experts=[f"expert {k}" for k in range(1, case.experts + 1)],
         budget={f"resource {r}": budget for r, budget in enumerate(case.budgets)},

@@ -42,7 +42,7 @@ def test_what_is_left_is_carried_over_up_to_the_rule(carry: float, left: float) 
     deferrer = learner(Budget(4, every="1h", carry=carry, max_cost=1))
     for cost in (0.5, 1.0):
         ask(deferrer, 0, cost)
-    deferrer.decide(X, at=HOUR)
+    deferrer.decide(X, force="model", at=HOUR)
     assert deferrer.summary().left == left
     period = deferrer.summary().periods["cost"]
     assert (period.start, period.end, period.total, period.spent) == (HOUR, 2 * HOUR, left, 0)
@@ -54,7 +54,7 @@ def test_a_gap_of_ten_periods_renews_ten_times() -> None:
     due = deferrer.renewals(10.5 * HOUR)
     assert [(event.start, event.end) for event in due] == [(h * HOUR, (h + 1) * HOUR) for h in range(1, 11)]
     assert [event.total for event in due] == [1 + 3 + 4, 1 + 7 + 4, *[1 + 10 + 4] * 8]  # at most 2.5 · 4 is carried
-    deferrer.decide(X, at=10.5 * HOUR)
+    deferrer.decide(X, force="model", at=10.5 * HOUR)
     assert deferrer.summary().left == 14
     nothing_lapses = learner(Budget(4, every="1h", carry=math.inf, max_cost=1))
     nothing_lapses.decide(X, force="model", at=0)
@@ -195,7 +195,7 @@ def test_after_its_end_a_budget_is_said_to_be_over_and_can_be_extended() -> None
     deferrer = learner(Budget(5, until=10 * HOUR, max_cost=1))
     ask(deferrer, 0, 1.0)
     with pytest.warns(HorizonWarning, match="The budget ended on 1970-01-01 10:00 UTC. What is left of the budget"):
-        deferrer.decide(X, at=10 * HOUR)
+        deferrer.decide(X, force="model", at=10 * HOUR)
     with pytest.raises(InvalidArgument, match="after the latest task, which came on 1970-01-01 10:00 UTC"):
         deferrer.change_budget(until=9 * HOUR)
     deferrer.change_budget(until=datetime(1970, 1, 2, tzinfo=UTC), add=2)
@@ -293,7 +293,7 @@ def test_two_resources_renew_at_their_own_times() -> None:
         ("minutes", 3 * HOUR, 5.0),
         ("euros", 3 * HOUR, 10.5),
     ]
-    deferrer.decide(X, at=3 * HOUR)
+    deferrer.decide(X, force="model", at=3 * HOUR)
     assert deferrer.summary().left == {"minutes": 4, "euros": 10}
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from deferkit import Budget, Deferrer, Pacing
-from tests.conftest import Tasks, draw_tasks, draw_times, numbers, rewards_of
+from tests.conftest import Tasks, draw_tasks, draw_times, november_deferrer, numbers, rewards_of
 from tests.reference import Choice
 from tests.reference_renewing import Plan, RenewingLearner
 from tests.test_reference import assert_same
@@ -46,7 +46,7 @@ def budget_of(plan: Plan, capped: bool) -> Budget:
 
 
 def make(case: Case, seed: int) -> tuple[Deferrer, RenewingLearner, Tasks]:
-    deferrer = Deferrer(
+    deferrer = november_deferrer(
         n_features=D,
         experts=[f"expert {k}" for k in range(case.experts)],
         budget={f"resource {r}": budget_of(plan, case.capped) for r, plan in enumerate(case.plans)},

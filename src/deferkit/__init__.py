@@ -7,6 +7,7 @@ from deferkit.errors import (
     AlreadySettled,
     AssumptionWarning,
     BudgetExhausted,
+    ConfidenceWarning,
     ConflictingObservation,
     DeferkitError,
     EventOutOfOrder,
@@ -16,6 +17,7 @@ from deferkit.errors import (
     MissingTreesWarning,
     ServiceError,
     ServiceUnavailable,
+    SpendingWarning,
     UnaffordableReviewWarning,
     UnknownDecision,
     UnreadableState,
@@ -33,7 +35,7 @@ from deferkit.events import (
     Stopped,
     WarmStarted,
 )
-from deferkit.types import Budget, Coefficients, Decision, Drifted, Period, Run, Scores, Summary
+from deferkit.types import Budget, Coefficients, Decision, Drifted, MeanEstimate, Period, Run, Scores, Summary
 from deferkit.version import __version__
 
 if TYPE_CHECKING:
@@ -76,6 +78,7 @@ __all__ = [
     "BudgetExhausted",
     "Client",
     "Coefficients",
+    "ConfidenceWarning",
     "ConflictingObservation",
     "Corrected",
     "Decided",
@@ -93,6 +96,7 @@ __all__ = [
     "HorizonWarning",
     "InvalidArgument",
     "LinkWarning",
+    "MeanEstimate",
     "MissingTreesWarning",
     "NeuralEmbedding",
     "Observed",
@@ -103,6 +107,7 @@ __all__ = [
     "Scores",
     "ServiceError",
     "ServiceUnavailable",
+    "SpendingWarning",
     "Stopped",
     "Summary",
     "TreeEmbedding",

@@ -237,12 +237,28 @@ class LinkWarning(UserWarning):
 
     >>> import warnings
     >>> from deferkit import Deferrer, LinkWarning
-    >>> deferrer = Deferrer(n_features=1, defaults="2026.12")
+    >>> deferrer = Deferrer(n_features=1)
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     for reward in (1.0, 0.0, 0.5):
     ...         deferrer.observe(deferrer.decide([1.0]).id, rewards={"model": reward})
     >>> [warning.category is LinkWarning for warning in caught]
+    [True]
+    """
+
+
+class ConfidenceWarning(UserWarning):
+    """`Deferrer.from_table` took a column for the model's confidence that nobody named, or found two that may be it.
+
+    `confidence=` names the column, or "none", and there is no warning.
+
+    >>> import warnings
+    >>> from deferkit import ConfidenceWarning, Deferrer
+    >>> reviews = {"x_score": [0.5, 0.9, 0.7, 0.8] * 5, "model_reward": [0, 1] * 10, "human_reward": [1, 1] * 10}
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     deferrer = Deferrer.from_table(reviews | {"cost": [2.5] * 20})
+    >>> [warning.category is ConfidenceWarning for warning in caught]
     [True]
     """
 
@@ -257,6 +273,23 @@ class HorizonWarning(UserWarning):
     ...     warnings.simplefilter("always")
     ...     decisions = [deferrer.decide([1.0]) for _ in range(3)]
     >>> [warning.category is HorizonWarning for warning in caught]
+    [True]
+    """
+
+
+class SpendingWarning(UserWarning):
+    """Less than a quarter of the planned spending is used after a fifth of the horizon; raised once for a learner.
+
+    The message has the reason, and what would change it; `Summary.remark` has both at any time. Learners with
+    `defaults="2026.11"` do not raise it.
+
+    >>> import warnings
+    >>> from deferkit import Budget, Deferrer, SpendingWarning
+    >>> deferrer = Deferrer(n_features=1, budget=Budget(50, horizon=200, max_cost=1), defaults="2026.12")
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     decisions = [deferrer.decide([1.0], available=[]) for _ in range(60)]
+    >>> [warning.category is SpendingWarning for warning in caught]
     [True]
     """
 

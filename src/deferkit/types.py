@@ -254,6 +254,8 @@ class Decision(NamedTuple):
     def explain(self) -> str:
         """Return one English sentence that gives the reason of this route.
 
+        An estimate is followed by ± and what optimism adds to it: the smaller that is, the surer is the estimate.
+
         >>> from deferkit import Budget, Deferrer
         >>> Deferrer(n_features=1, budget=Budget(0, horizon=10)).decide([1.0]).explain()
         'Task 0 goes to model, because the 0 left of the budget is not enough to ask.'
@@ -290,16 +292,44 @@ def explain(decision: Decision) -> str:
     )
     priced = f"with a price of {show(decision.price)} for a unit of budget"
     chance = f"with probability {decision.propensity:.3g}"
+    why = why_worth_it(decision, expert) if decision.route != MODEL else why_not_worth_it(decision, expert)
     return {
         "warm-up": f"{head}, drawn {chance} so that everyone is known.",
-        "worth it": f"{head}, which is worth it: {compared}, {priced}.",
-        "not worth it": f"{head}, because an expert is not worth it: {compared}, {priced}.",
+        "worth it": f"{head}, which is worth it: {compared}, {priced}{why}.",
+        "not worth it": f"{head}, because an expert is not worth it: {compared}, {priced}{why}.",
         "budget": f"{head}, because the {show(decision.budget_left)} left of the budget is not enough to ask.",
         "forced": f"{head}, because the caller said so.",
         "explored": f"{head}, drawn {chance} so that other policies can be evaluated.",
         "unavailable": f"{head}, because no expert is available.",
         "unsettled": f"{head}, because no cost is known yet and enough is held for tasks that wait for one.",
     }[decision.reason]
+
+
+def why_worth_it(decision: Decision, expert: str) -> str:
+    """Return the reason to ask an expert who is expected to earn no more than the model, after a semicolon."""
+    estimates = decision.estimates
+    if decision.reason != "worth it" or estimates[expert] > estimates[MODEL]:
+        return ""
+    free = not any(amounts_of(decision.price)) and all(math.isfinite(left) for left in amounts_of(decision.budget_left))
+    return f"; {expert} is asked to learn more{', because the budget would not be used otherwise' * free}"
+
+
+def why_not_worth_it(decision: Decision, expert: str) -> str:
+    """Return the shortfall of the best expert, after a semicolon; nothing if it was not compared."""
+    if decision.reason != "not worth it":
+        return ""
+    reward = decision.estimates[expert] + decision.widths[expert]
+    gain, price = reward - decision.estimates[MODEL], reward - worth_of(decision, expert)
+    if gain <= 0.0:
+        return f"; even at best, {expert} is expected to earn no more than the model"
+    if gain <= price:
+        return f"; at best {expert} is expected to earn {gain:.3g} more, and the price of its cost is {price:.3g}"
+    return f"; at best {expert} is expected to earn {gain:.3g} more, and as much may be true of the model"
+
+
+def amounts_of(amount: Amount) -> list[float]:
+    """Return the numbers of an amount, one for each resource."""
+    return list(amount.values()) if isinstance(amount, Mapping) else [amount]
 
 
 def worth_of(decision: Decision, decider: str) -> float:
@@ -313,10 +343,7 @@ def worth_of(decision: Decision, decider: str) -> float:
     reward = decision.estimates[decider] + decision.widths[decider]
     if decider == MODEL:
         return reward
-    price, cost, width = (
-        list(amount.values()) if isinstance(amount, Mapping) else [amount]
-        for amount in (decision.price, decision.costs[decider], decision.cost_widths[decider])
-    )
+    price, cost, width = map(amounts_of, (decision.price, decision.costs[decider], decision.cost_widths[decider]))
     return reward - sum(p * max(0.0, c - w) for p, c, w in zip(price, cost, width, strict=True))
 
 
@@ -383,7 +410,8 @@ class Drifted(NamedTuple):
         decision: The id of the next decision at the time of detection.
         strength: The share of the observations that the estimate stopped using, from 0 to 1.
         times: How often this target has drifted so far.
-        since: The id of the next decision at the most likely time of the change; None with `defaults="2026.11"`.
+        since: The id of the next decision at the most likely time of the change; None with `defaults="2026.11"` or an
+            unbounded `reward_range`.
         before: The mean response between the change before it, or the start, and this one; None likewise.
         after: The mean response since the change, at the time of detection; None likewise.
         error: The standard error of after − before; None likewise.
@@ -461,6 +489,27 @@ class Period(NamedTuple):
     tasks_left: float
 
 
+class MeanEstimate(NamedTuple):
+    """The estimate of one reward or cost, on average over the latest tasks.
+
+    Attributes:
+        mean: The mean estimate.
+        error: The mean standard error; of a reward, at most half the range of rewards.
+        samples: The number of observations.
+
+    >>> print(MeanEstimate(mean=0.7, error=0.0123, samples=400))
+    0.7 ± 0.012
+    """
+
+    mean: float
+    error: float
+    samples: int
+
+    def __str__(self) -> str:
+        """Return the estimate with its error."""
+        return f"{self.mean:.3g} ± {self.error:.2g}"
+
+
 class Summary(NamedTuple):
     """Counts, budget and estimates of a learner at one moment.
 
@@ -487,6 +536,8 @@ class Summary(NamedTuple):
         backwards: Decisions whose time was before that of an earlier one, and counted as that.
         periods: The current period of each resource that renews or has an end; total, spent and left above are those
             of all periods so far.
+        estimates: The estimate of each reward and cost on the latest tasks, at most 200; none before the first task.
+        remark: Why experts are asked less than planned, and what would change it, in one line; empty if they are not.
 
     >>> from deferkit import Budget, Deferrer
     >>> summary = Deferrer(n_features=1, budget=Budget(5, horizon=100)).summary()
@@ -515,6 +566,8 @@ class Summary(NamedTuple):
     stopped: int
     backwards: int
     periods: dict[str, Period]
+    estimates: Mapping[str, MeanEstimate] = {}
+    remark: str = ""
 
     def __str__(self) -> str:
         """Return a line for each field, to be read by people."""
@@ -541,4 +594,4 @@ def shown(name: str, value: object) -> str:
         return f"{100 * value:.4g} %"
     if isinstance(value, float):
         return f"{value:,.6g}"
-    return f"{value:,}" if type(value) is int else str(value)
+    return f"{value:,}" if type(value) is int else str(value) or "none"

@@ -28,7 +28,7 @@ GROUPS = {
 
 
 SINCE_VERSION_4 = ("n_open", "n_stopped", "n_backwards")  # counters
-SINCE_VERSION_5 = ("link_state", "n_in_ranks")
+SINCE_VERSION_5 = ("link_state", "n_in_ranks", "spending_told", "n_unavailable")
 
 
 def digest(*parts: bytes) -> str:
@@ -110,12 +110,15 @@ def amount(deferrer: Deferrer, values: list[float]) -> Any:
     return values[0] if len(names) == 1 else dict(zip(names, values, strict=True))
 
 
-def live(deferrer: Deferrer, rng: np.random.Generator, n: int) -> list[Any]:
-    """Take a learner through decisions of every sort and outcomes in any order; return what it decided."""
+def live(deferrer: Deferrer, rng: np.random.Generator, n: int, *, binary: bool = False) -> list[Any]:
+    """Take a learner through decisions of every sort and outcomes in any order; return what it decided.
+
+    Rewards are right or wrong with the logistic link, or if `binary`; else graded.
+    """
     log: list[Any] = []
     pending: list[Any] = []
     settings = deferrer.settings
-    experts, n_resources, logistic = settings.experts, len(settings.resources), settings.link == "logistic"
+    experts, n_resources, logistic = settings.experts, len(settings.resources), binary or settings.link == "logistic"
     for t in range(n):
         x = context_of(deferrer, rng)
         what = rng.random(4)

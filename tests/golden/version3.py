@@ -7,7 +7,7 @@ was saved while trees were being fitted.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,15 @@ from tests.golden.lives import SINCE_VERSION_4, SINCE_VERSION_5, digest, live
 
 FOLDER = Path(__file__).parent
 BUDGET = Budget(30, horizon=400, max_cost=1.0)
-SMALL: dict[str, Any] = {"budget": BUDGET, "memory": 60, "pacing": Pacing(window=40), "seed": 5}
+SMALL: dict[str, Any] = {
+    "budget": BUDGET,
+    "memory": 60,
+    "pacing": Pacing(window=40),
+    "seed": 5,
+    "defaults": "2026.11",
+}
 STEPS_SAVED, STEPS_AFTER = 200, 150
+COUNTERS_SINCE = (*SINCE_VERSION_4, *SINCE_VERSION_5)
 
 
 def learners() -> Iterator[tuple[str, Deferrer]]:
@@ -35,8 +42,13 @@ def learners() -> Iterator[tuple[str, Deferrer]]:
 
 def state_digest(deferrer: Deferrer) -> str:
     """Return a digest of every array that version 3 saved, by its name in the file, and of the counters."""
+    arrays = (*NEW_BY_RESOURCE, "clock", "at", "expected", *ADDED)
+    return digest_without(deferrer, {*arrays, *(f"fit ledger {name}" for name in ADDED)}, COUNTERS_SINCE)
+
+
+def digest_without(deferrer: Deferrer, later: Collection[str], later_counters: Collection[str]) -> str:
+    """Return a digest of the state without arrays and counters that came later."""
     ledger = deferrer._ledger
-    later = {*NEW_BY_RESOURCE, "clock", "at", "expected", *ADDED}
     arrays = {name: np.ascontiguousarray(array) for name, array in ledger.state().items() if name not in later}
     lower = np.tril(np.ones(arrays["precision"].shape[1:]))
     for name in ("precision", "rounding"):  # the upper half is not kept up to date
@@ -44,13 +56,10 @@ def state_digest(deferrer: Deferrer) -> str:
     waiting = np.arange(arrays["stash"].shape[1])[None, :, None] < arrays["n_stashed"][:, None, None]
     arrays["stash"] = np.where(waiting, arrays["stash"], 0.0)
     if deferrer._representation is not None:
-        fit = {f"fit ledger {name}" for name in ADDED}
-        kept = {name: array for name, array in deferrer._representation.state().items() if name not in fit}
+        kept = {name: array for name, array in deferrer._representation.state().items() if name not in later}
         arrays |= {f"representation {name}": array for name, array in kept.items()}
     parts = [name.encode() + arrays[name].tobytes() for name in sorted(arrays)]
-    counters = {
-        name: count for name, count in ledger.counters().items() if name not in (*SINCE_VERSION_4, *SINCE_VERSION_5)
-    }
+    counters = {name: count for name, count in ledger.counters().items() if name not in later_counters}
     return digest(*parts, json.dumps(counters, sort_keys=True).encode())
 
 

@@ -33,6 +33,7 @@ from tests.serve.harness.service_process import ServiceProcess
 __all__ = ["client", "service"]
 
 BUDGET = Budget(10, horizon=100, max_cost=1)
+RULE: dict[str, Any] = {"defaults": "2026.12"}  # of new policies
 
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -43,6 +44,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::deferkit.LinkWarning")
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_client_decides_as_a_deferrer_does(client: Client, name: str) -> None:
     given = {"representation": "linear"} | SETTINGS[name]
@@ -52,7 +54,7 @@ def test_a_client_decides_as_a_deferrer_does(client: Client, name: str) -> None:
     tasks = draw_tasks(n, 4, experts=len(experts), resources=len(resources), binary=name == "logistic", seed=3)
     costs = tasks.costs.round(6)
     budget = {each: Budget(20, horizon=n, max_cost=1) for each in resources}
-    deferrer = Deferrer(n_features=4, budget=budget, **given)
+    deferrer = Deferrer(n_features=4, budget=budget, **RULE, **given)
     client.create(features=4, budget=budget, **given)
     reasons = set()
     for t in range(n):
@@ -78,6 +80,7 @@ def test_a_client_decides_as_a_deferrer_does(client: Client, name: str) -> None:
     assert (ours.decisions, ours.routes, ours.price) == (theirs.decisions, theirs.routes, theirs.price)
     assert by_name(ours.spent) == pytest.approx(by_name(theirs.spent))
     assert (ours.samples, ours.samples_in_use) == (theirs.samples, theirs.samples_in_use)
+    assert (ours.estimates, ours.remark) == (theirs.estimates, theirs.remark)
     assert (ours.drifts, ours.drifted) == (theirs.drifts, deferrer.drifts())
 
 
@@ -90,7 +93,7 @@ def test_a_batch_is_that_many_decisions(client: Client) -> None:
     budget = Budget(50, horizon=5000, max_cost=1)
     client.create(features=3, budget=budget)
     decisions = client.decide_many(contexts)
-    assert decisions == Deferrer(n_features=3, budget=budget).decide_many(contexts)
+    assert decisions == Deferrer(n_features=3, budget=budget, **RULE).decide_many(contexts)
     client.observe(decisions[1200], {"model": 0.5})
     tasks = [client.task_of(decision) for decision in decisions]
     assert client.decide_many(contexts, tasks=tasks) == decisions, "the same tasks were decided before"
@@ -103,7 +106,7 @@ def test_a_batch_is_that_many_decisions(client: Client) -> None:
 def test_named_features_as_the_encoder_takes_them(client: Client) -> None:
     numbers = ["amount", "age"]
     categories: dict[str, Sequence[str] | int] = {"country": ["de", "3"], "new": 2}
-    deferrer = Deferrer(encoder=Encoder(numbers=numbers, categories=categories), budget=BUDGET)
+    deferrer = Deferrer(encoder=Encoder(numbers=numbers, categories=categories), budget=BUDGET, **RULE)
     client.create(features={"numbers": numbers, "categories": categories}, budget=BUDGET)
     rng = np.random.default_rng(0)
     for i in range(60):

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from deferkit.serve.domain.policy import Policy
-from deferkit.serve.domain.policy_learner import learner_of
+from deferkit.serve.domain.policy_learner import learner_of, with_defaults
 from deferkit.serve.domain.policy_spec import BudgetSpec
 from deferkit.serve.domain.problems import Problem, StoreFailed
 from deferkit.serve.domain.request_bodies import BatchBody, TaskBody
@@ -209,7 +209,7 @@ def test_after_a_restart_the_random_stream_goes_on(database: Database, monkeypat
         return [msgspec.json.decode(reply.body) for reply in replies]
 
     restarted = [reply for i in range(5) for reply in asyncio.run(lives(8 * i, dies=i % 2 == 0))]
-    whole = learner_of(RANDOM)
+    whole = learner_of(with_defaults(RANDOM))
     for body, reply in zip(bodies, restarted, strict=True):
         decision = whole.decide(body.context)
         assert (reply["route"], reply["reason"], reply["propensity"]) == (

@@ -15,10 +15,12 @@ from deferkit.errors import InvalidArgument, MissingExtra
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain import policy_learner as learners
 from deferkit.serve.domain.policy_learner import learner_of, with_defaults
-from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
+from deferkit.serve.domain.policy_spec import BudgetSpec, FeatureSpec, PolicySpec
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.engine import policy_creation as engines
+from deferkit.serve.engine.alarms import drift_alarms
 from deferkit.serve.engine.engine import Engine
+from deferkit.serve.engine.history.log_figures import LogFigures
 from deferkit.serve.engine.policy_summary import summary_of
 from deferkit.serve.http.metrics import metrics_of
 from deferkit.serve.http.traffic import Traffic
@@ -61,6 +63,119 @@ def how(spec: PolicySpec) -> tuple[Any, ...]:
 )
 def test_a_policy_gets_the_first_choice_that_can_be_had(given: dict[str, Any], gets: tuple[str, ...]) -> None:
     assert how(with_defaults(msgspec.structs.replace(SPEC, **given))) == gets
+
+
+def rule_of(spec: PolicySpec) -> tuple[Any, ...]:
+    return spec.defaults, spec.link, spec.ranks
+
+
+@pytest.mark.parametrize(
+    ("given", "gets"),
+    [
+        ({}, ("2026.12", "auto", True)),
+        ({"link": "identity"}, ("2026.12", "identity", True)),
+        ({"link": "logistic"}, ("2026.12", "logistic", True)),
+        ({"cost_link": "logistic"}, ("2026.12", "identity", True)),
+        ({"reward_range": (0.0, 10.0)}, ("2026.12", "identity", True)),
+        ({"rule": "interval"}, ("2026.11", "identity", msgspec.UNSET)),
+        ({"defaults": "2026.11"}, ("2026.11", "identity", msgspec.UNSET)),
+        ({"features": 190}, ("2026.12", "auto", True)),
+        ({"features": 215}, ("2026.12", "auto", False)),  # trees stay
+        ({"features": 500}, ("2026.12", "auto", True)),
+        ({"features": 2000}, ("2026.12", "auto", False)),
+        ({"features": 500, "ranks": False}, ("2026.12", "auto", False)),
+    ],
+)
+def test_a_policy_gets_the_latest_rule_where_that_is_possible(given: dict[str, Any], gets: tuple[Any, ...]) -> None:
+    made = with_defaults(msgspec.structs.replace(SPEC, **given))
+    assert rule_of(made) == gets
+    assert with_defaults(made) == made
+    settings = learners.settings_of(made)
+    assert (settings.defaults, settings.link, settings.has_ranks) == (gets[0], gets[1], gets[2] is True)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"representation": "linear"},
+        {"forget": "never"},
+        {"ranks": False},
+        {"features": 3, "experts": ["ann", "bo"], "confidence": 1},
+        {"features": FeatureSpec(numbers=["a", "b"], categories={"c": ["x", "y"]}), "confidence": "b"},
+    ],
+    ids=["auto", "linear", "never", "without ranks", "experts", "named"],
+)
+def test_the_size_is_that_of_the_arrays(given: dict[str, Any]) -> None:
+    made = with_defaults(msgspec.structs.replace(SPEC, **given))
+    learner = learner_of(made)
+    arrays = learner._ledger.arrays
+    sizes = learner._ledger.sizes()
+    narrow = {"inverse": 2, "precision": 2, "context": 1, "rank_table": 0}  # axes that are padded to whole lanes
+    unpadded = {
+        name: arrays[name].size * sizes["n_features"] ** axes // sizes["stride"] ** axes
+        for name, axes in narrow.items()
+    }
+    assert learners.matrix_numbers(learner.settings) == unpadded["inverse"] + unpadded["precision"]
+    trees = 200_000 * learner.settings.n_features if made.representation == "auto" else 0
+    assert learners.numbers_of(made) == sum(unpadded.values()) + trees
+
+
+def test_policies_of_before_have_the_size_they_had() -> None:
+    old = msgspec.structs.replace(SPEC, rule="index", forget="auto", representation="auto", memory=5000, features=10)
+    width, targets = 10 + 2 * 3, 3
+    assert learners.numbers_of(old) == 2 * width**2 * targets * 8 + 2 * width * 5000 + 200_000 * 10
+    linear = msgspec.structs.replace(old, representation="linear")
+    assert learners.numbers_of(linear) == 2 * 10**2 * targets * 4 + 10 * 5000
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"confidence": 2}, "confidence"),
+        ({"confidence": "a"}, "confidence"),
+        ({"confidence": 0, "defaults": "2026.11"}, "confidence"),
+        ({"features": FeatureSpec(numbers=["a"], categories={"c": ["x"]}), "confidence": "c"}, "confidence"),
+        ({"features": FeatureSpec(numbers=["a"]), "confidence": 0}, "confidence"),
+    ],
+)
+def test_a_confidence_that_is_no_number_feature_is_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidArgument, match=said):
+        with_defaults(msgspec.structs.replace(SPEC, **given))
+
+
+def test_a_confidence_is_the_prior_of_the_model(sqlite: Sqlite) -> None:
+    sure = msgspec.structs.replace(LONG, confidence=1, representation="linear")
+
+    async def script(engine: Engine) -> None:
+        made = await engine.create("default", sure)
+        assert json.loads(made.body)["confidence"] == 1
+        assert (await engine.create("default", sure)).status == 201
+        with pytest.raises(Problem, match="made with other settings: confidence"):
+            await engine.create("default", LONG)
+        for i in range(20):
+            await decide(engine, f"t{i}", context=[1.0, i / 20], force="model")
+        low, high = [(await decide(engine, f"c{c}", context=[1.0, c], force="model"))["estimates"] for c in (0.1, 0.9)]
+        assert low["human"] == high["human"] == pytest.approx(0.9, abs=0.02)
+        assert high["model"] - low["model"] > 0.1
+        assert replayed(engine.store) == engine.owned[KEY].policy
+
+    play(sqlite, script, spec=None)
+
+
+@pytest.mark.parametrize("link", ["identity", "logistic"])
+def test_a_body_of_before_is_no_conflict_with_a_stored_policy(link: str) -> None:
+    body = json.loads(msgspec.json.encode(SPEC))
+    assert not {"link", "defaults", "ranks", "confidence"} & set(body)
+    stored = msgspec.convert(body | {"link": link, "rule": "index", "forget": "auto"}, PolicySpec)
+    assert (stored.defaults_used, stored.link_used, learners.settings_of(stored).defaults) == (
+        "2026.11",
+        link,
+        "2026.11",
+    )
+    assert (SPEC.with_defaults_of(stored) == stored) == (link == "identity")  # as it always was
+    assert msgspec.structs.replace(SPEC, link=link).with_defaults_of(stored) == stored
+    assert msgspec.structs.replace(SPEC, link="auto").with_defaults_of(stored) != stored
 
 
 def test_what_is_too_large_is_refused_with_a_way_out() -> None:
@@ -136,9 +251,10 @@ def test_a_policy_from_before_stays_as_it_was(sqlite: Sqlite, rule: Any, monkeyp
         settings = policy.learner.settings
         assert (settings.forget_used, settings.representation, settings.refit_used) == ("never", "linear", "doubling")
         assert settings.exploration.rule == ("interval" if rule is msgspec.UNSET else "index")
-        for given in ({}, {"forget": "never"}, {"representation": "linear"}):
+        assert settings.defaults == "2026.11"
+        for given in ({}, {"forget": "never"}, {"representation": "linear"}, {"defaults": "2026.11"}):
             assert (await engine.create("default", msgspec.structs.replace(old, **given))).status == 201
-        for given in ({"forget": "auto"}, {"representation": "auto"}):
+        for given in ({"forget": "auto"}, {"representation": "auto"}, {"defaults": "2026.12"}, {"confidence": 0}):
             with pytest.raises(Problem, match="made with other settings"):
                 await engine.create("default", msgspec.structs.replace(old, **given))
         await live(engine, range(70, 140))
@@ -159,7 +275,8 @@ async def live(engine: Engine, tasks: range, *, right: float = 1.0) -> None:
         await observe(engine, f"t{number}", rewards={"model": right, "human": float(number % 3 > 0)}, cost=cost)
 
 
-def test_a_drift_is_logged_once_and_counted(sqlite: Sqlite, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("defaults", ["2026.11", "2026.12"])
+def test_a_drift_is_logged_once_and_counted(sqlite: Sqlite, caplog: pytest.LogCaptureFixture, defaults: str) -> None:
     def told() -> list[dict[str, Any]]:
         return [record.__dict__ for record in caplog.records if record.message == "drifted"]
 
@@ -176,8 +293,20 @@ def test_a_drift_is_logged_once_and_counted(sqlite: Sqlite, caplog: pytest.LogCa
         owned = engine.owned[KEY]
         summary = summary_of(owned, engine.store.queue(owned.id), 0)
         assert summary.drifts == drifts[0].times
-        # the service has the fields that every rule has
-        assert [msgspec.structs.astuple(each) for each in summary.drifted] == [drift[:4] for drift in drifts]
+        assert [msgspec.structs.astuple(each) for each in summary.drifted] == [tuple(drift) for drift in drifts]
+        drift = drifts[0]
+        if defaults == "2026.11":
+            assert drift[4:] == (None, None, None, None)
+            [alarm] = drift_alarms(owned, None)
+            assert alarm.text == f"The reward of model has changed, about at task {drift.decision:,}."
+        else:
+            assert drift.since is not None
+            assert abs(drift.since - 400) < 20
+            assert (told()[-1]["since"], told()[-1]["after"]) == (drift.since, drift.after)
+            past = LogFigures(None, None, ((drift.since - 5, 1_777_000_000.0), (600, 1_777_800_000.0)))  # type: ignore[arg-type]
+            [alarm] = drift_alarms(owned, past)
+            assert alarm.text.startswith("The model is right in 0% since about 3 May 2026, before in 100% (standard")
+            assert f"since about task {drift.since:,}, before" in drift_alarms(owned, None)[0].text
         assert summary.samples_in_use["model"] < summary.samples["model"] == 600
 
     async def after(engine: Engine) -> None:
@@ -185,7 +314,7 @@ def test_a_drift_is_logged_once_and_counted(sqlite: Sqlite, caplog: pytest.LogCa
 
     sqlite.synchronous = "OFF"
     with caplog.at_level(logging.WARNING):
-        play(sqlite, before, spec=msgspec.structs.replace(LONG, representation="linear"))
+        play(sqlite, before, spec=msgspec.structs.replace(LONG, representation="linear", defaults=defaults))
         n = len(told())
         play(sqlite, after, spec=None)
         assert len(told()) == n  # what was told is not told again

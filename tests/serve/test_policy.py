@@ -178,7 +178,8 @@ def test_decisions_that_are_forgotten_are_booked_and_not_learned(database: Datab
         await call(engine, Expire("given up"))
         batch = [TaskBody(task=f"t{i}", context=[1.0, 0.0], force="model") for i in range(1000)]
         await call(engine, DecideMany(BatchBody(tasks=batch)))
-        await call(engine, DecideMany(BatchBody(tasks=[TaskBody(task=f"u{i}", context=[0.0, 1.0]) for i in range(50)])))
+        batch = [TaskBody(task=f"u{i}", context=[0.0, 1.0], available=[]) for i in range(50)]
+        await call(engine, DecideMany(BatchBody(tasks=batch)))
         learner = policy_of(engine).learner
         assert [learner.remembers(i) for i in range(3)] == [True, False, False]  # what holds budget is kept
         late = await observe(engine, "settled", rewards={"human": 1.0})

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from deferkit import Budget, Decision, Deferrer, Encoder, HorizonWarning
+from deferkit import Budget, Decision, Deferrer, Encoder, HorizonWarning, Observed
 from deferkit.serve.domain.log_records import without_infinity
 from deferkit.serve.domain.policy_spec import BudgetSpec, FeatureSpec, PolicySpec
 from deferkit.serve.domain.request_bodies import BatchBody, TaskBody
@@ -40,6 +40,10 @@ GIVEN: dict[str, dict[str, Any]] = {
     "forgets nothing": {"link": "logistic", "forget": "never"},
     "trees": {"representation": "auto"},
     "trees, experts and resources": {"representation": "auto", "experts": ["ann", "bo"], "budget": TWO},
+    "zeros and ones": {"link": "auto"},
+    "zeros and ones, trees": {"link": "auto", "representation": "auto"},
+    "confidence": {"confidence": 1},
+    "the rule of November": {"defaults": "2026.11"},
     "nothing": {"budget": {"cost": BudgetSpec(total=0, horizon=N, max_cost=1)}},
 }
 
@@ -66,7 +70,7 @@ def library_of(spec: PolicySpec) -> Deferrer:
         **features,
         budget=budget,
         experts=spec.experts,
-        link=spec.link,
+        link="auto" if spec.link is msgspec.UNSET else spec.link,
         cost_link=spec.cost_link,
         pacing=spec.pacing,
         exploration=spec.exploration,
@@ -76,6 +80,8 @@ def library_of(spec: PolicySpec) -> Deferrer:
         forget=spec.forget_used,
         representation=spec.representation_used,
         seed=spec.seed,
+        confidence=None if spec.confidence is msgspec.UNSET else spec.confidence,
+        defaults="2026.12" if spec.defaults is msgspec.UNSET else spec.defaults,
     )
 
 
@@ -87,7 +93,7 @@ def reply_of(task: str, decision: Decision) -> Any:
 
 def outcomes(spec: PolicySpec, seed: int = 5) -> tuple[list[Any], Any, Any]:
     experts, resources = len(spec.experts), len(spec.budget)
-    tasks = draw_tasks(N, D, experts=experts, resources=resources, binary=spec.link == "logistic", seed=seed)
+    tasks = draw_tasks(N, D, experts=experts, resources=resources, binary=spec.link in ("logistic", "auto"), seed=seed)
     return tasks.contexts.tolist(), tasks.rewards, np.round(tasks.costs, 6)
 
 
@@ -116,7 +122,7 @@ def check_alike(database: Database, spec: PolicySpec, contexts: list[Any], rewar
             decision = library.decide(context)
             assert reply == reply_of(f"t{i}", decision)
             known, cost = seen(spec, reply, rewards[i], costs[i])
-            library.observe(decision.id, known, cost)
+            library.apply(Observed(decision.id, known, cost))  # which does not warn of another link
             outcome = observe(engine, f"t{i}", rewards=known, cost=cost)
         await cast(Awaitable[Any], outcome)
         policy = engine.owned[KEY].policy

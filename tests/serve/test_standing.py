@@ -14,6 +14,7 @@ from deferkit.serve.engine.commands.reported_values import cost_of
 from deferkit.serve.engine.forecast import Forecast, Spending, forecast_of, pace_of
 from deferkit.serve.engine.history.log_figures import log_figures_of
 from deferkit.serve.engine.history.log_fold import LogFold
+from deferkit.serve.engine.policy_summary import summary_of
 from deferkit.serve.engine.standing import Standing, standing_of
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 
@@ -105,6 +106,51 @@ def test_too_slow_is_an_alarm_and_too_early_to_tell_is_none() -> None:
     assert slow.alarms[0].text == "Spending is 90 % behind plan."
 
 
+def compared(n: int, human: float) -> Story:
+    """Return a policy that has compared its deciders itself, after n tasks; the model's reward is always 1."""
+    story = Story(msgspec.structs.replace(SPEC, warm_up=20))
+    for second in range(n):
+        key = (1, f"t{second}")
+        story.work.decisions[key] = None
+        Decide(TaskBody(task=key[1], context=[1.0])).run(story.owned, story.work, second * 1_000_000)
+        row = story.work.decisions[key]
+        assert row is not None
+        cost = cost_of(story.owned, 0.5) if row.route != "model" else None
+        book(story.owned, story.work, second * 1_000_000, row, {row.route: human if cost else 1.0}, cost)
+        story.second += 1
+    return story.tasks(0, None)
+
+
+def test_a_policy_that_asks_nobody_says_why() -> None:
+    """Until 100 tasks 10 minutes are planned, and 20 random decisions have asked for about 5."""
+    story = compared(400, human=0.2)
+    standing, summary = story.standing(), story.owned.learner_summary()
+    assert kinds(standing) == ["underspending"]
+    expert, model = summary.estimates["human"], summary.estimates["model"]
+    assert standing.remark == summary.remark
+    assert standing.state == (
+        f"Spending is behind plan: {summary.spent:g} of 100 minutes spent for 40 % of the planned tasks, because the"
+        f" expert's estimate ({expert} from {expert.samples} reviews) is below the model's ({model})."
+    )
+    reply = summary_of(story.owned, EMPTY, 0, summary)
+    assert reply.remark == summary.remark
+    assert msgspec.to_builtins(reply.estimates["human"]) == expert._asdict()
+
+
+def test_a_policy_on_plan_has_no_remark() -> None:
+    assert Story().tasks(100, 0.1).standing().remark == ""
+
+
+def test_while_another_thread_learns_there_is_no_remark() -> None:
+    """Estimates are computed in the scratch arrays of the learner, which its own steps use too."""
+    story = compared(400, human=0.2)
+    story.owned.policy.deferred.append(lambda: None)
+    assert story.standing().remark == ""
+    assert story.owned.learner_summary().estimates == {}
+    story.owned.policy.learn_deferred()
+    assert story.standing().remark != ""
+
+
 def test_suspense_nothing_left_and_the_end_of_the_horizon_are_alarms() -> None:
     story = Story().tasks(49, 2).tasks(1, 5)
     standing = story.standing()
@@ -116,7 +162,10 @@ def test_suspense_nothing_left_and_the_end_of_the_horizon_are_alarms() -> None:
     assert story.standing().state == "1 minutes are free, and a review may cost 2: nobody is asked."
     over = Story().tasks(10, 0.5).tasks(990, None).standing()
     assert kinds(over) == ["horizon_over"]
-    assert over.state == "The planned 1,000 tasks are over: 5 of 100 minutes spent."
+    assert over.state == (
+        "The planned 1,000 tasks are over: 5 of 100 minutes spent, because the caller prescribed the route of 1,000"
+        " tasks (`force`)."
+    )
 
 
 def test_old_reviews_failures_and_an_empty_policy_are_told() -> None:

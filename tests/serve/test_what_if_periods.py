@@ -64,7 +64,7 @@ PLANS: dict[str, tuple[PolicySpec, dict[str, Any]]] = {
     "carries": (renewing(carry=1.5), {"allowance": 2.25}),
     "carries all": (renewing(carry=None, start=UNTIL - 3.5 * HOUR), {"allowance": 4}),
     "until": (dated(UNTIL), {"until": UNTIL + HOUR}),
-    "horizon": (small(8), {"horizon": 20}),
+    "horizon": (small(14), {"horizon": 20}),
 }
 
 

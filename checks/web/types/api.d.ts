@@ -365,6 +365,7 @@ declare namespace Api {
     queue: QueueState;
     alarms: Alarm[];
     state: string;
+    remark: string;
   }
 
   /** The rewards are those of a table: by the final label, then by the model's answer, then by decider. */

@@ -10,6 +10,15 @@ from deferkit.cli.tables import number, plain_table
 from deferkit.study.achievable import with_shares
 from deferkit.study.trial import FIGURES
 
+UNSPENT_PCT = 50  # of the budget: a learner that leaves more says why
+AS_GOOD = {
+    "model-only": "asking brings nothing",
+    "arbitrary-human": "",
+    "random": "",
+    "threshold": "",
+    "best-reject": "it knows its best threshold in advance",
+    "confidence-quantile": "",
+}  # rules that need no learner, the simplest first, and what to know about one
 SMALL = 100  # a sum of rewards below this is shown with decimals
 
 
@@ -36,6 +45,35 @@ def summaries(frame: pl.DataFrame, policies: Sequence[str]) -> list[dict[str, An
         row["representation"] = own["representation"][0]
         result.append(row)
     return result
+
+
+def remarks_on_default(frame: pl.DataFrame, policies: Sequence[str], default: str = "default") -> list[str]:
+    """Return remarks on the default: the reason if it left most of its budget, and a simple rule that did as well.
+
+    A rule did as well if the default was ahead by no more than two standard errors of the paired differences.
+
+    >>> rows = {"policy": ["default", "best-reject"], "seed": [0, 0], "reward": [7.0, 7.5], "spent_pct": [3.0, 90.0]}
+    >>> remarks = {"remark": ["asked 3 of 100; 97 % of the budget unspent: no cost is known yet.", None]}
+    >>> for said in remarks_on_default(pl.DataFrame(rows | remarks), ["default", "best-reject"]):
+    ...     print(said)
+    default asked 3 of 100; 97 % of the budget unspent: no cost is known yet.
+    best-reject does as well here (it knows its best threshold in advance).
+    """
+    own = frame.filter(policy=default).sort("seed")
+    said = []
+    spent = own["spent_pct"].drop_nans().drop_nulls()
+    left = own.filter((pl.col("spent_pct") < 100 - UNSPENT_PCT) & (pl.col("remark") != ""))
+    if len(left) and float(spent.to_numpy().mean()) < 100 - UNSPENT_PCT:
+        of = "" if len(own) == 1 else f" in the stream of seed {left['seed'][0]}"
+        said.append(f"{default}{of} {left['remark'][0]}")
+    for rule, note in AS_GOOD.items() if len(own) else ():
+        if rule in policies:
+            ahead = (own["reward"] - frame.filter(policy=rule).sort("seed")["reward"]).to_numpy()
+            error = float(ahead.std(ddof=1)) / len(ahead) ** 0.5 if len(ahead) > 1 else 0.0
+            if float(ahead.mean()) <= 2 * error:
+                said.append(f"{rule} does as well here{f' ({note})' if note else ''}.")
+                break
+    return said
 
 
 def has_achievable(rows: Sequence[dict[str, Any]]) -> bool:

@@ -11,7 +11,7 @@ import typer
 from deferkit.cli import FAILED, INTERRUPTED, options
 from deferkit.cli.app import app, aside, console
 from deferkit.cli.comparison import Comparison
-from deferkit.cli.outcome_table import legend, outcome_table, summaries
+from deferkit.cli.outcome_table import legend, outcome_table, remarks_on_default, summaries
 from deferkit.cli.progress import bar
 from deferkit.cli.warm import brought_by_past, name_of, named_apart, plain_name
 from deferkit.errors import StudyFailed
@@ -128,6 +128,7 @@ def run(
     for said in [
         *asked.remarks,
         *brought_by_past(rows),
+        *remarks_on_default(frame, policies),
     ]:  # what has to be said goes with the numbers, but not into what a program reads
         (aside if as_json else console).print(said, highlight=False, markup=False)
     if plot:

@@ -113,8 +113,8 @@ class Client:
         `features` is how many numbers a context has, or names for an encoder. A reported cost above
         `max_reported_cost` (20 times `max_cost` unless given) is not booked until a correction confirms it.
         `settings` are those of a policy in the service: `experts`, `link`, `pacing`, `representation`, `forget`,
-        `seed`, `deadline_s`, `lease_s` and so on.
-        What is returned says which representation is used where none was given.
+        `defaults`, `confidence`, `seed`, `deadline_s`, `lease_s` and so on.
+        The returned policy has the defaults that the service chose, such as `defaults`, `link` and `representation`.
         """
         budgets = dict(budget) if isinstance(budget, Mapping) else {"cost": budget}
         body = {"name": self.policy, "features": features, "budget": {}, **settings}

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from deferkit.client.wire import unending
-from deferkit.types import Amount, Drifted, Period, aligned
+from deferkit.types import Amount, Drifted, MeanEstimate, Period, aligned
 
 
 class PolicySummary(NamedTuple):
@@ -50,6 +50,8 @@ class PolicySummary(NamedTuple):
     overruns: int = 0  # reviews that have cost more than was held for them, where they can be stopped
     beyond_holds: Amount = 0.0  # what those have cost beyond their holds
     periods: Mapping[str, Period] = {}  # the current one of each resource that renews or has an end
+    estimates: Mapping[str, MeanEstimate] = {}  # of each reward and cost, on the latest tasks
+    remark: str = ""  # why experts are asked less than planned, and what would change it
 
     def __str__(self) -> str:
         """Return a line for each field, to be read by people."""
@@ -69,6 +71,8 @@ def summary_of(reply: Mapping[str, Any]) -> PolicySummary:
     plain = {name: reply[name] for name in PolicySummary._fields if name in reply}
     if "drifted" in plain:
         plain["drifted"] = tuple(Drifted(**each) for each in plain["drifted"])
+    if "estimates" in plain:
+        plain["estimates"] = {name: MeanEstimate(**each) for name, each in plain["estimates"].items()}
     periods = {name: period_of(each["period"]) for name, each in budget.items() if each.get("period") is not None}
     return PolicySummary(**plain, **amounts, **reply["queue"], periods=periods)
 

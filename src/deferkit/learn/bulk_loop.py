@@ -85,14 +85,15 @@ class BulkLoop:
             representation.drop_old_tasks()
             until = min(representation.observations_until_retraining(), representation.decisions_until_upkeep())
             end = min(end, first + until)
-        end = first + self._decisions.until_renewal(times, first, end - first)
+        end = first + self._decisions.begin_chunk(times, first, end - first, stacklevel=6)
         decision, link_state = ledger.next_id, ledger.get("link_state")
         done = first + self._run_compiled(matrix[first:end], rewards, costs, times, feedback, run, first)
         if representation is not None:
             representation.append_decided(matrix[first:done])
             representation.record_outcomes(decision, done - first)
         if ledger.get("link_state") != link_state:
-            self._outcomes.link_switched()
+            last = ledger.reward[ledger.slot(ledger.next_id - 1)]  # its outcome switched the link
+            self._outcomes.link_switched(int(np.count_nonzero(~np.isnan(last))))
         if representation is not None:
             representation.retrain_if_due()
             representation.refresh_window_if_due()

@@ -22,6 +22,7 @@ NEVER = 1 << 62  # the count of a retraining or refit that is not scheduled
 LARGEST = {  # of counters
     "price_due": 1,
     "horizon_told": 1,
+    "spending_told": 1,
     "unsettled": 1,
     "link_state": CONSTANTS["link_switched"],
     "n_in_ranks": CONSTANTS["ranked_contexts"],

@@ -101,7 +101,7 @@ class ContextLoader:
     def vectors(self, contexts: Any) -> Floats:
         """Return contexts as the vectors of `Deferrer.coefficients`; with trees, those with the tree columns."""
         views = self.represent(self.matrix(contexts))
-        return views[:, views.shape[1] // 2 :] if isinstance(self.representation, TreeColumns) else views
+        return views[:, -self.representation.width :] if isinstance(self.representation, TreeColumns) else views
 
     def rows(self, contexts: Any) -> list[dict[str, Any]] | None:
         """Return several contexts as checked rows of named features; None for a learner without an encoder."""

@@ -8,18 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.errors import BudgetExhausted, EventOutOfOrder, HorizonWarning, expected
+from deferkit.errors import BudgetExhausted, EventOutOfOrder, HorizonWarning, SpendingWarning, expected
 from deferkit.events import Decided
 from deferkit.learn import inputs
 from deferkit.learn.components import Components
 from deferkit.learn.core import CONSTANTS
 from deferkit.learn.encode import FREEZE_AFTER, Encoder
+from deferkit.learn.spending import SpendingCheck
 from deferkit.periods import show_time
 from deferkit.types import REASONS, Decision, show
 
 Floats = NDArray[np.float64]
 
 UNTIL: int = CONSTANTS["until"]
+RANKED_CONTEXTS: int = CONSTANTS["ranked_contexts"]
 
 
 class Decisions:
@@ -36,15 +38,20 @@ class Decisions:
         self._representation = components.representation
         self._renewals = components.renewals
         self.is_timed = components.renewals.is_timed
+        self._spending = SpendingCheck(components.settings, components.ledger, components.reader.spending)
         self.horizon, self._first_checked = math.inf, math.inf
         self.find_horizon()
         self._plain = self._contexts.encoder is None and self._representation is None
 
     def find_horizon(self) -> None:
-        """Note when the first horizon is over; after a change of one."""
+        """Note when the first horizon is over, and when the spending is checked; after a change of a budget."""
         self.horizon = self._ledger.view("horizon").min().item()
-        # before this decision the ring has free rows and the horizon is not over, so that nothing needs a check
-        self._first_checked = 0 if self.is_timed else min(self._ledger.memory, self.horizon)
+        self._spending.find_next()
+        self._find_first_checked()
+
+    def _find_first_checked(self) -> None:
+        """Note the first decision before which something is due: the ring is full, the horizon over, or a check due."""
+        self._first_checked = 0 if self.is_timed else min(self._ledger.memory, self.horizon, self._spending.due)
 
     def decide(self, context: Any, at: object = None) -> Decision:
         """Propose and commit: `Deferrer.decide` without options, on the fast path."""
@@ -60,6 +67,7 @@ class Decisions:
         decision: Decision = core.propose(core.all_experts, -1)
         if core.next_id >= self._first_checked:
             self._prepare_for_next()
+            self.warn_if_stalled(time, stacklevel=4)
         core.commit()
         if self._representation is not None:
             self._contexts.decided()
@@ -80,6 +88,8 @@ class Decisions:
             self._contexts.load_event(context)  # raises, if at all, before anything changes
             self._renewals.apply_due(time)
         event = self.propose(context, cost, available, force, at)
+        if self._ledger.next_id >= self._first_checked:
+            self.warn_if_stalled(time, stacklevel=4)
         self.apply(event)
         return event.decision
 
@@ -94,7 +104,7 @@ class Decisions:
                 representation.drop_old_tasks()
                 n = representation.decisions_until_upkeep()
             first = len(decisions)
-            n = self.until_renewal(times, first, n)
+            n = self.begin_chunk(times, first, min(n, len(matrix) - first), stacklevel=5)
             given = matrix[first : first + n]
             ledger.move_open_decisions(len(given))
             decisions += self._core.decide_many(self._contexts.represent(given), times[first : first + n])
@@ -111,12 +121,18 @@ class Decisions:
             return np.zeros(0)
         return inputs.as_times(at, n)
 
-    def until_renewal(self, times: Floats, first: int, n: int) -> int:
-        """Apply the renewals that are due at task `first`; return how many tasks come before the next one, up to n."""
-        if not len(times):
-            return n
-        self._renewals.apply_due(times.item(first))
-        return self._renewals.tasks_before_renewal(times[first : first + n])
+    def begin_chunk(self, times: Floats, first: int, n: int, stacklevel: int) -> int:
+        """Do what is due before task `first`: renewals, and the check of the spending.
+
+        Returns:
+            How many of the next n tasks can be decided before something is due again.
+        """
+        at = times.item(first) if len(times) else None
+        if at is not None:
+            self._renewals.apply_due(at)
+            n = self._renewals.tasks_before_renewal(times[first : first + n])
+        self.warn_if_stalled(at, stacklevel)
+        return self._spending.tasks_before(times[first : first + n], n)
 
     def propose(
         self,
@@ -158,8 +174,8 @@ class Decisions:
         self._outcomes.check_costs(known, missing=True)
         return mask, forced, known
 
-    def apply(self, event: Decided) -> None:
-        """Commit a decision that this learner or an equal one proposed; raise if it cannot be."""
+    def check(self, event: Decided) -> tuple[int, int, list[float], list[float]]:
+        """Return route, reason, expected cost and hold of a decision; raise if it cannot be committed."""
         ledger, decision = self._ledger, event.decision
         if not isinstance(decision, Decision):
             raise expected("decision", "Decided", "a Decision", decision)
@@ -175,6 +191,12 @@ class Decisions:
                 raise expected("reserved", "decision", "at most the max_cost of its budget", decision.reserved)
         elif any(cost) or any(held):
             raise expected("reserved", "decision", "0 where the model decides", decision.reserved)
+        return route, reason, cost, held
+
+    def apply(self, event: Decided) -> None:
+        """Commit a decision that this learner or an equal one proposed; raise if it cannot be."""
+        ledger, decision = self._ledger, event.decision
+        route, reason, cost, held = self.check(event)
         time = self._renewals.as_time(event.at)
         kept = self._contexts.load_event(event.context)
         if time is not None:
@@ -182,6 +204,7 @@ class Decisions:
             self._core.set_time(time)
         if decision.id >= self._first_checked:
             self._prepare_for_next()
+            self._find_stalled(time)  # only `decide` and the like warn: an event may be applied years later
         self._core.commit_decided(route, reason, cost, held)
         self._contexts.decided()
         if self._contexts.encoder is not None and ledger.get("unsettled"):
@@ -189,6 +212,17 @@ class Decisions:
             self._contexts.rows_before_freeze.append(kept)
             if ledger.next_id >= max(ledger.get("warm_up"), FREEZE_AFTER):
                 self.freeze_encoder()
+
+    def longest_step(self) -> int:
+        """Return the multiplications of the next decision beyond its usual ones.
+
+        The context that fills the rank tables, and the one after which the encoder's scales are frozen, make the
+        learner learn the outcomes so far again.
+        """
+        ledger, following = self._ledger, self._core.next_id + 1
+        fills = following == RANKED_CONTEXTS and ledger.get("n_ranked") and ledger.get("n_views") == 2
+        freezes = ledger.get("unsettled") and following >= max(ledger.get("warm_up"), FREEZE_AFTER)
+        return ledger.relearning_step() if fills or freezes else 0
 
     def _prepare_for_next(self) -> None:
         """Free the row of the next decision, and warn if the horizon is over."""
@@ -251,3 +285,18 @@ class Decisions:
             warnings.warn(
                 f"{over} What is left of the budget is spent at the last price.", HorizonWarning, stacklevel=5
             )
+
+    def _find_stalled(self, at: float | None) -> str:
+        """Check the spending before a decision at a time, if that is due; return a line if hardly anything is spent."""
+        if (self._ledger.next_id if at is None else at) < self._spending.due:
+            return ""
+        line = self._spending.check(at)
+        self._find_first_checked()
+        return line
+
+    def warn_if_stalled(self, at: float | None, stacklevel: int) -> None:
+        """Warn once that hardly anything is spent, before a decision at a time."""
+        line = self._find_stalled(at)
+        if line:
+            said = f"Less than a quarter of the planned spending is used: {line}"
+            warnings.warn(said, SpendingWarning, stacklevel=stacklevel)

@@ -25,6 +25,7 @@ from deferkit.learn import archive, arguments, state
 from deferkit.learn.budget_change import change_budget, topped_up
 from deferkit.learn.bulk_loop import BulkLoop
 from deferkit.learn.components import Components
+from deferkit.learn.core import LINKS
 from deferkit.learn.decisions import Decisions
 from deferkit.learn.embed.embedding import Embedding
 from deferkit.learn.encode import Encoder
@@ -36,6 +37,8 @@ from deferkit.learn.pacing import Pacing
 from deferkit.learn.settings import DEFAULT_RULE, Settings
 from deferkit.learn.warm_start import WarmStart
 from deferkit.types import Amount, Budget, Coefficients, Decision, Drifted, Run, Scores, Summary
+
+FIT_STEP = 1_000_000_000  # multiplications: a fit of trees that must be waited for takes about a second
 
 
 class Deferrer:
@@ -50,8 +53,8 @@ class Deferrer:
         budget: A `Budget`, or one for each resource by name; unlimited by default.
         experts: The names of 1 to 32 experts; ("human",) by default.
         link: The link function of the rewards: "identity", "logistic" for rewards that are 0 or 1, or "auto" (default).
-            With `defaults="2026.12"`, "auto" is logistic while all rewards are 0 or 1, and switches to "identity" at
-            the first other reward, except with another `reward_range`, a logistic `cost_link`, an embedding or
+            "auto" is logistic while all rewards are 0 or 1, and switches to "identity" at the first other reward,
+            except with another `reward_range`, a logistic `cost_link`, an embedding, `refit` or
             `Exploration(rule="interval")`: then, and with `defaults="2026.11"`, it is "identity".
         cost_link: The link function of the costs; "identity" by default.
         pacing: How the price of the budget moves: a `Pacing`, or its kind alone; "resolve" by default.
@@ -78,8 +81,8 @@ class Deferrer:
         confidence: The feature that is the model's own confidence: its index in the context, or its name with an
             encoder. Until there are observations, the model is taken to be the better the higher its confidence ranks,
             and the experts to be right in 90 %. None by default.
-        defaults: The version of the default rule: "2026.11" (default), or "2026.12", which adds ranks of the features,
-            a prior of the noise, free exploration, the automatic link and tested drift alarms.
+        defaults: The version of the default rule: "2026.12" (default), or "2026.11", which has no ranks of the
+            features, no prior of the noise, no free exploration, no automatic link and no tested drift alarms.
         without: Parts of the default that a study leaves out: "values", "ranks", "noise prior", "free exploration";
             none by default.
 
@@ -176,6 +179,23 @@ class Deferrer:
         deferrer = cls.__new__(cls)
         deferrer._set_up(settings, ledger, encoder)
         return deferrer
+
+    @classmethod
+    def from_settings(cls, settings: Settings, encoder: Encoder | None = None) -> Self:
+        """Return a new learner with settings that were checked before.
+
+        Args:
+            settings: The settings, such as those of another learner.
+            encoder: Converts named features to context vectors; None (default) for plain vectors.
+
+        Raises:
+            InvalidArgument: If the memory is too small for the encoder.
+
+        >>> Deferrer.from_settings(Deferrer(n_features=3, seed=4).settings).settings.seed
+        4
+        """
+        arguments.check_encoder_memory(settings, encoder)
+        return cls._of(settings, new_ledger(settings), encoder)
 
     @classmethod
     def paper(
@@ -414,13 +434,15 @@ class Deferrer:
         """
         self._outcomes.new_values(decision, rewards, cost)
 
-    def longest_step(self, decision: int) -> int:
-        """Return how many multiplications `observe` may take beyond its usual ones; each takes about a nanosecond.
+    def longest_step(self, decision: int | None = None, rewards: Mapping[str, float] | None = None) -> int:
+        """Return how many multiplications a call may take beyond its usual ones; each takes about a nanosecond.
 
-        An observation now and then recomputes matrices, in O(n_features³), or fits everything observed once more.
+        An observation now and then recomputes matrices, in O(n_features³), or fits everything observed once more. So
+        does the first reward that switches an automatic link, and one of the first 100 decisions.
 
         Args:
-            decision: The id of the decision that is to be observed.
+            decision: The id of the decision that is to be observed or corrected. None (default) for the next `decide`.
+            rewards: The rewards that are to be observed, by decider; None (default) if they are not known.
 
         Raises:
             UnknownDecision: If there is no such decision.
@@ -431,7 +453,33 @@ class Deferrer:
         >>> deferrer.longest_step(usual), deferrer.longest_step(large)
         (0, 24000000)
         """
-        return self._ledger.longest_step(decision)
+        ledger, trees = self._ledger, self._representation
+        if decision is None:
+            return self._decisions.longest_step()
+        step = ledger.longest_step(decision)
+        if rewards and ledger.switches_link(rewards.values()):
+            # beside trees, everything is learned twice; a fit that is under way is waited for
+            step += ledger.relearning_step() * (1 if trees is None else 2)
+            step += FIT_STEP if trees is not None and trees.fitting else 0
+        return step
+
+    def check_decision(self, event: Decided) -> None:
+        """Raise what `apply` would raise for a decision; the learner does not change.
+
+        Args:
+            event: What `propose` returned.
+
+        Raises:
+            DeferkitError: As `apply` does.
+
+        >>> deferrer = Deferrer(n_features=1)
+        >>> event = deferrer.propose([1.0])
+        >>> deferrer.apply(event)
+        >>> deferrer.check_decision(event)
+        Traceback (most recent call last):
+        deferkit.errors.EventOutOfOrder: The next decision is 1. Got decision 0.
+        """
+        self._decisions.check(event)
 
     def observe_many(
         self,
@@ -479,6 +527,15 @@ class Deferrer:
         0.5
         """
         self._outcomes.correct(decision, rewards, cost)
+
+    @property
+    def link(self) -> str:
+        """The link function of the rewards in use: that of the settings, or what "auto" has come to.
+
+        >>> Deferrer(n_features=1, defaults="2026.12").link
+        'logistic'
+        """
+        return LINKS[self._ledger.get("reward_link")]
 
     def expire(self, decision: int) -> None:
         """Release the reservation of a decision whose cost will not be reported.
@@ -652,7 +709,7 @@ class Deferrer:
             cost: The column of the expert's costs.
             context: The columns of the context: names or globs, separated by commas.
             confidence: The column of the model's confidence in its own answer, or "none". By default it is looked for
-                by name, range and the rows of the table; `settings.confidence` and the logger "deferkit" tell.
+                by name, range and the rows of the table.
             budget: The budget of the tasks to come; unlimited by default.
             expert: The expert who reviewed the tasks of the table; the first expert by default.
             settings: Other arguments of a `Deferrer`. By default `defaults` is "2026.12", `link` is "auto" if all
@@ -660,6 +717,9 @@ class Deferrer:
 
         Raises:
             InvalidArgument: If the table cannot be read, or a column is missing or invalid.
+
+        Warns:
+            ConfidenceWarning: If a column was found that is, or may be, the model's confidence.
 
         >>> reviews = {"x_size": [1.0, 9.0] * 10, "x_kind": ["a", "b"] * 10, "right": [1, 0] * 10}
         >>> reviews |= {"expert_right": [None, 1] * 10, "minutes": [None, 2.5] * 10}
@@ -713,6 +773,8 @@ class Deferrer:
     def apply(self, event: Event) -> None:
         """Apply an event. The same events in the same order give the same state, bit for bit.
 
+        A switch of an automatic link is not warned of: applications that keep events ask for `link`.
+
         Args:
             event: One of the events of `deferkit.events`.
 
@@ -731,7 +793,16 @@ class Deferrer:
         """
         if isinstance(event, Decided):
             self._decisions.apply(event)
-        elif isinstance(event, Observed):
+            return
+        self._outcomes.warns = False
+        try:
+            self._apply_outcome(event)
+        finally:
+            self._outcomes.warns = True
+
+    def _apply_outcome(self, event: Event) -> None:
+        """Apply an event other than `Decided`."""
+        if isinstance(event, Observed):
             self.observe(event.id, event.rewards, event.cost)
         elif isinstance(event, Corrected):
             self.correct(event.id, event.rewards, event.cost)
@@ -791,10 +862,12 @@ class Deferrer:
         return self._reader.drifts()
 
     def representation_shares(self) -> dict[str, dict[str, float]]:
-        """Return the weight of linear estimates and of trees in the estimate of each reward and cost; they add up to 1.
+        """Return the weight of linear estimates, trees and ranks in the estimate of each reward and cost.
 
-        >>> Deferrer(n_features=2).representation_shares()["human"]
-        {'linear': 1.0}
+        They add up to 1.
+
+        >>> list(Deferrer(n_features=2).representation_shares()["human"])
+        ['linear', 'ranks']
         """
         return self._reader.representation_shares()
 
@@ -820,12 +893,20 @@ class Deferrer:
         return representation.observations_until_retraining() == 1
 
     def summary(self) -> Summary:
-        """Return counts, budget, price and noise as they are now.
+        """Return counts, budget, price, noise and estimates as they are now, and a remark if few are asked.
 
         >>> Deferrer(n_features=1, budget=Budget(10, horizon=100)).summary().left
         10.0
         """
         return self._reader.summary()
+
+    def figures(self) -> Summary:
+        """Return the summary without `estimates` and `remark`, for callers that read counts and amounts often.
+
+        >>> Deferrer(n_features=1, budget=Budget(10, horizon=100)).figures().left
+        10.0
+        """
+        return self._reader.figures()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the complete state to one file, atomically; `deferkit.learn.state` describes the format.

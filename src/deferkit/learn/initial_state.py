@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.learn.core import CONSTANTS, REFITS
-from deferkit.learn.core.layout import COUNTERS, whole_lanes
+from deferkit.learn.core.layout import COUNTERS, shapes, size_of, whole_lanes
 from deferkit.learn.embed import tree_views
 from deferkit.learn.encode import Encoder
 from deferkit.learn.exploration import INDEX
@@ -20,6 +20,9 @@ LINK_BINARY: int = CONSTANTS["link_binary"]
 # The prior of the confidence: the model's reward at a middle rank, its slope on the rank, the reward of an expert.
 LOGISTIC_PRIOR = (1.5, 2.0, math.log(0.9 / 0.1))  # in log-odds
 IDENTITY_PRIOR = (0.77, 0.30, 0.9)  # in units of the range of rewards
+MODEL_SHARE = 0.5  # of the model's bonus: what choosing the model reveals is rarely what decides
+TEAM_SAMPLES = 20.0  # that the mean of all experts counts for in the estimate of each
+LARGE_ARRAYS = ("inverse", "precision", "context", "rank_table")
 HOLD_MEANS = 3.0  # the hold "auto", in mean costs
 
 
@@ -33,8 +36,9 @@ def sizes_of(settings: Settings) -> dict[str, int]:
     if settings.embedding is not None:
         width, n_views = settings.embedding.width(settings.shape), max(settings.views) + 1
     elif settings.representation == "auto":
-        width, n_views = tree_views.width_of(settings.shape), tree_views.N_VIEWS
+        width, n_views = tree_views.width_of(settings.shape), tree_views.n_views(settings.shape)
     n_resources, strategy = len(settings.budget), settings.strategy
+    behind_memory = settings.explores_free + 2 * settings.catches_up * n_resources
     members, given = settings.members, width
     if settings.has_ranks:
         width, n_views = max(width, settings.n_features + 1), n_views + 1
@@ -52,9 +56,20 @@ def sizes_of(settings: Settings) -> dict[str, int]:
         "memory": settings.memory,
         "overflow": 0,
         "window": whole_lanes(settings.remembered_contexts),
-        "n_dual": n_resources + strategy.memory_size(n_resources) + settings.explores_free,
+        "n_dual": n_resources + strategy.memory_size(n_resources) + behind_memory,
         "n_pacing": len(strategy.constants(settings.pacing.parameters, settings.budgets)),
     }
+
+
+def count_numbers(settings: Settings) -> dict[str, int]:
+    """Return how many numbers the largest arrays of a learner hold, by name, without padding.
+
+    Args:
+        settings: Of the learner.
+    """
+    sizes = sizes_of(settings)
+    found = shapes({**sizes, "stride": sizes["n_features"]})
+    return {name: size_of(found[name]) for name in LARGE_ARRAYS}
 
 
 def new_ledger(settings: Settings) -> Ledger:
@@ -92,9 +107,10 @@ def _options(settings: Settings) -> dict[str, int]:
         "sampled": settings.exploration.sampled,
         "frozen": settings.embedding is not None and settings.embedding.frozen,
         "width_member": settings.width_member,
-        "has_prior": settings.confidence is not None,
+        "has_prior": settings.confidence is not None or (settings.representation == "auto" and settings.shape.stacked),
         "free_exploration": settings.explores_free,
-        "drift_test": settings.has_new_defaults,
+        "catches_up": settings.catches_up,
+        "drift_test": settings.tests_drifts,
         "key": int(np.random.SeedSequence(int(settings.seed)).generate_state(1, np.uint64).view(np.int64)[0]),
     }
 
@@ -111,6 +127,8 @@ def _parameters(settings: Settings) -> dict[str, float]:
         "prior": exploration.prior,
         "least_reward": settings.reward_bounds[0],
         "largest_reward": settings.reward_bounds[1],
+        "model_share": MODEL_SHARE if settings.has_new_defaults else 1.0,
+        "team_samples": TEAM_SAMPLES if settings.has_new_defaults else 0.0,
         "noise_samples": settings.noise_samples,
         "noise_variance": settings.noise_variance_with(settings.first_link),
         "rank_length": 1.0 / math.sqrt(1.0 + settings.n_features),

@@ -1,5 +1,6 @@
 """The ledger: the arrays of a learner's state, its compiled core, and the rows of remembered decisions."""
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -107,8 +108,9 @@ class Ledger:
         }
         self.reward, self.cost = self._views["reward"], self._views["cost"]
         self.route, self.status = self._views["route"], self._views["status"]
-        # the last element is the boost of free exploration, if there is one: no pacing knows of it
-        self.dual = self._views["dual"][: self.get("n_dual") - self.get("free_exploration")]
+        # no pacing knows of the solved prices and arrears at the end, nor of the boost of free exploration
+        behind = self.get("free_exploration") + 2 * self.get("catches_up") * self.get("n_resources")
+        self.dual = self._views["dual"][: self.get("n_dual") - behind]
         self.price = self.dual[: self.get("n_resources")]
 
     def view(self, name: str) -> NDArray[Any]:
@@ -257,6 +259,19 @@ class Ledger:
             counts, following = (self.view(name)[self._refitted()] for name in ("n_observed", "next_refit"))
             steps += NEWTON_STEPS * d**2 * int(counts[counts + 1 >= following].sum())
         return steps
+
+    def switches_link(self, rewards: Iterable[float]) -> bool:
+        """Whether one of these rewards would switch an automatic link: the first that is neither 0 nor 1."""
+        return self.get("link_state") == CONSTANTS["link_binary"] and any(y not in (0.0, 1.0) for y in rewards)
+
+    def relearning_step(self) -> int:
+        """Return the multiplications for learning the outcomes of all remembered decisions again."""
+        d, n, targets = self.get("n_features"), min(self.next_id, self.memory), self.get("n_targets")
+        known = int((~np.isnan(self.reward[:n])).sum())
+        known += int((~np.isnan(self.cost[:n][self.route[:n] > 0])).sum())
+        every = self.view("forget_every")
+        inverses = sum(known // each for each in every[every > 0].tolist())
+        return len(every) * (n * targets + 2 * known) * d**2 + inverses * d**3
 
     @property
     def n_bytes(self) -> int:

@@ -38,6 +38,7 @@ class Outcomes:
         self.reader = reader
         self.reward_bounds = settings.reward_bounds
         self.cost_bounds = settings.cost_bounds
+        self.warns = True  # of a switch of the link
         self._index_of_decider = {name: index for index, name in enumerate(settings.deciders)}
         self._no_reward = [math.nan] * len(settings.deciders)
         self._no_cost = [math.nan] * len(settings.budget)
@@ -125,17 +126,22 @@ class Outcomes:
         if self.representation is not None:
             self.representation.observed(number, slot, new_reward, new_cost)
         if ledger.get("link_state") != link_state:
-            self.link_switched()
+            self.link_switched(sum(not math.isnan(each) for each in new_reward))
         if self.representation is not None:
             self.representation.retrain_if_due()
             self.representation.refresh_window_if_due()
         ledger.free_overflow_row(number, slot)
 
-    def link_switched(self) -> None:
-        """Tell the representation, and the user, that the rewards have the identity link from now on."""
+    def link_switched(self, n_new: int) -> None:
+        """Tell the representation that the rewards have the identity link from now on, and the user if it matters.
+
+        Args:
+            n_new: The number of rewards that came with the outcome that switched the link. If there are no earlier
+                ones, the link was never used.
+        """
         if isinstance(self.representation, TreeColumns):
             self.representation.link_switched()
-        if self.ledger.view("reward_power")[1] > 1:
+        if self.warns and self.ledger.view("reward_power")[1] > n_new:
             warnings.warn(
                 "A reward is neither 0 nor 1: the link of the rewards is the identity from now on, no longer logistic."
                 " All remembered outcomes were learned again.",
@@ -148,7 +154,7 @@ class Outcomes:
         known = rewards[~np.isnan(rewards)]
         if self.ledger.get("link_state") == LINK_BINARY and ((known != 0.0) & (known != 1.0)).any():
             self.ledger.core.switch_link()
-            self.link_switched()
+            self.link_switched(0)
 
     def expire(self, decision: int) -> None:
         """Release the reservation of a decision, if it holds one."""

@@ -13,7 +13,7 @@ from deferkit.learn.embed import EMBEDDINGS, embedding_from, is_embedding, tree_
 from deferkit.learn.embed.embedding import Embedding, Shape
 from deferkit.learn.exploration import INDEX, INTERVAL_SCALE, Exploration
 from deferkit.learn.links import AUTO_LINK, Link, link_named
-from deferkit.learn.members import FORGETS, Member, members_of
+from deferkit.learn.members import CONFIDENT_RANK_WEIGHT, FORGETS, RANK_WEIGHT, Member, members_of
 from deferkit.learn.pacing import Budgets, Pacing, Strategy
 from deferkit.learn.pacing.renewing import Renewing
 from deferkit.types import MODEL, Budget, is_number, is_whole, plain
@@ -22,9 +22,10 @@ MOST_EXPERTS = 32
 FIRST_REFIT = 16  # samples before the first exact refit
 FOREVER = 1 << 62  # a count that is never reached
 FIRST_FIT = 64  # observations before the first fit of trees
+FIRST_STACK = 16  # the same of trees and additive models
 NOVEMBER_2026, DECEMBER_2026 = "2026.11", "2026.12"
 DEFAULTS = (NOVEMBER_2026, DECEMBER_2026)  # versions of the default rule
-DEFAULT_RULE = NOVEMBER_2026  # of learners that are made without `defaults`
+DEFAULT_RULE = DECEMBER_2026  # of learners that are made without `defaults`
 PRIOR_RIDGE = 0.1  # with a confidence prior
 NOISE_SAMPLES = 4.0  # pseudo-samples of the noise prior
 PARTS = ("values", "ranks", "noise prior", "free exploration")  # of the default that studies can leave out
@@ -136,11 +137,11 @@ class Settings:
         if self.confidence is not None and not (self.has_new_defaults and all(map(math.isfinite, self.reward_range))):
             needed = f"None, unless defaults={DECEMBER_2026!r}, with a finite reward_range, no embedding, no intervals"
             raise expected("confidence", "Deferrer", needed, self.confidence)
+        link_named(self.cost_link, "cost_link")
         if not isinstance(self.link, str) or self.link != AUTO_LINK:
             link_named(self.link)  # raises if there is no such link
         elif not self.has_auto_link:
             object.__setattr__(self, "link", "identity")
-        link_named(self.cost_link, "cost_link")
 
     def _check_pacing(self) -> None:
         if self.is_timed and self.pacing.kind != "resolve":
@@ -215,7 +216,8 @@ class Settings:
         """The sizes and the link that an embedding is made for."""
         seed = int(self.seed)
         link = self.first_link.name
-        return Shape(self.n_features, len(self.experts), len(self.budget), link, self.reward_bounds, seed)
+        stacked = self.has_new_defaults
+        return Shape(self.n_features, len(self.experts), len(self.budget), link, self.reward_bounds, seed, stacked)
 
     @property
     def views(self) -> list[int]:
@@ -240,8 +242,15 @@ class Settings:
     @property
     def members(self) -> list[Member]:
         """The members of the mixture by which each target is estimated."""
-        views = tree_views.N_VIEWS if self.representation == "auto" else None
-        return members_of(self.forget_used, views, values="values" not in self.without, ranks=self.has_ranks)
+        views = tree_views.n_views(self.shape) if self.representation == "auto" else None
+        return members_of(
+            self.forget_used,
+            views,
+            values="values" not in self.without,
+            ranks=self.has_ranks,
+            rank_weight=RANK_WEIGHT if self.confidence is None else CONFIDENT_RANK_WEIGHT,
+            stacked=views is not None and self.shape.stacked,
+        )
 
     @property
     def ridge_used(self) -> float:
@@ -273,7 +282,8 @@ class Settings:
     def has_auto_link(self) -> bool:
         """Whether the link follows from the rewards: they are in [0, 1], and everything else has the identity link."""
         unit = isinstance(self.reward_range, Sequence) and tuple(self.reward_range) == (0.0, 1.0)
-        return self.has_new_defaults and unit and self.cost_link == "identity" and self.refit in (None, "never")
+        refitted = self.refit is not None and not (isinstance(self.refit, str) and self.refit == "never")
+        return self.has_new_defaults and unit and self.cost_link == "identity" and not refitted
 
     @property
     def first_link(self) -> Link:
@@ -302,6 +312,11 @@ class Settings:
         bounded = all(math.isfinite(bound) for bound in self.reward_bounds)
         return NOISE_SAMPLES if self.has_new_defaults and bounded and "noise prior" not in self.without else 0.0
 
+    @property
+    def tests_drifts(self) -> bool:
+        """Whether drifts are reported by a test: it needs the range of the rewards, else weights report them."""
+        return self.has_new_defaults and all(math.isfinite(bound) for bound in self.reward_bounds)
+
     def noise_variance_with(self, link: Link) -> float:
         """Return the variance of a pseudo-sample: in units of μ' for a probability, else that of a fair coin."""
         if self.noise_samples == 0.0 or link.is_probability:
@@ -311,9 +326,13 @@ class Settings:
     @property
     def explores_free(self) -> bool:
         """Whether unspent budget is used to explore: not if the exploration is given, nor without a price."""
-        given = self.exploration != Exploration() or self.pacing.kind != "resolve"
+        return self.catches_up and self.exploration == Exploration() and "free exploration" not in self.without
+
+    @property
+    def catches_up(self) -> bool:
+        """Whether prices fall while spending is far behind an even pace: if a price is solved at all."""
         limited = any(math.isfinite(budget.total) for budget in self.budget.values())
-        return self.has_new_defaults and not given and limited and "free exploration" not in self.without
+        return self.has_new_defaults and limited and self.pacing.kind == "resolve"
 
     @property
     def budgets(self) -> Budgets:
@@ -348,7 +367,9 @@ class Settings:
         """The number of observations before a representation is first fitted; `FOREVER` if there is none."""
         if self.embedding is not None:
             return self.embedding.next_at(0)
-        return FIRST_FIT if self.representation == "auto" else FOREVER
+        if self.representation != "auto":
+            return FOREVER
+        return FIRST_STACK if self.has_new_defaults else FIRST_FIT
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as JSON values, for the state file."""

@@ -17,7 +17,7 @@ def convert(settings: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], A
     for prefix in ("", FIT):
         if prefix + "n_observed" in arrays:
             added |= {prefix + name: array for name, array in _added(len(arrays[prefix + "n_observed"])).items()}
-    counters = settings["counters"] | {"link_state": 0, "n_in_ranks": 0}
+    counters = settings["counters"] | {"link_state": 0, "n_in_ranks": 0, "spending_told": 0, "n_unavailable": 0}
     return settings | {"counters": counters}, arrays | added
 
 

@@ -17,34 +17,44 @@ from deferkit.extras import needs
 from deferkit.learn.consistency import LARGEST_COUNT, check_finite, check_shapes
 from deferkit.learn.embed.boosting import check_trees, no_trees
 from deferkit.learn.embed.embedding import Shape
+from deferkit.learn.embed.hats import Hats, check_hats
 from deferkit.learn.embed.training_set import Floats, Ints
-from deferkit.learn.embed.tree_views import N_VIEWS, Labels, TreeViews
+from deferkit.learn.embed.tree_views import Labels, TreeViews
 from deferkit.learn.ledger import Ledger
-from deferkit.learn.settings import FIRST_FIT
+from deferkit.learn.settings import FIRST_FIT, FIRST_STACK
 from deferkit.learn.tree_fit import KnownOutcomes, TreeFit
 from deferkit.types import LARGEST
 
 LEAST_DELAY, MOST_DELAY = 32, 2_000  # observations between the start of a fit and its effect
+LEAST_STACK_DELAY = 8  # the same where there is a stack
 MOST_KEPT = 100_000  # tasks in the training set after old ones were dropped
 SMALLEST_UNIT = 1e-30  # of a cost: LightGBM reads labels as 32-bit floats, and a cost over its unit must fit
 
 
-def gap_after(n: int) -> int:
+def gap_after(n: int, least: int = LEAST_DELAY) -> int:
     """Return the number of observations between a fit at n observations and the next one.
+
+    Args:
+        n: Observations.
+        least: Bound of the result.
 
     >>> [gap_after(n) for n in (64, 1_000, 100_000)]
     [32, 333, 50000]
     """
-    return max(LEAST_DELAY, n // 3 if n < 3_000 else n // 2)
+    return max(least, n // 3 if n < 3_000 else n // 2)
 
 
-def delay_of(n: int) -> int:
+def delay_of(n: int, least: int = LEAST_DELAY) -> int:
     """Return the number of observations after which a fit at n observations takes effect.
+
+    Args:
+        n: Observations.
+        least: Bound of the result.
 
     >>> [delay_of(n) for n in (64, 1_000, 100_000)]
     [32, 62, 2000]
     """
-    return min(max(LEAST_DELAY, n // 16), MOST_DELAY)
+    return min(max(least, n // 16), MOST_DELAY)
 
 
 class TreeColumns:
@@ -66,27 +76,36 @@ class TreeColumns:
         needs("trees", what="The representation 'auto'")
         self.training_set = shape.training_set()
         self.trees = no_trees()
+        self.hats: Hats | None = None  # additive models, where there is a stack
         self._views = TreeViews(shape)
         self._shape = shape
+        self._first = FIRST_STACK if shape.stacked else FIRST_FIT
         self._ledger = ledger
         self._fresh_ledger = fresh_ledger
         self._window = min(ledger.get("window"), ledger.memory)
         self._unit = np.ones(shape.n_targets)  # of a cost: its mean at the first fit
         self._n_warm_start = 0  # labelled tasks of a warm start
-        self._start_at, self._effect_at = FIRST_FIT, LARGEST_COUNT
+        self._start_at, self._effect_at = self._first, LARGEST_COUNT
         self._fresh_from = 0  # from this decision on, views in the ledger are current
         self._fit: TreeFit | None = None
+        if shape.stacked:
+            self._write_prior(ledger)
         self.version = 0  # of the views: another one after new trees
 
     # ------------------------------------------------------------ views
 
+    @property
+    def width(self) -> int:
+        """The length of a view; the last one has all columns."""
+        return self._views.width
+
     def write(self, x: Floats, out: Floats) -> None:
-        """Write the views of contexts [n, d] to [n, 2 · width]: without and with tree columns."""
-        self._views.write(self.trees, x, out)
+        """Write the views of contexts [n, d] to [n, views · width]: without and with tree columns."""
+        self._views.write(self.trees, x, out, self.hats)
 
     def transform(self, x: Floats) -> Floats:
-        """Return the views of contexts [n, d] as [n, 2 · width]."""
-        return self._views.of(self.trees, x)
+        """Return the views of contexts [n, d] as [n, views · width]."""
+        return self._views.of(self.trees, x, self.hats)
 
     def replace_contexts(self, matrix: Floats) -> Floats:
         """Replace the contexts of the first decisions, and return their views."""
@@ -99,7 +118,8 @@ class TreeColumns:
             row = self.training_set.row(decision)
             if row >= 0:  # a task that was dropped keeps its old views
                 views = self.transform(self.training_set.x[row : row + 1])
-                self._ledger.view("context")[slot, :N_VIEWS] = views.reshape(N_VIEWS, -1)
+                n = self._views.n_views
+                self._ledger.view("context")[slot, :n] = views.reshape(n, -1)
 
     def refresh_window_if_due(self) -> None:
         """Do nothing: the window is refreshed as soon as a fit takes effect."""
@@ -168,8 +188,9 @@ class TreeColumns:
         if self._fit is None and ledger.get("n_seen") >= self._start_at:
             seen = ledger.get("n_seen")
             self._fit = self._begin(self._rows_in_window())
-            self._effect_at = seen + delay_of(seen + self._n_warm_start)
-            self._start_at = max(self._effect_at, seen + gap_after(seen + self._n_warm_start))
+            n, least = seen + self._n_warm_start, LEAST_STACK_DELAY if self._shape.stacked else LEAST_DELAY
+            self._effect_at = seen + delay_of(n, least)
+            self._start_at = max(self._effect_at, seen + gap_after(n, least))
         ledger.set("retrain_at", self._effect_at if self._fit is not None else self._start_at)
 
     def _rows_in_window(self) -> int:
@@ -183,9 +204,26 @@ class TreeColumns:
 
     def _begin(self, keep: int) -> TreeFit:
         """Start to fit trees to the current training set."""
-        fit = TreeFit(self._views, self._fresh_ledger(self._shape.link), keep)
-        fit.start(self.training_set.x, self._labels(), KnownOutcomes(*self.training_set.known()), self._shape.seed)
+        labels = self._labels()
+        fit = TreeFit(self._views, self._made_ledger(), keep)
+        fit.start(self.training_set.x, labels, KnownOutcomes(*self.training_set.known()), self._shape.seed)
         return fit
+
+    def _made_ledger(self) -> Ledger:
+        """Return the ledger that a fit learns with; the prior of the stack follows from the units of costs."""
+        made = self._fresh_ledger(self._shape.link)
+        if self._shape.stacked:
+            for ledger in (made, self._ledger):
+                self._write_prior(ledger)
+            made.core.initialise()
+        return made
+
+    def _write_prior(self, ledger: Ledger) -> None:
+        """Let the ridge pull the members that read columns to the mean of a target's columns, with either link."""
+        d, prior = self._views.n_features, self._views.prior(self._unit)
+        for estimate in self._views.estimates_with_columns(ledger).tolist():
+            for name in ("prior_theta", "identity_prior"):
+                ledger.view(name)[estimate, d : self.width] = prior[estimate % self._shape.n_targets, d:]
 
     def _labels(self) -> Labels:
         """Return the rows and responses of every target; costs are divided by their unit."""
@@ -202,15 +240,15 @@ class TreeColumns:
         fit.wait()
         fit.close()
         fit.hand_over(ledger)
-        self.trees = fit.trees
+        self.trees, self.hats = fit.trees, fit.hats
         self.version += 1
         self._fit, self._effect_at = None, LARGEST_COUNT
         self._fresh_from = max(0, ledger.next_id - self._window)
         decisions = np.arange(self._fresh_from, ledger.next_id)
         rows = self.training_set.rows(decisions)
         decisions, rows = decisions[rows >= 0], rows[rows >= 0] - (self.training_set.n - len(fit.latest))
-        views = fit.latest[rows].reshape(len(rows), N_VIEWS, self._views.width)
-        ledger.view("context")[decisions % ledger.memory, :N_VIEWS] = views
+        views = fit.latest[rows].reshape(len(rows), self._views.n_views, self._views.width)
+        ledger.view("context")[decisions % ledger.memory, : self._views.n_views] = views
 
     def link_switched(self) -> None:
         """Drop the trees, whose predictions were written as log-odds, and fit new ones in the background.
@@ -224,12 +262,14 @@ class TreeColumns:
         self._fit, self._effect_at = None, LARGEST_COUNT
         self._shape = self._shape._replace(link="identity")
         self._views = TreeViews(self._shape)
-        self.trees = no_trees()
+        self.trees, self.hats = no_trees(), None
         self.version += 1
-        known = np.arange(max(0, ledger.next_id - ledger.memory), ledger.next_id)
-        ledger.view("context")[known % ledger.memory, N_VIEWS - 1, self._shape.n_features :] = 0.0
+        known = np.arange(max(0, ledger.next_id - ledger.memory), ledger.next_id) % ledger.memory
+        contexts = ledger.view("context")
+        for view in range(1, self._views.n_views):
+            contexts[known, view] = contexts[known, 0]
         ledger.core.relearn()
-        self._start_at = max(FIRST_FIT, ledger.get("n_seen"))
+        self._start_at = max(self._first, ledger.get("n_seen"))
         ledger.set("retrain_at", self._start_at)
         self.retrain_if_due()
 
@@ -240,14 +280,15 @@ class TreeColumns:
         self.training_set.append_labelled(x, rewards, costs, cost_expert)
         self._n_warm_start += len(x)
         seen = self._ledger.get("n_seen")
-        if self.training_set.n < FIRST_FIT:
+        if self.training_set.n < self._first:
             self._ledger.core.learn_many(self.transform(x), cost_expert, rewards, costs)
             return
         fit = self._begin(max(len(x), self._rows_in_window()))
         fit.wait()
         self._ledger.core.learn_many(fit.latest[-len(x) :].copy(), cost_expert, rewards, costs)
         self._take_effect(fit)
-        self._start_at = seen + gap_after(seen + self._n_warm_start)
+        least = LEAST_STACK_DELAY if self._shape.stacked else LEAST_DELAY
+        self._start_at = seen + gap_after(seen + self._n_warm_start, least)
         self._ledger.set("retrain_at", self._start_at)
 
     # ------------------------------------------------------------ state
@@ -255,7 +296,7 @@ class TreeColumns:
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the saved arrays by name; waits for a running fit."""
         fit = {} if self._fit is None else self._fit.state()
-        parts = {"past": self.training_set.state(), "trees": self.trees, "fit": fit}
+        parts = {"past": self.training_set.state(), "trees": self.trees, "hats": self.hats or {}, "fit": fit}
         arrays = {f"{part} {name}": array for part, each in parts.items() for name, array in each.items()}
         schedule = [self._start_at, self._effect_at, self._fit is not None, self._n_warm_start, self._fresh_from]
         return arrays | {"schedule": np.array(schedule), "unit": self._unit}
@@ -269,7 +310,7 @@ class TreeColumns:
         self.training_set.restore(part("past"))
         check_shapes(saved, {"schedule": (5,), "unit": self._unit.shape}, {"schedule": "i", "unit": "f"})
         check_finite(saved, ["unit"])
-        check_trees(part("trees"), self._views.n_features, self._views.n_columns)
+        check_trees(part("trees"), self._views.n_features, self._views.n_tree_columns)
         schedule = saved["schedule"].tolist()
         if not all(0 <= each <= LARGEST_COUNT for each in schedule) or schedule[4] > self._ledger.next_id:
             raise ValueError("the schedule of the trees is out of range")
@@ -280,11 +321,16 @@ class TreeColumns:
         if self._ledger.get("retrain_at") != due or fitting != (self._effect_at < LARGEST_COUNT):
             raise ValueError("the schedule of the trees contradicts itself")
         self.trees = {name: array.copy() for name, array in part("trees").items()}
+        self.hats = {name: array.copy() for name, array in part("hats").items()} or None
+        if self.hats is not None or (self._shape.stacked and len(self.trees["root"])):
+            check_hats(part("hats"), self._views.n_features, self._views.n_targets)
         self.version += 1
         self._unit = saved["unit"].copy()
         self._fit = None
+        if self._shape.stacked:
+            self._write_prior(self._ledger)
         if fitting:
-            fresh = self._fresh_ledger(self._shape.link)
+            fresh = self._made_ledger()
             self._fit = TreeFit(self._views, fresh, self._window)
             self._fit.restore(part("fit"), fresh.sizes())
             if not self._rows_in_window() <= len(self._fit.latest) <= self.training_set.n:

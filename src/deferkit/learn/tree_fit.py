@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from deferkit.learn.consistency import check_finite, check_shapes, check_sizes
 from deferkit.learn.embed.boosting import check_trees, join, no_trees
+from deferkit.learn.embed.hats import Hats, check_hats, fit_hats
 from deferkit.learn.embed.training_set import Floats, Ints
-from deferkit.learn.embed.tree_views import N_VIEWS, Labels, TreeViews, average, fit_trees
+from deferkit.learn.embed.tree_views import Labels, TreeViews, average, fit_trees
 from deferkit.learn.ledger import ROWS, Ledger
 
 FOLDS = 3
@@ -59,8 +60,9 @@ class TreeFit:
 
     def __init__(self, views: TreeViews, ledger: Ledger, keep: int) -> None:
         self.trees = no_trees()
+        self.hats: Hats | None = None
         self.ledger = ledger
-        self.latest: Floats = np.zeros((0, N_VIEWS * views.width))  # views of the latest tasks
+        self.latest: Floats = np.zeros((0, views.n_views * views.width))  # views of the latest tasks
         self._views = views
         self._keep = keep
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="deferkit-trees")
@@ -110,20 +112,25 @@ class TreeFit:
         views = np.zeros((len(x), self.latest.shape[1]))
         folds = []
         with _free_cores:
+            known_hats: Floats | None = None
+            if self._views.stacked:
+                self.hats, known_hats = fit_hats(x, labels, self._views.n_deciders)
             for fold in range(FOLDS):
                 others = [(rows[fold_of[rows] != fold], y[fold_of[rows] != fold]) for rows, y in labels]
                 folds.append(fit_trees(x, others, seed))
                 mine = np.flatnonzero(fold_of == fold)
-                views[mine] = self._views.of(join((column, fold, trees) for column, trees in folds[-1]), x[mine])
+                others_trees = join((column, fold, trees) for column, trees in folds[-1])
+                out_of_fold = None if known_hats is None else known_hats[mine]
+                views[mine] = self._views.of(others_trees, x[mine], self.hats, out_of_fold)
             self.trees = average(folds)
             self._learn_views(views, known)
         self.latest = views[max(0, len(x) - self._keep) :].copy()
 
     def _append_views(self, x: Floats) -> None:
-        self.latest = np.concatenate([self.latest, self._views.of(self.trees, x)])
+        self.latest = np.concatenate([self.latest, self._views.of(self.trees, x, self.hats)])
 
     def _learn(self, x: Floats, known: KnownOutcomes) -> None:
-        self._learn_views(self._views.of(self.trees, x), known)
+        self._learn_views(self._views.of(self.trees, x, self.hats), known)
 
     def _learn_views(self, views: Floats, known: KnownOutcomes) -> None:
         known_rows = np.flatnonzero(~np.isnan(known.rewards).all(axis=1) | (known.cost_expert > 0))
@@ -135,7 +142,7 @@ class TreeFit:
         """Copy the learned estimates to the members of a ledger that read the tree columns."""
         for expert in np.flatnonzero(ledger.view("shares_design") == 0).tolist():
             self.ledger.core.split_cost_design(expert)
-        with_columns = np.flatnonzero(ledger.view("view") == N_VIEWS - 1)
+        with_columns = self._views.estimates_with_columns(ledger)
         for name in MEMBER_STATE:
             ledger.arrays[name][with_columns] = self.ledger.arrays[name][with_columns]
 
@@ -143,6 +150,7 @@ class TreeFit:
         """Return the saved arrays by name; waits for the thread."""
         self.wait()
         saved = {f"trees {name}": array for name, array in self.trees.items()}
+        saved |= {f"hats {name}": array for name, array in (self.hats or {}).items()}
         saved |= {f"ledger {name}": array for name, array in self.ledger.state().items()}
         return saved | {"latest": self.latest}
 
@@ -150,7 +158,11 @@ class TreeFit:
         """Restore from `state()`; raise ValueError if it is inconsistent."""
         trees = {name[6:]: array for name, array in saved.items() if name.startswith("trees ")}
         arrays = {name[7:]: array for name, array in saved.items() if name.startswith("ledger ")}
-        check_trees(trees, self._views.n_features, self._views.n_columns)
+        check_trees(trees, self._views.n_features, self._views.n_tree_columns)
+        hats = {name[5:]: array for name, array in saved.items() if name.startswith("hats ")}
+        if self._views.stacked:
+            check_hats(hats, self._views.n_features, self._views.n_targets)
+            self.hats = {name: array.copy() for name, array in hats.items()}
         check_shapes(saved, {"latest": (len(saved["latest"]), self.latest.shape[1])})
         check_finite(saved, ["latest"])
         check_sizes(arrays, sizes)

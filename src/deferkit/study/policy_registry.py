@@ -22,7 +22,7 @@ from deferkit.learn.exploration import INDEX, INTERVAL, Exploration
 from deferkit.learn.links import link_named
 from deferkit.learn.pacing import PACINGS
 from deferkit.learn.representation_text import representation_text
-from deferkit.learn.settings import DEFAULT_RULE, DEFAULTS, NOVEMBER_2026
+from deferkit.learn.settings import DEFAULT_RULE, NOVEMBER_2026
 from deferkit.study import baselines
 from deferkit.study.peers import PEERS, Setting, run_peer
 from deferkit.study.policy_plugins import is_policy, plugin_names, policy_plugin
@@ -48,9 +48,10 @@ RULES = {
 LEARNERS = {
     "default": "deferkit as it comes: optimism, forgetting at an estimated rate, and a price that is solved anew;"
     " on tables with trees beside the linear estimates, whichever foresee better",
-    "2026.12": "the rule of December 2026: ranks beside values, an automatic link, free exploration, a noise prior",
     "linear": "the same without trees",
     **{name: f"the same with {PACINGS[name].description}" for name in ("adaptive", "gradient")},
+    "confidence": "the default with a prior: it is told which feature is the model's own confidence, if one is",
+    "default-2026.11": "the default until November 2026: values without ranks, a fixed link, no free exploration",
     "interval": "the default with the ends of intervals, also for costs, and prices that are solved on means",
     "never": "the default without forgetting",
     "greedy": "the default without exploration",
@@ -61,6 +62,8 @@ LEARNERS = {
     "neural-ts": "networks with the draws of NeuralTS, and the default's price",
     "paper": "Algorithm 1 exactly as printed",
 }
+OLD_DEFAULT = f"default-{NOVEMBER_2026}"
+WITH_TREES = ("default", "confidence", OLD_DEFAULT)  # on tables
 NEEDS = {
     "tree": "trees",
     "script-trees": "trees",
@@ -135,6 +138,7 @@ class PolicyRun(NamedTuple):
     prices: Floats | None  # [n, R] of a learner
     us_per_step: float  # NaN where nothing was learned
     representation: str | None = None  # what the estimates of a learner rest on in the end
+    remark: str | None = None  # why a learner asked less than planned; empty if it did not
 
 
 def needs_hindsight(name: str) -> bool:
@@ -211,11 +215,11 @@ def make_learner(
     if gets_columns(stream):
         del given["n_features"]
         given["encoder"] = encoder_of(stream.columns or {})
-    if name in DEFAULTS:
-        given["defaults"] = name
-    elif stream.defaults is not None:
-        given["defaults"] = stream.defaults
-    if name in ("default", "2026.12") and stream.truth is None and not (stream.first_use or missing("trees")):
+    if name == OLD_DEFAULT:
+        given["defaults"] = NOVEMBER_2026
+    elif name == "confidence":
+        given["confidence"] = confidence_feature(stream)
+    if name in WITH_TREES and stream.truth is None and not (stream.first_use or missing("trees")):
         given["representation"] = "auto"
     elif name == "linear" and gets_columns(stream):
         given["representation"] = "linear"
@@ -268,6 +272,21 @@ def encoder_of(columns: Mapping[str, Any]) -> Encoder:
     return Encoder(numbers=numbers, categories=levels)
 
 
+def confidence_feature(stream: TaskStream) -> int | str | None:
+    """Return the feature that is the model's own confidence, by name or index; None if no feature is.
+
+    >>> from deferkit.worlds.simulated_models import SeveralExperts
+    >>> confidence_feature(SeveralExperts().draw(seed=0))
+    1
+    """
+    if stream.confidence is None:
+        return None
+    features: Iterable[tuple[int | str, Any]] = enumerate(stream.contexts.T)
+    if gets_columns(stream):
+        features = (stream.columns or {}).items()
+    return next((feature for feature, values in features if np.array_equal(values, stream.confidence)), None)
+
+
 def embedding_class(name: str) -> type[Any]:
     """Return the class of the embedding of a policy, which has one."""
     plugin = None if name in EMBEDDINGS else policy_plugin(name)
@@ -286,7 +305,7 @@ def run_learner(learner: Deferrer, stream: TaskStream, feedback: str) -> PolicyR
         run = learner.run(contexts, rewards, stream.costs, feedback=feedback)
         routes, prices = run.routes, run.prices
     us = (time.perf_counter() - begin) / stream.n_tasks * 1e6
-    return PolicyRun(routes, prices, us, representation_text(learner))
+    return PolicyRun(routes, prices, us, representation_text(learner), learner.summary().remark)
 
 
 def run_rule(name: str, stream: TaskStream, budgets: Sequence[float], seed: int) -> PolicyRun:

@@ -47,6 +47,7 @@ COLUMNS: dict[str, ResultColumn] = {
     "opt_spent": ResultColumn(NUMBER, "what OPT is expected to spend"),
     "gained_se": ResultColumn(NUMBER, "standard error of `reward` − `model`, if the tasks are a sample"),
     "representation": ResultColumn(pl.String, "what the estimates of a learner rest on in the end"),
+    "remark": ResultColumn(pl.String, "why a learner asked less than planned; empty if it did not"),
     "at": ResultColumn(PATH, "tasks at which a path was recorded"),
     "reward_at": ResultColumn(PATH, "reward until then"),
     "regret_at": ResultColumn(PATH, "regret until then"),

@@ -52,7 +52,7 @@ def run_timed(spec: Spec, stream: TaskStream, seed: int) -> dict[str, Any]:
     periods = period_numbers(np.arange(float(stream.n_tasks)) if stream.times is None else stream.times, budget)
     judged = periods >= (NOT_JUDGED if budget.every is not None and stream.truth is not None else 0)
     best = best_shares(gains, costs, periods, budget)
-    us, more, represented = math.nan, {"stopped": 0.0, "overrun": 0.0}, None
+    us, more, represented, remark = math.nan, {"stopped": 0.0, "overrun": 0.0}, None, None
     if is_learner(spec.policy):
         parameters = {**spec.policy_parameters, "budget": budget}
         learner = warm_started(make_learner(spec.policy, stream, [1.0], seed=seed, parameters=parameters), stream)
@@ -60,6 +60,7 @@ def run_timed(spec: Spec, stream: TaskStream, seed: int) -> dict[str, Any]:
         done, paid = run_late(learner, stream) if stream.delay else run_at_times(learner, stream, spec.feedback)
         us = (time.perf_counter() - begin) / stream.n_tasks * 1e6
         summary, represented = learner.summary(), representation_text(learner)
+        remark = summary.remark
         more = {"stopped": float(summary.stopped), "overrun": float(summary.overrun)}  # type: ignore[arg-type]
     else:
         done = asked_by(spec.policy, stream, budget, periods, best)
@@ -83,6 +84,7 @@ def run_timed(spec: Spec, stream: TaskStream, seed: int) -> dict[str, Any]:
         "opt_spent": float((best * costs)[judged].sum()),
         "gained_se": math.nan,
         "representation": represented,
+        "remark": remark,
         **more,
     }
 

@@ -1,11 +1,13 @@
 """Runs policies on one stream and measures their outcomes."""
 
 import math
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from deferkit.errors import SpendingWarning
 from deferkit.study.achievable import Achievable
 from deferkit.study.allowance import Allowance
 from deferkit.study.coverage import run_and_measure
@@ -173,7 +175,7 @@ def run_spec(spec: Spec, judge: Judge, seed: int) -> dict[str, Any]:
     choice = np.eye(stream.rewards.shape[1])[run.routes]
     if spec.trace == "path":
         more = judge.path(choice, budgets, run.prices)
-    told = {"representation": run.representation}
+    told = {"representation": run.representation, "remark": run.remark}
     return judge.outcome(choice, budgets, run.us_per_step)._asdict() | told | more
 
 
@@ -188,16 +190,18 @@ def run_together(specs: Iterable[Spec], seed: int) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     stream: TaskStream | None = None
     judge: Judge | None = None
-    for spec in specs:
-        try:
-            if stream is None:
-                stream = make_world(spec.world, spec.world_parameters).draw(seed)
-            if is_timed(stream, spec.budget):
-                rows.append(run_timed(spec, stream, seed))
-                continue
-            if judge is None:
-                judge = Judge(stream)
-            rows.append(run_spec(spec, judge, seed))
-        except Exception as error:  # of any kind: the other trials are saved before it is reported
-            rows.append({"failure": f"{type(error).__name__}: {error}"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SpendingWarning)  # the row has a remark
+        for spec in specs:
+            try:
+                if stream is None:
+                    stream = make_world(spec.world, spec.world_parameters).draw(seed)
+                if is_timed(stream, spec.budget):
+                    rows.append(run_timed(spec, stream, seed))
+                    continue
+                if judge is None:
+                    judge = Judge(stream)
+                rows.append(run_spec(spec, judge, seed))
+            except Exception as error:  # of any kind: the other trials are saved before it is reported
+                rows.append({"failure": f"{type(error).__name__}: {error}"})
     return rows

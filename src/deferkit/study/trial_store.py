@@ -19,7 +19,7 @@ PATHS = ("at", "reward_at", "regret_at", "spent_at", "price_at", "distance_at", 
 SCHEMA: dict[str, Any] = (
     {"key": pl.String, "seed": pl.Int64, "spec": pl.String}
     | dict.fromkeys(Outcome._fields, pl.Float64)
-    | {"representation": pl.String}
+    | {"representation": pl.String, "remark": pl.String}
     | dict.fromkeys(PATHS, pl.List(pl.Float64))
 )
 
@@ -59,6 +59,8 @@ class TrialStore:
             frame = pl.read_parquet(path)
         except (OSError, pl.exceptions.PolarsError) as error:
             raise UnreadableResults(f"{path} cannot be read ({error}). Delete it, and its trials run again.") from error
+        if "remark" not in frame.columns:  # written before there was one
+            frame = frame.with_columns(remark=pl.lit(None, pl.String))
         if set(SCHEMA) <= set(frame.columns):  # else it is of another version, whose keys match nothing
             for row in frame.select(list(SCHEMA)).to_dicts():
                 self._rows[row["key"], row["seed"]] = row

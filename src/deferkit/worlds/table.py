@@ -8,7 +8,6 @@ import numpy as np
 
 from deferkit.errors import InvalidArgument, expected
 from deferkit.learn.encode import Encoder
-from deferkit.learn.settings import DECEMBER_2026
 from deferkit.worlds.base_world import BaseWorld
 from deferkit.worlds.context_columns import ContextColumns
 from deferkit.worlds.history import reviews_of
@@ -185,7 +184,6 @@ class Table(BaseWorld):
             times=tasks.times,
             confidence=tasks.confidence,
             confidence_at=tasks.confidence_at,
-            defaults=DECEMBER_2026,
         )
         if self.order == "file":
             return given

@@ -66,9 +66,6 @@ class TaskStream(NamedTuple):
     delay: int = 0  # how many tasks are decided before the outcome of one is known
     confidence: Floats | None = None  # [n] of the model in its own answer, where it has one
     confidence_at: int | None = None  # where that is in the contexts, for the prior of a learner
-    defaults: str | None = (
-        None  # the version of the default rule that learners follow; that of the library unless given
-    )
     columns: Mapping[str, Any] | None = None  # the cells before they were encoded: arrays of numbers, lists of texts
     first_use: bool = False  # a learner is told the budget alone: no link, no range; with an encoder for the columns
 

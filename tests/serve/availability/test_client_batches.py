@@ -18,7 +18,7 @@ def test_a_batch_that_is_too_large_is_sent_in_parts(tmp_path: Path) -> None:
     with running(tmp_path, max_body=10_000) as service, Client(service.url, policy="p") as client:
         client.create(features=3, budget=BUDGET, representation="linear", outliers="keep")
         decisions = client.decide_many(CONTEXTS, tasks=tasks)
-        assert decisions == Deferrer(n_features=3, budget=BUDGET).decide_many(CONTEXTS)
+        assert decisions == Deferrer(n_features=3, budget=BUDGET, defaults="2026.12").decide_many(CONTEXTS)
         assert client.summary().decisions == 1500
         assert client.decide_many(CONTEXTS, tasks=tasks) == decisions
         assert client.summary().decisions == 1500

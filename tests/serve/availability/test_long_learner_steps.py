@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from deferkit.errors import DeferkitError
@@ -76,6 +77,77 @@ def test_one_observation_on_a_large_policy_keeps_nobody_waiting(tmp_path: Path) 
         print(f"{name}: {len(found)} calls, median {median(found):.4f} s, worst {max(found):.4f} s of {took:.2f} s")
         assert median(found) < 0.25
         assert max(found) < max(0.5, took / 4)  # the machine may be busy with other things
+
+
+def test_a_switch_of_the_link_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """Rewards are 0 or 1 for long, then one is 0.5: all outcomes are learned again, with the identity link."""
+    keys, tasks = keys_for(tmp_path, "big", "small"), 150
+    with ServiceProcess(tmp_path) as served, ExitStack() as stack:
+        big, small = (Client(served.url, key) for key in keys)
+        for client in (big, small):
+            stack.callback(client.connection.close)
+        assert small.post("/v1/policies", POLICY).status == 201
+        assert big.post("/v1/policies", LARGE | {"features": 400, "forget": "auto"}).json["link"] == "auto"
+        rng = np.random.default_rng(0)
+        going_on = threading.Event()
+        going_on.set()
+        with ThreadPoolExecutor(1) as threads:
+            waits = threads.submit(latencies, lambda i: small.decide(f"t{i}", force=None), going_on)
+            for i in range(tasks):  # the hundredth decision completes the rank tables: all is learned again
+                context = rng.normal(size=400).round(3).tolist()
+                assert big.decide(f"t{i}", policy="large", context=context, force="human").status == 201
+                outcome = {"task": f"t{i}", "rewards": {"human": i % 2, "model": int(i % 3 > 0)}, "cost": 0.5}
+                if i < tasks - 1:
+                    assert big.post("/v1/policies/large/outcomes", outcome).status == 200
+            began = time.perf_counter()
+            assert big.post("/v1/policies/large/outcomes", outcome | {"rewards": {"human": 0.5}}).status == 200
+            replied = time.perf_counter() - began
+            assert big.decide("u", policy="large", context=context).status == 201  # waits until that is learned
+            took = time.perf_counter() - began
+            going_on.clear()
+    found = waits.result()
+    print(f"{len(found)} calls, median {median(found):.4f} s, worst {max(found):.4f} s of {took:.2f} s")
+    assert took > 0.5  # else there was nothing to wait for
+    assert replied < took / 2
+    assert median(found) < 0.25
+    assert max(found) < max(0.5, took / 4)
+
+
+async def lives_long(engine: Engine) -> bytes:
+    """Decide until the rank tables are complete, with an outcome that was parked for that task, and switch the link."""
+    for i in range(110):
+        outcome: dict[str, Any] = {"rewards": {"human": float(i % 2), "model": float(i % 3 > 0)}, "cost": 0.25}
+        if i == 99:
+            await observe(engine, f"t{i}", **outcome, park=True)
+        await decide(engine, f"t{i}", context=[1.0, float(i == 40) * 1e4 + i / 7], force="human")
+        if i != 99:
+            await observe(engine, f"t{i}", **outcome)
+    await call(engine, Correct(CorrectionBody(id="a", task="t3", rewards={"human": 0.25})))
+    await decide(engine, "last", force="model")
+    policy = engine.owned[KEY].policy
+    assert policy.learner.link == "identity"
+    assert policy.learner.summary().samples["human"] == 110
+    assert replay(engine.store, *KEY).faults == []
+    return msgspec.msgpack.encode([policy.learner.to_bytes(), policy.accounts, policy.tally])
+
+
+def test_relearning_in_another_thread_gives_the_same_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    budget = {"cost": msgspec.structs.replace(SPEC.budget["cost"], total=1000, horizon=1000)}
+    spec = msgspec.structs.replace(SPEC, budget=budget, representation="linear", outliers="keep")
+    steps: list[int] = []
+    learn = Policy.learn_deferred
+
+    def count(policy: Policy) -> None:
+        steps.append(policy.seq)
+        learn(policy)
+
+    monkeypatch.setattr(Policy, "learn_deferred", count)
+    at_once = play(Sqlite(str(tmp_path / "a.db")), lives_long, spec=spec)
+    assert steps == []
+    monkeypatch.setattr(policy_module, "LONG_STEP", 5_000)
+    later = play(Sqlite(str(tmp_path / "b.db")), lives_long, spec=spec)
+    assert len(steps) == 2  # the hundredth decision with its outcome, and the correction
+    assert later == at_once
 
 
 class Learning:

@@ -12,7 +12,7 @@ from deferkit import Client
 from deferkit.errors import ServiceError
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain.policy import Policy
-from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
+from deferkit.serve.domain.policy_spec import BudgetSpec, FeatureSpec, PolicySpec
 from deferkit.serve.domain.request_bodies import CorrectionBody, ResetBody
 from deferkit.serve.engine.commands.correction import Correct
 from deferkit.serve.engine.commands.expire import Expire
@@ -53,10 +53,16 @@ def check_replay(engine: Engine) -> None:
 
 
 async def live(engine: Engine, first: int, last: int, *, without: int = -1, seed: int = 0) -> None:
-    """Decide and observe tasks; the outcome of one of them is kept from the learner, where asked for."""
+    """Decide and observe tasks; the outcome of one of them is kept from the learner, where asked for.
+
+    With the rule of December 2026 so is its context: it has that of the task before.
+    """
     for i in range(first, last):
         rng = np.random.default_rng([seed, i])
-        await decide(engine, f"t{i}", context=rng.random(2).tolist(), force="human" if i % 3 else "model")
+        context = rng.random(2).tolist()
+        if i == without and engine.owned[KEY].policy.spec.defaults_used == "2026.12":
+            context = np.random.default_rng([seed, i - 1]).random(2).tolist()
+        await decide(engine, f"t{i}", context=context, force="human" if i % 3 else "model")
         given: dict[str, Any] = {"rewards": {"model": float(rng.integers(2)), "human": float(rng.integers(2))}}
         if i % 3:
             given["cost"] = round(float(rng.random()), 6)
@@ -102,10 +108,12 @@ def test_reset_starts_the_learner_anew_and_leaves_the_money(database: Database) 
     play(database, script, spec=RICH)
 
 
+@pytest.mark.parametrize("defaults", ["2026.11", "2026.12"])
 @pytest.mark.parametrize("spec", [RICH, TREES], ids=["linear", "trees"])
-def test_a_forgotten_task_is_in_no_estimate(spec: PolicySpec, tmp_path: Path) -> None:
+def test_a_forgotten_task_is_in_no_estimate(spec: PolicySpec, defaults: str, tmp_path: Path) -> None:
     """The learner is the one that was never told, but for what it counts of budgets, and so are later decisions."""
     tasks = 60
+    spec = msgspec.structs.replace(spec, defaults=defaults)
 
     async def script(engine: Engine, *, without: int) -> Any:
         await live(engine, 0, tasks, without=without)
@@ -129,6 +137,68 @@ def test_a_forgotten_task_is_in_no_estimate(spec: PolicySpec, tmp_path: Path) ->
         one, other = (getattr(s, name) if isinstance(name, str) else s[name] for s in (scores, wanted))
         assert str(one) == str(other)
     assert str(scores) != str(told)  # it had made a difference
+
+
+NAMED = FeatureSpec(numbers=["amount", "age"], categories={"city": 4})
+MARK, PLACE = 123456.789, "a place that nobody else lives in"
+
+
+def traces(policy: Policy) -> list[str]:
+    """Return the names of the parts of a policy that hold a value of the forgotten task."""
+    components = policy.learner._components
+    arrays = dict(components.ledger.arrays)
+    if components.representation is not None:
+        arrays |= components.representation.state()
+    found = [name for name, array in arrays.items() if array.dtype.kind == "f" and (np.abs(array) == MARK).any()]
+    texts = {"encoder": components.contexts.encoder and components.contexts.encoder.to_dict(), "scales": policy.scales}
+    return found + [name for name, text in texts.items() if PLACE in str(text) or str(MARK) in str(text)]
+
+
+@pytest.mark.parametrize("features", [2, NAMED], ids=["plain", "named"])
+@pytest.mark.parametrize("representation", ["linear", "auto"])
+@pytest.mark.parametrize("place", [0, 5, 90, 120])
+def test_no_value_of_a_forgotten_context_stays(
+    features: int | FeatureSpec, representation: str, place: int, tmp_path: Path
+) -> None:
+    """Neither as it is, nor in anything computed from it: with another context the learner would be the same."""
+    spec = msgspec.structs.replace(RICH, features=features, representation=representation, outliers="keep", warm_up=0)
+
+    async def script(engine: Engine, mark: float, city: str) -> Any:
+        def context(i: int) -> Any:
+            amount, age = np.random.default_rng(i).random(2).tolist()
+            amount = mark if i == place else amount
+            named = {"amount": amount, "age": age, "city": city if i == place else "a"}
+            return [amount, age] if features == 2 else named
+
+        for i in range(130):
+            await decide(engine, f"t{i}", context=context(i), force="human")
+            await observe(engine, f"t{i}", rewards={"human": float(i % 2), "model": 1.0}, cost=0.25)
+        owned = engine.owned[KEY]
+        assert engine.store.snapshot_seqs(owned.id)
+        if mark == MARK and place < (100 if features == 2 else 16):  # later ones are cut, or encoded with frozen scales
+            assert traces(owned.policy)
+        await forget_task(engine, KEY, f"t{place}")
+        assert traces(owned.policy) == []
+        n = owned.policy.seq
+        await decide(engine, "next", context=context(place + 1))
+        for seq, data in engine.store.snapshots(owned.id):
+            assert seq >= n  # those of before are deleted
+            assert traces(Policy.from_bytes(data)) == []
+        check_replay(engine)
+        return owned.policy.learner.score(
+            [[0.25, 0.75], [0.9, 0.1]] if features == 2 else [{"amount": 0.5, "city": "a"}]
+        )
+
+    settings = EngineSettings(snapshot_every=100)
+    marks = {"a": (MARK, PLACE), "b": (0.5, "b")}
+    scores = [
+        play(
+            Sqlite(str(tmp_path / name)), lambda engine, mark=mark: script(engine, *mark), spec=spec, settings=settings
+        )
+        for name, mark in marks.items()
+    ]
+    assert str(scores[0].estimates) == str(scores[1].estimates)
+    assert str(scores[0].widths) == str(scores[1].widths)
 
 
 def test_outcomes_that_come_after_it_are_booked_and_not_learned(database: Database) -> None:

@@ -137,6 +137,19 @@ def test_when_it_runs_out(page: Page, change: dict[str, Any], text: str, note: s
     assert called(page, "console/wording.js", "runsOut", STANDING | change) == {"text": text, "note": note}
 
 
+@pytest.mark.parametrize(
+    ("remark", "text"),
+    [
+        ("asked 1 of 9; 99 % unspent: 0.2 is below. Report `cost`, or `expire`.", "Report cost, or expire."),
+        ("asked 1 of 9; 99 % unspent: it is worth it again.", ""),
+        ("", ""),
+    ],
+)
+def test_what_would_make_a_policy_ask_more(page: Page, remark: str, text: str) -> None:
+    assert called(page, "console/wording.js", "remedy", STANDING | {"remark": remark}) == text
+    assert called(page, "console/wording.js", "remedy", STANDING) == ""
+
+
 def test_it_runs_out_before_its_plan_ends(page: Page) -> None:
     standing = STANDING | {"runs_out_at": time.time() + 3630, "runs_out_task": 999}
     assert called(page, "console/wording.js", "runsOut", standing)["note"] in {

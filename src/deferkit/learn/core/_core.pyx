@@ -14,10 +14,13 @@ from deferkit.learn.core.accounting cimport (
     needs_identity_link, observe, relearn, share_reviewed, use_identity_link)
 from deferkit.learn.core.arrivals cimport BINS, HORIZON, RENEWS, UNTIL, begin_period, outlook
 from deferkit.learn.core.budget cimport LEAST_BUDGET, left
-from deferkit.learn.core.choice cimport Proposal, price_current_task, propose
-from deferkit.learn.core.glm cimport cost_target, design_of, prepare, reset_estimate, split_cost_design
+from deferkit.learn.core.choice cimport (
+    NO_BUDGET, UNSETTLED, Proposal, affordable, exceeds_cold_start_cap, price_current_task, propose, size_holds)
+from deferkit.learn.core.glm cimport (
+    cost_target, design_of, predict_mixed, prepare, reset_estimate, split_cost_design)
 from deferkit.learn.core.kernels cimport LANES, STASHED
 from deferkit.learn.core.links cimport cumulant, link_names, mean, slope
+from deferkit.learn.core.mixture cimport mix_theta
 from deferkit.learn.core.newton cimport LEAST_WEIGHT, Likelihood, Workspace, maximise
 from deferkit.learn.core.pacing cimport RENEWING, pacing_names
 from deferkit.learn.core.precision cimport CHECK_EVERY, LARGEST_INVERSE_ERROR, SURE_SPREAD, initialise
@@ -136,9 +139,10 @@ cdef inline void load_context(State *s, const double *row) noexcept nogil:
         s.arrays.x[d] = s.parameters.intercept
     if s.sizes.n_ranked > 0:
         memcpy(s.arrays.raw, row, s.sizes.n_ranked * sizeof(double))
-        write_ranks(s, s.arrays.x)
         for v in range(given_views(s)):
-            cut_outliers(s, s.arrays.x + v * s.sizes.stride)
+            if v != 1 or given_views(s) == 2:  # of three, the second is a stack, which has no features
+                cut_outliers(s, s.arrays.x + v * s.sizes.stride, s.arrays.raw if v == 0 else NULL)
+        write_ranks(s, s.arrays.x)
 
 
 cdef inline bint is_revealed(Int feedback, Int route, Int decider) noexcept nogil:
@@ -158,6 +162,7 @@ cdef inline void keep_price(State *s) noexcept nogil:
     """Keep the price of a proposal that is committed at once, so that it is not solved a second time."""
     if s.options.pacing == RENEWING:
         memcpy(s.arrays.dual, s.arrays.next_dual, s.sizes.n_dual * sizeof(double))
+        s.counters.price_due = 0  # `next_dual` has moved for the decision before
 
 
 cdef inline bint is_exact_number(object value):
@@ -336,8 +341,13 @@ cdef class Core:
         for r in range(self.s.sizes.n_resources):
             self.s.arrays.proposed_cost[r] = cost[r]
             self.s.arrays.proposed_hold[r] = hold[r]
-        prepare(&self.s, self.s.arrays.x)
-        commit(&self.s, route, reason)
+        if self.s.sizes.stride < LONG_STRIDE:
+            prepare(&self.s, self.s.arrays.x)
+            commit(&self.s, route, reason)
+        else:  # the context that fills the rank tables makes it learn the first outcomes again: other threads go on
+            with nogil:
+                prepare(&self.s, self.s.arrays.x)
+                commit(&self.s, route, reason)
         self.check_step()
 
     def decide_many(self, const double[:, ::1] contexts, const double[::1] times):
@@ -372,6 +382,22 @@ cdef class Core:
                     widths[t, target] = self.width(target)
                 memcpy(&price[0], self.s.arrays.next_dual, self.s.sizes.n_resources * sizeof(double))
         self.check_step()
+
+    def predict_remembered(self, const Int[::1] slots, double[:, ::1] predictors):
+        """Write xᵀθ of every target for contexts in these rows, as the price is solved with; a proposal stays valid."""
+        cdef Int i
+        with nogil:
+            mix_theta(&self.s)
+            for i in range(slots.shape[0]):
+                predict_mixed(&self.s, context_of(&self.s, slots[i]), &predictors[i, 0])
+
+    def obstacles(self):
+        """Return for each expert why it could not be asked now: "budget", "unsettled", or nothing."""
+        cdef Int k
+        size_holds(&self.s)
+        return [self.reasons[NO_BUDGET] if not affordable(&self.s, k)
+                else self.reasons[UNSETTLED] if exceeds_cold_start_cap(&self.s, k) else ""
+                for k in range(self.s.sizes.n_experts)]
 
     cdef inline double width(self, Int target) noexcept nogil:
         """What optimism adds to an estimate or subtracts from it; the standard deviation under Thompson sampling."""

@@ -9,7 +9,7 @@ from libc.string cimport memcpy, memset
 
 from deferkit.learn.core.arrivals cimport count_arrival
 from deferkit.learn.core.budget cimport can_be_stopped, left
-from deferkit.learn.core.choice cimport FORCED, NO_BUDGET
+from deferkit.learn.core.choice cimport FORCED, NO_BUDGET, UNAVAILABLE
 from deferkit.learn.core.forget cimport forget_if_due, share_remembered
 from deferkit.learn.core.glm cimport (
     cost_target, design_of, learn_with_own_design, learn_with_shared_design, link_of, moment_of, prepare,
@@ -120,7 +120,7 @@ cdef inline void relearn(State *s) noexcept nogil:
     memset(s.arrays.change_sums, 0, targets * 6 * sizeof(double))
     memset(s.arrays.reward_power, 0, 2 * sizeof(double))
     for expert in range(s.sizes.n_experts):
-        s.arrays.shares_design[expert] = s.options.cost_link == s.options.reward_link
+        s.arrays.shares_design[expert] = s.options.cost_link == IDENTITY and s.options.reward_link == IDENTITY
     if s.counters.unsettled:
         return
     for decision in range(max(<Int>0, s.counters.next_id - s.sizes.memory), s.counters.next_id):
@@ -139,12 +139,13 @@ cdef inline void relearn(State *s) noexcept nogil:
 cdef inline void cut_first_contexts(State *s) noexcept nogil:
     """Cut outliers of the first contexts once the rank tables are full, and learn their outcomes again.
 
-    Only if the learner has learned from these decisions alone, and reads contexts as they are given.
+    Only if the learner has learned from these decisions alone, and reads contexts as they are given. A warm start
+    fills the tables earlier: its samples are not remembered, and would be lost.
     """
     cdef Int slot
     if s.counters.next_id == RANKED_CONTEXTS <= s.sizes.memory and s.sizes.n_views == 2:
         for slot in range(RANKED_CONTEXTS):
-            cut_outliers(s, context_of(s, slot))
+            cut_outliers(s, context_of(s, slot), NULL)
         relearn(s)
 
 cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:
@@ -154,6 +155,7 @@ cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:
     """
     cdef Int r, decider, resources = s.sizes.n_resources, deciders = s.sizes.n_experts + 1, slot = s.counters.slot
     cdef const double *x
+    cdef bint fills_tables = s.sizes.n_ranked > 0 and s.counters.n_in_ranks < RANKED_CONTEXTS
     if s.counters.price_due:
         move_price(s, s.arrays.dual, s.arrays.owed)
         s.counters.price_due = 0
@@ -167,12 +169,13 @@ cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:
         count_model_decisions_up_to(s, s.counters.next_id - 1 - overdue_wait(s))
     s.counters.n_forced += reason == FORCED
     s.counters.n_no_budget += reason == NO_BUDGET
+    s.counters.n_unavailable += reason == UNAVAILABLE
     memcpy(context_of(s, slot), s.arrays.x, s.sizes.stride * s.sizes.n_views * sizeof(double))
     if s.options.one_index:
         x = view_of(s, estimate_of(s, s.options.width_member, 0), s.arrays.x)
         s.arrays.context_power[0] += dot(x, x, s.sizes.stride)
         s.arrays.context_power[1] += 1.0
-    if s.sizes.n_ranked > 0:
+    if fills_tables:
         add_to_ranks(s, s.arrays.raw)
     s.arrays.route[slot] = route
     s.arrays.status[slot] = OPEN if route > 0 else SETTLED
@@ -191,7 +194,7 @@ cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:
         s.arrays.expected[slot * resources + r] = s.arrays.proposed_cost[r]
         s.arrays.pending_cost[r] += s.arrays.proposed_cost[r]
         s.arrays.owed[r] = s.arrays.proposed_cost[r]
-    if s.sizes.n_ranked > 0 and s.counters.n_in_ranks == RANKED_CONTEXTS:
+    if fills_tables and s.counters.n_in_ranks == RANKED_CONTEXTS:
         cut_first_contexts(s)
     if route > 0:
         s.counters.price_due = 1

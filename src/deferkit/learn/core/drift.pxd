@@ -8,7 +8,9 @@ and p1 scaled to [0, 1],
 If p0 is the mean of y, e is at most 1 on average; the weights w_n, one for a change at each sample, add up to 1. So E
 exceeds 1/α with a probability of at most α, ever (Ville), whenever the change comes. A drift is reported at 1/α. Then
 p0 is what has to be learned anew: the test rests for 1,500 samples, and goes on with the slowest members that forget
-beside those that do not. The most likely change point is where the sum of log e since then is largest (CUSUM).
+beside those that do not. For 3,000 samples more those in the middle belong to p0 too: the slowest still remember what
+came before the change, and would report it again. The most likely change point is where the sum of log e since then is
+largest (CUSUM).
 """
 
 from libc.math cimport exp, isfinite, isnan, log
@@ -26,7 +28,9 @@ cdef extern from *:
     #define SUMS 6
     #define CREEP 0.01              /* taken from log e for the change point, which would wander before a change */
     #define REST 1500               /* samples; the window of the slowest members that forget, see members.py */
+    #define CAUTION 3000            /* samples after the rest, until the slowest have forgotten 95 % of the past */
     #define SLOW 128                /* their samples between two discounts */
+    #define MIDDLE 64               /* those of the members with a window of 300 */
     """
     const double ALARM
     const double WEIGHT
@@ -35,7 +39,9 @@ cdef extern from *:
     const Int SUMS
     const double CREEP
     const Int REST
+    const Int CAUTION
     const Int SLOW
+    const Int MIDDLE
 
 cdef inline double response_range(State *s, Int target, double *low) noexcept nogil:
     """The range of a target's responses, with its lower end; 0 if it is unknown."""
@@ -86,7 +92,10 @@ cdef inline void report_tested_drift(State *s, Int target) noexcept nogil:
 cdef inline bint is_reference(State *s, Int target, Int member) noexcept nogil:
     """Whether a member forecasts p0: it forgets nothing, or after a drift little."""
     cdef Int every = s.arrays.forget_every[member]
-    return every == 0 or (s.arrays.n_drifts[target] > 0 and every == SLOW)
+    if every == 0 or s.arrays.n_drifts[target] == 0:
+        return every == 0
+    return every == SLOW or (
+        every == MIDDLE and s.arrays.n_observed[target] < s.arrays.drift_resumes[target] + CAUTION)
 
 cdef inline void test_drift(State *s, Int target, Int link, double y) noexcept nogil:
     """Update the test by a sample that no member has learned yet. Needs `prepare`."""

@@ -42,7 +42,7 @@ SIZES = (
     Scalar("memory", "remembered decisions: the length of the ring"),
     Scalar("overflow", "overflow rows, for older decisions that still hold budget"),
     Scalar("window", "latest contexts that the price may be solved for, rounded up to whole lanes"),
-    Scalar("n_dual", "length of the dual: the prices, then the memory of the pacing"),
+    Scalar("n_dual", "length of the dual: prices, memory of the pacing; then solved prices and arrears, and the boost"),
     Scalar("n_pacing", "constants of the pacing"),
 )
 
@@ -60,6 +60,7 @@ OPTIONS = (
     Scalar("width_member", "member whose spreads are the widths"),
     Scalar("has_prior", "1: the ridge pulls to prior_theta; 0: to 0"),
     Scalar("free_exploration", "1: the bonus of experts grows while budget would be left over, see explore.pxd"),
+    Scalar("catches_up", "1: prices fall while spending is far behind an even pace, see arrears.pxd"),
     Scalar("drift_test", "1: drifts are reported by a test martingale, see drift.pxd; 0: by weights"),
     Scalar("key", "of the random stream"),
 )
@@ -81,6 +82,8 @@ COUNTERS = (
     Scalar("n_stopped", "reviews that were stopped"),
     Scalar("n_backwards", "decisions whose time was before that of an earlier one"),
     Scalar("horizon_told", "1: the end of the horizon was reported"),
+    Scalar("spending_told", "1: a spending far below the plan was reported"),
+    Scalar("n_unavailable", "decisions that went to the model because no expert was available"),
     Scalar("unsettled", "1: the encoder's scales are not frozen yet, so nothing is learned"),
     Scalar("n_seen", "observations with a new value"),
     Scalar("retrain_at", "value of `n_seen` at which a representation is fitted next"),
@@ -100,6 +103,8 @@ PARAMETERS = (
     Scalar("prior", "size of an unknown coefficient, in units of the root mean square reward"),
     Scalar("least_reward", "lower bound of rewards"),
     Scalar("largest_reward", "upper bound of rewards"),
+    Scalar("model_share", "share of the model's bonus where choosing the model reveals its reward"),
+    Scalar("team_samples", "samples that the mean of all experts counts for in the estimate of each; 0: none"),
     Scalar("noise_samples", "pseudo-samples of the noise prior; 0: none"),
     Scalar("noise_variance", "variance of a pseudo-sample, in the units of squared_error"),
     Scalar("rank_length", "length of the constant in the rank view"),

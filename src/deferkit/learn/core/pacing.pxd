@@ -4,6 +4,7 @@ Another pacing is a file like `adaptive.pxd`, a code here with its branch, and i
 """
 
 from deferkit.learn.core cimport adaptive, exponentiated, python_step, renewing, resolve
+from deferkit.learn.core.arrears cimport count_arrears
 from deferkit.learn.core.state cimport Int, State
 
 cdef enum:
@@ -18,12 +19,15 @@ cdef inline void move_price(State *s, double *dual, const double *cost) noexcept
     `dual` is that of the state, or a copy of it for a proposal, which changes nothing.
     """
     if s.options.pacing == RESOLVE:
-        resolve.step(s, dual)
+        resolve.step(s, dual, cost)
     elif s.options.pacing == ADAPTIVE:
         adaptive.step(s, dual, cost)
     elif s.options.pacing == PYTHON:
         python_step.step(s, dual, cost)
-    elif s.options.pacing != RENEWING:
+    elif s.options.pacing == RENEWING:
+        if s.options.catches_up:
+            count_arrears(s, dual, cost)
+    else:
         exponentiated.step(s, dual, cost, s.options.pacing == PAPER)
 
 cdef inline void price_task(State *s, double *dual) noexcept nogil:

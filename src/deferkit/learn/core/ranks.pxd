@@ -8,7 +8,7 @@ and bounded, so that outliers cannot ruin an estimate. A missing value has the r
 tell what an outlier is: in the other views it is cut.
 """
 
-from libc.math cimport fabs
+from libc.math cimport NAN, fabs, isnan
 from libc.string cimport memmove
 
 from deferkit.learn.core.state cimport Int, State
@@ -19,9 +19,11 @@ cdef enum:
 
 cdef extern from *:
     """
-    #define CUT 3.0 /* distances of the first and the last decile, beyond these deciles */
+    #define CUT 1.0       /* distances of the first and the last decile, beyond these deciles */
+    #define ABSURD 1000.0 /* times the larger decile: a broken sensor, a code for "missing", an attack */
     """
     const double CUT
+    const double ABSURD
 
 cdef inline double *rank_view(State *s, double *context) noexcept nogil:
     """The rank view of a context: the last view."""
@@ -52,10 +54,13 @@ cdef inline Int first_above(const double *table, Int first, Int n, double value)
     return low
 
 cdef inline bint is_missing(State *s, const double *x, Int feature) noexcept nogil:
-    return s.arrays.indicator[feature] >= 0 and x[s.arrays.indicator[feature]] != 0.0
+    return isnan(x[feature]) or (s.arrays.indicator[feature] >= 0 and x[s.arrays.indicator[feature]] != 0.0)
 
-cdef inline void cut_outliers(State *s, double *x) noexcept nogil:
-    """Cut values that are far from the middle of the first contexts: beyond 3 times the distance of their deciles."""
+cdef inline void cut_outliers(State *s, double *x, double *raw) noexcept nogil:
+    """Cut values that are farther from the deciles of the first contexts than these from each other.
+
+    A value that is absurdly far is no value: it becomes the median, and missing (NaN) in `raw`, unless that is NULL.
+    """
     cdef Int j, n
     cdef double low, high, reach
     cdef const double *table
@@ -65,9 +70,16 @@ cdef inline void cut_outliers(State *s, double *x) noexcept nogil:
             table = s.arrays.rank_table + j * RANKED_CONTEXTS
             low, high = table[n // 10], table[n - 1 - n // 10]
             # a feature that is nearly constant has no distance of deciles, but a size
-            reach = CUT * (high - low if high > low else fabs(high))
-            if reach > 0.0:
-                x[j] = min(max(x[j], low - reach), high + reach)
+            reach = high - low if high > low else fabs(high)
+            if reach <= 0.0:
+                continue
+            # not by the distance: all but a few confidences of a naive Bayes classifier are 1 to nine digits
+            if fabs(x[j]) > ABSURD * max(fabs(low), fabs(high)):
+                x[j] = table[n // 2]
+                if raw != NULL:
+                    raw[j] = NAN
+            else:
+                x[j] = min(max(x[j], low - CUT * reach), high + CUT * reach)
 
 cdef inline void write_ranks(State *s, double *context) noexcept nogil:
     """Write the rank view of a context, from its raw features."""

@@ -16,6 +16,7 @@ last. The constants are the most decisions between two solutions and the number 
 
 from libc.math cimport INFINITY, isnan
 
+from deferkit.learn.core.arrears cimport lower_prices, restore_prices
 from deferkit.learn.core.arrivals cimport (
     HORIZON, RENEWS, Outlook, current_time, elapsed_share, outlook, start_of)
 from deferkit.learn.core.budget cimport bounded, plannable
@@ -157,13 +158,15 @@ cdef inline double longest_wait(State *s) noexcept nogil:
             wait = min(wait, (s.arrays.period_end[r] - start_of(s, r, 0)) / SOLUTIONS_A_PERIOD)
     return wait
 
-cdef inline void step(State *s, double *dual) noexcept nogil:
-    """Solve the prices for the current task if that is due; nothing but `dual` and scratch changes."""
+cdef inline bint is_due(State *s, const double *dual, double at) noexcept nogil:
+    """Whether prices are to be solved: some tasks after the last solution, or after a while."""
+    cdef Int done = s.counters.next_id
+    return done >= s.counters.warm_up and (
+        done >= dual[s.sizes.n_resources] or at - dual[s.sizes.n_resources + 1] > longest_wait(s))
+
+cdef inline void solve(State *s, double *dual, double at) noexcept nogil:
     cdef Int done = s.counters.next_id, resources = s.sizes.n_resources, r, sweep
     cdef Int longest = <Int>s.arrays.pacing_constant[0]
-    cdef double at = current_time(s)
-    if done < s.counters.warm_up or (done < dual[resources] and at - dual[resources + 1] <= longest_wait(s)):
-        return
     dual[resources] = done + min(max(done // 50, <Int>1), longest)
     dual[resources + 1] = at
     if done == 0:
@@ -176,3 +179,13 @@ cdef inline void step(State *s, double *dual) noexcept nogil:
                 dual[r] = renewing_price(s, dual, r, at)
     if s.options.free_exploration and is_free(s, dual):
         explore_free(s, dual, at)
+
+cdef inline void step(State *s, double *dual) noexcept nogil:
+    """Solve the prices for the current task if that is due; nothing but `dual` and scratch changes."""
+    cdef double at = current_time(s)
+    if s.options.catches_up:
+        restore_prices(s, dual)
+    if is_due(s, dual, at):
+        solve(s, dual, at)
+    if s.options.catches_up:
+        lower_prices(s, dual)

@@ -7,6 +7,7 @@ which the price is solved next; the constant is the most decisions between two s
 
 from libc.math cimport INFINITY, sqrt
 
+from deferkit.learn.core.arrears cimport count_arrears, lower_prices, restore_prices
 from deferkit.learn.core.budget cimport bounded, plannable
 from deferkit.learn.core.explore cimport BOOST_STEP, MAX_BOOST, boost_of
 from deferkit.learn.core.glm cimport predict_mixed
@@ -188,6 +189,11 @@ cdef inline void solve_prices(State *s, double *dual) noexcept nogil:
     if s.options.free_exploration and is_free(s, dual) and raise_boost(s, dual, goal, n):
         solve_for_goals(s, dual, goal, n)
 
-cdef inline void step(State *s, double *dual) noexcept nogil:
+cdef inline void step(State *s, double *dual, const double *cost) noexcept nogil:
+    if s.options.catches_up:
+        count_arrears(s, dual, cost)
+        restore_prices(s, dual)
     if s.counters.next_id >= dual[s.sizes.n_resources]:
         solve_prices(s, dual)
+    if s.options.catches_up:
+        lower_prices(s, dual)

@@ -26,6 +26,19 @@ def tree_rows(
     column: Ints,
     out: Floats,
 ) -> None: ...
+def hat_rows(
+    x: Floats, knots: Floats, n_knots: Ints, heights: Floats, levels: Floats, out: Floats, first: int
+) -> None: ...
+def stack_rows(
+    out: Floats,
+    columns: Ints,
+    has_trees: Ints,
+    features: int,
+    targets: int,
+    probabilities: int,
+    log_odds_unit: float,
+    unit: float,
+) -> None: ...
 def log_odds_rows(out: Floats, columns: Ints, unit: float) -> None: ...
 def bias_and_relu(units: Singles, bias: Singles) -> None: ...
 def relu_and_concat(product: Floats, bias: Floats, x: Floats, out: Floats) -> None: ...

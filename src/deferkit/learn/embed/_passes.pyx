@@ -125,6 +125,79 @@ def tree_rows(
                 out[row, column[tree]] += value[node]
 
 
+def hat_rows(
+    const double[:, ::1] x,
+    const double[:, ::1] knots,
+    const int64_t[::1] n_knots,
+    const double[:, :, ::1] heights,
+    const double[:, ::1] levels,
+    double[:, ::1] out,
+    Py_ssize_t first,
+):
+    """Write, for each row and target, the sum of a constant and a piecewise linear function of each feature.
+
+    A function has its `heights` at the knots and is constant outside. `levels` are, for each target, the constant and
+    the bounds that the sum is clipped to. Columns are those from `first` on.
+    """
+    cdef Py_ssize_t targets = levels.shape[0], row, target, j, k, last
+    cdef double value, share
+    with nogil:
+        for row in range(x.shape[0]):
+            for target in range(targets):
+                out[row, first + target] = levels[target, 0]
+            for j in range(x.shape[1]):
+                last = n_knots[j] - 1
+                if last < 1:
+                    continue
+                value = min(max(x[row, j], knots[j, 0]), knots[j, last])
+                k = 0
+                while k < last - 1 and value >= knots[j, k + 1]:
+                    k += 1
+                share = (value - knots[j, k]) / (knots[j, k + 1] - knots[j, k])
+                for target in range(targets):
+                    out[row, first + target] += (1.0 - share) * heights[target, j, k] + share * heights[target, j, k + 1]
+            for target in range(targets):
+                out[row, first + target] = min(max(out[row, first + target], levels[target, 1]), levels[target, 2])
+
+
+def stack_rows(
+    double[:, ::1] out,
+    const int64_t[::1] columns,
+    int64_t[::1] has_trees,
+    Py_ssize_t features,
+    Py_ssize_t targets,
+    Py_ssize_t probabilities,
+    double log_odds_unit,
+    double unit,
+):
+    """Complete the three views of each row, whose last one has the predictions of trees and of additive models.
+
+    A column without trees (`columns` are those of the trees) gets the prediction of the additive model of its target.
+    Predictions of the first targets, which are `probabilities`, become log-odds in their unit; others are multiplied
+    by `unit`. The second view gets the columns alone. `has_trees` is scratch, 0 at first.
+    """
+    cdef Py_ssize_t width = out.shape[1] // 3, n = width - features, row, c, tree
+    cdef double *last
+    cdef double *middle
+    cdef double p
+    with nogil:
+        for tree in range(columns.shape[0]):
+            has_trees[columns[tree]] = 1
+        for row in range(out.shape[0]):
+            middle, last = &out[row, width], &out[row, 2 * width + features]
+            for c in range(features):
+                middle[c] = 0.0
+            for c in range(n):
+                p = last[c] if has_trees[c] else last[n - targets + c % targets]
+                if c % targets < probabilities:
+                    p = min(max(p, 0.02), 0.98)
+                    middle[features + c] = log_odds_unit * log(p / (1.0 - p))
+                else:
+                    middle[features + c] = unit * p
+            for c in range(n):
+                last[c] = middle[features + c]
+
+
 def log_odds_rows(double[:, ::1] out, const int64_t[::1] columns, double unit):
     """Turn the probabilities in these columns into log-odds, in place.
 

@@ -18,6 +18,7 @@ class Shape(NamedTuple):
         link: The name of the link of the rewards.
         reward_range: The least and the largest reward.
         seed: The seed of the learner.
+        stacked: Whether the representation "auto" has additive models and a stack; False by default.
     """
 
     n_features: int
@@ -26,6 +27,7 @@ class Shape(NamedTuple):
     link: str
     reward_range: tuple[float, float]
     seed: int
+    stacked: bool = False
 
     @property
     def n_deciders(self) -> int:

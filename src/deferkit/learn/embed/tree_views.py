@@ -1,17 +1,20 @@
-"""The two views of the representation "auto": the context alone, and the context with tree columns.
+"""The views of the representation "auto": the context alone, and the context with tree columns.
 
 For each target there is a column for each size of trees, which the linear layer weights: large trees find more in large
-samples, small ones have less variance.
+samples, small ones have less variance. A stack has a column of an additive model beside them, and a view of the columns
+alone. The ridge pulls its coefficients to the mean of a target's columns.
 """
 
 from collections import Counter
 
 import numpy as np
 
-from deferkit.learn.embed._passes import log_odds_rows
+from deferkit.learn.embed._passes import log_odds_rows, stack_rows
 from deferkit.learn.embed.boosting import Boosting, Trees, join, walk
 from deferkit.learn.embed.embedding import Shape
+from deferkit.learn.embed.hats import Hats, write_hats
 from deferkit.learn.embed.training_set import Floats, Ints
+from deferkit.learn.ledger import Ledger
 from deferkit.learn.links import link_named
 
 N_VIEWS = 2
@@ -20,6 +23,8 @@ ROUNDS, LEARNING_RATE = 60, 0.1
 LEAST_IN_LEAF, LARGEST_LEAST = 5, 20  # bounds of the least number of tasks in a leaf, a twentieth of all
 LEAVES_NEEDED = 4  # a target must have samples for so many leaves
 LOG_ODDS_UNIT = 0.1  # factor of log-odds, so that a column is about as large as a feature
+PRIOR_WEIGHTS = (0.0, 0.5, 0.5)  # of a target's columns in a stack: large trees, small trees, additive model
+LOG_ODDS_STEP, COLUMN_UNIT = 0.05, 0.1  # factors of columns of a stack: the prior weighs about 40 or 20 samples
 
 Labels = list[tuple[Ints, Floats]]  # rows and responses of each target
 
@@ -28,28 +33,81 @@ class TreeViews:
     """Writes the views of contexts, for a learner of a given shape."""
 
     def __init__(self, shape: Shape) -> None:
-        self.n_features = shape.n_features
-        self.n_columns = len(LEAVES) * shape.n_targets
+        self.n_features, self.n_targets, self.n_deciders = shape.n_features, shape.n_targets, shape.n_deciders
+        self.stacked = shape.stacked
+        self.n_tree_columns = len(LEAVES) * shape.n_targets
+        self.n_columns = self.n_tree_columns + shape.stacked * shape.n_targets
+        self.n_views = n_views(shape)
         self.width = shape.n_features + self.n_columns
         probable = np.arange(self.n_columns) % shape.n_targets < shape.n_deciders
         self._log_odds = np.flatnonzero(probable & link_named(shape.link).is_probability)
+        self._n_probabilities = shape.n_deciders if link_named(shape.link).is_probability else 0  # of the targets
 
-    def write(self, trees: Trees, x: Floats, out: Floats) -> None:
-        """Write the views [n, 2 · width] of contexts [n, d]; probabilities are written as log-odds."""
-        d, first = self.n_features, self.width + self.n_features
+    def write(
+        self, trees: Trees, x: Floats, out: Floats, hats: Hats | None = None, known: Floats | None = None
+    ) -> None:
+        """Write the views [n, views · width] of contexts [n, d]; probabilities are written as log-odds.
+
+        Args:
+            trees: Of the columns.
+            x: The contexts.
+            out: The array to write to.
+            hats: Additive models, where there is a stack and they are fitted.
+            known: [n, targets] Predictions to take instead of theirs.
+        """
+        d, first = self.n_features, (self.n_views - 1) * self.width + self.n_features
         out[:, :d] = x
-        out[:, self.width : first] = x
+        out[:, first - d : first] = x
         out[:, first:] = 0.0
-        if len(trees["root"]):
+        if self.stacked and hats is None:  # all views are the same before the first fit
+            out[:, self.width : 2 * self.width] = out[:, first - d :]
+        if hats is not None:
+            self._write_stack(trees, x, out, hats, known)
+        elif len(trees["root"]):
             walk(trees, x, out, first)
             fitted = np.bincount(trees["column"], minlength=self.n_columns) > 0
             log_odds_rows(out, self._log_odds[fitted[self._log_odds]] + first, LOG_ODDS_UNIT)
 
-    def of(self, trees: Trees, x: Floats) -> Floats:
-        """Return the views of contexts [n, d] as [n, 2 · width]."""
-        out = np.zeros((len(x), N_VIEWS * self.width))
-        self.write(trees, x, out)
+    def _write_stack(self, trees: Trees, x: Floats, out: Floats, hats: Hats, known: Floats | None) -> None:
+        """Write the columns of a stack; where a target has no trees, their columns are those of its additive model."""
+        walk(trees, x, out, (self.n_views - 1) * self.width + self.n_features)
+        if known is None:
+            write_hats(hats, x, out, self.n_views * self.width - self.n_targets)
+        else:
+            out[:, -self.n_targets :] = known
+        has_trees = np.zeros(self.n_columns, dtype=np.int64)
+        has_trees[-self.n_targets :] = 1
+        sizes = self.n_features, self.n_targets, self._n_probabilities
+        stack_rows(out, trees["column"], has_trees, *sizes, LOG_ODDS_STEP, COLUMN_UNIT)
+
+    def of(self, trees: Trees, x: Floats, hats: Hats | None = None, known: Floats | None = None) -> Floats:
+        """Return the views of contexts [n, d] as [n, views · width]."""
+        out = np.zeros((len(x), self.n_views * self.width))
+        self.write(trees, x, out, hats, known)
         return out
+
+    def estimates_with_columns(self, ledger: Ledger) -> Ints:
+        """Return the estimates of a ledger that read columns: not those of the context alone, nor of ranks."""
+        views = ledger.view("view")
+        return np.flatnonzero((views > 0) & (views < self.n_views))
+
+    def prior(self, unit: Floats) -> Floats:
+        """Return the coefficients [targets, width] that make a target the mean of its columns, by `PRIOR_WEIGHTS`.
+
+        Args:
+            unit: [targets] The unit that the responses were divided by.
+        """
+        theta = np.zeros((self.n_targets, self.width))
+        for target in range(self.n_targets):
+            size = LOG_ODDS_STEP if target < self._n_probabilities else COLUMN_UNIT
+            weights = np.array(PRIOR_WEIGHTS) * (unit[target] / size)
+            theta[target, self.n_features + target :: self.n_targets] = weights
+        return theta
+
+
+def n_views(shape: Shape) -> int:
+    """Return the number of views: the context, the columns alone where there is a stack, and both."""
+    return N_VIEWS + shape.stacked
 
 
 def width_of(shape: Shape) -> int:

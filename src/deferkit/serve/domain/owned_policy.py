@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from deferkit.serve.domain.log_records import AnyRecord
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.webhook_events import BudgetAlarm
-from deferkit.types import Drifted
+from deferkit.types import Drifted, Summary
 
 
 class OwnedPolicy:
@@ -43,6 +43,10 @@ class OwnedPolicy:
     def blocked(self) -> bool:
         """Whether another thread reads or changes the policy, so that its commands must wait."""
         return self.copying or self.relearning or bool(self.policy.deferred)
+
+    def learner_summary(self) -> Summary:
+        """Return the summary of the learner; without estimates and remark while another thread uses the learner."""
+        return self.policy.learner.figures() if self.blocked else self.policy.learner.summary()
 
     def count_parked(self, keys: str, change: int) -> None:
         """Count parked outcomes of some API keys; keys without any are forgotten."""

@@ -10,10 +10,11 @@ import msgspec
 from deferkit import events
 from deferkit.errors import DeferkitError, HorizonWarning, UnreadableState
 from deferkit.learn.deferrer import Deferrer
+from deferkit.learn.settings import NOVEMBER_2026
 from deferkit.serve.domain import hash_chain, log_records
 from deferkit.serve.domain.bookkeeping import booked, opened
 from deferkit.serve.domain.budget_period import Books, Periods, due_renewals
-from deferkit.serve.domain.feature_scales import FeatureScales
+from deferkit.serve.domain.feature_scales import Context, FeatureScales
 from deferkit.serve.domain.log_records import AnyRecord
 from deferkit.serve.domain.money import LARGEST_AMOUNT, MICRO, Micros, from_micros
 from deferkit.serve.domain.policy_learner import learner_of, load_trees
@@ -65,6 +66,9 @@ class Policy:
         self.relearned = Relearned(forgotten=sorted(forgotten))
         self.deferred: list[Callable[[], None]] = []  # steps of the learner that `learn_deferred` is to run
         self._defers = False
+        self._undecided: int | None = None  # the decision that is among the deferred steps
+        # of the latest decision that is not forgotten; only a rebuild from the start of the log needs it
+        self._last_context: Context = [0.0] * spec.features if isinstance(spec.features, int) else {}
 
     def append(self, record: AnyRecord, at: int, *, defer: bool = False) -> bytes:
         """Apply a new record; return the bytes that the log keeps of it.
@@ -92,10 +96,15 @@ class Policy:
         while self.deferred:
             self.deferred[0]()
             del self.deferred[0]
+        self._undecided = None
 
     def _takes_long(self, record: AnyRecord) -> bool:
-        if isinstance(record, log_records.ObservedRecord):
-            return self.remembers(record.id) and self.learner.longest_step(self._own_id(record.id)) > LONG_STEP
+        if isinstance(record, log_records.DecidedRecord):
+            return (step := self.learner.longest_step()) > 0 and step > LONG_STEP
+        if isinstance(record, log_records.ObservedRecord | log_records.CorrectedRecord):
+            rewards = record.rewards if isinstance(record, log_records.ObservedRecord) else record.learned
+            own = self._own_id(record.id)
+            return self.remembers(record.id) and self.learner.longest_step(own, rewards) > LONG_STEP
         return isinstance(record, log_records.ResetRecord) and self.learner.n_bytes > SMALL_STATE
 
     def _learn(self, step: Callable[[], None]) -> None:
@@ -159,7 +168,7 @@ class Policy:
 
     def can_learn_hold(self, held: Micros) -> bool:
         """Whether these amounts are free for the learner too, whose sums are rounded."""
-        left = self._by_resource(self.learner.summary().left)
+        left = self._by_resource(self.learner.figures().left)
         return all(micro / MICRO <= left[name] for name, micro in held.items())
 
     def books_at(self, now: int) -> Books:
@@ -184,18 +193,37 @@ class Policy:
         decision = record.decision
         if self.relearned.decisions:
             decision = decision._replace(id=self._own_id(record.id))
-        event = events.Decided(decision, record.context, self.task_time(at))
-        if record.id + 1 >= self._end or self.ended(at):
-            with warnings.catch_warnings():  # a service has a summary to say it in
-                warnings.simplefilter("ignore", HorizonWarning)
-                self.learner.apply(event)
-        else:
-            self.learner.apply(event)
+        context = self._remembered_context(record)
+        event = events.Decided(decision, context, self.task_time(at))
+        if self._defers:
+            self.learner.check_decision(event)
+            self._undecided = record.id
+        self._learn(partial(self._decide, event, over=record.id + 1 >= self._end or self.ended(at)))
         if self.scales is not None:
-            self.scales.see(record.context, record.clipped)
+            self.scales.see(context, record.clipped)
         if record.held is not None:
             self.accounts = booked(self.accounts, record)
             self.tally.expected_gain += record.expected_gain
+
+    def _remembered_context(self, record: log_records.DecidedRecord) -> Context:
+        """Return the context that the learner remembers of a decision; of a forgotten one, that of the one before it.
+
+        So no value of a forgotten context stays in rank tables, training sets or scales. Policies with the rule of
+        November 2026 keep it: they have always forgotten the outcome alone.
+        """
+        if record.id in self.relearned.forgotten and self.spec.defaults_used != NOVEMBER_2026:
+            return self._last_context
+        if self.relearned.forgotten:
+            self._last_context = record.context
+        return record.context
+
+    def _decide(self, event: events.Decided, *, over: bool) -> None:
+        if not over:
+            self.learner.apply(event)
+            return
+        with warnings.catch_warnings():  # a service has a summary to say it in
+            warnings.simplefilter("ignore", HorizonWarning)
+            self.learner.apply(event)
 
     def _observed(self, record: log_records.ObservedRecord) -> None:
         owed = self.frozen
@@ -205,7 +233,7 @@ class Policy:
         if record.stopped and told is not None:
             event = events.Stopped(own, told, record.rewards)
         learned = record.learned and record.id not in self.relearned.forgotten
-        if learned and self._defers:  # what the learner refuses must not get into the log
+        if learned and self._defers and record.id != self._undecided:  # what it refuses must not get into the log
             self.learner.check_observation(own, record.rewards, told)
         self.accounts = booked(self.accounts, record)
         self._count_stop(record)
@@ -242,7 +270,7 @@ class Policy:
         if (own := self._own_id(record.id)) < 0 or not self.learner.remembers(own):
             self._resync_budget()
             return
-        left = self._by_resource(self.learner.summary().left)
+        left = self._by_resource(self.learner.figures().left)
         amounts = {name: min(record.amount.get(name, 0) / MICRO, max(left[name], 0.0)) for name in self.accounts}
         self.learner.apply(events.Extended(own, self._amount(amounts)))
 
@@ -275,14 +303,15 @@ class Policy:
     def remembers(self, number: int) -> bool:
         """Whether the learner can still be told of a decision."""
         own = self._own_id(number)
-        return own >= 0 and number not in self.relearned.forgotten and self.learner.remembers(own)
+        known = number == self._undecided or self.learner.remembers(own)
+        return own >= 0 and number not in self.relearned.forgotten and known
 
     def remembers_settled(self, number: int) -> bool:
         """Whether the learner can be told of a decision after the deferred steps, which may book its cost.
 
         It remembers the latest `memory` decisions, and of those before them only such that hold budget.
         """
-        own, summary = self._own_id(number), self.learner.summary()
+        own, summary = self._own_id(number), self.learner.figures()
         latest = own >= max(0, summary.decisions - self.learner.settings.memory)
         return latest and number not in self.relearned.forgotten
 
@@ -299,7 +328,7 @@ class Policy:
 
     def counts(self) -> Counts:
         """Return how many decisions there were, over all resets of the learner."""
-        learned, before = self.learner.summary(), self.relearned
+        learned, before = self.learner.figures(), self.relearned
         routes = {name: n + before.routes.get(name, 0) for name, n in learned.routes.items()}
         return Counts(
             before.decisions + learned.decisions,
@@ -346,13 +375,13 @@ class Policy:
     def _replan(self, before: PolicySpec) -> None:
         """Apply a changed horizon, end or allowance to the learner."""
         changed = {name: each for name, each in self.spec.budget.items() if each != before.budget[name]}
-        if not self.learner.summary().decisions:  # nothing is learned yet, and it takes no other end before a task
+        if not self.learner.figures().decisions:  # nothing is learned yet, and it takes no other end before a task
             self._new_learner()
             return
         horizons = {name: self._own_horizon(each.horizon) for name, each in changed.items() if each.horizon is not None}
         ends = {name: each.until for name, each in changed.items() if each.until is not msgspec.UNSET}
         allowances = {name: each.total for name, each in changed.items() if each.every is not msgspec.UNSET}
-        total = self.learner.summary().total
+        total = self.learner.figures().total
         self.learner.apply(events.BudgetChanged(total, horizons or None, ends or None, allowances or None))  # type: ignore[arg-type]
 
     def _apply_budget_change(self) -> None:
@@ -387,7 +416,7 @@ class Policy:
         self.learner.apply(events.BudgetChanged(self._amount(totals)))
 
     def _used(self) -> tuple[dict[str, float], dict[str, float]]:
-        summary = self.learner.summary()
+        summary = self.learner.figures()
         return self._by_resource(summary.spent), self._by_resource(summary.reserved)
 
     def _amount(self, by_resource: dict[str, float]) -> Amount:
@@ -446,7 +475,7 @@ class Policy:
         policy.relearned = Relearned() if saved.relearned is msgspec.UNSET else saved.relearned
         policy.periods = saved.periods or {}
         policy.holds = HoldTally() if saved.holds is msgspec.UNSET else saved.holds
-        policy.deferred, policy._defers = [], False
+        policy.deferred, policy._defers, policy._undecided, policy._last_context = [], False, None, []
         load_trees(saved.spec)
         policy.learner = Deferrer.from_bytes(saved.learner)
         return policy

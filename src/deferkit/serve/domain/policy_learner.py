@@ -1,21 +1,21 @@
 """The learner of a policy: default settings of new policies, and limits on their size."""
 
 import math
-import warnings
 from importlib import import_module
 from typing import Any, NamedTuple
 
 import msgspec
 
-from deferkit.errors import InvalidArgument, UnaffordableReviewWarning
+from deferkit.errors import InvalidArgument
 from deferkit.extras import listed, missing, needs
-from deferkit.learn.arguments import unaffordable_reviews
+from deferkit.learn.arguments import as_confidence, unaffordable_reviews
 from deferkit.learn.deferrer import Deferrer
-from deferkit.learn.embed.tree_views import LEAVES, N_VIEWS
 from deferkit.learn.encode import Encoder
 from deferkit.learn.exploration import INDEX, INTERVAL, Exploration
-from deferkit.learn.links import LINKS
-from deferkit.learn.members import members_of
+from deferkit.learn.initial_state import count_numbers
+from deferkit.learn.links import AUTO_LINK
+from deferkit.learn.pacing import Pacing
+from deferkit.learn.settings import DECEMBER_2026, NOVEMBER_2026, Settings
 from deferkit.learn.tree_columns import MOST_KEPT
 from deferkit.periods import show_time
 from deferkit.serve.domain.money import LARGEST_AMOUNT, MICRO, to_micro
@@ -35,32 +35,53 @@ class Choice(NamedTuple):
 
     forget: str
     representation: str
+    ranks: bool
 
 
-CHOICES = (Choice("auto", "auto"), Choice("auto", "linear"), Choice("never", "linear"))
+# Where a policy is too large, the rank view goes first: it is for the first thousand tasks with few features, while a
+# policy near the limit has hundreds of them, and trees and forgetting pay for as long as it lives.
+CHOICES = (
+    Choice("auto", "auto", ranks=True),
+    Choice("auto", "auto", ranks=False),
+    Choice("auto", "linear", ranks=True),
+    Choice("auto", "linear", ranks=False),
+    Choice("never", "linear", ranks=True),
+    Choice("never", "linear", ranks=False),
+)
 
 
 def with_defaults(spec: PolicySpec) -> PolicySpec:
     """Return a specification with current defaults for unset fields: the first of `CHOICES` that is possible.
 
     The result is written to the log, so that a replay does not depend on the version or on installed libraries.
+
+    Raises:
+        InvalidArgument: If the specification is invalid.
     """
     rule = INDEX if spec.rule is msgspec.UNSET else spec.rule
-    outliers = "clip" if spec.outliers is msgspec.UNSET else spec.outliers
+    unset = spec.defaults is msgspec.UNSET
     spec = msgspec.structs.replace(
         spec,
-        outliers=outliers,
+        rule=rule,
+        defaults=(DECEMBER_2026 if rule == INDEX else NOVEMBER_2026) if unset else spec.defaults,
+        outliers="clip" if spec.outliers is msgspec.UNSET else spec.outliers,
         budget={name: with_ceiling(each) for name, each in spec.budget.items()},
         retention_s=RETENTION_S if spec.retention_s is msgspec.UNSET else spec.retention_s,
     )
-    for choice in CHOICES if rule == INDEX else CHOICES[-1:]:
-        made = msgspec.structs.replace(
-            spec,
-            rule=rule,
-            forget=choice.forget if spec.forget is msgspec.UNSET else spec.forget,
-            representation=choice.representation if spec.representation is msgspec.UNSET else spec.representation,
-        )
-        if numbers_of(made) <= MOST_NUMBERS and (made.representation != "auto" or trees_available(spec)):
+    made = first_possible(spec)
+    if made.link is not msgspec.UNSET:
+        return made
+    return msgspec.structs.replace(made, link=settings_of(msgspec.structs.replace(made, link=AUTO_LINK)).link)
+
+
+def first_possible(spec: PolicySpec) -> PolicySpec:
+    """Return a specification with the first of `CHOICES` that is possible, for the fields that it leaves open."""
+    for choice in CHOICES if spec.rule == INDEX else CHOICES[-1:]:
+        open_fields = {name: value for name, value in choice._asdict().items() if getattr(spec, name) is msgspec.UNSET}
+        if spec.defaults_used == NOVEMBER_2026:
+            open_fields.pop("ranks", None)
+        made = msgspec.structs.replace(spec, **open_fields)
+        if (made.representation != "auto" or trees_available(spec)) and numbers_of(made) <= MOST_NUMBERS:
             break
     return made
 
@@ -93,38 +114,18 @@ def trees_available(spec: PolicySpec) -> bool:
 
 def numbers_of(spec: PolicySpec) -> int:
     """Return how many doubles a policy keeps in memory: matrices, remembered contexts, training samples of trees."""
-    auto = spec.representation_used == "auto"
-    encoder = encoder_of(spec)
-    d = encoder.n_features if encoder is not None else int(spec.features)  # type: ignore[arg-type]
-    contexts = (N_VIEWS if auto else 1) * width_of(spec, d) * spec.memory
-    return matrix_numbers(spec, d) + contexts + auto * 2 * MOST_KEPT * d
+    settings = settings_of(spec)
+    trees = 2 * MOST_KEPT * settings.n_features if settings.representation == "auto" else 0
+    return sum(count_numbers(settings).values()) + trees
 
 
-def matrix_numbers(spec: PolicySpec, n_features: int) -> int:
-    """Return how many numbers the matrices of a policy have: a decision goes through most of them.
+def matrix_numbers(settings: Settings) -> int:
+    """Return how many numbers the matrices of a learner have: a decision goes through most of them.
 
     There are two for each reward and each cost, as often as the estimates have members.
-
-    Parameters
-    ----------
-    spec
-        The policy.
-    n_features
-        Numbers of an encoded context.
     """
-    views = N_VIEWS if spec.representation_used == "auto" else None
-    members = len(members_of(spec.forget_used, views))
-    return 2 * width_of(spec, n_features) ** 2 * n_models(spec) * members
-
-
-def n_models(spec: PolicySpec) -> int:
-    """Return how many rewards and costs are estimated."""
-    return len(spec.deciders) + len(spec.experts) * len(spec.budget)
-
-
-def width_of(spec: PolicySpec, n_features: int) -> int:
-    """Return the width of a design: the features, and with trees a leaf column for each model."""
-    return n_features + (len(LEAVES) * n_models(spec) if spec.representation_used == "auto" else 0)
+    numbers = count_numbers(settings)
+    return numbers["inverse"] + numbers["precision"]
 
 
 def memory_of(spec: PolicySpec) -> int:
@@ -176,31 +177,35 @@ def learner_of(spec: PolicySpec) -> Deferrer:
             "The service has no embeddings: leave 'embedding' out. With the representation 'auto' it fits boosted"
             " trees beside the decisions. (The library has embeddings: deferkit.Deferrer.)"
         )
-    budgets = budgets_of(spec)
-    encoder = encoder_of(spec)
+    settings = settings_of(spec)
     check_size(spec)
     load_trees(spec)
-    with warnings.catch_warnings():
-        # New policies with such a budget are refused by `check_affordable`; replays and resets must not warn.
-        warnings.simplefilter("ignore", UnaffordableReviewWarning)
-        return Deferrer(
-            n_features=None if encoder is not None else spec.features,  # type: ignore[arg-type]
-            encoder=encoder,
-            budget=budgets,
-            experts=spec.experts,
-            link=spec.link,
-            cost_link=spec.cost_link,
-            pacing=spec.pacing,
-            exploration=Exploration(scale=spec.exploration, rule=INTERVAL if spec.rule is msgspec.UNSET else spec.rule),
-            warm_up=spec.warm_up,
-            explore_floor=spec.explore_floor,
-            reward_range=spec.reward_range,
-            memory=spec.memory,
-            forget=spec.forget_used,
-            refit="doubling" if spec.forget is msgspec.UNSET else None,  # as in versions without `forget`
-            representation=spec.representation_used,
-            seed=spec.seed,
-        )
+    return Deferrer.from_settings(settings, encoder_of(spec))
+
+
+def settings_of(spec: PolicySpec) -> Settings:
+    """Return the settings of a policy's learner; raise if the specification is invalid."""
+    encoder = encoder_of(spec)
+    return Settings(
+        n_features=spec.features if encoder is None else encoder.n_features,  # type: ignore[arg-type]
+        budget=budgets_of(spec),
+        experts=tuple(spec.experts),
+        link=spec.link_used,
+        cost_link=spec.cost_link,
+        pacing=Pacing(kind=spec.pacing),
+        exploration=Exploration(scale=spec.exploration, rule=INTERVAL if spec.rule is msgspec.UNSET else spec.rule),
+        warm_up=spec.warm_up,
+        explore_floor=spec.explore_floor,
+        reward_range=spec.reward_range,
+        memory=spec.memory,
+        forget=spec.forget_used,
+        refit="doubling" if spec.forget is msgspec.UNSET else None,  # as in versions without `forget`
+        representation=spec.representation_used,
+        seed=spec.seed,
+        confidence=as_confidence(None if spec.confidence is msgspec.UNSET else spec.confidence, encoder),
+        defaults=spec.defaults_used,
+        without=() if spec.ranks_used else ("ranks",),
+    )
 
 
 def check_affordable(spec: PolicySpec) -> None:
@@ -212,8 +217,7 @@ def check_affordable(spec: PolicySpec) -> None:
 def check_review(spec: PolicySpec) -> None:
     """Raise if the review document of a policy makes no sense. For new policies and changes only."""
     if (document := spec.review_used) is not None:
-        (low, high), (least, largest) = spec.reward_range, LINKS[spec.link].domain
-        bounds = max(low, least), min(high, largest)
+        bounds = settings_of(spec).reward_bounds
         check_document(document, resources=spec.resources, deciders=spec.deciders, reward_range=bounds)
 
 

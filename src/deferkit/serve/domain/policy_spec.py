@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from deferkit.learn.exploration import INDEX
-from deferkit.learn.links import LINKS
+from deferkit.learn.links import AUTO_LINK, LINKS
 from deferkit.learn.members import FORGETS
 from deferkit.learn.pacing import PACINGS
-from deferkit.learn.settings import REPRESENTATIONS
+from deferkit.learn.settings import DEFAULTS, NOVEMBER_2026, REPRESENTATIONS
 from deferkit.serve.domain.money import LARGEST_AMOUNT
 from deferkit.serve.domain.request_time import RequestTime, keep_seconds
 from deferkit.serve.domain.review_form import ReviewDocument
@@ -33,16 +33,28 @@ Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 Seats = Annotated[int, msgspec.Meta(ge=1, le=16)]
 if TYPE_CHECKING:
     LinkName: TypeAlias = str
+    RewardLinkName: TypeAlias = str
+    DefaultsName: TypeAlias = str
     PacingName: TypeAlias = str
     ForgetName: TypeAlias = str
     RepresentationName: TypeAlias = str
 else:  # the names of the registries
     LinkName = Literal[tuple(LINKS)]
+    RewardLinkName = Literal[(*LINKS, AUTO_LINK)]
+    DefaultsName = Literal[DEFAULTS]
     PacingName = Literal[tuple(PACINGS)]
     ForgetName = Literal[FORGETS]
     RepresentationName = Literal[REPRESENTATIONS]
 # defaults of policies that were created before these settings existed: their logs do not have them
-LEGACY_DEFAULTS = {"forget": "never", "representation": "linear", "outliers": "keep"}
+LEGACY_DEFAULTS: dict[str, Any] = {
+    "link": "identity",
+    "forget": "never",
+    "representation": "linear",
+    "outliers": "keep",
+    "defaults": NOVEMBER_2026,
+    "ranks": True,
+}
+LEARNING_SETTINGS = ("defaults", "link", "rule", "exploration", "forget", "representation", "ranks", "confidence")
 
 
 class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -189,7 +201,17 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     experts: Annotated[list[Name], msgspec.Meta(min_length=1, max_length=32)] = msgspec.field(
         default_factory=lambda: ["human"]
     )
-    link: LinkName = "identity"
+    link: (
+        Annotated[
+            RewardLinkName,
+            msgspec.Meta(
+                description="Link function of the rewards. 'auto' (default) is logistic while all rewards are 0 or 1,"
+                " and switches to 'identity' at the first other reward. Where that is impossible, the default is"
+                " 'identity': with another reward_range, a logistic cost_link, rule 'interval' or defaults '2026.11'."
+            ),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
     cost_link: LinkName = "identity"
     pacing: PacingName = "resolve"
     exploration: Annotated[float, msgspec.Meta(ge=0, le=1e6, description="width of intervals, in noise")] | None = None
@@ -255,6 +277,32 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         | msgspec.UnsetType
         | None
     ) = msgspec.UNSET
+    defaults: (
+        Annotated[
+            DefaultsName,
+            msgspec.Meta(
+                description="Version of the default rule, '2026.12' by default. Unset for policies created before this"
+                " field existed; they use '2026.11'."
+            ),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+    ranks: (
+        Annotated[
+            bool,
+            msgspec.Meta(
+                description="Whether estimates also read the rank of each feature among the first 100 tasks. True by"
+                " default, unless the policy would be too large. No effect with defaults '2026.11'."
+            ),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+    confidence: (
+        Annotated[int, msgspec.Meta(ge=0, description="index in the context, for plain vectors")]
+        | FeatureName
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+    """The feature that is the model's own confidence, by name or by index. None by default."""
 
     @property
     def resources(self) -> tuple[str, ...]:
@@ -276,20 +324,39 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """The model and the experts."""
         return (MODEL, *self.experts)
 
+    def _used(self, name: str) -> Any:
+        given = getattr(self, name)
+        return LEGACY_DEFAULTS[name] if given is msgspec.UNSET else given
+
+    @property
+    def link_used(self) -> str:
+        """The `link` in effect."""
+        return str(self._used("link"))
+
     @property
     def forget_used(self) -> str:
         """The `forget` setting in effect."""
-        return LEGACY_DEFAULTS["forget"] if self.forget is msgspec.UNSET else self.forget
+        return str(self._used("forget"))
 
     @property
     def representation_used(self) -> str:
         """The `representation` in effect."""
-        return LEGACY_DEFAULTS["representation"] if self.representation is msgspec.UNSET else self.representation
+        return str(self._used("representation"))
 
     @property
     def outliers_used(self) -> str:
         """The `outliers` setting in effect."""
-        return LEGACY_DEFAULTS["outliers"] if self.outliers is msgspec.UNSET else self.outliers
+        return str(self._used("outliers"))
+
+    @property
+    def defaults_used(self) -> str:
+        """The version of the default rule in effect."""
+        return str(self._used("defaults"))
+
+    @property
+    def ranks_used(self) -> bool:
+        """The `ranks` setting in effect."""
+        return bool(self._used("ranks"))
 
     @property
     def review_used(self) -> ReviewDocument | None:
@@ -312,6 +379,8 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             if getattr(self, name) is msgspec.UNSET
             or (getattr(before, name) is msgspec.UNSET and getattr(self, name) == LEGACY_DEFAULTS[name])
         }
+        if self.link is msgspec.UNSET and before.link not in (AUTO_LINK, LEGACY_DEFAULTS["link"]):
+            del taken["link"]  # no version has another default, so that this is another policy
         taken["budget"] = {name: each.with_defaults_of(before.budget.get(name)) for name, each in self.budget.items()}
         if self.retention_s is msgspec.UNSET:
             taken["retention_s"] = before.retention_s

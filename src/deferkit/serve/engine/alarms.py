@@ -1,5 +1,6 @@
 """What somebody should look at: each alarm is a kind, for programs, and a sentence."""
 
+from datetime import UTC, datetime
 from typing import Literal
 
 import msgspec
@@ -8,7 +9,9 @@ from deferkit.periods import show_time
 from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.engine.forecast import Pace
+from deferkit.serve.engine.history.log_figures import LogFigures
 from deferkit.serve.engine.policy_summary import QueueState
+from deferkit.types import MODEL, Drifted
 
 SLOWEST_PACE, FASTEST_PACE = 0.9, 1.1  # paces between these are on plan
 MIN_PLANNED_SHARE = 0.05  # of the planned tasks: before that the pace is too noisy for an alarm
@@ -34,7 +37,9 @@ class Alarm(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-def alarms_of(owned: OwnedPolicy, queue: QueueState, pace: Pace | None, failing: str | None, now: int) -> list[Alarm]:
+def alarms_of(
+    owned: OwnedPolicy, past: LogFigures | None, queue: QueueState, pace: Pace | None, failing: str | None, now: int
+) -> list[Alarm]:
     """Return the alarms of a policy at a time, in microseconds; the most urgent first."""
     found = []
     if failing is not None:
@@ -43,7 +48,7 @@ def alarms_of(owned: OwnedPolicy, queue: QueueState, pace: Pace | None, failing:
         )
     return [
         *(*found, *money_alarms(owned, now), *pace_alarms(owned, pace, now)),
-        *(*review_alarms(owned, queue), *drift_alarms(owned)),
+        *(*review_alarms(owned, queue), *drift_alarms(owned, past)),
     ]
 
 
@@ -103,18 +108,41 @@ def review_alarms(owned: OwnedPolicy, queue: QueueState) -> list[Alarm]:
     return [Alarm(kind="queue_age", text=f"The oldest task has waited for {duration(queue.oldest_s)}{until}.")]
 
 
-def drift_alarms(owned: OwnedPolicy) -> list[Alarm]:
+def drift_alarms(owned: OwnedPolicy, past: LogFigures | None) -> list[Alarm]:
     """Return alarms of recent drifts of rewards and costs."""
-    decisions = owned.policy.learner.summary().decisions
+    decisions = owned.policy.learner.figures().decisions
     return [
-        Alarm(
-            kind="drift",
-            text=f"The {'' if drift.target.startswith('cost') else 'reward of '}{drift.target} has changed, about at"
-            f" task {drift.decision + owned.policy.relearned.decisions:,}.",
-        )
+        Alarm(kind="drift", text=drift_text(owned, drift, past))
         for drift in owned.policy.learner.drifts()
         if drift.decision > decisions - RECENT_DRIFT
     ]
+
+
+def drift_text(owned: OwnedPolicy, drift: Drifted, past: LogFigures | None) -> str:
+    """Return a sentence on a drift: what has changed, and, where the learner knows it, from what to what and when."""
+    first, target = owned.policy.relearned.decisions, drift.target
+    is_cost = target.startswith("cost")
+    if drift.since is None or drift.before is None or drift.after is None:
+        what = f"The {'' if is_cost else 'reward of '}{target}"
+        return f"{what} has changed, about at task {drift.decision + first:,}."
+    at = None if past is None else past.time_of(drift.since + first)
+    since = f"task {drift.since + first:,}" if at is None else date_text(at)
+    error = "" if drift.error is None else f" (standard error of the difference: {drift.error:.2g})"
+    if owned.policy.learner.link == "logistic" and not is_cost:  # its rewards are right or wrong
+        who = "The model" if target == MODEL else target
+        return f"{who} is right in {drift.after:.0%} since about {since}, before in {drift.before:.0%}{error}."
+    what = f"The {'' if is_cost else 'reward of '}{target}"
+    return f"{what} is {drift.after:.3g} since about {since}, before {drift.before:.3g}{error}."
+
+
+def date_text(seconds: float) -> str:
+    """Return the day of a time, in UTC.
+
+    >>> date_text(1_777_800_000.0)
+    '3 May 2026'
+    """
+    day = datetime.fromtimestamp(seconds, UTC)
+    return f"{day.day} {day:%B %Y}"
 
 
 def duration(seconds: float) -> str:

@@ -59,7 +59,7 @@ def budget_states(owned: OwnedPolicy, now: int) -> dict[str, BudgetState]:
 
 def tasks_left(owned: OwnedPolicy, periods: Periods) -> dict[str, float | None]:
     """Return how many tasks are expected until the end of each period; None if a period has no task yet."""
-    current, learned = owned.policy.periods, owned.policy.learner.summary().periods
+    current, learned = owned.policy.periods, owned.policy.learner.figures().periods
     return {
         name: learned[name].tasks_left if name in learned and current.get(name) == period else None
         for name, period in periods.items()

@@ -49,10 +49,10 @@ def estimates_of(owned: OwnedPolicy, calibrations: Mapping[str, list[Calibration
         calibrations: Predicted against observed, by target, as the log has it.
     """
     learner, spec = owned.policy.learner, owned.policy.spec
-    summary = learner.summary()
+    summary = learner.figures()
     targets = []
     for name, each in learner.coefficients().items():
-        probability = link_named(spec.link if name in spec.deciders else spec.cost_link).is_probability
+        probability = link_named(learner.link if name in spec.deciders else spec.cost_link).is_probability
         scale = 1.0 if probability else summary.noise[name]
         targets.append(
             TargetEstimate(

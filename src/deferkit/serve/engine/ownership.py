@@ -370,7 +370,8 @@ class Ownership:
                 owned.copying = False
             data = await asyncio.to_thread(copied.to_bytes)
             async with self.busy:
-                if owned in self.owned.values():  # not deleted, and not lost to another process, meanwhile
+                # not deleted, not lost to another process, and not replaced by one that has forgotten a task, meanwhile
+                if owned in self.owned.values() and owned.policy is policy:
                     await self._add_snapshot(owned, copied.snapshot.seq, data)
         except (StoreBroken, MemoryError) as error:  # StoreBroken also reaches whoever writes next
             logger.warning("a snapshot failed", extra={"policy": owned.id, "error": str(error)})

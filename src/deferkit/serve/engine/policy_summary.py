@@ -1,10 +1,13 @@
 """The summary of a policy: counts, budget, price, queue, drifts."""
 
+from typing import Annotated
+
 import msgspec
 
 from deferkit.serve.domain.money import MICRO, all_in_reply
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.engine.budget_state import BudgetState, budget_states
+from deferkit.types import Summary
 
 
 class QueueState(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +26,22 @@ def queue_state(queue: tuple[int, int, int | None], now: int) -> QueueState:
     )
 
 
+Remark = Annotated[
+    str,
+    msgspec.Meta(
+        description="Why experts are asked less than planned, and what would change it; empty if they are not."
+    ),
+]
+
+
+class EstimateState(msgspec.Struct, frozen=True, kw_only=True):
+    """The estimate of a reward or cost, on average over the latest tasks, at most 200, with its standard error."""
+
+    mean: float
+    error: float
+    samples: int  # observations
+
+
 class DriftState(msgspec.Struct, frozen=True, kw_only=True):
     """A reward or cost that has changed, so that much of what was learned of it was given up."""
 
@@ -30,6 +49,10 @@ class DriftState(msgspec.Struct, frozen=True, kw_only=True):
     decision: int  # the number of the one that was to come next when it was found
     strength: float  # share of the observations that was given up then
     times: int  # how often it was found so far
+    since: int | None = None  # the decision at the most likely time of the change; null with defaults "2026.11"
+    before: float | None = None  # the mean before the change; null likewise
+    after: float | None = None  # the mean since the change; null likewise
+    error: float | None = None  # the standard error of after − before; null likewise
 
 
 class SummaryReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,12 +86,23 @@ class SummaryReply(msgspec.Struct, frozen=True, kw_only=True):
     samples_in_use: dict[str, float]  # how many of those its estimate rests on: fewer where the past is forgotten
     drifts: int  # how often one of them was found to have changed
     drifted: list[DriftState]  # the latest change of each that has changed, the latest one last
+    estimates: dict[str, EstimateState] = {}  # of each reward ("model", an expert) and cost ("cost of …")
+    remark: Remark = ""
 
 
-def summary_of(owned: OwnedPolicy, queue: tuple[int, int, int | None], now: int) -> SummaryReply:
-    """Return the summary of a policy, given the counts of its queue."""
+def summary_of(
+    owned: OwnedPolicy, queue: tuple[int, int, int | None], now: int, learned: Summary | None = None
+) -> SummaryReply:
+    """Return the summary of a policy.
+
+    Args:
+        owned: The policy.
+        queue: The counts of its queue.
+        now: The time of the policy, in microseconds.
+        learned: The summary of its learner; by default without estimates and remark, which take most of its time.
+    """
     policy = owned.policy
-    learned, counts = policy.learner.summary(), policy.counts()
+    learned, counts = policy.learner.figures() if learned is None else learned, policy.counts()
     horizons = [each.horizon for each in policy.spec.budget.values() if each.horizon is not None]
     return SummaryReply(
         name=policy.spec.name,
@@ -99,6 +133,8 @@ def summary_of(owned: OwnedPolicy, queue: tuple[int, int, int | None], now: int)
         samples_in_use=learned.samples_in_use,
         drifts=learned.drifts,
         drifted=drift_states(owned),
+        estimates={name: EstimateState(**each._asdict()) for name, each in learned.estimates.items()},
+        remark=learned.remark,
     )
 
 

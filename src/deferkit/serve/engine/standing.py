@@ -10,11 +10,11 @@ from deferkit.serve.domain.money import MICRO
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.rows import PolicyRow
-from deferkit.serve.engine.alarms import Alarm, alarms_of
+from deferkit.serve.engine.alarms import SLOWEST_PACE, Alarm, alarms_of
 from deferkit.serve.engine.budget_state import BudgetState, budget_state, budget_states
 from deferkit.serve.engine.forecast import Forecast, Pace, Spending, forecast_of, pace_of
 from deferkit.serve.engine.history.log_figures import LogFigures
-from deferkit.serve.engine.policy_summary import QueueState, queue_state
+from deferkit.serve.engine.policy_summary import QueueState, Remark, queue_state
 from deferkit.serve.engine.standing_text import held_text, hold_proposal, state_text
 
 FEW_ASKED = 20  # tasks: what fewer have brought on average says little
@@ -50,6 +50,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     queue: QueueState
     alarms: list[Alarm]
     state: str  # all of it in a sentence
+    remark: Remark = ""
 
 
 def spent(account: Account) -> float:
@@ -86,7 +87,7 @@ def standing_of(
         failing: Why nothing can be written, if so.
     """
     policy = owned.policy
-    spec, counts, price = policy.spec, policy.counts(), policy.learner.summary().price
+    spec, counts, price = policy.spec, policy.counts(), policy.learner.figures().price
     horizons = [each.horizon for each in spec.budget.values() if each.horizon is not None]
     books, states = policy.books_at(now), budget_states(owned, now)
     pace = max(paces_of(owned, states), default=None)
@@ -114,8 +115,9 @@ def standing_of(
         gain=gain,
         held=" ".join(filter(None, [held_text(counts.pending, books.current()), proposal])),
         queue=queue_state(queue, now),
-        alarms=alarms_of(owned, queue_state(queue, now), pace, failing, now),
+        alarms=alarms_of(owned, past, queue_state(queue, now), pace, failing, now),
         state="",
+        remark=owned.learner_summary().remark if pace is None or pace.value < SLOWEST_PACE else "",
     )
     return msgspec.structs.replace(standing, state=state_text(standing))
 

@@ -36,10 +36,10 @@ def state_text(standing: "Standing") -> str:
     share = min(1.0, standing.decisions / standing.horizon)
     spent = f"{amount(budget.posted)} of {amount(budget.total)} {standing.unit} spent"
     if "horizon_over" in kinds:
-        return f"The planned {standing.horizon:,} tasks are over: {spent}."
+        return f"The planned {standing.horizon:,} tasks are over: {spent}{because(standing.remark)}."
     plan = plan_text(standing.pace)
-    end = ""
-    if standing.runs_out_task is not None:
+    end = because(standing.remark)
+    if not end and standing.runs_out_task is not None:
         lasts = standing.runs_out_task >= standing.horizon
         end = "; it lasts for all planned tasks" if lasts else f"; it lasts until about task {standing.runs_out_task:,}"
     return f"Spending is {plan}: {spent} for {100 * share:.0f} % of the planned tasks{end}."
@@ -69,7 +69,18 @@ def period_text(standing: "Standing", period: PeriodState) -> str:
     if standing.runs_out_at is not None and standing.runs_out_at < period.end:
         lasts = f"lasts until about {show_time(standing.runs_out_at)}, and"
     share = f"for {100 * standing.planned:.0f} % of the tasks expected{expected}"
-    return f"Spending is {plan_text(standing.pace)}: {spent} {share}; it {lasts} {when}."
+    why = because(standing.remark) or f"; it {lasts} {when}"
+    return f"Spending is {plan_text(standing.pace)}: {spent} {share}{why}."
+
+
+def because(remark: str) -> str:
+    """Return the reason in a learner's remark as the end of a sentence; empty without a remark.
+
+    >>> because("asked 6 of 1,647; 97 % of the budget unspent: no cost is known yet. Report the `cost` of a review.")
+    ', because no cost is known yet'
+    """
+    reason = remark.partition(": ")[2].partition(". ")[0].rstrip(".")
+    return f", because {reason}" if reason else ""
 
 
 def held_text(pending: int, accounts: Mapping[str, Account]) -> str:

@@ -95,7 +95,7 @@ async def read_summary(request: AnyRequest, name: PolicyName) -> Response[Summar
     except Elsewhere as elsewhere:
         return await passed_on(request, elsewhere, SummaryReply)
     queue = await asyncio.to_thread(engine.store.queue, owned.id)
-    return sent(summary_of(owned, queue, owned.time(engine.clock.now())), SummaryReply)
+    return sent(summary_of(owned, queue, owned.time(engine.clock.now()), owned.learner_summary()), SummaryReply)
 
 
 @post(

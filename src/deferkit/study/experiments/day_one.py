@@ -22,10 +22,10 @@ from deferkit.study.experiments.experiment import (
 from deferkit.study.trial_statistics import Difference, cells_text, difference, mean_and_error, mean_of, paired_cells
 
 RIVAL = "confidence-quantile"
-OURS = ("default", "2026.12")
-"""Learners under test. Claims are on the first; with "confidence" there is a claim on the prior too."""
-POLICIES = (*OURS, RIVAL)
+OURS = ("default", "default-2026.11")
+"""Learners under test: claims are on the first."""
 PRIOR = "confidence"
+POLICIES = (*OURS, PRIOR, RIVAL)
 MAIN = ("digits-logistic", "cancer-tree")
 OTHERS = ("digits-neighbours", "digits-bayes")
 FORMS = ("vector", "encoder")

@@ -20,14 +20,15 @@ from deferkit.study.trial_statistics import Difference, as_float, difference, me
 from deferkit.worlds.small_tables import GENERATORS
 
 SCRIPT_NAMES = ("script-gam", "script-trees", "script-trees-15", "script-lines")
-OURS = ("default",)
-"""Learners under test. Claims are on the first; with "default-2026.11" it is compared with that too."""
 OLD = "default-2026.11"
+OURS = ("default", OLD)
+"""Learners under test: claims are on the first, also beside the second."""
 POLICIES = (*OURS, *SCRIPT_NAMES)
 BUDGETS = ("5%", "10%", "25%")
 CELL = ["generator", "asked_budget", "feedback"]
 CLOSE = 1.0  # gain %, to the best script of a cell
 WORSE, WORSE_CELLS = 1.0, 0.05  # gain % below today (and 2 se), share of cells
+QUICK_WORLDS = [{"generator": each} for each in ("tiny", "noise-columns", "overconfident", "grades")]
 HEAVY, HELD, HEAVY_SPENT = "heavy-costs", "10% hold auto", 90.0
 
 
@@ -155,7 +156,7 @@ EXPERIMENT = Experiment(
             budgets=BUDGETS,
             feedbacks=FEEDBACKS,
             seeds=range(5),
-            quick={"seeds": range(2), "budgets": ("10%",)},
+            quick={"seeds": range(2), "budgets": ("10%",), "feedbacks": ("full", "reviewed"), "worlds": QUICK_WORLDS},
         ),
         Grid(
             world="made-up-tables",

@@ -64,7 +64,7 @@ def what_if(
     """
     facts = decision_log.facts()
     coefficients = [policy.learner.coefficients()[name] for name in decision_log.deciders]
-    known = DoublyRobust(facts, len(coefficients[0].theta))
+    known, link = DoublyRobust(facts, len(coefficients[0].theta)), policy.learner.link
     imputer, feedback = OutcomeImputer(policy, facts), feedback_of(decision_log, facts)
     max_logged_cost = dict(
         zip(decision_log.resources, np.nan_to_num(facts.costs).max(axis=0, initial=0.0).tolist(), strict=True)
@@ -75,9 +75,9 @@ def what_if(
     runs = []
     for each in scenarios:
         spec = each.spec(created.spec, decisions=len(decision_log), max_logged_cost=max_logged_cost)
-        model_variances = (ModelVariance(coefficients, spec.link), ModelVariance(coefficients, spec.link))
+        model_variances = (ModelVariance(coefficients, link), ModelVariance(coefficients, link))
         runs.append(ScenarioRun(Alternative(spec, each, feedback), known, model_variances))
-    model_variance = ModelVariance(coefficients, created.spec.link)
+    model_variance = ModelVariance(coefficients, link)
     for chunk in chunks(log, imputer):
         known.impute(chunk.first, chunk.estimated)
         if not known.own_rewards_suffice:
@@ -107,9 +107,9 @@ def as_it_was(policy: Policy, known: DoublyRobust, model_variance: float) -> Row
             name: None if total is None else total / MICRO
             for name, total in logged_budgets(policy.spec, policy.accounts).items()
         },
-        asked=policy.learner.summary().deferral_rate,
+        asked=policy.learner.figures().deferral_rate,
         spent=spent(policy),
-        price=policy.learner.summary().price,
+        price=policy.learner.figures().price,
         reward=value,
         difference=None if value is None else Value(0.0, 0.0),
         unsupported=0.0,
@@ -126,9 +126,9 @@ def row_of(run: ScenarioRun, done: Row, decision_log: DecisionLog) -> tuple[Row,
     row = Row(
         budget=other.scenario.text,
         totals={name: None if total is None else total / MICRO for name, total in other.scenario.totals.items()},
-        asked=other.policy.learner.summary().deferral_rate,
+        asked=other.policy.learner.figures().deferral_rate,
         spent=spent(other.policy),
-        price=other.policy.learner.summary().price,
+        price=other.policy.learner.figures().price,
         reward=estimate.reward if covered else None,
         difference=estimate.difference if covered else None,
         unsupported=estimate.unsupported,

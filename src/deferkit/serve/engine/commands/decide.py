@@ -111,8 +111,7 @@ class DecideMany:
 
 def check_work(owned: OwnedPolicy, tasks: int) -> None:
     """Raise if a batch is more work than `MOST_WORK`."""
-    policy = owned.policy
-    numbers = matrix_numbers(policy.spec, policy.learner.settings.n_features)
+    numbers = matrix_numbers(owned.policy.learner.settings)
     if tasks * numbers > MOST_WORK:
         raise Problem(
             413,

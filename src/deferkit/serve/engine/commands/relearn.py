@@ -18,8 +18,10 @@ from deferkit.serve.engine.engine import Engine
 from deferkit.serve.engine.ownership import Key
 from deferkit.serve.engine.recovery import rebuild_without
 from deferkit.serve.engine.unit_of_work import UnitOfWork
-from deferkit.serve.storage.transaction import ReadSet
+from deferkit.serve.storage.database import Connection
+from deferkit.serve.storage.transaction import QueueQuery, ReadSet
 
+SNAPSHOT_DUE = -(2**53)  # `snapshot_at` of a policy whose next snapshot is due, however many records it has
 RECOVERED = "The policy was recovered while it was rebuilt. Try again."
 
 
@@ -105,8 +107,8 @@ class FinishForgetting:
         """Return the rows to read before `run`."""
         return ReadSet(owned.id, (self.task,), replaces=True)
 
-    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
-        """Replace the policy, then forget."""
+    def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> QueueQuery:
+        """Replace the policy, then forget, also in snapshots: those of before are deleted, and a new one is due."""
         row = work.decisions[owned.id, self.task]
         if row is None:
             raise unknown("task", self.task)
@@ -116,7 +118,20 @@ class FinishForgetting:
         owned.tail = None
         work.record(owned, log_records.ForgottenRecord(task=row.task, id=row.id), now, row.task)
         work.put_decision(row._replace(told=""))
-        return Reply(200, msgspec.json.encode(ForgetReply(task=self.task, forgotten=True)))
+        return drop_snapshots(owned, work, Reply(200, msgspec.json.encode(ForgetReply(task=self.task, forgotten=True))))
+
+
+def drop_snapshots(owned: OwnedPolicy, work: UnitOfWork, reply: Reply) -> QueueQuery:
+    """Queue the deletion of all snapshots of a policy, whose reply is `reply`; a new one is due after the commit."""
+
+    def execute(connection: Connection) -> Reply:
+        connection.run("drop_snapshots", policy=owned.id, keep=0)
+        return reply
+
+    owned.snapshot_at = SNAPSHOT_DUE
+    queued = QueueQuery(execute)
+    work.queue_queries.append(queued)
+    return queued
 
 
 async def forget_task(engine: Engine, key: Key, task: str) -> Reply:

@@ -40,11 +40,19 @@ function Drifts({ drifts }) {
   return html`<ul class="alarms" aria-label="Drifts">
     ${drifts.map(
       (drift) => html`<li key=${drift.target} class="notice warn">
-        <strong>${drift.target}</strong> changed at decision ${number(drift.decision)}: ${percent(drift.strength)} of its
-        observations were given up${drift.times > 1 ? `. It was found ${number(drift.times)} times so far` : ""}.
+        <strong>${drift.target}</strong> changed at decision ${number(drift.since ?? drift.decision)}${means(drift)}:
+        ${percent(drift.strength)} of its observations were given up${drift.times > 1 ? `. It was found ${number(drift.times)} times so far` : ""}.
       </li>`,
     )}
   </ul>`;
+}
+
+/**
+ * The mean before a drift and since, where they are known.
+ * @param {Api.DriftState} drift
+ */
+function means({ before, after }) {
+  return before == null || after == null ? "" : `, from ${number(before)} to ${number(after)} on average`;
 }
 
 /** @param {{ target: Api.TargetEstimate }} props */

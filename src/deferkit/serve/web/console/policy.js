@@ -13,7 +13,7 @@ import { PolicyFrame, pageOf } from "./policy_frame.js";
 import { ShareBars } from "./share_bars.js";
 import { StandingFigures } from "./standing_figures.js";
 import { TopUp } from "./top_up.js";
-import { nextUnit, oneOf, pace, rewardUnit, stateText } from "./wording.js";
+import { nextUnit, oneOf, pace, remedy, rewardUnit, stateText } from "./wording.js";
 
 const STANDING_MS = 2000;
 const SERIES_MS = 5000;
@@ -67,6 +67,7 @@ function Head({ standing }) {
       <span class=${`badge ${plan.tone}`}>${plan.text}</span>
       <span>${stateText(standing)} <strong>${nextUnit(standing)}</strong></span>
     </p>
+    ${remedy(standing) && html`<p class="small muted">${remedy(standing)}</p>`}
     ${alarms.length > 0 && html`<${Alarms} alarms=${alarms} />`}
     <div class="card stack">
       <${StandingFigures} standing=${standing} />

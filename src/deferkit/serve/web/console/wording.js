@@ -50,6 +50,15 @@ export function stateText({ state, alarms }) {
 }
 
 /**
+ * What would make a policy ask more, if it asks less than planned: what follows the reason in its remark.
+ * @param {{ remark?: string }} standing
+ */
+export function remedy({ remark = "" }) {
+  const end = remark.indexOf(". ");
+  return end < 0 ? "" : remark.slice(end + 2).replaceAll("`", "");
+}
+
+/**
  * When the budget runs out: a phrase and what to add to it.
  * @param {Api.Standing} standing
  * @returns {{ text: string, note: string }}
