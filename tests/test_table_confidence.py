@@ -1,13 +1,12 @@
 """The column of a table that is the model's confidence: named, found by name and range, or found by past rows."""
 
 import json
-import logging
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from deferkit import Budget, Deferrer, InvalidArgument
+from deferkit import Budget, ConfidenceWarning, Deferrer, InvalidArgument
 from deferkit.study.policy_registry import make_learner
 from deferkit.worlds.table import Table
 from deferkit.worlds.table_rows import is_confidence_name
@@ -150,7 +149,7 @@ def test_run_and_plan_say_which_column_is_taken(tmp_path: Path, said: Runner) ->
     assert rows[0] != rows[1]
 
 
-def test_a_learner_from_a_table_has_the_prior(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_learner_from_a_table_has_the_prior() -> None:
     rng = np.random.default_rng(0)
     score = rng.random(100)
     cells = {
@@ -161,9 +160,10 @@ def test_a_learner_from_a_table_has_the_prior(caplog: pytest.LogCaptureFixture) 
         "cost": [0.5, None] * 50,
     }
     budget = Budget(10, horizon=100, max_cost=1)
-    with caplog.at_level(logging.INFO, logger="deferkit"):
+    with pytest.warns(ConfidenceWarning) as caught:
         deferrer = Deferrer.from_table(cells, budget=budget, representation="linear")
-    assert caplog.messages == [TAKEN.replace("--confidence none", "confidence='none'")]
+    assert [str(each.message) for each in caught] == [TAKEN.replace("--confidence none", "confidence='none'")]
+    assert caught[0].filename == __file__
     assert deferrer.settings.confidence == 1  # behind the intercept
     named = Deferrer.from_table(cells, budget=budget, confidence="x_size", representation="linear")
     assert named.settings.confidence == 3

@@ -247,6 +247,22 @@ class LinkWarning(UserWarning):
     """
 
 
+class ConfidenceWarning(UserWarning):
+    """`Deferrer.from_table` took a column for the model's confidence that nobody named, or found two that may be it.
+
+    `confidence=` names the column, or "none", and there is no warning.
+
+    >>> import warnings
+    >>> from deferkit import ConfidenceWarning, Deferrer
+    >>> reviews = {"x_score": [0.5, 0.9, 0.7, 0.8] * 5, "model_reward": [0, 1] * 10, "human_reward": [1, 1] * 10}
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     deferrer = Deferrer.from_table(reviews | {"cost": [2.5] * 20})
+    >>> [warning.category is ConfidenceWarning for warning in caught]
+    [True]
+    """
+
+
 class HorizonWarning(UserWarning):
     """More tasks were decided than the horizon of the budget; the rest is spent at the last price.
 

@@ -709,7 +709,7 @@ class Deferrer:
             cost: The column of the expert's costs.
             context: The columns of the context: names or globs, separated by commas.
             confidence: The column of the model's confidence in its own answer, or "none". By default it is looked for
-                by name, range and the rows of the table; `settings.confidence` and the logger "deferkit" tell.
+                by name, range and the rows of the table.
             budget: The budget of the tasks to come; unlimited by default.
             expert: The expert who reviewed the tasks of the table; the first expert by default.
             settings: Other arguments of a `Deferrer`. By default `defaults` is "2026.12", `link` is "auto" if all
@@ -717,6 +717,9 @@ class Deferrer:
 
         Raises:
             InvalidArgument: If the table cannot be read, or a column is missing or invalid.
+
+        Warns:
+            ConfidenceWarning: If a column was found that is, or may be, the model's confidence.
 
         >>> reviews = {"x_size": [1.0, 9.0] * 10, "x_kind": ["a", "b"] * 10, "right": [1, 0] * 10}
         >>> reviews |= {"expert_right": [None, 1] * 10, "minutes": [None, 2.5] * 10}

@@ -1,14 +1,14 @@
 """A team's past reviews in a table: what they are, and a learner that starts from them."""
 
-import logging
 import os
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import polars as pl
 
-from deferkit.errors import InvalidArgument, expected
+from deferkit.errors import ConfidenceWarning, InvalidArgument, expected
 from deferkit.learn.encode import Encoder, is_missing
 from deferkit.learn.settings import DEFAULT_RULE, NOVEMBER_2026
 from deferkit.types import Budget
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from deferkit.learn.deferrer import Deferrer
 
 Kind = TypeVar("Kind", bound="Deferrer")
-
-logger = logging.getLogger("deferkit")
 
 TABLE = "The table"  # what a table that is no file is called in messages
 
@@ -115,7 +113,8 @@ def learner_from_table(
         found = find_confidence(names, past.contexts.numbers, past)
         given["confidence"] = found.column
         if found.remark:
-            logger.info(found.remark.replace("--confidence none", "confidence='none'"))
+            said = found.remark.replace("--confidence none", "confidence='none'").replace("--confidence", "confidence=")
+            warnings.warn(said, ConfidenceWarning, stacklevel=3)
     elif confidence not in (None, NONE):
         needed = "None, unless the learner has the new defaults, a finite reward_range and no embedding"
         raise expected("confidence", "Deferrer.from_table", needed, confidence)
