@@ -104,9 +104,9 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     >>> classifier = DeferringClassifier(
     ...     LogisticRegression(max_iter=5_000), budget=Budget(20, horizon=269, max_cost=1), representation="linear"
     ... ).fit(X[:300], y[:300])
-    >>> deferral = classifier.defer(X[300:])
+    >>> deferral = classifier.defer(X[300:340])
     >>> deferral.labels.shape, bool(deferral.asked.sum() <= 20)
-    ((269,), True)
+    ((40,), True)
     """
 
     def __init__(
