@@ -235,7 +235,7 @@ class Decision(NamedTuple):
     >>> from deferkit import Budget, Deferrer
     >>> decision = Deferrer(n_features=1, budget=Budget(5, horizon=100, max_cost=1)).decide([1.0], force="human")
     >>> decision.route, decision.reason, decision.reserved, decision.estimates
-    ('human', 'forced', 1.0, {'model': 0.0, 'human': 0.0})
+    ('human', 'forced', 1.0, {'model': 0.5, 'human': 0.5})
     """
 
     id: int
@@ -369,8 +369,8 @@ class Scores(NamedTuple):
 
     >>> from deferkit import Budget, Deferrer
     >>> scores = Deferrer(n_features=1, warm_up=0).score([[1.0], [0.5]])
-    >>> scores.routes.tolist(), scores.price
-    (['model', 'model'], 0.0)
+    >>> scores.estimates["human"].tolist(), scores.price
+    ([0.5, 0.5], 0.0)
     """
 
     routes: "NDArray[np.str_]"

@@ -1,11 +1,12 @@
 """A check of a contract, and what it raises."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from deferkit.errors import DeferkitError
+from deferkit.errors import DeferkitError, SpendingWarning
 
 
 class ContractViolated(DeferkitError, AssertionError):
@@ -46,7 +47,10 @@ def run_checks(checks: Sequence[ContractCheck]) -> list[str]:
 def run_one(check: ContractCheck) -> None:
     """Run a check; an error of the plug-in's own becomes a ContractViolated."""
     try:
-        check.run()
+        with warnings.catch_warnings():
+            # Checks run small budgets on purpose, some of which afford hardly a review.
+            warnings.simplefilter("ignore", SpendingWarning)
+            check.run()
     except ContractViolated as error:
         raise ContractViolated(f"{check.name}: {error} Promised: {check.promise}.") from error
     except Exception as error:  # whatever a plug-in raises
