@@ -144,7 +144,7 @@ async def forget(request: AnyRequest, name: PolicyName, data: JSONBody[ForgetBod
     opt=about("policies", "admin", problems=(409,), example={"defaults": "2026.12"}),
 )
 async def upgrade(request: AnyRequest, name: PolicyName, data: JSONBody[UpgradeBody]) -> Response[PolicySpec]:
-    """Rebuild a policy from its log with another version of the default rule, and switch to it."""
+    """Rebuild a policy from its log with another default rule, and switch to it."""
     try:
         reply = await upgrade_policy(engine_of(request), (caller_of(request).tenant, name), data)
     except Elsewhere as elsewhere:
