@@ -98,6 +98,10 @@ declare namespace Api {
     decision: number;
     strength: number;
     times: number;
+    since: number | null;
+    before: number | null;
+    after: number | null;
+    error: number | null;
   }
 
   /** What a policy has learned. */
@@ -224,7 +228,7 @@ declare namespace Api {
     features: number | FeatureSpec;
     budget: Record<string, BudgetSpec>;
     experts?: string[];
-    link: "identity" | "logistic";
+    link?: "auto" | "identity" | "logistic";
     cost_link: "identity" | "logistic";
     pacing: "adaptive" | "gradient" | "paper" | "resolve";
     exploration: number | null;
@@ -245,6 +249,9 @@ declare namespace Api {
     reviewers: number;
     review?: ReviewDocument | null;
     retention_s?: number | null;
+    defaults?: "2026.11" | "2026.12";
+    ranks?: boolean;
+    confidence?: number | string;
   }
 
   /** A place of one reviewer at one task that waits, or is claimed. */
