@@ -57,7 +57,7 @@ class ServiceSettings:
     rate: float = setting(1000.0, "calls a second for each tenant; 0 sets no limit", least=0, most=1_000_000)
     max_policies: int = setting(100, "policies that a tenant may have; more get 409", least=1, most=100_000)
     tenant_memory: int = setting(
-        4000,
+        4_500,
         "MB that the learners of a tenant's policies may take together, by an estimate from their settings; a policy"
         " beyond that gets 409",
         least=1,
