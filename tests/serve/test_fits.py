@@ -38,7 +38,7 @@ TREES = msgspec.structs.replace(
     SPEC, budget={"cost": BudgetSpec(total=100, horizon=1000, max_cost=1)}, forget="auto", representation="auto"
 )
 OTHER = ("default", "other")
-FIRST, EFFECT = 64, 96  # observations at which trees are fitted first, and at which they take effect
+FIRST, EFFECT = 16, 24  # observations at which trees are fitted first, and at which they take effect
 PATIENCE_S = 60
 FITTED = {
     "trees": {"features": 2},

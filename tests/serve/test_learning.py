@@ -80,7 +80,7 @@ def rule_of(spec: PolicySpec) -> tuple[Any, ...]:
         ({"rule": "interval"}, ("2026.11", "identity", msgspec.UNSET)),
         ({"defaults": "2026.11"}, ("2026.11", "identity", msgspec.UNSET)),
         ({"features": 190}, ("2026.12", "auto", True)),
-        ({"features": 215}, ("2026.12", "auto", False)),  # trees stay
+        ({"features": 200}, ("2026.12", "auto", False)),  # trees stay
         ({"features": 500}, ("2026.12", "auto", True)),
         ({"features": 2000}, ("2026.12", "auto", False)),
         ({"features": 500, "ranks": False}, ("2026.12", "auto", False)),
