@@ -225,7 +225,9 @@ def test_run_shows_it_as_a_policy_and_in_per_cent(tmp_path: Path, said: Runner) 
     default = rows["default"]
     ratio = default["gain"] / rows["achievable"]["gain"]
     assert default["of_achievable"] == pytest.approx(100 * ratio, rel=0.02)
-    assert {"linear", "trees", "ranks"} >= set(default["representation"].replace(",", "").replace("%", "").split()[::2])
+    assert {"linear", "stack", "trees", "ranks"} >= set(
+        default["representation"].replace(",", "").replace("%", "").split()[::2]
+    )
     # it is measured beside others that were asked for, and not shown
     (alone,) = json.loads(said("run", path, "--trials", "2", "--json", "--policy", "default").out)
     assert alone["of_achievable"] == pytest.approx(default["of_achievable"])
