@@ -646,7 +646,7 @@ class DayOne(Learner):
     def model_bonus(self) -> float:
         """b, and half of it if it is positive: what choosing the model reveals is rarely what decides."""
         b = min(1.0, super().model_bonus())
-        return MODEL_SHARE * b if b > 0 else b
+        return MODEL_SHARE * b if b > 0 and self.model_seen > 0 else b
 
     def size(self, x: Floats) -> float:
         """The squared length of the rank view."""

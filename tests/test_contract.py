@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deferkit import Decided, Deferrer, HorizonWarning, LinkWarning
+from deferkit import Decided, Deferrer, HorizonWarning, LinkWarning, SpendingWarning
 from deferkit.learn.initial_state import new_ledger
 from deferkit.learn.tree_columns import TreeColumns
 from deferkit.types import REASONS
@@ -162,7 +162,8 @@ def test_the_end_of_the_horizon_is_told_once(name: str) -> None:
     learner, tasks = make(name, horizon=400)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.simplefilter("ignore", LinkWarning)
+        for advice in (LinkWarning, SpendingWarning):
+            warnings.simplefilter("ignore", advice)
         learner.run(tasks.contexts, rewards_of(learner, tasks), tasks.costs, at=tasks.times)
     if max(b.horizon or 0 for b in learner.settings.budget.values()) == 0:
         learner.decide(tasks.contexts[0], at=tasks.at(-1))

@@ -282,34 +282,6 @@ def test_abrupt_changes_are_found_soon_after() -> None:
     assert np.median(delays) < 300
 
 
-# ------------------------------------------------------------ several experts
-
-
-def test_the_estimate_of_an_expert_is_pulled_to_the_team() -> None:
-    """By 20 / (20 + n) of the way to the mean over experts, weighted by their observations: by hand, in log-odds."""
-    deferrer = made(n_features=1, experts=["ann", "bo"], warm_up=0)
-    for who, reward in (("ann", 1.0), ("ann", 1.0), ("bo", 0.0)):
-        deferrer.observe(deferrer.decide([1.0], force=who).id, {who: reward}, cost=0.5)
-    ranks = deferrer._ledger.view("theta").reshape(6, -1, 2)
-    scale = 1 / math.sqrt(2)  # of the constant in the rank view; the context alone is 1
-    sizes = np.array([1.0, 1.0, 1.0, 1.0, scale, scale])
-    own = [(deferrer._ledger.view("member_weight")[k] * ranks[:, k, 0] * sizes).sum() for k in (1, 2)]
-    team = (2 * own[0] + own[1]) / 3
-    pulled = [own[0] + 20 / 22 * (team - own[0]), own[1] + 20 / 21 * (team - own[1])]
-    estimates = deferrer.propose([1.0]).decision.estimates
-    assert [estimates["ann"], estimates["bo"]] == pytest.approx([1 / (1 + math.exp(-each)) for each in pulled])
-
-
-def test_a_new_expert_of_a_team_starts_at_the_estimate_of_the_others() -> None:
-    deferrer = made(n_features=1, experts=["ann", "bo", "cy"], warm_up=0)
-    for _ in range(30):
-        deferrer.observe(deferrer.decide([1.0], force="ann").id, {"ann": 1.0, "model": 0.0}, cost=0.5)
-    decision = deferrer.propose([1.0]).decision
-    assert decision.estimates["bo"] == pytest.approx(decision.estimates["cy"])
-    assert decision.estimates["bo"] > 0.8
-    assert decision.widths["bo"] > decision.widths["ann"]
-
-
 def test_absurd_values_count_as_missing() -> None:
     """A sensor that sends 1e50 now and then changes nothing of the estimates but for the lost tasks."""
     rng = np.random.default_rng(0)

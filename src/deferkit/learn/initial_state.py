@@ -21,7 +21,6 @@ LINK_BINARY: int = CONSTANTS["link_binary"]
 LOGISTIC_PRIOR = (1.5, 2.0, math.log(0.9 / 0.1))  # in log-odds
 IDENTITY_PRIOR = (0.77, 0.30, 0.9)  # in units of the range of rewards
 MODEL_SHARE = 0.5  # of the model's bonus: what choosing the model reveals is rarely what decides
-TEAM_SAMPLES = 20.0  # that the mean of all experts counts for in the estimate of each
 LARGE_ARRAYS = ("inverse", "precision", "context", "rank_table")
 HOLD_MEANS = 3.0  # the hold "auto", in mean costs
 
@@ -128,7 +127,6 @@ def _parameters(settings: Settings) -> dict[str, float]:
         "least_reward": settings.reward_bounds[0],
         "largest_reward": settings.reward_bounds[1],
         "model_share": MODEL_SHARE if settings.has_new_defaults else 1.0,
-        "team_samples": TEAM_SAMPLES if settings.has_new_defaults else 0.0,
         "noise_samples": settings.noise_samples,
         "noise_variance": settings.noise_variance_with(settings.first_link),
         "rank_length": 1.0 / math.sqrt(1.0 + settings.n_features),

@@ -12,31 +12,23 @@ from libc.math cimport isnan, log, sqrt
 
 from deferkit.learn.core.budget cimport bounded, plannable
 from deferkit.learn.core.links cimport IDENTITY, mean
-from deferkit.learn.core.mixture cimport is_team, team_observations
 from deferkit.learn.core.state cimport Int, State
 
 cdef extern from *:
     """
-    #define OWN_SAMPLES 5.0 /* that an expert of a team counts for before it was observed, in its width */
     #define ASKS_A_FEATURE 5.0 /* asks left for each feature at which the bonus begins to fade */
     #define PERIODS_THAT_PAY 3.0 /* allowances to come that count as left, where a budget renews */
     """
-    const double OWN_SAMPLES
     const double ASKS_A_FEATURE
     const double PERIODS_THAT_PAY
 
 cdef inline double spread_of(State *s, Int target) noexcept nogil:
-    """xᵀH⁻¹x of the member that widths are taken from; less for one of a team, whose other members say much of it."""
-    cdef double spread = s.arrays.spread[s.options.width_member * s.sizes.n_targets + target], own
-    if 0 < target <= s.sizes.n_experts and is_team(s):
-        own = s.arrays.n_observed[target] + OWN_SAMPLES
-        spread *= own / (own + s.parameters.team_samples)
-    return spread
+    """xᵀH⁻¹x of the member that widths are taken from."""
+    return s.arrays.spread[s.options.width_member * s.sizes.n_targets + target]
 
 cdef inline bint is_untried(State *s, Int expert) noexcept nogil:
-    """Whether an expert was never asked and never observed; one of a team is known as soon as another one is."""
-    return s.arrays.n_routed[expert + 1] == 0 and s.arrays.n_observed[expert + 1] == 0 and not (
-        is_team(s) and team_observations(s) > 0)
+    """Whether an expert was never asked and never observed."""
+    return s.arrays.n_routed[expert + 1] == 0 and s.arrays.n_observed[expert + 1] == 0
 
 cdef inline double noise_of(State *s, Int target) noexcept nogil:
     """The noise of a target: given, or estimated from its prediction errors."""
@@ -95,7 +87,7 @@ cdef inline double model_bonus(State *s) noexcept nogil:
     if not s.options.one_index:
         return 1.0
     bonus = min(1.0, 2.0 * (s.counters.n_model_seen + 1) / (decided + 1) - 1.0)
-    return s.parameters.model_share * bonus if bonus > 0.0 else bonus
+    return s.parameters.model_share * bonus if bonus > 0.0 and s.counters.n_model_seen > 0 else bonus
 
 cdef inline double with_bonus(Int link, double eta, double width, double bonus) noexcept nogil:
     """μ(η) plus `bonus` times its upper half-width, or its lower one if `bonus` is negative."""

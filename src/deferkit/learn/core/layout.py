@@ -104,7 +104,6 @@ PARAMETERS = (
     Scalar("least_reward", "lower bound of rewards"),
     Scalar("largest_reward", "upper bound of rewards"),
     Scalar("model_share", "share of the model's bonus where choosing the model reveals its reward"),
-    Scalar("team_samples", "samples that the mean of all experts counts for in the estimate of each; 0: none"),
     Scalar("noise_samples", "pseudo-samples of the noise prior; 0: none"),
     Scalar("noise_variance", "variance of a pseudo-sample, in the units of squared_error"),
     Scalar("rank_length", "length of the constant in the rank view"),

@@ -47,8 +47,6 @@ cdef inline void mix(State *s) noexcept nogil:
         for member in range(s.sizes.n_members):
             predictor += weight[member] * s.arrays.predictor[estimate_of(s, member, target)]
         s.arrays.mixed_predictor[target] = predictor
-    if is_team(s):
-        pull_to_team(s, s.arrays.mixed_predictor, 1)
 
 cdef inline void mix_theta(State *s) noexcept nogil:
     """Average the coefficients over the members: one average instead of one for each of many contexts.
@@ -68,43 +66,6 @@ cdef inline void mix_theta(State *s) noexcept nogil:
         for member in range(0 if reads_ranks(s, 0) else 1, s.sizes.n_members):
             add_scaled(mixed + (s.sizes.n_targets * w if reads_ranks(s, member) else 0),
                        weights_of(s, target)[member], s.arrays.theta + estimate_of(s, member, target) * w, w)
-    if is_team(s):
-        pull_to_team(s, s.arrays.mixed_theta, w)
-        if s.sizes.n_ranked > 0:
-            pull_to_team(s, s.arrays.mixed_theta + s.sizes.n_targets * w, w)
-
-cdef inline bint is_team(State *s) noexcept nogil:
-    """Whether the rewards of experts are pulled to that of the team."""
-    return s.parameters.team_samples > 0.0 and s.sizes.n_experts > 1
-
-cdef inline Int team_observations(State *s) noexcept nogil:
-    """The number of observed rewards of all experts."""
-    cdef Int target, n = 0
-    for target in range(1, s.sizes.n_experts + 1):
-        n += s.arrays.n_observed[target]
-    return n
-
-cdef inline double team_share(State *s, Int target) noexcept nogil:
-    """The share of the team in the estimate of an expert's reward."""
-    return s.parameters.team_samples / (s.parameters.team_samples + s.arrays.n_observed[target])
-
-cdef inline void pull_to_team(State *s, double *values, Int w) noexcept nogil:
-    """Pull what each expert has of an array [target, w] to the mean over experts, by their observations.
-
-    Few reviews say where experts are needed; who is best takes more of them.
-    """
-    cdef Int target, i, n = team_observations(s), experts = s.sizes.n_experts
-    cdef double mean, share
-    if n == 0:
-        return
-    for i in range(w):
-        mean = 0.0
-        for target in range(1, experts + 1):
-            mean += s.arrays.n_observed[target] * values[target * w + i]
-        mean /= n
-        for target in range(1, experts + 1):
-            share = team_share(s, target)
-            values[target * w + i] += share * (mean - values[target * w + i])
 
 cdef inline double samples_in_use(State *s, Int target) noexcept nogil:
     """The effective number of samples of a target: fewer than observed if members forget."""

@@ -158,12 +158,27 @@ cdef inline bint uses_up(State *s, const double *dual, const double *goal, Int n
             return True
     return False
 
+cdef inline bint asks_always(State *s, Int n) noexcept nogil:
+    """Whether some expert is worth more than the model on every context in the window."""
+    cdef Int i, k
+    cdef bint asked
+    for i in range(n):
+        asked = False
+        for k in range(s.sizes.n_experts):
+            asked = asked or s.arrays.window_gain[k * s.sizes.window + i] > 0.0
+        if not asked:
+            return False
+    return True
+
 cdef inline bint raise_boost(State *s, double *dual, const double *goal, Int n) noexcept nogil:
     """Raise the experts' boost until the window would use the budget; return whether it would.
 
-    Needs a window that was filled without boost, and prices that are all 0.
+    Needs a window that was filled without boost, and prices that are all 0. Where every task is asked already, a boost
+    would only move asks from the best expert to others.
     """
     cdef double level = 1.0
+    if asks_always(s, n):
+        return False
     while level < MAX_BOOST:
         level = min(level * BOOST_STEP, MAX_BOOST)
         boost_window(s, level, n)
