@@ -193,7 +193,7 @@ class Decisions:
             raise expected("reserved", "decision", "0 where the model decides", decision.reserved)
         return route, reason, cost, held
 
-    def apply(self, event: Decided) -> None:
+    def apply(self, event: Decided, warn: bool = True) -> None:
         """Commit a decision that this learner or an equal one proposed; raise if it cannot be."""
         ledger, decision = self._ledger, event.decision
         route, reason, cost, held = self.check(event)
@@ -203,7 +203,7 @@ class Decisions:
             self._renewals.check_none_due(time)
             self._core.set_time(time)
         if decision.id >= self._first_checked:
-            self._prepare_for_next()
+            self._prepare_for_next(warn)
             self._find_stalled(time)  # only `decide` and the like warn: an event may be applied years later
         self._core.commit_decided(route, reason, cost, held)
         self._contexts.decided()
@@ -224,10 +224,10 @@ class Decisions:
         freezes = ledger.get("unsettled") and following >= max(ledger.get("warm_up"), FREEZE_AFTER)
         return ledger.relearning_step() if fills or freezes else 0
 
-    def _prepare_for_next(self) -> None:
-        """Free the row of the next decision, and warn if the horizon is over."""
+    def _prepare_for_next(self, warn: bool = True) -> None:
+        """Free the row of the next decision, and note, or warn, that the horizon is over."""
         self._ledger.move_open_decisions(1)
-        self.warn_if_over(1)
+        self.warn_if_over(1, warn)
 
     def _mask(self, available: Sequence[str] | None) -> int:
         if available is None:
@@ -268,8 +268,8 @@ class Decisions:
         if self._representation is not None:
             self._representation.retrain_if_due()
 
-    def warn_if_over(self, coming: int = 0) -> None:
-        """Warn once that the horizon or the end of a budget is over, with so many decisions that are about to come."""
+    def warn_if_over(self, coming: int = 0, warn: bool = True) -> None:
+        """Note and warn once that the horizon or end of a budget is over, with so many decisions about to come."""
         ledger, over = self._ledger, None
         if ledger.get("horizon_told"):
             return
@@ -282,9 +282,9 @@ class Decisions:
                 over = f"The budget ended on {show_time(ends[ends <= time][0].item())}."
         if over is not None:
             ledger.set("horizon_told", 1)
-            warnings.warn(
-                f"{over} What is left of the budget is spent at the last price.", HorizonWarning, stacklevel=5
-            )
+            if warn:
+                said = f"{over} What is left of the budget is spent at the last price."
+                warnings.warn(said, HorizonWarning, stacklevel=5)
 
     def _find_stalled(self, at: float | None) -> str:
         """Check the spending before a decision at a time, if that is due; return a line if hardly anything is spent."""

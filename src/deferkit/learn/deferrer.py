@@ -770,13 +770,15 @@ class Deferrer:
         """
         return BulkLoop(self._components, self._decisions).run(contexts, rewards, cost, feedback, progress, at)
 
-    def apply(self, event: Event) -> None:
+    def apply(self, event: Event, *, warn: bool = True) -> None:
         """Apply an event. The same events in the same order give the same state, bit for bit.
 
         A switch of an automatic link is not warned of: applications that keep events ask for `link`.
 
         Args:
             event: One of the events of `deferkit.events`.
+            warn: Whether to warn that a horizon is over; True by default. Warning filters are not safe for threads,
+                so that a program with several of them asks for none.
 
         Raises:
             InvalidArgument: If the event, or a value in it, is invalid.
@@ -792,7 +794,7 @@ class Deferrer:
         True
         """
         if isinstance(event, Decided):
-            self._decisions.apply(event)
+            self._decisions.apply(event, warn)
             return
         self._outcomes.warns = False
         try:

@@ -1,6 +1,5 @@
 """A policy in memory: its learner and its accounts, changed by records and in no other way."""
 
-import warnings
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, TypeAlias
@@ -8,7 +7,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from deferkit import events
-from deferkit.errors import DeferkitError, HorizonWarning, UnreadableState
+from deferkit.errors import DeferkitError, UnreadableState
 from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.settings import NOVEMBER_2026
 from deferkit.serve.domain import hash_chain, log_records
@@ -24,11 +23,6 @@ from deferkit.types import Amount
 
 SMALL_STATE = 8_000_000  # bytes of a learner's arrays that are made or compressed at once: a tenth of a second
 LONG_STEP = 20_000_000  # multiplications of one observation: a fiftieth of a second
-
-
-def horizon_of(spec: PolicySpec) -> float:
-    """Return the shortest horizon of a policy's budgets, in tasks; infinity where none has one."""
-    return min(each.horizon or float("inf") for each in spec.budget.values())
 
 
 LearnedEvent: TypeAlias = events.Observed | events.Corrected | events.Stopped
@@ -51,7 +45,6 @@ class Policy:
 
     def __init__(self, spec: PolicySpec, *, forgotten: Iterable[int] = ()) -> None:
         self.spec = spec = msgspec.json.decode(msgspec.json.encode(spec), type=PolicySpec)  # as the log gives it back
-        self._end = horizon_of(spec)  # tasks after which the learner says that its horizon is over
         self.learner = learner_of(spec)
         self.is_timed = spec.is_timed
         self.accounts = opened(spec)
@@ -148,7 +141,6 @@ class Policy:
                 # a policy that is rebuilt after an upgrade has its new rule from the start on
                 changed = record.spec.learning_as(self.spec)
                 before, self.periods, self.spec = self.spec, self.books.after(record).periods, changed
-                self._end = horizon_of(self.spec)
                 if before.budget != record.spec.budget:
                     self._learn(partial(self._replan, before))
             case log_records.ResetRecord():
@@ -200,7 +192,7 @@ class Policy:
         if self._defers:
             self.learner.check_decision(event)
             self._undecided = record.id
-        self._learn(partial(self._decide, event, over=record.id + 1 >= self._end or self.ended(at)))
+        self._learn(partial(self._tell, event))
         if self.scales is not None:
             self.scales.see(context, record.clipped)
         if record.held is not None:
@@ -218,14 +210,6 @@ class Policy:
         if self.relearned.forgotten:
             self._last_context = record.context
         return record.context
-
-    def _decide(self, event: events.Decided, *, over: bool) -> None:
-        if not over:
-            self.learner.apply(event)
-            return
-        with warnings.catch_warnings():  # a service has a summary to say it in
-            warnings.simplefilter("ignore", HorizonWarning)
-            self.learner.apply(event)
 
     def _observed(self, record: log_records.ObservedRecord) -> None:
         owed = self.frozen
@@ -295,8 +279,8 @@ class Policy:
         if record.cost is not None:
             self._learn(self._resync_budget)
 
-    def _tell(self, event: LearnedEvent) -> None:
-        self.learner.apply(event)
+    def _tell(self, event: events.Event) -> None:
+        self.learner.apply(event, warn=False)  # a service has a summary to say it in, and threads share filters
 
     def _own_id(self, number: int) -> int:
         """Return the learner's id of a decision, which counts from the last reset."""
@@ -468,7 +452,6 @@ class Policy:
             raise UnreadableState(f"The snapshot does not hold a policy ({error}).") from error
         policy = cls.__new__(cls)
         policy.spec, policy.seq, policy.head, policy.out_of_sync = saved.spec, saved.seq, saved.head, saved.apart
-        policy._end = horizon_of(saved.spec)
         policy.is_timed = saved.spec.is_timed
         policy.accounts = saved.accounts
         policy.tally = saved.tally
