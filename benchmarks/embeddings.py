@@ -23,7 +23,7 @@ from deferkit.errors import MissingData
 from deferkit.learn.embed.neural import next_in
 from deferkit.study.policy_registry import make_learner, run_learner
 from deferkit.worlds import make_world
-from deferkit.worlds.task_stream import TaskStream
+from deferkit.worlds.base import TaskStream
 
 HIDDEN, BATCH, ROUNDS = 50, 500, 2
 IMAGES = ((0, 20), (4_000, 100))

@@ -27,8 +27,8 @@ import msgspec
 import numpy as np
 from measure import cpu_model, make_console, make_table
 
-from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
 from deferkit.serve.domain.request_bodies import BatchBody, OutcomeBody, TaskBody
+from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
 from deferkit.serve.engine.commands.decide import DecideMany
 from deferkit.serve.engine.commands.outcome import Observe
 from deferkit.serve.engine.engine import Engine, EngineSettings

@@ -8,7 +8,9 @@ from typing import Any
 import typer.main
 
 from checks.docstring_markdown import cell
-from deferkit.cli.commands import app
+from deferkit.cli.app import add_commands
+
+app = add_commands()
 
 VALUES = {str: "TEXT", int: "NUMBER", float: "NUMBER", Path: "PATH"}
 

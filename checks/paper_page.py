@@ -15,7 +15,7 @@ from pathlib import Path
 import polars as pl
 
 from checks.docstring_markdown import cell
-from deferkit.study.drawing.subtitles import runs_text
+from deferkit.study.drawing.charts import runs_text
 from deferkit.study.experiments import REGISTRY, load
 from deferkit.study.experiments.experiment import Experiment, Finding
 

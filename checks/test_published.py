@@ -7,10 +7,9 @@ import polars as pl
 import pytest
 
 from deferkit import InvalidArgument
-from deferkit.worlds.answers import CLASSES
 from deferkit.worlds.imagenet16h import MODEL_FILES, PEOPLE_FILES, SET, ImageNet16H, describe, read_people
 from deferkit.worlds.model_vs_human import ModelVsHuman
-from deferkit.worlds.times import MEAN_S, MEDIAN_S, VARIATION
+from deferkit.worlds.people import CLASSES, MEAN_S, MEDIAN_S, VARIATION
 from tests.picture_files import LEVELS
 
 

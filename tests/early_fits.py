@@ -5,8 +5,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from deferkit.learn import members, settings, tree_columns
-from deferkit.learn.embed import tree_views
+from deferkit.learn import settings
+from deferkit.learn import settings as members
+from deferkit.learn.embed import tree_columns, tree_views
 
 FIRST, DELAY = 8, 4
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from deferkit.worlds.answers import CLASSES
+from deferkit.worlds.people import CLASSES
 
 LEVELS = (80, 95, 110, 125)
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from deferkit.worlds.base import TaskStream
 from deferkit.worlds.table import Table
-from deferkit.worlds.task_stream import TaskStream
 
 HEAD = "x_size,x_kind,model_reward,human_reward,cost\n"
 

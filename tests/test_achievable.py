@@ -16,9 +16,9 @@ from deferkit.study import achievable
 from deferkit.study.achievable import Achievable, Predictions, check_achievable, is_achievable_known, out_of_fold
 from deferkit.study.confidence import FOLDS, cross_validated
 from deferkit.study.trial import Judge
+from deferkit.worlds.base import TaskStream
 from deferkit.worlds.synthetic import Synthetic
 from deferkit.worlds.table import Table
-from deferkit.worlds.task_stream import TaskStream
 from tests.command_line import Runner
 from tests.tables import many
 

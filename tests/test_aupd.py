@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deferkit.study.peers import PEERS, Setting, run_peer
-from deferkit.study.peers.aupd import Aupd
+from deferkit.study.peers.budgeted import Aupd
 from deferkit.study.trial import Judge
 from deferkit.worlds.drift import Drift
 from deferkit.worlds.synthetic import Synthetic

@@ -10,10 +10,9 @@ import pytest
 
 from deferkit import Budget, Deferrer, Encoder, MissingTreesWarning, WarmStarted
 from deferkit.errors import MissingExtra
-from deferkit.learn import tree_columns
-from deferkit.learn.members import members_of
-from deferkit.learn.tree_columns import TreeColumns
-from deferkit.learn.tree_fit import FOLDS, TreeFit
+from deferkit.learn.embed import tree_columns
+from deferkit.learn.embed.tree_columns import FOLDS, TreeColumns, TreeFit
+from deferkit.learn.settings import members_of
 from tests.conftest import Floats, Tasks, make, rewards_of, step_through
 from tests.training_sets import crossed
 

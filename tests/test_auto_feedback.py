@@ -9,7 +9,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from deferkit import Budget, BudgetChanged, Corrected, Decided, Deferrer, Event, Expired, Observed, Pacing, WarmStarted
-from deferkit.learn.tree_columns import TreeColumns
+from deferkit.learn.embed.tree_columns import TreeColumns
 from tests.early_fits import FIRST, early_fits
 
 D, HORIZON = 3, 120

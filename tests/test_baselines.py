@@ -19,8 +19,8 @@ from deferkit.study.policy_registry import (
     sure_cost,
 )
 from deferkit.study.trial import FIGURES, Judge
+from deferkit.worlds.base import TaskStream
 from deferkit.worlds.synthetic import Synthetic
-from deferkit.worlds.task_stream import TaskStream
 from tests.conftest import trial
 
 STREAM = Synthetic(horizon=2_000, n_features=10).draw(0)

@@ -5,7 +5,7 @@ import pytest
 
 from deferkit.study import baselines
 from deferkit.study.confidence import confidence, cross_validated
-from deferkit.worlds.task_stream import TaskStream
+from deferkit.worlds.base import TaskStream
 
 
 @pytest.mark.parametrize("logistic", [False, True])

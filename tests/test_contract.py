@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from deferkit import Decided, Deferrer, HorizonWarning, LinkWarning, SpendingWarning
+from deferkit.learn.embed.tree_columns import TreeColumns
 from deferkit.learn.initial_state import new_ledger
-from deferkit.learn.tree_columns import TreeColumns
 from deferkit.types import REASONS
 from tests.conftest import SETTINGS, make, numbers, outcome, rewards_of, step_through
 

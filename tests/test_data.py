@@ -12,9 +12,9 @@ from deferkit.errors import MissingData
 from deferkit.study.spec import Spec
 from deferkit.study.trial import run_together
 from deferkit.worlds import make_world
+from deferkit.worlds.base import Follower, Running
 from deferkit.worlds.imagenet16h import ImageNet16H
 from deferkit.worlds.model_vs_human import ModelVsHuman
-from deferkit.worlds.running import Follower, Running
 from tests.picture_files import change, people, pictures, trials, write
 
 

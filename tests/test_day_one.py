@@ -11,8 +11,15 @@ from deferkit import Budget, Deferrer, Encoder, InvalidArgument
 from deferkit.study.baselines import confidence_quantile, sorted_quantile
 from deferkit.study.experiments import day_one
 from deferkit.study.policy_registry import RULES, make_learner, run_policy
-from deferkit.worlds.classifiers import CLASSIFIERS, Classifiers, draw_classifier_tasks
-from deferkit.worlds.simulated_models import ACCURACIES, JUNK, JunkContexts, SeveralExperts
+from deferkit.worlds.classifiers import (
+    ACCURACIES,
+    CLASSIFIERS,
+    JUNK,
+    Classifiers,
+    JunkContexts,
+    SeveralExperts,
+    draw_classifier_tasks,
+)
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)

@@ -10,9 +10,11 @@ from typing import get_args
 import pytest
 
 import deferkit
-from deferkit.cli.commands import app
+from deferkit.cli.app import add_commands
 from deferkit.client import Keys, Reviews, Webhooks
-from deferkit.serve.engine.alarms import Alarm
+from deferkit.serve.reports.standing import Alarm
+
+app = add_commands()
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -5,8 +5,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from deferkit.study.experiments import drifting_rewards as drift
-from deferkit.study.experiments.drifting_rewards import BUDGETS, GIVEN, GOALS, OWN
+from deferkit.study.experiments import drift
+from deferkit.study.experiments.drift import BUDGETS, GIVEN, GOALS, OWN
 from deferkit.study.runner import run_study
 from deferkit.study.spec import Spec
 from deferkit.worlds.drift import KINDS

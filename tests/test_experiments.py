@@ -14,20 +14,19 @@ from deferkit.study.experiments import (
     DEFAULT,
     REGISTRY,
     chosen,
+    coverage,
     exp1,
     exp2,
     feedback,
     horizon,
     load,
+    logistic,
     noise,
     small_budget,
 )
-from deferkit.study.experiments import binary_rewards as logistic
-from deferkit.study.experiments import ellipsoid_coverage as coverage
-from deferkit.study.experiments.experiment import REGIMES
-from deferkit.study.experiments.goals import BUDGETS, GOALS, NOISY_BUDGETS, SHORT_BUDGETS, goal_claim
+from deferkit.study.experiments.experiment import BUDGETS, GOALS, NOISY_BUDGETS, REGIMES, SHORT_BUDGETS, goal_claim
 from deferkit.study.policy_registry import make_learner
-from deferkit.study.trial_statistics import cell, over_trials
+from deferkit.study.statistics import cell, over_trials
 from deferkit.worlds.synthetic import Synthetic
 from tests.conftest import trial
 

@@ -10,8 +10,8 @@ from deferkit.learn.embed import hats
 from deferkit.learn.embed.boosting import join, no_trees
 from deferkit.learn.embed.embedding import Shape
 from deferkit.learn.embed.hats import average_ridge, bases_of, design_of, fit_hats, place_knots, write_hats
+from deferkit.learn.embed.tree_columns import TreeColumns
 from deferkit.learn.embed.tree_views import COLUMN_UNIT, LOG_ODDS_STEP, PRIOR_WEIGHTS, TreeViews, fit_trees
-from deferkit.learn.tree_columns import TreeColumns
 from tests.conftest import Floats, make, rewards_of, step_through
 from tests.training_sets import crossed
 

@@ -7,9 +7,8 @@ import polars as pl
 import pytest
 
 from deferkit import InvalidArgument
-from deferkit.worlds.answers import CLASSES
 from deferkit.worlds.imagenet16h import ImageNet16H, describe
-from deferkit.worlds.times import MEAN_S, MEDIAN_S, VARIATION, stand_in
+from deferkit.worlds.people import CLASSES, MEAN_S, MEDIAN_S, VARIATION, stand_in
 from tests.picture_files import change, people, pictures, write
 
 

@@ -14,14 +14,10 @@ from deferkit.study.spec import Spec
 from deferkit.study.trial import run_together
 from deferkit.worlds import knapsack, make_world
 from deferkit.worlds._knapsacks import pack
+from deferkit.worlds.base import HISTORIES, Follower
 from deferkit.worlds.knapsack import Knapsack
-from deferkit.worlds.knapsack_calibration import between, calibration
-from deferkit.worlds.knapsack_features import features
-from deferkit.worlds.knapsack_file import read_people
-from deferkit.worlds.knapsack_instances import Instances
-from deferkit.worlds.knapsack_people import People, reward
-from deferkit.worlds.knapsack_simulator import draw_instances, simulate
-from deferkit.worlds.running import HISTORIES, Follower
+from deferkit.worlds.knapsack_data import between, calibration, draw_instances, read_people, simulate
+from deferkit.worlds.knapsack_instances import Instances, People, features, reward
 
 
 def one(weights: list[int], values: list[int], capacity: int) -> Instances:

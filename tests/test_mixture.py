@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from deferkit import Budget, Deferrer
-from deferkit.learn.members import members_of
+from deferkit.learn.settings import members_of
 from tests.conftest import Floats, draw_tasks, november_deferrer
 
 ANY = (-math.inf, math.inf)

@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from deferkit.worlds.answers import CLASSES
 from deferkit.worlds.model_vs_human import ModelVsHuman
+from deferkit.worlds.people import CLASSES
 from tests.picture_files import change
 
 

@@ -11,9 +11,9 @@ from scipy.optimize import linprog
 
 from deferkit.study import optimum
 from deferkit.study.optimum import Benchmark, Frontier, Optimum, by_programme, used
+from deferkit.worlds.base import Population, TaskStream
 from deferkit.worlds.drift import KINDS, Drift
 from deferkit.worlds.synthetic import Synthetic
-from deferkit.worlds.task_stream import Population, TaskStream
 
 
 def programme(population: Population, rates: list[float]) -> float:

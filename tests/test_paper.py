@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from deferkit import AssumptionWarning, Budget, Deferrer, InvalidArgument
-from deferkit.study.experiments.goals import BUDGETS, PRINTED_PCT
+from deferkit.study.experiments.experiment import BUDGETS, PRINTED_PCT
 from deferkit.types import REASONS
 from deferkit.worlds.synthetic import Synthetic
 from tests.conftest import Tasks, draw_tasks, rewards_of, trial

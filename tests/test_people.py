@@ -12,14 +12,13 @@ import pytest
 from deferkit.errors import MissingData
 from deferkit.study.confidence import confidence
 from deferkit.study.drawing.figures import write_figure
-from deferkit.study.experiments import knapsack_bandit, knapsack_regret, knapsack_reward, load, mvh
-from deferkit.study.experiments import noisy_pictures as imagenet16h
+from deferkit.study.experiments import imagenet16h, knapsack_bandit, knapsack_regret, knapsack_reward, load, mvh
 from deferkit.study.experiments.knapsacks import by_name
 from deferkit.study.experiments.people import BUDGETS, PRICED, named, names
 from deferkit.study.runner import run_study
 from deferkit.study.spec import Spec
 from deferkit.study.trial_store import PATHS
-from deferkit.worlds.task_stream import TaskStream
+from deferkit.worlds.base import TaskStream
 
 AT = [float(t) for t in range(40, 4001, 40)]
 POLICIES = tuple(names("Linear"))

@@ -8,12 +8,11 @@ from scipy.optimize import linprog
 
 from deferkit import Budget, InvalidArgument
 from deferkit.study.allowance import Allowance
-from deferkit.study.period_optimum import best_shares, period_numbers
+from deferkit.study.optimum import best_shares, period_numbers
 from deferkit.study.spec import Spec
 from deferkit.study.trial import run_together
-from deferkit.worlds.arrivals import PATTERNS, Arrivals
-from deferkit.worlds.late_costs import LateCosts
-from deferkit.worlds.task_stream import TaskStream
+from deferkit.worlds.arrivals import PATTERNS, Arrivals, LateCosts
+from deferkit.worlds.base import TaskStream
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -16,19 +16,30 @@ from playwright.sync_api import Browser
 from sklearn.isotonic import IsotonicRegression
 from typer.testing import CliRunner, Result
 
-from deferkit.cli.commands import app
+from deferkit.cli.app import add_commands
 from deferkit.errors import InvalidArgument
-from deferkit.study import plan_trials as trials_module
+from deferkit.planning import plan as trials_module
+from deferkit.planning.plan import (
+    LEVELS,
+    SHARES,
+    Curve,
+    Need,
+    Plan,
+    Point,
+    check_plannable,
+    nothing,
+    plan_of,
+    plan_trials,
+)
+from deferkit.planning.text import headline, remarks
 from deferkit.study.allowance import Allowance
-from deferkit.study.plan import Curve, Plan, Point, plan_of
-from deferkit.study.plan_answer import headline, remarks
-from deferkit.study.plan_need import LEVELS, Need, nothing
-from deferkit.study.plan_trials import SHARES, check_plannable, plan_trials
 from deferkit.study.runner import run_study
-from deferkit.study.slopes import crossing, pooled, slopes
+from deferkit.study.statistics import crossing, pooled, slopes
 from deferkit.worlds import WORLDS
-from deferkit.worlds.task_stream import TaskStream
+from deferkit.worlds.base import TaskStream
 from tests.browsing import opened
+
+app = add_commands()
 
 TIMES = 25
 KINDS = np.repeat([0, 1, 2], [10 * TIMES, 20 * TIMES, 50 * TIMES])
@@ -375,7 +386,7 @@ def test_ctrl_c_leaves_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("deferkit.cli.plan_command.run_study", interrupted)
+    monkeypatch.setattr("deferkit.cli.plan.run_study", interrupted)
     done = invoke("kinds", "--out", str(tmp_path))
     assert done.exit_code == 130
     assert "the same command goes on from there" in " ".join(done.stderr.split())

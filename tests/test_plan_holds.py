@@ -10,11 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from deferkit import Budget, Deferrer
-from deferkit.cli.commands import app
-from deferkit.study.plan_holds import hold_text
+from deferkit.cli.app import add_commands
+from deferkit.planning.text import hold_text
 from deferkit.worlds import WORLDS
-from deferkit.worlds.task_stream import TaskStream
+from deferkit.worlds.base import TaskStream
 from tests.command_line import Runner
+
+app = add_commands()
 
 
 class HeavyTail:

@@ -12,13 +12,26 @@ from hypothesis import strategies as st
 
 from deferkit import Deferrer, NeuralEmbedding
 from deferkit.learn.representation_text import representation_text
-from deferkit.study import plan_solve as solve_module
+from deferkit.planning import plan as solve_module
+from deferkit.planning.plan import (
+    LEVELS,
+    ROUNDS,
+    SHARES,
+    TIGHT,
+    Curve,
+    Measured,
+    Need,
+    Plan,
+    Point,
+    check_plannable,
+    need,
+    next_shares,
+    next_trials,
+    plan_of,
+    plan_trials,
+)
+from deferkit.planning.text import brought, headline, remarks
 from deferkit.study.achievable import Achievable
-from deferkit.study.plan import Curve, Plan, Point, plan_of
-from deferkit.study.plan_answer import brought, headline, remarks
-from deferkit.study.plan_need import LEVELS, TIGHT, Measured, Need, need, next_shares
-from deferkit.study.plan_solve import ROUNDS, next_trials
-from deferkit.study.plan_trials import SHARES, check_plannable, plan_trials
 from deferkit.study.runner import run_study
 from deferkit.worlds import make_world
 from tests.command_line import Runner

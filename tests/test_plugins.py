@@ -15,11 +15,10 @@ import pytest
 
 from deferkit import Budget, Deferrer, InvalidArgument, Pacing
 from deferkit.learn.pacing import PACING_PLUGINS, PacingView, Parameter, PythonPacing
-from deferkit.learn.pacing.strategy import Floats
+from deferkit.learn.pacing.compiled import Floats
 from deferkit.learn.python_step import PacingFailed
 from deferkit.plugins import InvalidPlugin, PluginGroup, installed, load_reference, plugin_digest
-from deferkit.study.policy_plugins import policy_plugin
-from deferkit.study.policy_registry import check_policy_name, run_policy
+from deferkit.study.policy_registry import check_policy_name, policy_plugin, run_policy
 from deferkit.study.spec import Spec
 from deferkit.worlds import WORLD_PLUGINS, kind_of
 from deferkit.worlds.synthetic import Synthetic

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from deferkit.cli.commands import app
+from deferkit.cli.app import add_commands
 from deferkit.study import experiments
 from deferkit.study.experiments import DEFAULT, ON_REQUEST, REGISTRY, load
-from deferkit.study.source_digest import PACKAGE
+from deferkit.study.spec import PACKAGE
+
+app = add_commands()
 
 STUDIES = Path(__file__).parent.parent / "docs" / "studies.md"
 UNMISTAKABLE = {name for name in REGISTRY if name not in {"imagenet16h"} and ("-" in name or not name.isalpha())}

@@ -8,10 +8,9 @@ import polars as pl
 import pytest
 
 from deferkit import InvalidArgument
-from deferkit.study.results_file import COLUMNS, kept_results, results_frame, write_frame
 from deferkit.study.runner import run_study
 from deferkit.study.spec import Spec
-from deferkit.study.trial_store import SCHEMA, TrialStore
+from deferkit.study.trial_store import COLUMNS, SCHEMA, TrialStore, kept_results, results_frame, write_frame
 from tests.command_line import Runner
 
 STUDIES = Path(__file__).parent.parent / "docs" / "studies.md"

@@ -14,8 +14,7 @@ from deferkit.errors import StudyFailed, UnreadableResults
 from deferkit.study import spec as spec_module
 from deferkit.study.engines import Local, make_engine
 from deferkit.study.runner import missing, run_study, run_unit, units_of
-from deferkit.study.source_digest import code_digest
-from deferkit.study.spec import Spec
+from deferkit.study.spec import Spec, code_digest
 from deferkit.study.trial_store import Trial, TrialStore
 
 WORLD = {"horizon": 800, "n_features": 8}

@@ -5,7 +5,7 @@ import pytest
 
 from deferkit import InvalidArgument
 from deferkit.learn.encode import Encoder
-from deferkit.worlds.scaled import unit_ball
+from deferkit.worlds.base import unit_ball
 
 
 def test_it_is_what_an_encoder_gives_that_has_seen_everything() -> None:

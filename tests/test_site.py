@@ -19,10 +19,12 @@ import deferkit
 from checks.paper_page import experiments_of_paper
 from checks.site_links import problems
 from checks.site_pages import COPIED, DOCS, ROOT, generated_pages, write_pages
-from deferkit.cli.commands import app
+from deferkit.cli.app import add_commands
 from deferkit.serve.http.application import ROUTES
 from deferkit.serve.http.openapi import document
 from tests.browsing import opened
+
+app = add_commands()
 
 CONFIGURATION = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]
 

@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import SplineTransformer
 
 from deferkit import InvalidArgument
-from deferkit.study.experiments import made_tables
+from deferkit.study.experiments import small_tables
 from deferkit.study.policy_registry import POLICIES, run_policy, sure_cost
 from deferkit.study.scripts import (
     KINDS,
@@ -172,7 +172,7 @@ def frame_of(ours: float, *, spent: float = 95.0, old: float | None = None, **sc
     """Return trials with these gains of the default and of scripts (30 by default)."""
     gains = {"default": ours} | {name: scripts.get(name.replace("-", "_"), 30.0) for name in SCRIPTS}
     if old is not None:
-        gains[made_tables.OLD] = old
+        gains[small_tables.OLD] = old
     rows = [
         {"policy": policy, "generator": generator, "asked_budget": budget, "feedback": feedback, "seed": seed}
         | {"gain": gain + 0.1 * seed, "spent_pct": spent, "world": "made-up-tables"}
@@ -182,7 +182,7 @@ def frame_of(ours: float, *, spent: float = 95.0, old: float | None = None, **sc
         for seed in range(3)
         for budget in ("10%", "25%")
     ]
-    held = {"policy": "default", "generator": "heavy-costs", "asked_budget": made_tables.HELD, "feedback": "full"}
+    held = {"policy": "default", "generator": "heavy-costs", "asked_budget": small_tables.HELD, "feedback": "full"}
     rows += [held | {"seed": s, "gain": ours, "spent_pct": spent, "world": "made-up-tables"} for s in range(3)]
     return pl.DataFrame(rows)
 
@@ -199,14 +199,14 @@ def frame_of(ours: float, *, spent: float = 95.0, old: float | None = None, **sc
     ],
 )
 def test_claims_of_small_tables_can_fail(given: dict[str, float], failing: set[int]) -> None:
-    findings = made_tables.EXPERIMENT.findings(frame_of(**given))
+    findings = small_tables.EXPERIMENT.findings(frame_of(**given))
     assert len(findings) == 7 + ("old" in given)
     assert {place for place, finding in enumerate(findings) if finding.verdict != "holds"} == failing
 
 
 def test_the_figure_and_tables_of_small_tables_are_drawn() -> None:
     frame = frame_of(31.0)
-    assert made_tables.EXPERIMENT.draw(frame).to_dict()["concat"]
+    assert small_tables.EXPERIMENT.draw(frame).to_dict()["concat"]
     assert "Gain % of hindsight OPT, by feedback, all tables and budgets (mean ± sd)" in (
-        made_tables.EXPERIMENT.tables_of(frame)
+        small_tables.EXPERIMENT.tables_of(frame)
     )

@@ -6,9 +6,9 @@ from pathlib import Path
 import grimp
 import pytest
 
-from deferkit.study.source_digest import EXCLUDED, PACKAGE, SUFFIXES, measuring_sources, source_digest
+from deferkit.study.spec import EXCLUDED, PACKAGE, SOURCE_SUFFIXES, measuring_sources, source_digest
 
-SOURCES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*") if path.suffix in SUFFIXES)
+SOURCES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*") if path.suffix in SOURCE_SUFFIXES)
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import pytest
 
 from deferkit import Budget, ConfidenceWarning, Deferrer, InvalidArgument
 from deferkit.study.policy_registry import make_learner
+from deferkit.tables.rows import is_confidence_name
 from deferkit.worlds.table import Table
-from deferkit.worlds.table_rows import is_confidence_name
 from tests.command_line import Runner
 from tests.tables import HEAD, written
 

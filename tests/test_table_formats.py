@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from deferkit import InvalidArgument
 from deferkit.errors import MissingExtra
-from deferkit.worlds.notes import Notes
-from deferkit.worlds.numerals import Numerals
-from deferkit.worlds.sheet import Sheet
+from deferkit.tables.cells import Notes, Numerals
+from deferkit.tables.sheet import Sheet
 from deferkit.worlds.table import Table
 from tests.tables import HEAD, ROWS, stream_of, written
 from tests.workbooks import workbook

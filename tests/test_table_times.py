@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deferkit import InvalidArgument
-from deferkit.worlds.dates import Dates
+from deferkit.tables.cells import Dates
 from deferkit.worlds.table import Table
 from tests.command_line import Runner
 from tests.tables import HEAD, stream_of, written

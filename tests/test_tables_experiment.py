@@ -4,7 +4,7 @@ from typing import Any
 
 import polars as pl
 
-from deferkit.study.experiments import moderation_tables as tables
+from deferkit.study.experiments import tables
 from deferkit.study.experiments.experiment import FEEDBACKS
 
 

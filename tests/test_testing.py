@@ -11,7 +11,7 @@ import pytest
 from deferkit import Deferrer, InvalidArgument
 from deferkit.learn.embed import EMBEDDINGS
 from deferkit.learn.pacing import PACINGS, PacingView, PythonPacing
-from deferkit.learn.pacing.strategy import Floats
+from deferkit.learn.pacing.compiled import Floats
 from deferkit.study.peers import Setting
 from deferkit.study.policy_registry import OPTIMA, POLICIES
 from deferkit.testing import (
@@ -26,11 +26,10 @@ from deferkit.testing import (
     policy_checks,
     world_checks,
 )
-from deferkit.testing.contract import run_one
+from deferkit.testing.learner_checks import run_one
 from deferkit.worlds import WORLDS
-from deferkit.worlds.base_world import BaseWorld
+from deferkit.worlds.base import BaseWorld, TaskStream
 from deferkit.worlds.synthetic import Synthetic
-from deferkit.worlds.task_stream import TaskStream
 
 
 def failing(checks: list[ContractCheck]) -> set[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deferkit.study.plan_periods import arrivals_by_hour, arrivals_text
+from deferkit.planning.text import arrivals_by_hour, arrivals_text
 from tests.command_line import Runner
 
 

@@ -8,13 +8,15 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from deferkit import InvalidArgument
-from deferkit.cli.commands import app
+from deferkit.cli.app import add_commands
 from deferkit.cli.options import all_options, given_to
 from deferkit.worlds import WORLDS
-from deferkit.worlds.option import check_choices, option, options_of
+from deferkit.worlds.base import check_choices, option, options_of
 from deferkit.worlds.synthetic import Synthetic
 from deferkit.worlds.table import Table
 from tests.command_line import Runner
+
+app = add_commands()
 
 FILLED_IN = {"path", "digest", "data", "after", "after_digest"}
 """Fields that are no options: the world itself, and what is found out from its files."""

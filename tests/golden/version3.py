@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from deferkit import Budget, Deferrer, Pacing
-from deferkit.learn.state_v3 import NEW_BY_RESOURCE
-from deferkit.learn.state_v4 import ADDED
+from deferkit.learn.state import ADDED, NEW_BY_RESOURCE
 from tests.early_fits import early_fits
 from tests.golden.lives import SINCE_VERSION_4, SINCE_VERSION_5, digest, live
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from deferkit.errors import BudgetExhausted
-from deferkit.serve.domain.account import Account
+from deferkit.serve.domain.accounts import Account
 
 amounts = st.integers(0, 30)
 

@@ -4,11 +4,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from deferkit.serve.audit.counterfactual.alternative import Alternative
-from deferkit.serve.audit.counterfactual.imputation import Feedback, ImputedOutcome, OutcomeImputer
-from deferkit.serve.audit.counterfactual.scenario import scenario_of
-from deferkit.serve.domain.log_records import BudgetChangedRecord, DecidedRecord
-from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
+from deferkit.serve.audit.counterfactual.estimate import Feedback, ImputedOutcome, OutcomeImputer
+from deferkit.serve.audit.counterfactual.scenario import Alternative, scenario_of
+from deferkit.serve.domain.records import BudgetChangedRecord, DecidedRecord
+from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
 from tests.serve.harness.policy_histories import World, simulate, spec_of
 from tests.serve.test_estimate import decided
 

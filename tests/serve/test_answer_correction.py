@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from deferkit.serve.audit.replay import replay
-from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.request_bodies import AnswerCorrectionBody, CorrectionBody, EraseBody
-from deferkit.serve.domain.review_form import ReviewDocument
-from deferkit.serve.engine.commands.answer_correction import CorrectAnswer
+from deferkit.serve.domain.review import ReviewDocument
+from deferkit.serve.domain.spec import PolicySpec
 from deferkit.serve.engine.commands.correction import Correct
-from deferkit.serve.engine.commands.erase import Erase
+from deferkit.serve.engine.commands.review import CorrectAnswer
+from deferkit.serve.engine.commands.upkeep import Erase
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database
 from tests.serve.harness.in_process import (

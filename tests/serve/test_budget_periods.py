@@ -10,14 +10,13 @@ import msgspec
 import pytest
 
 from deferkit.serve.audit.replay import replay
-from deferkit.serve.domain.account import Account
-from deferkit.serve.domain.money import MICRO
-from deferkit.serve.domain.policy_spec import BudgetSpec
+from deferkit.serve.domain.accounts import MICRO, Account
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.request_bodies import BudgetBody, ResetBody
-from deferkit.serve.engine import process_identity
-from deferkit.serve.engine.commands import renew
-from deferkit.serve.engine.commands.budget import ChangeBudget
+from deferkit.serve.domain.spec import BudgetSpec
+from deferkit.serve.engine import ownership
+from deferkit.serve.engine.commands import upkeep
+from deferkit.serve.engine.commands.policy import ChangeBudget
 from deferkit.serve.engine.commands.relearn import ResetLearner, forget_task
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.storage.database import Database
@@ -180,7 +179,7 @@ def test_after_a_gap_every_period_is_renewed_one_by_one(database: Database, carr
 def test_a_gap_of_many_short_periods_is_made_up_for_in_slices(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(renew, "AT_ONCE", 7)
+    monkeypatch.setattr(upkeep, "AT_ONCE", 7)
 
     async def script(engine: Engine) -> None:
         clock = by_hand(engine)
@@ -443,7 +442,7 @@ def test_a_renewal_whose_commit_fails_happens_once(database: Database, nth: int)
 
 
 def test_another_owner_does_not_renew_again(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_identity, "is_dead", lambda *_, **__: True)
+    monkeypatch.setattr(ownership, "is_dead", lambda *_, **__: True)
 
     async def script() -> None:
         first = await started(database, spec=renewing(), settings=QUIET)

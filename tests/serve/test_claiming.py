@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
 from deferkit.serve.domain.problems import Problem, StoreFailed
 from deferkit.serve.domain.request_bodies import ClaimBody, ExtendBody, LeaseBody
-from deferkit.serve.engine.commands.expire import Expire
+from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
 from deferkit.serve.engine.commands.lease import Claim, Extend, LeaseCommand, Release
+from deferkit.serve.engine.commands.upkeep import Expire
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.postgres import Postgres

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 from deferkit.serve.audit.replay import NAMED
-from deferkit.serve.domain import hash_chain
+from deferkit.serve.domain import records
 from deferkit.serve.domain.rows import DecisionRow
 from deferkit.serve.engine.engine import Engine
+from deferkit.serve.storage.connections import decision_values
 from deferkit.serve.storage.database import Database
-from deferkit.serve.storage.row_codec import decision_values
 from deferkit.serve.storage.store import Store
 from tests.serve.harness.in_process import decide, observe, play
 from tests.serve.test_replay import OFTEN, again, eventful
@@ -186,7 +186,7 @@ def test_rows_that_were_written_anew_do_not_lead_to_the_head(database: Database)
 
     def anew(damage: Damage) -> None:
         last = damage.log[-1]
-        fits = hash_chain.link(bytes(damage.log[-2].hash), last.seq, last.at + 1, bytes(last.body))
+        fits = records.link(bytes(damage.log[-2].hash), last.seq, last.at + 1, bytes(last.body))
         damage.line(last.seq, at=last.at + 1, hash=fits)
 
     assert damaged(database, anew) == [
@@ -199,7 +199,7 @@ def test_a_log_that_fits_but_cannot_have_happened(database: Database) -> None:
     def impossible(damage: Damage) -> None:
         last = damage.log[-1]
         body = bytes(damage.log[1].body)
-        fits = hash_chain.link(bytes(damage.log[-2].hash), last.seq, last.at, body)
+        fits = records.link(bytes(damage.log[-2].hash), last.seq, last.at, body)
         damage.line(last.seq, kind="decided", task="asked-0", body=body, hash=fits)
 
     wrong = f"Row {ROWS - 1} of the log of policy 'p' cannot have happened: The next decision is 15. Got decision 0."

@@ -12,10 +12,9 @@ import pytest
 from rich.console import Console
 
 from deferkit import Client, DeferkitError, InvalidArgument
-from deferkit.cli.demo.live_view import View, next_steps
 from deferkit.cli.demo.service_process import ServiceProcess
-from deferkit.cli.demo.simulated_users import SimulatedUsers
-from deferkit.cli.demo.simulation import Simulation
+from deferkit.cli.demo.simulation import SimulatedUsers, Simulation
+from deferkit.cli.demo.views import View, next_steps
 from deferkit.client import PolicySummary
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.storage.sqlite import Sqlite

@@ -6,18 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deferkit.serve.audit.counterfactual.estimate import DoublyRobust, ModelVariance
-from deferkit.serve.audit.counterfactual.imputation import feedback_of
-from deferkit.serve.audit.counterfactual.logged_decisions import DecisionLog, LoggedOutcomes
-from deferkit.serve.audit.counterfactual.scenario import scenario_of
-from deferkit.serve.domain.log_records import (
-    CorrectedRecord,
-    CreatedRecord,
-    DecidedRecord,
-    ExpiredRecord,
-    ObservedRecord,
+from deferkit.serve.audit.counterfactual.estimate import (
+    DecisionLog,
+    DoublyRobust,
+    LoggedOutcomes,
+    ModelVariance,
+    feedback_of,
 )
-from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
+from deferkit.serve.audit.counterfactual.scenario import scenario_of
+from deferkit.serve.domain.records import CorrectedRecord, CreatedRecord, DecidedRecord, ExpiredRecord, ObservedRecord
+from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
 from deferkit.types import Coefficients
 
 NAN = math.nan

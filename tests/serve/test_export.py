@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from deferkit import Client
 from deferkit.errors import ServiceError
-from deferkit.serve.audit import csv_text, decision_table, ledger_table
-from deferkit.serve.audit.csv_text import Cell, pieces
+from deferkit.serve import export
 from deferkit.serve.engine.engine import Engine
+from deferkit.serve.export import Cell, pieces
 from deferkit.serve.storage.database import Database
 from tests.serve.harness.in_process import KEY, POLICY, play, running
 from tests.serve.harness.policy_histories import RandomHistory
@@ -46,7 +46,7 @@ def test_no_text_is_a_formula_and_numbers_stay_numbers(rows: list[list[Cell]]) -
 
 @pytest.mark.parametrize("name", SPECS)
 def test_the_tables_of_a_random_life_add_up(name: str, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (ledger_table, decision_table):
+    for module in (export, export):
         monkeypatch.setattr(module, "PAGE", 7)
     spec = SPECS[name]
     life = RandomHistory(11, spec)
@@ -55,7 +55,7 @@ def test_the_tables_of_a_random_life_add_up(name: str, database: Database, monke
         for _ in range(120):
             await life.step(engine)
         owned, store = engine.owned[KEY], engine.store
-        ledger = read(b"".join(pieces(ledger_table.HEADER, ledger_table.ledger_table(store, owned.id))).decode())
+        ledger = read(b"".join(pieces(export.HEADER, export.ledger_table(store, owned.id))).decode())
         for resource, account in owned.policy.accounts.items():
             rows = [row for row in ledger if row["resource"] == resource]
             last = {name: Decimal(rows[-1][name] or "-1") * 1_000_000 for name in rows[-1] if name in account._fields}
@@ -63,10 +63,8 @@ def test_the_tables_of_a_random_life_add_up(name: str, database: Database, monke
             moved = {name: sum(Decimal(row[name]) for row in rows) * 1_000_000 for name in ("held", "released", "cost")}
             assert moved["held"] - moved["released"] == account.reserved
             assert moved["cost"] == account.posted + account.suspense
-        header = decision_table.header_of(owned.policy.spec)
-        table = read(
-            b"".join(pieces(header, decision_table.decision_table(store, owned.id, owned.policy.spec))).decode()
-        )
+        header = export.header_of(owned.policy.spec)
+        table = read(b"".join(pieces(header, export.decision_table(store, owned.id, owned.policy.spec))).decode())
         assert [int(row["id"]) for row in table] == list(range(owned.policy.counts().decisions))
         for row in table:
             decision = store.decision(owned.id, row["task"])
@@ -83,7 +81,7 @@ def test_the_tables_of_a_random_life_add_up(name: str, database: Database, monke
 
 
 def test_exports_over_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_text, "ROWS", 2)
+    monkeypatch.setattr(export, "ROWS", 2)
     with running(tmp_path) as service:
         client = service.client()
         assert client.post("/v1/policies", POLICY).status == 201

@@ -9,10 +9,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from deferkit.serve.audit import ledger_table
-from deferkit.serve.audit.csv_text import pieces
-from deferkit.serve.audit.decision_table import decision_table, header_of
+from deferkit.serve import export
 from deferkit.serve.engine.engine import Engine
+from deferkit.serve.export import decision_table, header_of, pieces
 from deferkit.serve.storage.sqlite import Sqlite
 from tests.command_line import Runner
 from tests.serve.harness.in_process import KEY, play
@@ -34,7 +33,7 @@ def told(tmp_path: Path) -> dict[str, bytes]:
         owned, store = engine.owned[KEY], engine.store
         decisions = decision_table(store, owned.id, owned.policy.spec)
         found["decisions"] = b"".join(pieces(header_of(owned.policy.spec), decisions))
-        found["ledger"] = b"".join(pieces(ledger_table.HEADER, ledger_table.ledger_table(store, owned.id)))
+        found["ledger"] = b"".join(pieces(export.HEADER, export.ledger_table(store, owned.id)))
 
     play(Sqlite(str(tmp_path / "service.db")), script, spec=SPEC)
     return found

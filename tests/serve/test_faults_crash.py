@@ -9,10 +9,10 @@ import pytest
 
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.policy_learner import learner_of, with_defaults
-from deferkit.serve.domain.policy_spec import BudgetSpec
 from deferkit.serve.domain.problems import Problem, StoreFailed
 from deferkit.serve.domain.request_bodies import BatchBody, TaskBody
-from deferkit.serve.engine import process_identity
+from deferkit.serve.domain.spec import BudgetSpec
+from deferkit.serve.engine import ownership
 from deferkit.serve.engine.commands.decide import Decide, DecideMany
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.engine.unit_of_work import UnitOfWork
@@ -200,7 +200,7 @@ def test_a_policy_that_cannot_be_rebuilt_yet_stops_no_other(database: Database) 
 
 def test_after_a_restart_the_random_stream_goes_on(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     bodies = [TaskBody(task=f"t{i}", context=[0.3, 0.1 * (i % 7)]) for i in range(40)]
-    monkeypatch.setattr(process_identity, "is_dead", lambda *_, **__: True)
+    monkeypatch.setattr(ownership, "is_dead", lambda *_, **__: True)
 
     async def lives(first: int, *, dies: bool) -> list[Any]:
         engine = await started(database, spec=RANDOM if first == 0 else None)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from deferkit.serve.domain.reply import Reply
-from deferkit.serve.engine import process_identity
+from deferkit.serve.engine import ownership
 from deferkit.serve.engine.commands.lease import Claim
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.engine.recovery import recover
@@ -164,7 +164,7 @@ async def stops(engine: Engine, disk: Disk) -> None:
 def test_after_a_failed_fsync_nothing_more_is_written(
     fails: Callable[[Engine, Disk], Any], disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_identity, "is_dead", lambda *_, **__: True)
+    monkeypatch.setattr(ownership, "is_dead", lambda *_, **__: True)
     errors: list[Exception] = []
     database = Sqlite(str(tmp_path / "a.db"), vfs=disk.name)
 

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from deferkit.serve.domain.account import Account
-from deferkit.serve.domain.money import LARGEST_AMOUNT
+from deferkit.serve.domain.accounts import LARGEST_AMOUNT, Account
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.request_bodies import BudgetBody
-from deferkit.serve.engine.commands.budget import ChangeBudget
-from deferkit.serve.engine.commands.expire import Expire
+from deferkit.serve.engine.commands.policy import ChangeBudget
+from deferkit.serve.engine.commands.upkeep import Expire
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database
 from tests.serve.harness.in_process import (

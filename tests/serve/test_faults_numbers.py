@@ -7,10 +7,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from deferkit.serve.domain import log_records
+from deferkit.serve.domain import records
 from deferkit.serve.domain.policy_learner import learner_of
-from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
 from deferkit.serve.domain.request_bodies import BatchBody, TaskBody
+from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
 from deferkit.serve.engine.commands.decide import DecideMany
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database
@@ -83,8 +83,8 @@ def test_denormal_numbers_of_every_kind_come_back_from_the_log_as_they_were(data
         await decide(engine, "b", context=[-0.0, 2.2e-308])
         await observe(engine, "a", rewards={"human": TINY, "model": 0.0}, cost=0.000_001)
         await observe(engine, "b", rewards={"human": 2.2e-308}, cost=0.0)
-        lines = [log_records.decode(bytes(row.body)) for row in engine.store.log(engine.owned[KEY].id)]
-        decided = [each.context for each in lines if isinstance(each, log_records.DecidedRecord)]
+        lines = [records.decode(bytes(row.body)) for row in engine.store.log(engine.owned[KEY].id)]
+        decided = [each.context for each in lines if isinstance(each, records.DecidedRecord)]
         assert repr(decided) == repr([[TINY, -TINY], [-0.0, 2.2e-308]])
         assert replayed(engine.store) == engine.owned[KEY].policy
         for wrong in ([math.nan, 0.0], [math.inf, 0.0], [1e51, 0.0], [1.0], [1.0, 1.0, 1.0], {"a": 1.0}):
@@ -102,8 +102,8 @@ def test_a_propensity_is_a_chance_and_what_is_logged_was_done(database: Database
             await life.step(engine)
         reasons = set()
         for row in engine.store.log(engine.owned[KEY].id):
-            record = log_records.decode(bytes(row.body))
-            if isinstance(record, log_records.DecidedRecord):
+            record = records.decode(bytes(row.body))
+            if isinstance(record, records.DecidedRecord):
                 assert 0 < record.propensity <= 1
                 decision = engine.store.decision(engine.owned[KEY].id, record.task)
                 assert decision is not None

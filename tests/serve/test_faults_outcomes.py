@@ -5,13 +5,13 @@ import asyncio
 import msgspec
 import pytest
 
-from deferkit.serve.domain.account import Account
+from deferkit.serve.domain.accounts import Account
 from deferkit.serve.domain.request_bodies import CorrectionBody, EffortBody, OutcomeBody
-from deferkit.serve.engine.commands import parked_outcomes
+from deferkit.serve.engine.commands import outcome
 from deferkit.serve.engine.commands.correction import Correct
-from deferkit.serve.engine.commands.expire import Expire
 from deferkit.serve.engine.commands.outcome import Observe
 from deferkit.serve.engine.commands.review import Effort
+from deferkit.serve.engine.commands.upkeep import Expire
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database
 from tests.serve.harness.in_process import (
@@ -60,7 +60,7 @@ def test_an_outcome_before_its_decision_is_parked_and_applied_once(database: Dat
 
 
 def test_what_is_parked_is_bounded(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parked_outcomes, "MOST_PARKED", 2)
+    monkeypatch.setattr(outcome, "MOST_PARKED", 2)
 
     async def script(engine: Engine) -> None:
         await observe(engine, "a", cost=0.4)
@@ -78,7 +78,7 @@ def test_what_is_parked_is_bounded(database: Database, monkeypatch: pytest.Monke
 
 
 def test_what_waits_too_long_makes_room(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parked_outcomes, "MOST_PARKED", 3)
+    monkeypatch.setattr(outcome, "MOST_PARKED", 3)
 
     async def script(engine: Engine) -> None:
         clock = engine.ownership.clock = HandClock(engine)

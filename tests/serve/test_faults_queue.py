@@ -7,16 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from deferkit.serve.domain.account import Account
-from deferkit.serve.domain.money import LARGEST_AMOUNT
-from deferkit.serve.domain.policy_spec import BudgetSpec
+from deferkit.serve.domain.accounts import LARGEST_AMOUNT, Account
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.request_bodies import ClaimBody, EffortBody, ExtendBody, LeaseBody, TaskBody
 from deferkit.serve.domain.rows import DecisionRow
+from deferkit.serve.domain.spec import BudgetSpec
 from deferkit.serve.engine.commands.decide import Decide
-from deferkit.serve.engine.commands.expire import Expire
 from deferkit.serve.engine.commands.lease import Claim, Extend, Release
 from deferkit.serve.engine.commands.review import Effort
+from deferkit.serve.engine.commands.upkeep import Expire
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.storage.database import Database
 from tests.serve.harness.in_process import (

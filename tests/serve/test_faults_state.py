@@ -13,11 +13,11 @@ import msgspec
 import pytest
 
 from deferkit.errors import DeferkitError, UnreadableState
-from deferkit.serve.domain.policy import Policy
-from deferkit.serve.domain.policy_snapshot import Snapshot
+from deferkit.serve.domain.policy import Policy, Snapshot
 from deferkit.serve.domain.request_bodies import TaskBody
 from deferkit.serve.domain.rows import PolicyRow
-from deferkit.serve.engine import ownership, process_identity, recovery
+from deferkit.serve.engine import ownership, recovery
+from deferkit.serve.engine import ownership as process_identity
 from deferkit.serve.engine.commands.decide import Decide
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.engine.recovery import DamagedLog

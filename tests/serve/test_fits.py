@@ -9,11 +9,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from deferkit.learn.tree_fit import TreeFit
+from deferkit.learn.embed.tree_columns import TreeFit
 from deferkit.serve.audit.replay import replay
-from deferkit.serve.domain.policy_spec import BudgetSpec, FeatureSpec, PolicySpec
 from deferkit.serve.domain.request_bodies import OutcomeBody
-from deferkit.serve.engine import process_identity
+from deferkit.serve.domain.spec import BudgetSpec, FeatureSpec, PolicySpec
+from deferkit.serve.engine import ownership
 from deferkit.serve.engine.commands.outcome import Observe
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.engine.recovery import load_snapshot, roll_forward
@@ -176,7 +176,7 @@ def test_no_snapshot_is_taken_during_a_fit(sqlite: Sqlite, gate: Gate) -> None:
 def test_a_process_that_dies_during_a_fit_loses_nothing(
     database: Database, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_identity, "is_dead", lambda *_, **__: True)
+    monkeypatch.setattr(ownership, "is_dead", lambda *_, **__: True)
 
     async def dies() -> None:
         engine = await started(database, spec=TREES, settings=EngineSettings(snapshot_every=30))

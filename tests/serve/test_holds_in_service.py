@@ -6,22 +6,20 @@ import msgspec
 import pytest
 
 from deferkit.serve.audit.replay import replay
-from deferkit.serve.domain import log_records
-from deferkit.serve.domain.account import Account
-from deferkit.serve.domain.money import MICRO
-from deferkit.serve.domain.policy_change import BudgetPlan, PolicyChange
-from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
+from deferkit.serve.domain import records as log_records
+from deferkit.serve.domain.accounts import MICRO, Account
 from deferkit.serve.domain.request_bodies import CorrectionBody, EffortBody, ExtendBody, HoldBody, StopBody
-from deferkit.serve.engine.commands.budget import ChangePolicy
+from deferkit.serve.domain.spec import BudgetPlan, BudgetSpec, PolicyChange, PolicySpec
 from deferkit.serve.engine.commands.correction import Correct
-from deferkit.serve.engine.commands.expire import Expire
 from deferkit.serve.engine.commands.hold import ExtendHold, ExtendReview, StopReview
+from deferkit.serve.engine.commands.policy import ChangePolicy
 from deferkit.serve.engine.commands.review import Effort
+from deferkit.serve.engine.commands.upkeep import Expire
 from deferkit.serve.engine.engine import Engine, EngineSettings
-from deferkit.serve.engine.history.log_fold import LogFold
-from deferkit.serve.engine.reviewer_status import why_empty
+from deferkit.serve.reports.history import LogFold
+from deferkit.serve.reports.summary import why_empty
 from deferkit.serve.storage.database import Database
-from deferkit.serve.storage.review_queue import ReviewerQueue
+from deferkit.serve.storage.listing import ReviewerQueue
 from tests.serve.harness.in_process import (
     HOUR,
     KEY,

@@ -15,15 +15,15 @@ from deferkit.errors import InvalidArgument, MissingExtra
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain import policy_learner as learners
 from deferkit.serve.domain.policy_learner import learner_of, with_defaults
-from deferkit.serve.domain.policy_spec import BudgetSpec, FeatureSpec, PolicySpec
 from deferkit.serve.domain.problems import Problem
+from deferkit.serve.domain.spec import BudgetSpec, FeatureSpec, PolicySpec
 from deferkit.serve.engine import policy_creation as engines
-from deferkit.serve.engine.alarms import drift_alarms
 from deferkit.serve.engine.engine import Engine
-from deferkit.serve.engine.history.log_figures import LogFigures
-from deferkit.serve.engine.policy_summary import summary_of
 from deferkit.serve.http.metrics import metrics_of
-from deferkit.serve.http.traffic import Traffic
+from deferkit.serve.http.middleware import Traffic
+from deferkit.serve.reports.history import LogFigures
+from deferkit.serve.reports.standing import drift_alarms
+from deferkit.serve.reports.summary import summary_of
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
 from tests.serve.harness.in_process import KEY, POLICY, SPEC, decide, observe, play, replayed, running

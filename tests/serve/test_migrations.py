@@ -12,7 +12,7 @@ import pytest
 from deferkit.errors import DeferkitError
 from deferkit.serve.domain.problems import StoreFailed
 from deferkit.serve.domain.rows import KeyRow
-from deferkit.serve.storage import queries
+from deferkit.serve.storage import database as queries
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.postgres import Postgres
 from deferkit.serve.storage.sqlite import Sqlite

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deferkit.errors import InvalidArgument
-from deferkit.serve.domain.money import LARGEST_AMOUNT, MICRO, from_micros, to_micro, to_micros
+from deferkit.serve.domain.accounts import LARGEST_AMOUNT, MICRO, from_micros, to_micro, to_micros
 
 micros = st.integers(0, LARGEST_AMOUNT * MICRO)
 

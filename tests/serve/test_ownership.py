@@ -15,21 +15,21 @@ import pytest
 
 from deferkit.errors import DeferkitError
 from deferkit.serve.domain.policy import Policy
-from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.problems import Fenced, Problem, StoreFailed
 from deferkit.serve.domain.request_bodies import TaskBody
 from deferkit.serve.domain.rows import PolicyRow
+from deferkit.serve.domain.spec import PolicySpec
+from deferkit.serve.engine import ownership
 from deferkit.serve.engine import ownership as custody_module
-from deferkit.serve.engine import process_identity
 from deferkit.serve.engine.commands.decide import Decide
 from deferkit.serve.engine.engine import Elsewhere, Engine, EngineSettings
 from deferkit.serve.engine.recovery import recover, roll_forward
 from deferkit.serve.engine.unit_of_work import UnitOfWork
+from deferkit.serve.storage.connections import ReadSet
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.postgres import Postgres, PostgresConnection
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
-from deferkit.serve.storage.transaction import ReadSet
 from tests.serve.harness.in_process import KEY, SPEC, add, again, claim, decide, observe, seat, write
 
 LASTING = EngineSettings(owner_lease_s=600, tick_s=0.05)
@@ -349,13 +349,13 @@ def test_a_living_process_keeps_a_policy_and_a_dead_one_loses_it_at_once(databas
 
 
 def test_nothing_is_known_of_a_process_elsewhere() -> None:
-    host, began, inside, _, start, number = process_identity.identity().split("/")
+    host, began, inside, _, start, number = ownership.identity().split("/")
     gone = f"{host}/{began}/{inside}/{2**22 + 1}/{start}/{number}"
-    assert (process_identity.is_dead(gone), process_identity.is_dead(gone, shared=True)) == (True, True)
+    assert (ownership.is_dead(gone), ownership.is_dead(gone, shared=True)) == (True, True)
     for elsewhere in (f"{host}/00000000/{inside}/1/1/0", f"{host}/{began}/1/1/1/0"):  # another boot, another container
-        assert (process_identity.is_dead(elsewhere), process_identity.is_dead(elsewhere, shared=True)) == (True, False)
-    for odd in ("", "a", f"x{host}/{began}/{inside}/1/1/0", process_identity.identity(), process_identity.identity(7)):
-        assert not process_identity.is_dead(odd)
+        assert (ownership.is_dead(elsewhere), ownership.is_dead(elsewhere, shared=True)) == (True, False)
+    for odd in ("", "a", f"x{host}/{began}/{inside}/1/1/0", ownership.identity(), ownership.identity(7)):
+        assert not ownership.is_dead(odd)
     reused = f"{host}/{began}/{inside}/{os.getpid()}/1/0"
-    assert process_identity.is_dead(reused, shared=True)
+    assert ownership.is_dead(reused, shared=True)
     assert host == socket.gethostname()

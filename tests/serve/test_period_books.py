@@ -9,22 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deferkit.serve.audit.ledger_table import HEADER, ledger_table
 from deferkit.serve.audit.renewal_history import RenewalHistory
-from deferkit.serve.domain import log_records
-from deferkit.serve.domain.log_records import RenewedRecord
-from deferkit.serve.domain.money import MICRO
-from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain import records
+from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.problems import Problem
+from deferkit.serve.domain.records import RenewedRecord
 from deferkit.serve.domain.request_bodies import BudgetBody, OutcomeBody, TaskBody
-from deferkit.serve.engine.commands import renew
-from deferkit.serve.engine.commands.budget import ChangeBudget
+from deferkit.serve.engine.commands import upkeep
 from deferkit.serve.engine.commands.decide import Decide
-from deferkit.serve.engine.commands.expire import Expire
 from deferkit.serve.engine.commands.outcome import Observe
+from deferkit.serve.engine.commands.policy import ChangeBudget
+from deferkit.serve.engine.commands.upkeep import Expire
 from deferkit.serve.engine.engine import Engine, EngineSettings
+from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.unit_of_work import UnitOfWork
+from deferkit.serve.export import HEADER, ledger_table
 from deferkit.serve.storage.database import Database
 from tests.serve.harness.in_process import (
     HOUR,
@@ -76,7 +76,7 @@ steps = st.lists(
 def test_the_books_of_each_period_add_up(steps: Any, carry: float, allowance: int) -> None:
     spec = renewing(total=allowance / MICRO, carry=None if math.isinf(carry) else carry, start=0.0)
     owned, work = OwnedPolicy(1, "default", Policy(spec), 1, 0), UnitOfWork()
-    work.record(owned, log_records.CreatedRecord(spec=owned.policy.spec), 0)
+    work.record(owned, records.CreatedRecord(spec=owned.policy.spec), 0)
     plain, now, periods, tasks, begun = PlainBooks(allowance, carry), 0, 0, 0, 0
     for what, micro, place in steps:
         names = list(plain.held)
@@ -89,7 +89,7 @@ def test_the_books_of_each_period_add_up(steps: Any, carry: float, allowance: in
             while periods < hours - begun + 1:
                 plain.renew(first=not periods)
                 periods += 1
-            renew.renew(owned, work, now, begin=what == "decide")
+            upkeep.renew(owned, work, now, begin=what == "decide")
         if what == "decide":
             name = f"t{tasks}"
             tasks += 1
@@ -123,7 +123,7 @@ def test_the_books_of_each_period_add_up(steps: Any, carry: float, allowance: in
             assert (found.free or 0) - found.suspense == plain.free
             assert found.reserved == sum(plain.held.values())
             assert found.posted + found.suspense == plain.spent
-    log = [log_records.decode(line.body) for line in work.log]
+    log = [records.decode(line.body) for line in work.log]
     history = RenewalHistory()
     for record in log:
         history.see(record)
@@ -148,9 +148,9 @@ def test_the_books_of_each_period_add_up(steps: Any, carry: float, allowance: in
 def test_a_renewal_that_does_not_add_up_is_found(change: dict[str, Any], said: str) -> None:
     spec = renewing()
     history = RenewalHistory()
-    history.see(log_records.CreatedRecord(spec=spec))
+    history.see(records.CreatedRecord(spec=spec))
     history.see(RenewedRecord(resource="cost", start=0.0, end=3_600.0, granted=3_000_000, carried=0, lapsed=0))
-    effort = log_records.EffortRecord(task="t", id=0, seat=0, epoch=1, reviewer="ann", cost={"cost": 2_250_000})
+    effort = records.EffortRecord(task="t", id=0, seat=0, epoch=1, reviewer="ann", cost={"cost": 2_250_000})
     history.see(effort)
     good = RenewedRecord(resource="cost", start=3_600.0, end=7_200.0, granted=3_000_000, carried=0, lapsed=750_000)
     history.see(msgspec.structs.replace(good, **change))

@@ -6,17 +6,16 @@ import warnings
 import msgspec
 import pytest
 
-from deferkit.serve.domain import log_records
-from deferkit.serve.domain.money import MICRO
+from deferkit.serve.domain import records
+from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.policy import Policy
-from deferkit.serve.domain.policy_change import PolicyChange
-from deferkit.serve.domain.policy_spec import BudgetSpec, FeatureSpec, PolicySpec
 from deferkit.serve.domain.request_bodies import BatchBody, BudgetBody, CorrectionBody, EffortBody, TaskBody
-from deferkit.serve.engine.commands.budget import ChangeBudget, ChangePolicy
+from deferkit.serve.domain.spec import BudgetSpec, FeatureSpec, PolicyChange, PolicySpec
 from deferkit.serve.engine.commands.correction import Correct
 from deferkit.serve.engine.commands.decide import DecideMany
-from deferkit.serve.engine.commands.expire import Expire
+from deferkit.serve.engine.commands.policy import ChangeBudget, ChangePolicy
 from deferkit.serve.engine.commands.review import Effort
+from deferkit.serve.engine.commands.upkeep import Expire
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.storage.database import Database
 from tests.serve.harness.in_process import (
@@ -109,11 +108,11 @@ def test_the_lives_meet_everything(database: Database) -> None:
             if policy_of(engine).frozen:
                 seen.add("suspense")
         for row in engine.store.log(engine.owned[KEY].id):
-            record = log_records.decode(bytes(row.body))
+            record = records.decode(bytes(row.body))
             seen.add(row.kind)
-            if isinstance(record, log_records.ObservedRecord) and record.cost != record.told:
+            if isinstance(record, records.ObservedRecord) and record.cost != record.told:
                 seen.add("beyond the cap")
-            if isinstance(record, log_records.ObservedRecord) and record.cost is not None and record.released is None:
+            if isinstance(record, records.ObservedRecord) and record.cost is not None and record.released is None:
                 seen.add("late cost")
 
     play(database, script, spec=spec)
@@ -227,10 +226,10 @@ def test_changed_settings_are_in_the_log_too(database: Database) -> None:
 
 def test_a_snapshot_is_the_policy_and_holds_no_more_than_data() -> None:
     policy = Policy(SPECS["named"])
-    policy.append(log_records.CreatedRecord(spec=SPECS["named"]), at=0)
+    policy.append(records.CreatedRecord(spec=SPECS["named"]), at=0)
     data = policy.to_bytes()
     again = Policy.from_bytes(data)
     assert again == policy
-    again.append(log_records.BudgetChangedRecord(request="1", totals={"cost": 9 * MICRO}), at=1)
+    again.append(records.BudgetChangedRecord(request="1", totals={"cost": 9 * MICRO}), at=1)
     assert again != policy
     assert policy != "a policy"

@@ -12,17 +12,13 @@ import msgspec
 import numpy as np
 import pytest
 
-from deferkit.serve.domain import log_records
-from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
+from deferkit.serve.domain import records
 from deferkit.serve.domain.rows import LogRow
-from deferkit.serve.engine.commands.delete import delete_policy
+from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
+from deferkit.serve.engine.commands.policy import delete_policy
 from deferkit.serve.engine.engine import Engine
-from deferkit.serve.engine.history.calibration import Calibration
-from deferkit.serve.engine.history.gain import AnsweredTask, Gain
-from deferkit.serve.engine.history.log_fold import LogFold
-from deferkit.serve.engine.history.policy_history import SLICE, Histories
-from deferkit.serve.engine.history.series import Series
-from deferkit.serve.engine.history.series_reply import series_reply
+from deferkit.serve.reports.history import AnsweredTask, Calibration, Gain, LogFold, Series
+from deferkit.serve.reports.series import SLICE, Histories, series_reply
 from deferkit.serve.storage.sqlite import Sqlite
 from tests.serve.harness.in_process import KEY, SPEC, decide, play
 from tests.serve.harness.policy_histories import RandomHistory, World, simulate, spec_of
@@ -53,12 +49,12 @@ def rows_of(folder: Path, spec: PolicySpec, seed: int, steps: int) -> tuple[list
 def folded(rows: Iterable[LogRow], remembered: int = 10_000) -> LogFold:
     rows = list(rows)
 
-    def history_of(task: str, before: int) -> list[log_records.AnyRecord]:
-        return [log_records.decode(row.body) for row in rows if row.task == task and row.seq < before]
+    def history_of(task: str, before: int) -> list[records.AnyRecord]:
+        return [records.decode(row.body) for row in rows if row.task == task and row.seq < before]
 
     fold = LogFold(history_of, remembered)
     for row in rows:
-        fold.apply(row.at, log_records.decode(row.body))
+        fold.apply(row.at, records.decode(row.body))
     return fold
 
 
@@ -238,7 +234,7 @@ def test_the_error_covers_the_true_gain_over_many_worlds(feedback: str, least: f
             fold.apply(second * 1_000_000, record)
         x, z = world.contexts[:, 1], world.contexts[:, 2]
         brings = (0.75 - 0.15 * x + 0 * z) - (0.3 + 0.5 * x)  # as World.draw has it, but for clipping
-        asked = [record.id for record in history.log if isinstance(record, log_records.DecidedRecord) and record.held]
+        asked = [record.id for record in history.log if isinstance(record, records.DecidedRecord) and record.held]
         assert fold.gain.observed == (feedback == "full")
         assert fold.gain.error is not None
         covered += abs(fold.gain.value - brings[asked].sum()) < 2 * fold.gain.error

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from deferkit import Budget, Decision, Deferrer, Encoder, HorizonWarning, Observed
-from deferkit.serve.domain.log_records import without_infinity
-from deferkit.serve.domain.policy_spec import BudgetSpec, FeatureSpec, PolicySpec
+from deferkit.serve.domain.records import without_infinity
 from deferkit.serve.domain.request_bodies import BatchBody, TaskBody
+from deferkit.serve.domain.spec import BudgetSpec, FeatureSpec, PolicySpec
 from deferkit.serve.engine.commands.decide import DecideMany
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database

@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 from deferkit.errors import DeferkitError
-from deferkit.serve.domain.policy_spec import BudgetSpec
 from deferkit.serve.domain.problems import Problem, StoreFailed, Unconfirmed
+from deferkit.serve.domain.spec import BudgetSpec
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.engine.recovery import roll_forward
 from deferkit.serve.storage.postgres import Postgres, PostgresConnection

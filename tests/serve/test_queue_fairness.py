@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.engine.fair_queue import FairQueue
+from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.unit_of_work import UnitOfWork
+from deferkit.serve.storage.connections import ReadSet
 from deferkit.serve.storage.database import Database
-from deferkit.serve.storage.transaction import ReadSet
 from tests.serve.harness.in_process import KEY, SPEC, decide, play, problem_of, started
 
 

@@ -7,12 +7,12 @@ import pytest
 
 from deferkit.errors import InvalidArgument
 from deferkit.serve.audit.replay import Report, replay
-from deferkit.serve.domain.policy_change import PolicyChange
 from deferkit.serve.domain.request_bodies import BudgetBody, CorrectionBody, EffortBody
-from deferkit.serve.engine.commands.budget import ChangeBudget, ChangePolicy
+from deferkit.serve.domain.spec import PolicyChange
 from deferkit.serve.engine.commands.correction import Correct
-from deferkit.serve.engine.commands.expire import Expire
+from deferkit.serve.engine.commands.policy import ChangeBudget, ChangePolicy
 from deferkit.serve.engine.commands.review import Effort
+from deferkit.serve.engine.commands.upkeep import Expire
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from deferkit.cli import main
-from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
+from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.open_store import database_of
 from deferkit.serve.storage.sqlite import Sqlite

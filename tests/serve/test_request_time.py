@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deferkit.serve.domain.policy_change import PolicyChange
-from deferkit.serve.domain.policy_spec import PolicySpec
-from deferkit.serve.domain.request_time import seconds_of
-from deferkit.serve.engine.commands.budget import ChangePolicy
+from deferkit.serve.domain.spec import PolicyChange, PolicySpec, seconds_of
+from deferkit.serve.engine.commands.policy import ChangePolicy
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.http.strict_json import decode
 from deferkit.serve.storage.database import Database

@@ -9,9 +9,17 @@ from hypothesis import strategies as st
 
 from deferkit.errors import InvalidArgument
 from deferkit.serve.domain.policy_learner import check_review, with_defaults
-from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
-from deferkit.serve.domain.review_form import FormField, FormOption, ReviewDocument, check_answer, judge
-from deferkit.serve.domain.reward_rule import MatchRule, TableRule, majority_index
+from deferkit.serve.domain.review import (
+    FormField,
+    FormOption,
+    MatchRule,
+    ReviewDocument,
+    TableRule,
+    check_answer,
+    judge,
+    majority_index,
+)
+from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
 
 VALUES = ["ham", "spam", "other"]
 OPTIONS = [FormOption(value=value) for value in VALUES]

@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from deferkit.serve.domain import log_records
-from deferkit.serve.domain.policy_spec import PolicySpec
+from deferkit.serve.domain import records
 from deferkit.serve.domain.request_bodies import BudgetBody
-from deferkit.serve.engine.budget_state import tasks_left
-from deferkit.serve.engine.commands.budget import ChangeBudget
+from deferkit.serve.domain.spec import PolicySpec
+from deferkit.serve.engine.commands.policy import ChangeBudget
 from deferkit.serve.engine.engine import Engine, EngineSettings
-from deferkit.serve.engine.history.log_fold import LogFold
-from deferkit.serve.engine.history.series_reply import SeriesReply, series_reply
+from deferkit.serve.reports.budgets import tasks_left
+from deferkit.serve.reports.history import LogFold
+from deferkit.serve.reports.series import SeriesReply, series_reply
 from deferkit.serve.storage.database import Database
 from tests.serve.harness.in_process import HOUR, KEY, by_hand, call, dated, decide, observe, play, renewing
 
@@ -31,7 +31,7 @@ async def told(engine: Engine) -> Played:
     owned = engine.owned[KEY]
     lines, fold = list(engine.store.log(owned.id)), LogFold(lambda *_: [])
     for line in lines:
-        fold.apply(line.at, log_records.decode(line.body))
+        fold.apply(line.at, records.decode(line.body))
     left = tasks_left(owned, owned.policy.periods)
     reply = series_reply(fold, 2000, len(lines), left)
     assert series_reply(fold, 2000, len(lines)).plan["cost"] != reply.plan["cost"] or not left["cost"]
@@ -93,7 +93,7 @@ def test_the_current_period_has_no_plan_until_the_log_is_read(database: Database
         fold = LogFold(lambda *_: [])
         lines = list(engine.store.log(engine.owned[KEY].id))
         for line in lines:
-            fold.apply(line.at, log_records.decode(line.body))
+            fold.apply(line.at, records.decode(line.body))
         assert series_reply(fold, 9, len(lines), {"cost": 9.0}).plan["cost"] == pytest.approx([0.3])
         assert series_reply(fold, 9, len(lines) + 1, {"cost": 9.0}).plan["cost"] == [None]  # it is not known whose 9
 

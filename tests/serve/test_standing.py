@@ -3,20 +3,18 @@
 import msgspec
 import pytest
 
-from deferkit.serve.domain import log_records
-from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain import records
 from deferkit.serve.domain.policy import Policy
-from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
 from deferkit.serve.domain.request_bodies import TaskBody
+from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
 from deferkit.serve.engine.commands.decide import Decide
-from deferkit.serve.engine.commands.outcome import book
-from deferkit.serve.engine.commands.reported_values import cost_of
-from deferkit.serve.engine.forecast import Forecast, Spending, forecast_of, pace_of
-from deferkit.serve.engine.history.log_figures import log_figures_of
-from deferkit.serve.engine.history.log_fold import LogFold
-from deferkit.serve.engine.policy_summary import summary_of
-from deferkit.serve.engine.standing import Standing, standing_of
+from deferkit.serve.engine.commands.outcome import book, cost_of
+from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.unit_of_work import UnitOfWork
+from deferkit.serve.reports.budgets import Forecast, Spending, forecast_of, pace_of
+from deferkit.serve.reports.history import LogFold, log_figures_of
+from deferkit.serve.reports.standing import Standing, standing_of
+from deferkit.serve.reports.summary import summary_of
 
 SPEC = PolicySpec(name="p", features=1, budget={"minutes": BudgetSpec(total=100, horizon=1000, max_cost=2)}, warm_up=0)
 EMPTY = (0, 0, None)
@@ -30,7 +28,7 @@ class Story:
         self.work = UnitOfWork()
         self.fold = LogFold(lambda *_: [])
         self.second = 0
-        self.work.record(self.owned, log_records.CreatedRecord(spec=self.owned.policy.spec), 0)
+        self.work.record(self.owned, records.CreatedRecord(spec=self.owned.policy.spec), 0)
 
     def tasks(self, n: int, cost: float | None) -> "Story":
         """Let tasks come, a second between them; with a cost the human is asked and paid at once."""
@@ -46,7 +44,7 @@ class Story:
                 book(self.owned, self.work, now, row, {"human": 1.0, "model": 0.0}, cost_of(self.owned, cost))
             self.second += 1
         for line in self.work.log[self.fold.seq :]:
-            self.fold.apply(line.at, log_records.decode(line.body))
+            self.fold.apply(line.at, records.decode(line.body))
         return self
 
     def standing(self, queue: tuple[int, int, int | None] = EMPTY, failing: str | None = None) -> Standing:

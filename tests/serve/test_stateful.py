@@ -14,10 +14,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from deferkit.learn import settings as learner_settings
-from deferkit.learn import tree_columns
-from deferkit.learn.embed import tree_views
-from deferkit.learn.tree_fit import TreeFit
-from deferkit.serve.engine import process_identity
+from deferkit.learn.embed import tree_columns, tree_views
+from deferkit.learn.embed.tree_columns import TreeFit
+from deferkit.serve.engine import ownership
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.sqlite import Sqlite
 from tests.serve.harness.service_machine import SPEC, ServiceMachine
@@ -72,7 +71,7 @@ def timed_by_hand(database: Database, monkeypatch: pytest.MonkeyPatch) -> Callab
         return at
 
     monkeypatch.setattr(database, "now", now)
-    monkeypatch.setattr(process_identity, "is_dead", lambda *_, **__: True)  # whoever was abandoned
+    monkeypatch.setattr(ownership, "is_dead", lambda *_, **__: True)  # whoever was abandoned
     return now
 
 

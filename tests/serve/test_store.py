@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
-from deferkit.serve.domain import log_records
-from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain import records
 from deferkit.serve.domain.problems import Fenced, StoreFailed
 from deferkit.serve.domain.rows import ClaimRow, KeyRow, ParkedRow, PolicyRow, RequestRow
+from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.unit_of_work import UnitOfWork
+from deferkit.serve.storage.connections import ReadSet, decision_values, seat_values
 from deferkit.serve.storage.database import Connection, Database
-from deferkit.serve.storage.row_codec import decision_values, seat_values
 from deferkit.serve.storage.store import Store
-from deferkit.serve.storage.transaction import ReadSet
 from tests.serve.harness.in_process import NAME, add, decision, seat, write
 
 
@@ -58,7 +57,7 @@ def test_rows_come_back_as_they_were(store: Store) -> None:
     request = RequestRow(owned.id, "budget 1", b"\x00", b"{}")
 
     def fill(work: UnitOfWork) -> None:
-        work.record(owned, log_records.ChangedRecord(spec=owned.policy.spec), 11, NAME)
+        work.record(owned, records.ChangedRecord(spec=owned.policy.spec), 11, NAME)
         work.put_decision(decided)
         work.put_seats(owned, seats)
         work.park(owned, parked)
@@ -242,7 +241,7 @@ def test_who_does_not_own_a_policy_writes_nothing(store: Store, owner: str, epoc
     stale = OwnedPolicy(owned.id, "default", owned.policy, epoch, 0)
 
     def fill(work: UnitOfWork) -> None:
-        work.record(stale, log_records.ChangedRecord(spec=owned.policy.spec), 11)
+        work.record(stale, records.ChangedRecord(spec=owned.policy.spec), 11)
         work.put_decision(decision(owned, "t"))
 
     with pytest.raises(Fenced):
@@ -286,12 +285,12 @@ def test_a_question_that_fails_leaves_nothing(store: Store) -> None:
 
 
 def test_a_page_of_the_log_and_of_what_is_overdue(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deferkit.serve.storage.policy_log.PAGE", 3)
+    monkeypatch.setattr("deferkit.serve.storage.store.PAGE", 3)
     owned = add(store)
 
     def fill(work: UnitOfWork) -> None:
         for i in range(7):
-            work.record(owned, log_records.ChangedRecord(spec=owned.policy.spec), 20 + i, f"t{i}")
+            work.record(owned, records.ChangedRecord(spec=owned.policy.spec), 20 + i, f"t{i}")
             work.put_decision(decision(owned, f"t{i}", state="void" if i == 1 else "open"))
             work.put_seats(owned, [seat(owned, f"t{i}", deadline=i % 3), seat(owned, f"t{i}", 1, deadline=i % 3)])
 

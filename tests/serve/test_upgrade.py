@@ -13,15 +13,14 @@ import pytest
 from deferkit import Budget, Client
 from deferkit.errors import InvalidArgument
 from deferkit.serve.audit.replay import replay
-from deferkit.serve.domain.log_records import decode
 from deferkit.serve.domain.policy import Policy
-from deferkit.serve.domain.policy_change import PolicyChange
 from deferkit.serve.domain.policy_learner import upgraded_spec
-from deferkit.serve.domain.policy_spec import BudgetSpec, FeatureSpec, PolicySpec
 from deferkit.serve.domain.problems import Problem
+from deferkit.serve.domain.records import decode
 from deferkit.serve.domain.request_bodies import CorrectionBody, ResetBody, UpgradeBody
-from deferkit.serve.engine.commands.budget import ChangePolicy
+from deferkit.serve.domain.spec import BudgetSpec, FeatureSpec, PolicyChange, PolicySpec
 from deferkit.serve.engine.commands.correction import Correct
+from deferkit.serve.engine.commands.policy import ChangePolicy
 from deferkit.serve.engine.commands.relearn import ResetLearner, forget_task, upgrade_policy
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.storage.database import Database

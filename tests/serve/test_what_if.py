@@ -8,17 +8,14 @@ import numpy as np
 import pytest
 
 from deferkit import Budget, Deferrer
-from deferkit.serve.audit.counterfactual.alternative import Alternative
-from deferkit.serve.audit.counterfactual.imputation import ImputedOutcome, feedback_of
-from deferkit.serve.audit.counterfactual.logged_decisions import DecisionLog
-from deferkit.serve.audit.counterfactual.propensities import propensities
-from deferkit.serve.audit.counterfactual.scenario import logged_budgets, scenario_of
+from deferkit.serve.audit.counterfactual.estimate import DecisionLog, ImputedOutcome, feedback_of, propensities
+from deferkit.serve.audit.counterfactual.scenario import Alternative, logged_budgets, scenario_of
 from deferkit.serve.audit.counterfactual.what_if import WhatIf, what_if
 from deferkit.serve.audit.replay import logged_records, replay
-from deferkit.serve.domain import log_records
+from deferkit.serve.domain import records
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.policy_learner import learner_of
-from deferkit.serve.domain.policy_spec import BudgetSpec, FeatureSpec, PolicySpec
+from deferkit.serve.domain.spec import BudgetSpec, FeatureSpec, PolicySpec
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
 from tests.serve.harness.in_process import play
@@ -116,10 +113,10 @@ def test_everything_that_can_happen_is_gone_through_again(database: Database) ->
     logged = logged_budgets(report.policy.spec, report.policy.accounts)
     same = scenario_of("1x", logged)
     (_, created), *log = logged_records(store, report.row)
-    assert isinstance(created, log_records.CreatedRecord)
+    assert isinstance(created, records.CreatedRecord)
     other = Alternative(created.spec, same, feedback_of(decision_log, decision_log.facts()))
     for at, record in log:
-        if isinstance(record, log_records.DecidedRecord):
+        if isinstance(record, records.DecidedRecord):
             other.decide(record, ImputedOutcome({}, {}), at)
         else:
             other.see(record)

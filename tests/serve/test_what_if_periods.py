@@ -11,25 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deferkit.errors import InvalidArgument
-from deferkit.serve.audit.counterfactual.alternative import Alternative
-from deferkit.serve.audit.counterfactual.imputation import Feedback, ImputedOutcome, feedback_of
-from deferkit.serve.audit.counterfactual.logged_decisions import DecisionLog
-from deferkit.serve.audit.counterfactual.scenario import Scenario, logged_budgets, scenario_of
+from deferkit.serve.audit.counterfactual.estimate import DecisionLog, Feedback, ImputedOutcome, feedback_of
+from deferkit.serve.audit.counterfactual.scenario import Alternative, Scenario, logged_budgets, scenario_of
 from deferkit.serve.audit.counterfactual.what_if import what_if
 from deferkit.serve.audit.replay import logged_records, replay
-from deferkit.serve.domain import log_records
-from deferkit.serve.domain.money import MICRO
-from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain import records
+from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.policy import Policy
-from deferkit.serve.domain.policy_change import BudgetPlan, PolicyChange
-from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.request_bodies import BudgetBody, OutcomeBody, TaskBody
-from deferkit.serve.engine.commands.budget import ChangeBudget, ChangePolicy
+from deferkit.serve.domain.spec import BudgetPlan, BudgetSpec, PolicyChange, PolicySpec
 from deferkit.serve.engine.commands.decide import Decide
 from deferkit.serve.engine.commands.outcome import Observe
-from deferkit.serve.engine.commands.renew import renew
+from deferkit.serve.engine.commands.policy import ChangeBudget, ChangePolicy
+from deferkit.serve.engine.commands.upkeep import renew
 from deferkit.serve.engine.engine import Engine, EngineSettings
+from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
@@ -50,7 +47,7 @@ def gone_through(spec: PolicySpec, scenario: Scenario, log: Any, feedback: Feedb
     """Let a policy with another budget go through the records after the first."""
     other = Alternative(spec, scenario, feedback)
     for at, record in log:
-        if isinstance(record, log_records.DecidedRecord):
+        if isinstance(record, records.DecidedRecord):
             other.decide(record, NOTHING, at)
         else:
             other.see(record)
@@ -100,10 +97,10 @@ def test_the_budget_that_was_is_the_policy_that_was(database: Database, name: st
     logged = logged_budgets(policy.spec, policy.accounts)
     same = scenario_of("1x", logged)
     (_, created), *log = logged_records(store, report.row)
-    assert sum(isinstance(record, log_records.RenewedRecord) for _, record in log) >= 5 * (
+    assert sum(isinstance(record, records.RenewedRecord) for _, record in log) >= 5 * (
         spec.budget["cost"].every is not msgspec.UNSET
     )
-    assert isinstance(created, log_records.CreatedRecord)
+    assert isinstance(created, records.CreatedRecord)
     spec = same.spec(created.spec, decisions=24, max_logged_cost={"cost": 1.0})
     assert spec == created.spec
     other = gone_through(spec, same, log, feedback_of(decision_log, decision_log.facts())).policy
@@ -139,10 +136,10 @@ steps = st.lists(
 )
 
 
-def recorded(spec: PolicySpec, steps: Any) -> tuple[list[tuple[int, log_records.AnyRecord]], Policy]:
+def recorded(spec: PolicySpec, steps: Any) -> tuple[list[tuple[int, records.AnyRecord]], Policy]:
     """Return the log of a policy whose callers always ask the human, for a cost that is known beforehand."""
     owned, work = OwnedPolicy(1, "default", Policy(spec), 1, 0), UnitOfWork()
-    work.record(owned, log_records.CreatedRecord(spec=owned.policy.spec), 0)
+    work.record(owned, records.CreatedRecord(spec=owned.policy.spec), 0)
     now, tasks, pending = 0, 0, []
     for what, micro, place in [("decide", 1, 0), *steps]:
         if what == "wait":
@@ -165,7 +162,7 @@ def recorded(spec: PolicySpec, steps: Any) -> tuple[list[tuple[int, log_records.
         elif what == "top up":
             work.requests[1, f"budget {len(work.log)}"] = None
             ChangeBudget(BudgetBody(id=f"{len(work.log)}", add=micro / MICRO)).run(owned, work, now)
-    return [(line.at, log_records.decode(line.body)) for line in work.log], owned.policy
+    return [(line.at, records.decode(line.body)) for line in work.log], owned.policy
 
 
 def share(part: int, of: int, wanted: int) -> int:
@@ -200,19 +197,19 @@ def test_the_money_of_another_budget_is_that_of_plain_books(
     total, own, periods = amount if ends else 0, plain.free, 0
     for at, record in log[1:]:
         match record:
-            case log_records.RenewedRecord():
+            case records.RenewedRecord():
                 plain.renew(first=not periods)
                 periods, total = periods + 1, total + record.granted - record.lapsed
-            case log_records.BudgetChangedRecord(totals={"cost": int(grown)}):
+            case records.BudgetChangedRecord(totals={"cost": int(grown)}):
                 more = share(grown, last, wanted) - own if ends else share(grown - total, last, wanted)
                 plain.free, total, own = plain.free + more, grown, own + more
-            case log_records.DecidedRecord(held={"cost": held}) if plain.free >= held:
+            case records.DecidedRecord(held={"cost": held}) if plain.free >= held:
                 plain.held[record.task] = Fraction(held)
                 plain.free -= held
-            case log_records.ObservedRecord(cost={"cost": cost}) if record.task in plain.held:
+            case records.ObservedRecord(cost={"cost": cost}) if record.task in plain.held:
                 plain.free += plain.held.pop(record.task) - cost
                 plain.spent += cost
-        if isinstance(record, log_records.DecidedRecord):
+        if isinstance(record, records.DecidedRecord):
             other.decide(record, NOTHING, at)
         else:
             other.see(record)
@@ -229,7 +226,7 @@ def test_what_is_due_is_heard_before_the_period_ends() -> None:
     spec = msgspec.structs.replace(renewing(total=90, start=0.0), features=1, warm_up=90)
     heard = Feedback({"model": 0, "human": 0}, {"model": ("model",), "human": ("human",)}, {"model": 0.0, "human": 0.0})
     other = Alternative(spec, scenario_of("1x", {"cost": 90_000_000}), heard)
-    other.see(log_records.RenewedRecord(resource="cost", start=0.0, end=HOUR, granted=90_000_000, carried=0, lapsed=0))
+    other.see(records.RenewedRecord(resource="cost", start=0.0, end=HOUR, granted=90_000_000, carried=0, lapsed=0))
     number = 0
     while number < 3 or not other.policy.learner.summary().pending:
         other.decide(
@@ -244,7 +241,7 @@ def test_what_is_due_is_heard_before_the_period_ends() -> None:
         "lapsed": 0,
         "decisions": number,
     }
-    other.see(log_records.RenewedRecord(resource="cost", **later))
+    other.see(records.RenewedRecord(resource="cost", **later))
     period = other.policy.periods["cost"]
     assert (period.held, period.decisions_before) == (0, number)
     assert period.posted_before == other.policy.learner.summary().routes["human"] * 100_000

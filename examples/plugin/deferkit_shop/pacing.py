@@ -3,7 +3,7 @@
 import numpy as np
 
 from deferkit.learn.pacing import PacingView, Parameter, PythonPacing
-from deferkit.learn.pacing.strategy import Floats
+from deferkit.learn.pacing.compiled import Floats
 
 
 class Proportional(PythonPacing):

@@ -6,9 +6,7 @@ import numpy as np
 
 from deferkit.errors import expected
 from deferkit.types import is_whole
-from deferkit.worlds.base_world import BaseWorld
-from deferkit.worlds.option import option
-from deferkit.worlds.task_stream import TaskStream
+from deferkit.worlds.base import BaseWorld, TaskStream, option
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from types import FrameType
 
 from deferkit.errors import DeferkitError, MissingExtra
@@ -46,14 +45,11 @@ def application(words: Sequence[str]) -> Callable[[], None]:
 
     A service need not load what studies are made with.
     """
-    from deferkit.cli.command_table import COMMANDS, add_command  # noqa: PLC0415 - needs the extra
+    from deferkit.cli.app import COMMANDS, add_command, add_commands, app  # noqa: PLC0415 - needs the extra
 
-    if words and words[0] in COMMANDS:
-        add_command(words[0])
-    else:
-        import_module("deferkit.cli.commands")
-    from deferkit.cli.app import app  # noqa: PLC0415
-
+    if not words or words[0] not in COMMANDS:
+        return add_commands()
+    add_command(words[0])
     return app
 
 

@@ -1,10 +1,15 @@
-"""The application that the commands join, and where they print."""
+"""The application: the table of commands, loaded one at a time."""
 
+from functools import cache
+from importlib import import_module
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
+from deferkit.errors import MissingExtra
+from deferkit.extras import needs
 from deferkit.version import __version__
 
 app = typer.Typer(
@@ -25,3 +30,64 @@ def version(
     if show:
         console.print(f"deferkit {__version__}")
         raise typer.Exit
+
+
+COMMANDS = {
+    "backup": ("backup", ("serve",)),
+    "bridge": ("bridge", ("label_studio",)),
+    "demo": ("demo", ("serve", "study")),
+    "export": ("export", ()),
+    "keys": ("service", ("serve",)),
+    "list": ("listing", ("study",)),
+    "plan": ("plan", ("study",)),
+    "replay": ("replay", ("serve",)),
+    "reproduce": ("reproduce", ("study",)),
+    "restore": ("backup", ("serve",)),
+    "run": ("run", ("study",)),
+    "serve": ("service", ("serve",)),
+    "upgrade": ("upgrade", ("serve",)),
+}
+"""Commands: the module of each, and what it needs: parts in `deferkit.extras`."""
+
+
+def add_unavailable(name: str, error: MissingExtra) -> None:
+    """Add a command that raises `error`, whatever its arguments are."""
+
+    def unavailable() -> None:
+        raise error
+
+    app.command(
+        name,
+        help=escape(str(error)),
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+        add_help_option=False,
+    )(unavailable)
+
+
+@cache
+def add_command(name: str) -> None:
+    """Add a command to the application, once; if a part that it needs is not installed, one that says so.
+
+    Args:
+        name: A key of `COMMANDS`.
+    """
+    module, parts = COMMANDS[name]
+    try:
+        for part in parts:
+            needs(part)
+    except MissingExtra as missing:
+        add_unavailable(name, missing)
+    else:
+        import_module(f"deferkit.cli.{module}")
+
+
+Store = Annotated[
+    str | None, typer.Option(help="A file (SQLite) or a postgresql:// URL [default: $DEFERKIT_STORE or deferkit.db]")
+]
+
+
+def add_commands() -> typer.Typer:
+    """Add all commands to the application, and return it."""
+    for name in COMMANDS:
+        add_command(name)
+    return app

@@ -13,8 +13,8 @@ import typer
 from deferkit.errors import InvalidArgument, closest, expected
 from deferkit.plugins import is_reference
 from deferkit.worlds import WORLDS, kind_of
+from deferkit.worlds.base import Option, options_of
 from deferkit.worlds.data import VARIABLE
-from deferkit.worlds.option import Option, options_of
 from deferkit.worlds.table import Table
 
 TABLE = "Options of a table"

@@ -1,20 +1,18 @@
-"""A policy of a decision service: the calls of a `Deferrer`, over HTTP."""
+"""The client of a service: policies, decisions, outcomes and figures."""
 
 import ssl
 import threading
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from deferkit.client.budgets import budget_of, plans_of
+from deferkit.client.admin import Keys, Webhooks
 from deferkit.client.calls import Calls
-from deferkit.client.keys import Keys
-from deferkit.client.policy_figures import PolicyFigures
 from deferkit.client.reviews import Reviews
 from deferkit.client.summary import PolicySummary, summary_of
-from deferkit.client.webhooks import Webhooks
 from deferkit.client.wire import (
     amount_of,
     context_of,
@@ -26,8 +24,141 @@ from deferkit.client.wire import (
     rewards_of,
     to_json,
 )
-from deferkit.errors import ConflictingObservation, ServiceError, UnknownDecision, expected
+from deferkit.errors import ConflictingObservation, ServiceError, ServiceUnavailable, UnknownDecision, expected
+from deferkit.periods import as_seconds
 from deferkit.types import Amount, Budget, Decision, is_whole
+
+OF_A_PERIOD = ("until", "every", "zone", "start", "hold", "limit")
+
+
+def budget_of(budget: Budget) -> dict[str, Any]:
+    """Return a budget as the service takes it.
+
+    >>> budget_of(Budget(40, every="7d", carry=float("inf"), max_cost=2))
+    {'total': 40, 'max_cost': 2, 'every': '7d', 'carry': None}
+    """
+    body = given(
+        total=None if budget.total == float("inf") else budget.total,
+        horizon=budget.horizon,
+        max_cost=budget.max_cost,
+        **{name: getattr(budget, name) for name in OF_A_PERIOD},
+    )
+    if budget.carry:
+        body["carry"] = None if budget.carry == float("inf") else budget.carry
+    return body
+
+
+def plans_of(resources: Sequence[str], *, horizon: Any, until: Any, allowance: Amount | None) -> dict[str, Any]:
+    """Return what budgets are to last for, by resource.
+
+    >>> plans_of(["minutes"], horizon=None, until=1.9e9, allowance=None)
+    {'minutes': {'until': 1900000000.0}}
+    """
+    plans: dict[str, dict[str, Any]] = {}
+    ends = {name: as_seconds("until", "budget", each) for name, each in by_resource(resources, until).items()}
+    for field, values in (
+        ("horizon", by_resource(resources, horizon)),
+        ("until", ends),
+        ("allowance", by_resource(resources, amount_of("allowance", allowance))),
+    ):
+        for name, value in values.items():
+            plans.setdefault(name, {})[field] = value
+    return plans
+
+
+def by_resource(resources: Sequence[str], value: Any) -> dict[str, Any]:
+    """Return values by resource; a single one is that of the only resource."""
+    if value is None or isinstance(value, Mapping):
+        return dict(value or {})
+    if len(resources) > 1:
+        raise expected("change", "budget", f"given by resource ({', '.join(resources)})", value)
+    return {resources[0]: value}
+
+
+POLL_S = 0.25  # between two looks at a job
+
+
+class PolicyFigures:
+    """Where policies stand and how they came there: `client.figures`. It needs the scope `admin` or `read`.
+
+        standing = client.figures.standing()
+        print(standing["state"], standing["gain"]["value"])
+
+    Times are seconds since 1970. The OpenAPI document of the service describes every field.
+    """
+
+    def __init__(self, calls: Calls, path: str) -> None:
+        self._calls = calls
+        self._path = path
+
+    def overview(self) -> list[dict[str, Any]]:
+        """Return where all policies of the tenant stand.
+
+        late = [policy["name"] for policy in client.figures.overview() if policy["alarms"]]
+        """
+        found: list[dict[str, Any]] = self._calls.call("GET", "/v1/overview")["policies"]
+        return found
+
+    def standing(self) -> dict[str, Any]:
+        """Return where the policy stands: pace, forecast, gain with its error, queue, alarms.
+
+        client.figures.standing()["runs_out_at"]
+        """
+        found: dict[str, Any] = self._calls.call("GET", f"{self._path}/standing")
+        return found
+
+    def series(self, buckets: int = 120) -> dict[str, Any]:
+        """Return decisions, spending, price and gain over time.
+
+        client.figures.series(buckets=24)["gain"]
+
+        Args:
+            buckets: How many steps of time at most, up to 2,000.
+        """
+        found: dict[str, Any] = self._calls.call("GET", f"{self._path}/series?buckets={int(buckets)}")
+        return found
+
+    def estimates(self) -> dict[str, Any]:
+        """Return what the policy has learned: coefficients with errors, predicted against observed, drifts.
+
+        client.figures.estimates()["targets"][0]["calibration"]
+        """
+        found: dict[str, Any] = self._calls.call("GET", f"{self._path}/estimates")
+        return found
+
+    def reviewers(self) -> list[dict[str, Any]]:
+        """Return what each reviewer has done: answers, declined and lapsed tasks, time, cost, agreement.
+
+        {line["reviewer"]: line["done"] for line in client.figures.reviewers()}
+        """
+        found: list[dict[str, Any]] = self._calls.call("GET", f"{self._path}/reviewers")["reviewers"]
+        return found
+
+    def what_if(self, budgets: Sequence[str], *, total_s: float = 1800.0) -> dict[str, Any]:
+        """Return what other budgets would have done with the same tasks; wait until it is computed.
+
+        rows = client.figures.what_if(["0.5x", "2x"])["rows"]
+
+        Args:
+            budgets: As `deferkit replay --budget` takes them: 500, 2x, 50%, inf; minutes=500,euros=2x.
+            total_s: Seconds to wait for it.
+
+        Raises:
+            ServiceUnavailable: It was not computed in time, or failed.
+        """
+        body = {"budgets": names_of("budgets", budgets)}
+        job = self._calls.call("POST", f"{self._path}/what-if", body)["job"]
+        end = time.monotonic() + total_s
+        while True:
+            found: dict[str, Any] = self._calls.call("GET", f"{self._path}/what-if?job={job}")
+            if found["state"] == "done":
+                return found
+            if found["state"] == "failed":
+                raise ServiceUnavailable(f"The what-if failed. {found['error']}")
+            if time.monotonic() > end:
+                raise ServiceUnavailable(f"The what-if was not computed within {total_s:g} seconds.")
+            time.sleep(POLL_S)
+
 
 BATCH, BATCH_BYTES = 1000, 400_000  # tasks and bytes of one call
 TOO_LARGE = 413

@@ -3,15 +3,15 @@
 import math
 from typing import NamedTuple
 
-from deferkit.learn.context_loader import ContextLoader
+from deferkit.learn.context import ContextLoader
 from deferkit.learn.encode import Encoder
 from deferkit.learn.initial_state import write_prior
 from deferkit.learn.ledger import Ledger
-from deferkit.learn.ledger_reader import LedgerReader
 from deferkit.learn.outcomes import Outcomes
 from deferkit.learn.pacing.python_pacing import PythonPacing
 from deferkit.learn.python_step import PythonStep
 from deferkit.learn.renewals import Renewals
+from deferkit.learn.reports import LedgerReader
 from deferkit.learn.representation import Representation, representation_of
 from deferkit.learn.settings import Settings
 

@@ -21,21 +21,20 @@ from deferkit.events import (
     Stopped,
     WarmStarted,
 )
-from deferkit.learn import archive, arguments, state
-from deferkit.learn.budget_change import change_budget, topped_up
-from deferkit.learn.bulk_loop import BulkLoop
+from deferkit.learn import settings as arguments
+from deferkit.learn import state
+from deferkit.learn import state as archive
+from deferkit.learn.bulk import BulkLoop, WarmStart
 from deferkit.learn.components import Components
 from deferkit.learn.core import LINKS
-from deferkit.learn.decisions import Decisions
+from deferkit.learn.decisions import Decisions, change_budget, extend, grantable, stop, topped_up
 from deferkit.learn.embed.embedding import Embedding
 from deferkit.learn.encode import Encoder
 from deferkit.learn.exploration import Exploration
-from deferkit.learn.holds import extend, grantable, stop
 from deferkit.learn.initial_state import new_ledger
 from deferkit.learn.ledger import Ledger
 from deferkit.learn.pacing import Pacing
 from deferkit.learn.settings import DEFAULT_RULE, Settings
-from deferkit.learn.warm_start import WarmStart
 from deferkit.types import Amount, Budget, Coefficients, Decision, Drifted, Run, Scores, Summary
 
 FIT_STEP = 1_000_000_000  # multiplications: a fit of trees that must be waited for takes about a second
@@ -728,7 +727,7 @@ class Deferrer:
         >>> deferrer.decide({"x_size": 8.0, "x_kind": "b"}).route
         'human'
         """
-        from deferkit.worlds.history import learner_from_table  # noqa: PLC0415 - an extra
+        from deferkit.tables.history import learner_from_table  # noqa: PLC0415 - an extra
 
         columns = (context, model_reward, human_reward, cost)
         return learner_from_table(

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.errors import ConflictingObservation, InvalidArgument, LinkWarning, expected
-from deferkit.learn import inputs
+from deferkit.learn import context
 from deferkit.learn.core import CONSTANTS
+from deferkit.learn.embed.tree_columns import TreeColumns
 from deferkit.learn.ledger import OPEN, Ledger
-from deferkit.learn.ledger_reader import LedgerReader
+from deferkit.learn.reports import LedgerReader
 from deferkit.learn.representation import Representation
 from deferkit.learn.settings import Settings
-from deferkit.learn.tree_columns import TreeColumns
 from deferkit.types import LARGEST, Amount, is_number, plain, show
 
 Floats = NDArray[np.float64]
@@ -97,14 +97,14 @@ class Outcomes:
         if rewards is not None and not isinstance(rewards, Mapping):
             raise expected("rewards", "call of observe_many", "given by decider", rewards)
         for name in rewards or {}:
-            inputs.index_of(name, self.settings.deciders, "decider")
+            context.index_of(name, self.settings.deciders, "decider")
         columns = {
-            name: inputs.as_vector(f"rewards of {name}", values, len(ids)).tolist()
+            name: context.as_vector(f"rewards of {name}", values, len(ids)).tolist()
             for name, values in (rewards or {}).items()
         }
         amounts: list[Amount | None] = [None] * len(ids)
         if cost is not None:
-            table = inputs.as_costs(cost, ("cost",), self.settings.resources, len(ids))[:, 0]
+            table = context.as_costs(cost, ("cost",), self.settings.resources, len(ids))[:, 0]
             amounts = [None if np.isnan(row).any() else self.reader.amount(row.tolist()) for row in table]
         examined = []
         for i, number in enumerate(ids):
@@ -179,7 +179,7 @@ class Outcomes:
     def check_costs(self, costs: Floats, *, missing: bool) -> None:
         """Raise if a cost is out of bounds; the last axis of the array is the resource."""
         for r, bounds in enumerate(self.cost_bounds):
-            inputs.check_range("cost", costs[..., r], *bounds, missing=missing)
+            context.check_range("cost", costs[..., r], *bounds, missing=missing)
 
     def correct(self, decision: int, rewards: Mapping[str, float] | None, cost: Amount | None) -> None:
         """Replace values that were observed before."""
@@ -223,7 +223,7 @@ class Outcomes:
         """Return the index of a decider; raise if there is no such decider or the reward is out of range."""
         index = self._index_of_decider.get(name, -1) if isinstance(name, str) else -1
         if index < 0:
-            inputs.index_of(name, self.settings.deciders, "decider")
+            context.index_of(name, self.settings.deciders, "decider")
         low, high = max(self.reward_bounds[0], -LARGEST), min(self.reward_bounds[1], LARGEST)
         possible = is_number(value) or isinstance(value, (bool, np.bool_))  # right or wrong is a reward
         if not possible or not low <= cast("float", value) <= high:
@@ -231,7 +231,7 @@ class Outcomes:
         return index
 
     def _check_cost(self, decision: int, slot: int, cost: Amount) -> list[float]:
-        numbers = inputs.as_amount("cost", cost, self.settings.resources)
+        numbers = context.as_amount("cost", cost, self.settings.resources)
         for number, (_, high) in zip(numbers, self.cost_bounds, strict=True):
             if number > high:
                 raise expected("cost", "decision", f"at most {high:g}, the max_cost of its budget", number)

@@ -4,8 +4,8 @@ import numpy as np
 
 from deferkit.errors import DeferkitError
 from deferkit.learn.ledger import Ledger
+from deferkit.learn.pacing.compiled import Budgets
 from deferkit.learn.pacing.python_pacing import PacingView, PythonPacing
-from deferkit.learn.pacing.strategy import Budgets
 from deferkit.learn.settings import Settings
 
 

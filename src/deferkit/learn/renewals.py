@@ -8,7 +8,7 @@ import math
 
 from deferkit.errors import BudgetExhausted, EventOutOfOrder, InvalidArgument, expected
 from deferkit.events import Renewed
-from deferkit.learn import inputs
+from deferkit.learn import context
 from deferkit.learn.core import CONSTANTS
 from deferkit.learn.ledger import Ledger
 from deferkit.learn.settings import Settings
@@ -55,7 +55,7 @@ class Renewals:
             raise expected("at", "Deferrer", "left out where no budget has `until` or `every`", at)
         return as_seconds("at", "Deferrer", at)
 
-    def tasks_before_renewal(self, times: inputs.Floats) -> int:
+    def tasks_before_renewal(self, times: context.Floats) -> int:
         """Return how many of these tasks come before the next renewal."""
         late = times >= self._next_due
         return int(late.argmax()) if late.any() else len(times)
@@ -105,7 +105,7 @@ class Renewals:
     def apply(self, event: Renewed) -> None:
         """Begin a period; raise if another one comes first."""
         ledger = self._ledger
-        r = inputs.index_of(event.resource, self._settings.resources, "resource")
+        r = context.index_of(event.resource, self._settings.resources, "resource")
         budget = self._settings.budget[event.resource]
         end = ledger.view("period_end").item(r)
         if not budget.is_timed or (budget.until is not None and not math.isnan(end)):
@@ -117,7 +117,7 @@ class Renewals:
             )
         if start >= following:
             raise expected("end", "Renewed", "after the start", event.end)
-        [total] = inputs.as_amount("total", event.total, ("total",))
+        [total] = context.as_amount("total", event.total, ("total",))
         used = ledger.view("spent").item(r) + ledger.view("reserved").item(r)
         if total < used * (1.0 - ROUNDING):
             raise BudgetExhausted(f"A total of {total:.4g} is less than the {used:.4g} that is spent or reserved.")

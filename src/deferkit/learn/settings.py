@@ -1,22 +1,103 @@
-"""Settings of a learner: what it was made with, checked, and the defaults that follow from it."""
+"""The settings of a learner: members, and the checks of the arguments that they are made from."""
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from deferkit.errors import expected
+from deferkit.errors import AssumptionWarning, MissingTreesWarning, UnaffordableReviewWarning, expected
+from deferkit.extras import listed, missing
 from deferkit.learn.core import CONSTANTS, REFITS
 from deferkit.learn.embed import EMBEDDINGS, embedding_from, is_embedding, tree_views
 from deferkit.learn.embed.embedding import Embedding, Shape
+from deferkit.learn.encode import FREEZE_AFTER, Encoder
 from deferkit.learn.exploration import INDEX, INTERVAL_SCALE, Exploration
 from deferkit.learn.links import AUTO_LINK, Link, link_named
-from deferkit.learn.members import CONFIDENT_RANK_WEIGHT, FORGETS, RANK_WEIGHT, Member, members_of
 from deferkit.learn.pacing import Budgets, Pacing, Strategy
-from deferkit.learn.pacing.renewing import Renewing
-from deferkit.types import MODEL, Budget, is_number, is_whole, plain
+from deferkit.learn.pacing.compiled import Renewing
+from deferkit.types import AUTO, MODEL, Budget, is_number, is_whole, plain
+
+FORGETS = ("auto", "never")
+WINDOWS = ((1_500, 128), (300, 64), (60, 32))  # effective samples of a member, and samples between two discounts
+
+RANK_WEIGHT = 2.0  # prior weight of the rank view, in units of another view
+CONFIDENT_RANK_WEIGHT = 4.0  # where the confidence is named, whose rank has a prior slope
+RANK_RATES = (0, 2)  # of the members that read ranks: none, and the middle window; more cost time and gain nothing
+STACK_RATES = (0, 2)  # of the members that read the stack
+
+
+class Member(NamedTuple):
+    """One estimate of every target.
+
+    Attributes:
+        view: The view of a context that it reads; None for the one that the embedding assigns to the target.
+        prior: Its weight before any observation; the weights of all members add up to 1.
+        forget_every: The number of samples between two discounts; 0 if it forgets nothing.
+        keep: The factor of a discount, applied to everything learned so far.
+    """
+
+    view: int | None
+    prior: float
+    forget_every: int
+    keep: float
+
+
+def members_of(
+    forget: str,
+    views: int | None,
+    *,
+    values: bool = True,
+    ranks: bool = False,
+    rank_weight: float = RANK_WEIGHT,
+    stacked: bool = False,
+) -> list[Member]:
+    """Return the members of a mixture: every window for each view, those that forget nothing first, then the ranks.
+
+    Args:
+        forget: "auto", or "never" for members that forget nothing.
+        views: The number of views with members of their own; None if the embedding assigns the views.
+        values: Whether there are members for these views; True by default.
+        ranks: Whether there are members for the rank view, which comes after these views; False by default.
+        rank_weight: The prior weight of the rank view, in units of another view.
+        stacked: Whether view 1 is a stack, with members at `STACK_RATES` only; False by default.
+
+    >>> [(each.forget_every, round(each.prior, 3)) for each in members_of("auto", None)]
+    [(0, 0.533), (128, 0.267), (64, 0.133), (32, 0.067)]
+    >>> members_of("never", None)
+    [Member(view=None, prior=1.0, forget_every=0, keep=1.0)]
+    >>> [(each.view, round(each.prior, 3)) for each in members_of("never", None, ranks=True)]
+    [(0, 0.333), (1, 0.667)]
+    """
+    rates = [(0, 1.0), *((every, (1 - 1 / window) ** every) for window, every in WINDOWS)]
+    rates = rates if forget == "auto" else rates[:1]
+    fewer: dict[int | None, Sequence[int]] = {1: STACK_RATES} if stacked else {}
+    if not ranks:
+        return _of_views(rates, [None] if views is None else list(range(views)), 1.0, fewer)
+    n = views or 1
+    share = n / (n + rank_weight) if values else 0.0
+    of_values = _of_views(rates, list(range(n)), share, fewer) if values else []
+    return of_values + _of_views(rates, [n], 1.0 - share, fewer | {n: RANK_RATES})
+
+
+def _of_views(
+    rates: list[tuple[int, float]],
+    views: Sequence[int | None],
+    share: float,
+    fewer: Mapping[int | None, Sequence[int]],
+) -> list[Member]:
+    """Return a member for each rate and view, with this share of the prior weight; some views have `fewer` rates."""
+    members = []
+    for i, (every, keep) in enumerate(rates):
+        for view in views:
+            used = [rate for rate in fewer.get(view, range(len(rates))) if rate < len(rates)]
+            if i in used:
+                total = len(views) * sum(0.5**rank for rank in range(len(used))) / share
+                members.append(Member(view, 0.5 ** used.index(i) / total, every, keep))
+    return members
+
 
 MOST_EXPERTS = 32
 FIRST_REFIT = 16  # samples before the first exact refit
@@ -397,4 +478,122 @@ class Settings:
                     for name, each in plain["budget"].items()  # older files have fewer fields
                 },
             }
+        )
+
+
+def as_n_features(n_features: int | None, encoder: Encoder | None) -> int:
+    """Return the length of a context vector: as given, or that of the encoder. One of the two must be given."""
+    if (n_features is None) == (encoder is None):
+        raise expected("n_features", "Deferrer", "given, or else an encoder", n_features)
+    if encoder is not None and not isinstance(encoder, Encoder):
+        raise expected("encoder", "Deferrer", "an Encoder", encoder)
+    return encoder.n_features if encoder is not None else cast("int", n_features)
+
+
+def as_budgets(budget: Budget | Mapping[str, Budget] | None) -> dict[str, Budget]:
+    """Return the budgets by resource; a single resource is called "cost".
+
+    >>> as_budgets(None)
+    {'cost': Budget(total=inf, horizon=None, max_cost=None)}
+    """
+    if isinstance(budget, Mapping):
+        return dict(budget)
+    return {"cost": Budget.unlimited() if budget is None else budget}
+
+
+def as_experts(experts: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the experts; raise for a single string, whose letters would be taken for names."""
+    if isinstance(experts, str) or not isinstance(experts, Sequence):
+        raise expected("experts", "Deferrer", "a list of names", experts)
+    return tuple(experts)
+
+
+def as_confidence(given: int | str | None, encoder: Encoder | None) -> int | None:
+    """Return the index of the model's confidence in a context vector: as given, by name, or that of the encoder."""
+    name = encoder.confidence if given is None and encoder is not None else given
+    if encoder is None or name is None:
+        if isinstance(name, str):
+            raise expected("confidence", "Deferrer", "an index, unless there is an encoder", name)
+        return name
+    if name not in encoder.numbers:
+        raise expected("confidence", "Deferrer", f"one of the numbers {', '.join(encoder.numbers)}", name)
+    return encoder.names.index(name)
+
+
+def as_exploration(exploration: float | Exploration | None) -> Exploration:
+    """Return an exploration, which may be given by its scale alone."""
+    if exploration is None:
+        return Exploration()
+    return exploration if isinstance(exploration, Exploration) else Exploration(scale=exploration)
+
+
+def as_pacing(pacing: str | Pacing) -> Pacing:
+    """Return a pacing, which may be given by its kind alone."""
+    return pacing if isinstance(pacing, Pacing) else Pacing(kind=pacing)
+
+
+def choose_representation(
+    given: str | None, encoder: Encoder | None, embedding: Embedding | None, exploration: Exploration, cost_link: str
+) -> str:
+    """Return the representation to use: as given, else "auto" for named features if LightGBM is installed.
+
+    "auto" without LightGBM becomes "linear" with a warning, whose `stacklevel` is that of a caller of `Deferrer`.
+    """
+    absent = missing("trees")
+    if given == "auto" and absent:
+        warnings.warn(
+            f"Estimates will be linear, because {listed(absent)} is missing: pip install 'deferkit[trees]'.",
+            MissingTreesWarning,
+            stacklevel=3,
+        )
+        return "linear"
+    if given is not None:
+        return given
+    supported = embedding is None and exploration.rule == INDEX and cost_link == "identity"
+    return "auto" if encoder is not None and supported and not absent else "linear"
+
+
+def check_encoder_memory(settings: Settings, encoder: Encoder | None) -> None:
+    """Raise unless the memory holds all rows that come before the encoder's scales are frozen."""
+    least = max(settings.warm_up_steps, FREEZE_AFTER)
+    if encoder is not None and settings.memory < least:
+        what = f"at least {least}, the rows before the encoder's scales are frozen"
+        raise expected("memory", "Deferrer", what, settings.memory)
+
+
+def unaffordable_reviews(budgets: Mapping[str, Budget]) -> str | None:
+    """Return a sentence if a budget is smaller than the hold of one review; None for 0, where that is meant.
+
+    >>> unaffordable_reviews({"cost": Budget(0, horizon=10, max_cost=1)})
+    >>> unaffordable_reviews({"cost": Budget(1, every="day", carry=1, max_cost=2)})
+    """
+    for name, budget in budgets.items():
+        caps = {"max_cost": budget.max_cost, "limit": budget.limit, "hold": budget.hold}
+        known = {what: cap for what, cap in caps.items() if cap is not None and not isinstance(cap, str)}
+        least = min(known, key=lambda what: known[what], default=None)
+        most = budget.total * (1.0 + budget.carry) if budget.total else 0.0
+        if least is not None and budget.hold != AUTO and 0 < most < known[least]:
+            total = f"what {name} gets in a period" if budget.every is not None else f"the total of {name}"
+            carried = " and can carry over" if budget.carry else ""
+            return (
+                f"Nobody can be asked: each deferral reserves the {least} of {known[least]:g} until its cost is"
+                f" known, and {total}{carried} is {most:g}. Raise the total or lower the {least}."
+            )
+    return None
+
+
+def warn_if_unaffordable(budgets: Mapping[str, Budget]) -> None:
+    """Warn if a budget is smaller than its `max_cost`, with the `stacklevel` of a caller of `Deferrer`."""
+    if sentence := unaffordable_reviews(budgets):
+        warnings.warn(sentence, UnaffordableReviewWarning, stacklevel=3)
+
+
+def warn_if_below_guarantee(n_features: int, budget: Budget) -> None:
+    """Warn if a budget is smaller than the paper's corollary asks for: B > √d·T^¾."""
+    least = math.sqrt(n_features) * (budget.horizon or 0) ** 0.75
+    if budget.total < least:
+        warnings.warn(
+            f"The paper's guarantee asks for B > √d·T^¾ = {least:,.0f}; the budget of {budget.total:,.0f} is smaller.",
+            AssumptionWarning,
+            stacklevel=3,
         )

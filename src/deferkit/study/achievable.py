@@ -27,7 +27,7 @@ from deferkit.extras import missing
 from deferkit.learn.links import link_named
 from deferkit.study.confidence import FOLDS, cross_validated
 from deferkit.study.optimum import TOLERANCE, Steps, by_steps, steps
-from deferkit.worlds.task_stream import Floats, Population, TaskStream
+from deferkit.worlds.base import Floats, Population, TaskStream
 
 TREES = 100
 LEARNING_RATE = 0.05

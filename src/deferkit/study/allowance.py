@@ -7,7 +7,7 @@ from typing import NamedTuple
 from deferkit.errors import InvalidArgument
 from deferkit.periods import CALENDAR
 from deferkit.types import AUTO, Budget
-from deferkit.worlds.task_stream import Floats, TaskStream
+from deferkit.worlds.base import Floats, TaskStream
 
 FORMS = "a number of at least 0 like 2000, a share of the tasks like 0.1T, of what asking always costs like 10%, or inf"
 FORMS += "; then perhaps 'every 7d', 'every week carry 1' or 'until end', and 'hold auto'"

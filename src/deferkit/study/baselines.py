@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.study.confidence import confidence
-from deferkit.worlds.task_stream import Floats, TaskStream
+from deferkit.worlds.base import Floats, TaskStream
 
 Routes = NDArray[np.int64]
 

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import expit
 
 from deferkit.learn.links import link_named
-from deferkit.worlds.task_stream import Floats, TaskStream
+from deferkit.worlds.base import Floats, TaskStream
 
 FOLDS = 5
 RIDGE = 1.0

@@ -12,7 +12,7 @@ from deferkit.errors import InvalidArgument
 from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.links import link_named
 from deferkit.study.policy_registry import PolicyRun
-from deferkit.worlds.task_stream import Floats, TaskStream, Truth
+from deferkit.worlds.base import Floats, TaskStream, Truth
 
 GROWTH = 1.1
 

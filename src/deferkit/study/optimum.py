@@ -1,19 +1,4 @@
-"""OPT, the best policy that keeps the budget in expectation (Definition 3.1), and its prices λ*.
-
-One resource: each context has a path of deciders with less and less gained for a unit of cost (the upper hull of what
-experts cost and gain); the steps of all paths, best first, until the budget is used. That is the optimum of the linear
-programme over contexts and experts, exactly. With one expert a path is one step: the ratio rule.
-
-Several resources: the linear programme itself, solved for the contexts that are close at the prices so far, until no
-policy can be better: its value then equals the dual λ·B/T + E[max(0, max_k gain_k − λ·cost_k)].
-
-OPT knows what is expected of each context; *hindsight* OPT sees the outcomes, with their noise.
-
-Where rewards drift, OPT knows what is expected of each task, its phase included: a *dynamic* benchmark. *Static* OPT
-does not know the phase: it is the best rule that says for each context, once and for all, with which probability an
-expert is asked. As contexts and costs do not drift, what such a rule is expected to earn depends on the mean over
-time alone; so it is OPT for rewards averaged over the phases. Both are judged by what is expected of each task.
-"""
+"""OPT: the optimum in hindsight, also by period."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -23,7 +8,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.sparse import csr_array, vstack
 
-from deferkit.worlds.task_stream import Floats, Population, TaskStream
+from deferkit.types import Budget
+from deferkit.worlds.base import Floats, Population, TaskStream
 
 CLOSE = 4_000  # contexts in the first linear programme; twice as many in each one that follows
 TOLERANCE = 1e-9
@@ -203,3 +189,50 @@ class Benchmark:
             rule: Floats = np.eye(tasks.rewards.shape[1])[worths(tasks, best.price).argmax(axis=1)]
             return rule, best.price
         return best.choice[self._truth.kind], best.price
+
+
+LEAST_COST = 1e-9  # a task that costs less is free
+
+
+def period_numbers(times: Floats, budget: Budget) -> NDArray[np.int64]:
+    """Return the period of each task, counted from that of the first; all in one if the budget does not renew.
+
+    >>> period_numbers(np.array([0.0, 3_599.0, 3_600.0, 9_000.0]), Budget(1, every="1h", start=0)).tolist()
+    [0, 0, 1, 2]
+    """
+    if budget.every is None or len(times) == 0:
+        return np.zeros(len(times), dtype=np.int64)
+    schedule = budget.schedule
+    ends = [schedule.containing(float(times[0]))[1]]
+    while ends[-1] <= times[-1]:
+        ends.append(schedule.following(ends[-1]))
+    return np.searchsorted(np.array(ends), times, side="right").astype(np.int64)
+
+
+def best_shares(gains: Floats, costs: Floats, periods: NDArray[np.int64], budget: Budget) -> Floats:
+    """Return the share of each task that is best asked about; with any carry-over as if nothing lapsed.
+
+    Args:
+        gains: [n] What asking is expected to gain.
+        costs: [n] What it is expected to cost.
+        periods: [n] The period of each task, not decreasing.
+        budget: Its total is that of one period.
+    """
+    dear = np.maximum(costs, LEAST_COST)
+    order = np.argsort(-gains / dear, kind="stable")
+    order = order[gains[order] > 0]
+    shares = np.zeros(len(gains))
+    if budget.carry > 0 and budget.every is not None:
+        room = float(budget.total) * np.arange(1, int(periods[-1]) + 2)  # up to the end of each period
+        for task in order:
+            first = periods[task]
+            use = min(dear[task], room[first:].min())
+            if use > 0:
+                shares[task] = use / dear[task]
+                room[first:] -= use
+        return shares
+    for period in np.unique(periods):
+        chosen = order[periods[order] == period]
+        before = np.concatenate([[0.0], np.cumsum(dear[chosen])[:-1]])
+        shares[chosen] = np.clip((budget.total - before) / dear[chosen], 0.0, 1.0)
+    return shares

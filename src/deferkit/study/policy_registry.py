@@ -1,5 +1,6 @@
-"""The registry of policies, and how each is run over a stream."""
+"""Policies of studies by name: learners, baselines, plug-ins."""
 
+import functools
 import math
 import time
 import warnings
@@ -13,23 +14,133 @@ from numpy.typing import NDArray
 
 from deferkit.errors import AssumptionWarning, InvalidArgument, UnaffordableReviewWarning, closest
 from deferkit.extras import listed, missing, needs
+from deferkit.learn.context import as_amount
+from deferkit.learn.core import revealed
 from deferkit.learn.deferrer import Deferrer
+from deferkit.learn.embed import EMBEDDING_PLUGINS
 from deferkit.learn.embed.gradient import GradientEmbedding
 from deferkit.learn.embed.neural import NeuralEmbedding
 from deferkit.learn.embed.trees import TreeEmbedding
 from deferkit.learn.encode import Encoder
 from deferkit.learn.exploration import INDEX, INTERVAL, Exploration
 from deferkit.learn.links import link_named
-from deferkit.learn.pacing import PACINGS
+from deferkit.learn.pacing import PACING_PLUGINS, PACINGS
 from deferkit.learn.representation_text import representation_text
 from deferkit.learn.settings import DEFAULT_RULE, NOVEMBER_2026
+from deferkit.plugins import InvalidPlugin, PluginGroup, is_reference, load_reference
 from deferkit.study import baselines
 from deferkit.study.peers import PEERS, Setting, run_peer
-from deferkit.study.policy_plugins import is_policy, plugin_names, policy_plugin
 from deferkit.study.scripts import SCRIPTS, run_script
-from deferkit.study.steps import run_by_steps
-from deferkit.types import Budget
-from deferkit.worlds.task_stream import Floats, TaskStream
+from deferkit.types import Amount, Budget
+from deferkit.worlds.base import Floats, Follower, TaskStream
+
+
+def is_policy(made: Any) -> bool:
+    """Return whether an object makes policies: a class with the two verbs of a `Peer`, or a function.
+
+    >>> is_policy(dict), is_policy(lambda setting: None)
+    (False, True)
+    """
+    if isinstance(made, type):
+        return all(callable(getattr(made, verb, None)) for verb in ("decide", "observe"))
+    return callable(made)
+
+
+POLICY_PLUGINS = PluginGroup(
+    noun="policy",
+    group="deferkit.policies",
+    wanted="a class with `decide` and `observe`, or a function, that takes a Setting; or a pacing, or an embedding",
+    accepts=is_policy,
+)
+GROUPS = (POLICY_PLUGINS, PACING_PLUGINS, EMBEDDING_PLUGINS)
+
+
+class PolicyPlugin(NamedTuple):
+    """A policy from outside the package.
+
+    Attributes:
+        group: What it is: a policy, a pacing or an embedding.
+        value: The class or function.
+    """
+
+    group: PluginGroup
+    value: Any
+
+    @property
+    def is_learner(self) -> bool:
+        """Whether it is the default with another pacing or an embedding."""
+        return self.group is not POLICY_PLUGINS
+
+    @property
+    def has_embedding(self) -> bool:
+        """Whether it is the default with an embedding."""
+        return self.group is EMBEDDING_PLUGINS
+
+
+@functools.cache
+def policy_plugin(name: str) -> PolicyPlugin | None:
+    """Return the plug-in of a policy; None if there is none of this name.
+
+    Args:
+        name: Of an entry point of one of `GROUPS`, or `module:name`.
+
+    Raises:
+        InvalidPlugin: The plug-in cannot be used.
+    """
+    if is_reference(name):
+        value = load_reference(name)
+        groups = [group for group in (PACING_PLUGINS, EMBEDDING_PLUGINS) if group.accepts(value)] or [POLICY_PLUGINS]
+    else:
+        groups = [group for group in GROUPS if name in group.names()]
+    if len(groups) > 1:
+        both = " and ".join(group.noun for group in groups)
+        raise InvalidPlugin(f"{name!r} is the name of a {both}: name one of them as module:name.")
+    return PolicyPlugin(groups[0], groups[0].find(name)) if groups else None
+
+
+def plugin_names() -> list[str]:
+    """Return the names of all installed policies, pacings and embeddings."""
+    return [name for group in GROUPS for name in group.names()]
+
+
+def run_by_steps(learner: Deferrer, stream: TaskStream, feedback: str) -> tuple[NDArray[np.int64], Floats]:
+    """Return route and prices of every task, decided and at once observed.
+
+    Where it is not known what an expert would have earned or cost, nobody asked then, and nobody can be asked now.
+
+    >>> from deferkit import Budget
+    >>> stream = TaskStream(np.ones((3, 1)), np.array([[0.5, 0.9]] * 2 + [[0.5, np.nan]]), np.ones((3, 1, 1)))
+    >>> learner = Deferrer(n_features=1, budget=Budget(3, horizon=3, max_cost=1), seed=4)
+    >>> run_by_steps(learner, stream, "full")[0]
+    array([1, 1, 0])
+    """
+    deciders, resources = learner.settings.deciders, learner.settings.resources
+    places = {name: place for place, name in enumerate(deciders)}
+    follower = None if stream.running is None else Follower(stream.contexts, stream.running)
+    routes = np.zeros(stream.n_tasks, dtype=np.int64)
+    prices = np.zeros((stream.n_tasks, len(resources)))
+    unknown = (np.isnan(stream.rewards[:, 1:]) | np.isnan(stream.costs).any(axis=2)).tolist()
+    rewards, costs = stream.rewards.tolist(), stream.costs.tolist()
+    for task in range(stream.n_tasks):
+        context = stream.contexts[task] if follower is None else follower.context(task)
+        known = None
+        if any(unknown[task]):
+            known = [name for name, lost in zip(deciders[1:], unknown[task], strict=True) if not lost]
+        decision = learner.decide(context, available=known)
+        route = places[decision.route]
+        routes[task] = route
+        prices[task] = as_amount("price", decision.price, resources)
+        seen = {deciders[each]: rewards[task][each] for each in revealed(feedback, route)}
+        if route == 0:
+            learner.observe(decision.id, seen)
+            continue
+        paid = costs[task][route - 1]
+        cost: Amount = paid[0] if len(resources) == 1 else dict(zip(resources, paid, strict=True))
+        learner.observe(decision.id, seen, cost)
+        if follower is not None:
+            follower.asked(task, rewards[task][route], paid[0])
+    return routes, prices
+
 
 SURE_COST = 3.0  # above what a synthetic task costs at σ = 0.1; one that costs more raises it
 NOISE = 0.1  # σ that the paper's algorithm is told where nobody knows it
@@ -275,7 +386,7 @@ def encoder_of(columns: Mapping[str, Any]) -> Encoder:
 def confidence_feature(stream: TaskStream) -> int | str | None:
     """Return the feature that is the model's own confidence, by name or index; None if no feature is.
 
-    >>> from deferkit.worlds.simulated_models import SeveralExperts
+    >>> from deferkit.worlds.classifiers import SeveralExperts
     >>> confidence_feature(SeveralExperts().draw(seed=0))
     1
     """

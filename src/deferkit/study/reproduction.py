@@ -11,10 +11,9 @@ from deferkit.study.drawing.figures import write_figure
 from deferkit.study.drawing.report import Chapter, report_html
 from deferkit.study.engines import TrialEngine
 from deferkit.study.experiments.experiment import Experiment, Finding, PolicyRanking
-from deferkit.study.results_file import write_frame
 from deferkit.study.runner import missing, run_study
-from deferkit.study.trial_statistics import mean_of
-from deferkit.study.trial_store import TrialStore
+from deferkit.study.statistics import mean_of
+from deferkit.study.trial_store import TrialStore, write_frame
 
 
 class RankingTable(NamedTuple):

@@ -9,8 +9,7 @@ import polars as pl
 from deferkit.errors import StudyFailed
 from deferkit.study.engines import Local, TrialEngine
 from deferkit.study.policy_registry import check_installed, has_embedding
-from deferkit.study.source_digest import code_digest
-from deferkit.study.spec import Spec
+from deferkit.study.spec import Spec, code_digest
 from deferkit.study.trial import run_together
 from deferkit.study.trial_store import PATHS, Trial, TrialStore
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.learn.core import revealed
-from deferkit.worlds.task_stream import Floats, TaskStream
+from deferkit.worlds.base import Floats, TaskStream
 
 Ints = NDArray[np.int64]
 

@@ -1,10 +1,12 @@
-"""The specification of a trial, and the key of its results."""
+"""Specifications of trials, and the digest of the code that runs them."""
 
 import functools
 import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from deferkit.errors import InvalidArgument, expected
@@ -12,12 +14,69 @@ from deferkit.learn.core import FEEDBACKS
 from deferkit.plugins import plugin_digest
 from deferkit.study.allowance import Allowance
 from deferkit.study.peers import PEERS
-from deferkit.study.policy_plugins import policy_plugin
-from deferkit.study.policy_registry import POLICIES, check_policy_name, is_learner
-from deferkit.study.source_digest import code_digest
+from deferkit.study.policy_registry import POLICIES, check_policy_name, is_learner, policy_plugin
 from deferkit.types import is_number
 from deferkit.worlds import WORLDS, kind_of, make_world
 from deferkit.worlds.table import Table
+
+PACKAGE = Path(__file__).parent.parent
+EXCLUDED = ("cli", "client", "serve", "study/drawing", "testing")
+"""The command line, the service with its client, drawing, and checks of plug-ins: no trial imports them.
+
+Everything else is in the key.
+"""
+SOURCE_SUFFIXES = {".py", ".pyx", ".pxd", ".h"}
+LIBRARIES = ("numpy", "scipy", "polars", "lightgbm")
+
+
+def measuring_sources(package: Path = PACKAGE) -> list[Path]:
+    """Return the source files that can change results, sorted by path.
+
+    Args:
+        package: The folder of the package.
+
+    Returns:
+        Every source file of the package outside of `EXCLUDED`, so that a new module is covered without being listed.
+
+    >>> names = [path.name for path in measuring_sources()]
+    >>> "deferrer.py" in names, "charts.py" in names
+    (True, False)
+    """
+    excluded = [package / folder for folder in EXCLUDED]
+    sources = (path for path in package.rglob("*") if path.suffix in SOURCE_SUFFIXES)
+    return sorted(path for path in sources if not any(folder in path.parents for folder in excluded))
+
+
+def source_digest(package: Path = PACKAGE) -> str:
+    """Return a hash of the source files of a package that can change results, and of the versions of libraries.
+
+    Args:
+        package: The folder of the package.
+    """
+    digest = hashlib.sha256(" ".join(map(library_version, LIBRARIES)).encode())
+    for path in measuring_sources(package):
+        digest.update(path.relative_to(package).as_posix().encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@functools.cache
+def code_digest() -> str:
+    """Return the digest of the code that is running; it is read once for each process."""
+    return source_digest()
+
+
+def library_version(name: str) -> str:
+    """Return the version of a library, or "" if it is not installed.
+
+    >>> library_version("no-such-library")
+    ''
+    """
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
+
 
 TRACES = ("", "path", "coverage")
 

@@ -16,11 +16,11 @@ from deferkit.errors import InvalidArgument
 from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.representation_text import representation_text
 from deferkit.study.allowance import Allowance
-from deferkit.study.period_optimum import best_shares, period_numbers
+from deferkit.study.optimum import best_shares, period_numbers
 from deferkit.study.policy_registry import is_learner, make_learner, sure_cost, warm_started
 from deferkit.study.spec import Spec
 from deferkit.types import Budget
-from deferkit.worlds.task_stream import Floats, TaskStream
+from deferkit.worlds.base import Floats, TaskStream
 
 NOT_JUDGED = 2  # periods
 

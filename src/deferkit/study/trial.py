@@ -16,7 +16,7 @@ from deferkit.study.policy_registry import OPTIMA, check_hindsight, make_learner
 from deferkit.study.spec import Spec
 from deferkit.study.timed_trial import is_timed, run_timed
 from deferkit.worlds import make_world
-from deferkit.worlds.task_stream import Floats, TaskStream
+from deferkit.worlds.base import Floats, TaskStream
 
 POINTS = 100  # of a path
 

@@ -8,11 +8,9 @@ import numpy as np
 from deferkit.errors import InvalidArgument
 from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.embed import EMBEDDING_PLUGINS, EMBEDDINGS, embedding_from, is_embedding
-from deferkit.learn.retrained_embedding import RetrainedEmbedding
-from deferkit.study.policy_registry import setting_of
-from deferkit.study.steps import run_by_steps
-from deferkit.testing.contract import ContractCheck, disturb_global_generator, require, run_checks
-from deferkit.testing.learner_checks import learner_checks
+from deferkit.learn.representation import RetrainedEmbedding
+from deferkit.study.policy_registry import run_by_steps, setting_of
+from deferkit.testing.learner_checks import ContractCheck, disturb_global_generator, learner_checks, require, run_checks
 from deferkit.testing.policy_checks import SHARE, small_stream
 
 

@@ -8,10 +8,8 @@ from deferkit.errors import InvalidArgument
 from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.pacing import PACING_PLUGINS, PACINGS
 from deferkit.plugins import reference_of
-from deferkit.study.policy_registry import setting_of
-from deferkit.study.steps import run_by_steps
-from deferkit.testing.contract import ContractCheck, require, run_checks
-from deferkit.testing.learner_checks import learner_checks, part, spent_of
+from deferkit.study.policy_registry import run_by_steps, setting_of
+from deferkit.testing.learner_checks import ContractCheck, learner_checks, part, require, run_checks, spent_of
 from deferkit.testing.policy_checks import SHARE, small_stream
 
 

@@ -9,22 +9,30 @@ from deferkit.errors import InvalidArgument
 from deferkit.learn.deferrer import Deferrer
 from deferkit.plugins import reference_of
 from deferkit.study.peers import PEERS
-from deferkit.study.policy_plugins import POLICY_PLUGINS, is_policy, policy_plugin
 from deferkit.study.policy_registry import (
     OPTIMA,
     POLICIES,
+    POLICY_PLUGINS,
     PolicyRun,
     check_policy_name,
     is_learner,
+    is_policy,
     make_learner,
+    policy_plugin,
     run_made,
     run_policy,
     setting_of,
 )
-from deferkit.testing.contract import ContractCheck, disturb_global_generator, require, run_checks
-from deferkit.testing.learner_checks import learner_checks, part
+from deferkit.testing.learner_checks import (
+    ContractCheck,
+    disturb_global_generator,
+    learner_checks,
+    part,
+    require,
+    run_checks,
+)
+from deferkit.worlds.base import TaskStream
 from deferkit.worlds.synthetic import Synthetic
-from deferkit.worlds.task_stream import TaskStream
 
 TASKS, FEATURES, SHARE = 160, 4, 0.2  # enough for a learner to learn, and soon over
 SEED = 3

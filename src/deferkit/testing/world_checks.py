@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from deferkit.testing.contract import ContractCheck, disturb_global_generator, require, run_checks
+from deferkit.testing.learner_checks import ContractCheck, disturb_global_generator, require, run_checks
 from deferkit.worlds import kind_of, make_world
-from deferkit.worlds.task_stream import TaskStream
+from deferkit.worlds.base import TaskStream
 
 BAD_SEEDS: tuple[Any, ...] = (-1, 0.5, "one", None)
 WIDTHS = 3  # axes of the costs

@@ -10,20 +10,18 @@ from deferkit.plugins import PluginGroup
 
 needs("study")  # before the worlds import it
 
-from deferkit.worlds.arrivals import Arrivals
-from deferkit.worlds.classifiers import Classifiers
+from deferkit.tables.sheet import is_table
+from deferkit.worlds.arrivals import Arrivals, LateCosts
+from deferkit.worlds.base import TaskStream
+from deferkit.worlds.classifiers import Classifiers, JunkContexts, SeveralExperts
 from deferkit.worlds.drift import Drift
 from deferkit.worlds.imagenet16h import ImageNet16H
 from deferkit.worlds.knapsack import Knapsack
-from deferkit.worlds.late_costs import LateCosts
 from deferkit.worlds.model_vs_human import ModelVsHuman
 from deferkit.worlds.moderation import Moderation
-from deferkit.worlds.sheet import is_table
-from deferkit.worlds.simulated_models import JunkContexts, SeveralExperts
 from deferkit.worlds.small_tables import SmallTables
 from deferkit.worlds.synthetic import Synthetic
 from deferkit.worlds.table import Table
-from deferkit.worlds.task_stream import TaskStream
 
 
 class World(Protocol):

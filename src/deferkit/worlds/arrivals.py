@@ -1,18 +1,39 @@
-"""Tasks that come at times: fourteen weeks with office hours, bursts, growth or a sudden step.
+"""Arrivals of tasks, late costs and values that are known beforehand."""
 
-A thousand tasks come in a week, unless said otherwise. Values and costs are those of the synthetic world whose human is
-better than the model.
-"""
-
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from deferkit.worlds.base_world import BaseWorld
-from deferkit.worlds.known_values import with_known_values, with_truth
-from deferkit.worlds.option import check_choices, option
-from deferkit.worlds.synthetic import Synthetic
-from deferkit.worlds.task_stream import Floats, TaskStream
+from deferkit.errors import expected
+from deferkit.types import is_number, is_whole
+from deferkit.worlds.base import BaseWorld, Floats, PastTasks, Population, TaskStream, Truth, check_choices, option
+from deferkit.worlds.synthetic import REGIMES, Synthetic
+
+LABELS = 8_000  # tasks without noise, which a learner is told before the stream: it knows all values from then on
+
+
+def with_truth(stream: TaskStream, rewards: Floats, costs: Floats) -> TaskStream:
+    """Return a stream with other expected rewards [n, 2] and costs [n, 1, 1]: the tasks are their own population."""
+    n = stream.n_tasks
+    population = Population(np.full(n, 1 / n), rewards, costs)
+    empty = np.zeros((0, stream.contexts.shape[1]))
+    return stream._replace(truth=Truth(population, np.arange(n), rewards, costs, empty, empty[None]))
+
+
+def with_known_values(stream: TaskStream) -> TaskStream:
+    """Return the same tasks whose context is the expected gain and cost of asking, with labels to learn that from.
+
+    The rewards that come are the expected ones, less those of the model; costs stay as they came.
+    """
+    rewards, costs = stream.known()
+    gain, cost = rewards[:, 1] - rewards[:, 0], costs[:, 0, 0]
+    contexts = np.ascontiguousarray(np.stack([gain, cost], axis=1))
+    known = np.stack([np.zeros(len(gain)), gain], axis=1)
+    some = np.arange(LABELS) % stream.n_tasks
+    past = PastTasks(contexts[some], known[some], cost[some])
+    return with_truth(stream._replace(contexts=contexts, rewards=known, past=past), known, costs)
+
 
 HOUR = 3_600.0  # seconds
 WEEK = 168  # hours
@@ -99,3 +120,50 @@ def more_at_weekends(stream: TaskStream, weekend: "np.ndarray[tuple[int], np.dty
     contexts = np.ascontiguousarray(np.concatenate([stream.contexts, stream.contexts * weekend[:, None]], axis=1))
     realised = stream.rewards + (rewards - expected)
     return with_truth(stream._replace(contexts=contexts, rewards=realised), rewards, costs)
+
+
+TAILS = ("none", "heavy")
+SPREAD = 1.0  # σ of the logarithm of a heavy-tailed cost
+HUGE, HUGE_SHARE = 207.0, 1e-3  # times the usual cost, and how often
+
+
+def heavy_factors(n: int, rng: np.random.Generator) -> Floats:
+    """Return what costs are multiplied by: log-normal with mean 1, and very much once in a thousand."""
+    factors = np.exp(SPREAD * rng.standard_normal(n) - SPREAD**2 / 2)
+    return np.asarray(np.minimum(np.where(rng.random(n) < HUGE_SHARE, HUGE, factors), HUGE))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LateCosts(BaseWorld):
+    """Synthetic tasks whose outcomes come late, to be drawn from with a seed.
+
+    >>> stream = LateCosts(horizon=100, late=0.1).draw(seed=0)
+    >>> stream.n_tasks, stream.delay
+    (100, 10)
+    """
+
+    regime: str = option("dominant", "How the deciders compare", choices=REGIMES, shown="{} regime")
+    horizon: int = option(4_000, "T, the number of tasks", shown="T = {:,}")
+    tail: str = option("heavy", "Whether a few reviews cost very much", choices=TAILS)
+    late: float = option(0.02, "After which share of the tasks an outcome comes", shown="{:g} late")
+    values: str = option("learned", "Whether rewards and costs are known beforehand", choices=VALUES, shown="{} values")
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        if not is_whole(self.horizon, 10):
+            raise expected("horizon", "LateCosts", "a whole number of at least 10", self.horizon)
+        if not is_number(self.late) or not 0 <= self.late <= 1:
+            raise expected("late", "LateCosts", "a share from 0 to 1", self.late)
+
+    def draw(self, seed: int) -> TaskStream:
+        """Return the stream of this seed: the same one for every policy."""
+        self.check_seed(seed)
+        world = Synthetic(regime=self.regime, horizon=int(self.horizon))
+        stream = world.draw(seed)._replace(delay=math.floor(self.late * self.horizon + 1e-9))
+        if self.tail == "heavy":
+            rewards, costs = stream.known()
+            factors = heavy_factors(int(self.horizon), np.random.default_rng([seed, 5]))
+            mean = (1 - HUGE_SHARE) + HUGE_SHARE * HUGE
+            realised = np.ascontiguousarray(costs * factors[:, None, None])
+            stream = with_truth(stream._replace(costs=realised), rewards, costs * mean)
+        return with_known_values(stream) if self.values == "known" else stream

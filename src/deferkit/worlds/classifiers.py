@@ -1,9 +1,4 @@
-"""Day one: a scikit-learn classifier decides, and a person may be asked who is right in 93 % of the tasks.
-
-The data come with scikit-learn. A classifier is trained on a few rows; the other rows are the tasks, in a new order and
-with another training set for each seed. The context is what most teams have first: the confidence of the classifier
-and the margin between its two most probable classes.
-"""
+"""Worlds of classifiers: scikit-learn's and simulated ones."""
 
 import functools
 from collections.abc import Callable
@@ -11,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import expit
 
 from deferkit.extras import needs
-from deferkit.worlds.base_world import BaseWorld
-from deferkit.worlds.option import check_choices, option
-from deferkit.worlds.task_stream import Floats, TaskStream
+from deferkit.worlds.base import BaseWorld, Floats, TaskStream, check_choices, option
 
 EXPERT_ACCURACY = 0.93  # of the person, whatever the task
 FORMS = ("vector", "encoder")
@@ -155,5 +149,94 @@ class Classifiers(BaseWorld):
             remark="simulated person",
             confidence=tasks.confidence,
             columns=tasks.columns if self.form == "encoder" else None,
+            first_use=True,
+        )
+
+
+ACCURACIES = (0.84, 0.86, 0.885, 0.91, 0.93)  # of five experts
+N_TASKS = 810
+HARDEST_ERROR, ERROR_POWER = 0.5, 2.57  # the model errs in ½·(1 − u)^2.57 of the tasks with rank u: 14 % of all
+HARDER = 0.8  # how much more often an expert errs in the model's hardest task than in its easiest, over the mean
+
+JUNK = ("none", "scattered", "first")
+N_JUNK_TASKS, N_JUNK, N_NUMBERS = 1_500, 60, 5
+LARGE, LARGEST_JUNK = 1e6, 1e50
+SLOPES = (1.2, -0.9, 0.6, 0.0, 0.0)  # of the model's log-odds
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeveralExperts(BaseWorld):
+    """Five experts, right in 84 to 93 % of the tasks, cost 1 each; a model with a confidence, right in 86 %.
+
+    As with the readers of a medical study: who is best is not known, and reviews are few.
+
+    >>> stream = SeveralExperts().draw(seed=0)
+    >>> stream.rewards.shape, stream.costs.shape
+    ((810, 6), (810, 5, 1))
+    """
+
+    def draw(self, seed: int) -> TaskStream:
+        """Return the stream of this seed; which expert is how good differs between seeds."""
+        self.check_seed(seed)
+        rng = np.random.default_rng(np.random.SeedSequence([int(seed), 5]))
+        rank = rng.random(N_TASKS)
+        model = 1.0 - HARDEST_ERROR * (1.0 - rank) ** ERROR_POWER
+        errors = 1.0 - rng.permutation(np.array(ACCURACIES))
+        # tasks that are hard for the model are somewhat harder for people too
+        experts = 1.0 - errors * (1.0 + HARDER * (0.5 - rank))[:, None]
+        chances = np.column_stack([model, experts])
+        confidence = 0.5 + 0.5 * rank**0.7
+        margin = np.clip(2 * confidence - 1 + 0.05 * rng.standard_normal(N_TASKS), 0.0, 1.0)
+        return TaskStream(
+            contexts=np.column_stack([np.ones(N_TASKS), confidence, margin]),
+            rewards=(rng.random(chances.shape) < chances).astype(float),
+            costs=np.ones((N_TASKS, len(ACCURACIES), 1)),
+            link="logistic",
+            remark="simulated people",
+            confidence=confidence,
+            first_use=True,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class JunkContexts(BaseWorld):
+    """A logistic stream with junk among the contexts, such as a broken sensor or an attacker sends.
+
+    Junk tasks are right whoever decides, also where `junk` is "none" and their contexts are like the others: a loss
+    is what the junk does to the other tasks.
+
+    >>> [float(np.abs(JunkContexts(junk=each).draw(seed=0).contexts).max()) > 1e5 for each in JUNK]
+    [False, True, True]
+    """
+
+    junk: str = option(
+        "none", "Junk: none, 60 contexts of 1e50 anywhere, or the first context of 1e6", choices=JUNK, shown="{} junk"
+    )
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+
+    def draw(self, seed: int) -> TaskStream:
+        """Return the stream of this seed; the same tasks whatever the junk."""
+        self.check_seed(seed)
+        rng = np.random.default_rng(np.random.SeedSequence([int(seed), 6]))
+        numbers = rng.standard_normal((N_JUNK_TASKS, N_NUMBERS))
+        model = expit(0.8 + numbers @ np.array(SLOPES))
+        expert = expit(2.6 + 0.4 * numbers[:, 3])
+        rewards = (rng.random((N_JUNK_TASKS, 2)) < np.column_stack([model, expert])).astype(float)
+        spots = np.sort(rng.choice(np.arange(1, N_JUNK_TASKS), N_JUNK - 1, replace=False))
+        signs: Floats = rng.choice([-1.0, 1.0], (N_JUNK, N_NUMBERS))
+        rewards[0] = 1.0
+        rewards[spots] = 1.0
+        if self.junk == "first":
+            numbers[0] = LARGE * signs[0]
+        elif self.junk == "scattered":
+            numbers[[0, *spots]] = LARGEST_JUNK * signs
+        return TaskStream(
+            contexts=np.column_stack([np.ones(N_JUNK_TASKS), numbers]),
+            rewards=rewards,
+            costs=np.ones((N_JUNK_TASKS, 1, 1)),
+            link="logistic",
+            remark="simulated",
             first_use=True,
         )

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from deferkit.errors import InvalidArgument, MissingData
-from deferkit.worlds.digest import digest_of
-from deferkit.worlds.task_stream import Floats
+from deferkit.tables.sheet import digest_of
+from deferkit.worlds.base import Floats
 
 VARIABLE = "DEFERKIT_DATA"
 

@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 
 from deferkit.errors import expected
 from deferkit.types import is_number, is_whole, plain
-from deferkit.worlds.base_world import BaseWorld
-from deferkit.worlds.option import check_choices, option
-from deferkit.worlds.task_stream import Floats, Population, TaskStream, Truth
+from deferkit.worlds.base import BaseWorld, Floats, Population, TaskStream, Truth, check_choices, option
 
 FAMILIES = ("lin", "cat")
 KINDS = ("none", "abrupt", "gradual", "seasonal", "recurring")

@@ -9,13 +9,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from deferkit.errors import InvalidArgument, expected
-from deferkit.worlds.answers import CLASSES, Answers
-from deferkit.worlds.base_world import BaseWorld
+from deferkit.worlds.base import HISTORIES, HISTORY_HELP, BaseWorld, Floats, TaskStream, check_choices, option
 from deferkit.worlds.data import DataSet, checked_digest, checked_times, read_table
-from deferkit.worlds.option import check_choices, option
-from deferkit.worlds.running import HISTORIES, HISTORY_HELP
-from deferkit.worlds.task_stream import Floats, TaskStream
-from deferkit.worlds.times import stand_in
+from deferkit.worlds.people import CLASSES, Answers, stand_in
 
 SET = DataSet("ImageNet16H", "imagenet16h", "the OSF project of Steyvers et al. (2022), https://osf.io/2ntrf/")
 NETWORK = "densenet161"

@@ -8,17 +8,21 @@ from pathlib import Path
 import numpy as np
 
 from deferkit.errors import InvalidArgument, expected
+from deferkit.tables.sheet import digest_of
 from deferkit.types import plain
-from deferkit.worlds.base_world import BaseWorld
-from deferkit.worlds.digest import digest_of
-from deferkit.worlds.knapsack_features import features
-from deferkit.worlds.knapsack_file import read_people
-from deferkit.worlds.knapsack_people import Floats, People, reward
-from deferkit.worlds.knapsack_simulator import simulate
-from deferkit.worlds.option import check_choices, option
-from deferkit.worlds.running import HISTORIES, HISTORY_HELP, Running, leaky
-from deferkit.worlds.scaled import unit_ball
-from deferkit.worlds.task_stream import TaskStream
+from deferkit.worlds.base import (
+    HISTORIES,
+    HISTORY_HELP,
+    BaseWorld,
+    Running,
+    TaskStream,
+    check_choices,
+    leaky,
+    option,
+    unit_ball,
+)
+from deferkit.worlds.knapsack_data import read_people, simulate
+from deferkit.worlds.knapsack_instances import Floats, People, features, reward
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Knapsack problems in whole numbers: the best value there is, and the value that RatioMax4 finds."""
+"""Knapsacks and the people who solve them: instances and features."""
 
 from typing import NamedTuple
 
@@ -70,3 +70,80 @@ class Instances(NamedTuple):
 def whole(numbers: Ints) -> Ints:
     """Return whole numbers as the extension module takes them."""
     return np.ascontiguousarray(numbers, dtype=np.int64)
+
+
+Floats = NDArray[np.float64]
+
+LIMIT_S = 180.0  # the time that people had for a knapsack
+
+
+class People(NamedTuple):
+    """Answers in the order in which each person gave them, person after person."""
+
+    person: Ints  # [n] 0, 1, … without gaps
+    instances: Instances  # [n]
+    performance: Floats  # [n] V / V_max of the person
+    seconds: Floats  # [n]
+    simulated: bool
+
+    @property
+    def model(self) -> Floats:
+        """V / V_max of RatioMax4."""
+        return self.instances.ratio_max() / self.instances.optimum()
+
+    @property
+    def costs(self) -> Floats:
+        """The time of each answer, in units of the mean."""
+        return np.asarray(self.seconds / self.seconds.mean())
+
+    def shuffled(self, rng: np.random.Generator) -> Ints:
+        """Return the rows with the people in another order, and the answers of each in the same.
+
+        >>> knapsacks = Instances(np.ones((4, 1), int), np.ones((4, 1), int), np.ones(4, int))
+        >>> people = People(np.array([0, 0, 1, 1]), knapsacks, np.ones(4), np.ones(4), True)
+        >>> people.shuffled(np.random.default_rng(3))
+        array([2, 3, 0, 1])
+        """
+        place = rng.permutation(int(self.person.max()) + 1)
+        return np.argsort(place[self.person], kind="stable")
+
+
+def reward(performance: Floats) -> Floats:
+    """Return 0.1 / (1.1 − V/V_max): the last per cent count for most.
+
+    >>> reward(np.array([0.0, 0.9, 1.0])).round(3)
+    array([0.091, 0.5  , 1.   ])
+    """
+    return 0.1 / (1.1 - performance)
+
+
+def features(instances: Instances) -> Floats:
+    """Return weights and values over the capacity, the capacity, and summary statistics.
+
+    Items stand from the best value/weight to the worst, as the paper does not give their order: a column then means
+    something ("the weight of the best item", which RatioMax4 takes first), while items in no order are
+    interchangeable and their 36 columns tell a linear learner no more than their means do.
+
+    >>> knapsacks = Instances(np.array([[4, 2]]), np.array([[2, 4]]), np.array([4]))
+    >>> features(knapsacks)[0, :6]
+    array([0.5, 1. , 1. , 0.5, 4. , 0.5])
+    """
+    knapsacks = instances.by_ratio()
+    capacity = knapsacks.capacities[:, None].astype(np.float64)
+    weights, values = knapsacks.weights / capacity, knapsacks.values / capacity
+    ratios = knapsacks.values / knapsacks.weights
+    columns = [weights, values, capacity]
+    columns += [
+        statistic(numbers, axis=1)[:, None]
+        for numbers in (weights, values, ratios)
+        for statistic in (np.min, np.mean, np.max, np.std)
+    ]
+    return np.hstack([*columns, _correlation(weights, values)[:, None]])
+
+
+def _correlation(one: Floats, other: Floats) -> Floats:
+    """Return the correlation in each row; 0 where one of the two does not vary."""
+    one, other = (numbers - numbers.mean(axis=1, keepdims=True) for numbers in (one, other))
+    spread = np.sqrt((one**2).sum(axis=1) * (other**2).sum(axis=1))
+    products = (one * other).sum(axis=1)
+    return np.where(spread > 1e-12, products / np.maximum(spread, 1e-12), 0.0)

@@ -10,12 +10,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from deferkit.errors import InvalidArgument, expected
-from deferkit.worlds.answers import CLASSES, Answers
-from deferkit.worlds.base_world import BaseWorld
+from deferkit.worlds.base import HISTORIES, HISTORY_HELP, BaseWorld, TaskStream, check_choices, option
 from deferkit.worlds.data import DataSet, checked_digest, checked_times, read_table
-from deferkit.worlds.option import check_choices, option
-from deferkit.worlds.running import HISTORIES, HISTORY_HELP
-from deferkit.worlds.task_stream import TaskStream
+from deferkit.worlds.people import CLASSES, Answers
 
 SET = DataSet(
     "model-vs-human", "model_vs_human", "Geirhos et al. (2021), https://github.com/bethgelab/model-vs-human (raw-data)"

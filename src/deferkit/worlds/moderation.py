@@ -15,13 +15,11 @@ import polars as pl
 from scipy.special import expit
 
 from deferkit.errors import expected
+from deferkit.tables.rows import Names
+from deferkit.tables.sheet import Sheet
 from deferkit.types import is_whole, plain
-from deferkit.worlds.base_world import BaseWorld
-from deferkit.worlds.option import option
-from deferkit.worlds.sheet import Sheet
+from deferkit.worlds.base import BaseWorld, Floats, Population, TaskStream, option
 from deferkit.worlds.table import tasks_of
-from deferkit.worlds.table_rows import Names
-from deferkit.worlds.task_stream import Floats, Population, TaskStream
 
 CATEGORIES = ("spam", "harassment", "hate", "nudity", "violence", "self-harm")
 LANGUAGES = ("en", "es", "de", "ar", "hi")

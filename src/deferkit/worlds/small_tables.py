@@ -14,13 +14,11 @@ import polars as pl
 from scipy.special import expit
 
 from deferkit.errors import expected
+from deferkit.tables.rows import Names
+from deferkit.tables.sheet import Sheet
 from deferkit.types import is_whole, plain
-from deferkit.worlds.base_world import BaseWorld
-from deferkit.worlds.option import check_choices, option
-from deferkit.worlds.sheet import Sheet
+from deferkit.worlds.base import BaseWorld, Floats, Population, TaskStream, check_choices, option
 from deferkit.worlds.table import tasks_of
-from deferkit.worlds.table_rows import Names
-from deferkit.worlds.task_stream import Floats, Population, TaskStream
 
 MIN_ROWS, MAX_ROWS = 300, 5_000
 COST_SPREAD = 0.4  # σ of the logarithm of a cost around its expectation

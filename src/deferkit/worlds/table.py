@@ -8,13 +8,11 @@ import numpy as np
 
 from deferkit.errors import InvalidArgument, expected
 from deferkit.learn.encode import Encoder
-from deferkit.worlds.base_world import BaseWorld
-from deferkit.worlds.context_columns import ContextColumns
-from deferkit.worlds.history import reviews_of
-from deferkit.worlds.option import check_choices, option
-from deferkit.worlds.sheet import Sheet, digest_of_table
-from deferkit.worlds.table_rows import Names, Rows, find_confidence, read_rows
-from deferkit.worlds.task_stream import Floats, PastTasks, TaskStream, Unshuffled
+from deferkit.tables.columns import ContextColumns
+from deferkit.tables.history import reviews_of
+from deferkit.tables.rows import Names, Rows, find_confidence, read_rows
+from deferkit.tables.sheet import Sheet, digest_of_table
+from deferkit.worlds.base import BaseWorld, Floats, PastTasks, TaskStream, Unshuffled, check_choices, option
 
 ORDERS = ("shuffled", "file")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from deferkit.serve.domain import api_keys as keys
-from deferkit.serve.http import access
+from deferkit.serve.http import auth
 from deferkit.serve.http.application import ROUTES
 from deferkit.serve.http.route_support import route_of
 from tests.serve.harness.clients import Client, until
@@ -26,7 +26,7 @@ CALLS = [
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A service with keys, which looks at them at each call."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(access, "FRESH_S", -1.0)
+        patch.setattr(auth, "FRESH_S", -1.0)
         with running(tmp_path_factory.mktemp("service"), tenants=True) as service:
             assert service.client("acme").post("/v1/policies", POLICY).status == 201
             yield service
@@ -126,7 +126,7 @@ def test_a_new_key_is_known_at_once(tmp_path: Path) -> None:
     with running(tmp_path, tenants=True) as service:
         first = service.client("acme")
         assert first.get("/v1/policies").status == 200  # the keys are known now, and not read again for a second
-        time.sleep(2 * access.NEW_S)
+        time.sleep(2 * auth.NEW_S)
         assert service.client("acme").get("/v1/policies").status == 200
 
 

@@ -11,7 +11,7 @@ import pytest
 from deferkit.serve.domain.problems import StoreFailed
 from deferkit.serve.engine.commands import decide
 from deferkit.serve.engine.engine import EngineSettings
-from deferkit.serve.http import access, application
+from deferkit.serve.http import application, auth
 from tests.serve.harness.clients import Client, until
 from tests.serve.harness.in_process import POLICY, Running, running
 
@@ -21,7 +21,7 @@ RESOURCES = {f"r{n}": {"total": 1, "horizon": 10, "max_cost": 1} for n in range(
 
 @pytest.fixture
 def tenants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
-    monkeypatch.setattr(access, "FRESH_S", -1.0)
+    monkeypatch.setattr(auth, "FRESH_S", -1.0)
     with running(tmp_path, tenants=True, max_policies=3) as service:
         yield service
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deferkit.cli.keys_command import FIRST
+from deferkit.cli.service import FIRST
 from deferkit.serve.domain.api_keys import parts_of
 from deferkit.serve.http import server
 from deferkit.serve.service_settings import ServiceSettings

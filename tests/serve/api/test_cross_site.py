@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from deferkit.serve.http import access
+from deferkit.serve.http import auth
 from tests.serve.harness.clients import Client
 from tests.serve.harness.in_process import POLICY, Running, running
 
@@ -33,7 +33,7 @@ def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """A service that is open to this machine, and one with keys; both with the policy `p`."""
     tenants = request.param == "keys"
     with pytest.MonkeyPatch.context() as patch, running(tmp_path_factory.mktemp("service"), tenants=tenants) as service:
-        patch.setattr(access, "NEW_S", -1.0)  # a key that is made in a test is known at once
+        patch.setattr(auth, "NEW_S", -1.0)  # a key that is made in a test is known at once
         client = service.client("acme") if tenants else service.client()
         assert client.post("/v1/policies", POLICY).status == 201
         yield service

@@ -7,7 +7,7 @@ import pytest
 
 from deferkit.serve.domain.problems import StoreFailed
 from deferkit.serve.engine.engine import Engine
-from deferkit.serve.http import access
+from deferkit.serve.http import auth
 from tests.serve.harness.clients import Client
 from tests.serve.harness.in_process import POLICY, Running, running
 
@@ -71,7 +71,7 @@ def test_a_database_that_cannot_be_read_is_said_alike(
     def fail(*_: Any) -> None:
         raise StoreFailed("SQLite: s3cret.")
 
-    monkeypatch.setattr(access, "FRESH_S", -1.0)
+    monkeypatch.setattr(auth, "FRESH_S", -1.0)
     monkeypatch.setattr(service.store, "keys", fail)
     for way in ({}, CHARSET):
         answer = client.post(PATH, {"task": "unread", "context": [1.0, 2.0]}, headers=way)
@@ -123,7 +123,7 @@ def test_a_body_of_nobody_is_not_read(tmp_path: Path) -> None:
 
 
 def test_a_key_is_good_for_the_same_either_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "FRESH_S", -1.0)
+    monkeypatch.setattr(auth, "FRESH_S", -1.0)
     with running(tmp_path, tenants=True, rate=1000) as service:
         client, reader = service.client("acme"), service.client("acme", "review")
         assert client.post("/v1/policies", POLICY).status == 201

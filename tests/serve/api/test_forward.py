@@ -8,7 +8,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from deferkit.serve.http.access import NEW_S
+from deferkit.serve.http.auth import NEW_S
 from tests.serve.harness.clients import Client
 from tests.serve.harness.in_process import POLICY, Running, running
 from tests.serve.harness.service_process import ServiceProcess, free_port

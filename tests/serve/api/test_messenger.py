@@ -9,7 +9,7 @@ import pytest
 
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.http import forwarding
-from deferkit.serve.http.access import Access
+from deferkit.serve.http.auth import Access
 from deferkit.serve.http.forwarding import Messenger
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store

@@ -8,7 +8,7 @@ import pytest
 import deferkit
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.engine.engine import Engine
-from deferkit.serve.http import access
+from deferkit.serve.http import auth
 from tests.serve.harness.clients import Client
 from tests.serve.harness.in_process import POLICY, Running, running
 
@@ -96,7 +96,7 @@ def test_estimates_have_coefficients_with_errors_and_calibration(story: Running)
     "path", ["/v1/overview", *(f"/v1/policies/p/{name}" for name in ("standing", "series", "estimates"))]
 )
 def test_who_may_not_read_sees_nothing(tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "NEW_S", -1.0)  # a key that is made in a test is known at once
+    monkeypatch.setattr(auth, "NEW_S", -1.0)  # a key that is made in a test is known at once
     with running(tmp_path, tenants=True) as service:
         assert service.client("acme").post("/v1/policies", POLICY).status == 201
         assert service.client().get(path).status == 401

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from deferkit.errors import InvalidArgument
-from deferkit.serve.http.static_files import FOLDER, TYPES, read_files
+from deferkit.serve.http.pages import FOLDER, TYPES, read_files
 from deferkit.serve.service_settings import ServiceSettings
 from tests.serve.harness.clients import Client
 from tests.serve.harness.in_process import running

@@ -16,7 +16,7 @@ import pytest
 
 import deferkit.learn
 import deferkit.serve
-from deferkit.serve.domain.policy_snapshot import Snapshot
+from deferkit.serve.domain.policy import Snapshot
 from deferkit.serve.structured_logs import JsonLines
 from tests.serve.harness.clients import Client
 from tests.serve.harness.in_process import POLICY, Running, running

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from deferkit.serve.http.request_cycle import RequestCycle
+from deferkit.serve.http.connection import RequestCycle
 
 DEFAULT = [(b"x-content-type-options", b"nosniff")]
 BODIES = st.lists(st.binary(max_size=20), min_size=1, max_size=4)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deferkit.serve.http import access
+from deferkit.serve.http import auth
 from tests.serve.api.test_routes import Checked
 from tests.serve.harness.in_process import POLICY, Running, running
 
@@ -251,7 +251,7 @@ def test_tasks_are_listed_by_filters_and_pages(client: Checked) -> None:
 
 
 def test_each_scope_sees_its_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "FRESH_S", -1.0)
+    monkeypatch.setattr(auth, "FRESH_S", -1.0)
     with running(tmp_path, tenants=True) as service:
         admin, review, read = (service.client("a", scope) for scope in ("admin", "review", "read"))
         assert admin.post("/v1/policies", POLICY | {"review": FORM}).status == 201

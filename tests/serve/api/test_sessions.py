@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from deferkit.serve.domain.api_keys import new_key, parts_of
-from deferkit.serve.http import access
-from deferkit.serve.http.sessions import MOST_OF_A_KEY, id_of, new_session
+from deferkit.serve.http import auth
+from deferkit.serve.http.auth import MOST_OF_A_KEY, id_of, new_session
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
 from tests.serve.harness.clients import Answer, Client, until
@@ -33,7 +33,7 @@ def cookie_of(answer: Answer) -> str:
 @pytest.fixture(autouse=True)
 def known_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that is made in a test is known at once."""
-    monkeypatch.setattr(access, "NEW_S", -1.0)
+    monkeypatch.setattr(auth, "NEW_S", -1.0)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -114,7 +114,7 @@ def test_a_session_ends_with_its_key_within_a_second(keyed: Running) -> None:
     keyed.store.revoke_key((parts_of(key) or ("", ""))[0], 1)  # as another process does
     revoked = time.monotonic()
     until(lambda: client.get("/v1/session").status == 401)
-    assert time.monotonic() - revoked < 2 * access.FRESH_S  # a second, and a slow machine
+    assert time.monotonic() - revoked < 2 * auth.FRESH_S  # a second, and a slow machine
 
 
 def test_a_session_that_another_process_closed_ends_within_a_second(keyed: Running) -> None:
@@ -122,7 +122,7 @@ def test_a_session_that_another_process_closed_ends_within_a_second(keyed: Runni
     keyed.store.revoke_session(id_of(client.headers["cookie"].partition("=")[2]), 1)
     closed = time.monotonic()
     until(lambda: client.get("/v1/session").status == 401)
-    assert time.monotonic() - closed < 2 * access.FRESH_S
+    assert time.monotonic() - closed < 2 * auth.FRESH_S
 
 
 def test_a_session_expires(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from checks.service_tables import PAGE, place_of, routes_table, settings_table
-from deferkit.cli.serve_command import serve
+from deferkit.cli.service import serve
 from deferkit.errors import InvalidArgument
-from deferkit.serve.domain.money import LARGEST_AMOUNT
+from deferkit.serve.domain.accounts import LARGEST_AMOUNT
 from deferkit.serve.service_settings import PREFIX, ServiceSettings
 from tests.serve.harness.clients import Client
 from tests.serve.harness.service_process import ServiceProcess, command

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deferkit.serve.http import access
+from deferkit.serve.http import auth
 from deferkit.serve.http.application import ROUTES
 from deferkit.serve.http.route_support import route_of
 from tests.serve.harness.clients import until
@@ -22,7 +22,7 @@ QUERIES = {
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "FRESH_S", -1.0)
+    monkeypatch.setattr(auth, "FRESH_S", -1.0)
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ class Hand:
 def hand(monkeypatch: pytest.MonkeyPatch) -> Hand:
     """The clock of the rates."""
     hand = Hand()
-    monkeypatch.setattr(access, "clock", hand)
+    monkeypatch.setattr(auth, "clock", hand)
     return hand
 
 

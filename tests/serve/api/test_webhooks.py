@@ -10,7 +10,7 @@ import deferkit
 from deferkit.client import verify_webhook
 from deferkit.errors import InvalidArgument, ServiceError
 from deferkit.serve.domain.api_keys import SCOPES
-from deferkit.serve.http import access, routes_webhooks
+from deferkit.serve.http import auth, webhooks
 from tests.serve.harness.clients import until
 from tests.serve.harness.in_process import POLICY, Running, running
 from tests.serve.harness.webhook_receiver import Receiver
@@ -20,7 +20,7 @@ URL = "https://example.org/hook"
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "FRESH_S", -1.0)
+    monkeypatch.setattr(auth, "FRESH_S", -1.0)
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_private_addresses_are_refused_unless_the_settings_allow_them(tmp_path: 
 
 
 def test_a_tenant_has_so_many_webhooks(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes_webhooks, "MOST_WEBHOOKS", 2)
+    monkeypatch.setattr(webhooks, "MOST_WEBHOOKS", 2)
     body = {"url": URL, "events": ["decided"]}
     assert service.client("other").post("/v1/webhooks", body).status == 201
     admin = service.client("acme")

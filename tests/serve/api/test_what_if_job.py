@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import deferkit
-from deferkit.serve.http import access, what_if_jobs
+from deferkit.serve.http import auth, what_if
 from tests.command_line import deferkit as command
 from tests.serve.harness.clients import Client, until
 from tests.serve.harness.fault_injection import url_of
@@ -65,7 +65,7 @@ def test_a_what_if_is_what_the_command_says(
 
 
 def test_one_at_a_time_and_only_for_whom_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "NEW_S", -1.0)
+    monkeypatch.setattr(auth, "NEW_S", -1.0)
     with running(tmp_path, tenants=True) as service:
         client = service.client("acme", "admin", "read", "decide", "observe")
         tell_a_story(client)
@@ -89,13 +89,13 @@ def test_what_is_no_budget_is_refused_at_once(client: Client, budgets: Any) -> N
 
 
 def test_a_process_that_ends_is_told(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(what_if_jobs, "MODULE", "deferkit.version")
+    monkeypatch.setattr(what_if, "MODULE", "deferkit.version")
     found = finished(client, client.post(PATH, {"budgets": ["2x"]}).json["job"])
     assert found["state"] == "failed"
     assert found["error"]
 
 
 def test_a_job_that_takes_too_long_is_ended(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(what_if_jobs, "LONGEST_S", 0.05)
+    monkeypatch.setattr(what_if, "LONGEST_S", 0.05)
     found = finished(client, client.post(PATH, {"budgets": ["2x"]}).json["job"])
     assert (found["state"], found["error"]) == ("failed", "It took longer than 0.05 seconds.")

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from deferkit.serve.engine import process_identity
-from deferkit.serve.engine.clock import start_time
+from deferkit.serve.engine import ownership
+from deferkit.serve.engine.ownership import start_time
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
 from tests.serve.harness.clients import CROWD_POLICY, PATH, until
@@ -83,7 +83,7 @@ def test_a_service_that_was_off_for_a_week_has_not_jumped(database: Database, mo
     wall, uptime = 10**15, 10**12
     machine = {"wall": wall, "uptime": ("boot", uptime)}
     monkeypatch.setattr(type(database), "now", lambda _: machine["wall"])
-    monkeypatch.setattr(process_identity, "uptime", lambda: machine["uptime"])
+    monkeypatch.setattr(ownership, "read_uptime", lambda: machine["uptime"])
     week = 7 * 24 * HOUR * MICRO
     assert start_time(store, max_jump_s=300) == (wall, 0)
     machine |= {"wall": wall + week, "uptime": ("boot", uptime + week)}
@@ -100,7 +100,7 @@ def test_a_service_that_was_off_for_a_week_has_not_jumped(database: Database, mo
 
 
 def test_a_machine_says_for_how_long_it_has_run() -> None:
-    first, second = process_identity.uptime(), process_identity.uptime()
+    first, second = ownership.read_uptime(), ownership.read_uptime()
     assert first is not None
     assert second is not None
     assert first[0] == second[0] != ""

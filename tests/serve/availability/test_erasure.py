@@ -10,18 +10,16 @@ import pytest
 from deferkit import Client
 from deferkit.errors import InvalidArgument, ServiceError, UnknownDecision
 from deferkit.serve.audit.replay import replay
-from deferkit.serve.domain.money import MICRO
-from deferkit.serve.domain.policy_change import PolicyChange
-from deferkit.serve.domain.policy_spec import BudgetSpec
+from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.problems import StoreFailed
 from deferkit.serve.domain.request_bodies import EraseBody, TaskBody
-from deferkit.serve.engine.commands import erase
-from deferkit.serve.engine.commands.budget import ChangePolicy
+from deferkit.serve.domain.spec import BudgetSpec, PolicyChange
+from deferkit.serve.engine.commands import upkeep
 from deferkit.serve.engine.commands.decide import Decide
-from deferkit.serve.engine.commands.delete import delete_policy, delete_tenant
-from deferkit.serve.engine.commands.erase import Erase
+from deferkit.serve.engine.commands.policy import ChangePolicy, delete_policy, delete_tenant
+from deferkit.serve.engine.commands.upkeep import Erase
 from deferkit.serve.engine.engine import Engine, EngineSettings
-from deferkit.serve.storage import policy_leases
+from deferkit.serve.storage import store
 from deferkit.serve.storage.database import Database
 from tests.serve.harness.clients import until
 from tests.serve.harness.in_process import (
@@ -105,7 +103,7 @@ DAY = 86_400
 
 
 def test_payloads_are_erased_when_their_time_is_over(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(erase, "ERASED_AT_ONCE", 2)
+    monkeypatch.setattr(upkeep, "ERASED_AT_ONCE", 2)
 
     async def script(engine: Engine) -> None:
         clock = engine.ownership.clock = HandClock(engine)
@@ -192,7 +190,7 @@ def test_a_deleted_policy_leaves_nothing(database: Database) -> None:
 
 def test_a_large_policy_is_deleted_in_slices(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others are served between them, and what a crash leaves is deleted after the next start."""
-    monkeypatch.setattr(policy_leases, "SLICE", 7)
+    monkeypatch.setattr(store, "SLICE", 7)
 
     async def script(engine: Engine) -> None:
         await engine.create("default", msgspec.structs.replace(SPEC, name="q"))

@@ -8,11 +8,10 @@ import psycopg
 import pytest
 
 from deferkit.errors import DeferkitError
-from deferkit.serve.storage import queries
+from deferkit.serve.storage import database as queries
 from deferkit.serve.storage.open_store import store_of_keys, store_to_read
 from deferkit.serve.storage.postgres import Postgres
-from deferkit.serve.storage.schema import APPLICATION_ID
-from deferkit.serve.storage.sqlite import Sqlite
+from deferkit.serve.storage.sqlite import APPLICATION_ID, Sqlite
 from deferkit.serve.storage.store import Store
 from tests.serve.harness.service_process import command
 

@@ -12,8 +12,8 @@ import pytest
 
 import deferkit
 from deferkit.serve.domain.api_keys import SCOPES, TENANT_SCOPES, parts_of
-from deferkit.serve.http import access, routes_keys
-from deferkit.serve.storage import queries
+from deferkit.serve.http import auth, keys
+from deferkit.serve.storage import database as queries
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
 from tests.serve.harness.clients import Client, latencies, until
@@ -24,7 +24,7 @@ from tests.serve.test_migrations import migrate
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "FRESH_S", -1.0)
+    monkeypatch.setattr(auth, "FRESH_S", -1.0)
 
 
 @pytest.fixture
@@ -77,13 +77,13 @@ def test_a_key_of_a_reviewer_or_that_expires_makes_no_freer_one(service: Running
 
 def test_a_new_key_is_good_at_once_and_a_revoked_one_refused(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """The table of keys is read now and then; a key that was made or revoked here does not wait for that."""
-    monkeypatch.setattr(access, "FRESH_S", 60.0)
-    monkeypatch.setattr(access, "NEW_S", 60.0)
+    monkeypatch.setattr(auth, "FRESH_S", 60.0)
+    monkeypatch.setattr(auth, "NEW_S", 60.0)
     admin = service.client("acme", *TENANT_SCOPES)
     assert admin.get("/v1/keys").status in (200, 401)
-    monkeypatch.setattr(access, "NEW_S", -1.0)
+    monkeypatch.setattr(auth, "NEW_S", -1.0)
     assert admin.get("/v1/keys").status == 200
-    monkeypatch.setattr(access, "NEW_S", 60.0)
+    monkeypatch.setattr(auth, "NEW_S", 60.0)
     made = admin.post("/v1/keys", {"scopes": ["decide"]}).json
     router = service.client(key=made["key"])
     assert router.decide("at once").status == 201
@@ -107,7 +107,7 @@ def test_without_a_key_no_key_is_made_over_http(tmp_path: Path) -> None:
 
 
 def test_a_tenant_has_so_many_keys(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes_keys, "MOST_KEYS", 3)
+    monkeypatch.setattr(keys, "MOST_KEYS", 3)
     admin = service.client("new")
     first = admin.post("/v1/keys", {"scopes": ["decide"]})
     statuses = [admin.post("/v1/keys", {"scopes": ["decide"]}).status for _ in range(2)]
@@ -156,7 +156,7 @@ def test_a_key_expires(service: Running) -> None:
 
 
 def test_the_last_use_of_a_key_is_written_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "USE_S", 0.2)
+    monkeypatch.setattr(auth, "USE_S", 0.2)
     writes: list[int] = []
     with running(tmp_path, tenants=True) as service:
         use_keys = service.store.use_keys

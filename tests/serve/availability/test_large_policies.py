@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from deferkit.serve.domain.money import MICRO
-from deferkit.serve.domain.policy_spec import PolicySpec
+from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.request_bodies import BatchBody, TaskBody
+from deferkit.serve.domain.spec import PolicySpec
 from deferkit.serve.engine.commands.decide import Decide, DecideMany
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.engine.fair_queue import TURN_S, FairQueue

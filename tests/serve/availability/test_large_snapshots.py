@@ -10,13 +10,12 @@ import pytest
 
 from deferkit.learn import state
 from deferkit.serve.audit.replay import replay
-from deferkit.serve.domain.policy import SMALL_STATE, Policy
+from deferkit.serve.domain.policy import SMALL_STATE, Policy, PolicyCopy
 from deferkit.serve.domain.policy_learner import with_defaults
-from deferkit.serve.domain.policy_snapshot import PolicyCopy
-from deferkit.serve.domain.policy_spec import FeatureSpec
 from deferkit.serve.domain.request_bodies import TaskBody
+from deferkit.serve.domain.spec import FeatureSpec
 from deferkit.serve.engine.commands.decide import Decide
-from deferkit.serve.engine.commands.delete import delete_policy
+from deferkit.serve.engine.commands.policy import delete_policy
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.storage.database import Database
 from tests.serve.harness.clients import until

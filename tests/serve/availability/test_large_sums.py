@@ -11,21 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deferkit.serve.audit.replay import replay
-from deferkit.serve.domain.account import Account
-from deferkit.serve.domain.money import LARGEST_AMOUNT, LARGEST_SUM, MICRO, in_reply
-from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.accounts import LARGEST_AMOUNT, LARGEST_SUM, MICRO, Account, in_reply
 from deferkit.serve.domain.policy import Policy
-from deferkit.serve.domain.policy_spec import BudgetSpec
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.request_bodies import CorrectionBody, EffortBody, OutcomeBody, TaskBody
-from deferkit.serve.engine.budget_state import budget_states
+from deferkit.serve.domain.spec import BudgetSpec
 from deferkit.serve.engine.commands.correction import Correct
 from deferkit.serve.engine.commands.decide import Decide
-from deferkit.serve.engine.commands.expire import Expire
 from deferkit.serve.engine.commands.outcome import Observe
 from deferkit.serve.engine.commands.review import Effort
+from deferkit.serve.engine.commands.upkeep import Expire
 from deferkit.serve.engine.engine import Engine
+from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.unit_of_work import Command, UnitOfWork
+from deferkit.serve.reports.budgets import budget_states
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
 from tests.serve.harness.in_process import KEY, SPEC, account, call, claim, complete, decide, observe, play, problem_of

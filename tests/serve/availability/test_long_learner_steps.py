@@ -15,17 +15,17 @@ import pytest
 
 from deferkit.errors import DeferkitError
 from deferkit.serve.audit.replay import replay
-from deferkit.serve.domain import log_records
 from deferkit.serve.domain import policy as policy_module
+from deferkit.serve.domain import records
 from deferkit.serve.domain.policy import LONG_STEP, Policy
-from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.problems import StoreFailed
 from deferkit.serve.domain.request_bodies import BatchBody, CorrectionBody, OutcomeBody, ResetBody, TaskBody
+from deferkit.serve.domain.spec import PolicySpec
 from deferkit.serve.engine.commands.correction import Correct
 from deferkit.serve.engine.commands.decide import Decide, DecideMany
-from deferkit.serve.engine.commands.expire import Expire
 from deferkit.serve.engine.commands.outcome import Observe
 from deferkit.serve.engine.commands.relearn import ResetLearner, forget_task
+from deferkit.serve.engine.commands.upkeep import Expire
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.sqlite import Sqlite
@@ -303,14 +303,12 @@ def test_an_engine_that_stops_waits_for_its_learners(sqlite: Sqlite, every_step_
 def test_what_the_learner_refuses_does_not_get_into_the_log() -> None:
     spec = msgspec.convert(POLICY, PolicySpec)
     policy = Policy(spec)
-    policy.append(log_records.CreatedRecord(spec=spec), 0)
+    policy.append(records.CreatedRecord(spec=spec), 0)
     before = policy.to_bytes()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(policy_module, "LONG_STEP", -1)
         with pytest.raises(DeferkitError, match="no decision 7"):
-            policy.append(
-                log_records.ObservedRecord(task="t", id=7, learned=True, rewards={"human": 1.0}), 0, defer=True
-            )
+            policy.append(records.ObservedRecord(task="t", id=7, learned=True, rewards={"human": 1.0}), 0, defer=True)
     assert policy.to_bytes() == before
     assert not policy.deferred
 

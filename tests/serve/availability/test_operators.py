@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deferkit.serve.http import access
+from deferkit.serve.http import auth
 from deferkit.version import __version__
 from tests.serve.harness.clients import Client
 from tests.serve.harness.in_process import POLICY, running
@@ -81,7 +81,7 @@ def test_the_root_points_to_the_documentation(tmp_path: Path) -> None:
 
 
 def test_rates_are_limited_unless_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "clock", lambda: 1000.0)  # nothing flows in meanwhile
+    monkeypatch.setattr(auth, "clock", lambda: 1000.0)  # nothing flows in meanwhile
     with running(tmp_path) as service:
         client = service.client()
         statuses = [client.get("/v1/policies/nope").status for _ in range(1010)]

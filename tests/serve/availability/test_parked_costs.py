@@ -7,16 +7,16 @@ import msgspec
 import pytest
 
 from deferkit.serve.audit.replay import replay
-from deferkit.serve.domain.account import Account
-from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.accounts import Account
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.engine.commands.outcome import book
 from deferkit.serve.engine.engine import Engine
+from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.unit_of_work import UnitOfWork
+from deferkit.serve.storage.connections import ReadSet
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
-from deferkit.serve.storage.transaction import ReadSet
 from tests.serve.harness.in_process import KEY, POLICY, account, decide, observe, play, problem_of, running
 from tests.serve.test_replay_command import Run, run
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import msgspec
 
-from deferkit.serve.domain.policy_change import PolicyChange
 from deferkit.serve.domain.policy_learner import memory_of, with_defaults
 from deferkit.serve.domain.problems import Problem
-from deferkit.serve.engine.commands.delete import delete_policy
+from deferkit.serve.domain.spec import PolicyChange
+from deferkit.serve.engine.commands.policy import delete_policy
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.service_settings import ServiceSettings
 from deferkit.serve.storage.database import Database

@@ -9,17 +9,17 @@ import pytest
 from deferkit import Budget, Client
 from deferkit.errors import InvalidArgument, ServiceError
 from deferkit.serve.audit.replay import replay
-from deferkit.serve.domain.account import Account
+from deferkit.serve.domain.accounts import Account
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.policy_learner import with_defaults
-from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
 from deferkit.serve.domain.request_bodies import CorrectionBody, EffortBody, LeaseBody
+from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
 from deferkit.serve.engine.commands.correction import Correct
-from deferkit.serve.engine.commands.expire import Expire
 from deferkit.serve.engine.commands.lease import Release
 from deferkit.serve.engine.commands.review import Effort
+from deferkit.serve.engine.commands.upkeep import Expire
 from deferkit.serve.engine.engine import Engine
-from deferkit.serve.engine.policy_summary import summary_of
+from deferkit.serve.reports.summary import summary_of
 from deferkit.serve.storage.database import Database
 from tests.serve.harness.in_process import (
     KEY,

@@ -13,8 +13,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 import deferkit
-from deferkit.cli.demo.comments import MODEL_IS_RIGHT, PERSON_IS_RIGHT, Comments
-from deferkit.cli.demo.console_view import schedule
+from deferkit.cli.demo.tasks import MODEL_IS_RIGHT, PERSON_IS_RIGHT, Comments
+from deferkit.cli.demo.views import schedule
 from deferkit.errors import InvalidArgument
 from tests.command_line import SCRIPT
 from tests.command_line import deferkit as run

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, expect
 
 import deferkit
 from deferkit import Budget
-from deferkit.serve.http import access
+from deferkit.serve.http import auth
 from tests.serve.console.reviewing import CHOICE, TIMER, all_sent, answer, seats_of, send, task_of
 from tests.serve.console.watched_pages import Troubles, accessibility_faults, watched
 from tests.serve.harness.in_process import Running, running
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.browser
 @pytest.fixture(autouse=True)
 def known_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that is made in a test is known at once."""
-    monkeypatch.setattr(access, "NEW_S", -1.0)
+    monkeypatch.setattr(auth, "NEW_S", -1.0)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from deferkit.serve.audit.replay import replay
-from deferkit.serve.domain.money import MICRO
+from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
 from tests.serve.console.reviewing import (

@@ -23,7 +23,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from deferkit.serve.domain.problems import StoreFailed
 from deferkit.serve.engine.engine import Engine
-from deferkit.serve.engine.webhook_sender import WebhookSender
+from deferkit.serve.engine.webhooks import WebhookSender
 from deferkit.serve.storage.postgres import Postgres
 from tests.serve.harness.clients import TIMEOUT_S
 

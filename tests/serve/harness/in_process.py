@@ -11,34 +11,33 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 import pytest
 
-from deferkit.serve.domain import log_records
-from deferkit.serve.domain.account import Account
+from deferkit.serve.domain import records as log_records
+from deferkit.serve.domain.accounts import MICRO, Account
 from deferkit.serve.domain.api_keys import SCOPES, new_key
-from deferkit.serve.domain.log_records import RenewedRecord
-from deferkit.serve.domain.money import MICRO
-from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
-from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
 from deferkit.serve.domain.problems import Problem
+from deferkit.serve.domain.records import RenewedRecord
 from deferkit.serve.domain.request_bodies import ClaimBody, CompleteBody, OutcomeBody, TaskBody
 from deferkit.serve.domain.rows import DecisionRow, LogRow, SeatRow
-from deferkit.serve.engine.clock import Clock
+from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
 from deferkit.serve.engine.commands.decide import Decide
 from deferkit.serve.engine.commands.lease import Claim
 from deferkit.serve.engine.commands.outcome import Observe
 from deferkit.serve.engine.commands.review import Complete
 from deferkit.serve.engine.engine import Engine, EngineSettings
-from deferkit.serve.engine.policy_summary import summary_of
+from deferkit.serve.engine.owned_policy import OwnedPolicy
+from deferkit.serve.engine.ownership import Clock
 from deferkit.serve.engine.recovery import roll_forward
 from deferkit.serve.engine.unit_of_work import Command, UnitOfWork
 from deferkit.serve.http.server import Server
+from deferkit.serve.reports.summary import summary_of
 from deferkit.serve.service_settings import ServiceSettings
+from deferkit.serve.storage.connections import ReadSet
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.open_store import database_of
 from deferkit.serve.storage.postgres import Postgres
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
-from deferkit.serve.storage.transaction import ReadSet
 from tests.serve.harness.clients import TIMEOUT_S, Client, until
 
 Result = TypeVar("Result")

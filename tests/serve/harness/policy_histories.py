@@ -8,11 +8,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.serve.audit.counterfactual.logged_decisions import DecisionLog
-from deferkit.serve.domain import log_records
-from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.audit.counterfactual.estimate import DecisionLog
+from deferkit.serve.domain import records
 from deferkit.serve.domain.policy import Policy
-from deferkit.serve.domain.policy_spec import BudgetSpec, FeatureSpec, PolicySpec
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import (
@@ -26,16 +24,16 @@ from deferkit.serve.domain.request_bodies import (
     TaskBody,
 )
 from deferkit.serve.domain.rows import OPEN, PolicyRow
-from deferkit.serve.engine.commands.budget import ChangeBudget
+from deferkit.serve.domain.spec import BudgetSpec, FeatureSpec, PolicySpec
 from deferkit.serve.engine.commands.correction import Correct
 from deferkit.serve.engine.commands.decide import Decide, propose
-from deferkit.serve.engine.commands.expire import Expire
 from deferkit.serve.engine.commands.lease import Claim, Release
-from deferkit.serve.engine.commands.outcome import Observe, book
-from deferkit.serve.engine.commands.renew import renew
-from deferkit.serve.engine.commands.reported_values import cost_of
+from deferkit.serve.engine.commands.outcome import Observe, book, cost_of
+from deferkit.serve.engine.commands.policy import ChangeBudget
 from deferkit.serve.engine.commands.review import Complete, Effort
+from deferkit.serve.engine.commands.upkeep import Expire, renew
 from deferkit.serve.engine.engine import Engine
+from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.recovery import apply_row, load_snapshot, next_record, recover, roll_forward
 from deferkit.serve.engine.unit_of_work import Command, UnitOfWork
 from deferkit.serve.storage.database import Database
@@ -203,7 +201,7 @@ class World(NamedTuple):
 class SimulatedHistory(NamedTuple):
     """What a policy did in a world in which all rewards and costs are known."""
 
-    log: list[log_records.AnyRecord]
+    log: list[records.AnyRecord]
     policy: Policy
     decision_log: DecisionLog
     reward: float  # of a task, on average
@@ -235,7 +233,7 @@ def simulate(
     """
     given = contexts or world.contexts.tolist()
     work, owned = UnitOfWork(), OwnedPolicy(1, "default", Policy(spec), 1, 0)
-    work.record(owned, log_records.CreatedRecord(spec=owned.policy.spec), 0)
+    work.record(owned, records.CreatedRecord(spec=owned.policy.spec), 0)
     earned = 0.0
     routes: list[int] = []
     n = len(world.contexts)
@@ -261,7 +259,7 @@ def simulate(
             if feedback == "none":
                 seen = {}
             book(owned, work, now, row, seen, cost_of(owned, float(world.costs[s, route - 1]) if route else None))
-    log = [log_records.decode(line.body) for line in work.log]
+    log = [records.decode(line.body) for line in work.log]
     decision_log = DecisionLog()
     for record in log:
         decision_log.see(record)
@@ -293,7 +291,7 @@ def check_log(store: Store, row: PolicyRow) -> list[str]:
         assert line.at >= latest, f"Time goes back at row {line.seq}."
         latest = line.at
         record = next_record(policy, row, line)
-        if isinstance(record, log_records.DecidedRecord):
+        if isinstance(record, records.DecidedRecord):
             assert policy is not None
             assert record.id == len(tasks), f"Decision {record.id} comes at the place of {len(tasks)}."
             tasks.append(record.task)
@@ -338,8 +336,8 @@ def check_money(store: Store, row: PolicyRow, tasks: list[str], crowd: Crowd) ->
     assert sum(costs) == crowd.spent
     booked: Counter[str] = Counter()
     for line in store.log(row.id):
-        record = log_records.decode(bytes(line.body))
-        if isinstance(record, log_records.ObservedRecord) and record.cost is not None:
+        record = records.decode(bytes(line.body))
+        if isinstance(record, records.ObservedRecord) and record.cost is not None:
             booked[record.task] += 1
     assert set(booked.values()) <= {1}
 

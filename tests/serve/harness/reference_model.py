@@ -6,7 +6,7 @@ booked the sum of all costs and efforts; as much of that is posted as there is r
 
 from dataclasses import dataclass, field
 
-from deferkit.serve.domain.account import Account
+from deferkit.serve.domain.accounts import Account
 
 Lease = tuple[str, int, int]  # task, seat, epoch
 MODEL_LABEL = "a"

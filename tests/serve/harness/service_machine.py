@@ -15,10 +15,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from deferkit.serve.audit.ledger_table import HEADER, ledger_table
 from deferkit.serve.audit.replay import replay
-from deferkit.serve.domain.money import MICRO
-from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
+from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import (
@@ -35,23 +33,23 @@ from deferkit.serve.domain.request_bodies import (
     ResumeBody,
     TaskBody,
 )
-from deferkit.serve.domain.review_form import FormField, ReviewDocument
-from deferkit.serve.domain.reward_rule import MatchRule
+from deferkit.serve.domain.review import FormField, MatchRule, ReviewDocument
+from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
 from deferkit.serve.domain.webhook import WebhookRow
-from deferkit.serve.engine.commands.answer_correction import CorrectAnswer
-from deferkit.serve.engine.commands.budget import ChangeBudget
 from deferkit.serve.engine.commands.correction import Correct
 from deferkit.serve.engine.commands.decide import Decide
-from deferkit.serve.engine.commands.expire import Expire
 from deferkit.serve.engine.commands.lease import Claim, Decline, Extend, Release, Resume
 from deferkit.serve.engine.commands.outcome import Observe
-from deferkit.serve.engine.commands.review import Complete, Effort
+from deferkit.serve.engine.commands.policy import ChangeBudget
+from deferkit.serve.engine.commands.review import Complete, CorrectAnswer, Effort
+from deferkit.serve.engine.commands.upkeep import Expire
 from deferkit.serve.engine.engine import EngineSettings
-from deferkit.serve.engine.policy_summary import summary_of
 from deferkit.serve.engine.unit_of_work import Command
+from deferkit.serve.export import HEADER, ledger_table
+from deferkit.serve.reports.summary import summary_of
 from deferkit.serve.storage.database import Database
-from deferkit.serve.storage.policy_leases import POLICY_TABLES
-from deferkit.serve.storage.review_queue import QueuedSeat, page_of_queue
+from deferkit.serve.storage.listing import QueuedSeat, page_of_queue
+from deferkit.serve.storage.store import POLICY_TABLES
 from tests.serve.harness.fault_injection import failing_connection
 from tests.serve.harness.in_process import KEY, HandClock, abandon, check_booked, check_in_step, replayed, started
 from tests.serve.harness.reference_model import MODEL_LABEL, Lease, Model, Refused

@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 
 import deferkit
 from deferkit import cli
-from deferkit.cli import serve_command
+from deferkit.cli import service
 from deferkit.serve.domain.api_keys import SCOPES, new_key
 from deferkit.serve.http import server
 from deferkit.serve.storage.open_store import database_of
@@ -36,7 +36,7 @@ from tests.command_line import SCRIPT
 from tests.serve.harness import fault_injection
 from tests.serve.harness.clients import TIMEOUT_S, Answer, Client, until
 
-assert serve_command  # imported once, in the fork server, for all that it forks
+assert service  # imported once, in the fork server, for all that it forks
 assert server
 ROOT = Path(__file__).parents[3]
 COMMAND = [sys.executable, "-c", SCRIPT]

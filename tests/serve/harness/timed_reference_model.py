@@ -9,13 +9,12 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from deferkit.serve.domain.money import MICRO
-from deferkit.serve.domain.policy_change import BudgetPlan, PolicyChange
-from deferkit.serve.domain.policy_spec import BudgetSpec, PolicySpec
+from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import ExtendBody, HoldBody, StopBody
-from deferkit.serve.engine.commands.budget import ChangePolicy
+from deferkit.serve.domain.spec import BudgetPlan, BudgetSpec, PolicyChange, PolicySpec
 from deferkit.serve.engine.commands.hold import ExtendHold, ExtendReview, StopReview
+from deferkit.serve.engine.commands.policy import ChangePolicy
 from deferkit.serve.engine.unit_of_work import Command
 from deferkit.serve.storage.database import Database
 from tests.serve.harness.in_process import KEY

@@ -5,8 +5,8 @@ import random
 from collections.abc import Callable
 
 from deferkit.serve.audit.replay import replay
-from deferkit.serve.domain import log_records
-from deferkit.serve.domain.log_records import RenewedRecord
+from deferkit.serve.domain import records
+from deferkit.serve.domain.records import RenewedRecord
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
 from tests.serve.harness.clients import PATH, until
@@ -41,7 +41,7 @@ def check_renewals(store: Store, hours: int) -> None:
     """Each period has begun once, and the books of all add up."""
     row = store.policy(*KEY)
     assert row is not None
-    found = [log_records.decode(bytes(line.body)) for line in store.log(row.id)]
+    found = [records.decode(bytes(line.body)) for line in store.log(row.id)]
     starts = [each.start for each in found if isinstance(each, RenewedRecord)]
     assert [round((start - starts[0]) / HOUR) for start in starts] == list(range(hours + 1))
     report = replay(store, *KEY)

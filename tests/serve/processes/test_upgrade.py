@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deferkit.serve.storage import queries
+from deferkit.serve.storage import database as queries
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.sqlite import Sqlite
 from tests.serve.harness.clients import CROWD_POLICY, until

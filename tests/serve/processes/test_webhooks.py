@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from deferkit.serve.domain import log_records
+from deferkit.serve.domain import records
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
 from tests.serve.harness.clients import CROWD_POLICY, PATH, Crowd, until
@@ -83,12 +83,12 @@ def expected(store: Store) -> set[tuple[str, str]]:
     assert row is not None
     found, settled = set(), set()
     for line in store.log(row.id):
-        record = log_records.decode(bytes(line.body))
-        if isinstance(record, log_records.DecidedRecord) and record.held is not None:
+        record = records.decode(bytes(line.body))
+        if isinstance(record, records.DecidedRecord) and record.held is not None:
             found.add(("decided", record.task))
-        elif isinstance(record, log_records.ExpiredRecord):
+        elif isinstance(record, records.ExpiredRecord):
             found.add(("expired", record.task))
-        elif isinstance(record, log_records.ObservedRecord) and record.cost is not None:
+        elif isinstance(record, records.ObservedRecord) and record.cost is not None:
             settled.add(record.task)
     return found | {("completed", task) for task in settled}
 

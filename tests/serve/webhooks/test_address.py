@@ -8,7 +8,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from deferkit.errors import InvalidArgument
-from deferkit.serve.domain.webhook_address import allowed, destination_of, is_public, literal_address
+from deferkit.serve.domain.webhook import allowed, destination_of, is_public, literal_address
 
 LOCAL = [
     "127.0.0.1",

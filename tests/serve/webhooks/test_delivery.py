@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from deferkit.serve.domain.money import MICRO
+from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.webhook import DEAD_AFTER_S, EVENTS, DeliveryRow, WebhookRow, new_id, new_secret
-from deferkit.serve.engine import webhook_delivery, webhook_sender
+from deferkit.serve.engine import webhooks
 from deferkit.serve.engine.engine import Engine, EngineSettings
-from deferkit.serve.engine.webhook_sender import LONGEST_PAUSE_S, THREADS, WebhookSender
+from deferkit.serve.engine.webhooks import LONGEST_PAUSE_S, THREADS, WebhookSender
 from deferkit.serve.storage.database import Database
 from tests.serve.harness.clients import CERTIFICATE, Reply, ScriptedServer
 from tests.serve.harness.in_process import (
@@ -39,8 +39,8 @@ PRIVATE = EngineSettings(webhook_private=True)
 @pytest.fixture
 def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attempts follow each other after milliseconds."""
-    monkeypatch.setattr(webhook_sender, "FIRST_PAUSE_S", 0.02)
-    monkeypatch.setattr(webhook_delivery, "TICK_S", 0.02)
+    monkeypatch.setattr(webhooks, "FIRST_PAUSE_S", 0.02)
+    monkeypatch.setattr(webhooks, "TICK_S", 0.02)
 
 
 async def listen(engine: Engine, url: str, *events: str, **given: Any) -> WebhookRow:
@@ -185,7 +185,7 @@ def test_a_slow_receiver_delays_nobody_else_and_has_few_attempts_at_a_time(datab
 @pytest.mark.usefixtures("_fast")
 def test_a_receiver_that_never_ends_its_answer_is_given_up(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """One byte now and then keeps every read within its time; the attempt as a whole is not."""
-    monkeypatch.setattr(webhook_delivery, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr(webhooks, "TIMEOUT_S", 0.3)
     over = threading.Event()
 
     def drip(listening: socket.socket) -> None:
@@ -300,7 +300,7 @@ def test_https_is_verified_for_the_name_and_pinned_to_the_address(monkeypatch: p
         assert untrusted.state == "waiting"
         assert "certificate" in str(untrusted.error).lower()
         context = ssl.create_default_context(cafile=str(CERTIFICATE))
-        monkeypatch.setattr(webhook_sender, "ssl_context", lambda: context)
+        monkeypatch.setattr(webhooks, "ssl_context", lambda: context)
         assert sender(url, private=True)._attempt(event()).state == "delivered"
         resolve(monkeypatch, ["127.0.0.1"])
         other = sender(f"https://{LOOKED_UP}:{port}/", private=True)._attempt(event())
@@ -335,7 +335,7 @@ def test_a_receiver_may_ask_for_time() -> None:
 def test_a_dead_delivery_is_kept_for_a_week_a_delivered_one_for_a_day(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhook_delivery, "PRUNE_S", 0.0)
+    monkeypatch.setattr(webhooks, "PRUNE_S", 0.0)
 
     async def script(engine: Engine) -> None:
         clock = engine.ownership.clock = HandClock(engine)

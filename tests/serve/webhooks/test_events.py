@@ -6,15 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from deferkit.serve.domain.account import Account
-from deferkit.serve.domain.policy_spec import BudgetSpec
+from deferkit.serve.domain.accounts import Account
 from deferkit.serve.domain.request_bodies import BudgetBody, CorrectionBody
-from deferkit.serve.domain.webhook import EVENTS, WebhookRow, new_id
-from deferkit.serve.domain.webhook_events import LARGEST_BODY, BudgetAlarm, alarms_of
-from deferkit.serve.engine.commands.budget import ChangeBudget
+from deferkit.serve.domain.spec import BudgetSpec
+from deferkit.serve.domain.webhook import EVENTS, LARGEST_BODY, BudgetAlarm, WebhookRow, alarms_of, new_id
 from deferkit.serve.engine.commands.correction import Correct
-from deferkit.serve.engine.commands.delete import delete_policy, delete_tenant
-from deferkit.serve.engine.commands.expire import Expire
+from deferkit.serve.engine.commands.policy import ChangeBudget, delete_policy, delete_tenant
+from deferkit.serve.engine.commands.upkeep import Expire
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.database import Database
 from tests.serve.harness.fault_injection import failing_connection

@@ -12,13 +12,11 @@ from rich.live import Live
 
 from deferkit.cli import INTERRUPTED
 from deferkit.cli.app import app, console
-from deferkit.cli.demo import console_view
-from deferkit.cli.demo.comments import Comments
-from deferkit.cli.demo.live_view import View, next_steps
-from deferkit.cli.demo.office_hours import DAY_S, OFFICE_S, schedule
+from deferkit.cli.demo import views
 from deferkit.cli.demo.service_process import ServiceProcess
-from deferkit.cli.demo.simulated_users import CALL_S, SimulatedUsers
-from deferkit.cli.demo.simulation import HUMAN, WORLDS, Simulation
+from deferkit.cli.demo.simulation import CALL_S, DAY_S, HUMAN, OFFICE_S, WORLDS, SimulatedUsers, Simulation, schedule
+from deferkit.cli.demo.tasks import Comments
+from deferkit.cli.demo.views import View, next_steps
 from deferkit.client.client import Client
 from deferkit.errors import InvalidArgument, ServiceError
 from deferkit.types import MODEL
@@ -67,7 +65,7 @@ def demo(
             raise InvalidArgument("With --console tasks come day and night: leave --days out.")
         if world is not None:
             raise InvalidArgument(f"With --console a demo plays with comments. Got the world {world!r}.")
-        comments = Comments(tasks=tasks or console_view.TASKS, budget=budget or console_view.BUDGET, seed=seed)
+        comments = Comments(tasks=tasks or views.TASKS, budget=budget or views.BUDGET, seed=seed)
         open_console(comments, reviewers=reviewers, seed=seed, seconds=seconds, store=store, key=key)
         return
     play(
@@ -86,23 +84,23 @@ def open_console(
 ) -> None:
     """Run the service with simulated comments, and keep its pages open."""
     with ExitStack() as stack:
-        service, url = started(stack, store, console_view.free_port())
+        service, url = started(stack, store, views.free_port())
         client = stack.enter_context(new_policy(url, key, "comments"))
         client.create(**comments.settings())
         users = SimulatedUsers(
             comments,
             client,
             reviewers=reviewers,
-            seconds=console_view.schedule(comments.n_tasks),
+            seconds=views.schedule(comments.n_tasks),
             seed=seed,
-            schedule=console_view.schedule,
-            late_s=console_view.LATE_S,
-            spare_seats=console_view.SEATS,
+            schedule=views.schedule,
+            late_s=views.LATE_S,
+            spare_seats=views.SEATS,
         )
         stack.callback(users.stop)
         users.start()
-        console_view.introduce(url, client.policy, reviewers, keyed=key is not None)
-        console_view.keep_open(service, client, users, seconds)
+        views.introduce(url, client.policy, reviewers, keyed=key is not None)
+        views.keep_open(service, client, users, seconds)
 
 
 def started(stack: ExitStack, store: str | None, port: int = 0) -> tuple[ServiceProcess, str]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from deferkit.learn.consistency import check_finite, check_shapes
 from deferkit.learn.embed._passes import hat_rows
-from deferkit.learn.embed.threads import one_thread
+from deferkit.learn.embed.boosting import one_thread
 from deferkit.learn.embed.training_set import Floats, Ints
 
 Hats = dict[str, NDArray[Any]]

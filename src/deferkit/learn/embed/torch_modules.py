@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from deferkit.errors import InvalidArgument
-from deferkit.learn.embed.threads import OneThread
+from deferkit.learn.embed.boosting import OneThread
 from deferkit.learn.embed.training_set import Floats, Singles
 
 ADAM_STATE = ("exp_avg", "exp_avg_sq", "step")  # of each parameter

@@ -12,8 +12,8 @@ from pkgutil import iter_modules
 from typing import Any
 
 from deferkit.errors import expected
+from deferkit.learn.pacing.compiled import Budgets, Parameter, Strategy
 from deferkit.learn.pacing.python_pacing import PacingView, PythonPacing
-from deferkit.learn.pacing.strategy import Budgets, Parameter, Strategy
 from deferkit.plugins import PluginGroup
 from deferkit.types import plain
 

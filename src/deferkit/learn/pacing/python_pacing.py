@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
 
 from deferkit.learn import core
-from deferkit.learn.pacing.strategy import Floats, Strategy
+from deferkit.learn.pacing.compiled import Floats, Strategy
 
 
 class PacingView(NamedTuple):

@@ -10,13 +10,13 @@ from typing import NamedTuple
 import msgspec
 
 from deferkit.errors import DeferkitError
-from deferkit.serve.domain import log_records
-from deferkit.serve.domain.money import from_micros
+from deferkit.serve.domain import records
+from deferkit.serve.domain.accounts import from_micros
 from deferkit.serve.domain.rows import MODEL, OPEN, POSTED, VOID, DecisionRow, LogRow
 from deferkit.serve.domain.seats import sum_costs
 from deferkit.serve.engine.commands.decide import reply_of
 from deferkit.serve.engine.commands.outcome import COST, used_answer
-from deferkit.serve.storage.row_codec import decision_row
+from deferkit.serve.storage.connections import decision_row
 from deferkit.serve.storage.store import Store
 
 PAGE = 1000
@@ -28,28 +28,28 @@ def row_of(lines: list[LogRow]) -> DecisionRow | None:
     """Rebuild the decision row of a task from its log rows; fields that are not in the log are left empty."""
     row: DecisionRow | None = None
     for line in lines:
-        record = log_records.decode(bytes(line.body))
-        if isinstance(record, log_records.DecidedRecord) and row is None:
+        record = records.decode(bytes(line.body))
+        if isinstance(record, records.DecidedRecord) and row is None:
             row = decided(line, record)
         elif row is None:
             return None
-        elif isinstance(record, log_records.ObservedRecord):
+        elif isinstance(record, records.ObservedRecord):
             row = observed(row, record)
-        elif isinstance(record, log_records.ExtendedRecord):
+        elif isinstance(record, records.ExtendedRecord):
             row = row._replace(held=sum_costs(row.held, record.amount))
-        elif isinstance(record, log_records.ExpiredRecord):
+        elif isinstance(record, records.ExpiredRecord):
             row = row._replace(state=VOID, final=row.final or MODEL)
-        elif isinstance(record, log_records.ForgottenRecord):
+        elif isinstance(record, records.ForgottenRecord):
             row = row._replace(told="")
-        elif isinstance(record, log_records.CorrectedRecord):
+        elif isinstance(record, records.CorrectedRecord):
             cost = row.cost if record.cost is None else record.cost
             row = row._replace(rewards=row.rewards | record.rewards, cost=cost)
-        elif isinstance(record, log_records.AnswerCorrectedRecord) and record.answers:
+        elif isinstance(record, records.AnswerCorrectedRecord) and record.answers:
             row = row._replace(answer=msgspec.json.encode(used_answer(record.answers, record.used)).decode())
     return row
 
 
-def decided(line: LogRow, record: log_records.DecidedRecord) -> DecisionRow:
+def decided(line: LogRow, record: records.DecidedRecord) -> DecisionRow:
     """Return the row of a decision that was just made."""
     return DecisionRow(
         policy=line.policy,
@@ -69,7 +69,7 @@ def decided(line: LogRow, record: log_records.DecidedRecord) -> DecisionRow:
     )
 
 
-def observed(row: DecisionRow, record: log_records.ObservedRecord) -> DecisionRow:
+def observed(row: DecisionRow, record: records.ObservedRecord) -> DecisionRow:
     """Return the row of a decision after an outcome was observed."""
     told = [*record.rewards, *([] if record.told is None else [COST])] if record.learned else []
     reported = record.cost is not None or record.unconfirmed is not None

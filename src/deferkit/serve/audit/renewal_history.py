@@ -9,10 +9,10 @@ from collections import Counter
 import msgspec
 
 from deferkit.periods import Schedule, show_time
-from deferkit.serve.domain import log_records
-from deferkit.serve.domain.log_records import AnyRecord, RenewedRecord
-from deferkit.serve.domain.money import LARGEST_SUM, MICRO
-from deferkit.serve.domain.policy_spec import BudgetSpec
+from deferkit.serve.domain import records
+from deferkit.serve.domain.accounts import LARGEST_SUM, MICRO
+from deferkit.serve.domain.records import AnyRecord, RenewedRecord
+from deferkit.serve.domain.spec import BudgetSpec
 
 
 class RenewalHistory:
@@ -29,28 +29,28 @@ class RenewalHistory:
     def see(self, record: AnyRecord) -> None:
         """Take in the next record of a log."""
         match record:
-            case log_records.CreatedRecord(spec=spec):
+            case records.CreatedRecord(spec=spec):
                 self._budgets = dict(spec.budget)
                 for name, budget in spec.budget.items():
                     renews = budget.every is not msgspec.UNSET
                     self._totals[name] = 0 if renews else round((budget.total or 0) * MICRO)
-            case log_records.ChangedRecord(spec=spec):
+            case records.ChangedRecord(spec=spec):
                 self._budgets = dict(spec.budget)
-            case log_records.DecidedRecord(held=held) if held is not None:
+            case records.DecidedRecord(held=held) if held is not None:
                 self._reserved.update(held)
-            case log_records.ExtendedRecord(amount=amount):
+            case records.ExtendedRecord(amount=amount):
                 self._reserved.update(amount)
-            case log_records.ObservedRecord(cost=cost) if cost is not None:
+            case records.ObservedRecord(cost=cost) if cost is not None:
                 self._booked.update(cost)
                 self._reserved.subtract(record.released or {})
-            case log_records.ExpiredRecord(released=released):
+            case records.ExpiredRecord(released=released):
                 self._reserved.subtract(released)
-            case log_records.EffortRecord(cost=cost):
+            case records.EffortRecord(cost=cost):
                 self._booked.update(cost)
-            case log_records.CorrectedRecord(cost=cost, was=was) if cost is not None and was is not None:
+            case records.CorrectedRecord(cost=cost, was=was) if cost is not None and was is not None:
                 self._booked.update(cost)
                 self._booked.subtract(was)
-            case log_records.BudgetChangedRecord(totals=totals):
+            case records.BudgetChangedRecord(totals=totals):
                 self._totals.update({name: (total or 0) - self._totals[name] for name, total in totals.items()})
             case RenewedRecord():
                 self._renewed(record)

@@ -13,12 +13,12 @@ import msgspec
 from deferkit.errors import DeferkitError, InvalidArgument, UnreadableState
 from deferkit.serve.audit.decision_history import check_decisions
 from deferkit.serve.audit.renewal_history import RenewalHistory
-from deferkit.serve.domain import log_records
-from deferkit.serve.domain.account import Account
-from deferkit.serve.domain.log_records import AnyRecord
+from deferkit.serve.domain import records
+from deferkit.serve.domain.accounts import Account
 from deferkit.serve.domain.policy import Policy
-from deferkit.serve.domain.policy_spec import PolicySpec
+from deferkit.serve.domain.records import AnyRecord
 from deferkit.serve.domain.rows import PolicyRow
+from deferkit.serve.domain.spec import PolicySpec
 from deferkit.serve.engine.recovery import DamagedLog, apply_row, log_row_text, next_record
 from deferkit.serve.storage.store import Store
 
@@ -151,7 +151,7 @@ def logged_records(store: Store, row: PolicyRow) -> Iterator[tuple[int, AnyRecor
     for line in store.log(row.id):
         if line.seq >= row.seq:
             return
-        yield line.at, log_records.decode(bytes(line.body))
+        yield line.at, records.decode(bytes(line.body))
 
 
 def check_log_end(row: PolicyRow, policy: Policy | None) -> Policy:

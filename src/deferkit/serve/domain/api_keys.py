@@ -7,7 +7,7 @@ import time
 from typing import NamedTuple
 
 from deferkit.errors import InvalidArgument
-from deferkit.serve.domain.money import MICRO
+from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.rows import KeyRow
 
 # read: tasks and logs of the tenant, with contexts and payloads; operator: metrics of the whole process

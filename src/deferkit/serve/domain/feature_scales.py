@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from deferkit.learn._encoding import any_larger
-from deferkit.serve.domain.policy_spec import FeatureSpec, PolicySpec
+from deferkit.serve.domain.spec import FeatureSpec, PolicySpec
 from deferkit.types import LARGEST, is_number
 
 FACTOR = 5.0  # times the largest value seen: beyond that a value is an outlier, once many were seen …

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -10,16 +10,92 @@ from deferkit import events
 from deferkit.errors import DeferkitError, UnreadableState
 from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.settings import NOVEMBER_2026
-from deferkit.serve.domain import hash_chain, log_records
-from deferkit.serve.domain.bookkeeping import booked, opened
-from deferkit.serve.domain.budget_period import Books, Periods, due_renewals
+from deferkit.learn.state import StateCopy
+from deferkit.serve.domain import records
+from deferkit.serve.domain.accounts import LARGEST_AMOUNT, MICRO, Account, Micros, from_micros
+from deferkit.serve.domain.books import Books, Periods, booked, due_renewals, opened
 from deferkit.serve.domain.feature_scales import Context, FeatureScales
-from deferkit.serve.domain.log_records import AnyRecord
-from deferkit.serve.domain.money import LARGEST_AMOUNT, MICRO, Micros, from_micros
 from deferkit.serve.domain.policy_learner import learner_of, load_trees
-from deferkit.serve.domain.policy_snapshot import Counts, HoldTally, PolicyCopy, Relearned, Snapshot, Tally
-from deferkit.serve.domain.policy_spec import PolicySpec
-from deferkit.types import Amount
+from deferkit.serve.domain.records import AnyRecord
+from deferkit.serve.domain.spec import PolicySpec
+from deferkit.types import MODEL, Amount
+
+
+class Tally(msgspec.Struct, kw_only=True):
+    """Counters of a policy that are not the learner's."""
+
+    expected_gain: float = 0.0  # Σ of what experts were expected to earn above the model, when they were asked
+    outcomes: int = 0
+    late: int = 0  # outcomes that were booked but not learned
+    corrected: int = 0
+    expired: int = 0
+
+
+class HoldTally(msgspec.Struct, kw_only=True):
+    """Counters of reviews that can be stopped."""
+
+    extended: int = 0  # times that more was reserved
+    stopped: int = 0  # reviews
+    overruns: int = 0  # reviews that have cost more than was held for them
+    overrun: Micros = {}  # what they have cost beyond that
+
+
+class Relearned(msgspec.Struct, kw_only=True):
+    """Counts of before the last reset, and the forgotten decisions."""
+
+    decisions: int = 0  # before the last reset; the learner numbers its own from there on
+    routes: dict[str, int] = {}  # of those
+    without_budget: int = 0  # of those
+    pending: int = 0  # of those that still hold budget
+    forgotten: list[int] = []  # decisions of whose outcomes it is not told
+
+
+class Counts(NamedTuple):
+    """Decisions of a policy, over all resets of its learner."""
+
+    decisions: int
+    routes: dict[str, int]
+    without_budget: int
+    pending: int
+
+    @property
+    def asked(self) -> int:
+        """How many decisions went to an expert."""
+        return self.decisions - self.routes.get(MODEL, 0)
+
+    @property
+    def deferral_rate(self) -> float:
+        """The share of decisions that went to an expert."""
+        return 1 - self.routes.get(MODEL, 0) / self.decisions if self.decisions else 0.0
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """A policy as bytes: what `Policy.to_bytes` writes, apart from the checksum beside it."""
+
+    spec: PolicySpec
+    seq: int
+    head: bytes
+    apart: bool  # `Policy.out_of_sync`
+    accounts: dict[str, Account]
+    tally: Tally
+    learner: bytes
+    unconfirmed: dict[str, Micros] | msgspec.UnsetType = msgspec.UNSET
+    scales: FeatureScales | msgspec.UnsetType = msgspec.UNSET
+    relearned: Relearned | msgspec.UnsetType = msgspec.UNSET
+    periods: Periods | msgspec.UnsetType = msgspec.UNSET
+    holds: HoldTally | msgspec.UnsetType = msgspec.UNSET
+
+
+class PolicyCopy(NamedTuple):
+    """An immutable copy of a policy, which another thread may serialise."""
+
+    snapshot: Snapshot  # without the learner
+    learner: StateCopy
+
+    def to_bytes(self) -> bytes:
+        """Return what `Policy.to_bytes` returned when the copy was made."""
+        return msgspec.msgpack.encode(msgspec.structs.replace(self.snapshot, learner=self.learner.to_bytes()))
+
 
 SMALL_STATE = 8_000_000  # bytes of a learner's arrays that are made or compressed at once: a tenth of a second
 LONG_STEP = 20_000_000  # multiplications of one observation: a fiftieth of a second
@@ -31,7 +107,7 @@ LearnedEvent: TypeAlias = events.Observed | events.Corrected | events.Stopped
 class Policy:
     """The state of a policy: the fold of `apply` over its records.
 
-    >>> from deferkit.serve.domain.policy_spec import BudgetSpec
+    >>> from deferkit.serve.domain.spec import BudgetSpec
     >>> spec = PolicySpec(name="a", features=2, budget={"cost": BudgetSpec(total=10, horizon=100, max_cost=1)})
     >>> policy = Policy(spec)
     >>> body = policy.append(log_records.CreatedRecord(spec=spec), at=0)
@@ -51,7 +127,7 @@ class Policy:
         self.periods: Periods = {}  # of budgets that renew or have an end, since the first task
         self.scales = FeatureScales.of(spec)  # None: outliers are kept
         self.seq = 0  # records so far
-        self.head = hash_chain.START
+        self.head = records.START
         self.out_of_sync = False  # the learner's spending differs from the accounts: a cost was clamped or not learned
         self.tally = Tally()
         self.holds = HoldTally()
@@ -76,7 +152,7 @@ class Policy:
             Whether a step of the learner that may take long is left to `learn_deferred`. Until that has run, the
             policy decides nothing and no record may follow but those of the same command. Never unless given.
         """
-        body = log_records.encode(record)
+        body = records.encode(record)
         self._defers = defer and (bool(self.deferred) or self._takes_long(record))
         try:
             self.take(record, at, body)
@@ -92,13 +168,13 @@ class Policy:
         self._undecided = None
 
     def _takes_long(self, record: AnyRecord) -> bool:
-        if isinstance(record, log_records.DecidedRecord):
+        if isinstance(record, records.DecidedRecord):
             return (step := self.learner.longest_step()) > 0 and step > LONG_STEP
-        if isinstance(record, log_records.ObservedRecord | log_records.CorrectedRecord):
-            rewards = record.rewards if isinstance(record, log_records.ObservedRecord) else record.learned
+        if isinstance(record, records.ObservedRecord | records.CorrectedRecord):
+            rewards = record.rewards if isinstance(record, records.ObservedRecord) else record.learned
             own = self._own_id(record.id)
             return self.remembers(record.id) and self.learner.longest_step(own, rewards) > LONG_STEP
-        return isinstance(record, log_records.ResetRecord) and self.learner.n_bytes > SMALL_STATE
+        return isinstance(record, records.ResetRecord) and self.learner.n_bytes > SMALL_STATE
 
     def _learn(self, step: Callable[[], None]) -> None:
         """Run a step of the learner, or defer it."""
@@ -110,42 +186,42 @@ class Policy:
     def take(self, record: AnyRecord, at: int, body: bytes) -> None:
         """Apply a record whose bytes are known."""
         self.apply(record, at)
-        self.head = hash_chain.link(self.head, self.seq, at, body)
+        self.head = records.link(self.head, self.seq, at, body)
         self.seq += 1
 
     def apply(self, record: AnyRecord, at: int = 0) -> None:
         """Change the state by a record, and its time in the log. The same ones give the same state, bit for bit."""
         match record:
-            case log_records.DecidedRecord():
+            case records.DecidedRecord():
                 self._decided(record, at)
-            case log_records.ObservedRecord():
+            case records.ObservedRecord():
                 self._observed(record)
-            case log_records.ExtendedRecord():
+            case records.ExtendedRecord():
                 self.accounts = booked(self.accounts, record)
                 self.holds.extended += 1
                 self._learn(partial(self._extend, record))
-            case log_records.ExpiredRecord():
+            case records.ExpiredRecord():
                 self._expired(record)
-            case log_records.CorrectedRecord():
+            case records.CorrectedRecord():
                 self._corrected(record)
-            case log_records.EffortRecord():
+            case records.EffortRecord():
                 self.accounts = booked(self.accounts, record)
                 self._learn(self._resync_budget)
-            case log_records.BudgetChangedRecord():
+            case records.BudgetChangedRecord():
                 self.accounts, self.periods = self.books.after(record)
                 self._learn(self._apply_budget_change)
-            case log_records.RenewedRecord():
+            case records.RenewedRecord():
                 self.accounts, self.periods = self.books.after(record)
                 self._learn(partial(self._begin_period, record.resource))
-            case log_records.ChangedRecord():
+            case records.ChangedRecord():
                 # a policy that is rebuilt after an upgrade has its new rule from the start on
                 changed = record.spec.learning_as(self.spec)
                 before, self.periods, self.spec = self.spec, self.books.after(record).periods, changed
                 if before.budget != record.spec.budget:
                     self._learn(partial(self._replan, before))
-            case log_records.ResetRecord():
+            case records.ResetRecord():
                 self._learn(self._reset)
-            case log_records.ForgottenRecord():
+            case records.ForgottenRecord():
                 if record.id not in self.relearned.forgotten:  # it takes the log to leave the outcome out
                     raise DeferkitError(f"The policy was not rebuilt without the outcome of decision {record.id}.")
             case _:
@@ -183,7 +259,7 @@ class Policy:
         """Return the time of a task, in microseconds, as the learner is told it; None where tasks have none."""
         return at / MICRO if self.is_timed else None
 
-    def _decided(self, record: log_records.DecidedRecord, at: int) -> None:
+    def _decided(self, record: records.DecidedRecord, at: int) -> None:
         decision = record.decision
         if self.relearned.decisions:
             decision = decision._replace(id=self._own_id(record.id))
@@ -199,7 +275,7 @@ class Policy:
             self.accounts = booked(self.accounts, record)
             self.tally.expected_gain += record.expected_gain
 
-    def _remembered_context(self, record: log_records.DecidedRecord) -> Context:
+    def _remembered_context(self, record: records.DecidedRecord) -> Context:
         """Return the context that the learner remembers of a decision; of a forgotten one, that of the one before it.
 
         So no value of a forgotten context stays in rank tables, training sets or scales. Policies with the rule of
@@ -211,7 +287,7 @@ class Policy:
             self._last_context = record.context
         return record.context
 
-    def _observed(self, record: log_records.ObservedRecord) -> None:
+    def _observed(self, record: records.ObservedRecord) -> None:
         owed = self.frozen
         told = None if record.told is None else from_micros(record.told)
         own = self._own_id(record.id)
@@ -237,7 +313,7 @@ class Policy:
         if record.cost != (record.told if learned else None) or owed or self.frozen:
             self._learn(self._resync_budget)
 
-    def _count_stop(self, record: log_records.ObservedRecord) -> None:
+    def _count_stop(self, record: records.ObservedRecord) -> None:
         """Count a review that was stopped, or has cost more than was held for it."""
         self.holds.stopped += record.stopped and not record.confirms  # counted when it was stopped
         if record.cost is None or record.released is None:
@@ -251,7 +327,7 @@ class Policy:
         for name, micro in beyond.items():
             self.holds.overrun = {**self.holds.overrun, name: self.holds.overrun.get(name, 0) + micro}
 
-    def _extend(self, record: log_records.ExtendedRecord) -> None:
+    def _extend(self, record: records.ExtendedRecord) -> None:
         """Extend the hold of a decision in the learner; for one from before its reset only the total changes."""
         if (own := self._own_id(record.id)) < 0 or not self.learner.remembers(own):
             self._resync_budget()
@@ -260,7 +336,7 @@ class Policy:
         amounts = {name: min(record.amount.get(name, 0) / MICRO, max(left[name], 0.0)) for name in self.accounts}
         self.learner.apply(events.Extended(own, self._amount(amounts)))
 
-    def _expired(self, record: log_records.ExpiredRecord) -> None:
+    def _expired(self, record: records.ExpiredRecord) -> None:
         owed = self.frozen
         self.accounts = booked(self.accounts, record)
         self.tally.expired += 1
@@ -269,7 +345,7 @@ class Policy:
         if owed or not known:
             self._learn(self._resync_budget)
 
-    def _corrected(self, record: log_records.CorrectedRecord) -> None:
+    def _corrected(self, record: records.CorrectedRecord) -> None:
         self.accounts = booked(self.accounts, record)
         if (record.learned or record.told is not None) and record.id not in self.relearned.forgotten:
             told = None if record.told is None else from_micros(record.told)

@@ -8,19 +8,18 @@ import msgspec
 
 from deferkit.errors import InvalidArgument
 from deferkit.extras import listed, missing, needs
-from deferkit.learn.arguments import as_confidence, unaffordable_reviews
 from deferkit.learn.deferrer import Deferrer
+from deferkit.learn.embed.tree_columns import MOST_KEPT
 from deferkit.learn.encode import Encoder
 from deferkit.learn.exploration import INDEX, INTERVAL, Exploration
 from deferkit.learn.initial_state import count_numbers
 from deferkit.learn.links import AUTO_LINK
 from deferkit.learn.pacing import Pacing
-from deferkit.learn.settings import DECEMBER_2026, NOVEMBER_2026, Settings
-from deferkit.learn.tree_columns import MOST_KEPT
+from deferkit.learn.settings import DECEMBER_2026, NOVEMBER_2026, Settings, as_confidence, unaffordable_reviews
 from deferkit.periods import show_time
-from deferkit.serve.domain.money import LARGEST_AMOUNT, MICRO, to_micro
-from deferkit.serve.domain.policy_spec import LEGACY_DEFAULTS, BudgetSpec, FeatureSpec, PolicySpec
-from deferkit.serve.domain.review_form import check_document
+from deferkit.serve.domain.accounts import LARGEST_AMOUNT, MICRO, to_micro
+from deferkit.serve.domain.review import check_document
+from deferkit.serve.domain.spec import LEGACY_DEFAULTS, BudgetSpec, FeatureSpec, PolicySpec
 from deferkit.types import Budget
 
 CEILING_FACTOR = 20  # default max_reported_cost, in units of max_cost: higher costs are likely typing errors
@@ -156,7 +155,7 @@ def matrix_numbers(settings: Settings) -> int:
 def memory_of(spec: PolicySpec) -> int:
     """Return the bytes that the learner of a policy takes at most. They stay the same until it is upgraded.
 
-    >>> from deferkit.serve.domain.policy_spec import BudgetSpec
+    >>> from deferkit.serve.domain.spec import BudgetSpec
     >>> budget = {"minutes": BudgetSpec(total=10, horizon=100, max_cost=1)}
     >>> memory_of(PolicySpec(name="a", features=1000, budget=budget, memory=1000, forget="never"))
     56000000
@@ -192,7 +191,7 @@ def check_trees_installed(spec: PolicySpec) -> None:
 def learner_of(spec: PolicySpec) -> Deferrer:
     """Return a new learner for a policy; raise if the specification is invalid.
 
-    >>> from deferkit.serve.domain.policy_spec import BudgetSpec
+    >>> from deferkit.serve.domain.spec import BudgetSpec
     >>> spec = PolicySpec(name="a", features=2, budget={"minutes": BudgetSpec(total=10, horizon=100, max_cost=1)})
     >>> learner_of(spec).summary().total
     10.0

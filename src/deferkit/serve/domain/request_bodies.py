@@ -6,17 +6,8 @@ from typing import Annotated, Any
 import msgspec
 
 from deferkit.learn.settings import DECEMBER_2026
-from deferkit.serve.domain.money import LARGEST_AMOUNT
-from deferkit.serve.domain.policy_spec import (
-    NO_CONTROL,
-    DefaultsName,
-    FeatureName,
-    Finite,
-    Name,
-    Seats,
-    Seconds,
-    TaskId,
-)
+from deferkit.serve.domain.accounts import LARGEST_AMOUNT
+from deferkit.serve.domain.spec import NO_CONTROL, DefaultsName, FeatureName, Finite, Name, Seats, Seconds, TaskId
 
 NO_NUL = r"^[^\u0000]*$"  # PostgreSQL has no text with that character
 Cost = Annotated[float, msgspec.Meta(ge=0, le=LARGEST_AMOUNT)]

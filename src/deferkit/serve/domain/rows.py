@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from deferkit.serve.domain.money import Micros
+from deferkit.serve.domain.accounts import Micros
 
 # states of a decision's reservation: model → – ; open → posted | void ; void → posted (a late cost)
 MODEL, OPEN, POSTED, VOID = "model", "open", "posted", "void"

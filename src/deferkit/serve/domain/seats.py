@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from deferkit.serve.domain.accounts import Micros
 from deferkit.serve.domain.api_keys import hash_of
-from deferkit.serve.domain.money import Micros
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.request_bodies import LeaseBody
 from deferkit.serve.domain.rows import ClaimRow, SeatRow

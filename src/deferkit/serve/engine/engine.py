@@ -6,20 +6,17 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deferkit.errors import DeferkitError
-from deferkit.serve.domain.owned_policy import OwnedPolicy
-from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.problems import unavailable, unknown
 from deferkit.serve.domain.reply import Reply
-from deferkit.serve.engine.clock import Clock
+from deferkit.serve.domain.spec import PolicySpec
 from deferkit.serve.engine.fair_queue import FairQueue
-from deferkit.serve.engine.group_commit import GroupCommit, Job, size_of
-from deferkit.serve.engine.learning_steps import LearningSteps
 from deferkit.serve.engine.maintenance import Maintenance
-from deferkit.serve.engine.ownership import Key, Ownership, stop_at_once
-from deferkit.serve.engine.pending_fits import PendingFits
+from deferkit.serve.engine.owned_policy import OwnedPolicy
+from deferkit.serve.engine.ownership import Clock, Key, Ownership, stop_at_once
 from deferkit.serve.engine.policy_creation import PolicyCreation
 from deferkit.serve.engine.unit_of_work import Command
-from deferkit.serve.engine.webhook_delivery import WebhookDelivery
+from deferkit.serve.engine.webhooks import WebhookDelivery
+from deferkit.serve.engine.writer import GroupCommit, Job, LearningSteps, PendingFits, size_of
 from deferkit.serve.storage.store import Store
 from deferkit.serve.structured_logs import logger
 

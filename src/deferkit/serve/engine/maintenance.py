@@ -3,13 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from deferkit.serve.domain.money import MICRO
+from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.reply import Reply
-from deferkit.serve.engine.commands.erase import EraseExpired
-from deferkit.serve.engine.commands.expire import Expire
-from deferkit.serve.engine.commands.parked_outcomes import PARKED_S, Forget, is_full
-from deferkit.serve.engine.commands.renew import RenewIdle, has_many_due
+from deferkit.serve.engine.commands.outcome import PARKED_S, Forget, is_full
+from deferkit.serve.engine.commands.upkeep import EraseExpired, Expire, RenewIdle, has_many_due
 from deferkit.serve.engine.ownership import Key, Ownership
 from deferkit.serve.engine.unit_of_work import Command
 from deferkit.serve.structured_logs import logger

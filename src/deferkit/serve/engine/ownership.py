@@ -1,28 +1,146 @@
-"""Ownership of policies: acquire, load, renew, lose, rebuild, snapshot, release."""
+"""Ownership of policies: leases, the guarded clock and the identity of the process."""
 
 import asyncio
 import os
+import socket
+import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from deferkit.errors import DeferkitError, MissingExtra
-from deferkit.serve.domain.money import MICRO
-from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.policy import SMALL_STATE, Policy
 from deferkit.serve.domain.policy_learner import check_trees_installed
-from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.problems import Damaged, Problem, StoreBroken, StoreFailed, unavailable
 from deferkit.serve.domain.rows import PolicyRow
-from deferkit.serve.engine import process_identity
-from deferkit.serve.engine.clock import Clock, start_time
+from deferkit.serve.domain.spec import PolicySpec
+from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.recovery import DamagedLog, recover
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.store import Store
 from deferkit.serve.structured_logs import logger
+
+
+def boot() -> str:
+    """Return the boot id of the machine; '' where there is none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:8]
+    except OSError:
+        return ""
+
+
+def read_uptime() -> tuple[str, int] | None:
+    """Return the boot id and the uptime in microseconds, including sleep; None where the system has none."""
+    if not boot() or not hasattr(time, "CLOCK_BOOTTIME"):
+        return None
+    try:
+        namespace = Path("/proc/self/ns/time").readlink().name  # a container may count from somewhere else
+    except OSError:
+        namespace = ""
+    return f"{boot()}/{namespace}", time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+
+
+def container() -> str:
+    """Return the id of the pid namespace: process numbers are only unique within one."""
+    try:
+        return Path("/proc/self/ns/pid").readlink().name.strip("pid:[]")
+    except OSError:
+        return ""
+
+
+def started(pid: int) -> str | None:
+    """Return when a process was started, in the system's ticks; None if there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return ""
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else fields[19]
+
+
+def identity(number: int = 0) -> str:
+    """Return the unique owner id of this process; `number` distinguishes several owners within it."""
+    process = f"{os.getpid()}/{started(os.getpid()) or ''}"
+    return f"{socket.gethostname()}/{boot()}/{container()}/{process}/{number}"
+
+
+def is_dead(owner: str, *, shared: bool = False) -> bool:
+    """Whether a process is known to be gone: it ran on this machine, and does not any more.
+
+    An SQLite file is used by one machine, so that an owner with the same hostname and another boot or container is
+    dead. A shared database is used by many machines, which may have the same hostname: nothing is known then.
+
+    >>> is_dead(identity()), is_dead("elsewhere/12345678/4026531836/1/1/0")
+    (False, False)
+    """
+    host, began, inside, pid, start, *_ = [*owner.split("/"), "", "", "", "", ""]
+    if host != socket.gethostname() or not began or not Path("/proc/self/stat").exists():
+        return False
+    if (began, inside) != (boot(), container()):
+        return not shared
+    return not pid.isdigit() or started(int(pid)) != start
+
+
+NANOSECONDS = 1000  # of a microsecond
+
+
+class Clock:
+    """Counts from a start time, by the machine's monotonic clock.
+
+    >>> clock = Clock(5_000_000)
+    >>> 5_000_000 <= clock.now() < 6_000_000
+    True
+    """
+
+    def __init__(self, start: int) -> None:
+        self._start = start
+        self._began = time.monotonic_ns()
+
+    def now(self) -> int:
+        """Return the time in microseconds."""
+        return self._start + (time.monotonic_ns() - self._began) // NANOSECONDS
+
+
+class StartTime(NamedTuple):
+    """The start time of the clock of a service, in microseconds."""
+
+    at: int
+    jump: int  # of the machine's clock since an earlier start, where it is not followed; else 0
+
+
+def start_time(store: Store, *, max_jump_s: float) -> StartTime:
+    """Return the wall clock of the database or machine, corrected for a jump of more than `max_jump_s`.
+
+    The uptime of a machine does not depend on its wall clock. Both were stored at an earlier start in the same boot,
+    so that a wall clock that was set can be distinguished from a service that was off. After a reboot the wall clock
+    is trusted. With `max_jump_s` 0 any jump is followed. The result is later than every record of the logs.
+    """
+    wall, now = store.database.now(), read_uptime()
+    if now is None:
+        return StartTime(max(store.last_time() + 1, wall), 0)
+    boot, uptime = now
+    before = store.clock(boot)
+    expected = wall if before is None else before[0] + uptime - before[1]
+    jump = wall - expected
+    if max_jump_s and abs(jump) > max_jump_s * MICRO:
+        logger.error(
+            "the clock has jumped and is not followed: set it right, or start with --max-clock-jump-s 0 to follow it",
+            extra={"jump_s": jump / MICRO},
+        )
+        return StartTime(max(store.last_time() + 1, expected), jump)
+    try:
+        store.put_clock(boot, wall, uptime)
+    except StoreFailed as error:  # a full disk: the earlier reading serves as well
+        logger.warning("the clock reading was not stored", extra={"error": str(error)})
+    return StartTime(max(store.last_time() + 1, wall), 0)
+
 
 Result = TypeVar("Result")
 Key = tuple[str, str]  # tenant, name of the policy
@@ -63,7 +181,7 @@ class Ownership:
         number: int,
     ) -> None:
         self.store = store
-        self.owner = process_identity.identity(number)
+        self.owner = identity(number)
         self.address = address
         self.owned: dict[Key, OwnedPolicy] = {}
         self.loading: dict[int, int] = {}  # epochs of acquired policies that are not yet in memory, by policy
@@ -188,7 +306,7 @@ class Ownership:
                 del self.loading[row.id]
 
     def _dead_owner(self, row: PolicyRow) -> str | None:
-        gone = row.owner is not None and process_identity.is_dead(row.owner, shared=self.store.database.shared)
+        gone = row.owner is not None and is_dead(row.owner, shared=self.store.database.shared)
         return row.owner if gone else None
 
     async def _acquire(self, row: PolicyRow) -> int | None:

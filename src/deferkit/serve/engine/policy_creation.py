@@ -6,9 +6,8 @@ from collections import defaultdict
 import msgspec
 
 from deferkit.errors import DeferkitError
-from deferkit.serve.domain import log_records
-from deferkit.serve.domain.money import MICRO
-from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain import records
+from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.policy_learner import (
     check_affordable,
@@ -19,10 +18,11 @@ from deferkit.serve.domain.policy_learner import (
     memory_of,
     with_defaults,
 )
-from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.problems import MEGABYTE, TooManyPolicies, TooMuchMemory, conflict, invalid
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.rows import LogRow
+from deferkit.serve.domain.spec import PolicySpec
+from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.ownership import Ownership
 from deferkit.serve.structured_logs import logger
 
@@ -106,7 +106,7 @@ class PolicyCreation:
         """Write and acquire a policy; return its number, or None if the name is taken."""
         async with self.ownership.busy:
             now = self.ownership.clock.now()
-            first = log_records.CreatedRecord(spec=policy.spec)
+            first = records.CreatedRecord(spec=policy.spec)
             body = policy.append(first, now)
             row = LogRow(0, 0, now, "created", None, body, policy.head)
             number = await self.ownership.write(
@@ -130,8 +130,8 @@ class PolicyCreation:
         if existing is None:
             raise conflict(f"There is another policy {spec.name!r}.")
         [first] = await self.ownership.read(self.ownership.store.log_page, existing.id, 0, 1)
-        made = log_records.decode(bytes(first.body))
-        if not isinstance(made, log_records.CreatedRecord):
+        made = records.decode(bytes(first.body))
+        if not isinstance(made, records.CreatedRecord):
             raise conflict(f"There is another policy {spec.name!r}.")
         wanted = spec.with_defaults_of(made.spec)
         if made.spec != wanted:

@@ -3,10 +3,10 @@
 import msgspec
 
 from deferkit.errors import DeferkitError
-from deferkit.serve.domain import hash_chain, log_records
+from deferkit.serve.domain import records
 from deferkit.serve.domain.policy import Policy
-from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.rows import LogRow, PolicyRow
+from deferkit.serve.domain.spec import PolicySpec
 from deferkit.serve.storage.store import Store
 
 
@@ -43,20 +43,18 @@ def roll_forward(store: Store, row: PolicyRow, policy: Policy | None) -> Policy:
     return policy
 
 
-def apply_row(
-    policy: Policy | None, row: PolicyRow, line: LogRow, record: log_records.AnyRecord, store: Store
-) -> Policy:
+def apply_row(policy: Policy | None, row: PolicyRow, line: LogRow, record: records.AnyRecord, store: Store) -> Policy:
     """Apply the next row of its log to a policy, None before the first; return the policy.
 
     A `ForgottenRecord` rebuilds the policy from the start of its log, without the outcomes that are forgotten; an
     `UpgradedRecord`, with other settings of its learner.
     """
-    if policy is not None and isinstance(record, log_records.ForgottenRecord):
+    if policy is not None and isinstance(record, records.ForgottenRecord):
         policy = rebuild(store, row, line.seq, policy.spec, {*policy.relearned.forgotten, record.id})
-    if policy is not None and isinstance(record, log_records.UpgradedRecord):
+    if policy is not None and isinstance(record, records.UpgradedRecord):
         policy = rebuild(store, row, line.seq, record.spec, set(policy.relearned.forgotten))
     if policy is None:
-        if not isinstance(record, log_records.CreatedRecord):
+        if not isinstance(record, records.CreatedRecord):
             raise DamagedLog(f"The log of policy {row.name!r} does not begin with its creation.")
         policy = Policy(record.spec)
     try:
@@ -76,7 +74,7 @@ def rebuild(store: Store, row: PolicyRow, seq: int, spec: PolicySpec, forgotten:
         if line.seq >= seq:
             break
         record = next_record(policy, row, line)
-        if policy is None and isinstance(record, log_records.CreatedRecord):
+        if policy is None and isinstance(record, records.CreatedRecord):
             policy = Policy(record.spec.learning_as(spec), forgotten=forgotten)
         if policy is not None:
             policy.take(record, line.at, bytes(line.body))
@@ -85,15 +83,15 @@ def rebuild(store: Store, row: PolicyRow, seq: int, spec: PolicySpec, forgotten:
     return policy
 
 
-def next_record(policy: Policy | None, row: PolicyRow, line: LogRow) -> log_records.AnyRecord:
+def next_record(policy: Policy | None, row: PolicyRow, line: LogRow) -> records.AnyRecord:
     """Decode the next row of the log. Its hash is verified first: a tampered row is not decoded."""
-    seq, head = (0, hash_chain.START) if policy is None else (policy.seq, policy.head)
+    seq, head = (0, records.START) if policy is None else (policy.seq, policy.head)
     if line.seq != seq:
         raise DamagedLog(f"{log_row_text(row, seq)} is missing.")
-    if hash_chain.link(head, seq, line.at, bytes(line.body)) != bytes(line.hash):
+    if records.link(head, seq, line.at, bytes(line.body)) != bytes(line.hash):
         raise DamagedLog(f"{log_row_text(row, seq)} was changed: its hash does not fit.")
     try:
-        record = log_records.decode(bytes(line.body))
+        record = records.decode(bytes(line.body))
     except msgspec.MsgspecError as error:
         raise DamagedLog(f"{log_row_text(row, seq)} cannot be read ({error}).") from error
     if (record.__struct_config__.tag, getattr(record, "task", None)) != (line.kind, line.task):

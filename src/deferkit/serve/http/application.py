@@ -12,35 +12,17 @@ from litestar.types import ASGIApp
 
 from deferkit.serve.domain.problems import Problem, invalid
 from deferkit.serve.engine.engine import Engine, EngineSettings
-from deferkit.serve.engine.history.policy_history import Histories
-from deferkit.serve.http import (
-    routes_export,
-    routes_holds,
-    routes_keys,
-    routes_listing,
-    routes_operation,
-    routes_overview,
-    routes_pages,
-    routes_policies,
-    routes_queue,
-    routes_reviews,
-    routes_session,
-    routes_tasks,
-    routes_webhooks,
-    routes_what_if,
-)
-from deferkit.serve.http.access import Access, admit
-from deferkit.serve.http.browser_safety import page_headers
-from deferkit.serve.http.decision_route import with_decision_route
+from deferkit.serve.http import keys, metrics, pages, policies, reviews, tasks, webhooks, what_if
+from deferkit.serve.http.auth import Access, admit, page_headers
 from deferkit.serve.http.forwarding import Messenger
-from deferkit.serve.http.limits import limited
+from deferkit.serve.http.middleware import Traffic, limited, traced
 from deferkit.serve.http.openapi import document
+from deferkit.serve.http.pages import read_files
 from deferkit.serve.http.route_support import ProblemReply, problem_of, problem_response
-from deferkit.serve.http.static_files import read_files
 from deferkit.serve.http.strict_json import EMPTY, BodyDecoder, StrictRequest
-from deferkit.serve.http.tracing import traced
-from deferkit.serve.http.traffic import Traffic
-from deferkit.serve.http.what_if_jobs import WhatIfJobs
+from deferkit.serve.http.tasks import with_decision_route
+from deferkit.serve.http.what_if import WhatIfJobs
+from deferkit.serve.reports.series import Histories
 from deferkit.serve.service_settings import ServiceSettings
 from deferkit.serve.storage.store import Store
 
@@ -49,19 +31,19 @@ if TYPE_CHECKING:
 
 AnyRequest = Request[Any, Any, Any]
 ROUTES = [
-    *routes_policies.ROUTES,
-    *routes_tasks.ROUTES,
-    *routes_holds.ROUTES,
-    *routes_listing.ROUTES,
-    *routes_export.ROUTES,
-    *routes_reviews.ROUTES,
-    *routes_queue.ROUTES,
-    *routes_overview.ROUTES,
-    *routes_what_if.ROUTES,
-    *routes_keys.ROUTES,
-    *routes_session.ROUTES,
-    *routes_webhooks.ROUTES,
-    *routes_operation.ROUTES,
+    *policies.POLICY_ROUTES,
+    *tasks.TASK_ROUTES,
+    *tasks.HOLD_ROUTES,
+    *tasks.LISTING_ROUTES,
+    *tasks.EXPORT_ROUTES,
+    *reviews.REVIEW_ROUTES,
+    *reviews.QUEUE_ROUTES,
+    *policies.OVERVIEW_ROUTES,
+    *what_if.WHAT_IF_ROUTES,
+    *keys.KEY_ROUTES,
+    *keys.SESSION_ROUTES,
+    *webhooks.WEBHOOK_ROUTES,
+    *metrics.OPERATION_ROUTES,
 ]
 
 
@@ -146,7 +128,7 @@ def application(
                 await asyncio.to_thread(telemetry.close)
 
     app = Litestar(
-        route_handlers=[*ROUTES, *routes_pages.PAGES],
+        route_handlers=[*ROUTES, *pages.PAGES],
         lifespan=[life],
         before_request=admit,
         request_class=StrictRequest,

@@ -1,18 +1,55 @@
-"""Metrics in Prometheus' form, gathered when they are asked for."""
+"""Health, readiness and metrics endpoints."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
+import msgspec
+from litestar import Response, get
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from deferkit.serve.domain.money import MICRO
+from deferkit.serve.domain.accounts import MICRO
+from deferkit.serve.domain.problems import unavailable
+from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.webhook import DEAD, DELIVERED
 from deferkit.serve.engine.engine import Engine
-from deferkit.serve.engine.policy_summary import SummaryReply, summary_of
-from deferkit.serve.engine.webhook_delivery import FAILED
-from deferkit.serve.http.period_metrics import period_metrics
-from deferkit.serve.http.traffic import BUCKETS, Traffic
+from deferkit.serve.engine.webhooks import FAILED
+from deferkit.serve.http.forwarding import header
+from deferkit.serve.http.middleware import BUCKETS, Traffic
+from deferkit.serve.http.route_support import AnyRequest, about, answered, caller_of, engine_of, sent
+from deferkit.serve.reports.summary import SummaryReply, summary_of
+from deferkit.version import __version__
+
+
+def period_metrics(summaries: Mapping[str, SummaryReply]) -> Iterator[Metric]:
+    """Yield the metrics of policies, given their summaries by name."""
+    labels = ["policy", "resource"]
+    end = GaugeMetricFamily(
+        "deferkit_period_end_seconds", "When a budget is renewed or ends, since 1970", labels=labels
+    )
+    runs_out = GaugeMetricFamily(
+        "deferkit_runs_out_seconds",
+        "When it is spent if it goes on so, since 1970; infinite: not before its end",
+        labels=labels,
+    )
+    pace = GaugeMetricFamily("deferkit_pace", "Share of it spent over share of its tasks decided", labels=labels)
+    holds = CounterMetricFamily(
+        "deferkit_holds", "Holds extended, reviews stopped, costs beyond holds", labels=["policy", "what"]
+    )
+    for name, summary in summaries.items():
+        for what, n in (("extended", summary.extended), ("stopped", summary.stopped), ("beyond", summary.overruns)):
+            holds.add_metric([name, what], n)
+        for resource, state in summary.budget.items():
+            if (current := state.period) is None:
+                continue
+            end.add_metric([name, resource], current.end)
+            runs_out.add_metric([name, resource], float("inf") if current.runs_out_at is None else current.runs_out_at)
+            if current.pace is not None:
+                pace.add_metric([name, resource], current.pace)
+    yield from (end, runs_out, pace, holds)
+
 
 CONTENT_TYPE = "text/plain; version=0.0.4"  # Litestar adds the charset
 
@@ -145,3 +182,67 @@ def metrics_of(engine: Engine, traffic: Traffic | None, tenant: str | None) -> s
     registry = CollectorRegistry(auto_describe=False)
     registry.register(ServiceMetrics(engine, traffic, tenant))
     return generate_latest(registry).decode()
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """The service is there."""
+
+    status: str
+    version: str
+
+
+class Index(msgspec.Struct, frozen=True, kw_only=True):
+    """What the service is, and where it is described."""
+
+    service: str = "deferkit decision service"
+    version: str = __version__
+    console: str = "/console"
+    routes: str = "/v1/openapi.json"
+    health: str = "/healthz"
+    readiness: str = "/readyz"
+    metrics: str = "/metrics"
+    guide: str = "docs/service-guide.md in the source of deferkit"
+
+
+@get("/healthz", opt=about("operation"))
+async def healthz() -> Response[Health]:
+    """Say that the process is alive."""
+    return sent(Health(status="alive", version=__version__), Health)
+
+
+@get("/readyz", opt=about("operation"))
+async def readyz(request: AnyRequest) -> Response[Health]:
+    """Say whether decisions can be taken: the policies are loaded, and the last commit did not fail."""
+    engine = engine_of(request)
+    if not engine.ready:
+        raise unavailable("The service is starting or stopping.")
+    if engine.failing is not None:
+        raise unavailable("The last commit failed; the log says why.")
+    return sent(Health(status="ready", version=__version__), Health)
+
+
+@get("/metrics", opt=about("operation", "admin", "operator"), media_type="text/plain")
+async def metrics(request: AnyRequest) -> Response[str]:
+    """Return metrics in Prometheus' form: of the tenant's policies (admin), of the whole process (operator)."""
+    caller = caller_of(request)
+    traffic = request.app.state.traffic if "operator" in caller.scopes else None
+    tenant = caller.tenant if "admin" in caller.scopes else None
+    text = await asyncio.to_thread(metrics_of, engine_of(request), traffic, tenant)
+    return Response(content=text, media_type=CONTENT_TYPE)
+
+
+@get("/v1/openapi.json", opt=about("operation"))
+async def openapi(request: AnyRequest) -> Response[dict[str, Any]]:
+    """Return the description of all routes, as an OpenAPI document."""
+    return answered(Reply(200, request.app.state.document), dict[str, Any])
+
+
+@get("/", opt=about("operation", also={303: None}))
+async def index(request: AnyRequest) -> Response[Index]:
+    """Say what this is, and where it is described; a browser is sent to the console."""
+    if b"text/html" in header(request.scope, b"accept"):
+        return cast("Response[Index]", Response(b"", status_code=303, headers={"location": "/console"}))
+    return sent(Index(), Index)
+
+
+OPERATION_ROUTES = [index, healthz, readyz, metrics, openapi]

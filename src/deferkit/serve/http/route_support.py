@@ -9,9 +9,9 @@ from litestar import Request, Response
 from litestar.handlers import BaseRouteHandler
 
 from deferkit.serve.domain.api_keys import Caller
-from deferkit.serve.domain.policy_spec import NAME_PATTERN
 from deferkit.serve.domain.problems import Problem, StoreFailed, unavailable
 from deferkit.serve.domain.reply import Reply
+from deferkit.serve.domain.spec import NAME_PATTERN
 from deferkit.serve.engine.engine import Elsewhere, Engine
 from deferkit.serve.engine.unit_of_work import Command
 from deferkit.serve.http.forwarding import forward

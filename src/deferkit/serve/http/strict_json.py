@@ -18,7 +18,7 @@ from litestar.types import Empty, HTTPScope, Receive
 from deferkit.serve.domain.api_keys import Caller
 from deferkit.serve.domain.problems import Problem, invalid
 from deferkit.serve.http._json_scan import scan
-from deferkit.serve.http.headers import header
+from deferkit.serve.http.forwarding import header
 
 DEEPEST = 64  # lists and objects within each other
 RECURSION = 1000  # depth at which the decoder gives up by itself

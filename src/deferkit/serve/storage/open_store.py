@@ -10,10 +10,9 @@ from urllib.parse import urlsplit
 from deferkit.errors import DeferkitError, InvalidArgument
 from deferkit.extras import needs
 from deferkit.serve.domain.problems import StoreFailed
-from deferkit.serve.storage import queries
+from deferkit.serve.storage import database as queries
 from deferkit.serve.storage.database import Database
-from deferkit.serve.storage.schema import foreign_error
-from deferkit.serve.storage.sqlite import Sqlite, is_deferkit_store
+from deferkit.serve.storage.sqlite import Sqlite, foreign_error, is_deferkit_store
 from deferkit.serve.storage.store import Store
 
 URLS = ("postgresql://", "postgres://")

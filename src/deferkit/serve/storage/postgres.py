@@ -11,9 +11,9 @@ from psycopg.types.numeric import Int8BinaryDumper
 
 from deferkit.errors import DeferkitError
 from deferkit.serve.domain.problems import StoreFailed, Unconfirmed
-from deferkit.serve.storage import queries
+from deferkit.serve.storage import database
 from deferkit.serve.storage.database import Call, Row
-from deferkit.serve.storage.schema import Columns, columns_at, foreign_error, table_names
+from deferkit.serve.storage.sqlite import Columns, columns_at, foreign_error, table_names
 
 Result = TypeVar("Result")
 Session = psycopg.Connection[Row]
@@ -67,7 +67,7 @@ class PostgresConnection:
     def __init__(self, conninfo: str, *, writes: bool) -> None:
         self.conninfo = conninfo
         self.writes = writes
-        self.queries = queries.read("postgres", "%b", "= ANY({})")
+        self.queries = database.read("postgres", "%b", "= ANY({})")
         self.session: Session | None = None
         self.in_transaction = False
 
@@ -216,7 +216,7 @@ class Postgres:
 
     def _migrate(self, connection: PostgresConnection) -> bool:
         """Apply the next migration and record its version in one transaction; False if there is none."""
-        steps = queries.migrations()
+        steps = database.migrations()
         connection.begin()
         try:
             connection.execute(NO_TIMEOUTS)  # another process may hold the lock for a long migration
@@ -247,7 +247,7 @@ class Postgres:
             raise foreign_error(self.name)
         [(version,)] = connection.execute("SELECT MAX(version) FROM schema_version")
         # the columns of newer versions are not known here
-        if version is None or (version <= len(queries.migrations()) and not found >= columns_at(version)):
+        if version is None or (version <= len(database.migrations()) and not found >= columns_at(version)):
             raise foreign_error(self.name)
         return int(version)
 

@@ -1,7 +1,8 @@
-"""SQLite: one file, one process that writes it."""
+"""SQLite: connections, the schema and its versions."""
 
 import errno
 import os
+import re
 import shutil
 import threading
 import time
@@ -15,10 +16,51 @@ import msgspec
 
 from deferkit.errors import DeferkitError
 from deferkit.serve.domain.problems import StoreBroken, StoreFailed
-from deferkit.serve.storage import queries
+from deferkit.serve.storage import database
 from deferkit.serve.storage.database import Call, Row
-from deferkit.serve.storage.schema import APPLICATION_ID, COLUMNS, columns_at, foreign_error
 from deferkit.serve.structured_logs import logger
+
+APPLICATION_ID = 0x44464B54  # "DFKT", in the header of an SQLite file
+COLUMNS = """
+    SELECT tables.name, columns.name FROM sqlite_master AS tables, pragma_table_info(tables.name) AS columns
+    WHERE tables.type = 'table' AND tables.name NOT LIKE 'sqlite_%'
+"""
+
+Columns = set[tuple[str, str]]
+"""Tables and their columns."""
+
+
+def columns_at(version: int) -> Columns:
+    """Return the tables and columns of a store of this version of the schema.
+
+    >>> ("policies", "tenant") in columns_at(1), columns_at(0)
+    (True, set())
+    """
+    connection = apsw.Connection(":memory:")
+    try:
+        for step in database.migrations()[:version]:
+            connection.execute(step)
+        return {(table, column) for table, column in connection.execute(COLUMNS)}
+    finally:
+        connection.close()
+
+
+def table_names() -> list[str]:
+    """Return the tables that a store of any version has had.
+
+    >>> table_names()[:3]
+    ['policies', 'budgets', 'log']
+    """
+    return [name for step in database.migrations() for name in re.findall(r"CREATE TABLE (\w+)", step)]
+
+
+def foreign_error(name: str) -> DeferkitError:
+    """Return the error for a database of another program."""
+    return DeferkitError(
+        f"{name} has tables of another program, and is no store of deferkit. Nothing was changed in it: give the store"
+        " another place."
+    )
+
 
 MIN_VERSION = (3, 51, 3)  # before it a reset of the write-ahead log could corrupt the file
 BUSY_S = 5  # how long a connection waits for others
@@ -48,7 +90,7 @@ class SqliteConnection:
 
     def __init__(self, path: str, *, writes: bool, synchronous: str, vfs: str | None) -> None:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE if writes else apsw.SQLITE_OPEN_READONLY
-        self.queries = queries.read("sqlite", "?", "IN (SELECT value FROM json_each({}))")
+        self.queries = database.read("sqlite", "?", "IN (SELECT value FROM json_each({}))")
         if writes and vfs is None:
             make_private(path)
         try:
@@ -227,7 +269,7 @@ class Sqlite:
 
     def _migrate(self, connection: SqliteConnection) -> bool:
         """Apply the next migration and record its version in one transaction; False if there is none."""
-        steps = queries.migrations()
+        steps = database.migrations()
         connection.begin()
         try:
             if not is_deferkit_store(connection):

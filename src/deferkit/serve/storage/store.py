@@ -1,32 +1,338 @@
-"""A store: the transaction of a group of commands, and what is read of policies, decisions and reviews."""
+"""The store: leases of policies, their logs, tasks and keys."""
 
-from collections.abc import Callable, Iterable
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from deferkit.serve.domain.account import Account
-from deferkit.serve.domain.problems import Fenced
+import msgspec
+
+from deferkit.serve.domain import records
+from deferkit.serve.domain.accounts import Account
+from deferkit.serve.domain.policy import Policy
+from deferkit.serve.domain.policy_learner import memory_of
+from deferkit.serve.domain.problems import Fenced, TooManyPolicies, TooMuchMemory
 from deferkit.serve.domain.rows import (
     ClaimRow,
     DecisionRow,
+    KeyRow,
+    LogRow,
     ParkedRow,
     PolicyRow,
     RequestRow,
     SeatRow,
+    SessionRow,
 )
-from deferkit.serve.storage.database import Row
-from deferkit.serve.storage.key_store import KeyStore
-from deferkit.serve.storage.policy_leases import PolicyLeases, advance_values
-from deferkit.serve.storage.policy_log import PolicyLog
-from deferkit.serve.storage.row_codec import (
+from deferkit.serve.storage.connections import (
+    PolicyMemory,
+    ReadSet,
+    StoreConnections,
+    Transaction,
     claim_row,
     decision_row,
     decision_values,
     oldest_parked_row,
     seat_row,
     seat_values,
+    to_json,
     to_json_column,
 )
-from deferkit.serve.storage.transaction import ReadSet, Transaction
+from deferkit.serve.storage.database import Connection, Database, Row
+
+
+class KeyStore(StoreConnections):
+    """The tables of keys and sessions."""
+
+    def keys(self) -> list[KeyRow]:
+        """Return all keys."""
+        return [KeyRow(*row) for row in self.database.reader().run("keys")]
+
+    def add_key(self, key: KeyRow) -> None:
+        """Write a new key."""
+        values = key._asdict()
+        del values["revoked"], values["last_used"]
+        self.in_own_transaction(lambda connection: connection.run("add_key", **values))
+
+    def revoke_keys_of(self, tenant: str, at: int) -> int:
+        """Revoke all keys of a tenant; return how many there were."""
+        return len(self.in_own_transaction(lambda connection: connection.run("revoke_keys_of", tenant=tenant, at=at)))
+
+    def revoke_key(self, number: str, at: int, *, tenant: str | None = None) -> bool:
+        """Revoke a key, only of a tenant if one is given; False if there is none to revoke."""
+        if tenant is None:
+            return bool(self.in_own_transaction(lambda connection: connection.run("revoke_key", id=number, at=at)))
+        return bool(
+            self.in_own_transaction(lambda connection: connection.run("revoke_key_of", id=number, at=at, tenant=tenant))
+        )
+
+    def use_keys(self, used: Mapping[str, int]) -> None:
+        """Write when keys were last used."""
+        calls = [("use_key", {"id": number, "at": at}) for number, at in used.items()]
+        self.in_own_transaction(lambda connection: connection.run_all(calls))
+
+    def sessions(self, now: int) -> list[SessionRow]:
+        """Return the sessions that are neither revoked nor expired."""
+        rows = self.database.reader().run("sessions", now=now)
+        return [SessionRow(bytes(number), *rest) for number, *rest in rows]
+
+    def add_session(self, row: SessionRow, *, most: int) -> None:
+        """Write a new session; only the latest `most` of its key stay, and those that have expired are dropped."""
+        values = row._asdict()
+        del values["revoked"]
+
+        def add(connection: Connection) -> None:
+            connection.run("drop_sessions", now=row.created)
+            connection.run("add_session", **values)
+            connection.run("revoke_oldest_sessions", key=row.key, at=row.created, keep=most)
+
+        self.in_own_transaction(add)
+
+    def revoke_session(self, number: bytes, at: int) -> None:
+        """End a session."""
+        self.in_own_transaction(lambda connection: connection.run("revoke_session", id=number, at=at))
+
+
+# in the order in which their rows are deleted
+POLICY_TABLES = (
+    "declines",
+    "claims",
+    "seats",
+    "snapshots",
+    "requests",
+    "parked",
+    "decisions",
+    "log",
+    "budgets",
+    "deliveries",
+    "webhooks",
+)
+SLICE = 500  # rows that are deleted in one transaction: other callers wait for it
+
+
+def advance_values(policy: Policy, number: int, epoch: int, owner: str, expires: int, parked: int) -> dict[str, Any]:
+    """Return the parameters of the query `advance`: the new end of a policy's log, fenced by owner and epoch."""
+    return {
+        "policy": number,
+        "owner": owner,
+        "epoch": epoch,
+        "seq": policy.seq,
+        "head": policy.head,
+        "expires": expires,
+        "spec": to_json(policy.spec).decode(),
+        "parked": parked,
+    }
+
+
+class PolicyLeases(StoreConnections):
+    """Ownership leases: a process may change a policy while it owns it. Writes are for the writer thread only."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._memory = PolicyMemory()
+
+    def add_policy(
+        self,
+        tenant: str,
+        policy: Policy,
+        first: LogRow,
+        owner: str,
+        address: str | None,
+        expires: int,
+        *,
+        most: int | None = None,
+        most_memory: int | None = None,
+    ) -> int | None:
+        """Write a new policy and acquire it; return its number, None if the name is taken.
+
+        Raises `TooManyPolicies` if the tenant has `most` of them, `TooMuchMemory` if with this one they would take more
+        than `most_memory` bytes.
+        """
+        writer = self.writer
+        writer.begin()
+        try:
+            # concurrent creations must not use the same number or name, nor exceed the tenant's limit together
+            writer.lock("policies")
+            if writer.run("policy", tenant=tenant, name=policy.spec.name):
+                return None
+            if most is not None and writer.run("count_policies", tenant=tenant)[0][0] >= most:
+                raise TooManyPolicies(most)
+            if most_memory is not None:
+                needed, taken = memory_of(policy.spec), self._memory.of_tenant(writer, tenant)
+                if taken + needed > most_memory:
+                    raise TooMuchMemory(needed, taken, most_memory)
+            [(number,)] = writer.run(
+                "add_policy",
+                tenant=tenant,
+                name=policy.spec.name,
+                spec=to_json(policy.spec).decode(),
+                head=records.START,
+                at=first.at,
+                owner=owner,
+                address=address,
+                expires=expires,
+            )
+            accounts = policy.accounts.items()
+            writer.write_all(
+                {
+                    "add_budget": [(number, resource, *account) for resource, account in accounts],
+                    "add_log": [first._replace(policy=number)],
+                }
+            )
+            writer.run("advance", **advance_values(policy, number, 1, owner, expires, 0))
+            writer.commit()
+            return int(number)
+        finally:
+            writer.rollback()
+
+    def memory_taken(self, tenant: str) -> int:
+        """Return the bytes that the learners of a tenant take, in all processes together."""
+        return self._memory.of_tenant(self.database.reader(), tenant)
+
+    def forget_memory(self, tenant: str) -> None:
+        """Sum up anew what the learners of a tenant take: a policy was upgraded."""
+        self._memory.forget(tenant)
+
+    def acquire(
+        self, row: PolicyRow, owner: str, address: str | None, now: int, expires: int, *, dead: str | None
+    ) -> int | None:
+        """Acquire a policy that nobody owns; return the new epoch, or None. Renews the leases of reviewers."""
+        writer = self.writer
+        writer.begin()
+        try:
+            found = writer.run(
+                "acquire",
+                policy=row.id,
+                owner=owner,
+                address=address,
+                epoch=row.epoch,
+                now=now,
+                expires=expires,
+                owners=[owner] if dead is None else [owner, dead],
+            )
+            if not found:
+                return None
+            lease = int(msgspec.json.decode(row.spec)["lease_s"] * 1e6)
+            writer.run("renew_leases", policy=row.id, lease_until=now + lease)
+            writer.commit()
+            return int(found[0][0])
+        finally:
+            writer.rollback()
+
+    def renew(self, epochs: Mapping[int, int], owner: str, expires: int) -> set[int]:
+        """Renew the leases of policies, given the epoch of each; return those that another process has acquired."""
+        writer = self.writer
+        writer.begin()
+        try:
+            values = {"owner": owner, "expires": expires}
+            found = writer.run_all([("renew", {"policy": p, "epoch": e, **values}) for p, e in epochs.items()])
+            writer.commit()
+            return {policy for policy, rows in zip(epochs, found, strict=True) if not rows}
+        finally:
+            writer.rollback()
+
+    def release_policy(self, policy: int, owner: str, epoch: int) -> None:
+        """Release the lease of a policy, so that another process can acquire it before the lease expires."""
+        writer = self.writer
+        writer.begin()
+        try:
+            writer.run("release_policy", policy=policy, owner=owner, epoch=epoch)
+            writer.commit()
+        finally:
+            writer.rollback()
+
+    def retire_policy(self, policy: int, owner: str, epoch: int) -> bool:
+        """Retire a policy, so that its tenant does not see it, before its rows are deleted; False if not the owner."""
+        writer = self.writer
+        writer.begin()
+        try:
+            writer.run("retire_webhooks", policy=policy)
+            found = writer.run("retire_policy", policy=policy, owner=owner, epoch=epoch)
+            if found:
+                writer.commit()
+            return bool(found)
+        finally:
+            writer.rollback()
+
+    def retired_policies(self) -> list[int]:
+        """Return the retired policies that still have rows."""
+        return [number for (number,) in self.database.reader().run("retired_policies")]
+
+    def delete_slice(self, policy: int) -> bool:
+        """Delete up to `SLICE` rows of a retired policy in one transaction; False if none are left."""
+        writer = self.writer
+        writer.begin()
+        try:
+            for name in POLICY_TABLES:
+                if writer.run(f"delete_{name}", policy=policy, **({} if name == "snapshots" else {"most": SLICE})):
+                    writer.commit()
+                    return True
+            writer.run("delete_policy", policy=policy)
+            writer.commit()
+            return False
+        finally:
+            writer.rollback()
+
+
+SNAPSHOTS_KEPT = 3
+PAGE = 5000
+
+
+class PolicyLog(StoreConnections):
+    """Reads logs in any thread, and writes snapshots in the writer thread. `Store.commit` appends to logs."""
+
+    def log_of_task(self, policy: int, task: str, limit: int) -> list[LogRow]:
+        """Return the log rows of a task."""
+        return [
+            LogRow(*row) for row in self.database.reader().run("log_of_task", policy=policy, task=task, limit=limit)
+        ]
+
+    def log_page(self, policy: int, seq: int, limit: int) -> list[LogRow]:
+        """Return a page of the log."""
+        return [LogRow(*row) for row in self.database.reader().run("log_after", policy=policy, seq=seq, limit=limit)]
+
+    def log_bodies(self, policy: int, seq: int, limit: int) -> list[tuple[int, bytes]]:
+        """Return time and body of each row of a page of the log; half the cost of `log_page`."""
+        return self.database.reader().run("log_bodies", policy=policy, seq=seq, limit=limit)
+
+    def log(self, policy: int, seq: int = 0) -> Iterator[LogRow]:
+        """Yield the rows of the log from number `seq` on."""
+        while page := self.log_page(policy, seq, PAGE):
+            yield from page
+            seq = page[-1].seq + 1
+
+    def snapshots(self, policy: int) -> Iterator[tuple[int, bytes]]:
+        """Yield the snapshots whose checksum is right, the latest first."""
+        for seq, sha256, data in self.database.reader().run("snapshots", policy=policy):
+            if hashlib.sha256(data).digest() == bytes(sha256):
+                yield seq, bytes(data)
+
+    def snapshot_seqs(self, policy: int) -> list[int]:
+        """Return the sequence numbers at which there are snapshots."""
+        return [seq for (seq,) in self.database.reader().run("snapshot_seqs", policy=policy)]
+
+    def last_time(self) -> int:
+        """Return the latest time that any log has."""
+        return int(self.database.reader().run("last_time")[0][0] or 0)
+
+    def clock(self, boot: str) -> tuple[int, int] | None:
+        """Return wall clock and uptime, in microseconds, at the last start in this boot; None if there was none."""
+        rows = self.database.reader().run("clock", boot=boot)
+        return rows[0] if rows else None
+
+    def put_clock(self, boot: str, wall: int, uptime: int) -> None:
+        """Store wall clock and uptime at a start."""
+        self.in_own_transaction(lambda connection: connection.run("put_clock", boot=boot, wall=wall, uptime=uptime))
+
+    def add_snapshot(self, policy: int, seq: int, data: bytes) -> None:
+        """Write a snapshot; only the latest `SNAPSHOTS_KEPT` are kept."""
+        writer = self.writer
+        writer.begin()
+        try:
+            writer.run("add_snapshot", policy=policy, seq=seq, sha256=hashlib.sha256(data).digest(), data=data)
+            writer.run("drop_snapshots", policy=policy, keep=SNAPSHOTS_KEPT)
+            writer.commit()
+        finally:
+            writer.rollback()
+
 
 Unit = TypeVar("Unit", bound=Transaction)
 # row decoders by query: with one row for each key, and with several

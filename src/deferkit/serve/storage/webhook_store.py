@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from deferkit.serve.domain.money import MICRO
+from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.webhook import DEAD, DELIVERED, Attempt, DeliveryRow, WebhookRow
 from deferkit.serve.storage.database import Row
 from deferkit.serve.storage.store import Store

@@ -1,12 +1,463 @@
-"""Writes a figure as PNG, SVG and an interactive page; none of them needs a network."""
+"""Figures of experiments."""
 
 import functools
 import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import altair as alt
+import polars as pl
 import vl_convert
+
+from deferkit.study.drawing.charts import (
+    HEIGHT,
+    WIDTH,
+    bands,
+    chart_of,
+    colour,
+    finished,
+    in_order,
+    layered,
+    side_by_side,
+)
+from deferkit.study.drawing.panels import TASKS, Rows
+from deferkit.study.statistics import as_float, mean_and_error, over_trials
+from deferkit.worlds.drift import phases
+
+STEPPED = ("abrupt", "recurring")  # kinds of drift whose phase jumps
+
+
+@dataclass(frozen=True, kw_only=True)
+class GainOverTime:
+    """A chart for each kind of drift: gain within windows of the stream, and the phase below it."""
+
+    rows: Rows
+    """Returns a row for each policy, kind and window: `policy`, `kind`, `at` and `mean`."""
+    policies: Sequence[str]
+    """The policies that are drawn."""
+    dashed: str
+    """The policy whose line is dashed, and drawn last."""
+
+    def charts(self, frame: pl.DataFrame) -> list[Any]:
+        """Return a chart for each kind."""
+        lines = ordered(self.rows(frame), self.policies, self.dashed)
+        among, tasks = in_order(lines, "policy"), int(as_float(lines["at"].max()))
+        kinds = frame["kind"].unique(maintain_order=True)
+        return [self._chart(lines.filter(kind=kind), kind, tasks, among) for kind in kinds]
+
+    def _chart(self, lines: pl.DataFrame, kind: str, tasks: int, among: list[str]) -> Any:
+        scale = alt.Scale(domain=[0, tasks], nice=False)
+        gain = (
+            chart_of(lines)
+            .mark_line(strokeWidth=2.2, clip=True)
+            .encode(
+                x=alt.X("at:Q", title=None, scale=scale, axis=alt.Axis(labels=False)),
+                y=alt.Y("mean:Q", title="gain % within the window", scale=alt.Scale(domain=[-60, 140], nice=False)),
+                color=colour("policy", among),
+                strokeDash=alt.condition(f"datum.policy == '{self.dashed}'", alt.value([5, 4]), alt.value([1, 0])),
+                tooltip=["policy:N", "at:Q", alt.Tooltip("mean:Q", format=".1f")],
+            )
+            .properties(width=330, height=230, title=kind)
+        )
+        return alt.vconcat(gain, phase_chart(kind, tasks, scale), spacing=6)
+
+
+def phase_chart(kind: str, tasks: int, scale: alt.Scale) -> Any:
+    """Return the phase of a kind of drift: the weights of A (black) and B (grey)."""
+    turn = pl.DataFrame({"at": list(range(tasks)), "phase": phases(kind, tasks)})
+    few = turn.gather_every(max(tasks // 400, 1)).with_columns(A=pl.col("phase").cos(), B=pl.col("phase").sin())
+    strips = [
+        chart_of(few.select("at", weight=side))
+        .mark_line(strokeWidth=1.6, color=ink, interpolate="step-after" if kind in STEPPED else "linear")
+        .encode(
+            x=alt.X("at:Q", title="tasks", scale=scale, axis=alt.Axis(format="~s", tickCount=5)),
+            y=alt.Y("weight:Q", title="phase", scale=alt.Scale(domain=[-1.3, 1.3]), axis=alt.Axis(values=[-1, 0, 1])),
+        )
+        for side, ink in (("B", "#b5b5b5"), ("A", "#222222"))
+    ]
+    return layered(*strips).properties(width=330, height=46)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoalDots:
+    """The mean gain in each cell as dots, and the goals of the default as bars."""
+
+    title: str
+    goals: Mapping[tuple[str, str], float]
+    """By kind and budget."""
+    policies: Sequence[str]
+    last: str
+    """The policy that is drawn last."""
+
+    def charts(self, frame: pl.DataFrame) -> list[Any]:
+        """Return the chart."""
+        shown = ordered(frame, self.policies, self.last).with_columns(
+            cell=pl.col("kind") + ", " + pl.col("asked_budget")
+        )
+        kinds, budgets = (frame[name].unique(maintain_order=True) for name in ("kind", "asked_budget"))
+        rows = shown.group_by("policy", "cell", maintain_order=True).agg(pl.col("gain").mean())
+        goals = [(f"{kind}, {budget}", goal) for (kind, budget), goal in self.goals.items()]
+        y = alt.Y("cell:N", sort=[f"{kind}, {budget}" for kind in kinds for budget in budgets], title=None)
+        ticks = (
+            chart_of(pl.DataFrame(goals, schema=["cell", "gain"], orient="row"))
+            .mark_tick(thickness=3, size=18, color="#222")
+            .encode(y=y, x="gain:Q")
+        )
+        axis = alt.Axis(values=list(range(0, 101, 20)))
+        scale = alt.Scale(domain=[-10, 103], nice=False)
+        dots = (
+            chart_of(rows)
+            .mark_point(filled=True, size=75, opacity=0.9, clip=True)
+            .encode(
+                y=y,
+                x=alt.X("gain:Q", title="gain % of the whole stream", scale=scale, axis=axis),
+                color=colour("policy", in_order(shown, "policy")),
+                tooltip=["policy:N", "cell:N", alt.Tooltip("gain:Q", format=".1f")],
+            )
+        )
+        return [layered(ticks, dots).properties(width=290, height=300, title=self.title)]
+
+
+def ordered(frame: pl.DataFrame, policies: Sequence[str], last: str) -> pl.DataFrame:
+    """Return the rows of these policies, the first of them late, so that nothing covers it, and `last` after it."""
+    place = {name: at for at, name in enumerate(reversed(policies))} | {last: len(policies)}
+    shown = frame.filter(pl.col("policy").is_in(policies))
+    return shown.sort(pl.col("policy").replace_strict(place, return_dtype=pl.Int64), maintain_order=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedbackDifferences:
+    """The mean difference of each learner at each budget, with two standard errors."""
+
+    title: str
+    rows: Rows
+    """Returns a row for each pair of trials: `who`, `limit` and the difference `more`."""
+    learners: Sequence[str]
+    limits: Sequence[str]
+    """Budgets, the largest first."""
+
+    def charts(self, frame: pl.DataFrame) -> list[Any]:
+        """Return the chart."""
+        rows = []
+        for (who, limit), part in self.rows(frame).group_by("who", "limit", maintain_order=True):
+            mean, error = mean_and_error(part["more"].to_numpy())
+            rows.append((who, limit, mean, mean - 2 * error, mean + 2 * error))
+        points = pl.DataFrame(rows, schema=["who", "limit", "mean", "low", "high"], orient="row")
+        base = chart_of(points).encode(
+            x=alt.X("limit:O", sort=list(self.limits)[::-1], title="budget", axis=alt.Axis(labelAngle=0)),
+            xOffset=alt.XOffset("who:N", sort=list(self.learners)),
+            color=colour("who", self.learners),
+        )
+        rule = base.mark_rule(strokeWidth=2).encode(
+            y=alt.Y("low:Q", title="gain %, bandit less full (± 2 standard errors)"), y2="high:Q"
+        )
+        dot = base.mark_point(filled=True, size=70, opacity=1).encode(
+            y="mean:Q", tooltip=["who:N", "limit:N", "mean:Q"]
+        )
+        zero = chart_of(pl.DataFrame({"y": [0.0]})).mark_rule(strokeDash=[5, 4], color="#333").encode(y="y:Q")
+        return [layered(zero, rule, dot).properties(width=330, height=280, title=self.title)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardSoFar:
+    """The mean reward of a task so far, and that of OPT (dashed)."""
+
+    title: str
+    rows: Rows
+    """Returns a row for each point of each path: `who`, `at`, `so_far` and `opt_so_far`."""
+    among: Sequence[str]
+    """All lines of the figure."""
+
+    def charts(self, frame: pl.DataFrame) -> list[Any]:
+        """Return the chart."""
+        long = self.rows(frame)
+        best = over_trials(long.filter(who="ModelOnly"), ["at"], "opt_so_far")
+        line = chart_of(best).mark_line(strokeDash=[6, 4], strokeWidth=2, color="#000").encode(x="at:Q", y="mean:Q")
+        means = over_trials(long, ["who", "at"], "so_far")
+        settled = means.filter(pl.col("at") >= pl.col("at").max() / 10)
+        reach = [as_float(settled["mean"].min()) - 0.03, as_float(best["mean"].max()) + 0.01]
+        reward = bands(
+            means,
+            x=TASKS,
+            y_title="mean reward of a task so far",
+            y_scale=alt.Scale(domain=reach),
+            by="who",
+            among=self.among,
+            points=False,
+            width=430,
+            height=330,
+        )
+        return [layered(reward, line).properties(title=self.title)]
+
+
+COLOURS = ("#0b5fa5", "#cf3a4f", "#5d8a1f")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ellipsoids:
+    """A chart for each policy: median distance (solid, with its 5–95 % band) and β (dashed), over the tasks."""
+
+    rows: Rows
+    """Returns a row for each trial, time and parameter: `policy`, `target`, `at`, `far` and `beta`."""
+    titles: Mapping[str, str]
+    """Of the charts, by policy."""
+    targets: Sequence[str]
+    """The parameters that are estimated."""
+
+    def charts(self, frame: pl.DataFrame) -> list[Any]:
+        """Return the charts."""
+        grouped = (
+            self.rows(frame)
+            .group_by("policy", "target", "at", maintain_order=True)
+            .agg(
+                pl.col("far").median().alias("mean"),
+                pl.col("far").quantile(0.05).alias("low"),
+                pl.col("far").quantile(0.95).alias("high"),
+                pl.col("beta").median(),
+            )
+        )
+        return [self._chart(grouped.filter(policy=policy), title) for policy, title in self.titles.items()]
+
+    def _chart(self, rows: pl.DataFrame, title: str) -> Any:
+        ticks = alt.Axis(format="~s", values=[20, 100, 1000, 10000, 50000])
+        x = alt.X("at:Q", title="tasks", scale=alt.Scale(type="log", nice=False), axis=ticks)
+        scale = alt.Scale(type="log", domain=[0.1, 100])
+        colours = alt.Scale(domain=list(self.targets), range=list(COLOURS))
+        base = chart_of(rows).encode(x=x, color=alt.Color("target:N", title=None, scale=colours))
+        band = base.mark_area(opacity=0.15, clip=True).encode(y=alt.Y("low:Q", scale=scale), y2="high:Q")
+        line = base.mark_line(strokeWidth=2.2, clip=True).encode(
+            y=alt.Y("mean:Q", scale=scale, title="distance of the truth (norm M), in units of σ"),
+            tooltip=["target:N", "at:Q", alt.Tooltip("mean:Q", format=".3~r"), alt.Tooltip("beta:Q", format=".3~r")],
+        )
+        beta = base.mark_line(strokeDash=[6, 4], strokeWidth=2, clip=True).encode(y=alt.Y("beta:Q", scale=scale))
+        return layered(band, line, beta).properties(width=380, height=300, title=title)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialGains:
+    """Gains of learners: small dots are trials, large ones means, a bar a rule; a chart for each world."""
+
+    split: str
+    """The column with a chart for each value."""
+    policies: Sequence[str]
+    feedbacks: Sequence[str]
+    limits: Sequence[str]
+    """Budgets in the order of the rows."""
+    rule: str
+    """The policy that is drawn as a bar."""
+
+    def charts(self, frame: pl.DataFrame) -> list[Any]:
+        """Return a chart for each world, those with few budgets first, so that charts side by side are as tall."""
+        parts = [(str(key[0]), part) for key, part in frame.group_by(self.split, maintain_order=True)]
+        parts.sort(key=lambda each: each[1]["limit"].n_unique())
+        return [self._chart(part, title) for title, part in parts]
+
+    def _chart(self, frame: pl.DataFrame, title: str) -> Any:
+        row = pl.col("limit") + ", " + pl.col("policy")
+        shown = frame.filter(pl.col("policy").is_in(self.policies)).with_columns(row=row)
+        there = set(shown["row"])
+        order = [f"{limit}, {policy}" for limit in self.limits for policy in self.policies]
+        order = [row for row in order if row in there]
+        means = shown.group_by("row", "feedback", maintain_order=True).agg(pl.col("gain").mean())
+        rule = frame.filter(policy=self.rule).group_by("limit").agg(bar=pl.col("gain").mean())
+        bars = shown.select("row", "limit").unique(maintain_order=True).join(rule, on="limit")
+        y = alt.Y("row:N", sort=order, title=None)
+        offset = alt.YOffset("feedback:N", sort=list(self.feedbacks))
+        x = alt.X(
+            "gain:Q",
+            title="gain % of hindsight OPT",
+            scale=alt.Scale(domain=[-10, 85], nice=False),
+            axis=alt.Axis(values=[0, 20, 40, 60, 80]),
+        )
+        ticks = chart_of(bars).mark_tick(thickness=2, size=30, color="#222").encode(y=y, x="bar:Q")
+        small = chart_of(shown.select("row", "feedback", "gain")).mark_point(filled=True, size=16, opacity=0.3)
+        large = chart_of(means).mark_point(filled=True, size=80, opacity=1)
+        ink = colour("feedback", self.feedbacks)
+        dots = [chart.encode(y=y, yOffset=offset, x=x, color=ink) for chart in (small, large)]
+        return layered(ticks, *dots).properties(width=300, height=max(44 * len(order), 120), title=title)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialSpending:
+    """What a policy spent with one feedback, trial by trial, in each cell with a limit."""
+
+    policy: str
+    feedback: str
+
+    def charts(self, frame: pl.DataFrame) -> list[Any]:
+        """Return the chart."""
+        limited = pl.col("asked_budget") != "inf"
+        shown = frame.filter(limited, policy=self.policy, feedback=self.feedback)
+        base = chart_of(shown.select("cell", "spent_pct")).mark_point(filled=True, size=16, opacity=0.4)
+        chart = base.encode(
+            y=alt.Y("cell:N", sort=None, title=None, axis=alt.Axis(labelLimit=220)),
+            x=alt.X("spent_pct:Q", title="spent, % of the budget", scale=alt.Scale(domain=[0, 102])),
+            color=alt.value("#1b9e8a"),
+        )
+        return [chart.properties(width=260, height=220, title=f"{self.policy}, {self.feedback}: spent")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedbackDots:
+    """A dot with its standard deviation for each policy and feedback; a chart for each budget."""
+
+    value: str
+    """The column of numbers."""
+    x_title: str
+    title: Callable[[pl.DataFrame], str]
+    """Of the chart of these trials."""
+    policies: Sequence[str]
+    feedbacks: Sequence[str]
+
+    def charts(self, frame: pl.DataFrame) -> list[Any]:
+        """Return a chart for each budget."""
+        return [self._chart(part) for _, part in frame.group_by("asked_budget", maintain_order=True)]
+
+    def _chart(self, part: pl.DataFrame) -> Any:
+        base = chart_of(over_trials(part, ["policy", "feedback"], self.value)).encode(
+            y=alt.Y("policy:N", sort=list(self.policies), title=None),
+            yOffset=alt.YOffset("feedback:N", sort=list(self.feedbacks)),
+            color=colour("feedback", self.feedbacks),
+        )
+        rule = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=self.x_title), x2="high:Q")
+        dot = base.mark_point(filled=True, size=80, opacity=1).encode(
+            x="mean:Q", tooltip=["policy:N", "feedback:N", alt.Tooltip("mean:Q", format=".1f")]
+        )
+        return layered(rule, dot).properties(width=400, height=52 * len(self.policies), title=self.title(part))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dots:
+    """A dot with its standard deviation for each row and colour; a chart for each part of the trials."""
+
+    value: str
+    """The column of numbers."""
+    x_title: str
+    title: str
+    """Of a chart; may name columns of `split`."""
+    y: str
+    """The column with a row for each value."""
+    by: str
+    """The column with a colour for each value."""
+    split: Sequence[str]
+    """Columns with a chart for each combination of values."""
+    scale: alt.Scale
+
+    def charts(self, frame: pl.DataFrame) -> list[Any]:
+        """Return a chart for each part."""
+        among = frame[self.by].unique(maintain_order=True).to_list()
+        return [
+            self._chart(part, among).properties(title=self.title.format(**dict(zip(self.split, key, strict=True))))
+            for key, part in frame.group_by(self.split, maintain_order=True)
+        ]
+
+    def _chart(self, part: pl.DataFrame, among: Sequence[str]) -> Any:
+        rows = part[self.y].unique(maintain_order=True).to_list()
+        base = chart_of(over_trials(part, [self.y, self.by], self.value)).encode(
+            y=alt.Y(f"{self.y}:N", sort=rows, title=None),
+            yOffset=alt.YOffset(f"{self.by}:N", sort=list(among)),
+            color=colour(self.by, among),
+        )
+        x = alt.X("low:Q", title=self.x_title, scale=self.scale)
+        rule = base.mark_rule(strokeWidth=2, clip=True).encode(x=x, x2="high:Q")
+        dot = base.mark_point(filled=True, size=80, opacity=1).encode(
+            x="mean:Q", tooltip=[f"{self.y}:N", f"{self.by}:N", alt.Tooltip("mean:Q", format=".1f")]
+        )
+        return layered(rule, dot).properties(width=400, height=44 * len(rows))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DifferenceDots:
+    """Mean differences with two standard errors for each row and colour, and a line at 0; a chart for each part."""
+
+    value: str
+    """The column of differences."""
+    x_title: str
+    title: str
+    """Of a chart; may name columns of `split`."""
+    y: str
+    """The column with a row for each value."""
+    by: str
+    """The column with a colour for each value."""
+    split: Sequence[str]
+    """Columns with a chart for each combination of values."""
+    rows: Callable[[pl.DataFrame], pl.DataFrame] = lambda frame: frame
+    """Which trials are shown."""
+
+    def charts(self, frame: pl.DataFrame) -> list[Any]:
+        """Return a chart for each part."""
+        shown = self.rows(frame)
+        among = shown[self.by].unique(maintain_order=True).to_list()
+        error = 2 * pl.col("sd").fill_null(0.0) / pl.col("trials").sqrt()
+        means = over_trials(shown, [*self.split, self.y, self.by], self.value).with_columns(
+            low=pl.col("mean") - error, high=pl.col("mean") + error
+        )
+        # all charts have one scale, so that they can be compared
+        scale = alt.Scale(domain=[as_float(means["low"].min()), as_float(means["high"].max())], nice=True)
+        return [
+            self._chart(part, among, scale).properties(
+                title=self.title.format(**dict(zip(self.split, key, strict=True)))
+            )
+            for key, part in means.group_by(self.split, maintain_order=True)
+        ]
+
+    def _chart(self, means: pl.DataFrame, among: Sequence[str], scale: alt.Scale) -> Any:
+        rows = means[self.y].unique(maintain_order=True).to_list()
+        base = chart_of(means).encode(
+            y=alt.Y(f"{self.y}:N", sort=rows, title=None, axis=alt.Axis(labelLimit=240)),
+            yOffset=alt.YOffset(f"{self.by}:N", sort=list(among)),
+            color=colour(self.by, among),
+        )
+        rule = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=self.x_title, scale=scale), x2="high:Q")
+        dot = base.mark_point(filled=True, size=70, opacity=1).encode(
+            x="mean:Q", tooltip=[f"{self.y}:N", f"{self.by}:N", alt.Tooltip("mean:Q", format="+.1f")]
+        )
+        zero = chart_of(pl.DataFrame({"x": [0.0]})).mark_rule(strokeDash=[5, 4], color="#333").encode(x="x:Q")
+        return layered(zero, rule, dot).properties(width=400, height=40 * len(rows))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GainBars:
+    """Bars of gain with the time of a step beside each; a chart for each setting."""
+
+    policies: Sequence[str]
+    """In the order of the bars."""
+    setting: str = "setting"
+    """The column with a chart for each value."""
+
+    def charts(self, frame: pl.DataFrame) -> list[Any]:
+        """Return the charts as one."""
+        keys = ["policy", self.setting]
+        times = over_trials(frame, keys, "us_per_step").select(*keys, us="mean")
+        rows = over_trials(frame, keys, "gain").join(times, on=keys)
+        label = pl.struct("mean", "us").map_elements(_label, return_dtype=pl.String)
+        rows = rows.with_columns(label=label)
+        base = chart_of(rows).encode(
+            y=alt.Y("policy:N", sort=list(self.policies), title=None),
+            color=alt.condition("datum.policy == 'default'", alt.value("#0b5fa5"), alt.value("#9aa5b1")),
+        )
+        tooltip = [
+            "policy:N",
+            alt.Tooltip("mean:Q", format=".1f"),
+            alt.Tooltip("us:Q", format=".1f", title="µs a step"),
+        ]
+        x = alt.X("mean:Q", title="gain % (µs a step)", scale=alt.Scale(domain=[-10, 150]))
+        bars = base.mark_bar().encode(x=x, tooltip=tooltip)
+        lines = base.mark_rule(strokeWidth=2, color="#333").encode(x="low:Q", x2="high:Q", color=alt.value("#333"))
+        texts = base.mark_text(align="left", dx=6, fontSize=12).encode(
+            x="high:Q", text="label:N", color=alt.value("#222")
+        )
+        chart = layered(bars, lines, texts).properties(width=330, height=210)
+        settings = rows[self.setting].unique(maintain_order=True).to_list()
+        return [chart.facet(facet=alt.Facet(f"{self.setting}:N", title=None, sort=settings), columns=2)]
+
+
+def _label(row: dict[str, float | None]) -> str:
+    us = row["us"]
+    return f"{row['mean']:.0f}" + ("" if us is None else f"  ({us:,.{0 if us > 10 else 1}f} µs)")
+
 
 SCALE = 2.0  # of the PNG: sharp in print
 
@@ -45,3 +496,37 @@ def write_figure(chart: alt.TopLevelMixin, name: str, folder: Path) -> Drawn:
     page = PAGE.format(title=name, bundle=bundle(), spec=safe)
     (folder / f"{name}.html").write_text(page, encoding="utf-8")
     return Drawn(name, svg, safe)
+
+
+def comparison(frame: pl.DataFrame, title: str, remark: str = "") -> alt.TopLevelMixin:
+    """Return gain, and regret and spending over time, of all policies of a run; what is not known is left out."""
+    policies = in_order(frame, "policy")
+    known = frame.filter(pl.col("gain").is_not_nan())
+    value, shown = ("gain", "gain %") if len(known) else ("reward", "reward")
+    gains = over_trials(frame, ["policy"], value)
+    base = chart_of(gains).encode(y=alt.Y("policy:N", sort=policies, title=None))
+    bars = base.mark_bar().encode(
+        x=alt.X("mean:Q", title=shown), color=colour("policy", policies), tooltip=["policy:N", "mean:Q", "sd:Q"]
+    )
+    spread = base.mark_rule(strokeWidth=2, color="#333").encode(x="low:Q", x2="high:Q")
+    label = base.mark_text(align="left", dx=5, fontSize=12).encode(x="high:Q", text=alt.Text("mean:Q", format=",.1f"))
+    charts = [layered(bars, spread, label).properties(width=WIDTH, height=HEIGHT, title=shown)]
+    paths = frame.filter(pl.col("at").list.len() > 0).explode("at", "regret_at", "spent_at")
+    x = alt.X("at:Q", title="tasks", axis=alt.Axis(format="~s"))
+    for column, name in (("regret_at", "regret against OPT"), ("spent_at", "spent")) if len(paths) else ():
+        some = paths.filter(pl.col(column).is_not_nan())
+        if some.is_empty():
+            continue
+        lines = over_trials(some, ["policy", "at"], column)
+        charts.append(bands(lines, x=x, y_title=name, points=False).properties(title=name))
+    return finished(
+        side_by_side(charts, columns=3).resolve_scale(color="shared"),
+        title,
+        [line for line in (*remark.splitlines(), "mean ± sd over trials") if line],
+    )
+
+
+def draw_comparison(frame: pl.DataFrame, folder: Path, title: str, remark: str = "") -> Path:
+    """Write the figure and return where its PNG is; SVG and an interactive page lie beside it."""
+    write_figure(comparison(frame, title, remark), "run", folder / "figures")
+    return folder / "figures" / "run.png"

@@ -7,9 +7,20 @@ from typing import Any, Protocol
 import altair as alt
 import polars as pl
 
-from deferkit.study.drawing.charts import HEIGHT, WIDTH, bands, chart_of, finished, horizontal, layered, side_by_side
-from deferkit.study.drawing.subtitles import runs_text, settings_text, trials_text
-from deferkit.study.trial_statistics import over_trials
+from deferkit.study.drawing.charts import (
+    HEIGHT,
+    WIDTH,
+    bands,
+    chart_of,
+    finished,
+    horizontal,
+    layered,
+    runs_text,
+    settings_text,
+    side_by_side,
+    trials_text,
+)
+from deferkit.study.statistics import over_trials
 
 TASKS = alt.X("at:Q", title="tasks", axis=alt.Axis(format="~s"))
 """The x axis of what is drawn over time."""

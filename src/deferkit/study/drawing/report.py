@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import polars as pl
 
+from deferkit.study.drawing.charts import runs_text
 from deferkit.study.drawing.figures import Drawn, bundle
-from deferkit.study.drawing.subtitles import runs_text
 from deferkit.study.experiments.experiment import FAILS, HOLDS, PARTLY, Experiment, Finding
 
 STYLE = (Path(__file__).parent / "web" / "report.css").read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from deferkit.study.drawing.dots import DifferenceDots
+from deferkit.study.drawing.figures import DifferenceDots
 from deferkit.study.drawing.panels import Figure
 from deferkit.study.experiments.experiment import (
     FEEDBACKS,
@@ -19,7 +19,7 @@ from deferkit.study.experiments.experiment import (
     share_verdict,
     verdict,
 )
-from deferkit.study.trial_statistics import Difference, cells_text, difference, mean_and_error, mean_of, paired_cells
+from deferkit.study.statistics import Difference, cells_text, difference, mean_and_error, mean_of, paired_cells
 
 RIVAL = "confidence-quantile"
 OURS = ("default", "default-2026.11")

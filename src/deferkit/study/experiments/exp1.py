@@ -7,7 +7,7 @@ import polars as pl
 
 from deferkit.study.drawing.panels import TASKS, Figure, Lines
 from deferkit.study.experiments.experiment import Experiment, Grid, Judgement, OutcomeTable, claim, verdict
-from deferkit.study.trial_statistics import mean_of, over_trials, power_of
+from deferkit.study.statistics import mean_of, over_trials, power_of
 
 BUDGET, WORLD = 8_000, {"regime": "random"}
 LEARNERS = ("default", "gradient", "paper")

@@ -8,10 +8,12 @@ import polars as pl
 from deferkit.study.drawing.charts import log_axis
 from deferkit.study.drawing.panels import Figure, Lines
 from deferkit.study.experiments.experiment import (
+    BUDGETS,
     FAILS,
     HOLDS,
     HUMAN_REGIMES,
     PARTLY,
+    PRINTED_PCT,
     REGIMES,
     Experiment,
     Grid,
@@ -19,12 +21,12 @@ from deferkit.study.experiments.experiment import (
     MeanTable,
     PolicyRanking,
     claim,
+    goal_claim,
     selected,
     share_verdict,
     verdict,
 )
-from deferkit.study.experiments.goals import BUDGETS, PRINTED_PCT, goal_claim
-from deferkit.study.trial_statistics import as_float, mean_of, over_trials, paired
+from deferkit.study.statistics import as_float, mean_of, over_trials, paired
 
 DRAWN = ("default", "gradient", "paper", "best-reject", "threshold", "arbitrary-human", "model-only")
 SIMPLE = ("model-only", "arbitrary-human", "random", "threshold", "best-reject")

@@ -19,7 +19,7 @@ from deferkit.study.experiments.experiment import (
     claim,
     verdict,
 )
-from deferkit.study.trial_statistics import as_float, mean_and_error, over_trials
+from deferkit.study.statistics import as_float, mean_and_error, over_trials
 
 BUDGETS = (500, 2_000, 8_000, 32_000)
 SMALL = 1.0  # gain %

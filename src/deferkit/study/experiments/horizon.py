@@ -9,7 +9,7 @@ import polars as pl
 from deferkit.study.drawing.charts import log_axis
 from deferkit.study.drawing.panels import Figure, Lines
 from deferkit.study.experiments.experiment import Experiment, Grid, Judgement, MeanTable, claim, selected, verdict
-from deferkit.study.trial_statistics import mean_of, power_of
+from deferkit.study.statistics import mean_of, power_of
 
 HORIZONS = (2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000)
 POLICIES = ("default", "gradient", "paper")

@@ -4,7 +4,7 @@ from typing import Any
 
 import polars as pl
 
-from deferkit.study.drawing.knapsack_figure import FeedbackDifferences
+from deferkit.study.drawing.figures import FeedbackDifferences
 from deferkit.study.drawing.panels import Figure
 from deferkit.study.experiments.experiment import Experiment, Judgement, MeanTable, claim, share_verdict
 from deferkit.study.experiments.knapsacks import NEURAL, WORLD, by_name, people_remark
@@ -19,7 +19,7 @@ from deferkit.study.experiments.people import (
     present,
     ran,
 )
-from deferkit.study.trial_statistics import Difference, cells_text, difference, mean_and_error, surely
+from deferkit.study.statistics import Difference, cells_text, difference, mean_and_error, surely
 
 PAPERS = "Linear" + PRINTED
 DRAWN = ("Linear", "NeuralLinear", "TreeLinear", PAPERS)

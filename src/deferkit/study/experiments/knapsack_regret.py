@@ -25,7 +25,7 @@ from deferkit.study.experiments.people import (
     paths,
     present,
 )
-from deferkit.study.trial_statistics import (
+from deferkit.study.statistics import (
     as_float,
     cells_text,
     difference,

@@ -3,13 +3,13 @@
 import numpy as np
 import polars as pl
 
-from deferkit.study.drawing.knapsack_figure import RewardSoFar
+from deferkit.study.drawing.figures import RewardSoFar
 from deferkit.study.drawing.panels import Figure
 from deferkit.study.experiments.experiment import Experiment, Judgement, OutcomeTable, claim, share_verdict
 from deferkit.study.experiments.knapsacks import NEURAL, RULES, WORLD, by_name, people_remark
 from deferkit.study.experiments.people import OPT, compare, grid, over_tasks, paths
-from deferkit.study.trial_statistics import Difference, cells_text, difference, mean_and_error, mean_of, surely
-from deferkit.worlds.knapsack_calibration import calibration
+from deferkit.study.statistics import Difference, cells_text, difference, mean_and_error, mean_of, surely
+from deferkit.worlds.knapsack_data import calibration
 
 EARLY = 400  # "the first few hundred steps"
 SIMILAR = 0.01  # reward a task, where what separates them later is about twice that

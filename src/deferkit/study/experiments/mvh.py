@@ -24,15 +24,7 @@ from deferkit.study.experiments.people import (
     present,
     remark,
 )
-from deferkit.study.trial_statistics import (
-    Difference,
-    cells_text,
-    difference,
-    mean_and_error,
-    mean_of,
-    not_below,
-    surely,
-)
+from deferkit.study.statistics import Difference, cells_text, difference, mean_and_error, mean_of, not_below, surely
 
 WORLD, KIND = "model-vs-human", "Logistic"
 NEURAL = {"embedding": {"learning_rate": 5e-4, "every": [[0, 20], [4000, 100]], "batch": 500}}

@@ -8,16 +8,17 @@ import polars as pl
 from deferkit.study.drawing.charts import log_axis
 from deferkit.study.drawing.panels import Figure, Lines
 from deferkit.study.experiments.experiment import (
+    NOISY_BUDGETS,
     REGIMES,
     Experiment,
     Grid,
     Judgement,
     MeanTable,
     claim,
+    goal_claim,
     share_verdict,
 )
-from deferkit.study.experiments.goals import NOISY_BUDGETS, goal_claim
-from deferkit.study.trial_statistics import mean_of
+from deferkit.study.statistics import mean_of
 
 LOW, HIGH = 0.1, 0.5
 WORLDS = {noise: [{"regime": regime, "noise": noise} for regime in REGIMES] for noise in (LOW, HIGH)}

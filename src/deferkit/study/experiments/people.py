@@ -9,19 +9,8 @@ import polars as pl
 from deferkit.errors import MissingData
 from deferkit.study.drawing.charts import in_order
 from deferkit.study.drawing.panels import TASKS, Lines, Rows
-from deferkit.study.experiments.experiment import (
-    Grid,
-    Judgement,
-    MeanTable,
-    StudyClaim,
-    share_verdict,
-)
-from deferkit.study.trial_statistics import (
-    Difference,
-    difference,
-    mean_of,
-    paired,
-)
+from deferkit.study.experiments.experiment import Grid, Judgement, MeanTable, StudyClaim, share_verdict
+from deferkit.study.statistics import Difference, difference, mean_of, paired
 from deferkit.worlds import make_world
 
 OF_PAPER = ("inf", "0.5T", "0.25T")

@@ -5,8 +5,8 @@ from typing import Any
 
 import polars as pl
 
+from deferkit.study.drawing.figures import TrialGains, TrialSpending
 from deferkit.study.drawing.panels import Figure
-from deferkit.study.drawing.reviewed_figure import TrialGains, TrialSpending
 from deferkit.study.experiments.experiment import (
     FEEDBACKS,
     Experiment,
@@ -17,7 +17,7 @@ from deferkit.study.experiments.experiment import (
     share_verdict,
 )
 from deferkit.study.experiments.people import BUDGETS
-from deferkit.study.trial_statistics import as_float, mean_of
+from deferkit.study.statistics import as_float, mean_of
 
 LEARNERS = ("default", "linear", "tree")
 FAST, SLOW = ("linear", "best-reject"), ("default", "tree")

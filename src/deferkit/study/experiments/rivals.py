@@ -4,7 +4,7 @@ from typing import Any
 
 import polars as pl
 
-from deferkit.study.drawing.dots import GainBars
+from deferkit.study.drawing.figures import GainBars
 from deferkit.study.drawing.panels import Figure
 from deferkit.study.experiments.experiment import (
     REGIMES,
@@ -16,7 +16,7 @@ from deferkit.study.experiments.experiment import (
     share_verdict,
 )
 from deferkit.study.peers import PEERS
-from deferkit.study.trial_statistics import over_trials
+from deferkit.study.statistics import over_trials
 
 LONG, SHORT = 10_000, 1_000
 SHARE, RATE = "10%", "0.1T"

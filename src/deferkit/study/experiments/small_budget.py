@@ -10,16 +10,17 @@ from deferkit.study.drawing.panels import Figure, Lines
 from deferkit.study.experiments.experiment import (
     HUMAN_REGIMES,
     REGIMES,
+    SHORT_BUDGETS,
     Experiment,
     Grid,
     Judgement,
     MeanTable,
     claim,
+    goal_claim,
     selected,
     verdict,
 )
-from deferkit.study.experiments.goals import SHORT_BUDGETS, goal_claim
-from deferkit.study.trial_statistics import mean_of
+from deferkit.study.statistics import mean_of
 
 BUDGETS = (125, 250, 500, 1_000, 2_000, 4_000, 8_000, 12_500)
 POLICIES = ("default", "adaptive", "thompson", "gradient", "paper", "best-reject", "threshold", "arbitrary-human")

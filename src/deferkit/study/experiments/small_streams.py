@@ -18,7 +18,7 @@ from deferkit.study.experiments.experiment import (
     share_verdict,
     verdict,
 )
-from deferkit.study.trial_statistics import Difference, as_float, mean_and_error, not_below
+from deferkit.study.statistics import Difference, as_float, mean_and_error, not_below
 
 SHARES = ("2%", "5%", "10%", "25%")  # of what asking about every task would cost
 GOALS = {300: (10.0, 44.0, 65.0, 83.0), 1_000: (50.0, 77.0, 86.0, 93.0), 4_000: (82.0, 91.5, 94.5, 97.5)}

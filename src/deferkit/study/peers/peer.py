@@ -1,9 +1,10 @@
-"""What a peer is: another method behind two verbs, and the loop that runs one over a stream."""
+"""The base class of peers, and the global stream of random numbers that some of them use."""
 
 import math
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -13,7 +14,7 @@ from deferkit.errors import UnaffordableReviewWarning, expected
 from deferkit.learn.core import revealed
 from deferkit.learn.deferrer import Deferrer
 from deferkit.types import Budget
-from deferkit.worlds.task_stream import Floats, TaskStream
+from deferkit.worlds.base import Floats, TaskStream
 
 
 class Setting(NamedTuple):
@@ -119,3 +120,28 @@ def run_peer(peer: Peer, stream: TaskStream, setting: Setting, feedback: str) ->
         peer.observe(x, asked, reward, cost)
         seconds += time.perf_counter() - begin
     return routes, seconds / len(routes) * 1e6
+
+
+class GlobalStream:
+    """Numpy's global random stream, lent to a package and given back untouched.
+
+    >>> stream, before = GlobalStream(seed=0), np.random.get_state()[1].copy()
+    >>> with stream.lent():
+    ...     drawn = np.random.uniform()
+    >>> bool((np.random.get_state()[1] == before).all())
+    True
+    """
+
+    def __init__(self, *, seed: int) -> None:
+        self._state = np.random.RandomState(seed).get_state()
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """Let the global stream be this one for a while."""
+        outer = np.random.get_state()  # noqa: NPY002 - the package draws from it, so that it must be swapped
+        np.random.set_state(self._state)  # noqa: NPY002
+        try:
+            yield
+        finally:
+            self._state = np.random.get_state()  # noqa: NPY002
+            np.random.set_state(outer)  # noqa: NPY002

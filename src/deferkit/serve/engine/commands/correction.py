@@ -4,18 +4,24 @@ from collections.abc import Mapping
 
 import msgspec
 
-from deferkit.serve.domain import log_records
-from deferkit.serve.domain.money import Micros
-from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain import records
+from deferkit.serve.domain.accounts import Micros
 from deferkit.serve.domain.problems import Problem, conflict, invalid, unknown
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import CorrectionBody, digest
 from deferkit.serve.domain.rows import DecisionRow, RequestRow
-from deferkit.serve.engine.commands.idempotency import idempotent_reply
-from deferkit.serve.engine.commands.outcome import COST, book, was_stopped
-from deferkit.serve.engine.commands.reported_values import check_rewards, check_room, cost_of
+from deferkit.serve.engine.commands.outcome import (
+    COST,
+    book,
+    check_rewards,
+    check_room,
+    cost_of,
+    idempotent_reply,
+    was_stopped,
+)
+from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.unit_of_work import UnitOfWork
-from deferkit.serve.storage.transaction import ReadSet
+from deferkit.serve.storage.connections import ReadSet
 
 
 class CorrectionReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,7 +126,7 @@ def replace(
     learned = {name: value for name, value in replaced.items() if name in knows}
     told = owned.policy.clamp_cost(micros) if micros is not None and COST in knows else None
     if replaced or micros is not None:
-        record = log_records.CorrectedRecord(
+        record = records.CorrectedRecord(
             task=row.task,
             id=row.id,
             request=request,

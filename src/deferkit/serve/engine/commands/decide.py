@@ -8,21 +8,19 @@ import msgspec
 
 from deferkit.errors import BudgetExhausted, DeferkitError
 from deferkit.events import Decided
-from deferkit.serve.domain import log_records
-from deferkit.serve.domain.log_records import DecisionReply
-from deferkit.serve.domain.money import MICRO, Micros, from_micros, to_micro
-from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain import records
+from deferkit.serve.domain.accounts import MICRO, Micros, from_micros, to_micro
 from deferkit.serve.domain.policy_learner import matrix_numbers
 from deferkit.serve.domain.problems import Problem, conflict, exhausted, invalid
+from deferkit.serve.domain.records import DecisionReply
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import BatchBody, OutcomeBody, TaskBody, digest
 from deferkit.serve.domain.rows import MODEL, OPEN, WAITING, DecisionRow, SeatRow
-from deferkit.serve.engine.commands.outcome import book, is_cost_of_model
-from deferkit.serve.engine.commands.renew import renew
-from deferkit.serve.engine.commands.reported_values import cost_of, has_room
+from deferkit.serve.engine.commands.outcome import book, cost_of, has_room, is_cost_of_model
+from deferkit.serve.engine.commands.upkeep import renew
+from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.unit_of_work import Unfinished, UnitOfWork
-from deferkit.serve.storage.row_codec import to_json_column
-from deferkit.serve.storage.transaction import ReadSet
+from deferkit.serve.storage.connections import ReadSet, to_json_column
 from deferkit.serve.structured_logs import logger
 from deferkit.types import Amount, Decision
 
@@ -136,7 +134,7 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, reque
     if policy.relearned.decisions:
         decision = decision._replace(id=decision.id + policy.relearned.decisions)
     deferred = micros is not None
-    record = log_records.DecidedRecord.of(
+    record = records.DecidedRecord.of(
         body.task,
         decision,
         context=event.context,

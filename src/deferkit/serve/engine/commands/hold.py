@@ -2,20 +2,18 @@
 
 import msgspec
 
-from deferkit.serve.domain import log_records
-from deferkit.serve.domain.money import MICRO, Micros, all_in_reply, to_micro
-from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain import records
+from deferkit.serve.domain.accounts import MICRO, Micros, all_in_reply, to_micro
 from deferkit.serve.domain.problems import conflict, invalid, unknown
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import ExtendBody, HoldBody, StopBody, digest
 from deferkit.serve.domain.rows import CLAIMED, CLOSED, MODEL, OPEN, DecisionRow, RequestRow, is_stopped
 from deferkit.serve.domain.seats import check_token, claim_of, sum_costs
-from deferkit.serve.engine.commands.idempotency import idempotent_reply
 from deferkit.serve.engine.commands.lease import LeaseReply, not_held
-from deferkit.serve.engine.commands.outcome import book, was_stopped
-from deferkit.serve.engine.commands.reported_values import cost_of
+from deferkit.serve.engine.commands.outcome import book, cost_of, idempotent_reply, was_stopped
+from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.unit_of_work import UnitOfWork
-from deferkit.serve.storage.transaction import ReadSet
+from deferkit.serve.storage.connections import ReadSet
 
 
 class HoldReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +62,7 @@ def extend_hold(owned: OwnedPolicy, work: UnitOfWork, now: int, row: DecisionRow
     """Extend the hold of a decision by granted amounts; return its row."""
     if not any(amount.values()):
         return row
-    work.record(owned, log_records.ExtendedRecord(task=row.task, id=row.id, amount=amount), now, row.task)
+    work.record(owned, records.ExtendedRecord(task=row.task, id=row.id, amount=amount), now, row.task)
     row = row._replace(held=sum_costs(row.held, amount))
     work.put_decision(row)
     return row

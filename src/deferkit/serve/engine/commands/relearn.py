@@ -6,23 +6,23 @@ from collections.abc import Callable
 import msgspec
 
 from deferkit.errors import DeferkitError
-from deferkit.serve.domain import log_records
-from deferkit.serve.domain.log_records import AnyRecord
-from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain import records
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.policy_learner import check_size, check_trees_installed, memory_of, upgraded_spec
-from deferkit.serve.domain.policy_spec import PolicySpec
 from deferkit.serve.domain.problems import TooMuchMemory, invalid, unavailable, unknown
+from deferkit.serve.domain.records import AnyRecord
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import ResetBody, UpgradeBody, digest
 from deferkit.serve.domain.rows import PolicyRow, RequestRow
-from deferkit.serve.engine.commands.idempotency import idempotent_reply
+from deferkit.serve.domain.spec import PolicySpec
+from deferkit.serve.engine.commands.outcome import idempotent_reply
 from deferkit.serve.engine.engine import Engine
+from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.ownership import Key
 from deferkit.serve.engine.recovery import rebuild
 from deferkit.serve.engine.unit_of_work import Command, UnitOfWork
+from deferkit.serve.storage.connections import QueueQuery, ReadSet
 from deferkit.serve.storage.database import Connection
-from deferkit.serve.storage.transaction import QueueQuery, ReadSet
 
 SNAPSHOT_DUE = -(2**53)  # `snapshot_at` of a policy whose next snapshot is due, however many records it has
 RECOVERED = "The policy was recovered while it was rebuilt. Try again."
@@ -59,7 +59,7 @@ class ResetLearner:
         if (done := idempotent_reply(work, owned, self.request, self.digest)) is not None:
             return done
         decisions = owned.policy.counts().decisions
-        work.record(owned, log_records.ResetRecord(request=self.body.id), now)
+        work.record(owned, records.ResetRecord(request=self.body.id), now)
         reply = msgspec.json.encode(ResetReply(id=self.body.id, decisions=decisions))
         work.answer(owned, RequestRow(owned.id, self.request, self.digest, reply))
         return Reply(200, reply)
@@ -161,7 +161,7 @@ class FinishForgetting:
         if row is None:
             raise unknown("task", self.task)
         replace_policy(owned, self.policy)
-        work.record(owned, log_records.ForgottenRecord(task=row.task, id=row.id), now, row.task)
+        work.record(owned, records.ForgottenRecord(task=row.task, id=row.id), now, row.task)
         work.put_decision(row._replace(told=""))
         return drop_snapshots(owned, work, Reply(200, msgspec.json.encode(ForgetReply(task=self.task, forgotten=True))))
 
@@ -192,7 +192,7 @@ class FinishUpgrade:
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
         """Replace the policy, and record its new settings."""
         replace_policy(owned, self.policy)
-        work.record(owned, log_records.UpgradedRecord(spec=self.policy.spec), now)
+        work.record(owned, records.UpgradedRecord(spec=self.policy.spec), now)
         owned.snapshot_at = SNAPSHOT_DUE  # else the next start would rebuild it once more
         return Reply(200, msgspec.json.encode(self.policy.spec))
 
@@ -220,8 +220,8 @@ async def upgrade_policy(engine: Engine, key: Key, body: UpgradeBody) -> Reply:
     if row is None:
         raise unknown("policy", key[1])
     [first] = await asyncio.to_thread(engine.store.log_page, row.id, 0, 1)
-    created = log_records.decode(bytes(first.body))
-    assert isinstance(created, log_records.CreatedRecord)
+    created = records.decode(bytes(first.body))
+    assert isinstance(created, records.CreatedRecord)
     begin = BeginUpgrade(body, created.spec)
     reply = await rebuild_policy(engine, key, begin, FinishUpgrade)
     engine.store.forget_memory(key[0])

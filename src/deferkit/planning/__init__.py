@@ -1,0 +1,1 @@
+"""Planning a budget: trials, needs, and the plan as text and page."""

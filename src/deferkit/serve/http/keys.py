@@ -1,0 +1,267 @@
+"""Routes of API keys and of sessions in the browser."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Annotated, cast
+
+import msgspec
+from litestar import Response, delete, get, post
+from litestar.params import JSONBody
+
+from deferkit.serve.domain.accounts import MICRO
+from deferkit.serve.domain.api_keys import LONGEST_S, SCOPES, Caller, new_key
+from deferkit.serve.domain.problems import Problem, unknown
+from deferkit.serve.domain.request_bodies import Reviewer
+from deferkit.serve.domain.rows import KeyRow, SessionRow
+from deferkit.serve.http.auth import (
+    EVERYONE,
+    MOST_OF_A_KEY,
+    NO_KEY,
+    Access,
+    check_open_call,
+    check_same_origin,
+    new_session,
+    now_micros,
+    set_cookie,
+)
+from deferkit.serve.http.route_support import AnyRequest, about, caller_of, engine_of, sent
+
+MOST_KEYS = 1000  # of a tenant that are neither revoked nor expired: all are read once a second
+Scopes = Annotated[
+    list[Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(SCOPES)})$")]], msgspec.Meta(min_length=1, max_length=16)
+]
+KeyId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,64}$", description="the id of a key")]
+
+
+class KeyBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A key to make."""
+
+    scopes: Scopes
+    name: Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")] = ""
+    expires_s: Annotated[float, msgspec.Meta(gt=0, le=LONGEST_S, description="seconds from now")] | None = None
+    reviewer: Annotated[Reviewer, msgspec.Meta(description="the only reviewer it may claim reviews for")] | None = None
+
+
+class RevocationBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A key to revoke."""
+
+    id: KeyId
+
+
+class KeyLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A key, without its secret. Times are seconds since 1970; `last_used` is right to about a minute."""
+
+    id: str
+    scopes: list[str]
+    name: str
+    created: float
+    expires: float | None
+    revoked: float | None
+    last_used: float | None
+    reviewer: str | None = None
+
+
+class NewKeyReply(msgspec.Struct, frozen=True, kw_only=True):
+    """A new key. The secret is in this reply and nowhere else."""
+
+    key: str
+    id: str
+    scopes: list[str]
+    name: str
+    created: float
+    expires: float | None
+
+
+class KeyPage(msgspec.Struct, frozen=True, kw_only=True):
+    """All keys of a tenant."""
+
+    keys: list[KeyLine]
+
+
+def key_line(row: KeyRow) -> KeyLine:
+    """Return what is shown of a key."""
+    return KeyLine(
+        id=row.id,
+        scopes=row.scopes.split(),
+        name=row.name,
+        created=row.created / MICRO,
+        expires=seconds(row.expires),
+        revoked=seconds(row.revoked),
+        last_used=seconds(row.last_used),
+        reviewer=row.reviewer,
+    )
+
+
+def seconds(micros: int | None) -> float | None:
+    """Return a time in seconds."""
+    return None if micros is None else micros / MICRO
+
+
+def administrator(request: AnyRequest) -> Caller:
+    """Return who calls; raise if that is without a key: the first key would lock everyone else out."""
+    caller = caller_of(request)
+    if not caller.key:
+        raise Problem(403, "forbidden", "Keys are made over HTTP by those who have one: deferkit keys create.")
+    return caller
+
+
+async def written(request: AnyRequest, tenant: str, write: Callable[[], KeyRow]) -> KeyRow:
+    """Write a key, if the tenant has not written too many of late; return it."""
+    access = request.app.state.access
+    access.key_changes.take(tenant)
+    async with access.turn_to_write(tenant, engine_of(request).ownership.busy):
+        row = await asyncio.to_thread(write)
+    await access.put_key(row)
+    return row
+
+
+@post("/v1/keys", opt=about("keys", "admin", problems=(409,), example={"scopes": ["decide"], "name": "router"}))
+async def create_key(request: AnyRequest, data: JSONBody[KeyBody]) -> Response[NewKeyReply]:
+    """Make a key of the caller's tenant, with scopes that the caller has. Each call makes another one."""
+    caller, store = administrator(request), engine_of(request).store
+    if beyond := sorted(set(data.scopes) - caller.scopes):
+        raise Problem(403, "forbidden", f"The key lacks the scope {' and '.join(beyond)} that the new one is to have.")
+    key, row = new_key(caller.tenant, data.scopes, data.name, expires_s=data.expires_s, reviewer=data.reviewer)
+
+    def add() -> KeyRow:
+        now, rows = time.time_ns() // 1000, store.keys()
+        if sum(each.tenant == caller.tenant and each.usable(now) for each in rows) >= MOST_KEYS:
+            raise Problem(409, "too_many", f"There are {MOST_KEYS:,} keys: revoke some.")
+        own = next(each for each in rows if each.id == caller.key)
+        if own.reviewer is not None and data.reviewer != own.reviewer:
+            raise Problem(403, "forbidden", f"The key is for reviewer {own.reviewer!r}, as is any that it makes.")
+        ends = own.expires
+        if ends is not None and (row.expires is None or row.expires > ends):
+            raise Problem(403, "forbidden", "The key expires, and one that it makes must not outlive it: expires_s.")
+        store.add_key(row)
+        return row
+
+    await written(request, caller.tenant, add)
+    line = key_line(row)
+    reply = NewKeyReply(
+        key=key, id=line.id, scopes=line.scopes, name=line.name, created=line.created, expires=line.expires
+    )
+    return sent(reply, NewKeyReply, 201)
+
+
+@get("/v1/keys", opt=about("keys", "admin"))
+async def list_keys(request: AnyRequest) -> Response[KeyPage]:
+    """List the keys of the caller's tenant: scopes, expiry, last use; not their secrets."""
+    caller = administrator(request)
+    rows = await asyncio.to_thread(engine_of(request).store.keys)
+    return sent(KeyPage(keys=[key_line(row) for row in rows if row.tenant == caller.tenant]), KeyPage)
+
+
+@post("/v1/keys/revoke", status_code=200, opt=about("keys", "admin", problems=(404,), example={"id": "0123456789ab"}))
+async def revoke_key(request: AnyRequest, data: JSONBody[RevocationBody]) -> Response[KeyLine]:
+    """Revoke a key of the caller's tenant; it is refused within a second. Again, it changes nothing."""
+    caller, store = administrator(request), engine_of(request).store
+
+    def revoke() -> KeyRow:
+        store.revoke_key(data.id, time.time_ns() // 1000, tenant=caller.tenant)
+        found = [row for row in store.keys() if row.id == data.id and row.tenant == caller.tenant]  # noqa: SIM118
+        if not found:
+            raise unknown("key", data.id)
+        return found[0]
+
+    return sent(key_line(await written(request, caller.tenant, revoke)), KeyLine)
+
+
+KEY_ROUTES = [create_key, list_keys, revoke_key]
+
+
+ANN = "ann"
+
+
+class SessionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A session to open."""
+
+    key: Annotated[str, msgspec.Meta(max_length=256, description="none where there are no keys")] | None = None
+    reviewer: Annotated[Reviewer, msgspec.Meta(description="the only reviewer it may claim reviews for")] | None = None
+
+
+class SessionReply(msgspec.Struct, frozen=True, kw_only=True):
+    """Who calls, and what that caller may do."""
+
+    tenant: str
+    scopes: list[str]
+    reviewer: str | None  # the only one that it may claim reviews for
+    expires: float | None  # seconds since 1970; None: it is no session, but a key, or everyone
+    open: bool  # there are no keys: everyone on this machine may call
+    key: str  # the id of the key; '' where everyone may call
+
+
+def session_reply(caller: Caller, session: SessionRow | None) -> SessionReply:
+    """Return what is told of a caller."""
+    return SessionReply(
+        tenant=caller.tenant,
+        scopes=[scope for scope in SCOPES if scope in caller.scopes],
+        reviewer=caller.reviewer,
+        expires=None if session is None else session.expires / MICRO,
+        open=not caller.key,
+        key=caller.key,
+    )
+
+
+def access_of(request: AnyRequest) -> Access:
+    """Return what knows keys and sessions."""
+    return cast("Access", request.app.state.access)
+
+
+async def logging_in(access: Access, request: AnyRequest, body: SessionBody) -> Caller:
+    """Return who opens a session; raise if the key is none, or is for another reviewer."""
+    if await access.is_open() and body.key is None:
+        check_open_call(request.scope)
+        return EVERYONE._replace(reviewer=body.reviewer)
+    check_same_origin(request.scope)
+    if body.key is None:
+        raise Problem(401, "unauthorized", NO_KEY)
+    row = await access.key(body.key.strip())
+    if row.reviewer is not None and body.reviewer not in (None, row.reviewer):
+        raise Problem(403, "forbidden", f"The key is for the reviewer {row.reviewer!r} alone.")
+    return Caller(row.tenant, frozenset(row.scopes.split()), row.id, row.reviewer or body.reviewer)
+
+
+@post("/v1/session", opt=about("session", problems=(401, 403, 429), example={"key": "dk_0123_secret", "reviewer": ANN}))
+async def open_session(request: AnyRequest, data: JSONBody[SessionBody]) -> Response[SessionReply]:
+    """Open a session with a key: the reply sets a cookie, which is then good for what the key is good for.
+
+    It ends after `--session-s` seconds, when it is closed, or with the key.
+    """
+    access, store = access_of(request), engine_of(request).store
+    caller = await logging_in(access, request, data)
+    access.count(caller.tenant)
+    seconds = request.app.state.settings.session_s
+    token, row = new_session(caller.key, caller.tenant, caller.reviewer, seconds)
+    before = await access.session(request.scope)
+    async with access.turn_to_write(caller.tenant, engine_of(request).ownership.busy):
+        if before is not None:
+            await asyncio.to_thread(store.revoke_session, before.id, now_micros())
+        await asyncio.to_thread(store.add_session, row, most=MOST_OF_A_KEY)
+    access.forget_sessions()
+    response = sent(session_reply(caller, row), SessionReply, 201)
+    response.headers["set-cookie"] = set_cookie(request.scope, token, seconds)
+    return response
+
+
+@get("/v1/session", opt=about("session", *SCOPES))
+async def read_session(request: AnyRequest) -> Response[SessionReply]:
+    """Say who calls, and what that caller may do."""
+    session = await access_of(request).session(request.scope)
+    return sent(session_reply(caller_of(request), session), SessionReply)
+
+
+@delete("/v1/session", status_code=204, opt=about("session", *SCOPES))
+async def close_session(request: AnyRequest) -> Response[None]:
+    """End the session of the cookie, if there is one."""
+    access = access_of(request)
+    session = await access.session(request.scope)
+    if session is not None:
+        async with access.turn_to_write(session.tenant, engine_of(request).ownership.busy):
+            await asyncio.to_thread(engine_of(request).store.revoke_session, session.id, now_micros())
+        access.forget_sessions()
+    return Response(None, status_code=204, headers={"set-cookie": set_cookie(request.scope, "", 0)})
+
+
+SESSION_ROUTES = [open_session, read_session, close_session]

@@ -1,0 +1,420 @@
+"""Routes of reviews: the queue, claims, answers and corrections."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from litestar import Response, get, post
+from litestar.params import JSONBody, QueryParameter
+
+from deferkit.serve.domain.accounts import MICRO, from_micros
+from deferkit.serve.domain.problems import Problem, invalid, unknown
+from deferkit.serve.domain.request_bodies import (
+    AnswerCorrectionBody,
+    ClaimBody,
+    CompleteBody,
+    DeclineBody,
+    EffortBody,
+    ExtendBody,
+    LeaseBody,
+    ReassignBody,
+    ResumeBody,
+    Reviewer,
+)
+from deferkit.serve.domain.review import DEFAULT, ReviewDocument
+from deferkit.serve.domain.rows import CLAIMED, WAITING, PolicyRow
+from deferkit.serve.domain.seats import check_bound
+from deferkit.serve.domain.spec import PolicySpec
+from deferkit.serve.engine.commands.hold import ExtendReview
+from deferkit.serve.engine.commands.lease import (
+    Claim,
+    ClaimReply,
+    Decline,
+    Extend,
+    LeaseCommand,
+    LeaseReply,
+    Reassign,
+    Release,
+    Resume,
+    held_claim,
+)
+from deferkit.serve.engine.commands.review import (
+    AnswerCorrectionReply,
+    Complete,
+    CompleteReply,
+    CorrectAnswer,
+    Effort,
+    EffortReply,
+)
+from deferkit.serve.engine.engine import Elsewhere
+from deferkit.serve.http.route_support import (
+    AnyRequest,
+    Limit,
+    PolicyName,
+    about,
+    answered,
+    caller_of,
+    done,
+    engine_of,
+    passed_on,
+    sent,
+)
+from deferkit.serve.reports.summary import StatusReply, status_of
+from deferkit.serve.storage.listing import QueuedSeat, page_of_held, page_of_queue
+from deferkit.serve.storage.store import Store
+
+Kind = TypeVar("Kind")
+MOST_LISTED = 1000  # unconfirmed costs
+LEASE = {"task": "mail-1", "seat": 0, "epoch": 1, "token": "tVbJr-w9H5Zl0cBOyK2mZ6bX8Qv3nYd1sUe7FgAiPkE"}
+
+
+class UnconfirmedCost(msgspec.Struct, frozen=True, kw_only=True):
+    """A reported cost above max_reported_cost: neither booked nor learned until a correction says what it is."""
+
+    task: str
+    cost: float | dict[str, float]  # as reported; the sum of all reports of the task
+
+
+class UnconfirmedCosts(msgspec.Struct, frozen=True, kw_only=True):
+    """Reported costs that wait to be confirmed, the oldest first."""
+
+    total: int
+    costs: list[UnconfirmedCost]
+
+
+async def leased(request: AnyRequest, name: str, command: LeaseCommand, kind: type[Kind]) -> Response[Kind]:
+    """Have a lease command done by the owner of the policy, or here if that is another and the database is shared."""
+    engine, tenant = engine_of(request), caller_of(request).tenant
+    if not engine.store.database.shared or (tenant, name) in engine.owned:
+        return await done(request, name, command, kind)
+    row = await asyncio.to_thread(engine.store.policy, tenant, name)
+    if row is None:
+        raise unknown("policy", name)
+    query = command.query(row.id, msgspec.json.decode(row.spec, type=PolicySpec), engine.clock.now())
+    with engine.span((tenant, name), command):
+        return answered(await asyncio.to_thread(engine.store.in_own_transaction, query.run), kind)
+
+
+def check_reviewer(request: AnyRequest, reviewer: str) -> None:
+    """Raise if the key of a call was made for another reviewer."""
+    check_bound(caller_of(request).reviewer, reviewer)
+
+
+@post(
+    "/v1/policies/{name:str}/reviews/claim",
+    status_code=200,
+    opt=about("reviews", "review", problems=(409,), also={204: None}, example={"reviewer": "ann"}),
+)
+async def claim(request: AnyRequest, name: PolicyName, data: JSONBody[ClaimBody]) -> Response[ClaimReply]:
+    """Get the task that is worth most to review, for as long as the lease lasts; 204 if there is none.
+
+    The reply has a token, which every other call of this claim must send: nobody else can answer for this reviewer. A
+    reviewer who holds `max_claims` tasks of the policy gets 409.
+    """
+    check_reviewer(request, data.reviewer)
+    return await leased(request, name, Claim(data, request.app.state.settings.max_claims), ClaimReply)
+
+
+@post(
+    "/v1/policies/{name:str}/reviews/extend",
+    status_code=200,
+    opt=about("reviews", "review", problems=(409,), example={**LEASE, "lease_s": 600}),
+)
+async def extend(request: AnyRequest, name: PolicyName, data: JSONBody[ExtendBody]) -> Response[LeaseReply]:
+    """Hold a task for longer. Where reviews can be stopped, with what it has cost so far.
+
+    Then more is reserved for it while there is room, and the reply says what it may cost before it asks again
+    (`hold`), or that it was `stopped`.
+    """
+    if data.cost is not None:
+        return await done(request, name, ExtendReview(data, caller_of(request).reviewer), LeaseReply)
+    return await leased(request, name, Extend(data, caller_of(request).reviewer), LeaseReply)
+
+
+@post(
+    "/v1/policies/{name:str}/reviews/release",
+    status_code=200,
+    opt=about("reviews", "review", problems=(409,), example=LEASE),
+)
+async def release(request: AnyRequest, name: PolicyName, data: JSONBody[LeaseBody]) -> Response[LeaseReply]:
+    """Give a task back to the queue."""
+    return await leased(request, name, Release(data, caller_of(request).reviewer), LeaseReply)
+
+
+@post(
+    "/v1/policies/{name:str}/reviews/complete",
+    status_code=200,
+    opt=about(
+        "reviews",
+        "review",
+        problems=(409,),
+        example={**LEASE, "answer": "spam", "rewards": {"human": 1.0}, "cost": 1.25},
+    ),
+)
+async def complete(request: AnyRequest, name: PolicyName, data: JSONBody[CompleteBody]) -> Response[CompleteReply]:
+    """Answer a task. The last of its reviewers settles it: rewards are averaged, costs added up."""
+    return await done(request, name, Complete(data, caller_of(request).reviewer), CompleteReply)
+
+
+@post(
+    "/v1/policies/{name:str}/reviews/effort",
+    status_code=200,
+    opt=about("reviews", "review", problems=(409,), example={**LEASE, "cost": 0.5}),
+)
+async def effort(request: AnyRequest, name: PolicyName, data: JSONBody[EffortBody]) -> Response[EffortReply]:
+    """Book, once, what work has cost that came to nothing because its lease had lapsed."""
+    return await done(request, name, Effort(data, caller_of(request).reviewer), EffortReply)
+
+
+@get("/v1/policies/{name:str}/costs/unconfirmed", opt=about("reviews", "admin"))
+async def list_unconfirmed_costs(request: AnyRequest, name: PolicyName) -> Response[UnconfirmedCosts]:
+    """List the oldest 1,000 reported costs above max_reported_cost: a correction says what each is, and books it."""
+    try:
+        owned = await engine_of(request).holding((caller_of(request).tenant, name))
+    except Elsewhere as elsewhere:
+        return await passed_on(request, elsewhere, UnconfirmedCosts)
+    waiting = owned.policy.unconfirmed
+    costs = [UnconfirmedCost(task=task, cost=from_micros(waiting[task])) for task in [*waiting][:MOST_LISTED]]  # type: ignore[arg-type]
+    return sent(UnconfirmedCosts(total=len(waiting), costs=costs), UnconfirmedCosts)
+
+
+REVIEW_ROUTES = [claim, extend, release, complete, effort, list_unconfirmed_costs]
+
+
+Result = TypeVar("Result")
+ReviewerName = Annotated[Reviewer, msgspec.Meta(description="the name of the reviewer")]
+QueueState = Annotated[
+    Literal["waiting", "claimed", "all"],
+    msgspec.Meta(description="waiting, claimed or all"),
+    QueryParameter(name="state"),
+]
+Cursor = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^$|^-?[0-9][0-9.e+-]{0,30} [0-9]{1,17} [0-9]{1,2} [^\u0000-\u001f\u007f-\u009f]{1,128}(?!\n)$",
+        description="`next` of the page before",
+    ),
+]
+
+HeldCursor = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^$|^[0-9]{1,17} [0-9]{1,2} [^\u0000-\u001f\u007f-\u009f]{1,128}(?!\n)$",
+        description="`next` of the page before",
+    ),
+]
+MOST_SHOWN = 4_000_000  # bytes of payloads and answers of the model in one reply, unless a single claim has more
+
+
+class ReviewReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What reviewers of a policy are asked and shown."""
+
+    policy: str
+    review: ReviewDocument  # that of the policy, or one text field
+    lease_s: float
+    reviewers: int  # people for each task
+    experts: list[str]
+    unit: str  # the resource that the timer counts, or the first one
+    max_cost: float | None  # of that resource
+    stops: bool  # reviews say their cost when they extend their lease, and may be stopped
+
+
+class QueueLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A place of one reviewer at one task that waits, or is claimed."""
+
+    task: str
+    seat: int
+    state: str
+    expert: str
+    priority: float
+    created: float
+    lease_until: float | None
+    reviewer: str | None
+    deadline: float | None
+    declines: int  # reviewers who did not want the task
+
+
+class QueuePage(msgspec.Struct, frozen=True, kw_only=True):
+    """Seats in the order in which they are offered; `next` is where the following page begins."""
+
+    seats: list[QueueLine]
+    next: str | None
+
+
+class HeldClaim(msgspec.Struct, frozen=True, kw_only=True):
+    """A claim that a reviewer holds; its token is shown when it is claimed or resumed."""
+
+    task: str
+    seat: int
+    epoch: int
+    expert: str
+    lease_until: float
+    priority: float
+    waiting_since: float
+    deadline: float | None
+    payload: Any
+    model_answer: Any
+
+
+class HeldReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reviewer holds, in the order in which the leases end; `next` is where the following page begins."""
+
+    held: list[HeldClaim]
+    next: str | None
+
+
+async def read_policy_row(request: AnyRequest, name: str, read: Callable[[Store, PolicyRow], Result]) -> Result:
+    """Return what is read of a policy in the database, in another thread; raise if the tenant has none of the name."""
+    store, tenant = engine_of(request).store, caller_of(request).tenant
+
+    def read_it() -> Result:
+        row = store.policy(tenant, name)
+        if row is None:
+            raise unknown("policy", name)
+        return read(store, row)
+
+    return await asyncio.to_thread(read_it)
+
+
+def spec_of(row: PolicyRow) -> PolicySpec:
+    """Return the settings of a policy."""
+    return msgspec.json.decode(row.spec, type=PolicySpec)
+
+
+@get("/v1/policies/{name:str}/review", opt=about("reviews", "review", "admin", "read"))
+async def read_review(request: AnyRequest, name: PolicyName) -> Response[ReviewReply]:
+    """Read what reviewers are asked and shown: the form, guidelines, the unit of the timer."""
+    spec = await read_policy_row(request, name, lambda _, row: spec_of(row))
+    document = spec.review_used or DEFAULT
+    unit = spec.resources[0] if document.timer is None else document.timer.resource
+    reply = ReviewReply(
+        policy=name,
+        review=document,
+        lease_s=spec.lease_s,
+        reviewers=spec.reviewers,
+        experts=spec.experts,
+        unit=unit,
+        max_cost=spec.budget[unit].max_cost,
+        stops=spec.budget[unit].can_be_stopped and len(spec.budget) == 1,
+    )
+    return sent(reply, ReviewReply)
+
+
+@get("/v1/policies/{name:str}/reviews", opt=about("reviews", "admin", "read"))
+async def list_reviews(
+    request: AnyRequest, name: PolicyName, state_: QueueState = "all", after: Cursor = "", limit: Limit = 100
+) -> Response[QueuePage]:
+    """List the review queue: what waits or is claimed, in the order in which it is offered."""
+    states: list[str] = [WAITING, CLAIMED] if state_ == "all" else [state_]
+
+    def read(store: Store, row: PolicyRow) -> list[QueuedSeat]:
+        try:
+            return page_of_queue(store.database, row.id, states, after, limit)
+        except ValueError:
+            raise invalid("The parameter after is `next` of the page before.") from None
+
+    seats = await read_policy_row(request, name, read)
+    following = seats[-1].cursor if len(seats) == limit else None
+    return sent(QueuePage(seats=[line_of(seat) for seat in seats], next=following), QueuePage)
+
+
+def line_of(seat: QueuedSeat) -> QueueLine:
+    """Return a seat of the queue for a reply."""
+    return QueueLine(
+        task=seat.task,
+        seat=seat.seat,
+        state=seat.state,
+        expert=seat.expert,
+        priority=seat.priority,
+        created=seat.created / MICRO,
+        lease_until=seat.lease_until / MICRO if seat.state == CLAIMED else None,
+        reviewer=seat.reviewer,
+        deadline=None if seat.deadline is None else seat.deadline / MICRO,
+        declines=seat.declines,
+    )
+
+
+@get("/v1/policies/{name:str}/reviews/status", opt=about("reviews", "review"))
+async def read_review_status(request: AnyRequest, name: PolicyName, reviewer: ReviewerName) -> Response[StatusReply]:
+    """Read what waits for a reviewer, why nothing does, and what the reviewer has done."""
+    check_reviewer(request, reviewer)
+    now = engine_of(request).clock.now()
+    reply = await read_policy_row(
+        request, name, lambda store, row: status_of(store, row.id, spec_of(row), reviewer, now)
+    )
+    return sent(reply, StatusReply)
+
+
+@get("/v1/policies/{name:str}/reviews/held", opt=about("reviews", "review"))
+async def list_held(
+    request: AnyRequest, name: PolicyName, reviewer: ReviewerName, after: HeldCursor = "", limit: Limit = 1000
+) -> Response[HeldReply]:
+    """List the claims that a reviewer holds, without their tokens: `resume` gives another one.
+
+    Payloads and answers of the model have 4 MB on a page at most; a single claim may have more.
+    """
+    check_reviewer(request, reviewer)
+
+    def read(store: Store, row: PolicyRow) -> HeldReply:
+        spec = spec_of(row)
+        page = page_of_held(store.database, row.id, reviewer, after, limit, most_bytes=MOST_SHOWN)
+        return HeldReply(held=[HeldClaim(**held_claim(seat, spec)) for seat in page.seats], next=page.next)
+
+    return sent(await read_policy_row(request, name, read), HeldReply)
+
+
+@post(
+    "/v1/policies/{name:str}/reviews/resume",
+    status_code=200,
+    opt=about("reviews", "review", problems=(409,), example={"reviewer": "ann", "task": "mail-1", "seat": 0}),
+)
+async def resume(request: AnyRequest, name: PolicyName, data: JSONBody[ResumeBody]) -> Response[ClaimReply]:
+    """Go on with a claim whose token was lost: another token, the same epoch, a new lease.
+
+    Only for a key or session that is bound to the reviewer who holds it, or where no keys are needed.
+    """
+    check_reviewer(request, data.reviewer)
+    caller = caller_of(request)
+    if caller.key and caller.reviewer is None:
+        await read_policy_row(request, name, lambda _, row: row)  # another tenant's is not there
+        raise Problem(403, "forbidden", "A claim is resumed with a key or session of its reviewer alone.")
+    return await leased(request, name, Resume(data), ClaimReply)
+
+
+@post(
+    "/v1/policies/{name:str}/reviews/decline",
+    status_code=200,
+    opt=about("reviews", "review", problems=(409,), example={**LEASE, "reason": "I know the sender."}),
+)
+async def decline(request: AnyRequest, name: PolicyName, data: JSONBody[DeclineBody]) -> Response[LeaseReply]:
+    """Give a task back for good, with a reason: this reviewer does not get it again."""
+    return await leased(request, name, Decline(data, caller_of(request).reviewer), LeaseReply)
+
+
+@post(
+    "/v1/policies/{name:str}/reviews/reassign",
+    status_code=200,
+    opt=about("reviews", "admin", problems=(409,), example={"task": "mail-1", "seat": 0}),
+)
+async def reassign(request: AnyRequest, name: PolicyName, data: JSONBody[ReassignBody]) -> Response[LeaseReply]:
+    """End the claim of a reviewer who does not come back: the task waits again."""
+    return await leased(request, name, Reassign(data), LeaseReply)
+
+
+@post(
+    "/v1/policies/{name:str}/reviews/correct",
+    status_code=200,
+    opt=about("reviews", "review", problems=(409,), example={**LEASE, "id": "a-1", "answer": "ham", "cost": 1.5}),
+)
+async def correct_answer(
+    request: AnyRequest, name: PolicyName, data: JSONBody[AnswerCorrectionBody]
+) -> Response[AnswerCorrectionReply]:
+    """Replace an answer of one's own, with the token of its claim; once for each id.
+
+    Rewards of the reward rule are computed again, and the cost is that of the new answer where it has one.
+    """
+    return await done(request, name, CorrectAnswer(data, caller_of(request).reviewer), AnswerCorrectionReply)
+
+
+QUEUE_ROUTES = [read_review, list_reviews, read_review_status, list_held, resume, decline, reassign, correct_answer]

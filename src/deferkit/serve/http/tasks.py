@@ -1,0 +1,450 @@
+"""Routes of tasks: decisions, outcomes, holds, listings and exports."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Annotated, Any, Literal, cast
+
+import msgspec
+from litestar import Litestar, Response, get, post
+from litestar.datastructures import State
+from litestar.params import JSONBody, QueryParameter
+from litestar.response import Stream
+from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
+
+from deferkit.serve import export
+from deferkit.serve.domain import records
+from deferkit.serve.domain.accounts import MICRO, all_in_reply
+from deferkit.serve.domain.problems import Problem, unknown
+from deferkit.serve.domain.records import DecisionReply
+from deferkit.serve.domain.reply import Reply
+from deferkit.serve.domain.request_bodies import (
+    BatchBody,
+    CorrectionBody,
+    ExpirationBody,
+    HoldBody,
+    OutcomeBody,
+    StopBody,
+    TaskBody,
+)
+from deferkit.serve.domain.rows import ClaimRow, LogRow, PolicyRow, SeatRow
+from deferkit.serve.domain.spec import NO_CONTROL, TaskId
+from deferkit.serve.engine.commands.correction import Correct, CorrectionReply
+from deferkit.serve.engine.commands.decide import BatchReply, Decide, DecideMany
+from deferkit.serve.engine.commands.hold import ExtendHold, HoldReply, StopReview
+from deferkit.serve.engine.commands.lease import plain
+from deferkit.serve.engine.commands.outcome import Observe, OutcomeReply
+from deferkit.serve.engine.commands.upkeep import ExpirationReply, Expire
+from deferkit.serve.engine.engine import Elsewhere, Engine
+from deferkit.serve.export import decision_table, header_of, pieces
+from deferkit.serve.http.auth import admitted, check_name, check_query
+from deferkit.serve.http.connection import NO_STORE
+from deferkit.serve.http.forwarding import forward
+from deferkit.serve.http.reviews import read_policy_row, spec_of
+from deferkit.serve.http.route_support import (
+    AnyRequest,
+    Limit,
+    PolicyName,
+    about,
+    caller_of,
+    done,
+    engine_of,
+    problem_of,
+    problem_parts,
+    sent,
+)
+from deferkit.serve.http.strict_json import EMPTY, check_json, received
+from deferkit.serve.storage.listing import ListedTask, TaskFilter, page_of_tasks
+from deferkit.serve.storage.store import Store
+from deferkit.types import MODEL
+
+MOST_HISTORY = 1000
+TASK = {"task": "mail-1", "context": [0.2, 0.7, 1.0], "payload": {"subject": "You have won"}, "model_answer": "spam"}
+OUTCOME = {"task": "mail-1", "rewards": {"model": 0.0, "human": 1.0}, "cost": 1.25}
+
+
+class LogLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of the log: what happened, as it was recorded."""
+
+    seq: int
+    at: float
+    kind: str
+    task: str | None
+    record: dict[str, Any]
+    hash: str
+
+
+class LogPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows of the log in order; `next` is where the following page begins."""
+
+    rows: list[LogLine]
+    next: int | None
+
+
+class ClaimLine(msgspec.Struct, frozen=True, kw_only=True):
+    """Who held a seat of a task."""
+
+    seat: int
+    epoch: int
+    reviewer: str
+    at: float
+    effort: float | dict[str, float] | None
+
+
+class SeatLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A place of one reviewer at a task, and the answer."""
+
+    seat: int
+    reviewer: str | None
+    state: str  # waiting, claimed, done or closed
+    answer: Any
+    cost: float | dict[str, float] | None
+    visible: bool | None  # whether the reviewer was shown the model's answer; null where that is not known
+
+
+class TaskReply(msgspec.Struct, frozen=True, kw_only=True):
+    """A decision, why it was taken, and what became of it."""
+
+    decision: DecisionReply
+    explanation: str
+    at: float
+    state: str  # model, open, posted or void
+    rewards: dict[str, float]
+    cost: float | dict[str, float] | None
+    final: str | None  # whose answer is used; null while it is open
+    answer: Any
+    history: list[LogLine]
+    claims: list[ClaimLine]
+    payload: Any  # what reviewers were shown, until it is erased; null for tasks that nobody was asked about
+    model_answer: Any
+    seats: list[SeatLine]
+
+
+def log_line(row: LogRow) -> dict[str, Any]:
+    """Return a row of the log for a reply."""
+    body = msgspec.Raw(bytes(row.body))
+    shown = {"seq": row.seq, "at": row.at / MICRO, "kind": row.kind, "task": row.task}
+    return {**shown, "record": body, "hash": bytes(row.hash).hex()}
+
+
+def seat_line(seat: SeatRow, claims: list[ClaimRow]) -> SeatLine:
+    """Return a seat for a reply."""
+    shown = [claim.visible for claim in claims if (claim.seat, claim.epoch) == (seat.seat, seat.epoch)]
+    return SeatLine(
+        seat=seat.seat,
+        reviewer=seat.reviewer,
+        state=seat.state,
+        answer=plain(seat.answer),
+        cost=None if seat.cost is None else all_in_reply(seat.cost),
+        visible=shown[0] if shown else None,
+    )
+
+
+@post("/v1/policies/{name:str}/decisions", opt=about("tasks", "decide", problems=(409,), example=TASK))
+async def decide(name: PolicyName, data: JSONBody[TaskBody]) -> Response[DecisionReply]:
+    """Decide a task. The same task again gets the same reply, byte for byte; with another body it is a conflict."""
+    raise NotImplementedError  # `decision_route` answers before the router: here the route is only declared
+
+
+@post(
+    "/v1/policies/{name:str}/decisions/batch",
+    status_code=200,
+    opt=about("tasks", "decide", example={"tasks": [{"task": "mail-2", "context": [0.4, 0.1, 1.0]}]}),
+)
+async def decide_batch(request: AnyRequest, name: PolicyName, data: JSONBody[BatchBody]) -> Response[BatchReply]:
+    """Decide several tasks in one call; each is decided, or refused, by itself. A batch sent again goes on."""
+    return await done(request, name, DecideMany(data), BatchReply)
+
+
+@get("/v1/policies/{name:str}/decisions", opt=about("tasks", "admin", "read"))
+async def read_decision(request: AnyRequest, name: PolicyName, task: TaskId) -> Response[TaskReply]:
+    """Read a decision with its explanation and all that happened to the task since."""
+    store = engine_of(request).store
+    tenant = caller_of(request).tenant
+
+    def read() -> dict[str, Any]:
+        policy = store.policy(tenant, name)
+        if policy is None:
+            raise unknown("policy", name)
+        row = store.decision(policy.id, task)
+        if row is None:
+            raise unknown("task", task)
+        history = store.log_of_task(policy.id, task, MOST_HISTORY)
+        decided = records.decode(bytes(history[0].body))
+        explanation = decided.decision.explain() if isinstance(decided, records.DecidedRecord) else ""
+        seats, claims = store.seats(policy.id, task), store.claims(policy.id, task)
+        return {
+            "decision": msgspec.Raw(bytes(row.reply)),
+            "explanation": explanation,
+            "at": row.at / MICRO,
+            "state": row.state,
+            "rewards": row.rewards,
+            "cost": None if row.cost is None else all_in_reply(row.cost),
+            "final": row.final,
+            "answer": None if row.answer is None else msgspec.Raw(row.answer.encode()),
+            "history": [log_line(line) for line in history],
+            "claims": [
+                {
+                    "seat": claim.seat,
+                    "epoch": claim.epoch,
+                    "reviewer": claim.reviewer,
+                    "at": claim.at / MICRO,
+                    "effort": None if claim.effort is None else all_in_reply(claim.effort),
+                }
+                for claim in claims
+            ],
+            "payload": plain(seats[0].payload) if seats else None,
+            "model_answer": plain(seats[0].model_answer) if seats else None,
+            "seats": [seat_line(seat, claims) for seat in seats],
+        }
+
+    return sent(await asyncio.to_thread(read), TaskReply)
+
+
+@post(
+    "/v1/policies/{name:str}/outcomes",
+    status_code=200,
+    opt=about("tasks", "observe", problems=(409,), also={202: OutcomeReply}, example=OUTCOME),
+)
+async def observe(request: AnyRequest, name: PolicyName, data: JSONBody[OutcomeBody]) -> Response[OutcomeReply]:
+    """Report rewards and the cost of a task: early (202: kept until its decision comes), late, in parts, or again."""
+    return await done(request, name, Observe(data, caller_of(request).key), OutcomeReply)
+
+
+@post(
+    "/v1/policies/{name:str}/corrections",
+    status_code=200,
+    opt=about("tasks", "observe", problems=(409,), example={"id": "c-1", "task": "mail-1", "cost": 1.5}),
+)
+async def correct(request: AnyRequest, name: PolicyName, data: JSONBody[CorrectionBody]) -> Response[CorrectionReply]:
+    """Replace values that were observed: the explicit way to contradict an outcome.
+
+    A reported cost above `max_reported_cost` is not booked until a correction says what it is. A correction to a cost
+    above it needs the scope admin.
+    """
+    command = Correct(data, unlimited="admin" in caller_of(request).scopes)
+    return await done(request, name, command, CorrectionReply)
+
+
+@post(
+    "/v1/policies/{name:str}/expirations",
+    status_code=200,
+    opt=about("tasks", "admin", "observe", problems=(409,), example={"task": "mail-1"}),
+)
+async def expire(request: AnyRequest, name: PolicyName, data: JSONBody[ExpirationBody]) -> Response[ExpirationReply]:
+    """Give up waiting for a task: the model's answer is used, what was reserved is released."""
+    return await done(request, name, Expire(data.task), ExpirationReply)
+
+
+@get("/v1/policies/{name:str}/log", opt=about("tasks", "admin", "read"))
+async def read_log(
+    request: AnyRequest,
+    name: PolicyName,
+    start: Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1, description="the first row")] = 0,
+    limit: Limit = 100,
+) -> Response[LogPage]:
+    """Page through the log of a policy."""
+    store = engine_of(request).store
+    tenant = caller_of(request).tenant
+
+    def read() -> list[LogRow]:
+        policy = store.policy(tenant, name)
+        if policy is None:
+            raise unknown("policy", name)
+        return store.log_page(policy.id, start, limit)
+
+    rows = await asyncio.to_thread(read)
+    following = rows[-1].seq + 1 if len(rows) == limit else None
+    return sent({"rows": [log_line(row) for row in rows], "next": following}, LogPage)
+
+
+TASK_ROUTES = [decide, decide_batch, read_decision, observe, correct, expire, read_log]
+
+
+TEMPLATE = "/v1/policies/{name}/decisions"
+PATH = re.compile("/+v1/+policies/+([^/]+)/+decisions/*")  # the router does not count slashes either
+SCOPES = frozenset({"decide"})
+JSON = b"application/json"
+
+
+def with_decision_route(app: Litestar) -> ASGIApp:
+    """Return the application with the route that decides a task in front of its router."""
+
+    async def handle(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope.get("method") != "POST" or not (found := PATH.fullmatch(scope["path"])):
+            await app(scope, receive, send)
+            return
+        scope["path_template"] = TEMPLATE
+        headers: Mapping[str, str] = {}
+        try:
+            reply = await decided(app.state, cast("HTTPScope", scope), receive, found[1])
+        except Exception as error:
+            problem = problem_of(error)
+            headers, body = problem_parts(problem)
+            reply = Reply(problem.status, body)
+        lines = [(b"content-type", JSON), (b"content-length", b"%d" % len(reply.body)), NO_STORE]
+        if headers:
+            lines += [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": reply.status, "headers": lines})
+        await send({"type": "http.response.body", "body": reply.body, "more_body": False})
+
+    return handle
+
+
+async def decided(state: State, scope: HTTPScope, receive: Receive, name: str) -> Reply:
+    """Return the reply to a task: by this process, or by the one that owns the policy."""
+    caller = await admitted(state.access, scope, SCOPES)
+    check_name(name)
+    if scope["query_string"]:
+        check_query(scope["query_string"], {})
+    body = await received(receive)
+    if not body:
+        raise Problem(400, "not_json", EMPTY)
+    check_json(scope)
+    engine: Engine = state.engine
+    task = await state.bodies.decode(body, TaskBody, caller.tenant)
+    try:
+        return await engine.submit((caller.tenant, name), Decide(task))
+    except Elsewhere as elsewhere:
+        return await forward(state, scope, body, elsewhere.address)
+
+
+@post(
+    "/v1/policies/{name:str}/holds",
+    status_code=200,
+    opt=about("tasks", "observe", problems=(409,), example={"id": "h-1", "task": "mail-1", "amount": 2.5}),
+)
+async def extend_hold(request: AnyRequest, name: PolicyName, data: JSONBody[HoldBody]) -> Response[HoldReply]:
+    """Reserve more for a pending review that can be stopped, once for each id; less where less is left."""
+    return await done(request, name, ExtendHold(data), HoldReply)
+
+
+@post(
+    "/v1/policies/{name:str}/stops",
+    status_code=200,
+    opt=about("tasks", "observe", problems=(409,), example={"task": "mail-1", "cost": 7.5}),
+)
+async def stop_review(request: AnyRequest, name: PolicyName, data: JSONBody[StopBody]) -> Response[OutcomeReply]:
+    """Stop a pending review: what it has cost is booked, and the model's answer is used."""
+    return await done(request, name, StopReview(data), OutcomeReply)
+
+
+HOLD_ROUTES = [extend_hold, stop_review]
+
+
+Time = Annotated[float, msgspec.Meta(ge=0, le=1e11, description="seconds since 1970")]
+TaskState = Annotated[
+    Literal["", "model", "open", "posted", "void"],
+    msgspec.Meta(description="model, open, posted or void"),
+    QueryParameter(name="state"),
+]
+Text = Annotated[str, msgspec.Meta(max_length=128, pattern=NO_CONTROL, description="a part of the task's id")]
+Route = Annotated[str, msgspec.Meta(max_length=64, pattern=NO_CONTROL, description="who decides")]
+Reason = Annotated[str, msgspec.Meta(max_length=64, pattern=NO_CONTROL, description="why, as in a decision")]
+Before = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1, description="`next` of the page before")]
+
+
+class TaskLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A task in a listing; amounts are numbers, or by resource where there are several."""
+
+    task: str
+    id: int
+    at: float
+    route: str
+    reason: str
+    state: str  # model, open, posted or void
+    final: str | None  # whose answer is used; null while it is open
+    price: float | dict[str, float]
+    estimates: dict[str, float]
+    expected_gain: float  # of the route, above the model
+    cost: float | dict[str, float] | None
+    rewards: dict[str, float]
+    reviewers: list[str]  # who have answered
+
+
+class TaskPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Tasks, the latest first; `next` is where the following page begins."""
+
+    tasks: list[TaskLine]
+    next: int | None
+
+
+@get("/v1/policies/{name:str}/tasks", opt=about("tasks", "admin", "read"))
+async def list_tasks(
+    request: AnyRequest,
+    name: PolicyName,
+    state_: TaskState = "",
+    route: Route = "",
+    reason: Reason = "",
+    since: Time = 0.0,
+    until: Time = 1e11,
+    search: Text = "",
+    before: Before = 2**53 - 1,
+    limit: Limit = 100,
+) -> Response[TaskPage]:
+    """List decided tasks that match all that is given, the latest first."""
+    wanted = TaskFilter(state_, route, reason, int(since * MICRO), int(until * MICRO), search)
+
+    def read(store: Store, row: PolicyRow) -> list[ListedTask]:
+        return page_of_tasks(store.database, row.id, wanted, before=before, limit=limit)
+
+    found = await read_policy_row(request, name, read)
+    following = found[-1].decision.id if len(found) == limit else None
+    return sent(TaskPage(tasks=[task_line(each) for each in found], next=following), TaskPage)
+
+
+def task_line(listed: ListedTask) -> TaskLine:
+    """Return a task for a reply."""
+    row = listed.decision
+    said = msgspec.json.decode(bytes(row.reply), type=DecisionReply)
+    return TaskLine(
+        task=row.task,
+        id=row.id,
+        at=row.at / MICRO,
+        route=row.route,
+        reason=said.reason,
+        state=row.state,
+        final=row.final,
+        price=said.price,
+        estimates=said.estimates,
+        expected_gain=said.estimates[row.route] - said.estimates[MODEL],
+        cost=None if row.cost is None else all_in_reply(row.cost),
+        rewards=row.rewards,
+        reviewers=listed.reviewers,
+    )
+
+
+LISTING_ROUTES = [list_tasks]
+
+
+CSV = "text/csv"
+
+
+async def in_threads(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield what an iterator yields that reads the database, one piece after the other, each in another thread."""
+    while (part := await asyncio.to_thread(next, parts, None)) is not None:
+        yield part
+
+
+def table(parts: Iterator[bytes], name: str) -> Response[str]:
+    """Return a table as a file to be saved."""
+    headers = {"content-disposition": f'attachment; filename="{name}.csv"'}
+    return cast("Response[str]", Stream(in_threads(parts), media_type=CSV, headers=headers))
+
+
+@get("/v1/policies/{name:str}/export/decisions.csv", opt=about("tasks", "admin", "read"), media_type=CSV)
+async def export_decisions(request: AnyRequest, name: PolicyName) -> Response[str]:
+    """Export all decisions as CSV, the oldest first: why each was taken, and what became of it."""
+    row, store = await read_policy_row(request, name, lambda _, row: row), engine_of(request).store
+    spec = spec_of(row)
+    return table(pieces(header_of(spec), decision_table(store, row.id, spec)), f"{name}-decisions")
+
+
+@get("/v1/policies/{name:str}/export/ledger.csv", opt=about("tasks", "admin", "read"), media_type=CSV)
+async def export_ledger(request: AnyRequest, name: PolicyName) -> Response[str]:
+    """Export the ledger as CSV: what each record of the log holds, releases and costs, and the account after it."""
+    row, store = await read_policy_row(request, name, lambda _, row: row), engine_of(request).store
+    return table(pieces(export.HEADER, export.ledger_table(store, row.id)), f"{name}-ledger")
+
+
+EXPORT_ROUTES = [export_decisions, export_ledger]

@@ -1,0 +1,197 @@
+"""Routes of webhooks: a tenant's administrator says where events go, and sees what became of them."""
+
+import asyncio
+from typing import Annotated
+
+import msgspec
+from litestar import Response, get, post
+from litestar.params import JSONBody
+
+from deferkit.errors import InvalidArgument
+from deferkit.serve.domain.accounts import MICRO
+from deferkit.serve.domain.problems import Problem, invalid, unknown
+from deferkit.serve.domain.request_bodies import Body
+from deferkit.serve.domain.spec import Name
+from deferkit.serve.domain.webhook import (
+    EVENTS,
+    LONGEST_URL,
+    UNDELIVERED,
+    DeliveryRow,
+    WebhookRow,
+    destination_of,
+    new_id,
+    new_secret,
+)
+from deferkit.serve.http.route_support import AnyRequest, Limit, about, caller_of, engine_of, sent
+
+MOST_WEBHOOKS = 20  # of a tenant: each is looked after once a second
+EVENT_PATTERN = f"^({'|'.join(EVENTS)})$"
+WebhookId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,64}$", description="the id of a webhook")]
+EXAMPLE = {"url": "https://example.org/deferkit", "events": ["completed", "budget"]}
+
+
+class WebhookBody(Body, frozen=True, kw_only=True):
+    """A webhook to make: where to, which events, of which policies."""
+
+    url: Annotated[str, msgspec.Meta(min_length=8, max_length=LONGEST_URL, description="http or https")]
+    events: Annotated[
+        list[Annotated[str, msgspec.Meta(pattern=EVENT_PATTERN)]], msgspec.Meta(min_length=1, max_length=len(EVENTS))
+    ]
+    policies: (
+        Annotated[list[Name], msgspec.Meta(min_length=1, max_length=100, description="all of the tenant unless given")]
+        | None
+    ) = None
+    models: Annotated[bool, msgspec.Meta(description="also tell of tasks that the model decides")] = False
+
+
+class WebhookDeletionBody(Body, frozen=True, kw_only=True):
+    """A webhook to delete."""
+
+    id: WebhookId
+
+
+class WebhookLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A webhook, without its secret. Times are seconds since 1970."""
+
+    id: str
+    url: str
+    events: list[str]
+    policies: list[str] | None
+    models: bool
+    created: float
+
+
+class NewWebhookReply(WebhookLine, frozen=True, kw_only=True):
+    """A new webhook. The secret that its calls are signed with is in this reply and in no other."""
+
+    secret: str
+
+
+class WebhookPage(msgspec.Struct, frozen=True, kw_only=True):
+    """All webhooks of a tenant."""
+
+    webhooks: list[WebhookLine]
+
+
+class WebhookDeleted(msgspec.Struct, frozen=True, kw_only=True):
+    """The id of the webhook that was deleted."""
+
+    deleted: str
+
+
+class DeliveryLine(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of an event: waiting (for the attempt at `due`), delivered, or dead."""
+
+    id: str
+    event: str
+    state: str
+    attempts: int
+    status: int | None  # of the last reply
+    error: str | None
+    created: float
+    due: float | None
+    ended: float | None
+
+
+class DeliveryPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Deliveries, the latest first."""
+
+    deliveries: list[DeliveryLine]
+
+
+def webhook_fields(row: WebhookRow) -> dict[str, object]:
+    """Return what is shown of a webhook."""
+    return {
+        "id": row.id,
+        "url": row.url,
+        "events": row.events.split(),
+        "policies": None if row.policies is None else row.policies.split(),
+        "models": bool(row.models),
+        "created": row.created / MICRO,
+    }
+
+
+def delivery_line(row: DeliveryRow) -> DeliveryLine:
+    """Return what is shown of a delivery."""
+    return DeliveryLine(
+        id=row.id,
+        event=row.event,
+        state=row.state,
+        attempts=row.attempts,
+        status=row.status,
+        error=row.error,
+        created=row.created / MICRO,
+        due=row.due / MICRO if row.state == UNDELIVERED else None,
+        ended=None if row.ended is None else row.ended / MICRO,
+    )
+
+
+def webhook_of(request: AnyRequest, data: WebhookBody) -> WebhookRow:
+    """Return the webhook that is asked for; raise if events may not go there."""
+    engine = engine_of(request)
+    try:
+        destination_of(data.url, private=engine.settings.webhook_private)
+    except InvalidArgument as error:
+        raise invalid(str(error)) from None
+    return WebhookRow(
+        id=new_id(),
+        tenant=caller_of(request).tenant,
+        url=data.url,
+        secret=new_secret(),
+        events=" ".join(event for event in EVENTS if event in data.events),
+        policies=None if data.policies is None else " ".join(sorted(set(data.policies))),
+        models=int(data.models),
+        created=engine.clock.now(),
+    )
+
+
+@post("/v1/webhooks", opt=about("webhooks", "admin", problems=(409,), example=EXAMPLE))
+async def create_webhook(request: AnyRequest, data: JSONBody[WebhookBody]) -> Response[NewWebhookReply]:
+    """Have events sent to a URL, signed with the secret of the reply. Each call makes another webhook."""
+    row, webhooks = webhook_of(request, data), engine_of(request).webhooks
+
+    def add() -> None:
+        if sum(each.tenant == row.tenant for each in webhooks.store.webhooks()) >= MOST_WEBHOOKS:
+            raise Problem(409, "too_many", f"There are {MOST_WEBHOOKS} webhooks: delete some.")
+        webhooks.store.add(row)
+
+    await asyncio.to_thread(add)
+    await webhooks.read()
+    return sent(webhook_fields(row) | {"secret": row.secret}, NewWebhookReply, 201)
+
+
+@get("/v1/webhooks", opt=about("webhooks", "admin"))
+async def list_webhooks(request: AnyRequest) -> Response[WebhookPage]:
+    """List the webhooks of the caller's tenant; not their secrets."""
+    tenant, store = caller_of(request).tenant, engine_of(request).webhooks.store
+    rows = [row for row in await asyncio.to_thread(store.webhooks) if row.tenant == tenant]
+    return sent({"webhooks": [webhook_fields(row) for row in rows]}, WebhookPage)
+
+
+@post(
+    "/v1/webhooks/delete", status_code=200, opt=about("webhooks", "admin", problems=(404,), example={"id": "0123abcd"})
+)
+async def delete_webhook(request: AnyRequest, data: JSONBody[WebhookDeletionBody]) -> Response[WebhookDeleted]:
+    """Delete a webhook of the caller's tenant, with what was not delivered yet."""
+    webhooks = engine_of(request).webhooks
+    if not await asyncio.to_thread(webhooks.store.delete, caller_of(request).tenant, data.id):
+        raise unknown("webhook", data.id)
+    await webhooks.read()
+    return sent(WebhookDeleted(deleted=data.id), WebhookDeleted)
+
+
+@get("/v1/webhooks/deliveries", opt=about("webhooks", "admin", problems=(404,)))
+async def list_deliveries(request: AnyRequest, id: WebhookId, limit: Limit = 100) -> Response[DeliveryPage]:
+    """List the latest deliveries to a webhook: state, attempts, the last status. Delivered ones stay for a day."""
+    tenant, store = caller_of(request).tenant, engine_of(request).webhooks.store
+
+    def read() -> list[DeliveryRow]:
+        if not any(row.id == id and row.tenant == tenant for row in store.webhooks()):
+            raise unknown("webhook", id)
+        return store.deliveries(id, limit)
+
+    rows = await asyncio.to_thread(read)
+    return sent(DeliveryPage(deliveries=[delivery_line(row) for row in rows]), DeliveryPage)
+
+
+WEBHOOK_ROUTES = [create_webhook, list_webhooks, delete_webhook, list_deliveries]

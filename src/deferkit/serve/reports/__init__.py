@@ -1,0 +1,1 @@
+"""Read models: standing, alarms, summaries, histories and series of policies."""

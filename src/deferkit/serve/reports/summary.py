@@ -1,0 +1,423 @@
+"""The summary of a policy: its estimates and reviewers."""
+
+import datetime
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from deferkit.learn.links import link_named
+from deferkit.learn.representation_text import representation_text
+from deferkit.serve.domain.accounts import MICRO, Account, all_in_reply, in_reply
+from deferkit.serve.domain.review import label_of
+from deferkit.serve.domain.spec import PolicySpec
+from deferkit.serve.engine.owned_policy import OwnedPolicy
+from deferkit.serve.reports.budgets import BudgetState, budget_states
+from deferkit.serve.reports.history import CalibrationBin
+from deferkit.serve.storage.listing import ReviewerQueue, costs_since, count_answers, queue_of_reviewer
+from deferkit.serve.storage.store import Store
+from deferkit.types import Coefficients, Summary
+
+
+class QueueState(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts of the review queue: seats, not tasks."""
+
+    waiting: int
+    claimed: int
+    oldest_s: float | None  # how long the oldest is there
+
+
+def queue_state(queue: tuple[int, int, int | None], now: int) -> QueueState:
+    """Return where a queue stands: how many seats wait, how many are claimed, since when the oldest is there."""
+    waiting, claimed, oldest = queue
+    return QueueState(
+        waiting=waiting, claimed=claimed, oldest_s=None if oldest is None else max(0, now - oldest) / MICRO
+    )
+
+
+Remark = Annotated[
+    str,
+    msgspec.Meta(
+        description="Why experts are asked less than planned, and what would change it; empty if they are not."
+    ),
+]
+
+
+class EstimateState(msgspec.Struct, frozen=True, kw_only=True):
+    """The estimate of a reward or cost, on average over the latest tasks, at most 200, with its standard error."""
+
+    mean: float
+    error: float
+    samples: int  # observations
+
+
+class DriftState(msgspec.Struct, frozen=True, kw_only=True):
+    """A reward or cost that has changed, so that much of what was learned of it was given up."""
+
+    target: str  # "model", the name of an expert, or "cost of …"
+    decision: int  # the number of the one that was to come next when it was found
+    strength: float  # share of the observations that was given up then
+    times: int  # how often it was found so far
+    since: int | None = None  # the decision at the most likely time of the change; null with defaults "2026.11"
+    before: float | None = None  # the mean before the change; null likewise
+    after: float | None = None  # the mean since the change; null likewise
+    error: float | None = None  # the standard error of after − before; null likewise
+
+
+class SummaryReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The summary of a policy."""
+
+    name: str
+    decisions: int
+    routes: dict[str, int]
+    deferral_rate: float
+    budget: dict[str, BudgetState]
+    price: float | dict[str, float]  # the reward that one unit of budget must bring
+    expected_gain: float  # what experts were expected to earn above the model, over all that they were asked
+    frozen: bool  # a cost stands in suspense, so nobody is asked
+    horizon_over: bool  # the tasks that a budget was to last for were decided, or its end has passed
+    pending: int  # decisions that hold budget
+    outcomes: int
+    late: int  # outcomes that were booked but not learned
+    corrected: int
+    expired: int
+    without_budget: int  # decisions that went to the model because nothing was left
+    parked: int  # outcomes that wait for their decision
+    stopped: int  # reviews that were stopped before they were done
+    extended: int  # times that more was reserved for a review
+    overruns: int  # reviews that have cost more than was held for them, where they can be stopped
+    beyond_holds: float | dict[str, float]  # what those have cost beyond their holds
+    unconfirmed_costs: int  # reported costs above max_reported_cost, not booked until a correction confirms them
+    clipped_features: int  # features of contexts that were cut, because they were implausibly large
+    queue: QueueState
+    records: int  # rows of the log
+    samples: dict[str, int]  # observations of each reward ("model", an expert) and cost ("cost of …")
+    samples_in_use: dict[str, float]  # how many of those its estimate rests on: fewer where the past is forgotten
+    drifts: int  # how often one of them was found to have changed
+    drifted: list[DriftState]  # the latest change of each that has changed, the latest one last
+    estimates: dict[str, EstimateState] = {}  # of each reward ("model", an expert) and cost ("cost of …")
+    remark: Remark = ""
+
+
+def summary_of(
+    owned: OwnedPolicy, queue: tuple[int, int, int | None], now: int, learned: Summary | None = None
+) -> SummaryReply:
+    """Return the summary of a policy.
+
+    Args:
+        owned: The policy.
+        queue: The counts of its queue.
+        now: The time of the policy, in microseconds.
+        learned: The summary of its learner; by default without estimates and remark, which take most of its time.
+    """
+    policy = owned.policy
+    learned, counts = policy.learner.figures() if learned is None else learned, policy.counts()
+    horizons = [each.horizon for each in policy.spec.budget.values() if each.horizon is not None]
+    return SummaryReply(
+        name=policy.spec.name,
+        decisions=counts.decisions,
+        routes=counts.routes,
+        deferral_rate=counts.deferral_rate,
+        budget=budget_states(owned, now),
+        price=learned.price,  # type: ignore[arg-type]
+        expected_gain=policy.tally.expected_gain,
+        frozen=policy.frozen,
+        horizon_over=any(counts.decisions >= horizon for horizon in horizons) or policy.ended(now),
+        pending=counts.pending,
+        outcomes=policy.tally.outcomes,
+        late=policy.tally.late,
+        corrected=policy.tally.corrected,
+        expired=policy.tally.expired,
+        without_budget=counts.without_budget,
+        parked=owned.parked,
+        stopped=policy.holds.stopped,
+        extended=policy.holds.extended,
+        overruns=policy.holds.overruns,
+        beyond_holds=all_in_reply({name: policy.holds.overrun.get(name, 0) for name in policy.accounts}),
+        unconfirmed_costs=len(policy.unconfirmed),
+        clipped_features=0 if policy.scales is None else policy.scales.clipped,
+        queue=queue_state(queue, now),
+        records=policy.seq,
+        samples=learned.samples,
+        samples_in_use=learned.samples_in_use,
+        drifts=learned.drifts,
+        drifted=drift_states(owned),
+        estimates={name: EstimateState(**each._asdict()) for name, each in learned.estimates.items()},
+        remark=learned.remark,
+    )
+
+
+def drift_states(owned: OwnedPolicy) -> list[DriftState]:
+    """Return the latest drift of each target that has drifted."""
+    return [
+        DriftState(**{name: getattr(drift, name) for name in DriftState.__struct_fields__})
+        for drift in owned.policy.learner.drifts()
+    ]
+
+
+WhyEmpty = Literal["declined", "all_claimed", "answered", "frozen", "budget_exhausted", "nothing_deferred"]
+TEXTS: dict[WhyEmpty, str] = {
+    "all_claimed": "Others hold all tasks. The first of their leases ends at {:%H:%M} UTC.",
+    "declined": "You have declined all tasks that wait.",
+    "answered": "You have answered, or hold, all tasks that wait; colleagues are to answer them too.",
+    "frozen": "Costs went beyond the budget, so nobody is asked until it is topped up.",
+    "budget_exhausted": "The budget is exhausted, so nobody is asked until it is topped up.",
+    "nothing_deferred": "Nothing waits for a review: the model decides the rest, and all else is answered.",
+}
+DAY = 86_400 * MICRO
+
+
+class StatusReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The queue as one reviewer sees it. Days begin at midnight UTC; an answer is of the day of its claim."""
+
+    waiting: int  # seats that the reviewer could claim
+    claimed: int  # seats that others hold, and that the reviewer could claim else
+    next_free_at: float | None  # when the first of their leases ends
+    declined: int  # seats that wait or are held, at tasks that the reviewer has declined
+    budget_left: dict[str, float | None]  # null: without end
+    why_empty: WhyEmpty | None  # null: something waits
+    text: str
+    done: int  # answers of the reviewer
+    done_today: int
+    cost_today: dict[str, float]
+
+
+def status_of(store: Store, policy: int, spec: PolicySpec, reviewer: str, now: int) -> StatusReply:
+    """Return the queue of a policy as one reviewer sees it.
+
+    Parameters
+    ----------
+    store
+        Where it is read.
+    policy
+        Number of the policy.
+    spec
+        Its settings.
+    reviewer
+        Who wants to know.
+    now
+        The time, in microseconds.
+    """
+    database, accounts = store.database, store.budgets(policy)
+    queue = queue_of_reviewer(database, policy, reviewer, now, late=spec.after_deadline == "wait")
+    costs = costs_since(database, policy, reviewer, now - now % DAY)
+    why = why_empty(queue, accounts, spec)
+    return StatusReply(
+        waiting=queue.waiting,
+        claimed=queue.claimed,
+        next_free_at=None if queue.next_free_at is None else queue.next_free_at / MICRO,
+        declined=queue.declined,
+        budget_left={name: None if each.free is None else in_reply(each.free) for name, each in accounts.items()},
+        why_empty=why,
+        text=sentence(queue, why),
+        done=count_answers(database, policy, reviewer),
+        done_today=len(costs),
+        cost_today={name: in_reply(sum(cost.get(name, 0) for cost in costs)) for name in accounts},
+    )
+
+
+def why_empty(queue: ReviewerQueue, accounts: dict[str, Account], spec: PolicySpec) -> WhyEmpty | None:
+    """Return why a reviewer gets nothing; None if something waits."""
+    needed = {name: max(1, round((each.least_hold or 0) * MICRO)) for name, each in spec.budget.items()}
+    reasons: list[tuple[object, WhyEmpty | None]] = [
+        (queue.waiting, None),
+        (queue.claimed, "all_claimed"),
+        (queue.declined, "declined"),
+        (queue.answered, "answered"),
+        (any(each.suspense for each in accounts.values()), "frozen"),
+        (any(each.free is not None and each.free < needed[n] for n, each in accounts.items()), "budget_exhausted"),
+    ]
+    return next((why for holds, why in reasons if holds), "nothing_deferred")
+
+
+def sentence(queue: ReviewerQueue, why: WhyEmpty | None) -> str:
+    """Return the status text for a reviewer.
+
+    >>> sentence(ReviewerQueue(0, 2, 50_700_000_000, 0, 0), "all_claimed")
+    'Others hold all tasks. The first of their leases ends at 14:05 UTC.'
+    """
+    if why is None:
+        return f"{queue.waiting:,} {'waits' if queue.waiting == 1 else 'wait'} for a review."
+    return TEXTS[why].format(datetime.datetime.fromtimestamp((queue.next_free_at or 0) / MICRO, datetime.UTC))
+
+
+LATEST_ANSWERS = 20_000  # answers that cost and agreement are computed from
+MAX_REVIEWERS = 1000  # reviewers
+
+
+class ReviewerLine(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reviewer has done. Cost, time and agreement are those of the latest 20,000 answers of the policy."""
+
+    reviewer: str
+    done: int  # answers
+    held: int  # tasks that the reviewer holds now
+    declined: int
+    lapsed: int  # claims that ended without an answer: the lease lapsed, or the task was given back or closed
+    active_s: float | None  # by the timer of the review page; None: the policy has none
+    cost: dict[str, float]
+    agrees_with_model: float | None  # share of answers; None: there is none to compare with
+    agrees_with_colleagues: float | None  # share of the answers that others gave to the same tasks
+    last: float | None  # the last claim, in seconds since 1970
+
+
+class ReviewersReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What each reviewer of a policy has done, by name."""
+
+    reviewers: list[ReviewerLine]
+
+
+class ReviewAnswer(NamedTuple):
+    """An answer of a reviewer."""
+
+    reviewer: str
+    task: str
+    label: Any
+    model: Any  # the label of the model's answer; None: not known, or erased
+    cost: Mapping[str, int]
+
+
+def reviewers_of(store: Store, policy: int, spec: PolicySpec, now: int) -> ReviewersReply:
+    """Return what each reviewer of a policy has done.
+
+    Args:
+        store: Where that is kept.
+        policy: The number of the policy.
+        spec: Its settings.
+        now: The time, in microseconds.
+    """
+    reader = store.database.reader()
+    answers = [answer_of(spec, *row) for row in reader.run("reviewer_answers", policy=policy, limit=LATEST_ANSWERS)]
+    costs: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for each in answers:
+        costs[each.reviewer].update(each.cost)
+    for reviewer, effort in reader.run("reviewer_efforts", policy=policy, limit=LATEST_ANSWERS):
+        costs[reviewer].update(msgspec.json.decode(effort))
+    with_model = shares((each.reviewer, each.label == each.model) for each in answers if each.model is not None)
+    with_others = shares(pairs(answers))
+    document = spec.review_used
+    timer = None if document is None else document.timer
+    lines = []
+    for reviewer, claims, last, done, held, declined in reader.run(
+        "reviewer_counts", policy=policy, now=now, limit=MAX_REVIEWERS
+    ):
+        spent = {name: costs[reviewer][name] for name in spec.resources}
+        lines.append(
+            ReviewerLine(
+                reviewer=reviewer,
+                done=done,
+                held=held,
+                declined=declined,
+                lapsed=max(0, claims - done - held - declined),
+                active_s=None if timer is None else spent[timer.resource] / MICRO * timer.unit_s,
+                cost={name: in_reply(micro) for name, micro in spent.items()},
+                agrees_with_model=with_model.get(reviewer),
+                agrees_with_colleagues=with_others.get(reviewer),
+                last=None if last is None else last / MICRO,
+            )
+        )
+    return ReviewersReply(reviewers=lines)
+
+
+def answer_of(
+    spec: PolicySpec, reviewer: str, task: str, answer: str | None, model_answer: str | None, cost: str | None
+) -> ReviewAnswer:
+    """Decode the JSON columns of an answer; answers are reduced to their labels, to be compared."""
+    given, model = (None if text is None else msgspec.json.decode(text) for text in (answer, model_answer))
+    document = spec.review_used
+    if document is not None:
+        given, model = label_of(document.form, given), label_of(document.form, model)
+    return ReviewAnswer(reviewer, task, given, model, {} if cost is None else msgspec.json.decode(cost))
+
+
+def pairs(answers: Iterable[ReviewAnswer]) -> Iterable[tuple[str, bool]]:
+    """Yield each reviewer of a task with whether a colleague gave the same answer, for each colleague.
+
+    >>> answers = [ReviewAnswer(reviewer, task, 1, None, {}) for reviewer, task in ("at", "bt", "bu")]
+    >>> list(pairs(answers))
+    [('a', True), ('b', True)]
+    """
+    of_task: defaultdict[str, list[ReviewAnswer]] = defaultdict(list)
+    for each in answers:
+        of_task[each.task].append(each)
+    for group in of_task.values():
+        yield from ((one.reviewer, one.label == two.label) for one in group for two in group if one is not two)
+
+
+def shares(compared: Iterable[tuple[str, bool]]) -> dict[str, float]:
+    """Return the share of agreeing pairs, by reviewer.
+
+    >>> shares([("ann", True), ("ann", False), ("bo", True)])
+    {'ann': 0.5, 'bo': 1.0}
+    """
+    agreed: defaultdict[str, list[bool]] = defaultdict(list)
+    for reviewer, same in compared:
+        agreed[reviewer].append(same)
+    return {reviewer: sum(each) / len(each) for reviewer, each in agreed.items()}
+
+
+MAX_COEFFICIENTS = 50  # coefficients of a target
+
+
+class Coefficient(msgspec.Struct, frozen=True, kw_only=True):
+    """What a feature adds to an estimate, with its standard error."""
+
+    feature: str
+    value: float
+    error: float
+
+
+class TargetEstimate(msgspec.Struct, frozen=True, kw_only=True):
+    """The estimate of a reward ("model", an expert) or a cost ("cost of …")."""
+
+    target: str
+    samples: int
+    samples_in_use: float
+    coefficients: list[Coefficient]  # the 50 that are clearest, by |value| over error
+    calibration: list[CalibrationBin]  # of the latest 5,000 observations
+
+
+class EstimatesReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What a policy has learned."""
+
+    targets: list[TargetEstimate]
+    drifts: list[DriftState]
+    representation: str
+
+
+def estimates_of(owned: OwnedPolicy, calibrations: Mapping[str, list[CalibrationBin]]) -> EstimatesReply:
+    """Return the coefficients, calibration and drifts of a policy.
+
+    Args:
+        owned: The policy.
+        calibrations: Predicted against observed, by target, as the log has it.
+    """
+    learner, spec = owned.policy.learner, owned.policy.spec
+    summary = learner.figures()
+    targets = []
+    for name, each in learner.coefficients().items():
+        probability = link_named(learner.link if name in spec.deciders else spec.cost_link).is_probability
+        scale = 1.0 if probability else summary.noise[name]
+        targets.append(
+            TargetEstimate(
+                target=name,
+                samples=summary.samples[name],
+                samples_in_use=summary.samples_in_use[name],
+                coefficients=clearest(each, scale, learner.settings.n_features),
+                calibration=calibrations.get(name, []),
+            )
+        )
+    return EstimatesReply(targets=targets, drifts=drift_states(owned), representation=representation_text(learner))
+
+
+def clearest(given: Coefficients, scale: float, n_features: int) -> list[Coefficient]:
+    """Return the most significant coefficients, by |value| / standard error, which is √(M⁻¹)ⱼⱼ times the noise."""
+    errors = scale * np.sqrt(np.maximum(0.0, np.diag(given.inverse)))
+    names = given.names or tuple(
+        f"feature {j + 1}" if j < n_features else f"trees {j + 1 - n_features}" for j in range(len(given.theta))
+    )
+    clarity = np.where(errors > 0, np.abs(given.theta) / np.where(errors > 0, errors, 1.0), np.inf)
+    clarity[given.theta == 0] = 0.0
+    best = sorted(range(len(names)), key=lambda j: -clarity[j])[:MAX_COEFFICIENTS]
+    return [Coefficient(feature=names[j], value=float(given.theta[j]), error=float(errors[j])) for j in best]

@@ -1,0 +1,1 @@
+"""Reading tables: files, cells, columns, rows and past reviews."""

@@ -1,0 +1,189 @@
+"""The rows of a table as they stand in its columns: contexts and outcomes, not yet encoded.
+
+One of the numbers of the context may be the model's own confidence. It is named, or found: by its name and range, or by
+past rows, on which the model was the better the higher it was. Outcomes of tasks to be decided are never looked at.
+"""
+
+import itertools
+import math
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from deferkit.errors import InvalidArgument
+from deferkit.tables.cells import Notes, Numerals, listed
+from deferkit.tables.columns import ContextColumns, ContextReader, check_columns, named, outcome, pick, times_of
+from deferkit.tables.sheet import Sheet
+from deferkit.worlds.base import Floats
+
+NONE = "none"  # no column is the model's confidence
+CONFIDENCE = re.compile(
+    "conf|confidence|scores?|probs?|proba|probability|certainty|pmax|maxprob|softmax|konfidenz|wahrscheinlichkeit"
+    "|sicherheit|gewissheit|modellsicherheit|modellkonfidenz"
+)
+OTHERS = re.compile(  # somebody else's confidence, or not a confidence at all
+    "human|person|expert|reviewer|annotator|rater|user|customer|risk|credit|mensch|expert(e|in)|prüfer(in)?|gutachter"
+    "|kunde|kundin|risiko|bonität"
+)
+MIN_PAST = 50  # past rows that are enough to see whether a column goes with the model's rewards
+CLEAR, CONTRARY = (
+    4.0,
+    -2.0,
+)  # correlation in standard errors: found by past rows alone; not a confidence in spite of its name
+
+
+class Names(NamedTuple):
+    """Which columns of a table are meant."""
+
+    context: str  # a name, a glob or several of them with commas between
+    model_reward: str
+    human_reward: str
+    cost: str
+    time: str | None = None
+    confidence: str | None = None  # of the model; "none" if there is none, None to find it
+
+
+class Rows(NamedTuple):
+    """Tasks, a row for each; NaN where an outcome is not known."""
+
+    path: str
+    contexts: ContextColumns
+    rewards: Floats  # [n, 2]
+    costs: Floats  # [n]
+    times: Floats | None  # [n] where there is a column for them
+    remarks: list[str]
+    reader: ContextReader
+
+    @property
+    def binary(self) -> bool:
+        """Whether all rewards that are known are 0 or 1."""
+        return bool((np.isin(self.rewards, (0.0, 1.0)) | np.isnan(self.rewards)).all())
+
+
+def read_rows(sheet: Sheet, names: Names, *, like: Rows | None = None, past: bool = False) -> Rows:
+    """Return the rows of a table.
+
+    Args:
+        sheet: Its cells.
+        names: Its columns.
+        like: Rows of another table with the same context columns; they say what each column is.
+        past: Whether these are tasks of the past, where the model's reward may be missing too, and nobody may have
+            been asked.
+
+    Raises:
+        InvalidArgument: if a column or a cell is not what it must be, or differs from the table to be like.
+    """
+    needed = {"model's reward": names.model_reward, "human's reward": names.human_reward, "cost": names.cost}
+    check_columns(sheet, needed if names.time is None else {**needed, "time": names.time})
+    outcomes = (names.model_reward, names.human_reward, names.cost)
+    if len(set(outcomes)) < len(outcomes):
+        raise InvalidArgument(f"Rewards and cost must be three columns. Got {', '.join(outcomes)} instead.")
+    if names.time in outcomes:
+        raise InvalidArgument(f"The column {names.time!r} of {sheet.path} is an outcome and cannot be the time too.")
+    picked = pick(sheet, names.context, outcomes)
+    keep = named(sheet, names.context)
+    if names.confidence not in (None, NONE):
+        check_columns(sheet, {"confidence": str(names.confidence)})
+        picked += [name for name in pick(sheet, str(names.confidence), outcomes) if name not in picked]
+        keep |= {str(names.confidence)}
+    numerals, notes = Numerals(sheet), Notes()
+    model = outcome(numerals, notes, names.model_reward, optional=past)
+    human = outcome(numerals, notes, names.human_reward, optional=True)
+    costs = outcome(numerals, notes, names.cost, optional=True, cost=True)
+    if not past and np.isnan(human + costs).all():
+        raise InvalidArgument(
+            f"No row of {sheet.path} has both a {names.human_reward} and a {names.cost}: nobody was ever asked."
+        )
+    reader = ContextReader(numerals, notes, None if like is None else like.reader)
+    contexts = reader.read(picked, keep)
+    times = None if names.time is None else times_of(numerals, notes, names.time)
+    rewards = np.column_stack([model, human])
+    return Rows(sheet.path, contexts, rewards, costs, times, [*sheet.remarks, *notes.lines()], reader)
+
+
+class Confidence(NamedTuple):
+    """The column that is the model's confidence, and what is said about it."""
+
+    column: str | None
+    remark: str = ""
+
+
+def find_confidence(names: Names, numbers: Mapping[str, Floats], past: Rows | None = None) -> Confidence:
+    """Return the number column of a context that is the model's own confidence.
+
+    Args:
+        names: Its `confidence` is a column, "none", or None: then a column is looked for.
+        numbers: The number columns of the tasks.
+        past: Rows whose outcomes are known, if there are any.
+
+    Raises:
+        InvalidArgument: if the column that is named does not hold numbers.
+
+    >>> columns = Names("x_*", "model_reward", "human_reward", "cost")
+    >>> find_confidence(columns, {"x_age": np.array([30.0, 41, 52]), "x_score": np.array([0.5, 0.9, 0.7])}).remark
+    "The column 'x_score' is taken as the model's confidence (--confidence none to switch that off)."
+    """
+    if names.confidence == NONE:
+        return Confidence(None)
+    if names.confidence is not None:
+        if names.confidence not in numbers:
+            raise InvalidArgument(f"The column {names.confidence!r} for the confidence does not hold numbers.")
+        return Confidence(names.confidence)
+    fitting = [name for name, values in numbers.items() if is_in_range(values)]
+    strengths = {} if past is None else {name: correlation(past, name) for name in fitting}
+    found = [name for name in fitting if is_confidence_name(name) and strengths.get(name, 0.0) > CONTRARY]
+    if len(found) != 1 and strengths:
+        clear = [name for name in found or fitting if strengths[name] > CLEAR]
+        found = clear if len(clear) == 1 else found
+    if not found:
+        return Confidence(None)
+    if len(found) > 1:
+        both = " and ".join(map(repr, found[:2])) if len(found) == 2 else listed([repr(name) for name in found])
+        return Confidence(
+            None, f"The columns {both} may be the model's confidence: none is taken as that. --confidence names one."
+        )
+    remark = f"The column {found[0]!r} is taken as the model's confidence (--confidence none to switch that off)."
+    return Confidence(found[0], remark)
+
+
+def is_confidence_name(name: str) -> bool:
+    """Return whether a column is called like the model's confidence, in English or German.
+
+    >>> [is_confidence_name(each) for each in ("x_conf", "modelConfidence", "P_max", "Konfidenz (%)", "uncertainty")]
+    [True, True, True, True, False]
+    >>> is_confidence_name("reviewer_confidence")
+    False
+    """
+    parts = re.sub(r"(?<=[a-zäöüß])(?=[A-ZÄÖÜ])", " ", name)
+    words = re.findall(r"[^\W\d_]+", parts.lower())
+    pairs = map("".join, itertools.pairwise(words))  # p_max, max_prob
+    return any(map(CONFIDENCE.fullmatch, (*words, *pairs))) and not any(map(OTHERS.fullmatch, words))
+
+
+def is_in_range(values: Floats) -> bool:
+    """Return whether all values are within 0 and 1 or within 0 and 100, as those of a confidence.
+
+    >>> is_in_range(np.array([0.5, 0.99, 0.7])), is_in_range(np.array([0.0, 1.0, 1.0])), is_in_range(np.array([620.0]))
+    (True, False, False)
+    """
+    known = values[~np.isnan(values)]
+    if not len(known) or (known == known[0]).all() or np.isin(known, (0.0, 1.0)).all():
+        return False  # a constant, or a yes or no
+    return bool(known.min() >= 0 and known.max() <= 100)
+
+
+def correlation(past: Rows, name: str) -> float:
+    """Return the rank correlation of a column and the model's past rewards, in standard errors; 0 of too few rows."""
+    values, rewards = past.contexts.numbers.get(name, np.array([])), past.rewards[:, 0]
+    if len(values) != len(rewards):
+        return 0.0
+    known = ~(np.isnan(values) | np.isnan(rewards))
+    if known.sum() < MIN_PAST:
+        return 0.0
+    first, second = (pl.Series(each[known]).rank().to_numpy() for each in (values, rewards))
+    if first.std() == 0 or second.std() == 0:
+        return 0.0
+    return float(np.corrcoef(first, second)[0, 1] * math.sqrt(known.sum()))
