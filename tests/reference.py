@@ -309,6 +309,10 @@ class Learner:
         """Whether an expert was never asked and never observed."""
         return k not in self.routes and not self.rewards[k].responses
 
+    def waits(self, x: Floats, available: Sequence[int]) -> bool:
+        """Whether untried experts are not asked about this task."""
+        return False
+
     def learning_share(self) -> float:
         """e: the share of the bonus, which fades when few asks are left."""
         bounded = (self.budgets > 0) & np.isfinite(self.budgets) & (self.cost_sum > 0)
@@ -373,7 +377,7 @@ class Learner:
             drawn = int(uniform(self.seed, len(self.routes)) * len(choices))
             return choices[drawn], "warm-up", 1 / len(choices)
         for k in available:  # an untried expert is asked once
-            if self.untried(k):
+            if self.untried(k) and not self.waits(x, available):
                 return k, "warm-up", 1.0
         best = max(choices, key=lambda decider: self.worth(decider, x))  # ties go to the first
         return best, "worth it" if best > 0 else "not worth it", 1.0
@@ -483,6 +487,7 @@ MODEL_SHARE = 0.5  # of the model's bonus
 BOOSTS = (1.0, 1.5, 1.5**2, 1.5**3, 1.5**4, 20 / 3)  # of the expert's bonus
 TOLERATED_ARREARS = 2.0  # mean costs, times the root of their number
 CATCH_UP = 0.25  # for each mean cost beyond
+PATIENCE = 100  # decisions in which an untried expert waits for a task that is worth asking
 CONFIDENT_RIDGE = 0.1
 # With a confidence: the model's reward at the middle rank of it, its slope on the rank, and the reward of an expert.
 CONFIDENCE = {"identity": (0.77, 0.30, 0.9), "logistic": (1.5, 2.0, math.log(9))}
@@ -561,17 +566,17 @@ class TwoViews(Estimate):
 
 
 class DayOne(Learner):
-    """The learner with the rule of December 2026, for one expert and one resource.
+    """The learner with the rule of December 2026, for one resource.
 
     The confidence of the model is the feature with this number, if any. A context is [x, constant, rank view], where
     the constant is 0 without a confidence.
     """
 
-    def __init__(self, d: int, limit: Limit, link: str, seed: int, confidence: int | None = None) -> None:
+    def __init__(self, d: int, limit: Limit, link: str, seed: int, confidence: int | None = None, K: int = 1) -> None:
         self.automatic = link == "auto"
         self.link = "logistic" if self.automatic else link
         self.confidence = confidence
-        super().__init__(d, 1, [limit], [self.link, "identity"], seed)
+        super().__init__(d, K, [limit], [self.link, "identity"], seed)
         self.d = d + 1  # what widths and the bonus depend on
         self.ranks = Ranks(d)
         self.known = np.zeros(d)  # the latest context, with NaN for missing values
@@ -579,7 +584,7 @@ class DayOne(Learner):
         self.expected: list[Floats] = []  # costs of each decision
         self.solved = np.zeros(1)  # the price, before arrears lower it
         self.arrears = np.zeros(1)
-        self.boost = 1.0  # of the expert's bonus
+        self.boost = 1.0  # of the experts' bonus
         self.scores: list[float] = []  # of the latest task: estimated rewards, their widths, estimated costs
         self.reset()
 
@@ -615,6 +620,15 @@ class DayOne(Learner):
         widths = [abs(self.index(decider, x) - estimate) for decider, estimate in enumerate(estimates)]
         self.scores = [*estimates, *widths, *(float(each.predictor(x)) for own in self.costs.values() for each in own)]
         return super().choose(x, available)
+
+    def waits(self, x: Floats, available: Sequence[int]) -> bool:
+        """Whether an untried expert waits for a task that is worth asking: early, and if another one was observed."""
+        early = len(self.routes) < PATIENCE and bool(self.observed())
+        return early and all(self.worth(k, x) <= self.worth(0, x) for k in available)
+
+    def observed(self) -> list[int]:
+        """The experts with observed rewards."""
+        return [k for k in self.costs if self.rewards[k].responses]
 
     def remember(self, x: Floats, route: int) -> None:
         """Add the context to the ranks; when there are 100, cut outliers of the first ones and learn again."""
@@ -653,12 +667,15 @@ class DayOne(Learner):
         return float(x[self.d :] @ x[self.d :])
 
     def factor(self, decider: int) -> float:
-        """The width of a reward; that of the expert is boosted, the less the more is known of it."""
+        """The width of a reward; those of experts are boosted, the less the more is known of all of them."""
         estimate = self.rewards[decider]
         assert isinstance(estimate, TwoViews)
-        known = min(1.0, ASKS_A_FEATURE * self.d / max(len(estimate.responses), 1))
-        boost = max(1.0, min(self.boost, BOOSTS[-1] * known**0.75)) if decider > 0 else 1.0
-        return estimate.factor(self.prior(), boost)
+        if decider == 0:
+            return estimate.factor(self.prior())
+        seen = sum(len(self.rewards[k].responses) for k in self.costs)
+        known = min(1.0, ASKS_A_FEATURE * self.d / max(seen, 1))
+        team = max(len(self.observed()), 1) ** 0.25 if self.link == "identity" else 1.0
+        return team * estimate.factor(self.prior(), max(1.0, min(self.boost, BOOSTS[-1] * known**0.75)))
 
     def move_prices(self) -> None:
         """Solve the price periodically, and lower it while spending is far behind an even pace."""
@@ -674,8 +691,12 @@ class DayOne(Learner):
             self.prices = self.solved / (1 + CATCH_UP * np.maximum(behind, 0))
 
     def solve_prices(self) -> None:
-        """Solve the price; while it is 0, boost the bonus of the expert and solve it again."""
+        """Solve the price; while it is 0, boost the bonus of the experts and solve it again."""
         for self.boost in BOOSTS:
             super().solve_prices()
-            if self.prices > 0:
+            if self.prices > 0 or (self.boost == 1 and self.asks_always()):
                 break
+
+    def asks_always(self) -> bool:
+        """Whether some expert is worth more than the model on all recent contexts: there is no more to ask."""
+        return bool((self.recent_values()[0].max(axis=1) > 0).all())

@@ -1,5 +1,6 @@
 """The compiled learner with the rule of December 2026 takes the decisions of the plain transcription, task by task."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ class Case(NamedTuple):
     share: float = 0.15  # of the tasks that the budget is for
     costs: str = "equal"
     expert: float = 0.9  # its mean reward
+    others: tuple[float, ...] = ()  # mean rewards of further experts
     n: int = N
 
 
@@ -50,6 +52,12 @@ CASES = {
     "a bad expert": Case(expert=0.3, share=0.5),
     "a bad expert, graded": Case("graded", expert=0.3, share=0.5, n=600),
     "a large budget": Case(share=0.9),
+    "three experts": Case(others=(0.6, 0.8), costs="vary"),
+    "three experts, small budget": Case(others=(0.6, 0.8), share=0.05),
+    "three experts, graded": Case("graded", others=(0.6, 0.95)),
+    "three experts, late switch": Case("late", others=(0.85, 0.3), share=0.5),
+    "five experts": Case(expert=0.4, others=(0.9, 0.4, 0.6, 0.8), share=0.1),
+    "three bad experts": Case(expert=0.2, others=(0.3, 0.1), share=0.6),
 }
 
 
@@ -73,13 +81,13 @@ def draw_contexts(kind: str, n: int, rng: np.random.Generator) -> Floats:
 
 
 def draw(case: Case, seed: int) -> tuple[Floats, Floats, Floats]:
-    """Return contexts, rewards [n, 2] and costs [n]."""
+    """Return contexts, rewards [n, deciders] and costs [n]."""
     rng = np.random.default_rng(seed)
     contexts = draw_contexts(case.contexts, case.n, rng)
     chance = np.clip(0.3 + 0.6 * contexts[:, 1], 0.05, 0.95)
-    means = np.column_stack([chance, np.full(case.n, case.expert)])
-    rewards = (rng.random((case.n, 2)) < means).astype(float)
-    graded = np.clip(means + 0.1 * rng.standard_normal((case.n, 2)), 0, 1)
+    means = np.column_stack([chance, *(np.full(case.n, mean) for mean in (case.expert, *case.others))])
+    rewards = (rng.random(means.shape) < means).astype(float)
+    graded = np.clip(means + 0.1 * rng.standard_normal(means.shape), 0, 1)
     first = {"0/1": case.n, "graded": 0, "late": 2 * case.n // 3}[case.rewards]
     rewards[first:] = graded[first:]
     costs = np.ones(case.n) if case.costs == "equal" else rng.uniform(0.2, 1.0, case.n) * (1 + contexts[:, 1] > 1.5)
@@ -87,8 +95,10 @@ def draw(case: Case, seed: int) -> tuple[Floats, Floats, Floats]:
 
 
 def make(case: Case, seed: int) -> tuple[Deferrer, DayOne]:
-    total = case.share * case.n
+    total, experts = case.share * case.n, 1 + len(case.others)
     given: dict[str, Any] = {} if case.link == "auto" else {"link": case.link}
+    if experts > 1:
+        given["experts"] = [f"expert {k}" for k in range(1, 1 + experts)]
     deferrer = Deferrer(
         n_features=D,
         budget=Budget(total, horizon=case.n, max_cost=2),
@@ -97,7 +107,7 @@ def make(case: Case, seed: int) -> tuple[Deferrer, DayOne]:
         seed=seed,
         **given,
     )
-    return deferrer, DayOne(D, Limit(total, case.n, 2.0), case.link, seed, case.confidence)
+    return deferrer, DayOne(D, Limit(total, case.n, 2.0), case.link, seed, case.confidence, experts)
 
 
 class Scored(NamedTuple):
@@ -106,14 +116,15 @@ class Scored(NamedTuple):
     route: int
     reason: str
     price: float
-    numbers: list[float]  # estimates and widths of both rewards, and the estimated cost
+    numbers: list[float]  # estimates and widths of all rewards, and estimated costs
 
 
 def decide_both(deferrer: Deferrer, learner: DayOne, x: Floats) -> tuple[Scored, Scored]:
     decision = deferrer.decide(x)
-    names = ("model", "human")
+    names = deferrer.settings.deciders
     numbers = [decision.estimates[name] for name in names] + [decision.widths[name] for name in names]
-    made = Scored(names.index(decision.route), decision.reason, decision.price, [*numbers, decision.costs["human"]])  # type: ignore[list-item, arg-type]
+    numbers += [decision.costs[name] for name in names[1:]]  # type: ignore[misc]
+    made = Scored(names.index(decision.route), decision.reason, decision.price, numbers)  # type: ignore[arg-type]
     choice = learner.decide(x)
     return made, Scored(choice.route, choice.reason, choice.prices[0], learner.scores)
 
@@ -145,7 +156,7 @@ def play(case: Case, feedback: str, seed: int) -> tuple[list[Scored], list[Score
         known = {k: float(rewards[t, k]) for k in revealed(feedback, ours.route)}
         cost = float(costs[t]) if ours.route > 0 else None
         if known or cost is not None:
-            deferrer.observe(t, {("model", "human")[k]: y for k, y in known.items()}, cost)
+            deferrer.observe(t, {deferrer.settings.deciders[k]: y for k, y in known.items()}, cost)
             learner.observe(t, known, None if cost is None else np.array([cost]))
     return made, expected, deferrer, learner
 
@@ -180,7 +191,7 @@ def play_late(case: Case, seed: int) -> tuple[list[Scored], list[Scored]]:
                 deferrer.observe(task, cost=float(costs[task]))
                 learner.observe(task, {}, costs[[task]])
             elif due == t and part is not None:
-                deferrer.observe(task, {("model", "human")[part]: float(rewards[task, part])})
+                deferrer.observe(task, {deferrer.settings.deciders[part]: float(rewards[task, part])})
                 learner.observe(task, {part: float(rewards[task, part])}, None)
     return made, expected
 
@@ -195,12 +206,15 @@ def test_late_outcomes_are_taken_in_as_the_reference_takes_them_in(name: str, se
 @pytest.mark.filterwarnings("ignore::deferkit.LinkWarning")
 def test_the_streams_meet_every_part_of_the_rule() -> None:
     """Else an agreement would say nothing of a part."""
-    met: dict[str, int] = dict.fromkeys(["boost", "full boost", "capped boost", "lowered price", "noise at 1"], 0)
+    met: dict[str, int] = dict.fromkeys(
+        ["boost", "full boost", "capped boost", "lowered price", "noise at 1", "wait", "team"], 0
+    )
 
     class Watched(DayOne):
         def move_prices(self) -> None:
             super().move_prices()
-            n = len(self.rewards[1].responses)
+            n = sum(len(self.rewards[k].responses) for k in self.costs)
+            met["team"] += self.link == "identity" and len(self.observed()) > 1
             met["boost"] += 1 < self.boost < BOOSTS[-1]
             met["full boost"] += self.boost == BOOSTS[-1]
             met["capped boost"] += self.boost > 1 and BOOSTS[-1] * (5 * self.d / max(n, 1)) ** 0.75 < self.boost
@@ -209,9 +223,16 @@ def test_the_streams_meet_every_part_of_the_rule() -> None:
                 self.rewards[0].responses
             )
 
-    for name in ("0/1 rewards", "ties", "a bad expert, graded"):
+        def waits(self, x: Floats, available: Sequence[int]) -> bool:
+            waits = super().waits(x, available)
+            met["wait"] += waits
+            return waits
+
+    streams = [(name, 0) for name in ("0/1 rewards", "ties", "a bad expert, graded", "three experts, graded")]
+    for name, seed in (*streams, ("five experts", 2)):
         case = CASES[name]
-        contexts, rewards, costs = draw(case, 0)
-        learner = Watched(D, Limit(case.share * case.n, case.n, 2.0), case.link, 0, case.confidence)
-        run(learner, Tasks(contexts, rewards, costs[:, None, None]), "full")
+        contexts, rewards, costs = draw(case, seed)
+        experts = rewards.shape[1] - 1
+        learner = Watched(D, Limit(case.share * case.n, case.n, 2.0), case.link, seed, case.confidence, experts)
+        run(learner, Tasks(contexts, rewards, np.tile(costs[:, None, None], (1, experts, 1))), "full")
     assert all(met.values()), met

@@ -110,6 +110,7 @@ def _options(settings: Settings) -> dict[str, int]:
         "free_exploration": settings.explores_free,
         "catches_up": settings.catches_up,
         "drift_test": settings.tests_drifts,
+        "joint": settings.has_new_defaults,
         "key": int(np.random.SeedSequence(int(settings.seed)).generate_state(1, np.uint64).view(np.int64)[0]),
     }
 

@@ -8,7 +8,8 @@ from deferkit.learn.core.budget cimport bounded, can_be_stopped, left, pending_c
 from deferkit.learn.core.explore cimport boost_level, boost_of
 from deferkit.learn.core.glm cimport cost_target, link_of, prepare
 from deferkit.learn.core.index cimport (
-    growth, is_untried, learning_share, model_bonus, noise_of, prior_factor, spread_of, with_bonus)
+    growth, is_untried, learning_share, model_bonus, noise_of, observed_experts, prior_factor, spread_of, team_factor,
+    with_bonus)
 from deferkit.learn.core.links cimport mean
 from deferkit.learn.core.pacing cimport move_price, price_task
 from deferkit.learn.core.random cimport gaussian, uniform
@@ -22,9 +23,11 @@ cdef extern from *:
     """
     #define FIRST_SHARE 0.01      /* of the budget: hold of one decision before any cost is known */
     #define COLD_START_SHARE 0.05 /* of the budget: holds of all decisions together until then */
+    #define PATIENCE 100          /* decisions in which an untried expert waits for a task that is worth asking */
     """
     const double FIRST_SHARE
     const double COLD_START_SHARE
+    const Int PATIENCE
 
 cdef struct Proposal:
     Int route  # 0: the model
@@ -38,17 +41,18 @@ cdef inline void score(State *s) noexcept nogil:
     """
     cdef Int target, link
     cdef double eta, width, low, boost, level = boost_level(s, s.arrays.next_dual)
-    cdef double prior = prior_factor(s), grown = growth(s), share = learning_share(s), bonus = model_bonus(s)
+    cdef double prior = prior_factor(s), grown = growth(s), share = learning_share(s), bonus = model_bonus(s), team = team_factor(s)
     prepare(s, s.arrays.x)
     for target in range(s.sizes.n_targets):
         link = link_of(s, target)
         eta = s.arrays.mixed_predictor[target]
-        boost = boost_of(s, level, target - 1) if 0 < target <= s.sizes.n_experts else 1.0
+        boost = boost_of(s, level) if 0 < target <= s.sizes.n_experts else 1.0
         width = boost * s.parameters.scale * noise_of(s, target) * grown
         width += prior if target <= s.sizes.n_experts else 0.0
         width *= sqrt(spread_of(s, target))
         if s.options.one_index:
             width *= share if target <= s.sizes.n_experts else 0.0  # no optimism on costs
+        width *= team if 0 < target <= s.sizes.n_experts else 1.0
         s.arrays.estimate[target] = mean(link, eta)
         s.arrays.width[target] = width
         if s.options.sampled:
@@ -216,6 +220,13 @@ cdef inline Int untried_expert(State *s, Int available) noexcept nogil:
                 return k + 1
     return 0
 
+cdef inline bint can_wait(State *s) noexcept nogil:
+    """Whether untried experts wait for a task that is worth asking somebody, as long as another one was observed.
+
+    Their first tasks would be any ones else, which costs a small budget much where there are several of them.
+    """
+    return s.options.joint and s.counters.next_id < PATIENCE and observed_experts(s) > 0
+
 cdef inline Proposal choose(State *s, Int available, Int force) noexcept nogil:
     """Choose between the deciders that can be asked, by the scores in the scratch arrays."""
     cdef Int model_reason = UNAVAILABLE, choices = 1, best = 0, k, route, untried, reason
@@ -244,7 +255,7 @@ cdef inline Proposal choose(State *s, Int available, Int force) noexcept nogil:
     reason = WORTH_IT if best > 0 else NOT_WORTH_IT
     likely = probability_best(s, best)
     untried = untried_expert(s, available)
-    if untried > 0:
+    if untried > 0 and (best > 0 or not can_wait(s)):
         best, reason, likely = untried, WARM_UP, 1.0
     if floor > 0.0 and uniform(s.options.key, decision, 0) < floor:
         route = nth_choice(s, available, <Int>(uniform(s.options.key, decision, 1) * choices))

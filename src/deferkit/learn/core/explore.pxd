@@ -1,8 +1,9 @@
 """Free exploration: while the price is 0, unspent budget has no other use than to learn about the experts.
 
 The bonus of the experts is multiplied by a boost, the least of 1, 1.5, 1.5², … with which the window would use the
-budget. The boost of an expert is at most 20/3·min(1, (5·d / n)^¾) after n observations, so that an expert who is known to
-be worse is not asked for ever. It lies behind the dual, so that a proposal does not change it.
+budget. The boost is at most 20/3·min(1, (5·d / n)^¾) after n observations of all experts, so that an expert who is known
+to be worse is not asked for ever. The experts share it, or several of them would be explored several times as long. It
+lies behind the dual, so that a proposal does not change it.
 """
 
 from libc.math cimport sqrt
@@ -19,12 +20,15 @@ cdef extern from *:
     const double BOOST_STEP
     const double SAMPLES_AT_MAX_BOOST
 
-cdef inline double boost_of(State *s, double level, Int expert) noexcept nogil:
-    """The factor of an expert's bonus; experts count from 0."""
-    cdef double seen = max(s.arrays.n_observed[expert + 1], <Int>1)
-    cdef double known = min(1.0, SAMPLES_AT_MAX_BOOST * s.parameters.dimension / seen)
+cdef inline double boost_of(State *s, double level) noexcept nogil:
+    """The factor of the experts' bonus."""
+    cdef Int k, seen = 0
+    cdef double known
     if level <= 1.0:
         return 1.0
+    for k in range(s.sizes.n_experts):
+        seen += s.arrays.n_observed[k + 1]
+    known = min(1.0, SAMPLES_AT_MAX_BOOST * s.parameters.dimension / max(seen, <Int>1))
     return max(1.0, min(level, MAX_BOOST * known / sqrt(sqrt(known))))
 
 cdef inline double boost_level(State *s, const double *dual) noexcept nogil:

@@ -6,6 +6,11 @@ The bonus fades when few asks are left that could use the information (e). An ex
 interval. The model's is b times a half-width: choosing the model reveals its reward (b = 1), unless rewards are only
 revealed if an expert is asked; then the sign is reversed, because asking is the only way to learn either (b → −1). The
 price is solved with the same index, or it would be wrong as long as bonuses matter.
+
+Several experts are explored jointly (rule of December 2026). With the identity link their width is K^¼ times as large
+once K of them were observed: who is best of several is decided by smaller differences than whether to ask, and whoever
+had bad luck at first would never be asked again. Experts without observations do not count, so that one who is never
+available changes nothing.
 """
 
 from libc.math cimport isnan, log, sqrt
@@ -29,6 +34,19 @@ cdef inline double spread_of(State *s, Int target) noexcept nogil:
 cdef inline bint is_untried(State *s, Int expert) noexcept nogil:
     """Whether an expert was never asked and never observed."""
     return s.arrays.n_routed[expert + 1] == 0 and s.arrays.n_observed[expert + 1] == 0
+
+cdef inline Int observed_experts(State *s) noexcept nogil:
+    cdef Int k, n = 0
+    for k in range(s.sizes.n_experts):
+        n += s.arrays.n_observed[k + 1] > 0
+    return n
+
+cdef inline double team_factor(State *s) noexcept nogil:
+    """The factor of the experts' widths: the fourth root of the number of them that were observed."""
+    cdef Int n = observed_experts(s)
+    if not s.options.joint or s.options.reward_link != IDENTITY or n < 2:
+        return 1.0
+    return sqrt(sqrt(<double>n))
 
 cdef inline double noise_of(State *s, Int target) noexcept nogil:
     """The noise of a target: given, or estimated from its prediction errors."""

@@ -62,6 +62,7 @@ OPTIONS = (
     Scalar("free_exploration", "1: the bonus of experts grows while budget would be left over, see explore.pxd"),
     Scalar("catches_up", "1: prices fall while spending is far behind an even pace, see arrears.pxd"),
     Scalar("drift_test", "1: drifts are reported by a test martingale, see drift.pxd; 0: by weights"),
+    Scalar("joint", "1: several experts are explored jointly: what one shows says something of the others"),
     Scalar("key", "of the random stream"),
 )
 

@@ -11,7 +11,7 @@ from deferkit.learn.core.arrears cimport count_arrears, lower_prices, restore_pr
 from deferkit.learn.core.budget cimport bounded, plannable
 from deferkit.learn.core.explore cimport BOOST_STEP, MAX_BOOST, boost_of
 from deferkit.learn.core.glm cimport predict_mixed
-from deferkit.learn.core.index cimport is_untried, learning_share, model_bonus, noise_of, prior_factor, with_bonus
+from deferkit.learn.core.index cimport is_untried, learning_share, model_bonus, noise_of, prior_factor, team_factor, with_bonus
 from deferkit.learn.core.kernels cimport LANES, window_demand
 from deferkit.learn.core.links cimport mean
 from deferkit.learn.core.mixture cimport mix_theta
@@ -32,7 +32,7 @@ cdef inline double past_factor(State *s, Int decider, double prior, double share
     eight times as long, for the same gains.
     """
     cdef double seen = s.arrays.n_observed[decider] + s.parameters.dimension
-    cdef double boost = boost_of(s, level, decider - 1) if decider > 0 else 1.0
+    cdef double boost = boost_of(s, level) if decider > 0 else 1.0
     if not s.options.one_index:
         return 0.0
     return share * (boost * s.parameters.scale * noise_of(s, decider) + prior) / sqrt(seen)
@@ -40,9 +40,9 @@ cdef inline double past_factor(State *s, Int decider, double prior, double share
 cdef inline void size_widths(State *s, double level) noexcept nogil:
     """Write the factors of past widths, with this level of the experts' boost."""
     cdef Int k
-    cdef double prior = prior_factor(s), share = learning_share(s)
+    cdef double prior = prior_factor(s), share = learning_share(s), team = team_factor(s)
     for k in range(s.sizes.n_experts + 1):
-        s.arrays.window_factor[k] = past_factor(s, k, prior, share, level)
+        s.arrays.window_factor[k] = past_factor(s, k, prior, share, level) * (team if k > 0 else 1.0)
 
 cdef inline void begin_sample(State *s) noexcept nogil:
     """Prepare for `fill_context` with the current estimates."""
