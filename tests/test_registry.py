@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from deferkit.cli.app import add_commands
 from deferkit.study import experiments
-from deferkit.study.experiments import DEFAULT, ON_REQUEST, REGISTRY, load
+from deferkit.study.experiments import DEFAULT, ON_REQUEST, REGISTRY, load, module_of
 from deferkit.study.spec import PACKAGE
 
 app = add_commands()
@@ -36,7 +36,7 @@ def test_no_module_but_the_registry_names_an_experiment() -> None:
 def test_every_module_of_an_experiment_is_registered() -> None:
     folder = Path(experiments.__file__).parent
     declaring = {path.stem for path in folder.glob("*.py") if "\nEXPERIMENT = " in path.read_text(encoding="utf-8")}
-    assert declaring == set(REGISTRY.values())
+    assert declaring == set(map(module_of, REGISTRY))
     assert set(DEFAULT) | set(ON_REQUEST) == set(REGISTRY)
 
 

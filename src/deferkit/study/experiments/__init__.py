@@ -1,6 +1,6 @@
 """The registry of experiments: the only list of their names.
 
-A module is imported when its experiment is asked for, because drawing takes a second to import.
+A module is named after its experiment, and imported when its experiment is asked for, because drawing takes a second to import.
 """
 
 from dataclasses import replace
@@ -12,35 +12,40 @@ from deferkit.errors import InvalidArgument
 if TYPE_CHECKING:
     from deferkit.study.experiments.experiment import Experiment
 
-DEFAULT = {
-    "exp1": "exp1",
-    "exp2": "exp2",
-    "horizon": "horizon",
-    "small-budget": "small_budget",
-    "small-streams": "small_streams",
-    "drift": "drifting_rewards",
-    "feedback": "feedback",
-    "coverage": "ellipsoid_coverage",
-    "noise": "noise",
-    "logistic": "binary_rewards",
-    "renewing": "renewing_budgets",
-    "holds": "held_back",
-}
-"""Experiments that run unless some are named, and their modules."""
-ON_REQUEST = {
-    "knapsack-reward": "knapsack_reward",
-    "knapsack-regret": "knapsack_regret",
-    "knapsack-bandit": "knapsack_bandit",
-    "imagenet16h": "noisy_pictures",
-    "mvh": "mvh",
-    "reviewed": "reviewed",
-    "tables": "moderation_tables",
-    "rivals": "rivals",
-    "day-one": "day_one",
-    "small-tables": "made_tables",
-}
+DEFAULT = (
+    "exp1",
+    "exp2",
+    "horizon",
+    "small-budget",
+    "small-streams",
+    "drift",
+    "feedback",
+    "coverage",
+    "noise",
+    "logistic",
+    "renewing",
+    "holds",
+)
+"""Experiments that run by default."""
+ON_REQUEST = (
+    "knapsack-reward",
+    "knapsack-regret",
+    "knapsack-bandit",
+    "imagenet16h",
+    "mvh",
+    "reviewed",
+    "tables",
+    "rivals",
+    "day-one",
+    "small-tables",
+)
 """Experiments that run only by name: they take longer, or need other packages or data."""
-REGISTRY = DEFAULT | ON_REQUEST
+REGISTRY = (*DEFAULT, *ON_REQUEST)
+
+
+def module_of(name: str) -> str:
+    """Return the name of the module that declares an experiment."""
+    return name.replace("-", "_")
 
 
 def load(name: str) -> "Experiment":
@@ -57,7 +62,7 @@ def load(name: str) -> "Experiment":
     """
     if name not in REGISTRY:
         raise InvalidArgument(f"There is no experiment {name!r}. There is: {', '.join(REGISTRY)}.")
-    experiment: Experiment = import_module(f"{__name__}.{REGISTRY[name]}").EXPERIMENT
+    experiment: Experiment = import_module(f"{__name__}.{module_of(name)}").EXPERIMENT
     return replace(experiment, name=name)
 
 

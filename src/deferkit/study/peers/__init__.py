@@ -36,13 +36,13 @@ class PeerKind(NamedTuple):
             return ""
 
 
-def _make(name: str, class_name: str, setting: Setting) -> Peer:
+def _make(name: str, module_name: str, class_name: str, setting: Setting) -> Peer:
     """Return a fresh peer, or say what to install."""
     kind = PEERS[name]
     try:
         if kind.import_name:
             importlib.import_module(kind.import_name)
-        module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
+        module = importlib.import_module(f"{__name__}.{module_name}")
     except ModuleNotFoundError as error:
         wanted = f"one whose packages are installed (pip install {kind.install})"
         raise expected("peer", "study", wanted, name) from error
@@ -50,14 +50,17 @@ def _make(name: str, class_name: str, setting: Setting) -> Peer:
     return peer
 
 
-def _kind(name: str, class_name: str, description: str, install: str, import_name: str) -> tuple[str, PeerKind]:
-    return name, PeerKind(functools.partial(_make, name, class_name), description, install, import_name)
+def _kind(
+    name: str, module_name: str, class_name: str, description: str, install: str, import_name: str
+) -> tuple[str, PeerKind]:
+    return name, PeerKind(functools.partial(_make, name, module_name, class_name), description, install, import_name)
 
 
 PEERS: dict[str, PeerKind] = dict(
     [
         _kind(
             "ucb-alp",
+            "budgeted",
             "UcbAlp",
             "UCB-ALP (Wu et al. 2015): clusters of contexts share the asks by a linear programme",
             BUDGET_CB,
@@ -65,6 +68,7 @@ PEERS: dict[str, PeerKind] = dict(
         ),
         _kind(
             "hatch",
+            "clustered",
             "Hatch",
             "HATCH (Yang et al. 2020): the same over learned cluster values, LinUCB within a cluster",
             BUDGET_CB,
@@ -72,6 +76,7 @@ PEERS: dict[str, PeerKind] = dict(
         ),
         _kind(
             "budget-linucb",
+            "budgeted",
             "BudgetLinUcb",
             "LinUCB; where the human looks best, he is asked with probability asks left / tasks left",
             BUDGET_CB,
@@ -79,6 +84,7 @@ PEERS: dict[str, PeerKind] = dict(
         ),
         _kind(
             "pareto",
+            "libraries",
             "Pareto",
             "ParetoBandit: LinUCB less a dual price on a fixed price list",
             "'paretobandit==0.1.1'",
@@ -86,6 +92,7 @@ PEERS: dict[str, PeerKind] = dict(
         ),
         _kind(
             "vw",
+            "libraries",
             "Vw",
             "Vowpal Wabbit regressors of rewards and cost under a dual price",
             "'vowpalwabbit==9.11.9'",
@@ -93,6 +100,7 @@ PEERS: dict[str, PeerKind] = dict(
         ),
         _kind(
             "aupd",
+            "budgeted",
             "Aupd",
             "AUPD (Guo and Liu 2025): a virtual queue over b·√T as price, optimistic estimates like ours",
             "",
