@@ -19,9 +19,9 @@ def early_fits() -> Iterator[None]:
         for module in (settings, tree_columns):
             patch.setattr(module, "FIRST_FIT", FIRST)
             patch.setattr(module, "FIRST_STACK", FIRST)
-        patch.setattr(tree_columns, "LEAST_DELAY", DELAY)
-        patch.setattr(tree_columns, "LEAST_STACK_DELAY", DELAY)
+        patch.setattr(tree_columns, "MIN_DELAY", DELAY)
+        patch.setattr(tree_columns, "MIN_STACK_DELAY", DELAY)
         patch.setattr(tree_views, "ROUNDS", 3)
-        patch.setattr(tree_views, "LEAST_IN_LEAF", 1)
+        patch.setattr(tree_views, "MIN_IN_LEAF", 1)
         patch.setattr(members, "WINDOWS", ((40, 4), (20, 2), (10, 1)))
         yield

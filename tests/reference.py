@@ -85,7 +85,7 @@ RIDGE = {"identity": 0.01, "logistic": 0.1}
 SCALE = {"identity": 0.3, "logistic": 1.0}  # of a bonus, in standard errors
 PRIOR = 1.0  # of a bonus where nothing was seen, in root mean squares of a reward
 ASKS_A_FEATURE = 5  # that must be left for the whole bonus
-LEAST_WEIGHT = 1e-6  # of a sample in H
+MIN_WEIGHT = 1e-6  # of a sample in H
 FIRST_SHARE = 0.01  # of a budget: reserved for one task before any cost is known
 COLD_START_SHARE = 0.05  # of a budget: reserved for all tasks together before any cost is known
 WINDOWS = ((math.inf, 0), (1_500, 128), (300, 64), (60, 32))  # samples known to a member; it forgets after so many
@@ -126,7 +126,7 @@ class Member:
     def learn(self, x: Floats, y: float) -> float:
         """Learn a sample; return its squared prediction error, over its variance."""
         mean = float(mean_of(self.link, self.predictor(x)))
-        weight = 1.0 if self.link == "identity" else max(mean * (1 - mean), LEAST_WEIGHT)  # w = μ'(xᵀθ)
+        weight = 1.0 if self.link == "identity" else max(mean * (1 - mean), MIN_WEIGHT)  # w = μ'(xᵀθ)
         variance = 1 + weight * self.spread(x)
         x = x[self.columns]
         direction = self.solve(x)
@@ -309,7 +309,7 @@ class Learner:
         """Whether an expert was never asked and never observed."""
         return k not in self.routes and not self.rewards[k].responses
 
-    def waits(self, x: Floats, available: Sequence[int]) -> bool:
+    def waits(self, x: Floats, available: Sequence[int]) -> bool:  # noqa: ARG002 - of the day-one rule
         """Whether untried experts are not asked about this task."""
         return False
 
@@ -477,7 +477,7 @@ def run(learner: Learner, tasks: Tasks, feedback: str) -> list[Choice]:
 # The rule of December 2026.
 
 RANKED = 100  # contexts that ranks are taken among
-LEAST_FOR_CUTS = 10  # values of a feature
+MIN_FOR_CUTS = 10  # values of a feature
 ABSURD = 1_000  # times the larger decile: no value at all
 RANK_WINDOWS = (WINDOWS[0], WINDOWS[2])  # of the members that read ranks
 RANK_WEIGHT, CONFIDENT_RANK_WEIGHT = 2.0, 4.0  # of the ranks, where the values have 1
@@ -525,7 +525,7 @@ class Ranks:
         cut, known = x.copy(), x.copy()
         for j, table in enumerate(self.tables):
             n = len(table)
-            if n < LEAST_FOR_CUTS:
+            if n < MIN_FOR_CUTS:
                 continue
             low, high = table[n // 10], table[n - 1 - n // 10]  # the first and the last decile
             reach = high - low if high > low else abs(high)

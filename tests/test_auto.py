@@ -182,7 +182,7 @@ def test_a_correction_reaches_the_next_fit_and_moves_no_member_too_far(
     name: str, n: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Members of trees may know fewer samples than have come, because tasks were let go of: 60 are kept here."""
-    monkeypatch.setattr(tree_columns, "MOST_KEPT", 60)
+    monkeypatch.setattr(tree_columns, "MAX_KEPT", 60)
     learner, tasks = make(name, horizon=700)
     step_through(learner, tasks)
     ledger = learner._ledger

@@ -368,7 +368,7 @@ def test_odd_tables_have_a_page_as_well(odd: dict[str, Any], tmp_path: Path, mon
 def test_many_tasks_take_fewer_orders_in_several_rounds_and_it_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trials_module, "MOST_DECISIONS", 3 * 2_000 * len(SHARES))
+    monkeypatch.setattr(trials_module, "MAX_DECISIONS", 3 * 2_000 * len(SHARES))
     monkeypatch.setattr(trials_module, "ROUND", 10_000)
     done = invoke("kinds", "--policy", "linear", "--out", str(tmp_path))
     assert "There are many tasks (2,000): 3 orders instead of 5; --trials 5 takes them all." in " ".join(

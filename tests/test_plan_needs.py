@@ -119,7 +119,7 @@ def test_of_many_tasks_only_the_learner_is_solved_for(tmp_path: Path, monkeypatc
     path = many(tmp_path, 600)
     trials = plan_trials(path, {}, policy="linear", seeds=range(2), achievable=True)
     plan = plan_of(run_study(trials), learner="linear", n_tasks=600, right=True)
-    monkeypatch.setattr(solve_module, "MOST_EXTRA", 3 * 600 * 2 + 2 * 600 * 2)  # three budgets, and two without a limit
+    monkeypatch.setattr(solve_module, "MAX_EXTRA", 3 * 600 * 2 + 2 * 600 * 2)  # three budgets, and two without a limit
     more = next_trials(plan, trials, halve=False)
     assert [(spec.policy, seed) for spec, seed in more] == [("linear", seed) for seed in (0, 1) for _ in range(3)]
     assert next_trials(plan, [*trials, *more], halve=True) == []

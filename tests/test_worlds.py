@@ -101,7 +101,7 @@ def test_many_features_are_sampled_and_opt_is_nearly_that_of_the_list(monkeypatc
     """The value of OPT on the same coefficients, listed and sampled: within 1 % at 40,000 tasks."""
     given = {"regime": "dominant", "horizon": 40_000, "n_features": 12, "most_ones": 4}
     listed = Synthetic(**given).draw(0)  # type: ignore[arg-type]
-    monkeypatch.setattr(synthetic, "MOST_LISTED", 10)
+    monkeypatch.setattr(synthetic, "MAX_LISTED", 10)
     drawn = Synthetic(**given).draw(0)  # type: ignore[arg-type]
     assert drawn.truth is not None
     assert drawn.truth.kind is None

@@ -60,7 +60,7 @@ def test_an_outcome_before_its_decision_is_parked_and_applied_once(database: Dat
 
 
 def test_what_is_parked_is_bounded(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outcome, "MOST_PARKED", 2)
+    monkeypatch.setattr(outcome, "MAX_PARKED", 2)
 
     async def script(engine: Engine) -> None:
         await observe(engine, "a", cost=0.4)
@@ -78,7 +78,7 @@ def test_what_is_parked_is_bounded(database: Database, monkeypatch: pytest.Monke
 
 
 def test_what_waits_too_long_makes_room(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outcome, "MOST_PARKED", 3)
+    monkeypatch.setattr(outcome, "MAX_PARKED", 3)
 
     async def script(engine: Engine) -> None:
         clock = engine.ownership.clock = HandClock(engine)

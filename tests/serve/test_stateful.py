@@ -51,7 +51,7 @@ def timed_by_hand(database: Database, monkeypatch: pytest.MonkeyPatch) -> Callab
     """Let fits begin early and take long, and the database tell a time that is moved by hand; return what moves it."""
     for module in (learner_settings, tree_columns):  # fits begin and take effect within the life of an example
         monkeypatch.setattr(module, "FIRST_FIT", 1)
-    monkeypatch.setattr(tree_columns, "LEAST_DELAY", 1)
+    monkeypatch.setattr(tree_columns, "MIN_DELAY", 1)
     monkeypatch.setattr(tree_views, "LEAVES_NEEDED", 1)
     fit = TreeFit._fit
 

@@ -14,7 +14,7 @@ from deferkit.http_connections import RETRIED, Connections, pauses
 from deferkit.types import is_number
 from deferkit.version import __version__
 
-LEAST_S = 0.001  # of a time-out
+MIN_S = 0.001  # of a time-out
 UNREACHED_S = 1.5  # how long a wrong address is tried again where nothing has ever answered
 LONGEST_SHOWN = 80  # characters of what another protocol says
 
@@ -66,7 +66,7 @@ class Calls:
         for tries, pause in enumerate(pauses(), 1):
             wait, hint = pause, None
             try:
-                timeout = max(min(self.timeout_s, end - time.monotonic()), LEAST_S)
+                timeout = max(min(self.timeout_s, end - time.monotonic()), MIN_S)
                 answer = self._connections.ask(method, self._path + path, data, self._headers, timeout)
                 self._reached = True
                 if answer.status not in RETRIED:

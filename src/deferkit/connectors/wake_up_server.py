@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 
-MOST_READ = 1_000_000  # bytes of a request
+MAX_READ = 1_000_000  # bytes of a request
 SLOW_S = 10.0
 
 
@@ -38,7 +38,7 @@ class WakeUpServer(AbstractContextManager["WakeUpServer"]):
             def do_POST(self) -> None:
                 """Set the event."""
                 length = self.headers.get("content-length", "0")
-                self.rfile.read(min(int(length) if length.isdigit() else 0, MOST_READ))
+                self.rfile.read(min(int(length) if length.isdigit() else 0, MAX_READ))
                 wake.set()
                 self.send_response(204)
                 self.end_headers()

@@ -99,7 +99,7 @@ def _of_views(
     return members
 
 
-MOST_EXPERTS = 32
+MAX_EXPERTS = 32
 FIRST_REFIT = 16  # samples before the first exact refit
 FOREVER = 1 << 62  # a count that is never reached
 FIRST_FIT = 64  # observations before the first fit of trees
@@ -163,8 +163,8 @@ class Settings:
             raise expected("warm_up", "Deferrer", "None or a whole number of at least 0", self.warm_up)
         if not all(isinstance(name, str) and name for name in (*self.experts, *self.budget)):
             raise expected("experts", "Deferrer", "given by name, as resources are", (*self.experts, *self.budget))
-        if not self.experts or len(set(self.experts)) < len(self.experts) or len(self.experts) > MOST_EXPERTS:
-            raise expected("experts", "Deferrer", f"1 to {MOST_EXPERTS} different names", self.experts)
+        if not self.experts or len(set(self.experts)) < len(self.experts) or len(self.experts) > MAX_EXPERTS:
+            raise expected("experts", "Deferrer", f"1 to {MAX_EXPERTS} different names", self.experts)
         if MODEL in self.experts:
             raise expected("experts", "Deferrer", f"names other than {MODEL!r}", self.experts)
         if not self.budget or not all(isinstance(each, Budget) for each in self.budget.values()):

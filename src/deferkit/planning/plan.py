@@ -301,7 +301,7 @@ def known(value: float | None) -> float | None:
 
 
 ROUNDS = 8  # at most: every other one halves what is left
-MOST_EXTRA = 30_000_000  # decisions beside those of the plan itself; the learner's come first
+MAX_EXTRA = 30_000_000  # decisions beside those of the plan itself; the learner's come first
 UNSOLVED = "random"  # not shown among needed budgets
 
 
@@ -323,7 +323,7 @@ def next_trials(plan: Plan, trials: Sequence[Trial], *, halve: bool) -> list[Tri
                 if (key := (curve.policy, f"{share:.5g}%")) not in known:
                     wanted[key] = None
     extra = len(known) - len(plan.curves) * len(plan.shares)
-    room = max(0, MOST_EXTRA // (plan.n_tasks * len(plan.seeds)) - extra)
+    room = max(0, MAX_EXTRA // (plan.n_tasks * len(plan.seeds)) - extra)
     first = sorted(wanted, key=lambda key: key[0] != plan.learner.policy)[:room]
     return [(replace(templates[policy], budget=text), seed) for seed in plan.seeds for policy, text in first]
 
@@ -334,7 +334,7 @@ RULES = ("best-reject", "random")
 ORDERS = 5
 FEWEST = 200  # complete rows that are worth planning on
 FEWEST_ORDERS = 2  # of one alone nobody knows how much it depends on the order
-MOST_DECISIONS = 60_000_000  # of the learner in all: a few minutes
+MAX_DECISIONS = 60_000_000  # of the learner in all: a few minutes
 ROUND = 4_000_000  # tasks × budgets of an order that are run in one go, so that an interrupt does not lose more
 SLOWER = 50  # how many times as long a decision takes with a learned representation
 MANY = 5_000_000  # decisions from which on more than one process is worth starting
@@ -346,7 +346,7 @@ def orders_for(n_tasks: int) -> int:
     >>> orders_for(5_000), orders_for(700_000), orders_for(1_000_000), orders_for(50_000_000)
     (5, 5, 3, 2)
     """
-    return max(FEWEST_ORDERS, min(ORDERS, MOST_DECISIONS // (n_tasks * len(SHARES))))
+    return max(FEWEST_ORDERS, min(ORDERS, MAX_DECISIONS // (n_tasks * len(SHARES))))
 
 
 def worth_workers(n_tasks: int, orders: int, policy: str = "default") -> bool:

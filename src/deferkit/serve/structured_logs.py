@@ -11,7 +11,7 @@ import msgspec
 
 logger = logging.getLogger("deferkit.serve")
 access_logger = logging.getLogger("deferkit.serve.access")
-MOST_HELD = 1000  # lines that are held back until the address is printed
+MAX_HELD = 1000  # lines that are held back until the address is printed
 STANDARD = set(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "color_message", "taskName"}
 
 
@@ -55,7 +55,7 @@ def log_to_stderr(level: str) -> None:
     """Send the service's log to standard error, held back until `release`: the address is printed first."""
     stream = logging.StreamHandler(sys.stderr)
     stream.setFormatter(JsonLines())
-    handler = MemoryHandler(MOST_HELD, flushLevel=logging.ERROR, target=stream)
+    handler = MemoryHandler(MAX_HELD, flushLevel=logging.ERROR, target=stream)
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)  # whatever else has something to say
     for name in ("deferkit.serve", "uvicorn", "uvicorn.error", "litestar"):
         each = logging.getLogger(name)

@@ -32,10 +32,10 @@ from deferkit.worlds.base import Floats, Population, TaskStream
 TREES = 100
 LEARNING_RATE = 0.05
 LEAVES = 15
-LEAST_IN_LEAF = 20
-MOST_ROWS = 50_000  # that the trees of a fold are fitted to: of more, every k-th
+MIN_IN_LEAF = 20
+MAX_ROWS = 50_000  # that the trees of a fold are fitted to: of more, every k-th
 FEWEST_FOR_TREES = 100  # rows, below which trees have nothing to split
-LEAST_COST = 0.01  # of the mean: a regression that foresees less is wrong about it
+MIN_COST = 0.01  # of the mean: a regression that foresees less is wrong about it
 
 
 class Predictions(NamedTuple):
@@ -191,7 +191,7 @@ def predicted(contexts: Floats, rewards: Floats, costs: Floats, *, binary: bool)
     n = len(contexts)
     return Predictions(
         rewards=values[:, :split],
-        costs=np.maximum(values[:, split:], LEAST_COST * costs.mean(axis=0)),
+        costs=np.maximum(values[:, split:], MIN_COST * costs.mean(axis=0)),
         fold=np.arange(n) % FOLDS,
         tie=np.random.default_rng(0).permutation(n),
         methods=tuple(name for _, name in found),
@@ -219,7 +219,7 @@ def boosted(contexts: Floats, y: Floats, *, binary: bool) -> Floats:
         "objective": "binary" if binary else "l2",
         "num_leaves": LEAVES,
         "learning_rate": LEARNING_RATE,
-        "min_data_in_leaf": LEAST_IN_LEAF,
+        "min_data_in_leaf": MIN_IN_LEAF,
         "max_bin": 63,
         "num_threads": 1,
         "deterministic": True,
@@ -230,7 +230,7 @@ def boosted(contexts: Floats, y: Floats, *, binary: bool) -> Floats:
     result = np.empty(len(y))
     for fold in range(FOLDS):
         others = np.flatnonzero(np.arange(len(y)) % FOLDS != fold)
-        others = others[:: -(-len(others) // MOST_ROWS)]
+        others = others[:: -(-len(others) // MAX_ROWS)]
         if y[others].min() == y[others].max():
             result[fold::FOLDS] = y[others[0]]
             continue

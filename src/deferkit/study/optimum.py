@@ -191,7 +191,7 @@ class Benchmark:
         return best.choice[self._truth.kind], best.price
 
 
-LEAST_COST = 1e-9  # a task that costs less is free
+MIN_COST = 1e-9  # a task that costs less is free
 
 
 def period_numbers(times: Floats, budget: Budget) -> NDArray[np.int64]:
@@ -218,7 +218,7 @@ def best_shares(gains: Floats, costs: Floats, periods: NDArray[np.int64], budget
         periods: [n] The period of each task, not decreasing.
         budget: Its total is that of one period.
     """
-    dear = np.maximum(costs, LEAST_COST)
+    dear = np.maximum(costs, MIN_COST)
     order = np.argsort(-gains / dear, kind="stable")
     order = order[gains[order] > 0]
     shares = np.zeros(len(gains))

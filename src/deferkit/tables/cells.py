@@ -93,7 +93,7 @@ def moments(cells: pl.Series, pattern: str, order: tuple[str, str, str]) -> pl.S
     return parts.select((moment - pl.duration(minutes=offset)).alias("moment")).to_series()
 
 
-MOST_NAMED = 12  # columns that a sentence lists
+MAX_NAMED = 12  # columns that a sentence lists
 
 
 def listed(names: Sequence[str]) -> str:
@@ -102,8 +102,8 @@ def listed(names: Sequence[str]) -> str:
     >>> listed(["a", "b"]), listed([str(i) for i in range(14)])[-13:]
     ('a, b', '11 and 2 more')
     """
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(names[:MAX_NAMED]) + more
 
 
 class Conversion(NamedTuple):

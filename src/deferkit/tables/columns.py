@@ -177,7 +177,7 @@ def are_numbers_of_rows(name: str, column: NDArray[np.float64]) -> bool:
     return bool(NAMED.search(name)) and distinct >= DISTINCT * len(some)
 
 
-MOST_LEVELS = 20  # of a category; the others are "other"
+MAX_LEVELS = 20  # of a category; the others are "other"
 DATE_LIKE = r"^\d{1,4}[-/.]\d{1,2}[-/.]\d"
 DIGITS_FIRST = r"^\P{L}*\d"  # a text that is nearly a number, such as "12 min"
 
@@ -314,7 +314,7 @@ class ContextReader:
             self.found.categories[name] = texts.to_list()
             known = self.found.levels[name]
             unknown = int((~texts.drop_nulls().is_in(known)).sum())
-            if unknown and len(known) < MOST_LEVELS:
+            if unknown and len(known) < MAX_LEVELS:
                 self.notes.remark(
                     f"{unknown:,} cells of {name} in {self.sheet.path} have a level that is not in"
                     f" {self.like.sheet.path}: they are 'other'."
@@ -322,10 +322,10 @@ class ContextReader:
             return
         counts = texts.drop_nulls().value_counts(sort=True).sort("count", name, descending=[True, False])
         self.found.categories[name] = texts.to_list()
-        self.found.levels[name] = counts[name][:MOST_LEVELS].to_list()
-        if counts.height > MOST_LEVELS:
+        self.found.levels[name] = counts[name][:MAX_LEVELS].to_list()
+        if counts.height > MAX_LEVELS:
             self.notes.remark(
-                f"{name} has {counts.height:,} levels; all but the {MOST_LEVELS} most frequent are 'other'."
+                f"{name} has {counts.height:,} levels; all but the {MAX_LEVELS} most frequent are 'other'."
             )
 
     def _leave_out(self, name: str, why: str) -> None:

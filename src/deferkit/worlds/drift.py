@@ -21,7 +21,7 @@ ROLE = {"lin": 1, "cat": 2}  # second number of the seed, so that the families d
 
 SPREAD, COST_SPREAD = 0.5, 0.2  # of u·θ and u·w in the linear world, over contexts
 UNIT = 1.732  # √3, rounded: a uniform number on (−1, 1) has variance 1/3
-LEAST_COST, COST_NOISE = 0.2, 0.2
+MIN_COST, COST_NOISE = 0.2, 0.2
 OTHERS = 4  # numbers of a table that mean nothing
 LOG_COST_MEAN, LOG_COST_SD = -0.08, 0.4  # a log-normal factor with mean 1
 AVERAGED = 200  # phases that the mean over time is taken of, where there are more
@@ -106,14 +106,14 @@ class Drift(BaseWorld):
         rewards = np.column_stack(
             [0.5 + (u * (np.cos(phase) * first[i] + np.sin(phase) * second[i])).sum(axis=1) for i in (0, 1)]
         )
-        costs = np.maximum(LEAST_COST, 1 + u @ weights)
+        costs = np.maximum(MIN_COST, 1 + u @ weights)
         noise = rng.standard_normal((3, n))
         # full turns cancel; what rounding leaves of them is no knowledge
         mean = np.round(np.cos(phase).mean(), 12) * first + np.round(np.sin(phase).mean(), 12) * second
         return TaskStream(
             contexts=np.hstack([np.ones((n, 1)), u]),
             rewards=rewards + self.noise * noise[:2].T,
-            costs=np.maximum(LEAST_COST, costs + COST_NOISE * noise[2])[:, None, None],
+            costs=np.maximum(MIN_COST, costs + COST_NOISE * noise[2])[:, None, None],
             noise=self.noise,
             truth=truth_of(
                 rewards,

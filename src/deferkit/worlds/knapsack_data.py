@@ -142,7 +142,7 @@ SIZE, TIGHT, BOTH = 0.6, 0.4, 0.6  # what a standard deviation of each adds to i
 EXCHANGES = 32.0
 STEP_S = 1.7  # to look at an item, or to try an exchange
 PACE_SD = 0.23  # of its log, between people
-MOST_EXCHANGES = 200
+MAX_EXCHANGES = 200
 
 
 @functools.lru_cache(maxsize=2)
@@ -165,12 +165,12 @@ def simulate(seed: int = DATA_SEED) -> People:
     order = np.argsort(-seen, axis=1)
 
     exchanges = EXCHANGES * np.exp(0.5 * hard + 0.3 * pacing.standard_normal(len(person)))
-    planned = np.minimum(exchanges, MOST_EXCHANGES).astype(np.int64)
+    planned = np.minimum(exchanges, MAX_EXCHANGES).astype(np.int64)
     step_s = STEP_S * np.exp(PACE_SD * pacing.standard_normal(PEOPLE)[person] + 0.2 * size)
     steps = np.minimum(ITEMS + planned, (LIMIT_S / step_s).astype(np.int64))
     seconds = np.minimum((ITEMS + planned) * step_s, LIMIT_S)
 
-    tries = trying.integers(0, ITEMS, (len(person), MOST_EXCHANGES, 2))
+    tries = trying.integers(0, ITEMS, (len(person), MAX_EXCHANGES, 2))
     chosen = pack(instances.weights, instances.values, instances.capacities, order, tries, steps)
     return People(person, instances, chosen / instances.optimum(), seconds, True)
 

@@ -9,7 +9,7 @@ from deferkit.worlds import _knapsacks
 
 Ints = NDArray[np.int64]
 
-MOST_CHOSEN = 4  # items that RatioMax4 takes
+MAX_CHOSEN = 4  # items that RatioMax4 takes
 
 
 class Instances(NamedTuple):
@@ -34,7 +34,7 @@ class Instances(NamedTuple):
         room = np.minimum(self.capacities, self.weights.sum(axis=1))
         return _knapsacks.optimum(whole(self.weights), whole(self.values), whole(np.maximum(room, 0)))
 
-    def ratio_max(self, most: int = MOST_CHOSEN) -> Ints:
+    def ratio_max(self, most: int = MAX_CHOSEN) -> Ints:
         """Return what RatioMax4 finds: at most four items, by value/weight, of those that still fit (Algorithm 3).
 
         As printed it never takes the chosen item out of its list and may start with one that does not fit; both are

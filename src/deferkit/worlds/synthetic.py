@@ -14,7 +14,7 @@ from deferkit.worlds.base import BaseWorld, Floats, Population, TaskStream, Trut
 
 REGIMES = ("complementary", "dominant", "random")
 LINKS = ("identity", "logistic")
-MOST_LISTED = 1_000_000  # contexts; where there are more, as many as SAMPLE are drawn to stand for all
+MAX_LISTED = 1_000_000  # contexts; where there are more, as many as SAMPLE are drawn to stand for all
 SAMPLE = 200_000
 MOST = 1e9  # of decay and noise
 CHUNK = 10_000  # contexts drawn at once
@@ -104,7 +104,7 @@ class Synthetic(BaseWorld):
     def listed(self) -> bool:
         """Whether there are few enough contexts to list them all, so that OPT is exact."""
         most = min(self.most_ones, self.n_features)
-        return self.n_features <= 24 and sum(math.comb(self.n_features, k) for k in range(1, most + 1)) <= MOST_LISTED
+        return self.n_features <= 24 and sum(math.comb(self.n_features, k) for k in range(1, most + 1)) <= MAX_LISTED
 
     def draw(self, seed: int) -> TaskStream:
         """Return the stream of this seed: the same one for every policy."""

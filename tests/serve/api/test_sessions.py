@@ -8,7 +8,7 @@ import pytest
 
 from deferkit.serve.domain.api_keys import new_key, parts_of
 from deferkit.serve.http import auth
-from deferkit.serve.http.auth import MOST_OF_A_KEY, id_of, new_session
+from deferkit.serve.http.auth import MAX_OF_A_KEY, id_of, new_session
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
 from tests.serve.harness.clients import Answer, Client, until
@@ -181,11 +181,11 @@ def test_the_store_has_a_hash_of_the_cookie_only(keyed: Running, tmp_path: Path)
 def test_only_the_latest_sessions_of_a_key_stay(database: Database) -> None:
     database.prepare()
     store = Store(database)
-    made = [new_session("k", "acme", None, 60)[1]._replace(created=n) for n in range(MOST_OF_A_KEY + 3)]
+    made = [new_session("k", "acme", None, 60)[1]._replace(created=n) for n in range(MAX_OF_A_KEY + 3)]
     other = new_session("l", "acme", None, 60)[1]._replace(created=0)
     gone = new_session("k", "acme", None, 60)[1]._replace(created=0, expires=1)
     for row in (other, gone, *made):
-        store.add_session(row, most=MOST_OF_A_KEY)
+        store.add_session(row, most=MAX_OF_A_KEY)
     assert {row.id for row in store.sessions(0)} == {row.id for row in (other, *made[3:])}
     store.close()
 

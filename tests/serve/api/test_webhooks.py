@@ -127,7 +127,7 @@ def test_private_addresses_are_refused_unless_the_settings_allow_them(tmp_path: 
 
 
 def test_a_tenant_has_so_many_webhooks(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(webhooks, "MOST_WEBHOOKS", 2)
+    monkeypatch.setattr(webhooks, "MAX_WEBHOOKS", 2)
     body = {"url": URL, "events": ["decided"]}
     assert service.client("other").post("/v1/webhooks", body).status == 201
     admin = service.client("acme")

@@ -63,7 +63,7 @@ def test_held_claims_with_large_payloads_come_in_pages(service: Running, client:
     payload = "ü" * 160_000  # 320 KB
     tasks = claim(client, 26, payload=payload)
     first = client.get(HELD)
-    assert len(first.body) < reviews.MOST_SHOWN + 10_000
+    assert len(first.body) < reviews.MAX_SHOWN + 10_000
     found = pages(client, HELD)
     assert [len(page) for page in found] == [12, 12, 2]
     assert [each["task"] for page in found for each in page] == tasks  # the lease that ends first before the others
@@ -73,7 +73,7 @@ def test_held_claims_with_large_payloads_come_in_pages(service: Running, client:
 
 
 def test_a_claim_that_is_larger_than_a_page_has_its_own(client: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reviews, "MOST_SHOWN", 1000)
+    monkeypatch.setattr(reviews, "MAX_SHOWN", 1000)
     claim(client, 3, payload="x" * 990, model_answer="y" * 500)
     assert [len(page) for page in pages(client, HELD)] == [1, 1, 1]
 

@@ -107,7 +107,7 @@ def test_without_a_key_no_key_is_made_over_http(tmp_path: Path) -> None:
 
 
 def test_a_tenant_has_so_many_keys(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keys, "MOST_KEYS", 3)
+    monkeypatch.setattr(keys, "MAX_KEYS", 3)
     admin = service.client("new")
     first = admin.post("/v1/keys", {"scopes": ["decide"]})
     statuses = [admin.post("/v1/keys", {"scopes": ["decide"]}).status for _ in range(2)]

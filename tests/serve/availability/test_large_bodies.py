@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.http import strict_json
 from deferkit.serve.http._json_scan import scan
-from deferkit.serve.http.strict_json import DEEPEST, LARGE, MOST_CONTAINERS, BodyDecoder, decode, unescape
+from deferkit.serve.http.strict_json import DEEPEST, LARGE, MAX_CONTAINERS, BodyDecoder, decode, unescape
 from tests.serve.harness.clients import Client, latencies
 from tests.serve.harness.in_process import POLICY
 from tests.serve.harness.service_process import ServiceProcess, keys_for
@@ -83,12 +83,12 @@ def test_the_same_key_with_and_without_an_escape_is_the_same() -> None:
 
 
 def test_more_lists_than_any_task_needs_are_refused() -> None:
-    lists = b",".join([b"[]"] * MOST_CONTAINERS)
+    lists = b",".join([b"[]"] * MAX_CONTAINERS)
     with pytest.raises(Problem, match="more than 100,000 lists and objects") as caught:
         decode(b"[" + lists + b"]", Any)
     assert caught.value.status == 422
-    assert len(decode(b'["' + b"[" * 2 * MOST_CONTAINERS + b'"]', Any)[0]) == 2 * MOST_CONTAINERS  # within a text
-    assert len(decode(b"[" + lists[3:] + b"]", Any)) == MOST_CONTAINERS - 1
+    assert len(decode(b'["' + b"[" * 2 * MAX_CONTAINERS + b'"]', Any)[0]) == 2 * MAX_CONTAINERS  # within a text
+    assert len(decode(b"[" + lists[3:] + b"]", Any)) == MAX_CONTAINERS - 1
     with pytest.raises(Problem, match=f"deeper than {DEEPEST} levels"):
         decode(b"[" * (DEEPEST + 1) + b"]" * (DEEPEST + 1), Any)
 
@@ -124,7 +124,7 @@ def test_large_bodies_are_decoded_one_at_a_time_and_tenants_take_turns(monkeypat
 
 def test_many_large_bodies_at_once_keep_nobody_waiting(tmp_path: Path) -> None:
     keys = keys_for(tmp_path, "big", "small")
-    objects = [{"a": 1}] * (MOST_CONTAINERS - 100)
+    objects = [{"a": 1}] * (MAX_CONTAINERS - 100)
     going_on = threading.Event()
     going_on.set()
     with ServiceProcess(tmp_path) as served, ThreadPoolExecutor(22) as threads:

@@ -41,7 +41,7 @@ def parked(engine: Engine) -> dict[str, str]:
 def test_10000_junk_parked_outcomes_leave_room_for_other_keys(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outcome, "MOST_PARKED", 6)
+    monkeypatch.setattr(outcome, "MAX_PARKED", 6)
 
     async def script(engine: Engine) -> None:
         for i in range(6):
@@ -100,7 +100,7 @@ def test_an_outcome_that_another_key_adds_to_belongs_to_both(database: Database)
 def test_an_acknowledged_outcome_is_not_dropped_with_the_share_of_a_key_that_parked_there_too(
     database: Database, monkeypatch: pytest.MonkeyPatch, first: str, honest: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(outcome, "MOST_PARKED", 6)
+    monkeypatch.setattr(outcome, "MAX_PARKED", 6)
 
     async def script(engine: Engine) -> None:
         harmless = Observe(OutcomeBody(task="t", rewards={"model": 0.0}), "junk")
@@ -125,7 +125,7 @@ def test_an_acknowledged_outcome_is_not_dropped_with_the_share_of_a_key_that_par
 def test_several_keys_do_not_keep_more_room_by_parking_the_same(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outcome, "MOST_PARKED", 6)
+    monkeypatch.setattr(outcome, "MAX_PARKED", 6)
 
     async def script(engine: Engine) -> None:
         for i in range(6):
@@ -143,7 +143,7 @@ def test_several_keys_do_not_keep_more_room_by_parking_the_same(
 def test_sets_of_keys_are_bounded_and_what_is_refused_was_not_acknowledged(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outcome, "MOST_KEY_SETS", 1)
+    monkeypatch.setattr(outcome, "MAX_KEY_SETS", 1)
 
     async def script(engine: Engine) -> None:
         for task in ("a", "b"):
@@ -164,7 +164,7 @@ def test_sets_of_keys_are_bounded_and_what_is_refused_was_not_acknowledged(
 def test_an_outcome_that_is_added_to_in_the_same_group_is_not_dropped(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outcome, "MOST_PARKED", 4)
+    monkeypatch.setattr(outcome, "MAX_PARKED", 4)
 
     async def script(engine: Engine) -> None:
         for i in range(4):
@@ -188,7 +188,7 @@ def test_an_outcome_is_dropped_only_if_all_who_were_told_that_it_is_kept_have_pa
     work = UnitOfWork()
     acknowledged: dict[str, set[str]] = {}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(outcome, "MOST_PARKED", most)
+        patched.setattr(outcome, "MAX_PARKED", most)
         for now, (key, number, decider) in enumerate(calls):
             task = f"t{number}"
             work.decisions[1, task] = None
@@ -220,7 +220,7 @@ def test_nobody_loses_room_to_a_key_that_has_as_much(calls: list[tuple[str, int]
     owned, most = OwnedPolicy(1, "default", Policy(SPEC), 1, 0), 5
     work = UnitOfWork()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(outcome, "MOST_PARKED", most)
+        patched.setattr(outcome, "MAX_PARKED", most)
         for now, (key, number) in enumerate(calls):
             task = f"{key}{number}"
             work.decisions[1, task] = None
@@ -245,7 +245,7 @@ def test_nobody_loses_room_to_a_key_that_has_as_much(calls: list[tuple[str, int]
 
 
 def test_the_key_of_a_call_is_whose_share_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outcome, "MOST_PARKED", 3)
+    monkeypatch.setattr(outcome, "MAX_PARKED", 3)
     with running(tmp_path, tenants=True) as service:
         junk, honest = service.client("acme"), service.client("acme")
         assert junk.post("/v1/policies", POLICY).status == 201

@@ -20,7 +20,7 @@ from tests.serve.harness.service_process import ServiceProcess
 REQUESTS = 200_000
 HEALTH = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
 LAST = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
-MOST_GROWTH_MB = 40
+MAX_GROWTH_MB = 40
 WATCH_S = 8.0
 
 
@@ -79,7 +79,7 @@ def test_pipelined_health_checks_do_not_fill_memory(served: ServiceProcess, read
         for thread in threads if reads else threads[:1]:
             thread.join()
     print(f"growth {growth:.1f} MB, longest wait {longest:.3f} s, replies {read:,}")
-    assert growth < MOST_GROWTH_MB, f"{growth:.0f} MB"
+    assert growth < MAX_GROWTH_MB, f"{growth:.0f} MB"
     assert longest < 2.0
     assert read > 100 if reads else read == 0
 

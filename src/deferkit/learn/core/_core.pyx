@@ -13,7 +13,7 @@ from deferkit.learn.core.accounting cimport (
     EXPIRED, LINK_BINARY, LINK_SWITCHED, OPEN, SETTLED, commit, context_of, correct, expire, learn_outcome,
     needs_identity_link, observe, relearn, share_reviewed, use_identity_link)
 from deferkit.learn.core.arrivals cimport BINS, HORIZON, RENEWS, UNTIL, begin_period, outlook
-from deferkit.learn.core.budget cimport LEAST_BUDGET, left
+from deferkit.learn.core.budget cimport MIN_BUDGET, left
 from deferkit.learn.core.choice cimport (
     NO_BUDGET, UNSETTLED, Proposal, affordable, exceeds_cold_start_cap, price_current_task, propose, size_holds)
 from deferkit.learn.core.glm cimport (
@@ -21,7 +21,7 @@ from deferkit.learn.core.glm cimport (
 from deferkit.learn.core.kernels cimport LANES, STASHED
 from deferkit.learn.core.links cimport cumulant, link_names, mean, slope
 from deferkit.learn.core.mixture cimport mix_theta
-from deferkit.learn.core.newton cimport LEAST_WEIGHT, Likelihood, Workspace, maximise
+from deferkit.learn.core.newton cimport MIN_WEIGHT, Likelihood, Workspace, maximise
 from deferkit.learn.core.pacing cimport RENEWING, pacing_names
 from deferkit.learn.core.precision cimport CHECK_EVERY, LARGEST_INVERSE_ERROR, SURE_SPREAD, initialise
 from deferkit.learn.core.ranks cimport RANKED_CONTEXTS, add_to_ranks, cut_outliers, write_ranks
@@ -49,7 +49,7 @@ cdef extern from *:
 FIELDS = built_fields()
 CONSTANTS = {
     "lanes": LANES, "stash": STASHED, "open": OPEN, "settled": SETTLED, "expired": EXPIRED,
-    "least_budget": LEAST_BUDGET, "least_weight": LEAST_WEIGHT,
+    "least_budget": MIN_BUDGET, "least_weight": MIN_WEIGHT,
     "largest_inverse_error": LARGEST_INVERSE_ERROR, "check_every": CHECK_EVERY, "sure_spread": SURE_SPREAD,
     "horizon": HORIZON, "until": UNTIL, "renews": RENEWS, "bins": BINS,
     "link_binary": LINK_BINARY, "link_switched": LINK_SWITCHED, "ranked_contexts": RANKED_CONTEXTS,
@@ -83,7 +83,7 @@ def mean_and_weight(Int link, const double[::1] eta):
     cdef double[::1] m = means
     cdef double[::1] w = weights
     for i in range(eta.shape[0]):
-        m[i], w[i] = mean(link, eta[i]), max(slope(link, eta[i]), LEAST_WEIGHT)
+        m[i], w[i] = mean(link, eta[i]), max(slope(link, eta[i]), MIN_WEIGHT)
     return means, weights
 
 

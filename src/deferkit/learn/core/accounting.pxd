@@ -46,14 +46,14 @@ cdef inline double *context_of(State *s, Int slot) noexcept nogil:
 
 cdef enum:
     USUAL_DELAYS = 4  # an observation is overdue after so many times the mean delay …
-    LEAST_WAIT = 32  # … and so many decisions more
+    MIN_WAIT = 32  # … and so many decisions more
     FIRST_WAIT = 1000  # … or, where nothing was observed yet, after so many decisions
 
 cdef inline Int overdue_wait(State *s) noexcept nogil:
     """Return after how many decisions an observation of the model's reward is overdue."""
     if s.counters.n_heard == 0:
         return min(FIRST_WAIT, s.sizes.memory - 1)
-    return min(USUAL_DELAYS * (s.counters.delay_sum // s.counters.n_heard) + LEAST_WAIT, s.sizes.memory - 1)
+    return min(USUAL_DELAYS * (s.counters.delay_sum // s.counters.n_heard) + MIN_WAIT, s.sizes.memory - 1)
 
 cdef inline void count_model_decisions_up_to(State *s, Int decision) noexcept nogil:
     """Count the tasks that the model decided, up to the latest decision that was observed or should have been.

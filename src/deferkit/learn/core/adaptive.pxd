@@ -10,9 +10,9 @@ from deferkit.learn.core.state cimport Int, State
 
 cdef extern from *:
     """
-    #define LEAST_MEAN_COST 1e-100 /* in units of a smaller one, Σg² would overflow */
+    #define MIN_MEAN_COST 1e-100 /* in units of a smaller one, Σg² would overflow */
     """
-    const double LEAST_MEAN_COST
+    const double MIN_MEAN_COST
 
 cdef inline void step(State *s, double *dual, const double *cost) noexcept nogil:
     cdef Int r, done = s.counters.next_id
@@ -26,7 +26,7 @@ cdef inline void step(State *s, double *dual, const double *cost) noexcept nogil
         if not bounded(s, r) or tasks < 1.0 or s.arrays.cost_sum[r] <= 0.0:
             continue
         unit = s.arrays.cost_sum[r] / s.arrays.cost_n[r]
-        if unit < LEAST_MEAN_COST:
+        if unit < MIN_MEAN_COST:
             continue
         g = (cost[r] - left(s, r) / tasks) / unit
         squares[r] += g * g

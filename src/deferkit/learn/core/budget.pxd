@@ -6,9 +6,9 @@ from deferkit.learn.core.state cimport Int, State
 
 cdef extern from *:
     """
-    #define LEAST_BUDGET 1e-100 /* a smaller total counts as 0: T/B would overflow */
+    #define MIN_BUDGET 1e-100 /* a smaller total counts as 0: T/B would overflow */
     """
-    const double LEAST_BUDGET
+    const double MIN_BUDGET
 
 cdef inline double left(State *s, Int resource) noexcept nogil:
     return s.arrays.total[resource] - s.arrays.spent[resource] - s.arrays.reserved[resource]
@@ -38,4 +38,4 @@ cdef inline double plannable(State *s, Int resource) noexcept nogil:
 
 cdef inline bint bounded(State *s, Int resource) noexcept nogil:
     """Whether a resource has a price: not if its budget is 0 or infinite."""
-    return LEAST_BUDGET < s.arrays.total[resource] < INFINITY
+    return MIN_BUDGET < s.arrays.total[resource] < INFINITY

@@ -24,7 +24,7 @@ cdef extern from *:
     #define ALARM 100.0             /* 1/α, α = 0.01 */
     #define WEIGHT 0.47             /* 1 / Σ of 1 / ((n + 1)·log²(n + 1)), which is 2.11 */
     #define SAMPLES_A_FEATURE 5     /* for each feature, before the test begins */
-    #define LEAST_PROBABILITY 0.01  /* forecasts are kept so far from 0 and 1 */
+    #define MIN_PROBABILITY 0.01  /* forecasts are kept so far from 0 and 1 */
     #define SUMS 6
     #define CREEP 0.01              /* taken from log e for the change point, which would wander before a change */
     #define REST 1500               /* samples; the window of the slowest members that forget, see members.py */
@@ -35,7 +35,7 @@ cdef extern from *:
     const double ALARM
     const double WEIGHT
     const Int SAMPLES_A_FEATURE
-    const double LEAST_PROBABILITY
+    const double MIN_PROBABILITY
     const Int SUMS
     const double CREEP
     const Int REST
@@ -56,7 +56,7 @@ cdef inline double response_range(State *s, Int target, double *low) noexcept no
     return s.arrays.max_cost[resource]
 
 cdef inline double scaled(double value, double low, double size) noexcept nogil:
-    return min(max((value - low) / size, LEAST_PROBABILITY), 1.0 - LEAST_PROBABILITY)
+    return min(max((value - low) / size, MIN_PROBABILITY), 1.0 - MIN_PROBABILITY)
 
 cdef inline void count_response(State *s, Int target, double y) noexcept nogil:
     cdef double *sums = s.arrays.change_sums + target * SUMS + 3

@@ -18,7 +18,7 @@ from deferkit.learn.core.drift cimport test_drift
 from deferkit.learn.core.kernels cimport add_scaled, copy_scaled, dot, dot_three
 from deferkit.learn.core.links cimport IDENTITY, mean, slope
 from deferkit.learn.core.mixture cimport estimate_of, mix, reads_ranks, reweight_members, weights_of
-from deferkit.learn.core.newton cimport LEAST_WEIGHT
+from deferkit.learn.core.newton cimport MIN_WEIGHT
 from deferkit.learn.core.precision cimport copy_design, product_of, project, update
 from deferkit.learn.core.state cimport Int, State
 
@@ -61,7 +61,7 @@ cdef inline double weight_of(State *s, Int link, double eta) noexcept nogil:
     """The weight of a sample in its design."""
     if link == IDENTITY or not s.options.fisher:
         return 1.0
-    return max(slope(link, eta), LEAST_WEIGHT)
+    return max(slope(link, eta), MIN_WEIGHT)
 
 cdef inline void dots(State *s, const double *context, const double *theta, Int first, Int n,
                       double *out) noexcept nogil:

@@ -15,10 +15,10 @@ from deferkit.learn.core.state cimport Int
 cdef extern from *:
     """
     #define NEWTON_STEPS 100
-    #define LEAST_WEIGHT 1e-6 /* keeps the information positive if a probability rounds to 0 or 1 */
+    #define MIN_WEIGHT 1e-6 /* keeps the information positive if a probability rounds to 0 or 1 */
     """
     const Int NEWTON_STEPS
-    const double LEAST_WEIGHT
+    const double MIN_WEIGHT
 
 cdef struct Likelihood:
     Int link
@@ -59,7 +59,7 @@ cdef inline double newton_system(Likelihood *l, const double *theta, double *pre
         eta = dot(x, theta, l.w)
         value += x[l.w] * eta - cumulant(l.link, eta)
         add_scaled(work.gradient, x[l.w] - mean(l.link, eta), x, l.w)
-        copy_scaled(work.weighted_x, sqrt(max(slope(l.link, eta), LEAST_WEIGHT)), x, l.w)
+        copy_scaled(work.weighted_x, sqrt(max(slope(l.link, eta), MIN_WEIGHT)), x, l.w)
         add_outer(precision, work.weighted_x, l.w)
         x += l.length
     return value

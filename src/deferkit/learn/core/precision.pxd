@@ -15,12 +15,12 @@ from deferkit.learn.core.state cimport Int, State
 cdef extern from *:
     """
     #define LARGEST_INVERSE_ERROR 1e-10 /* of P·P⁻¹x from x, relative to the largest element of x */
-    #define LEAST_PIVOT 1e-15   /* of the diagonal element */
+    #define MIN_PIVOT 1e-15   /* of the diagonal element */
     #define SURE_SPREAD 1e8     /* of w·xᵀP⁻¹x: a rank-one update loses log₁₀ of it in digits */
     #define CHECK_EVERY 64      /* stashes, that is 1,024 samples */
     """
     const double LARGEST_INVERSE_ERROR
-    const double LEAST_PIVOT
+    const double MIN_PIVOT
     const double SURE_SPREAD
     const Int CHECK_EVERY
 
@@ -136,7 +136,7 @@ cdef inline void invert(const double *m, double *inverse, double *factor, Int d,
             if i == j:
                 rest = m[i * w + i] * (1.0 + lift) - partial_dot(factor + i * w, factor + i * w, i)
                 # beside a context of 1e10 the ridge is below rounding, so that the pivot may even be negative
-                factor[i * w + i] = sqrt(max(rest, LEAST_PIVOT * m[i * w + i]))
+                factor[i * w + i] = sqrt(max(rest, MIN_PIVOT * m[i * w + i]))
             else:
                 rest = m[i * w + j] - partial_dot(factor + i * w, factor + j * w, j)
                 factor[i * w + j] = rest / factor[j * w + j]
@@ -171,7 +171,7 @@ cdef inline void refactor(State *s, Int design) noexcept nogil:
     cdef double lift = 0.0
     invert(precision_of(s, design), inverse_of(s, design), s.arrays.factor, d, w, lift)
     while lift < 1.0 and not is_finite_diagonal(inverse_of(s, design), d, w):
-        lift = max(LEAST_PIVOT, 10.0 * lift)
+        lift = max(MIN_PIVOT, 10.0 * lift)
         invert(precision_of(s, design), inverse_of(s, design), s.arrays.factor, d, w, lift)
 
 cdef inline void add_to_precision(State *s, Int design, const double *x) noexcept nogil:

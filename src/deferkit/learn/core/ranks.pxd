@@ -15,7 +15,7 @@ from deferkit.learn.core.state cimport Int, State
 
 cdef enum:
     RANKED_CONTEXTS = 100  # layout.py has the same number
-    LEAST_FOR_CUTS = 10  # values of a feature
+    MIN_FOR_CUTS = 10  # values of a feature
 
 cdef extern from *:
     """
@@ -66,7 +66,7 @@ cdef inline void cut_outliers(State *s, double *x, double *raw) noexcept nogil:
     cdef const double *table
     for j in range(s.sizes.n_ranked):
         n = s.arrays.rank_count[j]
-        if n >= LEAST_FOR_CUTS:
+        if n >= MIN_FOR_CUTS:
             table = s.arrays.rank_table + j * RANKED_CONTEXTS
             low, high = table[n // 10], table[n - 1 - n // 10]
             # a feature that is nearly constant has no distance of deciles, but a size

@@ -26,8 +26,8 @@ from deferkit.learn.core.resolve cimport (
 from deferkit.learn.core.state cimport Int, State
 
 cdef enum:
-    LEAST_SAMPLE = 200
-    MOST_WINDOWS = 2  # the largest sample, in windows of latest contexts
+    MIN_SAMPLE = 200
+    MAX_WINDOWS = 2  # the largest sample, in windows of latest contexts
     SOLUTIONS_A_PERIOD = 100  # at least, however few tasks come
 
 cdef extern from *:
@@ -77,14 +77,14 @@ cdef inline Int sample_rest(State *s, Int resource, double at) noexcept nogil:
         found += end[k] - first[k]
     if found == 0:
         return sample_latest(s)
-    step = 1 + (found - 1) // (MOST_WINDOWS * <Int>s.arrays.pacing_constant[1])
+    step = 1 + (found - 1) // (MAX_WINDOWS * <Int>s.arrays.pacing_constant[1])
     for k in range(2):
         decision = first[k]
         while decision < end[k]:
             s.arrays.sample[n] = decision % s.sizes.memory
             n += 1
             decision += step
-    return add_latest(s, n, min(<Int>LEAST_SAMPLE, s.sizes.window))
+    return add_latest(s, n, min(<Int>MIN_SAMPLE, s.sizes.window))
 
 cdef inline void fill(State *s, Int n) noexcept nogil:
     cdef double bonus = model_bonus(s)

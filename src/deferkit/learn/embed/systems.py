@@ -20,7 +20,7 @@ from deferkit.learn.ledger import Ledger
 from deferkit.learn.links import Link, link_named
 
 TOLERANCE = 1e-5  # squared Newton decrement, for each sample, of the last step
-LEAST_JITTER = 1e-14  # relative, added to the diagonal if a factorisation fails
+MIN_JITTER = 1e-14  # relative, added to the diagonal if a factorisation fails
 STATE = (
     *("theta", "precision", "inverse", "moment", "rounding"),
     *("n_stashed", "drifted", "n_absorbed", "n_observed", "squared_error"),
@@ -115,7 +115,7 @@ def cholesky(precision: Floats) -> Floats:
     """Return the lower Cholesky factor; the diagonal is raised if the ridge vanishes beside huge contexts."""
     from scipy.linalg.lapack import dpotrf  # noqa: PLC0415 - an extra
 
-    jitter = LEAST_JITTER
+    jitter = MIN_JITTER
     factor, failed = dpotrf(precision, lower=1)
     if failed and not np.isfinite(precision).all():  # no jitter would help
         raise ValueError("The precision of an estimate is not finite: its views or responses are too large.")

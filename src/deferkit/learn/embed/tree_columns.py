@@ -171,13 +171,13 @@ class TreeFit:
         self.latest = saved["latest"].copy()
 
 
-LEAST_DELAY, MOST_DELAY = 32, 2_000  # observations between the start of a fit and its effect
-LEAST_STACK_DELAY = 8  # the same where there is a stack
-MOST_KEPT = 100_000  # tasks in the training set after old ones were dropped
+MIN_DELAY, MAX_DELAY = 32, 2_000  # observations between the start of a fit and its effect
+MIN_STACK_DELAY = 8  # the same where there is a stack
+MAX_KEPT = 100_000  # tasks in the training set after old ones were dropped
 SMALLEST_UNIT = 1e-30  # of a cost: LightGBM reads labels as 32-bit floats, and a cost over its unit must fit
 
 
-def gap_after(n: int, least: int = LEAST_DELAY) -> int:
+def gap_after(n: int, least: int = MIN_DELAY) -> int:
     """Return the number of observations between a fit at n observations and the next one.
 
     Args:
@@ -190,7 +190,7 @@ def gap_after(n: int, least: int = LEAST_DELAY) -> int:
     return max(least, n // 3 if n < 3_000 else n // 2)
 
 
-def delay_of(n: int, least: int = LEAST_DELAY) -> int:
+def delay_of(n: int, least: int = MIN_DELAY) -> int:
     """Return the number of observations after which a fit at n observations takes effect.
 
     Args:
@@ -200,7 +200,7 @@ def delay_of(n: int, least: int = LEAST_DELAY) -> int:
     >>> [delay_of(n) for n in (64, 1_000, 100_000)]
     [32, 62, 2000]
     """
-    return min(max(least, n // 16), MOST_DELAY)
+    return min(max(least, n // 16), MAX_DELAY)
 
 
 class TreeColumns:
@@ -281,12 +281,12 @@ class TreeColumns:
 
     def drop_old_tasks(self) -> None:
         """Drop the oldest tasks if there are too many, unless trees are being fitted to them."""
-        if self.training_set.n >= 2 * MOST_KEPT and self._fit is None:
-            self.training_set.drop_first(self.training_set.n - MOST_KEPT)
+        if self.training_set.n >= 2 * MAX_KEPT and self._fit is None:
+            self.training_set.drop_first(self.training_set.n - MAX_KEPT)
 
     def decisions_until_upkeep(self) -> int:
         """Return how many decisions may come before `drop_old_tasks` must be called."""
-        room = 2 * MOST_KEPT - self.training_set.n if self._fit is None else self._ledger.memory
+        room = 2 * MAX_KEPT - self.training_set.n if self._fit is None else self._ledger.memory
         return max(1, min(self._ledger.memory, room))
 
     def record_outcomes(self, first: int, n: int = 1) -> None:
@@ -334,7 +334,7 @@ class TreeColumns:
         if self._fit is None and ledger.get("n_seen") >= self._start_at:
             seen = ledger.get("n_seen")
             self._fit = self._begin(self._rows_in_window())
-            n, least = seen + self._n_warm_start, LEAST_STACK_DELAY if self._shape.stacked else LEAST_DELAY
+            n, least = seen + self._n_warm_start, MIN_STACK_DELAY if self._shape.stacked else MIN_DELAY
             self._effect_at = seen + delay_of(n, least)
             self._start_at = max(self._effect_at, seen + gap_after(n, least))
         ledger.set("retrain_at", self._effect_at if self._fit is not None else self._start_at)
@@ -433,7 +433,7 @@ class TreeColumns:
         fit.wait()
         self._ledger.core.learn_many(fit.latest[-len(x) :].copy(), cost_expert, rewards, costs)
         self._take_effect(fit)
-        least = LEAST_STACK_DELAY if self._shape.stacked else LEAST_DELAY
+        least = MIN_STACK_DELAY if self._shape.stacked else MIN_DELAY
         self._start_at = seen + gap_after(seen + self._n_warm_start, least)
         self._ledger.set("retrain_at", self._start_at)
 

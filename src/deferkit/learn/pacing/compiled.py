@@ -13,7 +13,7 @@ from deferkit.types import is_number, is_whole
 
 Floats = NDArray[np.float64]
 
-LEAST_BUDGET: float = core.CONSTANTS["least_budget"]
+MIN_BUDGET: float = core.CONSTANTS["least_budget"]
 
 
 class Parameter(NamedTuple):
@@ -45,7 +45,7 @@ class Budgets(NamedTuple):
     @property
     def bounded(self) -> NDArray[np.bool_]:
         """Which resources have a price: not those with a budget of 0, nor those with an infinite one."""
-        return (self.total > LEAST_BUDGET) & np.isfinite(self.total)
+        return (self.total > MIN_BUDGET) & np.isfinite(self.total)
 
 
 class Strategy:
@@ -148,8 +148,8 @@ class Gradient(Strategy):
         del next_id, warm_up
         price = dual[: len(after.total)]
         changed = (after.total != before.total) & np.isfinite(after.total)
-        priced = after.total > LEAST_BUDGET
-        gamma = np.where(before.total > LEAST_BUDGET, price * before.total / before.horizon, 0.5)
+        priced = after.total > MIN_BUDGET
+        gamma = np.where(before.total > MIN_BUDGET, price * before.total / before.horizon, 0.5)
         fresh = np.where(priced, gamma * after.horizon / np.where(priced, after.total, 1.0), 0.0)
         price[changed] = fresh[changed]
 

@@ -19,7 +19,7 @@ MIN_SEEN = 3  # values of a feature before its scale is used
 PLAUSIBLE = 1e6  # bound until then: numbers of a context are of the order of 1
 PLAUSIBLE_NAMED = 1e20  # named ones are scaled by the encoder, and may be of any unit
 GROWTH = 1.2  # an outlier is clipped to this many times the largest value seen
-MOST_COUNTED = 1000  # values of a feature at which the count, and so the factor, saturates
+MAX_COUNTED = 1000  # values of a feature at which the count, and so the factor, saturates
 
 Context = list[float] | dict[str, Any]
 
@@ -46,7 +46,7 @@ class FeatureScales(msgspec.Struct, kw_only=True):
     """
 
     largest: list[float]
-    seen: list[int]  # values that were not zero, up to MOST_COUNTED
+    seen: list[int]  # values that were not zero, up to MAX_COUNTED
     names: list[str] = []  # of the features, where they have names
     clipped: int = 0  # features that were cut so far
 
@@ -91,8 +91,8 @@ class FeatureScales(msgspec.Struct, kw_only=True):
         if not self._none_larger(context):
             for index in self._larger(values):
                 self.largest[index] = abs(values[index])
-        if values and min(seen) < MOST_COUNTED:
-            self.seen = [n + 1 if v and n < MOST_COUNTED else n for v, n in zip(values, seen, strict=True)]
+        if values and min(seen) < MAX_COUNTED:
+            self.seen = [n + 1 if v and n < MAX_COUNTED else n for v, n in zip(values, seen, strict=True)]
         self.clipped += clipped
 
     def _larger(self, values: list[float]) -> list[int]:

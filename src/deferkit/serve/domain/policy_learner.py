@@ -9,7 +9,7 @@ import msgspec
 from deferkit.errors import InvalidArgument
 from deferkit.extras import listed, missing, needs
 from deferkit.learn.deferrer import Deferrer
-from deferkit.learn.embed.tree_columns import MOST_KEPT
+from deferkit.learn.embed.tree_columns import MAX_KEPT
 from deferkit.learn.encode import Encoder
 from deferkit.learn.exploration import INDEX, INTERVAL, Exploration
 from deferkit.learn.initial_state import count_numbers
@@ -26,7 +26,7 @@ CEILING_FACTOR = 20  # default max_reported_cost, in units of max_cost: higher c
 RETENTION_S = 30 * 86_400.0  # default retention of payloads, after their tasks have ended
 LIMITED_BUDGET_FIELDS = ("until", "every", "zone", "start", "carry", "hold", "limit")
 BYTES_OF_A_NUMBER = 8
-MOST_NUMBERS = 50_000_000  # doubles that one policy may keep in memory: 400 MB
+MAX_NUMBERS = 50_000_000  # doubles that one policy may keep in memory: 400 MB
 
 
 class Choice(NamedTuple):
@@ -80,7 +80,7 @@ def first_possible(spec: PolicySpec) -> PolicySpec:
         if spec.defaults_used == NOVEMBER_2026:
             open_fields.pop("ranks", None)
         made = msgspec.structs.replace(spec, **open_fields)
-        if (made.representation != "auto" or trees_available(spec)) and numbers_of(made) <= MOST_NUMBERS:
+        if (made.representation != "auto" or trees_available(spec)) and numbers_of(made) <= MAX_NUMBERS:
             break
     return made
 
@@ -139,7 +139,7 @@ def trees_available(spec: PolicySpec) -> bool:
 def numbers_of(spec: PolicySpec) -> int:
     """Return how many doubles a policy keeps in memory: matrices, remembered contexts, training samples of trees."""
     settings = settings_of(spec)
-    trees = 2 * MOST_KEPT * settings.n_features if settings.representation == "auto" else 0
+    trees = 2 * MAX_KEPT * settings.n_features if settings.representation == "auto" else 0
     return sum(count_numbers(settings).values()) + trees
 
 
@@ -166,11 +166,11 @@ def memory_of(spec: PolicySpec) -> int:
 def check_size(spec: PolicySpec) -> None:
     """Raise if a policy would take more memory than the limit."""
     numbers = numbers_of(spec)
-    if numbers > MOST_NUMBERS:
+    if numbers > MAX_NUMBERS:
         used = f"forget {spec.forget_used!r} and representation {spec.representation_used!r}"
         raise InvalidArgument(
             f"With its features, {len(spec.experts)} experts, {len(spec.budget)} resources, {used}, the policy would"
-            f" keep {numbers:,} numbers; the most is {MOST_NUMBERS:,}. Take fewer of them, a shorter memory,"
+            f" keep {numbers:,} numbers; the most is {MAX_NUMBERS:,}. Take fewer of them, a shorter memory,"
             " representation 'linear' or forget 'never'."
         )
 

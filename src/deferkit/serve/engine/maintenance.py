@@ -71,7 +71,7 @@ class Maintenance:
             await self.ownership.purge(number)
 
     async def drop_old_parked(self) -> None:
-        """Drop the oldest parked outcomes of policies that have `MOST_PARKED`."""
+        """Drop the oldest parked outcomes of policies that have `MAX_PARKED`."""
         for key, owned in list(self.ownership.owned.items()):
             if is_full(owned):
                 before = owned.time(self.ownership.clock.now()) - PARKED_S * MICRO

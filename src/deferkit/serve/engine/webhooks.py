@@ -35,7 +35,7 @@ from deferkit.webhook_signature import signature_of
 THREADS = 4  # attempts at a time
 TIMEOUT_S = 5.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 3600.0  # the longest; half of it is the shortest
-MOST_READ = 65_536  # bytes of a reply
+MAX_READ = 65_536  # bytes of a reply
 LONGEST_ERROR = 200
 
 ssl_context = cache(ssl.create_default_context)
@@ -149,7 +149,7 @@ class WebhookSender:
             "deferkit-event": row.id,
             "deferkit-signature": signature_of(row.body, self.webhook.secret, self._now() // MICRO),
         }
-        return connections.ask("POST", destination.path, row.body, headers, TIMEOUT_S, most=MOST_READ)
+        return connections.ask("POST", destination.path, row.body, headers, TIMEOUT_S, most=MAX_READ)
 
 
 def addresses_of(host: str, port: int) -> list[str]:

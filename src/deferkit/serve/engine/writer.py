@@ -61,7 +61,7 @@ class PendingFits(Generic[Item]):
         self.queue.unblock(key)
 
 
-MOST_THREADS = 32  # in the pool: the steps of more tenants wait for each other
+MAX_THREADS = 32  # in the pool: the steps of more tenants wait for each other
 
 
 class LearningSteps:
@@ -78,7 +78,7 @@ class LearningSteps:
     def __init__(self, ownership: Ownership, charge: Callable[[str, float], None]) -> None:
         self.ownership = ownership
         self.charge = charge
-        self._threads = ThreadPoolExecutor(max_workers=MOST_THREADS, thread_name_prefix="learner")
+        self._threads = ThreadPoolExecutor(max_workers=MAX_THREADS, thread_name_prefix="learner")
         self._tenant_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by tenant
         self._running: set[asyncio.Task[None]] = set()
 

@@ -69,7 +69,7 @@ class FreshRows(Generic[Id, Row]):
 
 
 COOKIE = "deferkit_session"
-MOST_OF_A_KEY = 100  # sessions; one more ends the oldest
+MAX_OF_A_KEY = 100  # sessions; one more ends the oldest
 
 
 def new_session(key: str, tenant: str, reviewer: str | None, session_s: float) -> tuple[str, SessionRow]:

@@ -16,7 +16,7 @@ from deferkit.serve.domain.request_bodies import Reviewer
 from deferkit.serve.domain.rows import KeyRow, SessionRow
 from deferkit.serve.http.auth import (
     EVERYONE,
-    MOST_OF_A_KEY,
+    MAX_OF_A_KEY,
     NO_KEY,
     Access,
     check_open_call,
@@ -27,7 +27,7 @@ from deferkit.serve.http.auth import (
 )
 from deferkit.serve.http.route_support import AnyRequest, about, caller_of, engine_of, sent
 
-MOST_KEYS = 1000  # of a tenant that are neither revoked nor expired: all are read once a second
+MAX_KEYS = 1000  # of a tenant that are neither revoked nor expired: all are read once a second
 Scopes = Annotated[
     list[Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(SCOPES)})$")]], msgspec.Meta(min_length=1, max_length=16)
 ]
@@ -126,8 +126,8 @@ async def create_key(request: AnyRequest, data: JSONBody[KeyBody]) -> Response[N
 
     def add() -> KeyRow:
         now, rows = time.time_ns() // 1000, store.keys()
-        if sum(each.tenant == caller.tenant and each.usable(now) for each in rows) >= MOST_KEYS:
-            raise Problem(409, "too_many", f"There are {MOST_KEYS:,} keys: revoke some.")
+        if sum(each.tenant == caller.tenant and each.usable(now) for each in rows) >= MAX_KEYS:
+            raise Problem(409, "too_many", f"There are {MAX_KEYS:,} keys: revoke some.")
         own = next(each for each in rows if each.id == caller.key)
         if own.reviewer is not None and data.reviewer != own.reviewer:
             raise Problem(403, "forbidden", f"The key is for reviewer {own.reviewer!r}, as is any that it makes.")
@@ -238,7 +238,7 @@ async def open_session(request: AnyRequest, data: JSONBody[SessionBody]) -> Resp
     async with access.turn_to_write(caller.tenant, engine_of(request).ownership.busy):
         if before is not None:
             await asyncio.to_thread(store.revoke_session, before.id, now_micros())
-        await asyncio.to_thread(store.add_session, row, most=MOST_OF_A_KEY)
+        await asyncio.to_thread(store.add_session, row, most=MAX_OF_A_KEY)
     access.forget_sessions()
     response = sent(session_reply(caller, row), SessionReply, 201)
     response.headers["set-cookie"] = set_cookie(request.scope, token, seconds)

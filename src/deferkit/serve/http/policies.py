@@ -211,7 +211,7 @@ POLICY_ROUTES = [
 
 READ_S = 0.1  # how long a reply waits for the log to be read up to its end
 ENOUGH = 0.9  # the share of a log that must have been read before it tells of gain and spending
-MOST_POLICIES = 1000
+MAX_POLICIES = 1000
 Buckets = Annotated[int, msgspec.Meta(ge=1, le=2000, description="how many at most")]
 
 
@@ -261,7 +261,7 @@ async def standing_anywhere(request: AnyRequest, row: PolicyRow) -> Any:
 async def read_overview(request: AnyRequest) -> Response[Overview]:
     """Read where all policies of the tenant stand: on plan or not, when each runs out, gain, queue, alarms."""
     engine = engine_of(request)
-    rows = await asyncio.to_thread(engine.store.policies_of, caller_of(request).tenant, "", MOST_POLICIES)
+    rows = await asyncio.to_thread(engine.store.policies_of, caller_of(request).tenant, "", MAX_POLICIES)
     policies = await asyncio.gather(*(standing_anywhere(request, row) for row in rows))
     histories_of(request).forget({owned.id for owned in engine.owned.values()})
     return sent({"now": engine.clock.now() / MICRO, "policies": policies}, Overview)

@@ -65,7 +65,7 @@ from deferkit.serve.storage.listing import QueuedSeat, page_of_held, page_of_que
 from deferkit.serve.storage.store import Store
 
 Kind = TypeVar("Kind")
-MOST_LISTED = 1000  # unconfirmed costs
+MAX_LISTED = 1000  # unconfirmed costs
 LEASE = {"task": "mail-1", "seat": 0, "epoch": 1, "token": "tVbJr-w9H5Zl0cBOyK2mZ6bX8Qv3nYd1sUe7FgAiPkE"}
 
 
@@ -175,7 +175,7 @@ async def list_unconfirmed_costs(request: AnyRequest, name: PolicyName) -> Respo
     except Elsewhere as elsewhere:
         return await passed_on(request, elsewhere, UnconfirmedCosts)
     waiting = owned.policy.unconfirmed
-    costs = [UnconfirmedCost(task=task, cost=from_micros(waiting[task])) for task in [*waiting][:MOST_LISTED]]  # type: ignore[arg-type]
+    costs = [UnconfirmedCost(task=task, cost=from_micros(waiting[task])) for task in [*waiting][:MAX_LISTED]]  # type: ignore[arg-type]
     return sent(UnconfirmedCosts(total=len(waiting), costs=costs), UnconfirmedCosts)
 
 
@@ -204,7 +204,7 @@ HeldCursor = Annotated[
         description="`next` of the page before",
     ),
 ]
-MOST_SHOWN = 4_000_000  # bytes of payloads and answers of the model in one reply, unless a single claim has more
+MAX_SHOWN = 4_000_000  # bytes of payloads and answers of the model in one reply, unless a single claim has more
 
 
 class ReviewReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -358,7 +358,7 @@ async def list_held(
 
     def read(store: Store, row: PolicyRow) -> HeldReply:
         spec = spec_of(row)
-        page = page_of_held(store.database, row.id, reviewer, after, limit, most_bytes=MOST_SHOWN)
+        page = page_of_held(store.database, row.id, reviewer, after, limit, most_bytes=MAX_SHOWN)
         return HeldReply(held=[HeldClaim(**held_claim(seat, spec)) for seat in page.seats], next=page.next)
 
     return sent(await read_policy_row(request, name, read), HeldReply)

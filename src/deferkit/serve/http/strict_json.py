@@ -22,11 +22,11 @@ from deferkit.serve.http.forwarding import header
 
 DEEPEST = 64  # lists and objects within each other
 RECURSION = 1000  # depth at which the decoder gives up by itself
-MOST_CONTAINERS = 100_000  # lists and objects of one body
+MAX_CONTAINERS = 100_000  # lists and objects of one body
 LARGE = 32_768  # bytes of a body that is decoded when no other large one is
 EMPTY = "The body is empty; JSON is expected."
 TWICE = "The body has a key twice."  # readers of JSON do not agree on which one counts
-TOO_MANY = f"The body has more than {MOST_CONTAINERS:,} lists and objects."
+TOO_MANY = f"The body has more than {MAX_CONTAINERS:,} lists and objects."
 
 decoder_of = lru_cache(maxsize=256)(msgspec.json.Decoder)
 text_decoder = msgspec.json.Decoder(str)
@@ -46,10 +46,10 @@ def unescape(key: bytes) -> bytes:
 
 def has_too_many_containers(raw: bytes) -> bool:
     """Return whether a body has more lists and objects than any may have."""
-    if raw.count(b"[") + raw.count(b"{") <= MOST_CONTAINERS:
+    if raw.count(b"[") + raw.count(b"{") <= MAX_CONTAINERS:
         return False
-    depth, containers, _ = scan(raw, RECURSION, MOST_CONTAINERS, unescape)  # some brackets may stand in texts
-    return containers > MOST_CONTAINERS and depth <= RECURSION
+    depth, containers, _ = scan(raw, RECURSION, MAX_CONTAINERS, unescape)  # some brackets may stand in texts
+    return containers > MAX_CONTAINERS and depth <= RECURSION
 
 
 def decode(raw: bytes, kind: Any) -> Any:
@@ -74,7 +74,7 @@ def decode(raw: bytes, kind: Any) -> Any:
         raise Problem(400, "not_json", f"The body is not JSON: {error}.") from None
     except RecursionError:
         raise Problem(400, "not_json", "The body is nested too deeply.") from None
-    depth, _, repeated = scan(raw, DEEPEST, MOST_CONTAINERS, unescape)
+    depth, _, repeated = scan(raw, DEEPEST, MAX_CONTAINERS, unescape)
     if repeated:
         raise invalid(TWICE)
     if depth > DEEPEST:

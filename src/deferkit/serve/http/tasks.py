@@ -58,7 +58,7 @@ from deferkit.serve.storage.listing import ListedTask, TaskFilter, page_of_tasks
 from deferkit.serve.storage.store import Store
 from deferkit.types import MODEL
 
-MOST_HISTORY = 1000
+MAX_HISTORY = 1000
 TASK = {"task": "mail-1", "context": [0.2, 0.7, 1.0], "payload": {"subject": "You have won"}, "model_answer": "spam"}
 OUTCOME = {"task": "mail-1", "rewards": {"model": 0.0, "human": 1.0}, "cost": 1.25}
 
@@ -169,7 +169,7 @@ async def read_decision(request: AnyRequest, name: PolicyName, task: TaskId) -> 
         row = store.decision(policy.id, task)
         if row is None:
             raise unknown("task", task)
-        history = store.log_of_task(policy.id, task, MOST_HISTORY)
+        history = store.log_of_task(policy.id, task, MAX_HISTORY)
         decided = records.decode(bytes(history[0].body))
         explanation = decided.decision.explain() if isinstance(decided, records.DecidedRecord) else ""
         seats, claims = store.seats(policy.id, task), store.claims(policy.id, task)

@@ -24,7 +24,7 @@ from deferkit.serve.domain.webhook import (
 )
 from deferkit.serve.http.route_support import AnyRequest, Limit, about, caller_of, engine_of, sent
 
-MOST_WEBHOOKS = 20  # of a tenant: each is looked after once a second
+MAX_WEBHOOKS = 20  # of a tenant: each is looked after once a second
 EVENT_PATTERN = f"^({'|'.join(EVENTS)})$"
 WebhookId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,64}$", description="the id of a webhook")]
 EXAMPLE = {"url": "https://example.org/deferkit", "events": ["completed", "budget"]}
@@ -151,8 +151,8 @@ async def create_webhook(request: AnyRequest, data: JSONBody[WebhookBody]) -> Re
     row, webhooks = webhook_of(request, data), engine_of(request).webhooks
 
     def add() -> None:
-        if sum(each.tenant == row.tenant for each in webhooks.store.webhooks()) >= MOST_WEBHOOKS:
-            raise Problem(409, "too_many", f"There are {MOST_WEBHOOKS} webhooks: delete some.")
+        if sum(each.tenant == row.tenant for each in webhooks.store.webhooks()) >= MAX_WEBHOOKS:
+            raise Problem(409, "too_many", f"There are {MAX_WEBHOOKS} webhooks: delete some.")
         webhooks.store.add(row)
 
     await asyncio.to_thread(add)

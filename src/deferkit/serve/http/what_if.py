@@ -21,8 +21,8 @@ from deferkit.serve.structured_logs import logger
 
 MODULE = "deferkit.serve.audit.counterfactual.what_if"
 KEPT_S = 3600.0  # how long what a job came to is kept
-MOST_KEPT = 100
-MOST_RUNNING = 2  # of all tenants
+MAX_KEPT = 100
+MAX_RUNNING = 2  # of all tenants
 LONGEST_S = 1800.0
 LONGEST_LINE = 4_000_000  # bytes of what a job comes to
 
@@ -93,7 +93,7 @@ class WhatIfJobs:
         running = [job for job in self._jobs.values() if job.is_running]
         if any(job.tenant == tenant for job in running):
             raise Problem(409, "busy", "Another what-if of the tenant is being computed: wait for it.")
-        if len(running) >= MOST_RUNNING:
+        if len(running) >= MAX_RUNNING:
             raise unavailable("Other what-ifs are being computed.", retry_after=5)
         job = WhatIfJob(tenant, policy)
         order = WhatIfOrder(store=self._store, tenant=tenant, policy=policy, budgets=budgets)
@@ -120,7 +120,7 @@ class WhatIfJobs:
         before = time.monotonic() - KEPT_S
         ended = [job for job in self._jobs.values() if not job.is_running]
         for job in ended:
-            if job.began < before or len(self._jobs) >= MOST_KEPT:
+            if job.began < before or len(self._jobs) >= MAX_KEPT:
                 del self._jobs[job.id]
 
     async def _run(self, job: WhatIfJob, order: WhatIfOrder) -> None:

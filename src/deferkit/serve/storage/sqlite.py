@@ -66,7 +66,7 @@ MIN_VERSION = (3, 51, 3)  # before it a reset of the write-ahead log could corru
 BUSY_S = 5  # how long a connection waits for others
 FSYNC_ERRORS = {apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC}
 NOT_WRITTEN = {apsw.SQLITE_IOERR_WRITE, apsw.SQLITE_IOERR_TRUNCATE}
-LEAST_ROOM = 262_144  # bytes that must be free on the disk for a store that has failed to be called writable again
+MIN_ROOM = 262_144  # bytes that must be free on the disk for a store that has failed to be called writable again
 PAGES_BETWEEN_CHECKPOINTS = 4000
 PAGES_COPIED_AT_ONCE = 1000
 
@@ -351,7 +351,7 @@ class Sqlite:
 
     def has_room(self) -> bool:
         """Return whether the disk has room: a lease fits into the log that is there, where nothing else does."""
-        return shutil.disk_usage(Path(self.path).parent).free >= LEAST_ROOM
+        return shutil.disk_usage(Path(self.path).parent).free >= MIN_ROOM
 
     def now(self) -> int:
         """Return this machine's time in microseconds."""

@@ -1,6 +1,6 @@
 """The registry of experiments: the only list of their names.
 
-A module is named after its experiment, and imported when its experiment is asked for, because drawing takes a second to import.
+A module is named after its experiment, and imported when that is asked for: drawing takes a second to import.
 """
 
 from dataclasses import replace

@@ -63,7 +63,7 @@ PRICES = {
 # 0.002 78 %, 0.0005 75 %; α 0.01 to 0.5 within 1 %; forgetting 0.997 (the router's) no different.
 ALPHA = 0.05
 RATE = 0.005
-LEAST_TARGET = 1e-12  # the package takes no target of 0; without a budget the hard stop asks nobody anyway
+MIN_TARGET = 1e-12  # the package takes no target of 0; without a budget the hard stop asks nobody anyway
 
 
 class Pareto:
@@ -79,7 +79,7 @@ class Pareto:
         from pareto_bandit.policy import DisjointLinUCBPolicy  # noqa: PLC0415 - an optional package
 
         self._policy = DisjointLinUCBPolicy(list(PRICES), dim=setting.n_features, alpha=alpha, seed=setting.seed)
-        target = max(setting.budget / setting.horizon, LEAST_TARGET)
+        target = max(setting.budget / setting.horizon, MIN_TARGET)
         self._pacer = BudgetPacer(target, mode=PacingMode.SOFT, lr=rate)
 
     def decide(self, x: Floats) -> bool:

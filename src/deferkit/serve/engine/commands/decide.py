@@ -29,7 +29,7 @@ NOT_A_NUMBER = (
     "The context is too large, or one before it was: what the learner expects of it is not a number any more."
 )
 ENCODER = msgspec.json.Encoder()
-MOST_WORK = 10_000_000_000  # matrix entries that the decisions of a batch may read: about ten seconds
+MAX_WORK = 10_000_000_000  # matrix entries that the decisions of a batch may read: about ten seconds
 
 
 class BatchResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -108,14 +108,14 @@ class DecideMany:
 
 
 def check_work(owned: OwnedPolicy, tasks: int) -> None:
-    """Raise if a batch is more work than `MOST_WORK`."""
+    """Raise if a batch is more work than `MAX_WORK`."""
     numbers = matrix_numbers(owned.policy.learner.settings)
-    if tasks * numbers > MOST_WORK:
+    if tasks * numbers > MAX_WORK:
         raise Problem(
             413,
             "too_large",
             f"A decision of this policy goes through {numbers:,} numbers, so a batch has at most"
-            f" {MOST_WORK // numbers:,} tasks. Got {tasks:,}: send them in parts.",
+            f" {MAX_WORK // numbers:,} tasks. Got {tasks:,}: send them in parts.",
         )
 
 

@@ -64,14 +64,14 @@ def check_room(owned: OwnedPolicy, micros: Micros, released: Micros | None = Non
         )
 
 
-MOST_PARKED = 10_000
-MOST_KEY_SETS = 200  # of two or more API keys that have parked the same outcomes
-PARKED_S = 86_400  # seconds after which parked outcomes are dropped, where `MOST_PARKED` is reached
+MAX_PARKED = 10_000
+MAX_KEY_SETS = 200  # of two or more API keys that have parked the same outcomes
+PARKED_S = 86_400  # seconds after which parked outcomes are dropped, where `MAX_PARKED` is reached
 
 
 def is_full(owned: OwnedPolicy) -> bool:
     """Whether no more outcomes can be parked."""
-    return owned.parked >= MOST_PARKED
+    return owned.parked >= MAX_PARKED
 
 
 def joined_keys(keys: str, key: str) -> str:
@@ -94,9 +94,9 @@ def parked_shares(owned: OwnedPolicy) -> Counter[str]:
 
 def check_key_sets(owned: OwnedPolicy, keys: str) -> None:
     """Raise if too many sets of API keys have parked outcomes together: whoever needs room looks at all of them."""
-    if keys not in owned.parked_by and sum(" " in each for each in owned.parked_by) >= MOST_KEY_SETS:
+    if keys not in owned.parked_by and sum(" " in each for each in owned.parked_by) >= MAX_KEY_SETS:
         raise unavailable(
-            f"{MOST_KEY_SETS} sets of API keys have parked outcomes of the same tasks; there is no room for another.",
+            f"{MAX_KEY_SETS} sets of API keys have parked outcomes of the same tasks; there is no room for another.",
             retry_after=60,
         )
 
@@ -122,7 +122,7 @@ def evict_parked(owned: OwnedPolicy, work: UnitOfWork, key: str) -> None:
     most = keys_with_most_parked(owned, shares)
     if shares[key] + 1 >= least_share(most, shares):
         raise unavailable(
-            f"{MOST_PARKED:,} outcomes wait for their decisions; there is no room for another.", retry_after=60
+            f"{MAX_PARKED:,} outcomes wait for their decisions; there is no room for another.", retry_after=60
         )
     for row in work.oldest_parked.get((owned.id, most), ()):
         there = work.parked.get((owned.id, row.task), row)

@@ -87,7 +87,7 @@ def erasure(owned: OwnedPolicy, work: UnitOfWork, query: str, **values: Any) -> 
 
 
 AT_ONCE = 1000  # renewals of one policy in a group: after many short periods without calls, other callers do not wait
-MOST_DUE = 100  # due renewals from which on maintenance renews an idle policy: every read computes all that are due
+MAX_DUE = 100  # due renewals from which on maintenance renews an idle policy: every read computes all that are due
 
 
 class RenewIdle:
@@ -136,12 +136,12 @@ def next_renewal(policy: Policy) -> float:
 
 
 def has_many_due(owned: OwnedPolicy, now: int) -> bool:
-    """Whether at least `MOST_DUE` renewals of a policy are due."""
+    """Whether at least `MAX_DUE` renewals of a policy are due."""
     policy = owned.policy
-    if not policy.is_timed or now / MICRO < next_renewal(policy) + MOST_DUE * SHORTEST:
+    if not policy.is_timed or now / MICRO < next_renewal(policy) + MAX_DUE * SHORTEST:
         return False
-    due = due_renewals(policy.spec, policy.books, now / MICRO, decisions=0, begin=False, most=MOST_DUE)
-    return len(due) == MOST_DUE
+    due = due_renewals(policy.spec, policy.books, now / MICRO, decisions=0, begin=False, most=MAX_DUE)
+    return len(due) == MAX_DUE
 
 
 class ExpirationReply(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 const READ_BYTES = 1_000_000;
 const ROWS = 500;
-const MOST_LEVELS = 30;
+const MAX_LEVELS = 30;
 const DELIMITERS = [",", ";", "\t", "|"];
 
 /**
@@ -100,7 +100,7 @@ function guessedUse(name, values, levels) {
   if (/(^|[_\s-])(id|key|uuid)$/i.test(name) && levels.length === given.length) return "task";
   if (/^(model|prediction|predicted|pred)([_\s-]|$)/i.test(name)) return "model";
   if (given.every((value) => numberOf(value) !== null)) return "number";
-  return levels.length <= MOST_LEVELS && levels.length <= given.length / 2 ? "category" : "shown";
+  return levels.length <= MAX_LEVELS && levels.length <= given.length / 2 ? "category" : "shown";
 }
 
 /**

@@ -6,7 +6,7 @@ import { ReviewForm } from "../review/form.js";
 import { FieldEditor, newField } from "./field_editor.js";
 import { SaveButton } from "./save_button.js";
 
-const MOST_FIELDS = 20;
+const MAX_FIELDS = 20;
 /** @type {[string, string][]} */
 const PAYLOADS = [
   ["auto", "by its content"],
@@ -62,7 +62,7 @@ export function ReviewEditor({ policy, initial }) {
             onRemove=${() => replace(place, [])}
           />`,
         )}
-        ${given.form.length < MOST_FIELDS &&
+        ${given.form.length < MAX_FIELDS &&
         html`<div class="row">
           <button type="button" class="button small" onClick=${() => change({ form: [...given.form, newField(given.form)] })}>Add a field</button>
         </div>`}

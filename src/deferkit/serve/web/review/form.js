@@ -4,7 +4,7 @@ import { classes, html, useState } from "../dom.js";
 
 /** @typedef {{ value: unknown, label: string }} Option */
 
-const MOST_KEYS = 9;
+const MAX_KEYS = 9;
 
 /**
  * Options that keys can choose from.
@@ -92,9 +92,9 @@ function ChoiceButtons({ field, values, onAnswer, disabled }) {
     <div class="choice-buttons">
       ${optionsOf(field).map(
         ({ value, label }, index) => html`<button type="button" class=${classes("choice", values[field.name] === value && "chosen")}
-          aria-keyshortcuts=${index < MOST_KEYS ? String(index + 1) : null}
+          aria-keyshortcuts=${index < MAX_KEYS ? String(index + 1) : null}
           onClick=${() => onAnswer(chosen(field, values, value))}>
-          <span dir="auto">${label}</span>${index < MOST_KEYS && html`<kbd aria-hidden="true">${index + 1}</kbd>`}
+          <span dir="auto">${label}</span>${index < MAX_KEYS && html`<kbd aria-hidden="true">${index + 1}</kbd>`}
         </button>`,
       )}
     </div>
@@ -144,7 +144,7 @@ function Options({ field, values, hints, onChange }) {
       return html`<label class=${classes("option", on && "chosen")}>
         <input type=${several ? "checkbox" : "radio"} name=${`field-${field.name}`} checked=${on}
           onChange=${() => onChange(chosen(field, values, value))} />
-        <span dir="auto">${label}</span>${hints && index < MOST_KEYS && html`<kbd aria-hidden="true">${index + 1}</kbd>`}
+        <span dir="auto">${label}</span>${hints && index < MAX_KEYS && html`<kbd aria-hidden="true">${index + 1}</kbd>`}
       </label>`;
     })}
   </div>`;

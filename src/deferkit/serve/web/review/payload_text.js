@@ -5,7 +5,7 @@ import { number } from "../format.js";
 
 const FIRST = 20_000;
 const MORE = 200_000;
-const MOST_BOXES = 1000;
+const MAX_BOXES = 1000;
 // embeddings, overrides and isolates could reorder what stands around them; control characters show nothing
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069\ufff9-\ufffb]/g;
 
@@ -36,7 +36,7 @@ export function marked(given) {
   let from = 0;
   let boxes = 0;
   for (const found of text.matchAll(HIDDEN)) {
-    if (boxes === MOST_BOXES) break;
+    if (boxes === MAX_BOXES) break;
     boxes += 1;
     parts.push(text.slice(from, found.index), html`<span class="hidden-character">${codeOf(found[0])}</span>`);
     from = found.index + 1;
