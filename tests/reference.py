@@ -309,7 +309,7 @@ class Learner:
         """Whether an expert was never asked and never observed."""
         return k not in self.routes and not self.rewards[k].responses
 
-    def waits(self, x: Floats, available: Sequence[int]) -> bool:
+    def waits(self, x: Floats, available: Sequence[int]) -> bool:  # noqa: ARG002
         """Whether untried experts are not asked about this task."""
         return False
 

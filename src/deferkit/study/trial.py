@@ -9,6 +9,7 @@ import numpy as np
 
 from deferkit.errors import SpendingWarning
 from deferkit.study.achievable import Achievable
+from deferkit.study.alarms import run_and_watch
 from deferkit.study.allowance import Allowance
 from deferkit.study.coverage import run_and_measure
 from deferkit.study.optimum import Benchmark
@@ -163,6 +164,9 @@ def run_spec(spec: Spec, judge: Judge, seed: int) -> dict[str, Any]:
     if spec.trace == "coverage":
         learner = make_learner(spec.policy, stream, budgets, seed=seed, parameters=spec.policy_parameters)
         run, more = run_and_measure(learner, stream, spec.feedback)
+    elif spec.trace == "alarms":
+        learner = make_learner(spec.policy, stream, budgets, seed=seed, parameters=spec.policy_parameters)
+        run, more = run_and_watch(learner, stream, spec.feedback)
     else:
         run = run_policy(
             spec.policy,

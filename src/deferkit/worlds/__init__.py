@@ -19,7 +19,7 @@ from deferkit.worlds.late_costs import LateCosts
 from deferkit.worlds.model_vs_human import ModelVsHuman
 from deferkit.worlds.moderation import Moderation
 from deferkit.worlds.sheet import is_table
-from deferkit.worlds.simulated_models import JunkContexts, SeveralExperts
+from deferkit.worlds.simulated_models import JunkContexts, OneChange, SeveralExperts
 from deferkit.worlds.small_tables import SmallTables
 from deferkit.worlds.synthetic import Synthetic
 from deferkit.worlds.table import Table
@@ -51,6 +51,7 @@ WORLDS: dict[str, type[Any]] = {
     "made-up-tables": SmallTables,
     "several-experts": SeveralExperts,
     "junk-contexts": JunkContexts,
+    "one-change": OneChange,
 }
 WORLD_PLUGINS = PluginGroup(
     noun="world",

@@ -38,6 +38,7 @@ ON_REQUEST = {
     "rivals": "rivals",
     "day-one": "day_one",
     "small-tables": "made_tables",
+    "drift-alarms": "drift_alarms",
 }
 """Experiments that run only by name: they take longer, or need other packages or data."""
 REGISTRY = DEFAULT | ON_REQUEST
