@@ -78,7 +78,7 @@ def library_version(name: str) -> str:
         return ""
 
 
-TRACES = ("", "path", "coverage")
+TRACES = ("", "path", "coverage", "alarms")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +94,8 @@ class Spec:
         budget: As text: "2000" units of cost, "0.1T" of tasks, "10%" of the cost of asking always, or "inf".
         feedback: Which rewards a learner observes: "full", "bandit" or "reviewed".
         policy_parameters: Arguments of a `Deferrer`, for learners.
-        trace: What is recorded during the run: nothing (""), the "path", or the "coverage" of ellipsoids.
+        trace: What is recorded during the run: nothing (""), the "path", the "coverage" of ellipsoids, or
+            "alarms" of drift.
 
     >>> spec = Spec.of("synthetic", {"regime": "dominant"}, policy="default", budget="0.04T")
     >>> spec.world_parameters["n_features"], spec.feedback
@@ -125,8 +126,8 @@ class Spec:
             given["budget"] = str(given["budget"])
         spec = cls(world=world, world_parameters=make_world(world, parameters).parameters(), **given)
         check_policy_name(spec.policy)
-        if not is_learner(spec.policy) and (spec.policy_parameters or spec.trace == "coverage"):
-            raise InvalidArgument(f"Parameters and coverage are for learners. Got the policy {spec.policy!r}.")
+        if not is_learner(spec.policy) and (spec.policy_parameters or spec.trace in ("coverage", "alarms")):
+            raise InvalidArgument(f"Parameters, coverage and alarms are for learners. Got the policy {spec.policy!r}.")
         if spec.policy in PEERS and spec.feedback != "bandit":
             raise InvalidArgument(
                 f"The policy {spec.policy!r} learns from bandit feedback only. Got {spec.feedback!r}."

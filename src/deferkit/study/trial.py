@@ -11,6 +11,7 @@ from deferkit.errors import SpendingWarning
 from deferkit.study.achievable import Achievable
 from deferkit.study.allowance import Allowance
 from deferkit.study.coverage import run_and_measure
+from deferkit.study.drift_watch import run_and_watch
 from deferkit.study.optimum import Benchmark
 from deferkit.study.policy_registry import OPTIMA, check_hindsight, make_learner, run_policy
 from deferkit.study.spec import Spec
@@ -163,6 +164,9 @@ def run_spec(spec: Spec, judge: Judge, seed: int) -> dict[str, Any]:
     if spec.trace == "coverage":
         learner = make_learner(spec.policy, stream, budgets, seed=seed, parameters=spec.policy_parameters)
         run, more = run_and_measure(learner, stream, spec.feedback)
+    elif spec.trace == "alarms":
+        learner = make_learner(spec.policy, stream, budgets, seed=seed, parameters=spec.policy_parameters)
+        run, more = run_and_watch(learner, stream, spec.feedback)
     else:
         run = run_policy(
             spec.policy,

@@ -158,7 +158,7 @@ COLUMNS: dict[str, ResultColumn] = {
     "policy_parameters": ResultColumn(pl.String, "its parameters that were given, as JSON"),
     "asked_budget": ResultColumn(pl.String, "the budget as it was asked for, such as `10%`"),
     "feedback": ResultColumn(pl.String, "which rewards were observed: `full`, `bandit`, `reviewed`"),
-    "trace": ResultColumn(pl.String, "what was recorded along the way: nothing, `path`, `coverage`"),
+    "trace": ResultColumn(pl.String, "what was recorded along the way: nothing, `path`, `coverage`, `alarms`"),
     "seed": ResultColumn(pl.Int64, "of the stream"),
     "reward": ResultColumn(NUMBER, "sum of rewards: expected ones where the truth is known, else realised"),
     "pct_opt": ResultColumn(NUMBER, "per cent of the reward of OPT"),
@@ -183,6 +183,8 @@ COLUMNS: dict[str, ResultColumn] = {
     "price_at": ResultColumn(PATH, "mean price since the point before"),
     "distance_at": ResultColumn(PATH, "distance of the estimates from the truth, of a trace `coverage`"),
     "factor_at": ResultColumn(PATH, "β, the radius of the ellipsoids, of a trace `coverage`"),
+    "alarms": ResultColumn(PATH, "drift alarms of each reward and cost, of a trace `alarms`"),
+    "alarm_at": ResultColumn(PATH, "decisions at which the model's reward raised one, of a trace `alarms`"),
 }
 """All columns, in order. Null where there is nothing to measure; NaN is written as null."""
 

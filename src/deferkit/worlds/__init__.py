@@ -13,7 +13,7 @@ needs("study")  # before the worlds import it
 from deferkit.tables.sheet import is_table
 from deferkit.worlds.arrivals import Arrivals, LateCosts
 from deferkit.worlds.base import TaskStream
-from deferkit.worlds.classifiers import Classifiers, JunkContexts, SeveralExperts
+from deferkit.worlds.classifiers import Classifiers, JunkContexts, OneChange, SeveralExperts
 from deferkit.worlds.drift import Drift
 from deferkit.worlds.imagenet16h import ImageNet16H
 from deferkit.worlds.knapsack import Knapsack
@@ -49,6 +49,7 @@ WORLDS: dict[str, type[Any]] = {
     "made-up-tables": SmallTables,
     "several-experts": SeveralExperts,
     "junk-contexts": JunkContexts,
+    "one-change": OneChange,
 }
 WORLD_PLUGINS = PluginGroup(
     noun="world",

@@ -161,6 +161,9 @@ HARDER = 0.8  # how much more often an expert errs in the model's hardest task t
 JUNK = ("none", "scattered", "first")
 N_JUNK_TASKS, N_JUNK, N_NUMBERS = 1_500, 60, 5
 LARGE, LARGEST_JUNK = 1e6, 1e50
+SHAPES = ("linear", "u-shape", "interaction", "uneven noise")
+REWARDS = ("binary", "graded")
+FALL = 2.0  # of the model's log-odds
 SLOPES = (1.2, -0.9, 0.6, 0.0, 0.0)  # of the model's log-odds
 
 
@@ -237,6 +240,55 @@ class JunkContexts(BaseWorld):
             rewards=rewards,
             costs=np.ones((N_JUNK_TASKS, 1, 1)),
             link="logistic",
+            remark="simulated",
+            first_use=True,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneChange(BaseWorld):
+    """A model that stays as good as it is, or falls once in the middle; for alarms of drift, false and true ones.
+
+    All shapes but "linear" are what a linear learner cannot represent.
+
+    >>> stream = OneChange(horizon=100, change=True).draw(seed=0)
+    >>> stream.contexts.shape, stream.rewards.shape
+    ((100, 5), (100, 2))
+    """
+
+    horizon: int = option(20_000, "Number of tasks", shown="T = {:,}")
+    shape: str = option("linear", "How the model's reward depends on the context", choices=SHAPES)
+    rewards: str = option("binary", "Rewards: 0 or 1, or any number between", choices=REWARDS)
+    change: bool = option(False, "Whether the model gets worse in the middle")
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+
+    def draw(self, seed: int) -> TaskStream:
+        """Return the stream of this seed."""
+        self.check_seed(seed)
+        rng = np.random.default_rng(np.random.SeedSequence([int(seed), 7]))
+        numbers = rng.standard_normal((self.horizon, 4))
+        odds = 1.5 + 0.8 * numbers[:, 0] - 0.5 * numbers[:, 1]
+        if self.shape == "u-shape":
+            odds = numbers[:, 0] ** 2 - 0.5 * numbers[:, 1]
+        elif self.shape == "interaction":
+            odds += 1.5 * numbers[:, 2] * numbers[:, 3]
+        if self.change:
+            odds = odds - FALL * (np.arange(self.horizon) >= self.horizon // 2)
+        chances = np.column_stack([expit(odds), np.full(self.horizon, 0.85)])
+        if self.rewards == "binary":
+            rewards = (rng.random(chances.shape) < chances).astype(float)
+        else:
+            noise = 0.1 * rng.standard_normal(chances.shape)
+            if self.shape == "uneven noise":
+                noise *= (0.2 + np.abs(numbers[:, 2]))[:, None]
+            rewards = np.clip(chances + noise, 0.0, 1.0)
+        return TaskStream(
+            contexts=np.column_stack([np.ones(self.horizon), numbers]),
+            rewards=rewards,
+            costs=np.ones((self.horizon, 1, 1)),
+            link="logistic" if self.rewards == "binary" else "identity",
             remark="simulated",
             first_use=True,
         )

@@ -21,7 +21,7 @@ from deferkit.learn.core.state cimport Int, State
 
 cdef extern from *:
     """
-    #define ALARM 100.0             /* 1/α, α = 0.01 */
+    #define ALARM 1000.0            /* 1/α, α = 0.001: p0 is learned, and not exactly the mean of y */
     #define WEIGHT 0.47             /* 1 / Σ of 1 / ((n + 1)·log²(n + 1)), which is 2.11 */
     #define SAMPLES_A_FEATURE 5     /* for each feature, before the test begins */
     #define MIN_PROBABILITY 0.01  /* forecasts are kept so far from 0 and 1 */

@@ -38,6 +38,7 @@ ON_REQUEST = (
     "rivals",
     "day-one",
     "small-tables",
+    "drift-alarms",
 )
 """Experiments that run only by name: they take longer, or need other packages or data."""
 REGISTRY = (*DEFAULT, *ON_REQUEST)
