@@ -35,6 +35,7 @@ from deferkit.events import (
     Stopped,
     WarmStarted,
 )
+from deferkit.moved_modules import register_moved_modules
 from deferkit.types import Budget, Coefficients, Decision, Drifted, MeanEstimate, Period, Run, Scores, Summary
 from deferkit.version import __version__
 
@@ -69,6 +70,8 @@ else:
     def __dir__():
         return sorted({*globals(), *_LAZY})
 
+
+register_moved_modules()
 
 __all__ = [
     "AlreadySettled",

@@ -7,6 +7,7 @@ import pytest
 
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain.accounts import Account
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import conflict
 from deferkit.serve.domain.records import AnsweredRecord, decode
 from deferkit.serve.domain.reply import Reply
@@ -15,7 +16,6 @@ from deferkit.serve.domain.rows import DecisionRow
 from deferkit.serve.engine.commands.review import Effort
 from deferkit.serve.engine.commands.upkeep import Expire
 from deferkit.serve.engine.engine import Engine
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.database import Database
 from tests.serve.harness.in_process import (

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from deferkit.serve.audit.renewal_history import RenewalHistory
 from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import MICRO
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.records import RenewedRecord
@@ -22,7 +23,6 @@ from deferkit.serve.engine.commands.outcome import Observe
 from deferkit.serve.engine.commands.policy import ChangeBudget
 from deferkit.serve.engine.commands.upkeep import Expire
 from deferkit.serve.engine.engine import Engine, EngineSettings
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.export import HEADER, ledger_table
 from deferkit.serve.storage.database import Database

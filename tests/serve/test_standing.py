@@ -4,12 +4,12 @@ import msgspec
 import pytest
 
 from deferkit.serve.domain import records
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.request_bodies import TaskBody
 from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
 from deferkit.serve.engine.commands.decide import Decide
 from deferkit.serve.engine.commands.outcome import book, cost_of
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.reports.budgets import Forecast, Spending, forecast_of, pace_of
 from deferkit.serve.reports.history import LogFold, log_figures_of

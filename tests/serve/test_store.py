@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from deferkit.serve.domain import records
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import Fenced, StoreFailed
 from deferkit.serve.domain.rows import ClaimRow, KeyRow, ParkedRow, PolicyRow, RequestRow
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.connections import ReadSet, decision_values, seat_values
 from deferkit.serve.storage.database import Connection, Database

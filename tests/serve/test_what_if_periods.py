@@ -17,6 +17,7 @@ from deferkit.serve.audit.counterfactual.what_if import what_if
 from deferkit.serve.audit.replay import logged_records, replay
 from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import MICRO
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.request_bodies import BudgetBody, OutcomeBody, TaskBody
@@ -26,7 +27,6 @@ from deferkit.serve.engine.commands.outcome import Observe
 from deferkit.serve.engine.commands.policy import ChangeBudget, ChangePolicy
 from deferkit.serve.engine.commands.upkeep import renew
 from deferkit.serve.engine.engine import Engine, EngineSettings
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store

@@ -15,9 +15,8 @@ import polars as pl
 
 from deferkit.errors import InvalidArgument
 from deferkit.tables.cells import Notes, Numerals, listed
-from deferkit.tables.columns import ContextColumns, ContextReader, check_columns, named, outcome, pick, times_of
+from deferkit.tables.columns import ContextColumns, ContextReader, Floats, check_columns, named, outcome, pick, times_of
 from deferkit.tables.sheet import Sheet
-from deferkit.worlds.base import Floats
 
 NONE = "none"  # no column is the model's confidence
 CONFIDENCE = re.compile(

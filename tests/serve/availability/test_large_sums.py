@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain.accounts import LARGEST_AMOUNT, LARGEST_SUM, MICRO, Account, in_reply
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.request_bodies import CorrectionBody, EffortBody, OutcomeBody, TaskBody
@@ -22,7 +23,6 @@ from deferkit.serve.engine.commands.outcome import Observe
 from deferkit.serve.engine.commands.review import Effort
 from deferkit.serve.engine.commands.upkeep import Expire
 from deferkit.serve.engine.engine import Engine
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.unit_of_work import Command, UnitOfWork
 from deferkit.serve.reports.budgets import budget_states
 from deferkit.serve.storage.database import Database

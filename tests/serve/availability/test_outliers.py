@@ -12,6 +12,7 @@ import pytest
 from deferkit import Budget, Deferrer
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain.feature_scales import GROWTH, PLAUSIBLE, PLAUSIBLE_NAMED, FeatureScales
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.policy_learner import with_defaults
 from deferkit.serve.domain.problems import Problem
@@ -20,7 +21,6 @@ from deferkit.serve.domain.spec import BudgetSpec, FeatureSpec, PolicySpec
 from deferkit.serve.engine.commands.decide import check_finite, decide
 from deferkit.serve.engine.commands.outcome import book
 from deferkit.serve.engine.engine import Engine
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.database import Database
 from tests.serve.harness import in_process

@@ -8,10 +8,10 @@ import pytest
 
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain.accounts import Account
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.engine.commands.outcome import book
 from deferkit.serve.engine.engine import Engine
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.connections import ReadSet
 from deferkit.serve.storage.database import Database

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.request_bodies import OutcomeBody
 from deferkit.serve.engine.commands import outcome
 from deferkit.serve.engine.commands.outcome import Observe, parked_shares
 from deferkit.serve.engine.engine import Engine
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.database import Database
 from tests.serve.harness.in_process import KEY, POLICY, SPEC, decide, play, problem_of, running

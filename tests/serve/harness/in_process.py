@@ -14,6 +14,7 @@ import pytest
 from deferkit.serve.domain import records as log_records
 from deferkit.serve.domain.accounts import MICRO, Account
 from deferkit.serve.domain.api_keys import SCOPES, new_key
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.records import RenewedRecord
@@ -25,7 +26,6 @@ from deferkit.serve.engine.commands.lease import Claim
 from deferkit.serve.engine.commands.outcome import Observe
 from deferkit.serve.engine.commands.review import Complete
 from deferkit.serve.engine.engine import Engine, EngineSettings
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.ownership import Clock
 from deferkit.serve.engine.recovery import roll_forward
 from deferkit.serve.engine.unit_of_work import Command, UnitOfWork

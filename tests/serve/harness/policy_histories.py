@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from deferkit.serve.audit.counterfactual.estimate import DecisionLog
 from deferkit.serve.domain import records
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.reply import Reply
@@ -33,7 +34,6 @@ from deferkit.serve.engine.commands.policy import ChangeBudget
 from deferkit.serve.engine.commands.review import Complete, Effort
 from deferkit.serve.engine.commands.upkeep import Expire, renew
 from deferkit.serve.engine.engine import Engine
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.recovery import apply_row, load_snapshot, next_record, recover, roll_forward
 from deferkit.serve.engine.unit_of_work import Command, UnitOfWork
 from deferkit.serve.storage.database import Database

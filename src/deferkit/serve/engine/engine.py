@@ -6,12 +6,12 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deferkit.errors import DeferkitError
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import unavailable, unknown
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.spec import PolicySpec
 from deferkit.serve.engine.fair_queue import FairQueue
 from deferkit.serve.engine.maintenance import Maintenance
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.ownership import Clock, Key, Ownership, stop_at_once
 from deferkit.serve.engine.policy_creation import PolicyCreation
 from deferkit.serve.engine.unit_of_work import Command

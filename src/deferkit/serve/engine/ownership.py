@@ -14,12 +14,12 @@ import msgspec
 
 from deferkit.errors import DeferkitError, MissingExtra
 from deferkit.serve.domain.accounts import MICRO
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import SMALL_STATE, Policy
 from deferkit.serve.domain.policy_learner import check_trees_installed
 from deferkit.serve.domain.problems import Damaged, Problem, StoreBroken, StoreFailed, unavailable
 from deferkit.serve.domain.rows import PolicyRow
 from deferkit.serve.domain.spec import PolicySpec
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.recovery import DamagedLog, recover
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.store import Store

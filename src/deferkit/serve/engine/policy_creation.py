@@ -8,6 +8,7 @@ import msgspec
 from deferkit.errors import DeferkitError
 from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import MICRO
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.policy_learner import (
     check_affordable,
@@ -22,7 +23,6 @@ from deferkit.serve.domain.problems import MEGABYTE, TooManyPolicies, TooMuchMem
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.rows import LogRow
 from deferkit.serve.domain.spec import PolicySpec
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.ownership import Ownership
 from deferkit.serve.structured_logs import logger
 

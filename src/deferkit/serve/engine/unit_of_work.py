@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from deferkit.serve.domain.accounts import MICRO, Account
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.records import AnyRecord, DecidedRecord, ExpiredRecord
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.rows import (
@@ -37,7 +38,6 @@ from deferkit.serve.domain.webhook import (
     expired_data,
     new_id,
 )
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.storage.connections import QueueQuery, ReadSet, Transaction
 
 WebhooksByTenant = Mapping[str, Sequence[WebhookRow]]

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias
 
 from deferkit.errors import DeferkitError
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import (
     Fenced,
     Problem,
@@ -19,7 +20,6 @@ from deferkit.serve.domain.problems import (
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.engine.commands.upkeep import renew
 from deferkit.serve.engine.fair_queue import FairQueue, Item
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.ownership import Key, Ownership
 from deferkit.serve.engine.unit_of_work import Command, Unfinished, UnitOfWork
 from deferkit.serve.engine.webhooks import WebhookDelivery

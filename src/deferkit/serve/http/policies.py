@@ -9,6 +9,7 @@ from litestar.params import JSONBody
 
 from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.api_keys import SCOPES
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import Problem, unknown
 from deferkit.serve.domain.request_bodies import BudgetBody, EraseBody, ForgetBody, ResetBody, UpgradeBody
 from deferkit.serve.domain.rows import PolicyRow
@@ -23,7 +24,6 @@ from deferkit.serve.engine.commands.relearn import (
 )
 from deferkit.serve.engine.commands.upkeep import Erase, EraseReply
 from deferkit.serve.engine.engine import Elsewhere
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.http.forwarding import ask_owner
 from deferkit.serve.http.route_support import (
     AnyRequest,

@@ -6,7 +6,7 @@ import msgspec
 
 from deferkit.serve.domain.accounts import MICRO, Account, in_reply
 from deferkit.serve.domain.books import BudgetPeriod, Periods
-from deferkit.serve.engine.owned_policy import OwnedPolicy
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 
 RECENT_SHARE = 0.2  # share of all decisions that the recent rate is computed from
 MIN_RECENT = 50  # decisions, at least, if there are so many

@@ -9,8 +9,8 @@ import msgspec
 
 from deferkit.serve.domain import records as log_records
 from deferkit.serve.domain.accounts import MICRO
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.records import AnyRecord
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.reports.history import (
     Figures,
     LogFigures,

@@ -9,9 +9,9 @@ import msgspec
 from deferkit.periods import show_time
 from deferkit.serve.domain.accounts import MICRO, Account
 from deferkit.serve.domain.books import Books
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.rows import PolicyRow
 from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.reports.budgets import (
     BudgetState,
     Forecast,

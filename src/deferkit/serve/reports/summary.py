@@ -11,9 +11,9 @@ import numpy as np
 from deferkit.learn.links import link_named
 from deferkit.learn.representation_text import representation_text
 from deferkit.serve.domain.accounts import MICRO, Account, all_in_reply, in_reply
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.review import label_of
 from deferkit.serve.domain.spec import PolicySpec
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.reports.budgets import BudgetState, budget_states
 from deferkit.serve.reports.history import CalibrationBin
 from deferkit.serve.storage.listing import ReviewerQueue, costs_since, count_answers, queue_of_reviewer

@@ -5,12 +5,12 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy_learner import memory_of
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.rows import ClaimRow, DecisionRow, LogRow, ParkedRow, RequestRow, SeatRow
 from deferkit.serve.domain.spec import PolicySpec
 from deferkit.serve.domain.webhook import DeliveryRow
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.storage.database import Connection, Database
 
 Result = TypeVar("Result")

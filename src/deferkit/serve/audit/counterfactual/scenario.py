@@ -23,12 +23,12 @@ from deferkit.serve.audit.counterfactual.estimate import (
 from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import MICRO, Account, Micros, to_micro
 from deferkit.serve.domain.books import next_of
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.request_bodies import TaskBody
 from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
 from deferkit.serve.engine.commands.decide import propose
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.types import MODEL
 
 WRITTEN = re.compile(r"(?P<number>[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?|[0-9]*\.?[0-9]+)\s*(?P<unit>x|%)?")

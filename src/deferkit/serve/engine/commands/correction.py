@@ -6,6 +6,7 @@ import msgspec
 
 from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import Micros
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import Problem, conflict, invalid, unknown
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import CorrectionBody, digest
@@ -19,7 +20,6 @@ from deferkit.serve.engine.commands.outcome import (
     idempotent_reply,
     was_stopped,
 )
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.connections import ReadSet
 

@@ -10,6 +10,7 @@ from deferkit.errors import BudgetExhausted, DeferkitError
 from deferkit.events import Decided
 from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import MICRO, Micros, from_micros, to_micro
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy_learner import matrix_numbers
 from deferkit.serve.domain.problems import Problem, conflict, exhausted, invalid
 from deferkit.serve.domain.records import DecisionReply
@@ -18,7 +19,6 @@ from deferkit.serve.domain.request_bodies import BatchBody, OutcomeBody, TaskBod
 from deferkit.serve.domain.rows import MODEL, OPEN, WAITING, DecisionRow, SeatRow
 from deferkit.serve.engine.commands.outcome import book, cost_of, has_room, is_cost_of_model
 from deferkit.serve.engine.commands.upkeep import renew
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.unit_of_work import Unfinished, UnitOfWork
 from deferkit.serve.storage.connections import ReadSet, to_json_column
 from deferkit.serve.structured_logs import logger

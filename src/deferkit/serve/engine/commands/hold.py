@@ -4,6 +4,7 @@ import msgspec
 
 from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import MICRO, Micros, all_in_reply, to_micro
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import conflict, invalid, unknown
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import ExtendBody, HoldBody, StopBody, digest
@@ -11,7 +12,6 @@ from deferkit.serve.domain.rows import CLAIMED, CLOSED, MODEL, OPEN, DecisionRow
 from deferkit.serve.domain.seats import check_token, claim_of, sum_costs
 from deferkit.serve.engine.commands.lease import LeaseReply, not_held
 from deferkit.serve.engine.commands.outcome import book, cost_of, idempotent_reply, was_stopped
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.connections import ReadSet
 

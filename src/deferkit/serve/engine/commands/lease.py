@@ -7,6 +7,7 @@ import msgspec
 
 from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.api_keys import hash_of
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import Problem, conflict, invalid, unknown
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import ClaimBody, DeclineBody, ExtendBody, LeaseBody, ReassignBody, ResumeBody
@@ -14,7 +15,6 @@ from deferkit.serve.domain.review import SHOWN
 from deferkit.serve.domain.rows import DONE, SeatRow
 from deferkit.serve.domain.seats import check_bound, check_token, new_token
 from deferkit.serve.domain.spec import PolicySpec
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.connections import QueueQuery, ReadSet, seat_row
 from deferkit.serve.storage.database import Connection

@@ -9,6 +9,7 @@ import msgspec
 from deferkit.errors import DeferkitError
 from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import LARGEST_SUM, MICRO, Micros, all_in_reply, to_micros
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import conflict, invalid, unavailable, unknown
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import OutcomeBody
@@ -23,7 +24,6 @@ from deferkit.serve.domain.rows import (
     SeatRow,
 )
 from deferkit.serve.domain.seats import reported, sum_costs
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.connections import ReadSet, from_json_column
 from deferkit.types import Amount, is_number

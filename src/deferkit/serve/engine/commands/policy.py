@@ -8,6 +8,7 @@ from deferkit.errors import BudgetExhausted, DeferkitError, InvalidArgument
 from deferkit.learn.decisions import PACED_BY_TASKS_LEFT
 from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import LARGEST_AMOUNT, LARGEST_SUM, MICRO, to_micro
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy_learner import check_affordable, check_ends, check_review
 from deferkit.serve.domain.problems import Problem, conflict, exhausted, invalid, unavailable
 from deferkit.serve.domain.reply import Reply
@@ -16,7 +17,6 @@ from deferkit.serve.domain.rows import RequestRow
 from deferkit.serve.domain.spec import PolicyChange, PolicySpec
 from deferkit.serve.engine.commands.outcome import idempotent_reply
 from deferkit.serve.engine.engine import Elsewhere, Engine
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.ownership import Key
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.reports.budgets import BudgetState, budget_states

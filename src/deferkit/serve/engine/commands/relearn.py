@@ -7,6 +7,7 @@ import msgspec
 
 from deferkit.errors import DeferkitError
 from deferkit.serve.domain import records
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.policy_learner import check_size, check_trees_installed, memory_of, upgraded_spec
 from deferkit.serve.domain.problems import TooMuchMemory, invalid, unavailable, unknown
@@ -17,7 +18,6 @@ from deferkit.serve.domain.rows import PolicyRow, RequestRow
 from deferkit.serve.domain.spec import PolicySpec
 from deferkit.serve.engine.commands.outcome import idempotent_reply
 from deferkit.serve.engine.engine import Engine
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.ownership import Key
 from deferkit.serve.engine.recovery import rebuild
 from deferkit.serve.engine.unit_of_work import Command, UnitOfWork

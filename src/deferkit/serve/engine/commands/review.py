@@ -8,6 +8,7 @@ import msgspec
 from deferkit.errors import DeferkitError
 from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import Micros, all_in_reply, from_micros
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import conflict, invalid, unknown
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import AnswerCorrectionBody, CompleteBody, EffortBody, digest
@@ -37,7 +38,6 @@ from deferkit.serve.engine.commands.outcome import (
     judgement_of,
     used_answer,
 )
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.connections import ReadSet, from_json_column, to_json_column
 from deferkit.types import MODEL

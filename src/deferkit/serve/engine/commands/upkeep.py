@@ -9,13 +9,13 @@ from deferkit.periods import SHORTEST
 from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.books import due_renewals
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.problems import conflict, invalid, unknown
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import EraseBody
 from deferkit.serve.domain.rows import MODEL, OPEN, VOID
 from deferkit.serve.engine.commands.outcome import book
-from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.connections import QueueQuery, ReadSet
 from deferkit.serve.storage.database import Connection
