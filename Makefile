@@ -13,7 +13,7 @@ export LITELLM_LOCAL_MODEL_COST_MAP := True
 # tests start some hundred processes: without bytecode each of them compiles the package
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test lint sanitize test-arm64 test-label-studio check-alerts dist test-container reproduce real rivals bench bench-serve soak pictures clean docs
+.PHONY: run test check walks lint sanitize test-arm64 test-label-studio check-alerts dist test-container reproduce real rivals bench bench-serve soak pictures clean docs
 
 # the paper's experiments and ours with few trials, in under a minute; the report is results/report.html
 run: $(VENV)/study
@@ -22,6 +22,15 @@ run: $(VENV)/study
 # three processes on two cores: tests that wait for a service, a page or the disk leave one idle
 test: $(VENV)/built $(VENV)/browser lint
 	if command -v chromium >/dev/null; then $(BIN)/pytest -n 3; else $(BIN)/pytest -n 3 -m "not browser"; fi
+
+# for daily work: lint, types, and the tests that need no service, browser or long stream; two minutes
+FAST := $(addprefix tests/test_,budget_events.py decisions.py docs.py encode.py golden.py hats.py holds.py inputs.py links.py moved_modules.py packaging.py periods.py ranks.py registry.py save.py state.py walks.py)
+check: $(VENV)/built lint
+	$(BIN)/pytest -n 2 -q $(FAST)
+
+# how many files the usual operations cross
+walks: $(VENV)/built
+	$(BIN)/python -m checks.walks
 
 # services that are killed, paused, stopped and left without room, again and again, and a million decisions: half an hour
 # test by test in two processes; what each one counted is shown at the end

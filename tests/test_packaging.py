@@ -6,6 +6,13 @@ import tomllib
 from importlib.metadata import metadata
 from pathlib import Path
 
+from uvicorn.protocols.http.httptools_impl import (
+    HEADER_RE,
+    HEADER_VALUE_RE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
+
 import deferkit
 from checks.container import check_rules
 
@@ -66,3 +73,18 @@ def test_the_image_copies_all_that_the_build_reads() -> None:
     assert set(PROJECT["license-files"]) <= copied
     shown = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert shown == copied - {"./"}
+
+
+def test_libraries_whose_details_we_use_have_upper_bounds() -> None:
+    wanted = PROJECT["optional-dependencies"]["serve"]
+    for name in ("litestar", "msgspec", "uvicorn", "httptools"):
+        (requirement,) = (each for each in wanted if each.startswith(name))
+        assert ",<" in requirement
+
+
+def test_the_details_of_uvicorn_that_connections_use_are_there() -> None:
+    public = {"data_received", "connection_made", "connection_lost", "on_headers_complete", "on_message_complete"}
+    assert public <= set(dir(HttpToolsProtocol))
+    assert {"send", "receive", "run_asgi"} <= set(dir(RequestResponseCycle))
+    assert HEADER_RE.search(b"a b")
+    assert HEADER_VALUE_RE.search(b"a\nb")
