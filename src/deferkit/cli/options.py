@@ -40,7 +40,7 @@ def all_options() -> dict[str, list[tuple[str, Option]]]:
     """Return the options of all worlds: for each parameter the worlds that have it, and what it is there.
 
     >>> [world for world, _ in all_options()["horizon"]]
-    ['synthetic', 'drift', 'moderation', 'late']
+    ['synthetic', 'drift', 'moderation', 'late', 'one-change']
     """
     found: dict[str, list[tuple[str, Option]]] = {}
     worlds: dict[str, type[Any]] = {"a table": Table, **WORLDS}

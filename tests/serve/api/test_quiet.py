@@ -60,7 +60,7 @@ def test_the_urls_of_a_task_are_not_fetched(client: Client) -> None:
 
 def test_nothing_that_fetches_is_imported_but_to_reach_the_owner_of_a_policy_and_webhooks() -> None:
     found = imported(deferkit.serve.__path__[0])
-    assert {name for name, names in found.items() if names & FETCHERS} == {"forwarding.py", "webhook_sender.py"}
+    assert {name for name, names in found.items() if names & FETCHERS} == {"forwarding.py", "webhooks.py"}
 
 
 class Trap:

@@ -110,7 +110,7 @@ class Policy:
     >>> from deferkit.serve.domain.spec import BudgetSpec
     >>> spec = PolicySpec(name="a", features=2, budget={"cost": BudgetSpec(total=10, horizon=100, max_cost=1)})
     >>> policy = Policy(spec)
-    >>> body = policy.append(log_records.CreatedRecord(spec=spec), at=0)
+    >>> body = policy.append(records.CreatedRecord(spec=spec), at=0)
     >>> policy.seq, policy.accounts["cost"].free
     (1, 10000000)
     >>> Policy.from_bytes(policy.to_bytes()) == policy
