@@ -162,7 +162,7 @@ class Movement(NamedTuple):
 def ledger_table(store: Store, policy: int) -> Iterator[list[Cell]]:
     """Yield a row of cells for each record that moves money, and each resource that it moves.
 
-    The sum of `held` without that of `released` is what is reserved; the sum of `cost` is what is posted or stands in
+    The sum of `held` without that of `released` is what is reserved; the sum of `cost` is what is posted or in
     suspense; the sum of `granted` without that of `lapsed` is the total.
 
     Parameters
@@ -189,7 +189,7 @@ def ledger_table(store: Store, policy: int) -> Iterator[list[Cell]]:
 
 
 def movement_of(record: AnyRecord, resource: str) -> Movement:  # noqa: PLR0911  one for each kind
-    """Return what a record moves of a resource; what it grants is the difference of two totals."""
+    """Return the movement of a resource by a record, except its grant: that is the difference of two totals."""
     match record:
         case records.DecidedRecord(held=held) if held is not None:
             return Movement(held=held.get(resource, 0))

@@ -35,7 +35,7 @@ class JsonLines(logging.Formatter):
 
 
 def trace(error: BaseException | None) -> list[str]:
-    """Return where an error came from and of what kind it is, without its words: they may quote what a caller sent.
+    """Return the type and traceback of an error, without its message, which may quote a request.
 
     >>> try:
     ...     int("a secret")

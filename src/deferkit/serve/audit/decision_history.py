@@ -86,7 +86,7 @@ def observed(row: DecisionRow, record: records.ObservedRecord) -> DecisionRow:
 
 
 def faults_of(task: str, row: DecisionRow | None, told: DecisionRow | None) -> str | None:
-    """Return how the row of a decision differs from the one rebuilt from the log (`told`); None if it does not."""
+    """Return the differences between a decision's row and the one rebuilt from the log (`told`); None without any."""
     if row is None and told is None:
         return None
     if row is None:
@@ -105,7 +105,7 @@ def faults_of(task: str, row: DecisionRow | None, told: DecisionRow | None) -> s
     if row.answer != told.answer:
         wrong.append("its answer is another one")
     if row.told != told.told:
-        wrong.append("what the learner was told is not what the log says")
+        wrong.append("the outcomes that the learner received are not those of the log")
     return f"The decision on task {task!r} was changed: {'; '.join(wrong)}."
 
 

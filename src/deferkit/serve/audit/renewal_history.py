@@ -80,7 +80,7 @@ class RenewalHistory:
 
 
 def carried_at_most(budget: BudgetSpec) -> float:
-    """Return what a budget may carry over, in micro-units."""
+    """Return the largest amount that a budget may carry over, in micro-units."""
     carry = 0.0 if budget.carry is msgspec.UNSET else budget.carry
     most = math.inf if carry is None else carry * round((budget.total or 0) * MICRO)
     return most if math.isinf(most) else math.floor(most)
@@ -94,7 +94,7 @@ def is_before_start(budget: BudgetSpec, record: RenewedRecord) -> bool:
 
 
 def end_of(budget: BudgetSpec, record: RenewedRecord) -> float:
-    """Return when a period ends that begins when this one does."""
+    """Return the end of a period that begins at the start of this one."""
     if budget.until is not msgspec.UNSET:
         return budget.until
     if budget.start is not msgspec.UNSET and record.start < budget.start:

@@ -157,7 +157,7 @@ def due_renewals(
     begin
         Whether a task has come, which begins the first period of a budget that has none.
     most
-        How many to return at most; all unless given.
+        The maximum number of renewals. All by default.
     """
     found: list[RenewedRecord] = []
     while len(found) < most:

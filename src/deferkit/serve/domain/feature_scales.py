@@ -25,7 +25,7 @@ Context = list[float] | dict[str, Any]
 
 
 def factor(seen: int) -> float:
-    """Return how many times the largest of so many values a plausible one may be.
+    """Return the largest plausible ratio of a new value to the largest of the `seen` values.
 
     >>> factor(10), factor(50), round(factor(1000), 2)
     (130.0, 10.0, 5.01)

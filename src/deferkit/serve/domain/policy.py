@@ -93,7 +93,7 @@ class PolicyCopy(NamedTuple):
     learner: StateCopy
 
     def to_bytes(self) -> bytes:
-        """Return what `Policy.to_bytes` returned when the copy was made."""
+        """Serialise the copy in the format of `Policy.to_bytes`."""
         return msgspec.msgpack.encode(msgspec.structs.replace(self.snapshot, learner=self.learner.to_bytes()))
 
 
@@ -150,7 +150,7 @@ class Policy:
             When, in microseconds.
         defer
             Whether a step of the learner that may take long is left to `learn_deferred`. Until that has run, the
-            policy decides nothing and no record may follow but those of the same command. Never unless given.
+            policy decides nothing and no record may follow but those of the same command. False by default.
         """
         body = records.encode(record)
         self._defers = defer and (bool(self.deferred) or self._takes_long(record))
@@ -328,7 +328,7 @@ class Policy:
             self.holds.overrun = {**self.holds.overrun, name: self.holds.overrun.get(name, 0) + micro}
 
     def _extend(self, record: records.ExtendedRecord) -> None:
-        """Extend the hold of a decision in the learner; for one from before its reset only the total changes."""
+        """Extend the hold of a decision in the learner; for a decision older than the reset, only the total changes."""
         if (own := self._own_id(record.id)) < 0 or not self.learner.remembers(own):
             self._resync_budget()
             return
@@ -382,14 +382,14 @@ class Policy:
             self._expire(number)
 
     def _expire(self, number: int) -> None:
-        """Release a reservation of the learner; one from before its reset is only counted."""
+        """Release a reservation of the learner; a decision older than the reset is only counted."""
         if (own := self._own_id(number)) >= 0:
             self.learner.apply(events.Expired(own))
         else:
             self.relearned.pending -= 1
 
     def counts(self) -> Counts:
-        """Return how many decisions there were, over all resets of the learner."""
+        """Return the number of decisions over all resets of the learner."""
         learned, before = self.learner.figures(), self.relearned
         routes = {name: n + before.routes.get(name, 0) for name, n in learned.routes.items()}
         return Counts(

@@ -137,14 +137,14 @@ def trees_available(spec: PolicySpec) -> bool:
 
 
 def numbers_of(spec: PolicySpec) -> int:
-    """Return how many doubles a policy keeps in memory: matrices, remembered contexts, training samples of trees."""
+    """Return the number of doubles that a policy keeps in memory: matrices, contexts, training samples of trees."""
     settings = settings_of(spec)
     trees = 2 * MAX_KEPT * settings.n_features if settings.representation == "auto" else 0
     return sum(count_numbers(settings).values()) + trees
 
 
 def matrix_numbers(settings: Settings) -> int:
-    """Return how many numbers the matrices of a learner have: a decision goes through most of them.
+    """Return the number of matrix elements of a learner; a decision reads most of them.
 
     There are two for each reward and each cost, as often as the estimates have members.
     """

@@ -242,7 +242,7 @@ class UpgradedRecord(Record, frozen=True, kw_only=True, tag="upgraded"):
 class ForgottenRecord(Record, frozen=True, kw_only=True, tag="forgotten"):
     """The observed outcome of a task was removed from the estimates.
 
-    The learner is then the one that all records before give if it is told of no outcome of this task.
+    The learner is then rebuilt from the records before this one, without the outcomes of this task.
     """
 
     task: str

@@ -220,7 +220,7 @@ def check_field(field: FormField) -> None:
 
 
 def check_answer(form: list[FormField], answer: Any) -> None:
-    """Raise if an answer is not what a form asks for.
+    """Raise if an answer does not match a form.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ def check_answer(form: list[FormField], answer: Any) -> None:
 
 
 def expected_instead(field: FormField, value: Any) -> str | None:
-    """Return what a field expects if a value is invalid; None if it is valid."""
+    """Return the requirement of a field that a value breaks; None if the value is valid."""
     values = [option.value for option in field.options]
     match field.kind:
         case "boolean":
@@ -303,7 +303,7 @@ class Judgement(NamedTuple):
 
 
 def judge(document: ReviewDocument, answers: list[Any], model_answer: Any, expert: str) -> Judgement:
-    """Return which answer of a task is used, and the rewards that the reward rule gives.
+    """Return the used answer of a task, and the rewards of the reward rule.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ def check_token(body: LeaseBody, stored: bytes | None) -> None:
     body
         The call; its `token` is what `claim` returned.
     stored
-        The hash of the claim's token; None for a claim from before there were tokens, which needs none.
+        The hash of the claim's token; None for a claim created before tokens existed, which needs none.
     """
     if stored is None:
         return
@@ -72,7 +72,7 @@ class Reported(NamedTuple):
 
 
 def reported(seats: list[SeatRow], deciders: Iterable[str]) -> Reported:
-    """Return what reviewers have reported: the rewards of these deciders are averaged, costs added up."""
+    """Return the combined reports of reviewers: mean rewards of these deciders, sum of costs."""
     rewards = {}
     for name in deciders:
         given = [seat.rewards[name] for seat in seats if name in seat.rewards]

@@ -241,13 +241,13 @@ class Destination(NamedTuple):
 
     @property
     def host_header(self) -> str:
-        """What the header `host` says: without the port of the scheme."""
+        """The `Host` header, without the default port of the scheme."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == (443 if self.secure else 80) else f"{host}:{self.port}"
 
 
 def destination_of(url: str, *, private: bool) -> Destination:
-    """Return where a webhook's URL leads; raise if it may not be one.
+    """Return the destination of a webhook's URL; raise if the URL is not allowed.
 
     Parameters
     ----------

@@ -54,7 +54,7 @@ def container() -> str:
 
 
 def started(pid: int) -> str | None:
-    """Return when a process was started, in the system's ticks; None if there is no such process."""
+    """Return the start time of a process, in clock ticks of the system; None if there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:
@@ -154,7 +154,7 @@ def stop_at_once(error: Exception) -> None:
 
 
 def missing_library(row: PolicyRow) -> str | None:
-    """Return which library a policy needs that is not installed; None if there is none."""
+    """Return the error message about a missing library of a policy; None if all are installed."""
     try:
         check_trees_installed(msgspec.json.decode(row.spec, type=PolicySpec))
     except MissingExtra as error:

@@ -100,7 +100,7 @@ def next_record(policy: Policy | None, row: PolicyRow, line: LogRow) -> records.
 
 
 def log_row_text(row: PolicyRow, seq: int) -> str:
-    """Return how messages refer to a row of the log."""
+    """Return the name of a log row for error messages."""
     return f"Row {seq} of the log of policy {row.name!r}"
 
 

@@ -134,7 +134,7 @@ class Failed(DeferkitError):
 
 
 def size_of(job: Job) -> int:
-    """Return how many tasks a command is about."""
+    """Return the number of tasks of a command."""
     return getattr(job.command, "size", 1)
 
 

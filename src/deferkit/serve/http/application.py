@@ -64,7 +64,7 @@ FOUND = {404: ("unknown", "There is nothing at this path."), 405: ("method", "Th
 
 
 def parameter_problem(error: ValidationException) -> Problem:
-    """Return what is wrong with a parameter."""
+    """Return the problem of an invalid parameter."""
     first = error.extra[0] if isinstance(error.extra, list) and error.extra else {"message": error.detail}
     key, message = str(first.get("key", "")), str(first.get("message", ""))
     if key == "data":

@@ -58,13 +58,13 @@ class FreshRows(Generic[Id, Row]):
         return self._rows
 
     async def put(self, number: Id, row: Row) -> None:
-        """Take note of a row that was written, before all are read the next time."""
+        """Add a row that was just written, before the next reload."""
         async with self._reading:  # who reads them now may have begun before it was written
             if self._rows is not None:
                 self._rows = {**self._rows, number: row}
 
     def forget(self) -> None:
-        """Read them anew at the next call: one was written."""
+        """Reload the rows at the next call, because one was written."""
         self._read_at = -math.inf
 
 
@@ -73,7 +73,7 @@ MAX_OF_A_KEY = 100  # sessions; one more ends the oldest
 
 
 def new_session(key: str, tenant: str, reviewer: str | None, session_s: float) -> tuple[str, SessionRow]:
-    """Return what the cookie of a new session holds, and the row that is kept of it.
+    """Return the token of a new session, and its row in the store.
 
     Args:
         key: The id of the key that it is opened with; '' where everyone may call.
@@ -90,12 +90,12 @@ def new_session(key: str, tenant: str, reviewer: str | None, session_s: float) -
 
 
 def id_of(token: str) -> bytes:
-    """Return the id of the session whose cookie holds this: a hash, so that the store does not tell."""
+    """Return the session id of a token: its hash, so that the store does not contain the token."""
     return hashlib.sha256(token.encode("latin-1")).digest()
 
 
 def token_of(scope: Mapping[str, Any]) -> str | None:
-    """Return what the session cookie of a request holds; None without one.
+    """Return the session token of a request; None without a session cookie.
 
     >>> token_of({"headers": [(b"cookie", b"theme=dark; deferkit_session=abc")]})
     'abc'
@@ -241,14 +241,14 @@ class Access:
         self._used: dict[str, int] = {}  # key: when, since the last time that was written
 
     async def keys(self, age_s: float) -> Mapping[str, KeyRow]:
-        """Return the keys, as they were this long ago at most."""
+        """Return the keys, at most `age_s` old."""
         return await self._keys.get(age_s)
 
     @asynccontextmanager
     async def turn_to_write(self, tenant: str, busy: asyncio.Lock) -> AsyncIterator[None]:
         """Wait to write a key or session between two groups of commands, one of a tenant at a time.
 
-        So those who wait for their commands wait for no more than that one.
+        So waiting commands are delayed by at most one write of each tenant.
         """
         async with self._turns[tenant], busy:
             yield
@@ -258,19 +258,19 @@ class Access:
         self.calls.take(tenant)
 
     async def put_key(self, row: KeyRow) -> None:
-        """Take note of a key that was made or revoked, before the keys are read the next time."""
+        """Add a key that was just created or revoked, before the next reload."""
         await self._keys.put(row.id, row)
 
     def forget_sessions(self) -> None:
-        """Read the sessions anew at the next call: one was opened or ended."""
+        """Reload the sessions at the next call, because one was opened or closed."""
         self._sessions.forget()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop the reload thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def caller(self, scope: Mapping[str, Any]) -> Caller:
-        """Return who calls: by key, or by the session of a browser; raise if that is nobody."""
+        """Return the caller, by API key or browser session; raise if neither is valid."""
         if await self.is_open():
             check_open_call(scope)
             session = await self.session(scope)
@@ -352,10 +352,10 @@ async def admit(request: Request[Any, Any, Any]) -> Response[None] | None:
 
 
 async def admitted(access: Access, scope: HTTPScope, wanted: frozenset[str]) -> Caller:
-    """Return who calls, and count the call; raise if the key has none of the wanted scopes."""
+    """Return the caller, and count the call; raise if the key has none of the required scopes."""
     caller = await access.caller(scope)
     if caller.scopes.isdisjoint(wanted):
-        raise Problem(403, "forbidden", f"The key lacks the scope {' or '.join(sorted(wanted))}.")
+        raise Problem(403, "forbidden", f"The key does not have the scope {' or '.join(sorted(wanted))}.")
     access.count(caller.tenant)
     scope["caller"] = caller  # type: ignore[typeddict-unknown-key]
     return caller
@@ -368,7 +368,7 @@ def check_name(name: str) -> None:
 
 
 def options(request: Request[Any, Any, Any]) -> Response[None]:
-    """Say what methods a path takes; Litestar would forget those of the path's later routes."""
+    """Return the methods of a path; Litestar would leave out those of the path's later routes."""
     path = request.scope["path_template"]
     methods = {method for route in request.app.routes if route.path_format == path for method in route.methods}
     return Response(None, status_code=204, headers={"Allow": ", ".join(sorted(methods))})

@@ -80,7 +80,7 @@ class KeyPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def key_line(row: KeyRow) -> KeyLine:
-    """Return what is shown of a key."""
+    """Return the public fields of a key."""
     return KeyLine(
         id=row.id,
         scopes=row.scopes.split(),
@@ -99,7 +99,7 @@ def seconds(micros: int | None) -> float | None:
 
 
 def administrator(request: AnyRequest) -> Caller:
-    """Return who calls; raise if that is without a key: the first key would lock everyone else out."""
+    """Return the caller; raise if the call has no key, because the first key locks out all calls without one."""
     caller = caller_of(request)
     if not caller.key:
         raise Problem(403, "forbidden", "Keys are made over HTTP by those who have one: deferkit keys create.")
@@ -107,7 +107,7 @@ def administrator(request: AnyRequest) -> Caller:
 
 
 async def written(request: AnyRequest, tenant: str, write: Callable[[], KeyRow]) -> KeyRow:
-    """Write a key, if the tenant has not written too many of late; return it."""
+    """Write a key and return it; raise if the tenant has changed too many keys recently."""
     access = request.app.state.access
     access.key_changes.take(tenant)
     async with access.turn_to_write(tenant, engine_of(request).ownership.busy):
@@ -193,7 +193,7 @@ class SessionReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def session_reply(caller: Caller, session: SessionRow | None) -> SessionReply:
-    """Return what is told of a caller."""
+    """Return the caller's session info."""
     return SessionReply(
         tenant=caller.tenant,
         scopes=[scope for scope in SCOPES if scope in caller.scopes],
@@ -205,12 +205,12 @@ def session_reply(caller: Caller, session: SessionRow | None) -> SessionReply:
 
 
 def access_of(request: AnyRequest) -> Access:
-    """Return what knows keys and sessions."""
+    """Return the store of keys and sessions."""
     return cast("Access", request.app.state.access)
 
 
 async def logging_in(access: Access, request: AnyRequest, body: SessionBody) -> Caller:
-    """Return who opens a session; raise if the key is none, or is for another reviewer."""
+    """Return the caller who opens a session; raise if the key is invalid or belongs to another reviewer."""
     if await access.is_open() and body.key is None:
         check_open_call(request.scope)
         return EVERYONE._replace(reviewer=body.reviewer)

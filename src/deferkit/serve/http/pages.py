@@ -37,7 +37,7 @@ def read_files(folder: Path = FOLDER) -> Mapping[str, StaticFile]:
     """Return the files of a folder that have a known type, by their path in it.
 
     Args:
-        folder: Where they are; the console's own unless given.
+        folder: Folder of the files. That of the console by default.
 
     >>> read_files()["index.html"].content_type
     'text/html'

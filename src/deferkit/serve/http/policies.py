@@ -228,7 +228,7 @@ def histories_of(request: AnyRequest) -> Histories:
 
 
 async def standing_here(request: AnyRequest, owned: OwnedPolicy) -> Standing:
-    """Return where a policy stands that this process owns."""
+    """Return the status of a policy that this process owns."""
     engine, records = engine_of(request), owned.policy.seq
     history = histories_of(request).of(owned)
     if (kept := history.standing.get(records)) is not None:
@@ -242,7 +242,7 @@ async def standing_here(request: AnyRequest, owned: OwnedPolicy) -> Standing:
 
 
 async def standing_anywhere(request: AnyRequest, row: PolicyRow) -> Any:
-    """Return where a policy stands, whoever owns it; one that cannot be asked says so."""
+    """Return the status of a policy from its owner, or a note that the owner cannot be reached."""
     engine = engine_of(request)
     try:
         owned = await engine.holding((row.tenant, row.name))

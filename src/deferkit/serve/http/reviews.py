@@ -265,7 +265,7 @@ class HeldReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read_policy_row(request: AnyRequest, name: str, read: Callable[[Store, PolicyRow], Result]) -> Result:
-    """Return what is read of a policy in the database, in another thread; raise if the tenant has none of the name."""
+    """Read from a policy in the database, in another thread; raise if the tenant has no such policy."""
     store, tenant = engine_of(request).store, caller_of(request).tenant
 
     def read_it() -> Result:

@@ -1,4 +1,4 @@
-"""From a request to the engine and back: the part that all routes share."""
+"""Request and response handling that all routes share."""
 
 import math
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ PROBLEMS = {
 
 
 class Route(NamedTuple):
-    """What is known of a route beside its types: who may call it, what it may answer."""
+    """Metadata of a route beside its types: scopes, error statuses, other replies."""
 
     tag: str
     scopes: frozenset[str] = frozenset()  # one of them is enough; without any, no key is needed
@@ -67,12 +67,12 @@ def about(tag: str, *scopes: str, problems: tuple[int, ...] = (), also: Any = No
 
 
 def route_of(handler: BaseRouteHandler) -> Route:
-    """Return what is known of a route."""
+    """Return the metadata of a route."""
     return cast("Route", handler.opt["route"])
 
 
 def parameter_name(name: str) -> str:
-    """Return the name of a query parameter as callers know it: `state` is a word of the framework's in a function.
+    """Return the public name of a query parameter: `state` is reserved by the framework.
 
     >>> parameter_name("state_"), parameter_name("limit")
     ('state', 'limit')
@@ -81,28 +81,28 @@ def parameter_name(name: str) -> str:
 
 
 def caller_of(request: AnyRequest) -> Caller:
-    """Return who calls."""
+    """Return the caller of a request."""
     return cast("Caller", request.scope["caller"])  # type: ignore[typeddict-item]
 
 
 def engine_of(request: AnyRequest) -> Engine:
-    """Return the engine."""
+    """Return the engine of the application."""
     return cast("Engine", request.app.state.engine)
 
 
 def answered(reply: Reply, kind: type[Body]) -> Response[Body]:  # noqa: ARG001  the kind is for the document
-    """Return the bytes of a reply as a response, unchanged."""
+    """Return a reply as a response, with unchanged bytes."""
     media_type = JSON if reply.body else None
     return cast("Response[Body]", Response(content=reply.body, status_code=reply.status, media_type=media_type))
 
 
 def sent(value: Any, kind: type[Body], status: int = 200) -> Response[Body]:
-    """Return a value as a response."""
+    """Return a value as a JSON response."""
     return answered(Reply(status, msgspec.json.encode(value)), kind)
 
 
 async def done(request: AnyRequest, name: str, command: Command, kind: type[Body]) -> Response[Body]:
-    """Have a command done, here or by the process that owns the policy."""
+    """Submit a command to the owner of the policy: this process or another one."""
     try:
         reply = await engine_of(request).submit((caller_of(request).tenant, name), command)
     except Elsewhere as elsewhere:
@@ -111,12 +111,12 @@ async def done(request: AnyRequest, name: str, command: Command, kind: type[Body
 
 
 async def passed_on(request: AnyRequest, elsewhere: Elsewhere, kind: type[Body]) -> Response[Body]:
-    """Have a call answered by the process that owns the policy."""
+    """Forward a call to the process that owns the policy."""
     return answered(await forward(request.app.state, request.scope, await request.body(), elsewhere.address), kind)
 
 
 def problem_of(error: Exception) -> Problem:
-    """Return what a caller is told of an error; log it if it is not a caller's, without a word of what was sent."""
+    """Return the problem to report for an error; log errors that are not the caller's, without the request."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, StoreFailed):
@@ -127,7 +127,7 @@ def problem_of(error: Exception) -> Problem:
 
 
 def problem_parts(problem: Problem) -> tuple[dict[str, str], bytes]:
-    """Return the headers and the body that tell of a problem."""
+    """Return the headers and the body of a problem."""
     headers = {}
     if problem.retry_after is not None:
         headers["Retry-After"] = str(max(1, math.ceil(problem.retry_after)))

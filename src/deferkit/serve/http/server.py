@@ -114,7 +114,7 @@ def check_access(settings: ServiceSettings, store: Store) -> bool:
 
 
 def warn_without_address(settings: ServiceSettings) -> None:
-    """Say what does not work on a shared database if other processes cannot reach this one."""
+    """Log a warning if the database is shared but other processes cannot reach this one."""
     if not settings.address:
         logger.warning(
             "without --address, other processes on this database answer 503 to calls for the policies of this one"
@@ -145,7 +145,7 @@ def check_certificate(certificate: str, key: str) -> None:
 
 
 def bind_error(family: int, address: Any) -> OSError | None:
-    """Return why a socket cannot be bound to an address."""
+    """Return the error of binding a socket to an address; None if it can be bound."""
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -169,7 +169,7 @@ def allow_open_files(wanted: int) -> None:
 
 
 def telemetry_of(settings: ServiceSettings) -> "Telemetry | None":
-    """Return what sends spans and metrics, if that is switched on; raise if its extra is missing."""
+    """Return the exporter of spans and metrics, None if disabled; raise if its extra is missing."""
     if not settings.otel:
         return None
     from deferkit.serve.telemetry import Telemetry  # noqa: PLC0415  needs the extra, and takes its time

@@ -83,14 +83,14 @@ def decode(raw: bytes, kind: Any) -> Any:
 
 
 class BodyDecoder:
-    """Decodes the bodies of requests; large ones one at a time, of each tenant in turn.
+    """Decodes request bodies; large ones one at a time, with tenants in turn.
 
-    After a large one the event loop has as much time for everything else as its decoding took.
+    After a large body, the event loop is free for as long as the decoding took.
 
     Parameters
     ----------
     charge
-        Is told of the tenant and the seconds that decoding a large body took.
+        Called with the tenant and the seconds that decoding a large body took.
     """
 
     def __init__(self, charge: Callable[[str, float], None]) -> None:
@@ -141,7 +141,7 @@ class StrictRequest(Request[Any, Any, Any]):
         return self._body
 
     async def json(self) -> Any:
-        """Return the body as what the handler asks for."""
+        """Return the body, decoded to the type that the handler declares."""
         check_json(self.scope)
         wanted = self.scope["route_handler"].parsed_data_field
         kind = Any if wanted is None else wanted.annotation

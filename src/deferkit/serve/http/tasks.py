@@ -421,7 +421,7 @@ CSV = "text/csv"
 
 
 async def in_threads(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield what an iterator yields that reads the database, one piece after the other, each in another thread."""
+    """Yield the parts of an iterator that reads the database, each computed in another thread."""
     while (part := await asyncio.to_thread(next, parts, None)) is not None:
         yield part
 

@@ -100,7 +100,7 @@ class DeliveryPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def webhook_fields(row: WebhookRow) -> dict[str, object]:
-    """Return what is shown of a webhook."""
+    """Return the public fields of a webhook."""
     return {
         "id": row.id,
         "url": row.url,
@@ -112,7 +112,7 @@ def webhook_fields(row: WebhookRow) -> dict[str, object]:
 
 
 def delivery_line(row: DeliveryRow) -> DeliveryLine:
-    """Return what is shown of a delivery."""
+    """Return the public fields of a delivery."""
     return DeliveryLine(
         id=row.id,
         event=row.event,

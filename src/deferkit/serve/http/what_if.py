@@ -40,7 +40,7 @@ class WhatIfReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WhatIfJob:
-    """A job, and what is known of it by now."""
+    """A what-if job and its latest news."""
 
     def __init__(self, tenant: str, policy: str) -> None:
         self.id = secrets.token_hex(8)
@@ -52,11 +52,11 @@ class WhatIfJob:
 
     @property
     def is_running(self) -> bool:
-        """Whether it goes on."""
+        """Whether the job is running."""
         return self.running is not None and not self.running.done()
 
     def reply(self) -> WhatIfReply:
-        """Return how far it is."""
+        """Return the progress of the job, and its result."""
         news = self.news
         done = "done" if news.rows is not None else "failed"
         return WhatIfReply(

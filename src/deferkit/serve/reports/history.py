@@ -66,7 +66,7 @@ class AnsweredTask(NamedTuple):
 class Gain:
     """The sum over answered tasks of what the expert earned above the model.
 
-    Where a reward is not known, the estimate of when the task was decided stands in for it. The error is that of the
+    Where a reward is not known, it is imputed by the estimate at decision time. The error is that of the
     sum as a measure of what such tasks bring on average: n·s² of the differences, and for the imputed rewards of each
     decider the mean error of its estimates, as found wherever estimate and reward are both known. Those are other
     tasks, often unlike the ones that experts get, so that with imputed rewards the error is rather too small.
@@ -290,7 +290,7 @@ class PlanPoint(NamedTuple):
 
 
 def planned_spending(budget: BudgetSpec, point: PlanPoint, left: float) -> float:
-    """Return what even spending over the horizon, or over the tasks of the period, would have spent by a time.
+    """Return the planned spending by a time: even over the horizon, or over the tasks of the period.
 
     Args:
         budget: The budget, which has a limit.

@@ -177,7 +177,7 @@ MIN_REVIEWED = 10
 
 
 def state_text(standing: "Standing") -> str:
-    """Return where a policy stands in one plain sentence."""
+    """Return the status of a policy as one sentence."""
     kinds = {alarm.kind: alarm.text for alarm in standing.alarms}
     for urgent in ("failing", "suspense", "without_budget"):
         if urgent in kinds:
@@ -214,7 +214,7 @@ def plan_text(pace: float) -> str:
 
 
 def period_text(standing: "Standing", period: PeriodState) -> str:
-    """Return where the current period of a budget stands, or one with an end."""
+    """Return the status of a budget's current period, or of a budget with an end, as one sentence."""
     of, expected, end = (" of this period", " in it", "is renewed") if period.renews else ("", "", "ends")
     spent = f"{amount(period.posted)} of {amount(period.total)} {standing.unit}{of} spent"
     if period.over:
@@ -241,7 +241,7 @@ def because(remark: str) -> str:
 
 
 def held_text(pending: int, accounts: Mapping[str, Account]) -> str:
-    """Return what pending reviews hold of a budget, in a sentence; empty if nothing is held.
+    """Return the share of a budget that pending reviews hold, as a sentence; empty if nothing is held.
 
     >>> held_text(3, {"minutes": Account(100, reserved=12)})
     '3 pending reviews hold 12 % of the minutes.'
@@ -347,7 +347,7 @@ def forecasts(books: Books, decisions: int, past: LogFigures | None, now: float)
 def standing_of(
     owned: OwnedPolicy, past: LogFigures | None, queue: tuple[int, int, int | None], now: int, failing: str | None
 ) -> Standing:
-    """Return where a policy stands.
+    """Return the status of a policy.
 
     Args:
         owned: The policy.
@@ -393,7 +393,7 @@ def standing_of(
 
 
 def paces_of(owned: OwnedPolicy, states: Mapping[str, BudgetState]) -> list[Pace]:
-    """Return how fast each budget is spent: over its horizon, or over the tasks that are expected in its period."""
+    """Return the spending pace of each budget, over its horizon or the expected tasks of its period."""
     found, decisions = [], owned.policy.counts().decisions
     for name, budget in owned.policy.spec.budget.items():
         account, period = owned.policy.accounts[name], states[name].period

@@ -30,7 +30,7 @@ class QueueState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def queue_state(queue: tuple[int, int, int | None], now: int) -> QueueState:
-    """Return where a queue stands: how many seats wait, how many are claimed, since when the oldest is there."""
+    """Return the state of a queue: waiting seats, claimed seats, age of the oldest."""
     waiting, claimed, oldest = queue
     return QueueState(
         waiting=waiting, claimed=claimed, oldest_s=None if oldest is None else max(0, now - oldest) / MICRO
@@ -219,7 +219,7 @@ def status_of(store: Store, policy: int, spec: PolicySpec, reviewer: str, now: i
 
 
 def why_empty(queue: ReviewerQueue, accounts: dict[str, Account], spec: PolicySpec) -> WhyEmpty | None:
-    """Return why a reviewer gets nothing; None if something waits."""
+    """Return the reason that a reviewer gets no task; None if a task waits."""
     needed = {name: max(1, round((each.least_hold or 0) * MICRO)) for name, each in spec.budget.items()}
     reasons: list[tuple[object, WhyEmpty | None]] = [
         (queue.waiting, None),
@@ -279,7 +279,7 @@ class ReviewAnswer(NamedTuple):
 
 
 def reviewers_of(store: Store, policy: int, spec: PolicySpec, now: int) -> ReviewersReply:
-    """Return what each reviewer of a policy has done.
+    """Return the statistics of each reviewer of a policy.
 
     Args:
         store: Where that is kept.

@@ -123,7 +123,7 @@ def page_of_held(
 
 
 def queue_of_reviewer(database: Database, policy: int, reviewer: str, now: int, *, late: bool) -> ReviewerQueue:
-    """Return what a reviewer could claim, and why it could not get more.
+    """Return the counts of seats that a reviewer can and cannot claim, by reason.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def queue_of_reviewer(database: Database, policy: int, reviewer: str, now: int, 
 
 
 def count_answers(database: Database, policy: int, reviewer: str) -> int:
-    """Return how many answers a reviewer has given."""
+    """Return the number of a reviewer's answers."""
     return int(database.reader().run("count_answers", policy=policy, reviewer=reviewer)[0][0])
 
 

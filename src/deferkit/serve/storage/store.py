@@ -425,7 +425,7 @@ class Store(PolicyLeases, PolicyLog, KeyStore):
         return [PolicyRow(*row) for row in rows]
 
     def count_policies(self, tenant: str) -> int:
-        """Return how many policies a tenant has."""
+        """Return the number of a tenant's policies."""
         return int(self.database.reader().run("count_policies", tenant=tenant)[0][0])
 
     def policy(self, tenant: str, name: str) -> PolicyRow | None:
@@ -448,7 +448,7 @@ class Store(PolicyLeases, PolicyLog, KeyStore):
         return [seat_row(row) for row in self.database.reader().run("read_seats", policy=policy, keys=[task])]
 
     def claims(self, policy: int, task: str) -> list[ClaimRow]:
-        """Return who has held the seats of a task."""
+        """Return the claims of a task's seats."""
         return [claim_row(row) for row in self.database.reader().run("claims", policy=policy, keys=[task])]
 
     def overdue(self, policy: int, now: int, after: tuple[int, str], limit: int) -> list[tuple[int, str]]:
@@ -466,9 +466,9 @@ class Store(PolicyLeases, PolicyLog, KeyStore):
         return bool(self.database.reader().run("has_old_payloads", policy=policy, before=before))
 
     def parked_by_key(self, policy: int) -> dict[str, int]:
-        """Return how many outcomes are parked by each API key."""
+        """Return the number of parked outcomes by API key."""
         return dict(self.database.reader().run("parked_by_key", policy=policy))
 
     def queue(self, policy: int) -> tuple[int, int, int | None]:
-        """Return how many seats wait, how many are claimed, and since when the oldest is there."""
+        """Return the number of waiting and of claimed seats, and the creation time of the oldest."""
         return self.database.reader().run("queue", policy=policy)[0]

@@ -70,7 +70,7 @@ class LoggedOutcomes(NamedTuple):
     delays: list[int]  # [K] the median number of decisions until something was known of one
 
     def reported(self) -> Floats:
-        """Return how often the reward of a decider is known [route, decider]; 0 for a route that was never taken."""
+        """Return the share of known rewards [route, decider]; 0 for a route that was never taken."""
         shares = np.zeros((self.rewards.shape[1],) * 2)
         for route in range(len(shares)):
             taken = self.routes == route

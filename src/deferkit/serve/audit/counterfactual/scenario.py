@@ -92,7 +92,7 @@ class Scenario(NamedTuple):
 
 
 def logged_budgets(spec: PolicySpec, accounts: Mapping[str, Account]) -> dict[str, int | None]:
-    """Return what a scenario is compared with: totals, and of budgets that renew the allowance, in micro-units.
+    """Return the logged budgets in micro-units: totals, or allowances of budgets that renew.
 
     Args:
         spec: The policy, at the end of its log.

@@ -1,4 +1,4 @@
-"""What-if questions, answered in a process of their own."""
+"""Job process of what-if questions."""
 
 import os
 import sys
@@ -191,7 +191,7 @@ def remarks_of(known: DoublyRobust, decision_log: DecisionLog) -> list[str]:
 
 
 def taken(known: DoublyRobust) -> Floats:
-    """Return who decided [n, K]: 1 for the route that was taken."""
+    """Return the indicators [n, K] of the routes that were taken."""
     return np.eye(known.propensities.shape[1])[known.routes]
 
 
@@ -201,7 +201,7 @@ def names(decision_log: DecisionLog, places: Iterable[int]) -> str:
 
 
 def spent(policy: Policy) -> dict[str, float]:
-    """Return what was paid, by resource."""
+    """Return the cost so far by resource, in units."""
     return {name: (each.posted + each.suspense) / MICRO for name, each in policy.accounts.items()}
 
 

@@ -237,7 +237,7 @@ def propose(owned: OwnedPolicy, body: TaskBody, now: int = 0) -> tuple[Decided, 
 
 
 def without_features(sentence: str) -> str:
-    """Return what the learner says of a context, without the values that it was given.
+    """Return the learner's error message about a context, without the values of the context.
 
     >>> without_features("The 'age' of a context must be a finite number. Got 'a secret' instead.")
     "The 'age' of a context must be a finite number."
@@ -259,14 +259,14 @@ def check_finite(decision: Decision) -> None:
 
 
 def micros_of(decision: Decision, resources: tuple[str, ...]) -> Micros:
-    """Return what a decision reserves, rounded up to whole micro-units."""
+    """Return the reservation of a decision, rounded up to whole micro-units."""
     reserved: Amount = decision.reserved
     amounts = {resources[0]: reserved} if isinstance(reserved, float) else reserved
     return {name: math.ceil(round(value * MICRO, 3)) for name, value in amounts.items()}
 
 
 def check_announced(cost: Any) -> None:
-    """Raise if a cost that is known beforehand is not whole micro-units."""
+    """Raise if a cost that is known in advance is not whole micro-units."""
     if isinstance(cost, dict):
         for each in cost.values():
             check_announced(each)

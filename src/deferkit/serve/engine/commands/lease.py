@@ -190,7 +190,7 @@ def shows_model_answer(spec: PolicySpec) -> bool:
 
 
 def claim_reply(seat: SeatRow, token: str, spec: PolicySpec) -> Reply:
-    """Return what a reviewer gets who has claimed a seat."""
+    """Return the reply to a claim."""
     return Reply(200, msgspec.json.encode(ClaimReply(token=token, **held_claim(seat, spec))))
 
 

@@ -84,7 +84,7 @@ def joined_keys(keys: str, key: str) -> str:
 
 
 def parked_shares(owned: OwnedPolicy) -> Counter[str]:
-    """Return how many outcomes each API key has parked. One of several keys counts for each of them."""
+    """Return the number of parked outcomes of each API key. An outcome of several keys counts for each of them."""
     shares: Counter[str] = Counter()
     for keys, outcomes in owned.parked_by.items():
         for key in keys.split(" ") if " " in keys else (keys,):
@@ -93,7 +93,7 @@ def parked_shares(owned: OwnedPolicy) -> Counter[str]:
 
 
 def check_key_sets(owned: OwnedPolicy, keys: str) -> None:
-    """Raise if too many sets of API keys have parked outcomes together: whoever needs room looks at all of them."""
+    """Raise if too many sets of API keys have parked outcomes together: an eviction looks at all of them."""
     if keys not in owned.parked_by and sum(" " in each for each in owned.parked_by) >= MAX_KEY_SETS:
         raise unavailable(
             f"{MAX_KEY_SETS} sets of API keys have parked outcomes of the same tasks; there is no room for another.",
@@ -102,17 +102,18 @@ def check_key_sets(owned: OwnedPolicy, keys: str) -> None:
 
 
 def keys_with_most_parked(owned: OwnedPolicy, shares: Mapping[str, int]) -> str:
-    """Return the API keys whose outcome is dropped next: the one of them that has parked least has parked most.
+    """Return the set of API keys whose outcome is evicted next.
 
-    So an outcome of several keys is safe as long as one of them keeps to its share, whatever the others park: nobody
-    can have it dropped by adding to it, or by being there before it. It does not help those who would fill the room
-    with several keys either: what keeps an outcome safe counts for its own share.
+    The set is the one whose smallest number of parked outcomes (`least_share`) is largest. So an outcome of several
+    keys is safe as long as one of them keeps to its share, whatever the others park: another key cannot evict it by
+    reporting the same outcome. Nor can a caller fill the room with several keys, because a joint outcome counts for
+    the share of each key.
     """
     return max(owned.parked_by, key=lambda keys: least_share(keys, shares), default="")
 
 
 def least_share(keys: str, shares: Mapping[str, int]) -> int:
-    """Return how many outcomes the one of some API keys has parked that has parked least."""
+    """Return the smallest number of parked outcomes among these API keys."""
     return min(map(shares.__getitem__, keys.split(" "))) if " " in keys else shares[keys]
 
 
@@ -275,16 +276,16 @@ def book(
     micros
         Reported cost in micro-units by resource; None if there is none.
     ends
-        Whether the task ends even if neither a cost nor its expert's reward is reported. False unless given.
+        Whether the task ends even if neither a cost nor its expert's reward is reported. False by default.
     confirms
-        Whether the cost is that of a correction, which confirms it. False unless given.
+        Whether the cost is that of a correction, which confirms it. False by default.
     visible
-        Whether the reviewer whose answer ends the task was shown the model's answer. Not known unless given.
+        Whether the reviewer whose answer ends the task was shown the model's answer. Unknown by default.
     by_rule
-        Whether `rewards` are those of the reward rule. False unless given.
+        Whether `rewards` are those of the reward rule. False by default.
     stopped
         Whether the review was stopped with this cost: the model's answer is used, unless others have answered. False
-        unless given.
+        by default.
     """
     policy = owned.policy
     check_rewards(owned, rewards)
@@ -415,7 +416,7 @@ def was_stopped(work: UnitOfWork, row: DecisionRow) -> bool:
 
 
 def why_late(owned: OwnedPolicy, row: DecisionRow, now: int) -> str | None:
-    """Return why an outcome comes too late to be learned; None if it does not."""
+    """Return the reason that an outcome is not learned; None if it is."""
     window = owned.policy.spec.learning_window_s
     if window is not None and now - row.at > window * MICRO:
         return "the learning window is over"

@@ -145,7 +145,7 @@ class Complete:
 
 
 def check_form(owned: OwnedPolicy, answer: Any) -> None:
-    """Raise if the policy has a review form, and an answer is not what that asks for."""
+    """Raise if the policy has a review form that an answer does not match."""
     if (document := owned.policy.spec.review_used) is not None:
         try:
             check_answer(document.form, answer)

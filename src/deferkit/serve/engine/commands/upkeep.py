@@ -114,7 +114,7 @@ def renew(owned: OwnedPolicy, work: UnitOfWork, now: int, *, begin: bool = False
     now
         The time of the policy, in microseconds.
     begin
-        Whether a task has come, which begins the first period. False unless given.
+        Whether a task has come, which begins the first period. False by default.
     """
     policy = owned.policy
     if not policy.is_timed:
