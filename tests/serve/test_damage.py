@@ -158,7 +158,7 @@ DAMAGES: dict[str, tuple[Callable[[Damage], None], str]] = {
     "an answer": (lambda d: d.decision("two", answer='"spam"'), DECISION.format("two") + "its answer is another one."),
     "what was told": (
         lambda d: d.decision("left-0", told=""),
-        DECISION.format("left-0") + "what the learner was told is not what the log says.",
+        DECISION.format("left-0") + "the outcomes that the learner received are not those of the log.",
     ),
     "a decision": (lambda d: d.do("DELETE FROM decisions WHERE task = 'left-3'"), LOST.format("left-3")),
     "the last decision": (lambda d: d.do("DELETE FROM decisions WHERE task = 'two'"), LOST.format("two")),

@@ -8,7 +8,7 @@ from pathlib import Path
 from deferkit.errors import DeferkitError, InvalidArgument
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain.problems import StoreFailed
-from deferkit.serve.storage.open_store import check_is_store, database_of, shown, store_to_replay
+from deferkit.serve.storage.open_store import check_is_store, database_of, redact_store, store_to_replay
 from deferkit.serve.storage.sqlite import Sqlite
 
 SIDE_FILES = ("-wal", "-shm", "-journal")
@@ -89,7 +89,7 @@ def sqlite_of(store: str) -> Sqlite:
     database = database_of(store)
     if not isinstance(database, Sqlite):
         raise InvalidArgument(
-            f"{shown(store)} is on PostgreSQL: use pg_dump and pg_restore, then `deferkit replay` to check it."
+            f"{redact_store(store)} is on PostgreSQL: use pg_dump and pg_restore, then `deferkit replay` to check it."
         )
     return database
 

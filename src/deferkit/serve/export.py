@@ -11,7 +11,7 @@ import msgspec
 
 from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import MICRO, Account
-from deferkit.serve.domain.books import booked, opened
+from deferkit.serve.domain.books import book_record, open_accounts
 from deferkit.serve.domain.records import AnyRecord, DecisionReply
 from deferkit.serve.domain.rows import LogRow
 from deferkit.serve.domain.spec import PolicySpec
@@ -177,7 +177,11 @@ def ledger_table(store: Store, policy: int) -> Iterator[list[Cell]]:
     while page := store.log_page(policy, start, PAGE):
         for line in page:
             record = records.decode(bytes(line.body))
-            after = opened(record.spec) if isinstance(record, records.CreatedRecord) else booked(accounts, record)
+            after = (
+                open_accounts(record.spec)
+                if isinstance(record, records.CreatedRecord)
+                else book_record(accounts, record)
+            )
             for name, account in after.items():
                 moved = movement_of(record, name)
                 before = accounts.get(name, Account(0))

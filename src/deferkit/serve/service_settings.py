@@ -41,7 +41,7 @@ def wrong(name: str, what: str, value: Any) -> InvalidArgument:
 class ServiceSettings:
     """How a service runs. Each setting is an option of `deferkit serve` and a variable `DEFERKIT_…`.
 
-    >>> ServiceSettings.read({"DEFERKIT_PORT": "9000"}).port
+    >>> ServiceSettings.from_environment({"DEFERKIT_PORT": "9000"}).port
     9000
     """
 
@@ -107,7 +107,7 @@ class ServiceSettings:
             raise wrong("log_level", "debug, info, warning or error", self.log_level)
 
     @classmethod
-    def read(cls, environment: Mapping[str, str], **given: Any) -> "ServiceSettings":
+    def from_environment(cls, environment: Mapping[str, str], **given: Any) -> "ServiceSettings":
         """Return the settings of an environment; what is given (and not None) goes before."""
         values = {name: value for name, value in given.items() if value is not None}
         for each in fields(cls):

@@ -30,11 +30,11 @@ def row_of(lines: list[LogRow]) -> DecisionRow | None:
     for line in lines:
         record = records.decode(bytes(line.body))
         if isinstance(record, records.DecidedRecord) and row is None:
-            row = decided(line, record)
+            row = new_decision_row(line, record)
         elif row is None:
             return None
         elif isinstance(record, records.ObservedRecord):
-            row = observed(row, record)
+            row = with_outcome(row, record)
         elif isinstance(record, records.ExtendedRecord):
             row = row._replace(held=sum_costs(row.held, record.amount))
         elif isinstance(record, records.ExpiredRecord):
@@ -49,7 +49,7 @@ def row_of(lines: list[LogRow]) -> DecisionRow | None:
     return row
 
 
-def decided(line: LogRow, record: records.DecidedRecord) -> DecisionRow:
+def new_decision_row(line: LogRow, record: records.DecidedRecord) -> DecisionRow:
     """Return the row of a decision that was just made."""
     return DecisionRow(
         policy=line.policy,
@@ -69,7 +69,7 @@ def decided(line: LogRow, record: records.DecidedRecord) -> DecisionRow:
     )
 
 
-def observed(row: DecisionRow, record: records.ObservedRecord) -> DecisionRow:
+def with_outcome(row: DecisionRow, record: records.ObservedRecord) -> DecisionRow:
     """Return the row of a decision after an outcome was observed."""
     told = [*record.rewards, *([] if record.told is None else [COST])] if record.learned else []
     reported = record.cost is not None or record.unconfirmed is not None

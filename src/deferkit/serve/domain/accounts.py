@@ -9,8 +9,8 @@ from deferkit.errors import BudgetExhausted, InvalidArgument
 from deferkit.types import Amount, is_number
 
 MICRO = 1_000_000
-LARGEST_AMOUNT = 4_000_000_000  # from 2**32 on, some micro-units do not come back from the double next to them
-LARGEST_SUM = 9_000_000_000_000  # in micro-units it fits into 64 bits
+MAX_AMOUNT = 4_000_000_000  # from 2**32 on, some micro-units do not come back from the double next to them
+MAX_SUM = 9_000_000_000_000  # in micro-units it fits into 64 bits
 
 Micros: TypeAlias = dict[str, int]
 """Micro-units by resource."""
@@ -25,8 +25,8 @@ def to_micro(name: str, value: object) -> int:
     Traceback (most recent call last):
     deferkit.errors.InvalidArgument: The cost has at most 6 decimals. Got 0.1234567: round it first.
     """
-    if not is_number(value) or not 0 <= value <= LARGEST_AMOUNT:  # type: ignore[operator]
-        raise InvalidArgument(f"The {name} is a number from 0 to {LARGEST_AMOUNT:,}. Got {value!r}.")
+    if not is_number(value) or not 0 <= value <= MAX_AMOUNT:  # type: ignore[operator]
+        raise InvalidArgument(f"The {name} is a number from 0 to {MAX_AMOUNT:,}. Got {value!r}.")
     micro = round(value * MICRO)  # type: ignore[operator]
     if micro / MICRO != value:
         raise InvalidArgument(f"The {name} has at most 6 decimals. Got {value!r}: round it first.")
@@ -65,7 +65,7 @@ def in_reply(micro: int) -> float:
     >>> msgspec.json.encode([in_reply(500_000), in_reply(9_007_199_254_740_993)])
     b'[0.5,9007199254.740993]'
     """
-    if micro <= LARGEST_AMOUNT * MICRO:
+    if micro <= MAX_AMOUNT * MICRO:
         return micro / MICRO
     return cast("float", msgspec.Raw(f"{micro // MICRO}.{micro % MICRO:06}".encode()))
 
@@ -105,11 +105,11 @@ class Account(NamedTuple):
         return self.total is None or (self.suspense == 0 and amount <= self.total - self.reserved - self.posted)
 
     def has_room(self, amount: int) -> bool:
-        """Whether the sums stay within `LARGEST_SUM` (64 bits) if this amount is added.
+        """Whether the sums stay within `MAX_SUM` (64 bits) if this amount is added.
 
         `reserve` and `settle` do not check it: they apply log records, which are facts.
         """
-        return self.reserved + self.posted + self.suspense + amount <= LARGEST_SUM * MICRO
+        return self.reserved + self.posted + self.suspense + amount <= MAX_SUM * MICRO
 
     def reserve(self, amount: int) -> "Account":
         """Hold an amount for a decision."""

@@ -12,8 +12,8 @@ from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.settings import NOVEMBER_2026
 from deferkit.learn.state import StateCopy
 from deferkit.serve.domain import records
-from deferkit.serve.domain.accounts import LARGEST_AMOUNT, MICRO, Account, Micros, from_micros
-from deferkit.serve.domain.books import Books, Periods, booked, due_renewals, opened
+from deferkit.serve.domain.accounts import MAX_AMOUNT, MICRO, Account, Micros, from_micros
+from deferkit.serve.domain.books import Books, Periods, book_record, due_renewals, open_accounts
 from deferkit.serve.domain.feature_scales import Context, FeatureScales
 from deferkit.serve.domain.policy_learner import learner_of, load_trees
 from deferkit.serve.domain.records import AnyRecord
@@ -110,7 +110,7 @@ class Policy:
     >>> from deferkit.serve.domain.spec import BudgetSpec
     >>> spec = PolicySpec(name="a", features=2, budget={"cost": BudgetSpec(total=10, horizon=100, max_cost=1)})
     >>> policy = Policy(spec)
-    >>> body = policy.append(log_records.CreatedRecord(spec=spec), at=0)
+    >>> body = policy.append(records.CreatedRecord(spec=spec), at=0)
     >>> policy.seq, policy.accounts["cost"].free
     (1, 10000000)
     >>> Policy.from_bytes(policy.to_bytes()) == policy
@@ -123,7 +123,7 @@ class Policy:
         self.spec = spec = msgspec.json.decode(msgspec.json.encode(spec), type=PolicySpec)  # as the log gives it back
         self.learner = learner_of(spec)
         self.is_timed = spec.is_timed
-        self.accounts = opened(spec)
+        self.accounts = open_accounts(spec)
         self.periods: Periods = {}  # of budgets that renew or have an end, since the first task
         self.scales = FeatureScales.of(spec)  # None: outliers are kept
         self.seq = 0  # records so far
@@ -193,19 +193,19 @@ class Policy:
         """Change the state by a record, and its time in the log. The same ones give the same state, bit for bit."""
         match record:
             case records.DecidedRecord():
-                self._decided(record, at)
+                self._apply_decision(record, at)
             case records.ObservedRecord():
-                self._observed(record)
+                self._apply_outcome(record)
             case records.ExtendedRecord():
-                self.accounts = booked(self.accounts, record)
+                self.accounts = book_record(self.accounts, record)
                 self.holds.extended += 1
                 self._learn(partial(self._extend, record))
             case records.ExpiredRecord():
-                self._expired(record)
+                self._apply_expiry(record)
             case records.CorrectedRecord():
-                self._corrected(record)
+                self._apply_correction(record)
             case records.EffortRecord():
-                self.accounts = booked(self.accounts, record)
+                self.accounts = book_record(self.accounts, record)
                 self._learn(self._resync_budget)
             case records.BudgetChangedRecord():
                 self.accounts, self.periods = self.books.after(record)
@@ -259,7 +259,7 @@ class Policy:
         """Return the time of a task, in microseconds, as the learner is told it; None where tasks have none."""
         return at / MICRO if self.is_timed else None
 
-    def _decided(self, record: records.DecidedRecord, at: int) -> None:
+    def _apply_decision(self, record: records.DecidedRecord, at: int) -> None:
         decision = record.decision
         if self.relearned.decisions:
             decision = decision._replace(id=self._own_id(record.id))
@@ -272,7 +272,7 @@ class Policy:
         if self.scales is not None:
             self.scales.see(context, record.clipped)
         if record.held is not None:
-            self.accounts = booked(self.accounts, record)
+            self.accounts = book_record(self.accounts, record)
             self.tally.expected_gain += record.expected_gain
 
     def _remembered_context(self, record: records.DecidedRecord) -> Context:
@@ -287,7 +287,7 @@ class Policy:
             self._last_context = record.context
         return record.context
 
-    def _observed(self, record: records.ObservedRecord) -> None:
+    def _apply_outcome(self, record: records.ObservedRecord) -> None:
         owed = self.frozen
         told = None if record.told is None else from_micros(record.told)
         own = self._own_id(record.id)
@@ -297,7 +297,7 @@ class Policy:
         learned = record.learned and record.id not in self.relearned.forgotten
         if learned and self._defers and record.id != self._undecided:  # what it refuses must not get into the log
             self.learner.check_observation(own, record.rewards, told)
-        self.accounts = booked(self.accounts, record)
+        self.accounts = book_record(self.accounts, record)
         self._count_stop(record)
         if learned:
             self._learn(partial(self._tell, event))
@@ -336,17 +336,17 @@ class Policy:
         amounts = {name: min(record.amount.get(name, 0) / MICRO, max(left[name], 0.0)) for name in self.accounts}
         self.learner.apply(events.Extended(own, self._amount(amounts)))
 
-    def _expired(self, record: records.ExpiredRecord) -> None:
+    def _apply_expiry(self, record: records.ExpiredRecord) -> None:
         owed = self.frozen
-        self.accounts = booked(self.accounts, record)
+        self.accounts = book_record(self.accounts, record)
         self.tally.expired += 1
         known = record.id >= self.relearned.decisions
         self._learn(partial(self._expire_if_remembered, record.id))
         if owed or not known:
             self._learn(self._resync_budget)
 
-    def _corrected(self, record: records.CorrectedRecord) -> None:
-        self.accounts = booked(self.accounts, record)
+    def _apply_correction(self, record: records.CorrectedRecord) -> None:
+        self.accounts = book_record(self.accounts, record)
         if (record.learned or record.told is not None) and record.id not in self.relearned.forgotten:
             told = None if record.told is None else from_micros(record.told)
             event = events.Corrected(self._own_id(record.id), record.learned, told)
@@ -401,7 +401,7 @@ class Policy:
 
     def _begin_period(self, name: str) -> None:
         """Tell the learner of the current period of a resource, with what is free now."""
-        spent, reserved = self._used()
+        spent, reserved = self._usage()
         total = (self.accounts[name].free or 0) / MICRO + spent[name] + reserved[name]
         period = self.periods[name]
         self.learner.apply(events.Renewed(name, period.start, period.end, total))
@@ -447,7 +447,7 @@ class Policy:
         self.learner.apply(events.BudgetChanged(total, horizons or None, ends or None, allowances or None))  # type: ignore[arg-type]
 
     def _apply_budget_change(self) -> None:
-        spent, reserved = self._used()
+        spent, reserved = self._usage()
         amounts = {n: float("inf") if a.total is None else a.total / MICRO for n, a in self.accounts.items()}
         if self.out_of_sync or any(amount < spent[name] + reserved[name] for name, amount in amounts.items()):
             self._resync_budget()  # the learner's rounded sum may exceed what the account has used
@@ -457,7 +457,7 @@ class Policy:
     def clamp_cost(self, cost: Micros) -> Micros:
         """Return a cost clamped to the learner's cost bounds (`max_cost`): what the learner is told."""
         caps = dict(zip(self.spec.resources, self.learner.settings.cost_bounds, strict=True))
-        return {name: min(micro, round(min(caps[name][1], LARGEST_AMOUNT) * MICRO)) for name, micro in cost.items()}
+        return {name: min(micro, round(min(caps[name][1], MAX_AMOUNT) * MICRO)) for name, micro in cost.items()}
 
     def exceeds_ceiling(self, cost: Micros) -> bool:
         """Whether a reported cost is above the `max_reported_cost` of a resource, so that somebody must confirm it."""
@@ -470,14 +470,14 @@ class Policy:
     def _resync_budget(self) -> None:
         """Set the learner's total so that it has left what is free in the accounts; its own sums are out of sync."""
         self.out_of_sync = True
-        spent, reserved = self._used()
+        spent, reserved = self._usage()
         totals = {}
         for name, account in self.accounts.items():
             free = account.free
             totals[name] = float("inf") if free is None else free / MICRO + spent[name] + reserved[name]
         self.learner.apply(events.BudgetChanged(self._amount(totals)))
 
-    def _used(self) -> tuple[dict[str, float], dict[str, float]]:
+    def _usage(self) -> tuple[dict[str, float], dict[str, float]]:
         summary = self.learner.figures()
         return self._by_resource(summary.spent), self._by_resource(summary.reserved)
 
@@ -487,7 +487,7 @@ class Policy:
     def _by_resource(self, amount: Amount) -> dict[str, float]:
         return dict(amount) if not isinstance(amount, float) else {self.spec.resources[0]: amount}
 
-    def ended(self, now: int) -> bool:
+    def has_ended(self, now: int) -> bool:
         """Whether the end of a budget has passed at a time in microseconds."""
         if not self.is_timed:
             return False

@@ -17,7 +17,7 @@ from deferkit.learn.links import AUTO_LINK
 from deferkit.learn.pacing import Pacing
 from deferkit.learn.settings import DECEMBER_2026, NOVEMBER_2026, Settings, as_confidence, unaffordable_reviews
 from deferkit.periods import show_time
-from deferkit.serve.domain.accounts import LARGEST_AMOUNT, MICRO, to_micro
+from deferkit.serve.domain.accounts import MAX_AMOUNT, MICRO, to_micro
 from deferkit.serve.domain.review import check_document
 from deferkit.serve.domain.spec import LEGACY_DEFAULTS, BudgetSpec, FeatureSpec, PolicySpec
 from deferkit.types import Budget
@@ -118,7 +118,7 @@ def with_ceiling(budget: BudgetSpec) -> BudgetSpec:
     """
     if budget.max_reported_cost is not msgspec.UNSET or budget.max_cost is None:
         return budget
-    ceiling = min(CEILING_FACTOR * to_micro("max_cost", budget.max_cost), LARGEST_AMOUNT * MICRO)
+    ceiling = min(CEILING_FACTOR * to_micro("max_cost", budget.max_cost), MAX_AMOUNT * MICRO)
     return msgspec.structs.replace(budget, max_reported_cost=ceiling / MICRO)
 
 

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 import msgspec
 
 from deferkit.learn.settings import DECEMBER_2026
-from deferkit.serve.domain.accounts import LARGEST_AMOUNT
+from deferkit.serve.domain.accounts import MAX_AMOUNT
 from deferkit.serve.domain.spec import NO_CONTROL, DefaultsName, FeatureName, Finite, Name, Seats, Seconds, TaskId
 
 NO_NUL = r"^[^\u0000]*$"  # PostgreSQL has no text with that character
-Cost = Annotated[float, msgspec.Meta(ge=0, le=LARGEST_AMOUNT)]
+Cost = Annotated[float, msgspec.Meta(ge=0, le=MAX_AMOUNT)]
 CostByResource = dict[str, Cost]
 Rewards = Annotated[
     dict[str, Finite | bool],

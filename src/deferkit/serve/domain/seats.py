@@ -71,7 +71,7 @@ class Reported(NamedTuple):
     answers: list[Any]
 
 
-def reported(seats: list[SeatRow], deciders: Iterable[str]) -> Reported:
+def combine_reports(seats: list[SeatRow], deciders: Iterable[str]) -> Reported:
     """Return the combined reports of reviewers: mean rewards of these deciders, sum of costs."""
     rewards = {}
     for name in deciders:

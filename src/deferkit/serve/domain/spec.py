@@ -10,7 +10,7 @@ from deferkit.learn.exploration import INDEX
 from deferkit.learn.links import AUTO_LINK, LINKS
 from deferkit.learn.pacing import PACINGS
 from deferkit.learn.settings import DEFAULTS, FORGETS, NOVEMBER_2026, REPRESENTATIONS
-from deferkit.serve.domain.accounts import LARGEST_AMOUNT
+from deferkit.serve.domain.accounts import MAX_AMOUNT
 from deferkit.serve.domain.review import ReviewDocument
 from deferkit.types import LARGEST, MODEL
 
@@ -100,13 +100,12 @@ class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """
 
     total: (
-        Annotated[float, msgspec.Meta(ge=0, le=LARGEST_AMOUNT, description="with `every`, what each period gets")]
-        | None
+        Annotated[float, msgspec.Meta(ge=0, le=MAX_AMOUNT, description="with `every`, what each period gets")] | None
     ) = None
     horizon: Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1, description="tasks that it is to last for")] | None = None
     max_cost: (
         Annotated[
-            float, msgspec.Meta(gt=0, le=LARGEST_AMOUNT, description="held for each decision until its cost is known")
+            float, msgspec.Meta(gt=0, le=MAX_AMOUNT, description="held for each decision until its cost is known")
         ]
         | None
     ) = None
@@ -115,7 +114,7 @@ class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             float,
             msgspec.Meta(
                 gt=0,
-                le=LARGEST_AMOUNT,
+                le=MAX_AMOUNT,
                 description="a reported cost above it waits for a correction, unbooked and unlearned; 20 times max_cost"
                 " unless given, null: no ceiling",
             ),
@@ -173,7 +172,7 @@ class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             float,
             msgspec.Meta(
                 gt=0,
-                le=LARGEST_AMOUNT,
+                le=MAX_AMOUNT,
                 description="held for a review that can be stopped, in place of max_cost; 'auto': about three times the"
                 " mean cost",
             ),
@@ -182,7 +181,7 @@ class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         | msgspec.UnsetType
     ) = msgspec.UNSET
     limit: (
-        Annotated[float, msgspec.Meta(gt=0, le=LARGEST_AMOUNT, description="the cost at which every review is stopped")]
+        Annotated[float, msgspec.Meta(gt=0, le=MAX_AMOUNT, description="the cost at which every review is stopped")]
         | msgspec.UnsetType
     ) = msgspec.UNSET
 
@@ -360,39 +359,39 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """The model and the experts."""
         return (MODEL, *self.experts)
 
-    def _used(self, name: str) -> Any:
+    def _effective_value(self, name: str) -> Any:
         given = getattr(self, name)
         return LEGACY_DEFAULTS[name] if given is msgspec.UNSET else given
 
     @property
     def link_used(self) -> str:
         """The `link` in effect."""
-        return str(self._used("link"))
+        return str(self._effective_value("link"))
 
     @property
     def forget_used(self) -> str:
         """The `forget` setting in effect."""
-        return str(self._used("forget"))
+        return str(self._effective_value("forget"))
 
     @property
     def representation_used(self) -> str:
         """The `representation` in effect."""
-        return str(self._used("representation"))
+        return str(self._effective_value("representation"))
 
     @property
     def outliers_used(self) -> str:
         """The `outliers` setting in effect."""
-        return str(self._used("outliers"))
+        return str(self._effective_value("outliers"))
 
     @property
     def defaults_used(self) -> str:
         """The version of the default rule in effect."""
-        return str(self._used("defaults"))
+        return str(self._effective_value("defaults"))
 
     @property
     def ranks_used(self) -> bool:
         """The `ranks` setting in effect."""
-        return bool(self._used("ranks"))
+        return bool(self._effective_value("ranks"))
 
     @property
     def review_used(self) -> ReviewDocument | None:
@@ -445,7 +444,7 @@ class BudgetPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         | None
     ) = None
     allowance: (
-        Annotated[float, msgspec.Meta(ge=0, le=LARGEST_AMOUNT, description="of each period from the next renewal on")]
+        Annotated[float, msgspec.Meta(ge=0, le=MAX_AMOUNT, description="of each period from the next renewal on")]
         | None
     ) = None
 

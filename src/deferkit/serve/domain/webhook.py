@@ -78,7 +78,7 @@ def new_secret() -> str:
     return SECRET_PREFIX + secrets.token_urlsafe(32)
 
 
-LARGEST_BODY = 65_536  # bytes
+MAX_BODY = 65_536  # bytes
 USED_80, USED_100, SUSPENSE, FROZEN = "used_80_percent", "used_100_percent", "suspense", "frozen"
 
 
@@ -180,13 +180,13 @@ def budget_data(alarm: BudgetAlarm, accounts: Mapping[str, Account]) -> dict[str
 def encoded(event: EventBody) -> bytes:
     """Return an event as bytes; without its answer if that makes it too large."""
     body = msgspec.json.encode(event)
-    if len(body) > LARGEST_BODY and "answer" in event.data:
+    if len(body) > MAX_BODY and "answer" in event.data:
         data = event.data | {"answer": None, "answer_left_out": True}
         body = msgspec.json.encode(msgspec.structs.replace(event, data=data))
     return body
 
 
-LONGEST_URL = 2000
+MAX_URL = 2000
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 GLOBAL_UNICAST_6 = ipaddress.ip_network("2000::/3")  # all that has been given out of IPv6 for public hosts
 # The IANA special-purpose address registries, with what is multicast or reserved. `is_global` of the standard library
@@ -265,8 +265,8 @@ def destination_of(url: str, *, private: bool) -> Destination:
     Traceback (most recent call last):
     deferkit.errors.InvalidArgument: The url leads to a private, loopback, link-local, multicast or reserved address.
     """
-    if not url.isascii() or not url.isprintable() or " " in url or "\\" in url or len(url) > LONGEST_URL:
-        raise InvalidArgument(f"The url has at most {LONGEST_URL:,} printable ASCII characters, without spaces and \\.")
+    if not url.isascii() or not url.isprintable() or " " in url or "\\" in url or len(url) > MAX_URL:
+        raise InvalidArgument(f"The url has at most {MAX_URL:,} printable ASCII characters, without spaces and \\.")
     try:
         parts = urlsplit(url)
         host, port = (parts.hostname or "").removesuffix("."), parts.port  # a final dot is the root of all names

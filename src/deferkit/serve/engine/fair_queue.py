@@ -23,9 +23,9 @@ class FairQueue(Generic[Item]):
     """A bounded queue, fair between tenants by processor time. Blocked items count towards its limits.
 
     >>> queue = FairQueue[int](limit=4, share=0.5)
-    >>> queue.put("a", 1), queue.put("a", 2), queue.put("b", 3)
+    >>> queue.add("a", 1), queue.add("a", 2), queue.add("b", 3)
     (None, None, None)
-    >>> queue.put("a", 4)
+    >>> queue.add("a", 4)
     Traceback (most recent call last):
     deferkit.serve.domain.problems.Problem: Too much is waiting: 2 of your calls. Try again.
     >>> asyncio.run(queue.take(2))
@@ -43,7 +43,7 @@ class FairQueue(Generic[Item]):
         self._mean: dict[str, float] = {}  # seconds that a command of a tenant takes
         self._level = 0.0  # what the tenant whose turn it was last had been charged
 
-    def put(self, tenant: str, item: Item) -> None:
+    def add(self, tenant: str, item: Item) -> None:
         """Add an item, or raise if the queue, or this tenant's part of it, is full."""
         mine = self.waiting.get(tenant)
         n = 0 if mine is None else len(mine)

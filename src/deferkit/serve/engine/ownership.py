@@ -53,7 +53,7 @@ def container() -> str:
         return ""
 
 
-def started(pid: int) -> str | None:
+def process_start(pid: int) -> str | None:
     """Return the start time of a process, in clock ticks of the system; None if there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
@@ -67,7 +67,7 @@ def started(pid: int) -> str | None:
 
 def identity(number: int = 0) -> str:
     """Return the unique owner id of this process; `number` distinguishes several owners within it."""
-    process = f"{os.getpid()}/{started(os.getpid()) or ''}"
+    process = f"{os.getpid()}/{process_start(os.getpid()) or ''}"
     return f"{socket.gethostname()}/{boot()}/{container()}/{process}/{number}"
 
 
@@ -85,7 +85,7 @@ def is_dead(owner: str, *, shared: bool = False) -> bool:
         return False
     if (began, inside) != (boot(), container()):
         return not shared
-    return not pid.isdigit() or started(int(pid)) != start
+    return not pid.isdigit() or process_start(int(pid)) != start
 
 
 NANOSECONDS = 1000  # of a microsecond
@@ -217,7 +217,7 @@ class Ownership:
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, do)
 
-    async def read(self, function: Callable[..., Result], *given: Any) -> Result:
+    async def query(self, function: Callable[..., Result], *given: Any) -> Result:
         """Run a query of the store in a thread; raise a 503 if it fails."""
         try:
             return await asyncio.to_thread(function, *given)
@@ -325,7 +325,7 @@ class Ownership:
     async def _acquire_read_only(self) -> None:
         """Acquire the policies that were loaded read-only, if the store can be written again."""
         for key in list(self._read_only):
-            row = await self.read(self.store.policy, *key)
+            row = await self.query(self.store.policy, *key)
             try:
                 epoch = None if row is None else await self._acquire(row)
             except StoreFailed as error:
@@ -340,18 +340,18 @@ class Ownership:
 
     async def _load(self, key: Key, epoch: int) -> bool:
         """Load a policy from its log, in another thread."""
-        row = await self.read(self.store.policy, *key)
+        row = await self.query(self.store.policy, *key)
         if row is None:
             return False
         try:
-            policy = await self.read(recover, self.store, row)
+            policy = await self.query(recover, self.store, row)
         except DamagedLog as error:
             self.damaged[key] = str(error)  # until the next start: the log is not read again with every call
             raise Damaged(str(error)) from error
-        [last] = await self.read(self.store.log_page, row.id, policy.seq - 1, 1)
-        parked_by = await self.read(self.store.parked_by_key, row.id)
+        [last] = await self.query(self.store.log_page, row.id, policy.seq - 1, 1)
+        parked_by = await self.query(self.store.parked_by_key, row.id)
         owned = OwnedPolicy(row.id, row.tenant, policy, epoch, row.parked, parked_by)
-        owned.snapshot_at = max(await self.read(self.store.snapshot_seqs, row.id), default=0)
+        owned.snapshot_at = max(await self.query(self.store.snapshot_seqs, row.id), default=0)
         owned.clock_offset = max(0, last.at - self.clock.now())
         self.owned[key] = owned
         logger.info("loaded a policy", extra={"policy": row.id, "epoch": epoch, "records": policy.seq})

@@ -76,10 +76,10 @@ class PolicyCreation:
 
         This check is early, before the policy takes time and memory; `_add` repeats it in its transaction.
         """
-        read, store = self.ownership.read, self.ownership.store
-        if await read(store.policy, tenant, name) is not None:
+        query, store = self.ownership.query, self.ownership.store
+        if await query(store.policy, tenant, name) is not None:
             return False
-        if self.max_policies is not None and await read(store.count_policies, tenant) >= self.max_policies:
+        if self.max_policies is not None and await query(store.count_policies, tenant) >= self.max_policies:
             raise TooManyPolicies(self.max_policies)
         return True
 
@@ -98,7 +98,7 @@ class PolicyCreation:
             raise invalid(str(error)) from error
         if self.most_memory is not None:
             needed = memory_of(made)
-            taken = await self.ownership.read(self.ownership.store.memory_taken, tenant)
+            taken = await self.ownership.query(self.ownership.store.memory_taken, tenant)
             if taken + needed > self.most_memory:
                 raise TooMuchMemory(needed, taken, self.most_memory)
 
@@ -126,10 +126,10 @@ class PolicyCreation:
 
     async def _check_same(self, tenant: str, spec: PolicySpec) -> PolicySpec:
         """Return the policy of this name, or raise if it was made with other settings, whatever was changed since."""
-        existing = await self.ownership.read(self.ownership.store.policy, tenant, spec.name)
+        existing = await self.ownership.query(self.ownership.store.policy, tenant, spec.name)
         if existing is None:
             raise conflict(f"There is another policy {spec.name!r}.")
-        [first] = await self.ownership.read(self.ownership.store.log_page, existing.id, 0, 1)
+        [first] = await self.ownership.query(self.ownership.store.log_page, existing.id, 0, 1)
         made = records.decode(bytes(first.body))
         if not isinstance(made, records.CreatedRecord):
             raise conflict(f"There is another policy {spec.name!r}.")

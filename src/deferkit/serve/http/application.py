@@ -15,7 +15,7 @@ from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.http import keys, metrics, pages, policies, reviews, tasks, webhooks, what_if
 from deferkit.serve.http.auth import Access, admit, page_headers
 from deferkit.serve.http.forwarding import Messenger
-from deferkit.serve.http.middleware import Traffic, limited, traced
+from deferkit.serve.http.middleware import Traffic, limit_requests, traced
 from deferkit.serve.http.openapi import document
 from deferkit.serve.http.pages import read_files
 from deferkit.serve.http.route_support import ProblemReply, problem_of, problem_response
@@ -132,12 +132,12 @@ def application(
         lifespan=[life],
         before_request=admit,
         request_class=StrictRequest,
-        request_max_body_size=None,  # `limited` sees to it, before anything is buffered
+        request_max_body_size=None,  # `limit_requests` does, before anything is buffered
         exception_handlers={HTTPException: on_http, Exception: on_error},
         openapi_config=None,  # `document` makes a better one
         logging_config=None,
     )
-    served = limited(
+    served = limit_requests(
         with_decision_route(app), max_body=settings.max_body, traffic=traffic, access_log=settings.access_log
     )
     return served if telemetry is None else traced(served, telemetry)

@@ -57,7 +57,7 @@ class FreshRows(Generic[Id, Row]):
                     self._read_at = began
         return self._rows
 
-    async def put(self, number: Id, row: Row) -> None:
+    async def add(self, number: Id, row: Row) -> None:
         """Add a row that was just written, before the next reload."""
         async with self._reading:  # who reads them now may have begun before it was written
             if self._rows is not None:
@@ -241,7 +241,7 @@ class Access:
         self._used: dict[str, int] = {}  # key: when, since the last time that was written
 
     async def keys(self, age_s: float) -> Mapping[str, KeyRow]:
-        """Return the keys, at most `age_s` old."""
+        """Return the keys, read at most `age_s` seconds ago."""
         return await self._keys.get(age_s)
 
     @asynccontextmanager
@@ -259,7 +259,7 @@ class Access:
 
     async def put_key(self, row: KeyRow) -> None:
         """Add a key that was just created or revoked, before the next reload."""
-        await self._keys.put(row.id, row)
+        await self._keys.add(row.id, row)
 
     def forget_sessions(self) -> None:
         """Reload the sessions at the next call, because one was opened or closed."""
@@ -341,7 +341,7 @@ async def admit(request: Request[Any, Any, Any]) -> Response[None] | None:
     wanted = handler.opt.get("scopes")
     if wanted is None:
         return options(request) if request.method == "OPTIONS" else None
-    await admitted(request.app.state.access, scope, wanted)
+    await admit_caller(request.app.state.access, scope, wanted)
     if (name := scope["path_params"].get("name")) is not None:
         check_name(name)
     if scope["query_string"]:
@@ -351,7 +351,7 @@ async def admit(request: Request[Any, Any, Any]) -> Response[None] | None:
     return None
 
 
-async def admitted(access: Access, scope: HTTPScope, wanted: frozenset[str]) -> Caller:
+async def admit_caller(access: Access, scope: HTTPScope, wanted: frozenset[str]) -> Caller:
     """Return the caller, and count the call; raise if the key has none of the required scopes."""
     caller = await access.caller(scope)
     if caller.scopes.isdisjoint(wanted):

@@ -110,7 +110,7 @@ class RequestCycle(RequestResponseCycle):
             cast("Any", self).on_response()
 
 
-LARGEST_HEAD = 65_536  # bytes of a request line and its headers
+MAX_HEAD = 65_536  # bytes of a request line and its headers
 UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
 CHUNKING = 6  # a body of chunks of one byte each is six times as long as what it carries
 NO_STORE = (b"cache-control", b"no-store")
@@ -195,7 +195,7 @@ class LimitedConnection(HttpToolsProtocol):
     def _parse(self) -> None:
         """Parse what was received, as long as no parsed request waits."""
         data, at = self.unparsed, 0
-        if not self.in_body and UPGRADE.search(data, 0, LARGEST_HEAD):
+        if not self.in_body and UPGRADE.search(data, 0, MAX_HEAD):
             data = without_upgrade(data)
         while at < len(data) and not self.pipeline and not self.transport.is_closing():
             part = data[at : at + SLICE]
@@ -203,8 +203,8 @@ class LimitedConnection(HttpToolsProtocol):
             self.size += len(part)
             self._feed(part)
             self._wait_from_here(self.begun and self._idle())
-            if self.size > LARGEST_HEAD and (not self.in_body or self.size > LARGEST_HEAD + CHUNKING * self.max_body):
-                self.refuse(431, "too_large", f"The head of a request has at most {LARGEST_HEAD:,} bytes.")
+            if self.size > MAX_HEAD and (not self.in_body or self.size > MAX_HEAD + CHUNKING * self.max_body):
+                self.refuse(431, "too_large", f"The head of a request has at most {MAX_HEAD:,} bytes.")
         self.unparsed = b"" if self.transport.is_closing() else data[at:]
         self.flow.holding = bool(self.unparsed)
         if self.unparsed:

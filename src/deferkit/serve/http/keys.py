@@ -10,7 +10,7 @@ from litestar import Response, delete, get, post
 from litestar.params import JSONBody
 
 from deferkit.serve.domain.accounts import MICRO
-from deferkit.serve.domain.api_keys import LONGEST_S, SCOPES, Caller, new_key
+from deferkit.serve.domain.api_keys import MAX_KEY_AGE_S, SCOPES, Caller, new_key
 from deferkit.serve.domain.problems import Problem, unknown
 from deferkit.serve.domain.request_bodies import Reviewer
 from deferkit.serve.domain.rows import KeyRow, SessionRow
@@ -25,7 +25,7 @@ from deferkit.serve.http.auth import (
     now_micros,
     set_cookie,
 )
-from deferkit.serve.http.route_support import AnyRequest, about, caller_of, engine_of, sent
+from deferkit.serve.http.route_support import AnyRequest, caller_of, engine_of, json_response, route_options
 
 MAX_KEYS = 1000  # of a tenant that are neither revoked nor expired: all are read once a second
 Scopes = Annotated[
@@ -39,7 +39,7 @@ class KeyBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     scopes: Scopes
     name: Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")] = ""
-    expires_s: Annotated[float, msgspec.Meta(gt=0, le=LONGEST_S, description="seconds from now")] | None = None
+    expires_s: Annotated[float, msgspec.Meta(gt=0, le=MAX_KEY_AGE_S, description="seconds from now")] | None = None
     reviewer: Annotated[Reviewer, msgspec.Meta(description="the only reviewer it may claim reviews for")] | None = None
 
 
@@ -106,7 +106,7 @@ def administrator(request: AnyRequest) -> Caller:
     return caller
 
 
-async def written(request: AnyRequest, tenant: str, write: Callable[[], KeyRow]) -> KeyRow:
+async def write_key(request: AnyRequest, tenant: str, write: Callable[[], KeyRow]) -> KeyRow:
     """Write a key and return it; raise if the tenant has changed too many keys recently."""
     access = request.app.state.access
     access.key_changes.take(tenant)
@@ -116,12 +116,14 @@ async def written(request: AnyRequest, tenant: str, write: Callable[[], KeyRow])
     return row
 
 
-@post("/v1/keys", opt=about("keys", "admin", problems=(409,), example={"scopes": ["decide"], "name": "router"}))
+@post("/v1/keys", opt=route_options("keys", "admin", problems=(409,), example={"scopes": ["decide"], "name": "router"}))
 async def create_key(request: AnyRequest, data: JSONBody[KeyBody]) -> Response[NewKeyReply]:
     """Make a key of the caller's tenant, with scopes that the caller has. Each call makes another one."""
     caller, store = administrator(request), engine_of(request).store
     if beyond := sorted(set(data.scopes) - caller.scopes):
-        raise Problem(403, "forbidden", f"The key lacks the scope {' and '.join(beyond)} that the new one is to have.")
+        raise Problem(
+            403, "forbidden", f"The key does not have the scope {' and '.join(beyond)}, which the new key would have."
+        )
     key, row = new_key(caller.tenant, data.scopes, data.name, expires_s=data.expires_s, reviewer=data.reviewer)
 
     def add() -> KeyRow:
@@ -137,23 +139,27 @@ async def create_key(request: AnyRequest, data: JSONBody[KeyBody]) -> Response[N
         store.add_key(row)
         return row
 
-    await written(request, caller.tenant, add)
+    await write_key(request, caller.tenant, add)
     line = key_line(row)
     reply = NewKeyReply(
         key=key, id=line.id, scopes=line.scopes, name=line.name, created=line.created, expires=line.expires
     )
-    return sent(reply, NewKeyReply, 201)
+    return json_response(reply, NewKeyReply, 201)
 
 
-@get("/v1/keys", opt=about("keys", "admin"))
+@get("/v1/keys", opt=route_options("keys", "admin"))
 async def list_keys(request: AnyRequest) -> Response[KeyPage]:
     """List the keys of the caller's tenant: scopes, expiry, last use; not their secrets."""
     caller = administrator(request)
     rows = await asyncio.to_thread(engine_of(request).store.keys)
-    return sent(KeyPage(keys=[key_line(row) for row in rows if row.tenant == caller.tenant]), KeyPage)
+    return json_response(KeyPage(keys=[key_line(row) for row in rows if row.tenant == caller.tenant]), KeyPage)
 
 
-@post("/v1/keys/revoke", status_code=200, opt=about("keys", "admin", problems=(404,), example={"id": "0123456789ab"}))
+@post(
+    "/v1/keys/revoke",
+    status_code=200,
+    opt=route_options("keys", "admin", problems=(404,), example={"id": "0123456789ab"}),
+)
 async def revoke_key(request: AnyRequest, data: JSONBody[RevocationBody]) -> Response[KeyLine]:
     """Revoke a key of the caller's tenant; it is refused within a second. Again, it changes nothing."""
     caller, store = administrator(request), engine_of(request).store
@@ -165,7 +171,7 @@ async def revoke_key(request: AnyRequest, data: JSONBody[RevocationBody]) -> Res
             raise unknown("key", data.id)
         return found[0]
 
-    return sent(key_line(await written(request, caller.tenant, revoke)), KeyLine)
+    return json_response(key_line(await write_key(request, caller.tenant, revoke)), KeyLine)
 
 
 KEY_ROUTES = [create_key, list_keys, revoke_key]
@@ -205,7 +211,7 @@ def session_reply(caller: Caller, session: SessionRow | None) -> SessionReply:
 
 
 def access_of(request: AnyRequest) -> Access:
-    """Return the store of keys and sessions."""
+    """Return the access control of the application."""
     return cast("Access", request.app.state.access)
 
 
@@ -223,7 +229,10 @@ async def logging_in(access: Access, request: AnyRequest, body: SessionBody) -> 
     return Caller(row.tenant, frozenset(row.scopes.split()), row.id, row.reviewer or body.reviewer)
 
 
-@post("/v1/session", opt=about("session", problems=(401, 403, 429), example={"key": "dk_0123_secret", "reviewer": ANN}))
+@post(
+    "/v1/session",
+    opt=route_options("session", problems=(401, 403, 429), example={"key": "dk_0123_secret", "reviewer": ANN}),
+)
 async def open_session(request: AnyRequest, data: JSONBody[SessionBody]) -> Response[SessionReply]:
     """Open a session with a key: the reply sets a cookie, which is then good for what the key is good for.
 
@@ -240,19 +249,19 @@ async def open_session(request: AnyRequest, data: JSONBody[SessionBody]) -> Resp
             await asyncio.to_thread(store.revoke_session, before.id, now_micros())
         await asyncio.to_thread(store.add_session, row, most=MAX_OF_A_KEY)
     access.forget_sessions()
-    response = sent(session_reply(caller, row), SessionReply, 201)
+    response = json_response(session_reply(caller, row), SessionReply, 201)
     response.headers["set-cookie"] = set_cookie(request.scope, token, seconds)
     return response
 
 
-@get("/v1/session", opt=about("session", *SCOPES))
+@get("/v1/session", opt=route_options("session", *SCOPES))
 async def read_session(request: AnyRequest) -> Response[SessionReply]:
     """Say who calls, and what that caller may do."""
     session = await access_of(request).session(request.scope)
-    return sent(session_reply(caller_of(request), session), SessionReply)
+    return json_response(session_reply(caller_of(request), session), SessionReply)
 
 
-@delete("/v1/session", status_code=204, opt=about("session", *SCOPES))
+@delete("/v1/session", status_code=204, opt=route_options("session", *SCOPES))
 async def close_session(request: AnyRequest) -> Response[None]:
     """End the session of the cookie, if there is one."""
     access = access_of(request)

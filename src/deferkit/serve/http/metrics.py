@@ -18,7 +18,14 @@ from deferkit.serve.engine.engine import Engine
 from deferkit.serve.engine.webhooks import FAILED
 from deferkit.serve.http.forwarding import header
 from deferkit.serve.http.middleware import BUCKETS, Traffic
-from deferkit.serve.http.route_support import AnyRequest, about, answered, caller_of, engine_of, sent
+from deferkit.serve.http.route_support import (
+    AnyRequest,
+    caller_of,
+    engine_of,
+    json_response,
+    raw_response,
+    route_options,
+)
 from deferkit.serve.reports.summary import SummaryReply, summary_of
 from deferkit.version import __version__
 
@@ -204,13 +211,13 @@ class Index(msgspec.Struct, frozen=True, kw_only=True):
     guide: str = "docs/service-guide.md in the source of deferkit"
 
 
-@get("/healthz", opt=about("operation"))
+@get("/healthz", opt=route_options("operation"))
 async def healthz() -> Response[Health]:
     """Say that the process is alive."""
-    return sent(Health(status="alive", version=__version__), Health)
+    return json_response(Health(status="alive", version=__version__), Health)
 
 
-@get("/readyz", opt=about("operation"))
+@get("/readyz", opt=route_options("operation"))
 async def readyz(request: AnyRequest) -> Response[Health]:
     """Say whether decisions can be taken: the policies are loaded, and the last commit did not fail."""
     engine = engine_of(request)
@@ -218,10 +225,10 @@ async def readyz(request: AnyRequest) -> Response[Health]:
         raise unavailable("The service is starting or stopping.")
     if engine.failing is not None:
         raise unavailable("The last commit failed; the log says why.")
-    return sent(Health(status="ready", version=__version__), Health)
+    return json_response(Health(status="ready", version=__version__), Health)
 
 
-@get("/metrics", opt=about("operation", "admin", "operator"), media_type="text/plain")
+@get("/metrics", opt=route_options("operation", "admin", "operator"), media_type="text/plain")
 async def metrics(request: AnyRequest) -> Response[str]:
     """Return metrics in Prometheus' form: of the tenant's policies (admin), of the whole process (operator)."""
     caller = caller_of(request)
@@ -231,18 +238,18 @@ async def metrics(request: AnyRequest) -> Response[str]:
     return Response(content=text, media_type=CONTENT_TYPE)
 
 
-@get("/v1/openapi.json", opt=about("operation"))
+@get("/v1/openapi.json", opt=route_options("operation"))
 async def openapi(request: AnyRequest) -> Response[dict[str, Any]]:
     """Return the description of all routes, as an OpenAPI document."""
-    return answered(Reply(200, request.app.state.document), dict[str, Any])
+    return raw_response(Reply(200, request.app.state.document), dict[str, Any])
 
 
-@get("/", opt=about("operation", also={303: None}))
+@get("/", opt=route_options("operation", also={303: None}))
 async def index(request: AnyRequest) -> Response[Index]:
     """Say what this is, and where it is described; a browser is sent to the console."""
     if b"text/html" in header(request.scope, b"accept"):
         return cast("Response[Index]", Response(b"", status_code=303, headers={"location": "/console"}))
-    return sent(Index(), Index)
+    return json_response(Index(), Index)
 
 
 OPERATION_ROUTES = [index, healthz, readyz, metrics, openapi]

@@ -10,7 +10,7 @@ from litestar.params import FromPath
 
 from deferkit.serve.domain.problems import unknown
 from deferkit.serve.http.forwarding import header
-from deferkit.serve.http.route_support import AnyRequest, about
+from deferkit.serve.http.route_support import AnyRequest, route_options
 
 FOLDER = Path(__file__).parents[1] / "web"
 TYPES = {  # the framework adds that text is UTF-8
@@ -70,13 +70,17 @@ def sent_file(request: AnyRequest, name: str) -> Response[bytes]:
     return Response(content=found.body, media_type=found.content_type, headers=headers)
 
 
-@get(["/console", "/console/{rest:path}", "/review", "/review/{policy:str}"], opt=about("pages"), sync_to_thread=False)
+@get(
+    ["/console", "/console/{rest:path}", "/review", "/review/{policy:str}"],
+    opt=route_options("pages"),
+    sync_to_thread=False,
+)
 def page(request: AnyRequest) -> Response[bytes]:
     """Open the console, or the review page of a policy."""
     return sent_file(request, SHELL)
 
 
-@get("/web/{file:path}", opt=about("pages"), sync_to_thread=False)
+@get("/web/{file:path}", opt=route_options("pages"), sync_to_thread=False)
 def file(request: AnyRequest, file: FromPath[str]) -> Response[bytes]:
     """Return a file of the pages: script, style or picture."""
     return sent_file(request, file.removeprefix("/"))

@@ -20,7 +20,7 @@ from deferkit.serve.structured_logs import logger
 Body = TypeVar("Body")
 AnyRequest = Request[Any, Any, Any]
 JSON = "application/json"
-LONGEST_DETAIL = 500
+MAX_DETAIL = 500
 
 PolicyName = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN, description="the name of the policy")]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=1000, description="how many at most")]
@@ -60,7 +60,7 @@ class Route(NamedTuple):
     example: Any = None  # of a body
 
 
-def about(tag: str, *scopes: str, problems: tuple[int, ...] = (), also: Any = None, example: Any = None) -> Any:
+def route_options(tag: str, *scopes: str, problems: tuple[int, ...] = (), also: Any = None, example: Any = None) -> Any:
     """Return the options of a route."""
     route = Route(tag, frozenset(scopes), problems, also or {}, example)
     return {"route": route, "scopes": route.scopes or None}
@@ -90,29 +90,29 @@ def engine_of(request: AnyRequest) -> Engine:
     return cast("Engine", request.app.state.engine)
 
 
-def answered(reply: Reply, kind: type[Body]) -> Response[Body]:  # noqa: ARG001  the kind is for the document
+def raw_response(reply: Reply, kind: type[Body]) -> Response[Body]:  # noqa: ARG001  the kind is for the document
     """Return a reply as a response, with unchanged bytes."""
     media_type = JSON if reply.body else None
     return cast("Response[Body]", Response(content=reply.body, status_code=reply.status, media_type=media_type))
 
 
-def sent(value: Any, kind: type[Body], status: int = 200) -> Response[Body]:
+def json_response(value: Any, kind: type[Body], status: int = 200) -> Response[Body]:
     """Return a value as a JSON response."""
-    return answered(Reply(status, msgspec.json.encode(value)), kind)
+    return raw_response(Reply(status, msgspec.json.encode(value)), kind)
 
 
-async def done(request: AnyRequest, name: str, command: Command, kind: type[Body]) -> Response[Body]:
+async def submit_command(request: AnyRequest, name: str, command: Command, kind: type[Body]) -> Response[Body]:
     """Submit a command to the owner of the policy: this process or another one."""
     try:
         reply = await engine_of(request).submit((caller_of(request).tenant, name), command)
     except Elsewhere as elsewhere:
-        return await passed_on(request, elsewhere, kind)
-    return answered(reply, kind)
+        return await forward_to_owner(request, elsewhere, kind)
+    return raw_response(reply, kind)
 
 
-async def passed_on(request: AnyRequest, elsewhere: Elsewhere, kind: type[Body]) -> Response[Body]:
+async def forward_to_owner(request: AnyRequest, elsewhere: Elsewhere, kind: type[Body]) -> Response[Body]:
     """Forward a call to the process that owns the policy."""
-    return answered(await forward(request.app.state, request.scope, await request.body(), elsewhere.address), kind)
+    return raw_response(await forward(request.app.state, request.scope, await request.body(), elsewhere.address), kind)
 
 
 def problem_of(error: Exception) -> Problem:
@@ -134,8 +134,8 @@ def problem_parts(problem: Problem) -> tuple[dict[str, str], bytes]:
     if problem.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     detail = str(problem)
-    if len(detail) > LONGEST_DETAIL:  # it may quote what was sent
-        detail = detail[:LONGEST_DETAIL] + "…"
+    if len(detail) > MAX_DETAIL:  # it may quote what was sent
+        detail = detail[:MAX_DETAIL] + "…"
     return headers, msgspec.json.encode(ProblemReply(status=problem.status, code=problem.code, detail=detail))
 
 

@@ -17,7 +17,7 @@ from deferkit.errors import DeferkitError
 from deferkit.serve.http.application import application
 from deferkit.serve.http.connection import LimitedConnection
 from deferkit.serve.service_settings import ServiceSettings
-from deferkit.serve.storage.open_store import database_of, shown
+from deferkit.serve.storage.open_store import database_of, redact_store
 from deferkit.serve.storage.store import Store
 from deferkit.serve.structured_logs import log_to_stderr, logger, release
 
@@ -108,7 +108,7 @@ def check_access(settings: ServiceSettings, store: Store) -> bool:
     if not settings.loopback:
         raise DeferkitError(
             f"{settings.host} can be reached from elsewhere, and there are no keys."
-            f" Make one first: deferkit keys create --store {shown(settings.store)} --tenant NAME"
+            f" Make one first: deferkit keys create --store {redact_store(settings.store)} --tenant NAME"
         )
     return not store.keys()
 

@@ -37,7 +37,7 @@ from deferkit.serve.engine.commands.outcome import Observe, OutcomeReply
 from deferkit.serve.engine.commands.upkeep import ExpirationReply, Expire
 from deferkit.serve.engine.engine import Elsewhere, Engine
 from deferkit.serve.export import decision_table, header_of, pieces
-from deferkit.serve.http.auth import admitted, check_name, check_query
+from deferkit.serve.http.auth import admit_caller, check_name, check_query
 from deferkit.serve.http.connection import NO_STORE
 from deferkit.serve.http.forwarding import forward
 from deferkit.serve.http.reviews import read_policy_row, spec_of
@@ -45,13 +45,13 @@ from deferkit.serve.http.route_support import (
     AnyRequest,
     Limit,
     PolicyName,
-    about,
     caller_of,
-    done,
     engine_of,
+    json_response,
     problem_of,
     problem_parts,
-    sent,
+    route_options,
+    submit_command,
 )
 from deferkit.serve.http.strict_json import EMPTY, check_json, received
 from deferkit.serve.storage.listing import ListedTask, TaskFilter, page_of_tasks
@@ -140,7 +140,7 @@ def seat_line(seat: SeatRow, claims: list[ClaimRow]) -> SeatLine:
     )
 
 
-@post("/v1/policies/{name:str}/decisions", opt=about("tasks", "decide", problems=(409,), example=TASK))
+@post("/v1/policies/{name:str}/decisions", opt=route_options("tasks", "decide", problems=(409,), example=TASK))
 async def decide(name: PolicyName, data: JSONBody[TaskBody]) -> Response[DecisionReply]:
     """Decide a task. The same task again gets the same reply, byte for byte; with another body it is a conflict."""
     raise NotImplementedError  # `decision_route` answers before the router: here the route is only declared
@@ -149,20 +149,20 @@ async def decide(name: PolicyName, data: JSONBody[TaskBody]) -> Response[Decisio
 @post(
     "/v1/policies/{name:str}/decisions/batch",
     status_code=200,
-    opt=about("tasks", "decide", example={"tasks": [{"task": "mail-2", "context": [0.4, 0.1, 1.0]}]}),
+    opt=route_options("tasks", "decide", example={"tasks": [{"task": "mail-2", "context": [0.4, 0.1, 1.0]}]}),
 )
 async def decide_batch(request: AnyRequest, name: PolicyName, data: JSONBody[BatchBody]) -> Response[BatchReply]:
     """Decide several tasks in one call; each is decided, or refused, by itself. A batch sent again goes on."""
-    return await done(request, name, DecideMany(data), BatchReply)
+    return await submit_command(request, name, DecideMany(data), BatchReply)
 
 
-@get("/v1/policies/{name:str}/decisions", opt=about("tasks", "admin", "read"))
+@get("/v1/policies/{name:str}/decisions", opt=route_options("tasks", "admin", "read"))
 async def read_decision(request: AnyRequest, name: PolicyName, task: TaskId) -> Response[TaskReply]:
     """Read a decision with its explanation and all that happened to the task since."""
     store = engine_of(request).store
     tenant = caller_of(request).tenant
 
-    def read() -> dict[str, Any]:
+    def read_task() -> dict[str, Any]:
         policy = store.policy(tenant, name)
         if policy is None:
             raise unknown("policy", name)
@@ -198,23 +198,23 @@ async def read_decision(request: AnyRequest, name: PolicyName, task: TaskId) -> 
             "seats": [seat_line(seat, claims) for seat in seats],
         }
 
-    return sent(await asyncio.to_thread(read), TaskReply)
+    return json_response(await asyncio.to_thread(read_task), TaskReply)
 
 
 @post(
     "/v1/policies/{name:str}/outcomes",
     status_code=200,
-    opt=about("tasks", "observe", problems=(409,), also={202: OutcomeReply}, example=OUTCOME),
+    opt=route_options("tasks", "observe", problems=(409,), also={202: OutcomeReply}, example=OUTCOME),
 )
 async def observe(request: AnyRequest, name: PolicyName, data: JSONBody[OutcomeBody]) -> Response[OutcomeReply]:
     """Report rewards and the cost of a task: early (202: kept until its decision comes), late, in parts, or again."""
-    return await done(request, name, Observe(data, caller_of(request).key), OutcomeReply)
+    return await submit_command(request, name, Observe(data, caller_of(request).key), OutcomeReply)
 
 
 @post(
     "/v1/policies/{name:str}/corrections",
     status_code=200,
-    opt=about("tasks", "observe", problems=(409,), example={"id": "c-1", "task": "mail-1", "cost": 1.5}),
+    opt=route_options("tasks", "observe", problems=(409,), example={"id": "c-1", "task": "mail-1", "cost": 1.5}),
 )
 async def correct(request: AnyRequest, name: PolicyName, data: JSONBody[CorrectionBody]) -> Response[CorrectionReply]:
     """Replace values that were observed: the explicit way to contradict an outcome.
@@ -223,20 +223,20 @@ async def correct(request: AnyRequest, name: PolicyName, data: JSONBody[Correcti
     above it needs the scope admin.
     """
     command = Correct(data, unlimited="admin" in caller_of(request).scopes)
-    return await done(request, name, command, CorrectionReply)
+    return await submit_command(request, name, command, CorrectionReply)
 
 
 @post(
     "/v1/policies/{name:str}/expirations",
     status_code=200,
-    opt=about("tasks", "admin", "observe", problems=(409,), example={"task": "mail-1"}),
+    opt=route_options("tasks", "admin", "observe", problems=(409,), example={"task": "mail-1"}),
 )
 async def expire(request: AnyRequest, name: PolicyName, data: JSONBody[ExpirationBody]) -> Response[ExpirationReply]:
     """Give up waiting for a task: the model's answer is used, what was reserved is released."""
-    return await done(request, name, Expire(data.task), ExpirationReply)
+    return await submit_command(request, name, Expire(data.task), ExpirationReply)
 
 
-@get("/v1/policies/{name:str}/log", opt=about("tasks", "admin", "read"))
+@get("/v1/policies/{name:str}/log", opt=route_options("tasks", "admin", "read"))
 async def read_log(
     request: AnyRequest,
     name: PolicyName,
@@ -247,15 +247,15 @@ async def read_log(
     store = engine_of(request).store
     tenant = caller_of(request).tenant
 
-    def read() -> list[LogRow]:
+    def read_page() -> list[LogRow]:
         policy = store.policy(tenant, name)
         if policy is None:
             raise unknown("policy", name)
         return store.log_page(policy.id, start, limit)
 
-    rows = await asyncio.to_thread(read)
+    rows = await asyncio.to_thread(read_page)
     following = rows[-1].seq + 1 if len(rows) == limit else None
-    return sent({"rows": [log_line(row) for row in rows], "next": following}, LogPage)
+    return json_response({"rows": [log_line(row) for row in rows], "next": following}, LogPage)
 
 
 TASK_ROUTES = [decide, decide_batch, read_decision, observe, correct, expire, read_log]
@@ -277,7 +277,7 @@ def with_decision_route(app: Litestar) -> ASGIApp:
         scope["path_template"] = TEMPLATE
         headers: Mapping[str, str] = {}
         try:
-            reply = await decided(app.state, cast("HTTPScope", scope), receive, found[1])
+            reply = await reply_to_task(app.state, cast("HTTPScope", scope), receive, found[1])
         except Exception as error:
             problem = problem_of(error)
             headers, body = problem_parts(problem)
@@ -291,9 +291,9 @@ def with_decision_route(app: Litestar) -> ASGIApp:
     return handle
 
 
-async def decided(state: State, scope: HTTPScope, receive: Receive, name: str) -> Reply:
+async def reply_to_task(state: State, scope: HTTPScope, receive: Receive, name: str) -> Reply:
     """Return the reply to a task: by this process, or by the one that owns the policy."""
-    caller = await admitted(state.access, scope, SCOPES)
+    caller = await admit_caller(state.access, scope, SCOPES)
     check_name(name)
     if scope["query_string"]:
         check_query(scope["query_string"], {})
@@ -312,21 +312,21 @@ async def decided(state: State, scope: HTTPScope, receive: Receive, name: str) -
 @post(
     "/v1/policies/{name:str}/holds",
     status_code=200,
-    opt=about("tasks", "observe", problems=(409,), example={"id": "h-1", "task": "mail-1", "amount": 2.5}),
+    opt=route_options("tasks", "observe", problems=(409,), example={"id": "h-1", "task": "mail-1", "amount": 2.5}),
 )
 async def extend_hold(request: AnyRequest, name: PolicyName, data: JSONBody[HoldBody]) -> Response[HoldReply]:
     """Reserve more for a pending review that can be stopped, once for each id; less where less is left."""
-    return await done(request, name, ExtendHold(data), HoldReply)
+    return await submit_command(request, name, ExtendHold(data), HoldReply)
 
 
 @post(
     "/v1/policies/{name:str}/stops",
     status_code=200,
-    opt=about("tasks", "observe", problems=(409,), example={"task": "mail-1", "cost": 7.5}),
+    opt=route_options("tasks", "observe", problems=(409,), example={"task": "mail-1", "cost": 7.5}),
 )
 async def stop_review(request: AnyRequest, name: PolicyName, data: JSONBody[StopBody]) -> Response[OutcomeReply]:
     """Stop a pending review: what it has cost is booked, and the model's answer is used."""
-    return await done(request, name, StopReview(data), OutcomeReply)
+    return await submit_command(request, name, StopReview(data), OutcomeReply)
 
 
 HOLD_ROUTES = [extend_hold, stop_review]
@@ -369,7 +369,7 @@ class TaskPage(msgspec.Struct, frozen=True, kw_only=True):
     next: int | None
 
 
-@get("/v1/policies/{name:str}/tasks", opt=about("tasks", "admin", "read"))
+@get("/v1/policies/{name:str}/tasks", opt=route_options("tasks", "admin", "read"))
 async def list_tasks(
     request: AnyRequest,
     name: PolicyName,
@@ -385,12 +385,12 @@ async def list_tasks(
     """List decided tasks that match all that is given, the latest first."""
     wanted = TaskFilter(state_, route, reason, int(since * MICRO), int(until * MICRO), search)
 
-    def read(store: Store, row: PolicyRow) -> list[ListedTask]:
+    def read_page(store: Store, row: PolicyRow) -> list[ListedTask]:
         return page_of_tasks(store.database, row.id, wanted, before=before, limit=limit)
 
-    found = await read_policy_row(request, name, read)
+    found = await read_policy_row(request, name, read_page)
     following = found[-1].decision.id if len(found) == limit else None
-    return sent(TaskPage(tasks=[task_line(each) for each in found], next=following), TaskPage)
+    return json_response(TaskPage(tasks=[task_line(each) for each in found], next=following), TaskPage)
 
 
 def task_line(listed: ListedTask) -> TaskLine:
@@ -432,7 +432,7 @@ def table(parts: Iterator[bytes], name: str) -> Response[str]:
     return cast("Response[str]", Stream(in_threads(parts), media_type=CSV, headers=headers))
 
 
-@get("/v1/policies/{name:str}/export/decisions.csv", opt=about("tasks", "admin", "read"), media_type=CSV)
+@get("/v1/policies/{name:str}/export/decisions.csv", opt=route_options("tasks", "admin", "read"), media_type=CSV)
 async def export_decisions(request: AnyRequest, name: PolicyName) -> Response[str]:
     """Export all decisions as CSV, the oldest first: why each was taken, and what became of it."""
     row, store = await read_policy_row(request, name, lambda _, row: row), engine_of(request).store
@@ -440,7 +440,7 @@ async def export_decisions(request: AnyRequest, name: PolicyName) -> Response[st
     return table(pieces(header_of(spec), decision_table(store, row.id, spec)), f"{name}-decisions")
 
 
-@get("/v1/policies/{name:str}/export/ledger.csv", opt=about("tasks", "admin", "read"), media_type=CSV)
+@get("/v1/policies/{name:str}/export/ledger.csv", opt=route_options("tasks", "admin", "read"), media_type=CSV)
 async def export_ledger(request: AnyRequest, name: PolicyName) -> Response[str]:
     """Export the ledger as CSV: what each record of the log holds, releases and costs, and the account after it."""
     row, store = await read_policy_row(request, name, lambda _, row: row), engine_of(request).store

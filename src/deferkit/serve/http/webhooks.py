@@ -14,7 +14,7 @@ from deferkit.serve.domain.request_bodies import Body
 from deferkit.serve.domain.spec import Name
 from deferkit.serve.domain.webhook import (
     EVENTS,
-    LONGEST_URL,
+    MAX_URL,
     UNDELIVERED,
     DeliveryRow,
     WebhookRow,
@@ -22,7 +22,7 @@ from deferkit.serve.domain.webhook import (
     new_id,
     new_secret,
 )
-from deferkit.serve.http.route_support import AnyRequest, Limit, about, caller_of, engine_of, sent
+from deferkit.serve.http.route_support import AnyRequest, Limit, caller_of, engine_of, json_response, route_options
 
 MAX_WEBHOOKS = 20  # of a tenant: each is looked after once a second
 EVENT_PATTERN = f"^({'|'.join(EVENTS)})$"
@@ -33,7 +33,7 @@ EXAMPLE = {"url": "https://example.org/deferkit", "events": ["completed", "budge
 class WebhookBody(Body, frozen=True, kw_only=True):
     """A webhook to make: where to, which events, of which policies."""
 
-    url: Annotated[str, msgspec.Meta(min_length=8, max_length=LONGEST_URL, description="http or https")]
+    url: Annotated[str, msgspec.Meta(min_length=8, max_length=MAX_URL, description="http or https")]
     events: Annotated[
         list[Annotated[str, msgspec.Meta(pattern=EVENT_PATTERN)]], msgspec.Meta(min_length=1, max_length=len(EVENTS))
     ]
@@ -145,7 +145,7 @@ def webhook_of(request: AnyRequest, data: WebhookBody) -> WebhookRow:
     )
 
 
-@post("/v1/webhooks", opt=about("webhooks", "admin", problems=(409,), example=EXAMPLE))
+@post("/v1/webhooks", opt=route_options("webhooks", "admin", problems=(409,), example=EXAMPLE))
 async def create_webhook(request: AnyRequest, data: JSONBody[WebhookBody]) -> Response[NewWebhookReply]:
     """Have events sent to a URL, signed with the secret of the reply. Each call makes another webhook."""
     row, webhooks = webhook_of(request, data), engine_of(request).webhooks
@@ -156,42 +156,44 @@ async def create_webhook(request: AnyRequest, data: JSONBody[WebhookBody]) -> Re
         webhooks.store.add(row)
 
     await asyncio.to_thread(add)
-    await webhooks.read()
-    return sent(webhook_fields(row) | {"secret": row.secret}, NewWebhookReply, 201)
+    await webhooks.reload()
+    return json_response(webhook_fields(row) | {"secret": row.secret}, NewWebhookReply, 201)
 
 
-@get("/v1/webhooks", opt=about("webhooks", "admin"))
+@get("/v1/webhooks", opt=route_options("webhooks", "admin"))
 async def list_webhooks(request: AnyRequest) -> Response[WebhookPage]:
     """List the webhooks of the caller's tenant; not their secrets."""
     tenant, store = caller_of(request).tenant, engine_of(request).webhooks.store
     rows = [row for row in await asyncio.to_thread(store.webhooks) if row.tenant == tenant]
-    return sent({"webhooks": [webhook_fields(row) for row in rows]}, WebhookPage)
+    return json_response({"webhooks": [webhook_fields(row) for row in rows]}, WebhookPage)
 
 
 @post(
-    "/v1/webhooks/delete", status_code=200, opt=about("webhooks", "admin", problems=(404,), example={"id": "0123abcd"})
+    "/v1/webhooks/delete",
+    status_code=200,
+    opt=route_options("webhooks", "admin", problems=(404,), example={"id": "0123abcd"}),
 )
 async def delete_webhook(request: AnyRequest, data: JSONBody[WebhookDeletionBody]) -> Response[WebhookDeleted]:
     """Delete a webhook of the caller's tenant, with what was not delivered yet."""
     webhooks = engine_of(request).webhooks
     if not await asyncio.to_thread(webhooks.store.delete, caller_of(request).tenant, data.id):
         raise unknown("webhook", data.id)
-    await webhooks.read()
-    return sent(WebhookDeleted(deleted=data.id), WebhookDeleted)
+    await webhooks.reload()
+    return json_response(WebhookDeleted(deleted=data.id), WebhookDeleted)
 
 
-@get("/v1/webhooks/deliveries", opt=about("webhooks", "admin", problems=(404,)))
+@get("/v1/webhooks/deliveries", opt=route_options("webhooks", "admin", problems=(404,)))
 async def list_deliveries(request: AnyRequest, id: WebhookId, limit: Limit = 100) -> Response[DeliveryPage]:
     """List the latest deliveries to a webhook: state, attempts, the last status. Delivered ones stay for a day."""
     tenant, store = caller_of(request).tenant, engine_of(request).webhooks.store
 
-    def read() -> list[DeliveryRow]:
+    def read_page() -> list[DeliveryRow]:
         if not any(row.id == id and row.tenant == tenant for row in store.webhooks()):
             raise unknown("webhook", id)
         return store.deliveries(id, limit)
 
-    rows = await asyncio.to_thread(read)
-    return sent(DeliveryPage(deliveries=[delivery_line(row) for row in rows]), DeliveryPage)
+    rows = await asyncio.to_thread(read_page)
+    return json_response(DeliveryPage(deliveries=[delivery_line(row) for row in rows]), DeliveryPage)
 
 
 WEBHOOK_ROUTES = [create_webhook, list_webhooks, delete_webhook, list_deliveries]

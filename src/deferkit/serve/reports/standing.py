@@ -323,7 +323,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     remark: Remark = ""
 
 
-def spent(account: Account) -> float:
+def spending_of(account: Account) -> float:
     """Return the cost so far, in units: posted and in suspense."""
     return (account.posted + account.suspense) / MICRO
 
@@ -336,8 +336,8 @@ def forecasts(books: Books, decisions: int, past: LogFigures | None, now: float)
     at, then = past.recent
     for name, account in books.accounts.items():
         if account.total is not None and account.total:
-            before = Spending(at, then.decisions, spent(then.accounts[name]))
-            here = Spending(now, decisions, spent(account))
+            before = Spending(at, then.decisions, spending_of(then.accounts[name]))
+            here = Spending(now, decisions, spending_of(account))
             found = forecast_of(account.total / MICRO - here.spent, before, here)
             if found.task is not None and (first.task is None or found.task < first.task):
                 first = found
@@ -379,7 +379,7 @@ def standing_of(
         runs_out_task=ends.task,
         price=price,  # type: ignore[arg-type]
         next_unit=next_unit_of(
-            price[unit] if isinstance(price, Mapping) else price, gain, spent(policy.accounts[unit]), counts.asked
+            price[unit] if isinstance(price, Mapping) else price, gain, spending_of(policy.accounts[unit]), counts.asked
         ),
         reward_range=spec.reward_range,
         gain=gain,
@@ -398,7 +398,7 @@ def paces_of(owned: OwnedPolicy, states: Mapping[str, BudgetState]) -> list[Pace
     for name, budget in owned.policy.spec.budget.items():
         account, period = owned.policy.accounts[name], states[name].period
         if budget.horizon is not None and account.total:
-            value = pace_of(spent(account), account.total / MICRO, decisions, budget.horizon)
+            value = pace_of(spending_of(account), account.total / MICRO, decisions, budget.horizon)
             done = min(1.0, decisions / budget.horizon)
         elif period is not None and period.tasks_left is not None and period.tasks:
             value, done = period.pace, period.tasks / (period.tasks + period.tasks_left)

@@ -124,7 +124,7 @@ def summary_of(
         price=learned.price,  # type: ignore[arg-type]
         expected_gain=policy.tally.expected_gain,
         frozen=policy.frozen,
-        horizon_over=any(counts.decisions >= horizon for horizon in horizons) or policy.ended(now),
+        horizon_over=any(counts.decisions >= horizon for horizon in horizons) or policy.has_ended(now),
         pending=counts.pending,
         outcomes=policy.tally.outcomes,
         late=policy.tally.late,

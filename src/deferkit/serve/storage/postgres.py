@@ -67,7 +67,7 @@ class PostgresConnection:
     def __init__(self, conninfo: str, *, writes: bool) -> None:
         self.conninfo = conninfo
         self.writes = writes
-        self.queries = database.read("postgres", "%b", "= ANY({})")
+        self.queries = database.load_queries("postgres", "%b", "= ANY({})")
         self.session: Session | None = None
         self.in_transaction = False
 

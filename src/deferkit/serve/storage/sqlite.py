@@ -90,7 +90,7 @@ class SqliteConnection:
 
     def __init__(self, path: str, *, writes: bool, synchronous: str, vfs: str | None) -> None:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE if writes else apsw.SQLITE_OPEN_READONLY
-        self.queries = database.read("sqlite", "?", "IN (SELECT value FROM json_each({}))")
+        self.queries = database.load_queries("sqlite", "?", "IN (SELECT value FROM json_each({}))")
         if writes and vfs is None:
             make_private(path)
         try:

@@ -42,8 +42,10 @@ class WebhookStore:
         rows = self.store.database.reader().run("deliveries", webhook=webhook, limit=limit)
         return [delivery_row(row) for row in rows]
 
-    def due(self, wanted: Mapping[str, int], policies: Mapping[str, Sequence[int]], now: int) -> list[DeliveryRow]:
-        """Return deliveries that are due.
+    def due_deliveries(
+        self, wanted: Mapping[str, int], policies: Mapping[str, Sequence[int]], now: int
+    ) -> list[DeliveryRow]:
+        """Return the deliveries that are due.
 
         Parameters
         ----------

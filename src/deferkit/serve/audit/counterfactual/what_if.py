@@ -119,7 +119,7 @@ def as_it_was(policy: Policy, known: DoublyRobust, model_variance: float) -> Row
     """Return the row of the log itself."""
     value = (
         None
-        if len(known.without_rewards(taken(known))) or not len(known.routes)
+        if len(known.without_rewards(taken_routes(known))) or not len(known.routes)
         else known.logged_value(model_variance)
     )
     return Row(
@@ -129,7 +129,7 @@ def as_it_was(policy: Policy, known: DoublyRobust, model_variance: float) -> Row
             for name, total in logged_budgets(policy.spec, policy.accounts).items()
         },
         asked=policy.learner.figures().deferral_rate,
-        spent=spent(policy),
+        spent=spending_by_resource(policy),
         price=policy.learner.figures().price,
         reward=value,
         difference=None if value is None else Value(0.0, 0.0),
@@ -148,7 +148,7 @@ def row_of(run: ScenarioRun, done: Row, decision_log: DecisionLog) -> tuple[Row,
         budget=other.scenario.text,
         totals={name: None if total is None else total / MICRO for name, total in other.scenario.totals.items()},
         asked=other.policy.learner.figures().deferral_rate,
-        spent=spent(other.policy),
+        spent=spending_by_resource(other.policy),
         price=other.policy.learner.figures().price,
         reward=estimate.reward if covered else None,
         difference=estimate.difference if covered else None,
@@ -180,7 +180,7 @@ def remarks_of(known: DoublyRobust, decision_log: DecisionLog) -> list[str]:
     """Return remarks on rewards that are missing in the log."""
     if not len(decision_log):
         return ["The log has no decisions."]
-    if len(without_rewards := known.without_rewards(taken(known))):
+    if len(without_rewards := known.without_rewards(taken_routes(known))):
         return [
             f"No reward of {names(decision_log, without_rewards)} is known, so that nothing can be said of rewards."
         ]
@@ -190,7 +190,7 @@ def remarks_of(known: DoublyRobust, decision_log: DecisionLog) -> list[str]:
     return []
 
 
-def taken(known: DoublyRobust) -> Floats:
+def taken_routes(known: DoublyRobust) -> Floats:
     """Return the indicators [n, K] of the routes that were taken."""
     return np.eye(known.propensities.shape[1])[known.routes]
 
@@ -200,7 +200,7 @@ def names(decision_log: DecisionLog, places: Iterable[int]) -> str:
     return " and ".join(decision_log.deciders[place] for place in places)
 
 
-def spent(policy: Policy) -> dict[str, float]:
+def spending_by_resource(policy: Policy) -> dict[str, float]:
     """Return the cost so far by resource, in units."""
     return {name: (each.posted + each.suspense) / MICRO for name, each in policy.accounts.items()}
 

@@ -8,7 +8,7 @@ import msgspec
 
 from deferkit.errors import DeferkitError
 from deferkit.serve.domain import records
-from deferkit.serve.domain.accounts import LARGEST_SUM, MICRO, Micros, all_in_reply, to_micros
+from deferkit.serve.domain.accounts import MAX_SUM, MICRO, Micros, all_in_reply, to_micros
 from deferkit.serve.domain.problems import conflict, invalid, unavailable, unknown
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import OutcomeBody
@@ -22,7 +22,7 @@ from deferkit.serve.domain.rows import (
     ParkedRow,
     SeatRow,
 )
-from deferkit.serve.domain.seats import reported, sum_costs
+from deferkit.serve.domain.seats import combine_reports, sum_costs
 from deferkit.serve.engine.owned_policy import OwnedPolicy
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.connections import ReadSet, from_json_column
@@ -50,16 +50,16 @@ def cost_of(owned: OwnedPolicy, cost: Amount | None) -> Micros | None:
 
 
 def has_room(owned: OwnedPolicy, micros: Micros, released: Micros | None = None) -> bool:
-    """Whether the sums of the accounts stay within `LARGEST_SUM` if these amounts are added and one is released."""
+    """Whether the sums of the accounts stay within `MAX_SUM` if these amounts are added and one is released."""
     less = released or {}
     return all(owned.policy.accounts[name].has_room(micro - less.get(name, 0)) for name, micro in micros.items())
 
 
 def check_room(owned: OwnedPolicy, micros: Micros, released: Micros | None = None) -> None:
-    """Raise if a cost would make the sums of an account exceed `LARGEST_SUM`."""
+    """Raise if a cost would make the sums of an account exceed `MAX_SUM`."""
     if not has_room(owned, micros, released):
         raise invalid(
-            f"With this cost more than {LARGEST_SUM:,} would be booked or reserved, which is the most that an account"
+            f"With this cost more than {MAX_SUM:,} would be booked or reserved, which is the most that an account"
             " holds: count in a larger unit."
         )
 
@@ -307,7 +307,7 @@ def book(
         return OutcomeReply(task=row.task, changed=False, learned=False)
     ended = ends or (row.final is None and (micros is not None or row.route in new))
     unknown_yet = [name for name in policy.spec.deciders if name not in row.rewards and name not in new]
-    review = reported(done if ended else [], unknown_yet)
+    review = combine_reports(done if ended else [], unknown_yet)
     new |= review.rewards
     judgement = judgement_of(owned, row, done, review.answers)
     ruled = {name: reward for name, reward in judgement.rewards.items() if name in unknown_yet and name not in new}

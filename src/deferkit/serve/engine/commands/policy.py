@@ -7,7 +7,7 @@ import msgspec
 from deferkit.errors import BudgetExhausted, DeferkitError, InvalidArgument
 from deferkit.learn.decisions import PACED_BY_TASKS_LEFT
 from deferkit.serve.domain import records
-from deferkit.serve.domain.accounts import LARGEST_AMOUNT, LARGEST_SUM, MICRO, to_micro
+from deferkit.serve.domain.accounts import MAX_AMOUNT, MAX_SUM, MICRO, to_micro
 from deferkit.serve.domain.policy_learner import check_affordable, check_ends, check_review
 from deferkit.serve.domain.problems import Problem, conflict, exhausted, invalid, unavailable
 from deferkit.serve.domain.reply import Reply
@@ -88,7 +88,7 @@ class ChangeBudget:
 
 def check_total(micro: int, *, renews: bool) -> None:
     """Raise if a total is larger than one may be; that of a budget that renews is the sum of all its periods."""
-    most = LARGEST_SUM if renews else LARGEST_AMOUNT
+    most = MAX_SUM if renews else MAX_AMOUNT
     if micro > most * MICRO:
         raise InvalidArgument(f"The total is a number from 0 to {most:,}. Got {micro / MICRO:,.15g}.")
 
@@ -160,5 +160,5 @@ async def delete_tenant(engine: Engine, tenant: str) -> None:
                 if problem.status != 404:  # somebody else has just deleted it
                     raise
     # not in the writer thread: a transaction may be open there
-    await engine.ownership.read(engine.webhooks.store.delete_of, tenant)
-    await engine.ownership.read(engine.store.revoke_keys_of, tenant, engine.clock.now())
+    await engine.ownership.query(engine.webhooks.store.delete_of, tenant)
+    await engine.ownership.query(engine.store.revoke_keys_of, tenant, engine.clock.now())
