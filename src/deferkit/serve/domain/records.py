@@ -50,7 +50,7 @@ class ChangedRecord(Record, frozen=True, kw_only=True, tag="changed"):
 
 
 class DecisionReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A decision: who decides, and all that was known when that was decided. The log and the reply have it alike."""
+    """A decision with all the values that it was based on, as in the log."""
 
     task: str
     id: int

@@ -11,12 +11,14 @@ from deferkit.types import LARGEST, MODEL
 
 LabelText = Annotated[str, msgspec.Meta(max_length=1000)]
 Reward = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
-ByDecider = Annotated[dict[str, Reward], msgspec.Meta(max_length=64, description="by decider")]
-ByModelAnswer = Annotated[dict[LabelText, ByDecider], msgspec.Meta(max_length=100, description="by the model's answer")]
+ByDecider = Annotated[dict[str, Reward], msgspec.Meta(max_length=64, description="Rewards by decider.")]
+ByModelAnswer = Annotated[
+    dict[LabelText, ByDecider], msgspec.Meta(max_length=100, description="Rewards by the model's answer.")
+]
 
 
 class MatchRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="match"):
-    """The reward is 1 for the label that most reviewers gave, else 0; an expert's is the share who gave it."""
+    """The model's reward is 1 if it gave the majority label, else 0; an expert's reward is the share of that label."""
 
     def rewards(self, labels: list[Any], model: Any, expert: str) -> dict[str, float]:
         """Return the rewards of a task.
@@ -44,10 +46,11 @@ class MatchRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class TableRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="table"):
-    """The rewards are those of a table: by the final label, then by the model's answer, then by decider."""
+    """Rewards from a table: by final label, then by the model's answer, then by decider."""
 
     table: Annotated[
-        dict[LabelText, ByModelAnswer], msgspec.Meta(min_length=1, max_length=100, description="by the final label")
+        dict[LabelText, ByModelAnswer],
+        msgspec.Meta(min_length=1, max_length=100, description="Rewards by final label."),
     ] = msgspec.field(name="rewards")
 
     def rewards(self, labels: list[Any], model: Any, expert: str) -> dict[str, float]:  # noqa: ARG002
@@ -106,26 +109,28 @@ def majority_index(labels: list[Any]) -> int:
 
 HIDDEN, AFTER, SHOWN = "hidden", "after", "shown"
 FieldName = Annotated[
-    str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,63}(?!\n)$", description="letters, digits, . _ -")
+    str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,63}(?!\n)$", description="Letters, digits, . _ -")
 ]
 Label = Annotated[str, msgspec.Meta(max_length=200)]
 Bound = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
 
 
 class FormOption(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One of the values of a choice; without a label it is shown as it is."""
+    """A value of a choice, with a label. The label is the value by default."""
 
     value: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
     label: Label | None = None
 
 
 class FormField(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A field of a form. `min` and `max` bound a number, the length of a text, or how many choices are made."""
+    """A field of a form. `min` and `max` bound a number, the length of a text, or the number of choices."""
 
     name: FieldName
     kind: Literal["choice", "choices", "boolean", "number", "text"]
     label: Label = ""
-    options: Annotated[list[FormOption], msgspec.Meta(max_length=100, description="of choice and choices")] = []
+    options: Annotated[
+        list[FormOption], msgspec.Meta(max_length=100, description="The options of a choice or of choices.")
+    ] = []
     required: bool = True
     min: Bound | None = None
     max: Bound | None = None
@@ -133,29 +138,33 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Timer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which resource active time is counted in, and how many seconds are one unit of it."""
+    """The resource that active time is counted in, and the seconds per unit."""
 
     resource: Annotated[str, msgspec.Meta(max_length=64)]
     unit_s: Annotated[float, msgspec.Meta(gt=0, le=1e9)] = 60.0
 
 
 class ReviewDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What reviewers are asked and shown. An answer is an object of the form's fields; the first one is its label."""
+    """The review document: form, guidelines and display. An answer is an object of the form's fields.
+
+    The first field is the label.
+    """
 
     form: Annotated[list[FormField], msgspec.Meta(min_length=1, max_length=20)]
     guidelines: Annotated[str, msgspec.Meta(max_length=20_000)] = ""
     payload: Annotated[
         Literal["auto", "text", "fields", "table", "chat", "image", "json"],
-        msgspec.Meta(description="how the payload of a task is shown"),
+        msgspec.Meta(description="How to show the payload of a task."),
     ] = "auto"
     model_answer: Annotated[
         Literal["hidden", "after", "shown"],
-        msgspec.Meta(description="whether reviewers see the model's answer: never, after theirs, or before"),
+        msgspec.Meta(description="When reviewers see the model's answer: never, after their own answer, or before."),
     ] = "hidden"
     timer: Timer | None = None
     reward_rule: (
         Annotated[
-            MatchRule | TableRule, msgspec.Meta(description="how answers become rewards, where none are reported")
+            MatchRule | TableRule,
+            msgspec.Meta(description="The rule that computes rewards from answers, if no rewards are reported."),
         ]
         | None
     ) = None

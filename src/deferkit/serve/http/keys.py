@@ -31,16 +31,23 @@ MAX_KEYS = 1000  # of a tenant that are neither revoked nor expired: all are rea
 Scopes = Annotated[
     list[Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(SCOPES)})$")]], msgspec.Meta(min_length=1, max_length=16)
 ]
-KeyId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,64}$", description="the id of a key")]
+KeyId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,64}$", description="The id of the key.")]
 
 
 class KeyBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A key to make."""
+    """A key to create."""
 
     scopes: Scopes
     name: Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")] = ""
-    expires_s: Annotated[float, msgspec.Meta(gt=0, le=MAX_KEY_AGE_S, description="seconds from now")] | None = None
-    reviewer: Annotated[Reviewer, msgspec.Meta(description="the only reviewer it may claim reviews for")] | None = None
+    expires_s: (
+        Annotated[
+            float, msgspec.Meta(gt=0, le=MAX_KEY_AGE_S, description="Seconds until the key expires. Never by default.")
+        ]
+        | None
+    ) = None
+    reviewer: (
+        Annotated[Reviewer, msgspec.Meta(description="The only reviewer that may claim reviews with it.")] | None
+    ) = None
 
 
 class RevocationBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,7 +57,7 @@ class RevocationBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class KeyLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A key, without its secret. Times are seconds since 1970; `last_used` is right to about a minute."""
+    """A key, without its secret. Times are seconds since 1970; `last_used` is accurate to about a minute."""
 
     id: str
     scopes: list[str]
@@ -63,7 +70,7 @@ class KeyLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewKeyReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A new key. The secret is in this reply and nowhere else."""
+    """A new key. Only this reply contains the secret."""
 
     key: str
     id: str
@@ -118,7 +125,7 @@ async def write_key(request: AnyRequest, tenant: str, write: Callable[[], KeyRow
 
 @post("/v1/keys", opt=route_options("keys", "admin", problems=(409,), example={"scopes": ["decide"], "name": "router"}))
 async def create_key(request: AnyRequest, data: JSONBody[KeyBody]) -> Response[NewKeyReply]:
-    """Make a key of the caller's tenant, with scopes that the caller has. Each call makes another one."""
+    """Create a key of the caller's tenant, with scopes that the caller has. Each call creates another key."""
     caller, store = administrator(request), engine_of(request).store
     if beyond := sorted(set(data.scopes) - caller.scopes):
         raise Problem(
@@ -149,7 +156,7 @@ async def create_key(request: AnyRequest, data: JSONBody[KeyBody]) -> Response[N
 
 @get("/v1/keys", opt=route_options("keys", "admin"))
 async def list_keys(request: AnyRequest) -> Response[KeyPage]:
-    """List the keys of the caller's tenant: scopes, expiry, last use; not their secrets."""
+    """List the keys of the caller's tenant, without secrets: scopes, expiry, last use."""
     caller = administrator(request)
     rows = await asyncio.to_thread(engine_of(request).store.keys)
     return json_response(KeyPage(keys=[key_line(row) for row in rows if row.tenant == caller.tenant]), KeyPage)
@@ -161,7 +168,7 @@ async def list_keys(request: AnyRequest) -> Response[KeyPage]:
     opt=route_options("keys", "admin", problems=(404,), example={"id": "0123456789ab"}),
 )
 async def revoke_key(request: AnyRequest, data: JSONBody[RevocationBody]) -> Response[KeyLine]:
-    """Revoke a key of the caller's tenant; it is refused within a second. Again, it changes nothing."""
+    """Revoke a key of the caller's tenant. It is refused within a second; repeating the call changes nothing."""
     caller, store = administrator(request), engine_of(request).store
 
     def revoke() -> KeyRow:
@@ -183,12 +190,17 @@ ANN = "ann"
 class SessionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A session to open."""
 
-    key: Annotated[str, msgspec.Meta(max_length=256, description="none where there are no keys")] | None = None
-    reviewer: Annotated[Reviewer, msgspec.Meta(description="the only reviewer it may claim reviews for")] | None = None
+    key: (
+        Annotated[str, msgspec.Meta(max_length=256, description="The key. Not needed if the service has no keys.")]
+        | None
+    ) = None
+    reviewer: (
+        Annotated[Reviewer, msgspec.Meta(description="The only reviewer that may claim reviews with it.")] | None
+    ) = None
 
 
 class SessionReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Who calls, and what that caller may do."""
+    """The caller's session info: tenant, scopes, reviewer, expiry."""
 
     tenant: str
     scopes: list[str]
@@ -234,9 +246,9 @@ async def logging_in(access: Access, request: AnyRequest, body: SessionBody) -> 
     opt=route_options("session", problems=(401, 403, 429), example={"key": "dk_0123_secret", "reviewer": ANN}),
 )
 async def open_session(request: AnyRequest, data: JSONBody[SessionBody]) -> Response[SessionReply]:
-    """Open a session with a key: the reply sets a cookie, which is then good for what the key is good for.
+    """Open a session with a key: the reply sets a cookie with the permissions of the key.
 
-    It ends after `--session-s` seconds, when it is closed, or with the key.
+    The session ends after `--session-s` seconds, when it is closed, or with the key.
     """
     access, store = access_of(request), engine_of(request).store
     caller = await logging_in(access, request, data)
@@ -256,14 +268,14 @@ async def open_session(request: AnyRequest, data: JSONBody[SessionBody]) -> Resp
 
 @get("/v1/session", opt=route_options("session", *SCOPES))
 async def read_session(request: AnyRequest) -> Response[SessionReply]:
-    """Say who calls, and what that caller may do."""
+    """Read the caller's session info: tenant, scopes, reviewer, expiry."""
     session = await access_of(request).session(request.scope)
     return json_response(session_reply(caller_of(request), session), SessionReply)
 
 
 @delete("/v1/session", status_code=204, opt=route_options("session", *SCOPES))
 async def close_session(request: AnyRequest) -> Response[None]:
-    """End the session of the cookie, if there is one."""
+    """Close the session of the cookie, if there is one."""
     access = access_of(request)
     session = await access.session(request.scope)
     if session is not None:

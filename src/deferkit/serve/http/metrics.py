@@ -192,14 +192,14 @@ def metrics_of(engine: Engine, traffic: Traffic | None, tenant: str | None) -> s
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """The service is there."""
+    """The service responds."""
 
     status: str
     version: str
 
 
 class Index(msgspec.Struct, frozen=True, kw_only=True):
-    """What the service is, and where it is described."""
+    """Name and version of the service, and the path of its OpenAPI document."""
 
     service: str = "deferkit decision service"
     version: str = __version__
@@ -213,13 +213,13 @@ class Index(msgspec.Struct, frozen=True, kw_only=True):
 
 @get("/healthz", opt=route_options("operation"))
 async def healthz() -> Response[Health]:
-    """Say that the process is alive."""
+    """Check that the process is alive."""
     return json_response(Health(status="alive", version=__version__), Health)
 
 
 @get("/readyz", opt=route_options("operation"))
 async def readyz(request: AnyRequest) -> Response[Health]:
-    """Say whether decisions can be taken: the policies are loaded, and the last commit did not fail."""
+    """Check that the service can decide: policies are loaded, and the last commit succeeded."""
     engine = engine_of(request)
     if not engine.ready:
         raise unavailable("The service is starting or stopping.")
@@ -230,7 +230,7 @@ async def readyz(request: AnyRequest) -> Response[Health]:
 
 @get("/metrics", opt=route_options("operation", "admin", "operator"), media_type="text/plain")
 async def metrics(request: AnyRequest) -> Response[str]:
-    """Return metrics in Prometheus' form: of the tenant's policies (admin), of the whole process (operator)."""
+    """Read metrics in the Prometheus format: of the tenant's policies (admin), of the process (operator)."""
     caller = caller_of(request)
     traffic = request.app.state.traffic if "operator" in caller.scopes else None
     tenant = caller.tenant if "admin" in caller.scopes else None
@@ -240,13 +240,13 @@ async def metrics(request: AnyRequest) -> Response[str]:
 
 @get("/v1/openapi.json", opt=route_options("operation"))
 async def openapi(request: AnyRequest) -> Response[dict[str, Any]]:
-    """Return the description of all routes, as an OpenAPI document."""
+    """Read the OpenAPI document of all routes."""
     return raw_response(Reply(200, request.app.state.document), dict[str, Any])
 
 
 @get("/", opt=route_options("operation", also={303: None}))
 async def index(request: AnyRequest) -> Response[Index]:
-    """Say what this is, and where it is described; a browser is sent to the console."""
+    """Read the name and version of the service; a browser is redirected to the console."""
     if b"text/html" in header(request.scope, b"accept"):
         return cast("Response[Index]", Response(b"", status_code=303, headers={"location": "/console"}))
     return json_response(Index(), Index)

@@ -12,15 +12,15 @@ from deferkit.serve.http.route_support import PROBLEMS, ProblemReply, Route, par
 from deferkit.version import __version__
 
 NAME = "name"  # the parameter in the path of most routes
-DESCRIPTION = """Who decides, the model or an expert? Decisions under a budget, and a review queue.
+DESCRIPTION = """Decisions between a model and experts under a budget, with a review queue.
 
-Everything that changes something may be repeated: the same request again gets the same answer and changes nothing.
-A request that contradicts an earlier one gets 409. After 429 and 503 try again when Retry-After says."""
-KEY = "A key of `deferkit keys create`. On a loopback address none is needed as long as there is none."
+Requests are idempotent unless their description says otherwise: a repeated request gets the same reply and changes
+nothing. A request that contradicts an earlier one gets 409. After 429 and 503, retry after the time in Retry-After."""
+KEY = "A key from `deferkit keys create`. A service on a loopback address needs none until the first key exists."
 HEADERS: dict[int, dict[str, Any]] = {
     401: {"WWW-Authenticate": {"schema": {"type": "string"}}},
-    429: {"Retry-After": {"description": "seconds", "schema": {"type": "integer", "minimum": 1}}},
-    503: {"Retry-After": {"description": "seconds", "schema": {"type": "integer", "minimum": 1}}},
+    429: {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}}},
+    503: {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}}},
 }
 
 
@@ -135,7 +135,7 @@ def responses_of(handler: HTTPRouteHandler) -> dict[str, Any]:
     route, kind = route_of(handler), reply_of(handler)
     found: dict[int, dict[str, Any]] = {}
     for status, each in {handler.status_code: kind, **route.also}.items():
-        said = (inspect.getdoc(each) if is_struct(each) else None) or "Done."
+        said = (inspect.getdoc(each) if is_struct(each) else None) or "The reply."
         found[status] = response(each, said, str(handler.media_type or "text/plain"))
     for status in problems_of(handler):
         found[status] = {"$ref": f"#/components/responses/Problem{status}"}

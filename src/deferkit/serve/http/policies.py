@@ -56,17 +56,17 @@ NEW_POLICY = {
     "budget": {"minutes": {"total": 600, "horizon": 10_000, "max_cost": 2}},
     "deadline_s": 3600,
 }
-After = Annotated[str, msgspec.Meta(pattern=f"^$|{NAME_PATTERN}", description="the last name of the page before")]
+After = Annotated[str, msgspec.Meta(pattern=f"^$|{NAME_PATTERN}", description="The last name of the previous page.")]
 
 
 class Deleted(msgspec.Struct, frozen=True, kw_only=True):
-    """The name of what was deleted."""
+    """The name of the deleted object."""
 
     deleted: str
 
 
 class PolicyPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Policies by name; `next` is where the following page begins."""
+    """A page of policies, sorted by name. `next` is the start of the next page."""
 
     policies: list[PolicySpec]
     next: str | None
@@ -74,7 +74,7 @@ class PolicyPage(msgspec.Struct, frozen=True, kw_only=True):
 
 @post("/v1/policies", opt=route_options("policies", "admin", problems=(409,), example=NEW_POLICY))
 async def create_policy(request: AnyRequest, data: JSONBody[PolicySpec]) -> Response[PolicySpec]:
-    """Make a policy. The same one again changes nothing; another one of the same name is a conflict."""
+    """Create a policy. Repeating the same request changes nothing; another policy of the same name is a conflict."""
     return raw_response(await engine_of(request).create(caller_of(request).tenant, data), PolicySpec)
 
 
@@ -89,7 +89,7 @@ async def list_policies(request: AnyRequest, after: After = "", limit: Limit = 1
 
 @get("/v1/policies/{name:str}", opt=route_options("policies", *SCOPES))
 async def read_policy(request: AnyRequest, name: PolicyName) -> Response[PolicySpec]:
-    """Read the settings of a policy. What has become of its budget is in its summary."""
+    """Read the settings of a policy. The state of its budget is in the summary."""
     row = await asyncio.to_thread(engine_of(request).store.policy, caller_of(request).tenant, name)
     if row is None:
         raise unknown("policy", name)
@@ -98,16 +98,16 @@ async def read_policy(request: AnyRequest, name: PolicyName) -> Response[PolicyS
 
 @patch("/v1/policies/{name:str}", opt=route_options("policies", "admin", example={"deadline_s": 7200, "reviewers": 2}))
 async def change_policy(request: AnyRequest, name: PolicyName, data: JSONBody[PolicyChange]) -> Response[PolicySpec]:
-    """Change deadlines, leases, the learning window, reviewers, review document; the rest is what it learns with.
+    """Change deadlines, leases, learning window, reviewers, review document; other settings are fixed.
 
-    Of a budget, the horizon, the end (`until`) or the `allowance` of each period to come: whichever it has.
+    Of a budget, change its horizon, its end (`until`) or the `allowance` of each future period, whichever it has.
     """
     return await submit_command(request, name, ChangePolicy(data), PolicySpec)
 
 
 @get("/v1/policies/{name:str}/summary", opt=route_options("policies", *SCOPES))
 async def read_summary(request: AnyRequest, name: PolicyName) -> Response[SummaryReply]:
-    """Read where a policy stands: budget, price, deferral rate, expected gain, queue."""
+    """Read the summary of a policy: budget, price, deferral rate, expected gain, queue."""
     engine = engine_of(request)
     try:
         owned = await engine.holding((caller_of(request).tenant, name))
@@ -125,7 +125,7 @@ async def read_summary(request: AnyRequest, name: PolicyName) -> Response[Summar
     opt=route_options("policies", "admin", problems=(409,), example={"id": "top-up-1", "add": 60}),
 )
 async def change_budget(request: AnyRequest, name: PolicyName, data: JSONBody[BudgetBody]) -> Response[BudgetReply]:
-    """Top a budget up, or cut it; once for each id, and never below what is reserved and posted."""
+    """Increase or reduce a budget, once for each id; never below the reserved and posted amounts."""
     return await submit_command(request, name, ChangeBudget(data), BudgetReply)
 
 
@@ -135,7 +135,7 @@ async def change_budget(request: AnyRequest, name: PolicyName, data: JSONBody[Bu
     opt=route_options("policies", "admin", problems=(409,), example={"id": "reset-1"}),
 )
 async def reset_learner(request: AnyRequest, name: PolicyName, data: JSONBody[ResetBody]) -> Response[ResetReply]:
-    """Let the learner of a policy start anew, once for each id; accounts, the log and open tasks stay."""
+    """Reset the learner of a policy, once for each id; accounts, log and open tasks are kept."""
     return await submit_command(request, name, ResetLearner(data), ResetReply)
 
 
@@ -145,7 +145,7 @@ async def reset_learner(request: AnyRequest, name: PolicyName, data: JSONBody[Re
     opt=route_options("policies", "admin", example={"task": "mail-1"}),
 )
 async def forget(request: AnyRequest, name: PolicyName, data: JSONBody[ForgetBody]) -> Response[ForgetReply]:
-    """Take what became known of a task out of the estimates: the policy is rebuilt from its log without it."""
+    """Remove the outcome of a task from the estimates: the policy is rebuilt from its log without it."""
     try:
         reply = await forget_task(engine_of(request), (caller_of(request).tenant, name), data.task)
     except Elsewhere as elsewhere:
@@ -159,7 +159,7 @@ async def forget(request: AnyRequest, name: PolicyName, data: JSONBody[ForgetBod
     opt=route_options("policies", "admin", problems=(409,), example={"defaults": "2026.12"}),
 )
 async def upgrade(request: AnyRequest, name: PolicyName, data: JSONBody[UpgradeBody]) -> Response[PolicySpec]:
-    """Rebuild a policy from its log with another default rule, and switch to it."""
+    """Upgrade a policy to another default rule: it is rebuilt from its log."""
     try:
         reply = await upgrade_policy(engine_of(request), (caller_of(request).tenant, name), data)
     except Elsewhere as elsewhere:
@@ -173,13 +173,13 @@ async def upgrade(request: AnyRequest, name: PolicyName, data: JSONBody[UpgradeB
     opt=route_options("policies", "admin", example={"task": "mail-1"}),
 )
 async def erase(request: AnyRequest, name: PolicyName, data: JSONBody[EraseBody]) -> Response[EraseReply]:
-    """Erase what reviewers were shown, payload and model's answer: of a task, or of all that ended and are so old."""
+    """Erase payloads and model answers, of one task or of all ended tasks above an age."""
     return await submit_command(request, name, Erase(data), EraseReply)
 
 
 @delete("/v1/policies/{name:str}", status_code=200, opt=route_options("policies", "admin"))
 async def remove_policy(request: AnyRequest, name: PolicyName) -> Response[Deleted]:
-    """Delete a policy with its log, decisions, reviews and snapshots. It cannot be brought back."""
+    """Delete a policy with its log, decisions, reviews and snapshots. This cannot be undone."""
     try:
         await delete_policy(engine_of(request), (caller_of(request).tenant, name))
     except Elsewhere as elsewhere:
@@ -189,7 +189,7 @@ async def remove_policy(request: AnyRequest, name: PolicyName) -> Response[Delet
 
 @delete("/v1/tenant", status_code=200, opt=route_options("policies", "admin", problems=(409,)))
 async def remove_tenant(request: AnyRequest) -> Response[Deleted]:
-    """Delete all policies of the tenant whose key calls, and revoke all its keys. It cannot be brought back."""
+    """Delete all policies of the caller's tenant, and revoke all its keys. This cannot be undone."""
     tenant = caller_of(request).tenant
     await delete_tenant(engine_of(request), tenant)
     return json_response(Deleted(deleted=tenant), Deleted)
@@ -214,11 +214,11 @@ POLICY_ROUTES = [
 READ_S = 0.1  # how long a reply waits for the log to be read up to its end
 ENOUGH = 0.9  # the share of a log that must have been read before it tells of gain and spending
 MAX_POLICIES = 1000
-Buckets = Annotated[int, msgspec.Meta(ge=1, le=2000, description="how many at most")]
+Buckets = Annotated[int, msgspec.Meta(ge=1, le=2000, description="The maximum number of items.")]
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    """Where all policies of a tenant stand."""
+    """The status of all policies of a tenant."""
 
     now: float  # seconds since 1970
     policies: list[Standing]
@@ -261,7 +261,7 @@ async def standing_anywhere(request: AnyRequest, row: PolicyRow) -> Any:
 
 @get("/v1/overview", opt=route_options("overview", "admin", "read"))
 async def read_overview(request: AnyRequest) -> Response[Overview]:
-    """Read where all policies of the tenant stand: on plan or not, when each runs out, gain, queue, alarms."""
+    """Read the status of all policies of the tenant: pace, forecast, gain, queue, alarms."""
     engine = engine_of(request)
     rows = await asyncio.to_thread(engine.store.policies_of, caller_of(request).tenant, "", MAX_POLICIES)
     policies = await asyncio.gather(*(standing_anywhere(request, row) for row in rows))
@@ -271,7 +271,7 @@ async def read_overview(request: AnyRequest) -> Response[Overview]:
 
 @get("/v1/policies/{name:str}/standing", opt=route_options("overview", "admin", "read"))
 async def read_standing(request: AnyRequest, name: PolicyName) -> Response[Standing]:
-    """Read where a policy stands: on plan or not, when it runs out, gain, queue, alarms."""
+    """Read the status of a policy: pace, forecast, gain, queue, alarms."""
     try:
         owned = await engine_of(request).holding((caller_of(request).tenant, name))
     except Elsewhere as elsewhere:
@@ -281,7 +281,7 @@ async def read_standing(request: AnyRequest, name: PolicyName) -> Response[Stand
 
 @get("/v1/policies/{name:str}/series", opt=route_options("overview", "admin", "read"))
 async def read_series(request: AnyRequest, name: PolicyName, buckets: Buckets = 120) -> Response[SeriesReply]:
-    """Read how a policy came where it stands: decisions, spending, price and gain over time."""
+    """Read the time series of a policy: decisions, spending, price, gain."""
     try:
         owned = await engine_of(request).holding((caller_of(request).tenant, name))
     except Elsewhere as elsewhere:
@@ -293,7 +293,7 @@ async def read_series(request: AnyRequest, name: PolicyName, buckets: Buckets = 
 
 @get("/v1/policies/{name:str}/estimates", opt=route_options("overview", "admin", "read"))
 async def read_estimates(request: AnyRequest, name: PolicyName) -> Response[EstimatesReply]:
-    """Read what a policy has learned: coefficients with their errors, predicted against observed, drifts."""
+    """Read the estimates of a policy: coefficients with standard errors, calibration, drifts."""
     try:
         owned = await engine_of(request).holding((caller_of(request).tenant, name))
     except Elsewhere as elsewhere:
@@ -309,7 +309,7 @@ async def read_estimates(request: AnyRequest, name: PolicyName) -> Response[Esti
 
 @get("/v1/policies/{name:str}/reviewers", opt=route_options("overview", "admin", "read"))
 async def read_reviewers(request: AnyRequest, name: PolicyName) -> Response[ReviewersReply]:
-    """Read what each reviewer has done: answers, declined and lapsed tasks, time, cost, agreement."""
+    """Read the statistics of each reviewer: answers, declined and lapsed tasks, time, cost, agreement."""
     engine, tenant = engine_of(request), caller_of(request).tenant
 
     def read_statistics() -> ReviewersReply:

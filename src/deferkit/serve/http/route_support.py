@@ -22,31 +22,31 @@ AnyRequest = Request[Any, Any, Any]
 JSON = "application/json"
 MAX_DETAIL = 500
 
-PolicyName = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN, description="the name of the policy")]
-Limit = Annotated[int, msgspec.Meta(ge=1, le=1000, description="how many at most")]
+PolicyName = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN, description="The name of the policy.")]
+Limit = Annotated[int, msgspec.Meta(ge=1, le=1000, description="The maximum number of items.")]
 
 
 class ProblemReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a call could not be done."""
+    """The error of a call."""
 
     status: Annotated[int, msgspec.Meta(ge=400, le=599)]
-    code: Annotated[str, msgspec.Meta(description="a short word for programs")]
-    detail: Annotated[str, msgspec.Meta(description="a sentence for people")]
+    code: Annotated[str, msgspec.Meta(description="A short code for programs.")]
+    detail: Annotated[str, msgspec.Meta(description="A sentence for people.")]
 
 
 PROBLEMS = {
-    400: "The body is not JSON",
+    400: "The body is not valid JSON",
     401: "No valid key",
-    403: "The key is not good for this",
-    404: "There is no such thing",
-    408: "The request came too slowly",
-    409: "It contradicts what is known",
+    403: "The key does not permit this request",
+    404: "The object does not exist",
+    408: "The request took too long to arrive",
+    409: "The request contradicts an earlier one or the current state",
     413: "The request is too large",
-    415: "The body is not sent as application/json",
-    422: "A value is not possible",
-    429: "Too many calls; Retry-After says when",
-    500: "A fault of ours",
-    503: "Nothing was done, as far as is known; Retry-After says when to try again",
+    415: "The content type is not application/json",
+    422: "A value is invalid",
+    429: "Too many calls; retry after Retry-After",
+    500: "Internal error",
+    503: "Unavailable, probably without any effect; retry after Retry-After",
 }
 
 

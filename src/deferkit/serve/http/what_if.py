@@ -36,7 +36,7 @@ MAX_LINE = 4_000_000  # bytes of what a job comes to
 
 
 class WhatIfReply(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a job is, and what other budgets would have done."""
+    """Progress and result of a what-if job."""
 
     job: str
     state: str  # running, done or failed
@@ -163,19 +163,23 @@ async def follow(process: Process, job: WhatIfJob, order: WhatIfOrder) -> None:
 
 Budgets = Annotated[
     list[Annotated[str, msgspec.Meta(min_length=1, max_length=200)]],
-    msgspec.Meta(min_length=1, max_length=10, description="500, 2x, 50% or inf; by resource minutes=500,euros=2x"),
+    msgspec.Meta(
+        min_length=1,
+        max_length=10,
+        description="Budgets such as 500, 2x, 50% or inf; by resource minutes=500,euros=2x.",
+    ),
 ]
-JobId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,32}$", description="the job, as its start has named it")]
+JobId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,32}$", description="The id of the job.")]
 
 
 class WhatIfBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Other budgets to replay the log with."""
+    """The budgets of a what-if job."""
 
     budgets: Budgets
 
 
 class WhatIfStarted(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that has begun."""
+    """A started job."""
 
     job: str
 
@@ -191,7 +195,7 @@ def jobs_of(request: AnyRequest) -> WhatIfJobs:
     opt=route_options("overview", "admin", "read", problems=(409,), example={"budgets": ["0.5x", "2x"]}),
 )
 async def start_what_if(request: AnyRequest, name: PolicyName, data: JSONBody[WhatIfBody]) -> Response[WhatIfStarted]:
-    """Compute what other budgets would have done: a job, in a process of its own, one at a time for a tenant."""
+    """Start a what-if job: replay the log with other budgets. Each tenant may run one job at a time."""
     engine, tenant = engine_of(request), caller_of(request).tenant
     try:
         owned = await engine.holding((tenant, name))
@@ -208,7 +212,7 @@ async def start_what_if(request: AnyRequest, name: PolicyName, data: JSONBody[Wh
 
 @get("/v1/policies/{name:str}/what-if", opt=route_options("overview", "admin", "read"))
 async def read_what_if(request: AnyRequest, name: PolicyName, job: JobId) -> Response[WhatIfReply]:
-    """Read how far a what-if is, and what it came to. It is kept for an hour."""
+    """Read the progress and the result of a what-if job. A result is kept for an hour."""
     tenant = caller_of(request).tenant
     try:
         await engine_of(request).holding((tenant, name))

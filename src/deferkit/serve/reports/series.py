@@ -29,7 +29,7 @@ Gaps = list[float | None]
 
 
 class SeriesReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures at the end of each of some buckets of time, which follow each other. Counts and sums are cumulative."""
+    """Time series: values at the end of consecutive time buckets. Counts and sums are cumulative."""
 
     complete: bool  # false while a long log is still being read
     read: int  # records of the log that are in it

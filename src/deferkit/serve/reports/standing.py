@@ -34,7 +34,7 @@ OLD_REVIEW_S = 3600.0  # seconds after which a waiting review raises an alarm, i
 
 
 class Alarm(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that somebody should look at."""
+    """A condition that needs attention."""
 
     kind: Literal[
         "suspense",
@@ -291,7 +291,7 @@ FEW_ASKED = 20  # tasks: what fewer have brought on average says little
 
 
 class GainState(msgspec.Struct, frozen=True, kw_only=True):
-    """What experts have earned above the model, in reward."""
+    """The gain of experts over the model, in reward."""
 
     value: float
     error: float | None  # its standard error; None: not known
@@ -299,7 +299,7 @@ class GainState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a policy stands. Times are seconds since 1970."""
+    """The status of a policy. Times are seconds since 1970."""
 
     name: str
     decisions: int

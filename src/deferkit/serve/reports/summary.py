@@ -22,7 +22,7 @@ from deferkit.types import Coefficients, Summary
 
 
 class QueueState(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts of the review queue: seats, not tasks."""
+    """Counts of the review queue, in seats."""
 
     waiting: int
     claimed: int
@@ -39,14 +39,12 @@ def queue_state(queue: tuple[int, int, int | None], now: int) -> QueueState:
 
 Remark = Annotated[
     str,
-    msgspec.Meta(
-        description="Why experts are asked less than planned, and what would change it; empty if they are not."
-    ),
+    msgspec.Meta(description="The reason that fewer tasks than planned are deferred, and a remedy. Empty if on plan."),
 ]
 
 
 class EstimateState(msgspec.Struct, frozen=True, kw_only=True):
-    """The estimate of a reward or cost, on average over the latest tasks, at most 200, with its standard error."""
+    """The mean estimate of a reward or cost over the latest tasks (at most 200), with its standard error."""
 
     mean: float
     error: float
@@ -54,7 +52,7 @@ class EstimateState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DriftState(msgspec.Struct, frozen=True, kw_only=True):
-    """A reward or cost that has changed, so that much of what was learned of it was given up."""
+    """A reward or cost whose distribution changed, so that most of its old observations are discounted."""
 
     target: str  # "model", the name of an expert, or "cost of …"
     decision: int  # the number of the one that was to come next when it was found
@@ -170,7 +168,7 @@ DAY = 86_400 * MICRO
 
 
 class StatusReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The queue as one reviewer sees it. Days begin at midnight UTC; an answer is of the day of its claim."""
+    """The queue of one reviewer. Days begin at midnight UTC; an answer counts for the day of its claim."""
 
     waiting: int  # seats that the reviewer could claim
     claimed: int  # seats that others hold, and that the reviewer could claim else
@@ -248,7 +246,7 @@ MAX_REVIEWERS = 1000  # reviewers
 
 
 class ReviewerLine(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reviewer has done. Cost, time and agreement are those of the latest 20,000 answers of the policy."""
+    """Statistics of a reviewer. Cost, time and agreement are those of the latest 20,000 answers of the policy."""
 
     reviewer: str
     done: int  # answers
@@ -263,7 +261,7 @@ class ReviewerLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReviewersReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What each reviewer of a policy has done, by name."""
+    """Statistics of the reviewers of a policy, sorted by name."""
 
     reviewers: list[ReviewerLine]
 
@@ -379,7 +377,7 @@ class TargetEstimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EstimatesReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What a policy has learned."""
+    """The estimates of a policy."""
 
     targets: list[TargetEstimate]
     drifts: list[DriftState]

@@ -219,14 +219,14 @@ class WhatIfOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ValueWithError(msgspec.Struct, frozen=True, kw_only=True):
-    """A mean reward of a task, or a difference of two, with its standard error."""
+    """A mean reward per task, or a difference of two, with its standard error."""
 
     value: float
     error: float
 
 
 class WhatIfRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A budget, and what came or would have come of it; the first one is "as it was"."""
+    """A budget with its results, logged or estimated. The first row is "as it was"."""
 
     budget: str
     totals: dict[str, float | None]  # by resource; None has no end

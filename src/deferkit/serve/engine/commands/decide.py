@@ -33,7 +33,7 @@ MAX_WORK = 10_000_000_000  # matrix entries that the decisions of a batch may re
 
 
 class BatchResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The result of one task of a batch: a decision, or why there is none."""
+    """The result of one task of a batch: a decision or an error."""
 
     status: int
     decision: DecisionReply | None = None

@@ -169,7 +169,7 @@ COST = "$cost"
 
 
 class OutcomeReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of an outcome."""
+    """The outcome of a task after a report."""
 
     task: str
     changed: bool  # False: all of it was known before

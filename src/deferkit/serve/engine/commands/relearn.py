@@ -36,7 +36,7 @@ class ResetReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForgetReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of the task is in no estimate any more."""
+    """The outcome of the task was removed from the estimates."""
 
     task: str
     forgotten: bool  # False: it had been forgotten before

@@ -25,7 +25,7 @@ ERASED_AT_ONCE = 1000  # seats that retention erases in one commit: other caller
 
 
 class EraseReply(msgspec.Struct, frozen=True, kw_only=True):
-    """How many seats had a payload or a model's answer that is erased now."""
+    """The number of seats whose payload or model answer was erased."""
 
     erased: int
 
