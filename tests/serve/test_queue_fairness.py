@@ -43,10 +43,10 @@ def test_the_whole_queue_is_bounded_and_so_is_each_part_of_it() -> None:
     queue: FairQueue[int] = FairQueue(limit=5, share=0.5)
     for tenant in "aabb":
         queue.add(tenant, 0)
-    with pytest.raises(Problem, match="Too much is waiting: 2 of your calls"):
+    with pytest.raises(Problem, match="Too many calls wait, 2 of them yours"):
         queue.add("a", 0)
     queue.add("c", 0)
-    with pytest.raises(Problem, match="Too much is waiting: 0 of your calls"):
+    with pytest.raises(Problem, match="Too many calls wait, 0 of them yours"):
         queue.add("d", 0)
     assert FairQueue[int](limit=1, share=0.1).share == 1
 

@@ -26,7 +26,7 @@ ROWS = 500  # in one piece
 
 
 def cell(value: Cell) -> Cell:
-    """Return a value as a cell; a text that begins like a formula gets an apostrophe before it, a number none.
+    """Return a value as a cell; a text that begins like a formula gets a leading apostrophe, a number does not.
 
     >>> cell("=1+1"), cell("-5"), cell(-5), cell("5 - 3")
     ("'=1+1", "'-5", -5, '5 - 3')
@@ -96,7 +96,7 @@ def header_of(spec: PolicySpec) -> list[str]:
 
 
 def decision_table(store: Store, policy: int, spec: PolicySpec) -> Iterator[list[Cell]]:
-    """Yield a row of cells for each decision; what is decided meanwhile may be among them.
+    """Yield a row of cells for each decision, perhaps with decisions made during the export.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def movement_of(record: AnyRecord, resource: str) -> Movement:  # noqa: PLR0911 
 
 
 def ledger_row(line: LogRow, resource: str, moved: Movement, account: Account) -> list[Cell]:
-    """Return the cells of what a record moves."""
+    """Return the cells of a record's movement."""
     known = (account.total, account.reserved, account.posted, account.suspense, account.free)
     return [
         *(line.seq, time_of(line.at), line.kind, line.task, resource),

@@ -66,7 +66,7 @@ def log_to_stderr(level: str) -> None:
 
 
 def release() -> None:
-    """Log what was held back, and hold nothing back from now on."""
+    """Log the buffered lines, and stop buffering."""
     for each in logger.handlers:
         if isinstance(each, MemoryHandler):
             each.capacity = 0

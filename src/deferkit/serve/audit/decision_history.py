@@ -90,9 +90,9 @@ def faults_of(task: str, row: DecisionRow | None, told: DecisionRow | None) -> s
     if row is None and told is None:
         return None
     if row is None:
-        return f"The decision on task {task!r} is missing: the log has it, the database does not."
+        return f"The decision on task {task!r} is missing: the log has it, but the database does not."
     if told is None:
-        return f"The log does not know of the decision on task {task!r} that is in the database."
+        return f"The log has no decision on task {task!r}, but the database has one."
     if row._replace(digest=b"", reply=bytes(row.reply)) == told:
         return None
     wrong = []
@@ -101,16 +101,16 @@ def faults_of(task: str, row: DecisionRow | None, told: DecisionRow | None) -> s
         if is_ != was:
             wrong.append(f"its {name} is {is_!r}, the log says {was!r}")
     if bytes(row.reply) != told.reply:
-        wrong.append("its stored reply is not the one that was given")
+        wrong.append("its stored reply is not the original one")
     if row.answer != told.answer:
-        wrong.append("its answer is another one")
+        wrong.append("its answer differs")
     if row.told != told.told:
         wrong.append("the outcomes that the learner received are not those of the log")
     return f"The decision on task {task!r} was changed: {'; '.join(wrong)}."
 
 
 def cost_of_model(row: DecisionRow) -> str | None:
-    """Return a remark on a cost that was booked for a decision of the model; None if there is none.
+    """Return a remark on a cost that was booked for a decision of the model; None without one.
 
     It is no fault: earlier versions booked such a cost if it was reported before the decision.
     """

@@ -60,7 +60,7 @@ def from_micros(micros: Mapping[str, int]) -> Amount:
 
 
 def in_reply(micro: int) -> float:
-    """Return micro-units as JSON is to show them: exactly, also where the double next to them is another number.
+    """Return micro-units as a JSON number: exact, even where the nearest double is another number.
 
     >>> msgspec.json.encode([in_reply(500_000), in_reply(9_007_199_254_740_993)])
     b'[0.5,9007199254.740993]'
@@ -122,12 +122,12 @@ class Account(NamedTuple):
         return Account(self.total, self.reserved - reserved, self.posted, self.suspense + cost).swept()
 
     def reverse(self, was: int, now: int) -> "Account":
-        """Replace a posted cost by another one."""
+        """Replace a posted cost."""
         owed = self.suspense + now - was
         return Account(self.total, self.reserved, self.posted + min(owed, 0), max(owed, 0)).swept()
 
     def changed(self, total: int | None) -> "Account":
-        """Top up or cut the total; not below what is reserved and posted."""
+        """Top up or cut the total, not below the reserved and posted amounts."""
         if total is not None and total < self.reserved + self.posted:
             raise BudgetExhausted(
                 f"The budget cannot be cut to {total / 1e6:g}:"
@@ -136,7 +136,7 @@ class Account(NamedTuple):
         return Account(total, self.reserved, self.posted, self.suspense).swept()
 
     def renewed(self, granted: int, lapsed: int) -> "Account":
-        """Begin a period: some of what is free lapses, an allowance is granted, and suspense is posted from it."""
+        """Begin a period: a part of the free amount lapses, an allowance is granted, and suspense is posted from it."""
         if self.total is None or not 0 <= lapsed <= (self.free or 0):
             raise BudgetExhausted(f"{lapsed} micro-units cannot lapse of the {self.free} that are free.")
         return Account(self.total - lapsed + granted, self.reserved, self.posted, self.suspense).swept()

@@ -1,4 +1,4 @@
-"""API keys: made here, shown once, kept as hashes."""
+"""API keys: creation, and storage as hashes."""
 
 import hashlib
 import hmac

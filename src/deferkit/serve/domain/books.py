@@ -1,4 +1,4 @@
-"""The books of a policy: how records are booked, and periods of budgets."""
+"""The books of a policy: accounts after each record, and budget periods."""
 
 import math
 from collections.abc import Mapping

@@ -75,7 +75,7 @@ class FeatureScales(msgspec.Struct, kw_only=True):
         return [index for index in self._larger(values) if self.plausible_bound(index) < abs(values[index]) <= LARGEST]
 
     def clip(self, context: Context) -> tuple[Context, int]:
-        """Return the context with its outliers clipped, and how many there were; the same object if there were none."""
+        """Return the context with outliers clipped, and their number; the same object if there are none."""
         if self._none_larger(context) or not (indices := self.outliers(context)):
             return context, 0
         cut: Any = context.copy()

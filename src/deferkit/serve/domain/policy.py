@@ -1,4 +1,4 @@
-"""A policy in memory: its learner and its accounts, changed by records and in no other way."""
+"""A policy in memory: its learner and its accounts, changed only by records."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -70,7 +70,7 @@ class Counts(NamedTuple):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """A policy as bytes: what `Policy.to_bytes` writes, apart from the checksum beside it."""
+    """The serialised fields of a policy; `Policy.to_bytes` adds a checksum."""
 
     spec: PolicySpec
     seq: int
@@ -190,7 +190,7 @@ class Policy:
         self.seq += 1
 
     def apply(self, record: AnyRecord, at: int = 0) -> None:
-        """Change the state by a record, and its time in the log. The same ones give the same state, bit for bit."""
+        """Apply a record and its time in the log to the state. Equal records give equal states, bit for bit."""
         match record:
             case records.DecidedRecord():
                 self._apply_decision(record, at)
@@ -237,12 +237,12 @@ class Policy:
         return Books(self.accounts, self.periods)
 
     def can_learn_hold(self, held: Micros) -> bool:
-        """Whether these amounts are free for the learner too, whose sums are rounded."""
+        """Whether these amounts are also free by the rounded sums of the learner."""
         left = self._by_resource(self.learner.figures().left)
         return all(micro / MICRO <= left[name] for name, micro in held.items())
 
     def books_at(self, now: int) -> Books:
-        """Return the books as a task that came at this time, in microseconds, would find them; nothing changes."""
+        """Return the books as of a time in microseconds, without a change of the policy."""
         books = self.books
         if self.is_timed:
             decisions = self.counts().decisions
@@ -256,7 +256,7 @@ class Policy:
         return any(account.suspense for account in self.accounts.values())
 
     def task_time(self, at: int) -> float | None:
-        """Return the time of a task, in microseconds, as the learner is told it; None where tasks have none."""
+        """Return the learner's time of a task, in microseconds; None where tasks have no time."""
         return at / MICRO if self.is_timed else None
 
     def _apply_decision(self, record: records.DecidedRecord, at: int) -> None:
@@ -363,13 +363,13 @@ class Policy:
         return number - self.relearned.decisions
 
     def remembers(self, number: int) -> bool:
-        """Whether the learner can still be told of a decision."""
+        """Whether the learner remembers a decision, so that it can learn its outcome."""
         own = self._own_id(number)
         known = number == self._undecided or self.learner.remembers(own)
         return own >= 0 and number not in self.relearned.forgotten and known
 
     def remembers_settled(self, number: int) -> bool:
-        """Whether the learner can be told of a decision after the deferred steps, which may book its cost.
+        """Whether the learner will remember a decision after the deferred steps, which may book its cost.
 
         It remembers the latest `memory` decisions, and of those before them only such that hold budget.
         """
@@ -400,7 +400,7 @@ class Policy:
         )
 
     def _begin_period(self, name: str) -> None:
-        """Tell the learner of the current period of a resource, with what is free now."""
+        """Begin the current period of a resource in the learner, with the free amount."""
         spent, reserved = self._usage()
         total = (self.accounts[name].free or 0) / MICRO + spent[name] + reserved[name]
         period = self.periods[name]
@@ -418,7 +418,7 @@ class Policy:
         self._new_learner()
 
     def _new_learner(self) -> None:
-        """Replace the learner by a new one, with what is left of the budgets."""
+        """Replace the learner by a new one with the free budgets."""
         left = {
             name: msgspec.structs.replace(each, horizon=self._own_horizon(each.horizon))
             if each.horizon is not None
@@ -455,12 +455,12 @@ class Policy:
             self.learner.apply(events.BudgetChanged(self._amount(amounts)))
 
     def clamp_cost(self, cost: Micros) -> Micros:
-        """Return a cost clamped to the learner's cost bounds (`max_cost`): what the learner is told."""
+        """Return the learner's value of a cost: clamped to the cost bounds (`max_cost`)."""
         caps = dict(zip(self.spec.resources, self.learner.settings.cost_bounds, strict=True))
         return {name: min(micro, round(min(caps[name][1], MAX_AMOUNT) * MICRO)) for name, micro in cost.items()}
 
     def exceeds_ceiling(self, cost: Micros) -> bool:
-        """Whether a reported cost is above the `max_reported_cost` of a resource, so that somebody must confirm it."""
+        """Whether a reported cost is above the `max_reported_cost` of a resource and needs a confirmation."""
         for name, micro in cost.items():
             ceiling = self.spec.budget[name].max_reported_cost
             if ceiling is not msgspec.UNSET and ceiling is not None and micro > round(ceiling * MICRO):
@@ -468,7 +468,7 @@ class Policy:
         return False
 
     def _resync_budget(self) -> None:
-        """Set the learner's total so that it has left what is free in the accounts; its own sums are out of sync."""
+        """Set the learner's total so that its free budget matches the accounts; its own sums are out of sync."""
         self.out_of_sync = True
         spent, reserved = self._usage()
         totals = {}

@@ -149,7 +149,7 @@ class BudgetBody(Body, frozen=True, kw_only=True):
 
 
 class ClaimBody(Body, frozen=True, kw_only=True):
-    """A reviewer who asks for a task."""
+    """A reviewer who claims a task."""
 
     reviewer: Reviewer
     experts: Annotated[list[Name], msgspec.Meta(min_length=1, max_length=32)] | None = None

@@ -41,7 +41,7 @@ class MatchRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return found if model is None else found | {MODEL: float(text_of(model) == final)}
 
     def check(self, deciders: tuple[str, ...], reward_range: tuple[float, float]) -> None:  # noqa: ARG002
-        """Raise if the policy does not take all rewards from 0 to 1."""
+        """Raise if the policy's reward range does not contain 0 to 1."""
         check_range({0.0, 1.0}, reward_range)
 
 
@@ -54,7 +54,7 @@ class TableRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ] = msgspec.field(name="rewards")
 
     def rewards(self, labels: list[Any], model: Any, expert: str) -> dict[str, float]:  # noqa: ARG002
-        """Return the rewards of a task; none where the table has no line for it.
+        """Return the rewards of a task; empty if the table has no line for it.
 
         >>> rule = TableRule(table={"true": {"ham": {"model": 0.0, "human": 1.0}}})
         >>> rule.rewards([True], "ham", "human"), rule.rewards([False], "ham", "human")
@@ -66,7 +66,7 @@ class TableRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return dict(self.table.get(final, {}).get(text_of(model), {}))
 
     def check(self, deciders: tuple[str, ...], reward_range: tuple[float, float]) -> None:
-        """Raise if the table has a reward of nobody, or one that the policy does not take."""
+        """Raise if the table has a reward of an unknown decider or outside the reward range."""
         found = [rewards for row in self.table.values() for rewards in row.values()]
         for name in {name for rewards in found for name in rewards}:
             if name not in deciders:
@@ -75,7 +75,7 @@ class TableRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 def check_range(rewards: set[float], reward_range: tuple[float, float]) -> None:
-    """Raise if a rule may give a reward that the policy does not take."""
+    """Raise if a rule may give a reward outside the policy's reward range."""
     low, high = reward_range
     if any(not low <= value <= high for value in rewards):
         raise InvalidArgument(f"The rewards of this policy are from {low:g} to {high:g}; its reward rule has others.")
@@ -181,7 +181,7 @@ def check_document(
     deciders: tuple[str, ...],
     reward_range: tuple[float, float],
 ) -> None:
-    """Raise if a review document makes no sense for a policy.
+    """Raise if a review document is invalid for a policy.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ def check_document(
 
 
 def check_field(field: FormField) -> None:
-    """Raise if a field of a form makes no sense by itself."""
+    """Raise if a field of a form is invalid."""
     values = [option.value for option in field.options]
     if field.kind in ("choice", "choices"):
         if not values or len(set(values)) < len(values):

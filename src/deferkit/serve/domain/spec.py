@@ -201,7 +201,7 @@ class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def is_timed(self) -> bool:
-        """Whether it renews or has an end, so that tasks have a time."""
+        """Whether the budget renews or has an end, so that tasks have a time."""
         return self.until is not msgspec.UNSET or self.every is not msgspec.UNSET
 
     @property
@@ -423,7 +423,7 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def retention_used(self) -> float | None:
-        """Seconds after which what reviewers were shown is erased; None: never."""
+        """Seconds after which the payload and model answer are erased; None: never."""
         return None if self.retention_s is msgspec.UNSET else self.retention_s
 
     def learning_as(self, other: "PolicySpec") -> "PolicySpec":
@@ -507,7 +507,7 @@ class PolicyChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def planned(name: str, budget: BudgetSpec | None, plan: BudgetPlan) -> BudgetSpec:
-    """Return a budget with another horizon, end or allowance; raise if it has no such thing."""
+    """Return a budget with another horizon, end or allowance; raise if it has none of that kind."""
     if budget is None:
         raise InvalidArgument(f"There is no resource {name!r}.")
     kind = "horizon" if not budget.is_timed else "until" if budget.every is msgspec.UNSET else "allowance"

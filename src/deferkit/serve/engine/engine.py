@@ -206,7 +206,7 @@ class Engine:
         return await done
 
     async def holding(self, key: Key) -> OwnedPolicy:
-        """Return a policy that this process owns; raise if there is none, or if another process owns it."""
+        """Return a policy that this process owns; raise if it does not exist or another process owns it."""
         owned = self.owned.get(key)
         if owned is not None:
             return owned

@@ -276,7 +276,7 @@ class Ownership:
             return True
 
     async def adopt(self, row: PolicyRow) -> bool:
-        """Acquire a policy that nobody owns, and load it; False if another process owns it."""
+        """Acquire a policy without an owner, and load it; False if another process owns it."""
         key = (row.tenant, row.name)
         if key in self.damaged:
             raise Damaged(self.damaged[key])
@@ -423,8 +423,8 @@ class Ownership:
     def why_not_writable(self, key: Key) -> str:
         """Return the problem detail for a caller whose policy is not writable."""
         if key in self._read_only:
-            return f"Read-only: {self.failing} What is there can be read; nothing was written. Try again."
-        return "The policy is being recovered, or has gone elsewhere."
+            return f"Read-only: {self.failing} Reads still work; nothing was written. Try again."
+        return "The policy is being recovered, or another process owns it now."
 
     def mark_dirty(self, work: UnitOfWork) -> None:
         """Mark the policies that a failed group has changed as dirty: they are ahead of their logs."""

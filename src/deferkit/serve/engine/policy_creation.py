@@ -1,4 +1,4 @@
-"""Creation of policies: the same one again changes nothing."""
+"""Idempotent creation of policies."""
 
 import asyncio
 from collections import defaultdict
@@ -84,7 +84,7 @@ class PolicyCreation:
         return True
 
     async def _check_new(self, tenant: str, spec: PolicySpec) -> None:
-        """Raise if a new policy makes no sense, or would take more memory than its tenant has left.
+        """Raise if a new policy is invalid, or needs more memory than its tenant has left.
 
         That is before it takes the memory; `_add` has the last word.
         """
@@ -125,7 +125,7 @@ class PolicyCreation:
             return number
 
     async def _check_same(self, tenant: str, spec: PolicySpec) -> PolicySpec:
-        """Return the policy of this name, or raise if it was made with other settings, whatever was changed since."""
+        """Return the policy of this name; raise if it was created with other settings, ignoring later changes."""
         existing = await self.ownership.query(self.ownership.store.policy, tenant, spec.name)
         if existing is None:
             raise conflict(f"There is another policy {spec.name!r}.")

@@ -1,4 +1,4 @@
-"""The application: routes, limits, access, and an engine that lives as long as it."""
+"""The ASGI application: routes, limits, access control, and the lifespan of the engine."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -53,7 +53,7 @@ def on_error(_: AnyRequest, error: Exception) -> Response[ProblemReply]:
 
 
 def on_http(_: AnyRequest, error: HTTPException) -> Response[ProblemReply]:
-    """Reply with a problem that the framework found: no such route, a bad parameter."""
+    """Reply with a problem found by the framework, such as an unknown route or a bad parameter."""
     if isinstance(error, ValidationException):
         return problem_response(parameter_problem(error))
     code, detail = FOUND.get(error.status_code, ("http", error.detail))
@@ -79,7 +79,7 @@ def application(
     failed: Callable[[Exception], None],
     telemetry: "Telemetry | None" = None,
 ) -> ASGIApp:
-    """Return the application for a store; `failed` is told why, if it cannot start."""
+    """Return the application for a store; `failed` is called with the error if it cannot start."""
     engine = Engine(
         store,
         EngineSettings(

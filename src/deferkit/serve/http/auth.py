@@ -108,7 +108,7 @@ def token_of(scope: Mapping[str, Any]) -> str | None:
 
 
 def set_cookie(scope: Mapping[str, Any], token: str, age_s: float) -> str:
-    """Return the header that gives a browser the cookie of a session, or takes it away (0 seconds).
+    """Return the header that sets the session cookie, or deletes it (0 seconds).
 
     A browser sends it back over TLS alone, if the page came over TLS: the service's own, or a proxy's.
     """
@@ -212,7 +212,7 @@ class CallAllowance:
         self._left: dict[str, tuple[float, float]] = {}  # by tenant: how many are left, since when
 
     def take(self, tenant: str) -> None:
-        """Count one; raise if there is none left."""
+        """Count a call; raise if none is left."""
         if not self.rate:
             return
         now = clock()
@@ -304,7 +304,7 @@ class Access:
         return row
 
     async def session(self, scope: Mapping[str, Any]) -> SessionRow | None:
-        """Return the session that the cookie of a request belongs to; None if there is none, or none any more."""
+        """Return the session of a request's cookie; None without one, or if it has ended."""
         token = token_of(scope)
         if token is None:
             return None
@@ -313,7 +313,7 @@ class Access:
         return found if found is not None and found.expires > now_micros() else None
 
     async def record_use(self) -> None:
-        """Write when keys were last used, if any were since the last time."""
+        """Write the last-used times of the keys that were used since the previous write."""
         used, self._used = self._used, {}
         if used:
             try:
@@ -362,7 +362,7 @@ async def admit_caller(access: Access, scope: HTTPScope, wanted: frozenset[str])
 
 
 def check_name(name: str) -> None:
-    """Raise if no policy can have this name."""
+    """Raise if a policy name is invalid."""
     if not NAME.match(name):
         raise unknown("policy", name)
 

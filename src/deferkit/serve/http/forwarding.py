@@ -37,7 +37,7 @@ def header(scope: Mapping[str, Any], name: bytes) -> bytes:
 
 @lru_cache(maxsize=64)
 def is_this_machine(host: bytes) -> bool:
-    """Whether a Host header names this machine by a name that nobody else can give it.
+    """Whether a Host header is a loopback name, which DNS cannot rebind.
 
     >>> is_this_machine(b"localhost:8080"), is_this_machine(b"127.0.0.1"), is_this_machine(b"[::1]:80")
     (True, True, True)
@@ -117,7 +117,7 @@ class Messenger:
             self._asked -= 1
 
     def close(self) -> None:
-        """Ask no more, and wait for no answer: nobody is there to get it."""
+        """Close all connections and cancel pending calls."""
         self._closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
         with self._opening:

@@ -109,7 +109,9 @@ def administrator(request: AnyRequest) -> Caller:
     """Return the caller; raise if the call has no key, because the first key locks out all calls without one."""
     caller = caller_of(request)
     if not caller.key:
-        raise Problem(403, "forbidden", "Keys are made over HTTP by those who have one: deferkit keys create.")
+        raise Problem(
+            403, "forbidden", "Creating a key over HTTP needs a key. Create the first one with `deferkit keys create`."
+        )
     return caller
 
 

@@ -34,14 +34,18 @@ def period_metrics(summaries: Mapping[str, SummaryReply]) -> Iterator[Metric]:
     """Yield the metrics of policies, given their summaries by name."""
     labels = ["policy", "resource"]
     end = GaugeMetricFamily(
-        "deferkit_period_end_seconds", "When a budget is renewed or ends, since 1970", labels=labels
+        "deferkit_period_end_seconds",
+        "Time of the next renewal or the end of a budget, seconds since 1970",
+        labels=labels,
     )
     runs_out = GaugeMetricFamily(
         "deferkit_runs_out_seconds",
-        "When it is spent if it goes on so, since 1970; infinite: not before its end",
+        "Forecast exhaustion time of a budget, seconds since 1970; infinite if not before its end",
         labels=labels,
     )
-    pace = GaugeMetricFamily("deferkit_pace", "Share of it spent over share of its tasks decided", labels=labels)
+    pace = GaugeMetricFamily(
+        "deferkit_pace", "Spent share of a budget divided by the decided share of its tasks", labels=labels
+    )
     holds = CounterMetricFamily(
         "deferkit_holds", "Holds extended, reviews stopped, costs beyond holds", labels=["policy", "what"]
     )
@@ -62,7 +66,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4"  # Litestar adds the charset
 
 
 class ServiceMetrics(Collector):
-    """Reads off the engine what a dashboard wants to see."""
+    """Collects the metrics of an engine."""
 
     def __init__(self, engine: Engine, traffic: Traffic | None, tenant: str | None) -> None:
         self.engine = engine
@@ -70,7 +74,7 @@ class ServiceMetrics(Collector):
         self.tenant = tenant
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics of the process, if there is its traffic, then those of the tenant's policies."""
+        """Yield the metrics of the process if `traffic` is given, then those of the tenant's policies."""
         if self.traffic is not None:
             yield from self._process(self.traffic)
         if self.tenant is not None:
@@ -86,14 +90,16 @@ class ServiceMetrics(Collector):
         for bound, n in zip([*map(str, BUCKETS), "+Inf"], traffic.durations, strict=True):
             seen += n
             buckets.append((bound, seen))
-        durations = HistogramMetricFamily("deferkit_request_seconds", "How long requests took")
+        durations = HistogramMetricFamily("deferkit_request_seconds", "Duration of requests")
         durations.add_metric([], buckets, traffic.seconds)
         yield durations
         yield CounterMetricFamily("deferkit_commits", "Groups of commands committed", value=engine.groups)
         yield CounterMetricFamily("deferkit_commands", "Commands in those groups", value=engine.commands)
         yield GaugeMetricFamily("deferkit_queue_length", "Commands that wait", value=engine.queue.length)
         jump = engine.ownership.clock_jump / MICRO
-        yield GaugeMetricFamily("deferkit_clock_jump_seconds", "A jump of the clock that is not followed", value=jump)
+        yield GaugeMetricFamily(
+            "deferkit_clock_jump_seconds", "Jump of the clock that the service does not follow", value=jump
+        )
         yield GaugeMetricFamily("deferkit_failing", "1: the last commit failed", value=engine.failing is not None)
 
     def _policies(self) -> Iterator[Metric]:
@@ -103,10 +109,16 @@ class ServiceMetrics(Collector):
         budget = GaugeMetricFamily(
             "deferkit_budget", "Budget or its period in units", labels=["policy", "resource", "part"]
         )
-        price = GaugeMetricFamily("deferkit_price", "Reward that a unit must bring", labels=["policy", "resource"])
+        price = GaugeMetricFamily(
+            "deferkit_price",
+            "Price: reward per unit of budget at which a task is deferred",
+            labels=["policy", "resource"],
+        )
         decisions = CounterMetricFamily("deferkit_decisions", "Decisions", labels=["policy", "route"])
         outcomes = CounterMetricFamily("deferkit_outcomes", "Outcomes", labels=["policy"])
-        late = CounterMetricFamily("deferkit_late_outcomes", "Outcomes booked, not learned", labels=["policy"])
+        late = CounterMetricFamily(
+            "deferkit_late_outcomes", "Outcomes that were booked but not learned", labels=["policy"]
+        )
         gain = GaugeMetricFamily("deferkit_expected_gain", "Expected reward above the model's", labels=["policy"])
         parked = GaugeMetricFamily("deferkit_parked", "Outcomes that wait for a decision", labels=["policy"])
         forgotten = CounterMetricFamily("deferkit_parked_dropped", "Parked outcomes dropped", labels=["policy"])
@@ -116,13 +128,11 @@ class ServiceMetrics(Collector):
         unconfirmed = GaugeMetricFamily(
             "deferkit_unconfirmed_costs", "Reported costs that wait to be confirmed", labels=["policy"]
         )
-        clipped = CounterMetricFamily(
-            "deferkit_clipped_features", "Features of contexts cut as implausibly large", labels=["policy"]
-        )
+        clipped = CounterMetricFamily("deferkit_clipped_features", "Features clipped as outliers", labels=["policy"])
         queue = GaugeMetricFamily("deferkit_review_queue", "Seats for reviewers", labels=["policy", "state"])
         age = GaugeMetricFamily("deferkit_review_oldest_seconds", "Age of the oldest review", labels=["policy"])
         drifts = CounterMetricFamily(
-            "deferkit_drifts", "Changes found in a reward or cost", labels=["policy", "target"]
+            "deferkit_drifts", "Drifts detected in a reward or cost", labels=["policy", "target"]
         )
         deliveries = CounterMetricFamily(
             "deferkit_webhook_deliveries", "Attempts to deliver events", labels=["policy", "state"]

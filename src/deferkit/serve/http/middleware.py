@@ -30,7 +30,7 @@ class Traffic:
         self.seconds = 0.0
 
     def count(self, method: str, path: str, status: int, seconds: float) -> None:
-        """Count a request. The path is that of the route: a caller's words do not get into the metrics."""
+        """Count a request. The path is that of the route, so that metrics contain no input of callers."""
         self.requests[method, path, status] += 1
         self.durations[bisect_left(BUCKETS, seconds)] += 1
         self.seconds += seconds
@@ -45,7 +45,7 @@ def too_large(max_body: int) -> Problem:
 
 
 def limit_body(receive: Receive, declared: int, max_body: int) -> Receive:
-    """Return a way to receive a body that ends when it is too large, or at once if it says that it will be."""
+    """Wrap a receive function so that it raises as soon as the body, or its declared size, is too large."""
     size = 0
 
     async def receive_within() -> Any:

@@ -59,7 +59,7 @@ SHELL = "index.html"  # of every page: its script reads the path
 
 
 def sent_file(request: AnyRequest, name: str) -> Response[bytes]:
-    """Return a file of the console, or only that a browser's copy is the latest; raise if there is no such file."""
+    """Return a file of the console, or 304 if the browser has the latest version; raise if it does not exist."""
     found: StaticFile | None = request.app.state.files.get(name)
     if found is None:
         raise unknown("file", name)

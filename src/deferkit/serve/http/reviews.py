@@ -86,7 +86,7 @@ class UnconfirmedCosts(msgspec.Struct, frozen=True, kw_only=True):
 async def submit_lease_command(
     request: AnyRequest, name: str, command: LeaseCommand, kind: type[Kind]
 ) -> Response[Kind]:
-    """Have a lease command done by the owner of the policy, or here if that is another and the database is shared."""
+    """Submit a lease command to the policy's owner, or run it here if another process owns it on a shared database."""
     engine, tenant = engine_of(request), caller_of(request).tenant
     if not engine.store.database.shared or (tenant, name) in engine.owned:
         return await submit_command(request, name, command, kind)

@@ -1,4 +1,4 @@
-"""A process that serves: uvicorn around the application, with limits and an orderly end."""
+"""Server process: uvicorn with limits and a graceful shutdown."""
 
 import asyncio
 import errno
@@ -30,7 +30,7 @@ OTHER_FILES = 512  # of databases, of calls that are passed on, and connections 
 
 
 class Server(uvicorn.Server):
-    """Serves an application; says where as soon as it listens, and why if it could not start."""
+    """Serves an application; reports its URL as soon as it listens, and the error if it cannot start."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Server(uvicorn.Server):
         self.failure = error
 
     async def on_tick(self, counter: int) -> bool:
-        """Do what uvicorn does ten times a second, and end what is too slow."""
+        """Run uvicorn's periodic step (ten times a second), and end slow connections."""
         now = asyncio.get_running_loop().time()
         for connection in list(self.server_state.connections):
             if isinstance(connection, LimitedConnection):
@@ -80,7 +80,7 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, then say so."""
+        """Start, then report it."""
         await super().startup(sockets)
         # What is there by now stays: the collector of cycles need not look at compilers and libraries again and again.
         # Requests leave no cycles behind, so that young objects need not be looked at after every few of them.
@@ -96,13 +96,13 @@ class Server(uvicorn.Server):
             self._listening(f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}")
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop in order. uvicorn would raise the signal again at the end, as if an orderly stop were a failure."""
+        """Shut down gracefully. uvicorn would raise the signal again at the end, as after a failure."""
         super().handle_exit(sig, frame)
         self._captured_signals.clear()
 
 
 def check_access(settings: ServiceSettings, store: Store) -> bool:
-    """Return whether the service is open to everyone; raise if it would be, on an address that others can reach."""
+    """Return whether the service needs no key; raise if it needs none on an address that others can reach."""
     if any(key.revoked is None for key in store.keys()):  # noqa: SIM118  keys of tenants, not of a dict
         return False
     if not settings.loopback:
@@ -158,7 +158,7 @@ def bind_error(family: int, address: Any) -> OSError | None:
 
 
 def allow_open_files(wanted: int) -> None:
-    """Raise the limit of open files, as far as the system allows: above it no connection is even refused."""
+    """Raise the limit of open files as far as the system allows; beyond it, connections cannot even be refused."""
     with suppress(ImportError, OSError, ValueError):
         import resource  # noqa: PLC0415  Windows has no such module, and no such limit
 
@@ -178,7 +178,7 @@ def telemetry_of(settings: ServiceSettings) -> "Telemetry | None":
 
 
 def serve(settings: ServiceSettings, listening: Callable[[str, bool], None]) -> int:
-    """Serve until told to stop; return the exit code. `listening` is called with the URL, and whether it is open."""
+    """Serve until stopped; return the exit code. `listening` is called with the URL, and whether it needs no keys."""
     log_to_stderr(settings.log_level)
     try:
         return serve_logged(settings, listening)

@@ -1,4 +1,4 @@
-"""Routes of webhooks: a tenant's administrator says where events go, and sees what became of them."""
+"""Routes of webhooks and their deliveries."""
 
 import asyncio
 from typing import Annotated
@@ -134,7 +134,7 @@ def delivery_line(row: DeliveryRow) -> DeliveryLine:
 
 
 def webhook_of(request: AnyRequest, data: WebhookBody) -> WebhookRow:
-    """Return the webhook that is asked for; raise if events may not go there."""
+    """Return the requested webhook; raise if its URL is not allowed."""
     engine = engine_of(request)
     try:
         destination_of(data.url, private=engine.settings.webhook_private)

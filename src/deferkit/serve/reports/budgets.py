@@ -21,7 +21,7 @@ class Spending(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """The pace of a budget, and how far its plan is."""
+    """The pace of a budget, and the progress of its plan."""
 
     value: float  # 1 is on plan
     done: float  # share of the planned tasks that are decided

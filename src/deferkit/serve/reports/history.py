@@ -43,7 +43,7 @@ class Moments:
 
 
 class AnsweredTask(NamedTuple):
-    """A task that an expert has answered: who, what was expected, and what is known by now."""
+    """A task that an expert answered, with its estimates and known rewards."""
 
     expert: str
     estimates: Mapping[str, float]  # of the rewards of all deciders, when the task was decided
@@ -51,7 +51,7 @@ class AnsweredTask(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """What the expert earned above the model; estimates stand in for rewards that are not known."""
+        """The gain of the expert over the model; missing rewards are imputed by estimates."""
         return self._reward(self.expert) - self._reward(MODEL)
 
     @property
@@ -105,7 +105,7 @@ class Gain:
 
     @property
     def error(self) -> float | None:
-        """Its standard error; None if too little is known to tell."""
+        """The standard error; None if there are too few observations."""
         variance = self._differences.variance
         if variance is None:
             return None
@@ -146,7 +146,7 @@ class Calibration:
         self._pairs: OrderedDict[int, tuple[float, float]] = OrderedDict()  # by decision, the first to be known first
 
     def add(self, decision: int, predicted: float, observed: float) -> None:
-        """Add what was observed of a decision, or replace it."""
+        """Add the observation of a decision, or replace it."""
         self._pairs[decision] = (predicted, observed)
         if len(self._pairs) > self._kept:
             self._pairs.popitem(last=False)
@@ -503,14 +503,14 @@ def is_without_answer(record: AnyRecord) -> bool:
 
 
 class LogFigures(NamedTuple):
-    """Figures of a policy at the end of what was read of its log."""
+    """Figures of a policy at the end of the part of its log that was read."""
 
     figures: Figures
     recent: tuple[float, Figures]  # where recent spending begins: seconds, and the figures then
     buckets: tuple[tuple[int, float], ...] = ()  # of the series: decisions at the end, and seconds at the start
 
     def time_of(self, decision: int) -> float | None:
-        """Return about when a decision was made, in seconds since 1970; None if that is not known.
+        """Return the approximate time of a decision, in seconds since 1970; None if it is unknown.
 
         >>> LogFigures(None, None, ((3, 10.0), (7, 20.0))).time_of(3)
         20.0

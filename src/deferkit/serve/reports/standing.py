@@ -96,7 +96,7 @@ def pace_alarms(owned: OwnedPolicy, pace: Pace | None, now: int) -> list[Alarm]:
     horizon = min((each.horizon for each in policy.spec.budget.values() if each.horizon is not None), default=None)
     decisions = policy.counts().decisions
     if horizon is not None and decisions >= horizon:
-        text = f"The budget was to last for {horizon:,} tasks, and there were {decisions:,}."
+        text = f"The budget was planned for {horizon:,} tasks, and there were {decisions:,}."
         return [Alarm(kind="horizon_over", text=text)]
     for name, budget in policy.spec.budget.items():
         if budget.until is not msgspec.UNSET and budget.until <= now / MICRO:
@@ -133,7 +133,7 @@ def drift_alarms(owned: OwnedPolicy, past: LogFigures | None) -> list[Alarm]:
 
 
 def drift_text(owned: OwnedPolicy, drift: Drifted, past: LogFigures | None) -> str:
-    """Return a sentence on a drift: what has changed, and, where the learner knows it, from what to what and when."""
+    """Return a sentence on a drift: its target, and its time and values if the learner knows them."""
     first, target = owned.policy.relearned.decisions, drift.target
     is_cost = target.startswith("cost")
     if drift.since is None or drift.before is None or drift.after is None:
@@ -410,7 +410,7 @@ def paces_of(owned: OwnedPolicy, states: Mapping[str, BudgetState]) -> list[Pace
 
 
 def next_unit_of(price: float, gain: GainState, paid: float, asked: int) -> float:
-    """Return the reward that one more unit of budget is likely to bring: at most what units have brought on average.
+    """Return the likely reward of one more unit of budget, at most the average so far.
 
     The price is solved with the optimism of the learner, so it is too high while little is known; and the most
     worthwhile tasks are asked first, so that the next unit brings no more than those before.

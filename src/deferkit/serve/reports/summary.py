@@ -159,7 +159,7 @@ WhyEmpty = Literal["declined", "all_claimed", "answered", "frozen", "budget_exha
 TEXTS: dict[WhyEmpty, str] = {
     "all_claimed": "Others hold all tasks. The first of their leases ends at {:%H:%M} UTC.",
     "declined": "You have declined all tasks that wait.",
-    "answered": "You have answered, or hold, all tasks that wait; colleagues are to answer them too.",
+    "answered": "You have answered, or hold, all tasks that wait; they wait for answers of your colleagues.",
     "frozen": "Costs went beyond the budget, so nobody is asked until it is topped up.",
     "budget_exhausted": "The budget is exhausted, so nobody is asked until it is topped up.",
     "nothing_deferred": "Nothing waits for a review: the model decides the rest, and all else is answered.",

@@ -74,7 +74,7 @@ class Database(Protocol):
         ...
 
     def has_room(self) -> bool:
-        """Return whether there is room for more than a lease, as far as that can be known."""
+        """Return whether the disk has room for more than a lease, as far as that can be determined."""
         ...
 
     def now(self) -> int:

@@ -182,7 +182,7 @@ def rearm_idle_timeout(session: Session) -> None:
 
 
 def rows_of(cursor: psycopg.Cursor[Row]) -> list[Row]:
-    """Return the rows of a statement; none if it is not one that has rows."""
+    """Return the rows of a statement; empty if the statement returns no rows."""
     return cursor.fetchall() if cursor.description else []
 
 

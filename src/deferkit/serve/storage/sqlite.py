@@ -350,7 +350,7 @@ class Sqlite:
         return closing(self.writer())
 
     def has_room(self) -> bool:
-        """Return whether the disk has room: a lease fits into the log that is there, where nothing else does."""
+        """Return whether the disk has room. A lease fits into the existing log even on a full disk."""
         return shutil.disk_usage(Path(self.path).parent).free >= MIN_ROOM
 
     def now(self) -> int:

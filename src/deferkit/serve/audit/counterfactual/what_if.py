@@ -42,7 +42,7 @@ FEW = 10  # explored tasks: fewer give no error to rely on
 
 
 class Row(NamedTuple):
-    """A budget, and what came or would have come of it."""
+    """A budget with its results, logged or estimated."""
 
     budget: str  # as it was asked for; "as it was" for the log itself
     totals: dict[str, float | None]  # by resource; None has no end
@@ -78,7 +78,7 @@ def what_if(
     scenarios: Sequence[Scenario],
     progress: Callable[[int], None] = lambda _: None,
 ) -> WhatIf:
-    """Replay a log, whose records come with their times in microseconds, with other budgets.
+    """Replay a log of records and times (in microseconds) with other budgets.
 
     `policy` is the state at its end, `decision_log` has all its records.
     """
@@ -138,7 +138,7 @@ def as_it_was(policy: Policy, known: DoublyRobust, model_variance: float) -> Row
 
 
 def row_of(run: ScenarioRun, done: Row, decision_log: DecisionLog) -> tuple[Row, list[str]]:
-    """Return the row of an alternative, and remarks on how far it can be trusted."""
+    """Return the row of an alternative, and remarks on its reliability."""
     other, known = run.other, run.known
     of_difference, of_reward = (each.variance(len(decision_log), known.noise) for each in run.model_variances)
     estimate = known.estimate(run.propensities, decision_log.floor, (of_difference, of_reward))
@@ -181,12 +181,10 @@ def remarks_of(known: DoublyRobust, decision_log: DecisionLog) -> list[str]:
     if not len(decision_log):
         return ["The log has no decisions."]
     if len(without_rewards := known.without_rewards(taken_routes(known))):
-        return [
-            f"No reward of {names(decision_log, without_rewards)} is known, so that nothing can be said of rewards."
-        ]
+        return [f"No reward of {names(decision_log, without_rewards)} is known, so rewards cannot be estimated."]
     share = float(known.known[np.arange(len(known.routes)), known.routes].mean())
     if share < 1 - NOTEWORTHY:
-        return [f"The reward of {100 * share:.0f} % of the decisions is known; the others are taken to be like them."]
+        return [f"The reward of {100 * share:.0f} % of the decisions is known; the others are assumed to be similar."]
     return []
 
 
@@ -239,7 +237,7 @@ class WhatIfRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WhatIfNews(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How far the process is, and what it came to."""
+    """Progress and result of the job process."""
 
     progress: float = 0.0
     rows: list[WhatIfRow] | None = None

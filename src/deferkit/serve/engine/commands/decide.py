@@ -1,4 +1,4 @@
-"""Decisions. They are idempotent: the same task again gets the same reply, byte for byte."""
+"""Decisions. They are idempotent: a repeated task gets the same reply, byte for byte."""
 
 import copy
 import math
@@ -25,9 +25,7 @@ from deferkit.serve.structured_logs import logger
 from deferkit.types import Amount, Decision
 
 SLICE = 100  # tasks of a batch that are read and decided in one group, if it has time
-NOT_A_NUMBER = (
-    "The context is too large, or one before it was: what the learner expects of it is not a number any more."
-)
+NOT_A_NUMBER = "The values of this context, or of an earlier one, are too large: the estimates are not finite."
 ENCODER = msgspec.json.Encoder()
 MAX_WORK = 10_000_000_000  # matrix entries that the decisions of a batch may read: about ten seconds
 
@@ -75,7 +73,7 @@ class DecideMany:
 
     @property
     def slice(self) -> list[tuple[TaskBody, bytes]]:
-        """The tasks that come next, and the digest of each."""
+        """The next tasks of a batch, and the digest of each."""
         return self.tasks[len(self.results) : len(self.results) + SLICE]
 
     @property
@@ -200,13 +198,13 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, reque
 
 
 def plausible_context(owned: OwnedPolicy, body: TaskBody) -> tuple[Any, int]:
-    """Return the context with outliers clipped, and how many there were; raise if the policy refuses them."""
+    """Return the context with outliers clipped, and their number; raise if the policy refuses them."""
     scales = owned.policy.scales
     if scales is None:
         return body.context, 0
     if owned.policy.spec.outliers == "refuse" and (places := scales.outliers(body.context)):
         names = [repr(scales.names[place]) if scales.names else str(place) for place in places[:5]]
-        raise invalid(f"The context has features that are many times as large as any before: {', '.join(names)}.")
+        raise invalid(f"The context has features that are many times larger than all before: {', '.join(names)}.")
     return scales.clip(body.context)
 
 

@@ -59,8 +59,8 @@ def check_room(owned: OwnedPolicy, micros: Micros, released: Micros | None = Non
     """Raise if a cost would make the sums of an account exceed `MAX_SUM`."""
     if not has_room(owned, micros, released):
         raise invalid(
-            f"With this cost more than {MAX_SUM:,} would be booked or reserved, which is the most that an account"
-            " holds: count in a larger unit."
+            f"With this cost, the booked and reserved amounts would exceed {MAX_SUM:,}, the maximum of an account:"
+            " use a larger unit."
         )
 
 
@@ -75,7 +75,7 @@ def is_full(owned: OwnedPolicy) -> bool:
 
 
 def joined_keys(keys: str, key: str) -> str:
-    """Return the API keys of a parked outcome, which are separated by spaces, with another one.
+    """Add an API key to the space-separated keys of a parked outcome, and return them.
 
     >>> joined_keys("b", "a"), joined_keys("a b", "b"), joined_keys("", "a")
     ('a b', 'a b', ' a')
@@ -131,7 +131,7 @@ def evict_parked(owned: OwnedPolicy, work: UnitOfWork, key: str) -> None:
             work.unpark(owned, there)
             owned.dropped_parked += 1
             return
-    raise unavailable("The room for outcomes that wait for their decisions is being shared out anew. Try again.")
+    raise unavailable("The quotas of parked outcomes are being redistributed. Try again.")
 
 
 def merge_outcomes(owned: OwnedPolicy, first: OutcomeBody, more: OutcomeBody) -> OutcomeBody:
@@ -157,7 +157,7 @@ class Forget:
         return ReadSet(owned.id, self.tasks, parked=True)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
-        """Drop those that are still there, and as old; reply how many."""
+        """Drop the outcomes that are still parked and as old; reply with their number."""
         parked = [work.parked[owned.id, task] for task in self.tasks]
         old = [row for row in parked if row is not None and row.at < now - PARKED_S * MICRO]
         for row in old:
@@ -202,7 +202,7 @@ class Observe:
         return ReadSet(owned.id, (self.body.task,), parked=True, seats=True, observes=True, parked_by=parked_by)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
-        """Book it and learn from it; park it if its decision is yet to come."""
+        """Book the outcome and learn from it, or park it if the task has no decision yet."""
         body = self.body
         row = work.decisions[owned.id, body.task]
         if row is None and not body.park:
@@ -237,7 +237,7 @@ class Observe:
 
 
 def is_cost_of_model(row: DecisionRow, micros: Micros | None) -> bool:
-    """Whether a new cost is reported for a decision of the model, which has none; old stores have booked some."""
+    """Whether a new cost is reported for a decision of the model, which has no cost; old stores have booked some."""
     return row.route == MODEL and row.cost is None and micros is not None and any(micros.values())
 
 
@@ -299,7 +299,7 @@ def book(
         micros = None
     if micros is not None and row.cost is not None:
         if not is_booked(micros, row.cost, sum_costs(*(seat.cost for seat in done))):
-            raise conflict(f"Another cost was booked for task {row.task!r}: a correction is a call of its own.")
+            raise conflict(f"Another cost was booked for task {row.task!r}: send a correction to change it.")
         micros = None
     if row.route == MODEL and micros is not None and not any(micros.values()):
         micros = None  # the model costs nothing
@@ -373,7 +373,7 @@ def check_known(row: DecisionRow, rewards: Mapping[str, float]) -> None:
         if row.rewards.get(name, value) != value:
             raise conflict(
                 f"The reward of {name} for task {row.task!r} was observed as {row.rewards[name]}. Got {value}:"
-                " a correction is a call of its own."
+                " send a correction to change it."
             )
 
 
@@ -387,7 +387,7 @@ def is_booked(cost: Micros, booked: Micros, of_reviewers: Micros | None) -> bool
 
 
 def judgement_of(owned: OwnedPolicy, row: DecisionRow, done: list[SeatRow], answers: list[Any]) -> Judgement:
-    """Return the judgement of a task's answers by the review document; an empty one if the policy has none."""
+    """Return the judgement of a task's answers by the review document; empty without a document."""
     document = owned.policy.spec.review_used
     if document is None or not answers:
         return Judgement(None, {})

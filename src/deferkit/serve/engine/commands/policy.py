@@ -44,7 +44,7 @@ class ChangeBudget:
         return ReadSet(owned.id, request=self.request)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
-        """Change them, unless less would be left than is reserved and posted."""
+        """Change the totals, unless they fall below the reserved and posted amounts."""
         if (done := idempotent_reply(work, owned, self.request, self.digest)) is not None:
             return done
         totals = self._totals(owned)
@@ -94,7 +94,7 @@ def check_total(micro: int, *, renews: bool) -> None:
 
 
 def check_plan(before: PolicySpec, spec: PolicySpec, now: float) -> None:
-    """Raise if a horizon, an end or an allowance that was changed makes no sense."""
+    """Raise if a changed horizon, end or allowance is invalid."""
     changed = {name: each for name, each in spec.budget.items() if each != before.budget[name]}
     if not changed:
         return
@@ -105,7 +105,7 @@ def check_plan(before: PolicySpec, spec: PolicySpec, now: float) -> None:
 
 
 class ChangePolicy:
-    """Change what may be changed of a policy."""
+    """Change the settings of a policy."""
 
     def __init__(self, change: PolicyChange) -> None:
         self.change = change
@@ -140,10 +140,10 @@ async def delete_policy(engine: Engine, key: Key) -> None:
     ownership = engine.ownership
     async with ownership.busy:
         if ownership.owned.get(key) is not owned:
-            raise unavailable("The policy has gone elsewhere.")
+            raise unavailable("Another process owns the policy now.")
         if not await ownership.write(engine.store.retire_policy, owned.id, ownership.owner, owned.epoch):
             ownership.lose(owned.id)
-            raise unavailable("The policy has gone elsewhere.")
+            raise unavailable("Another process owns the policy now.")
         del ownership.owned[key]
     await ownership.purge(owned.id)
 
