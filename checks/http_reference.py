@@ -33,7 +33,7 @@ def route_lines(method: str, path: str, route: dict[str, Any]) -> list[str]:
     """Return the part of the page on one route."""
     lines = [f"### {route['summary']}", "", f"`{method.upper()} {path}`", "", route["description"], ""]
     if parameters := [each for each in route.get("parameters", []) if each["in"] == "query"]:
-        lines += ["| query | | unless given |", "|---|---|---|"]
+        lines += ["| query | | default |", "|---|---|---|"]
         for each in parameters:
             schema = each["schema"]
             default = json.dumps(schema["default"]) if "default" in schema else "–"
@@ -59,7 +59,7 @@ def schema_lines(name: str, schema: dict[str, Any]) -> list[str]:
     fields = schema.get("properties")
     if not fields:
         return [*lines, f"`{type_of(schema)}`" if schema.get("type") != "object" else "", ""]
-    lines += ["| field | kind | | unless given |", "|---|---|---|---|"]
+    lines += ["| field | kind | | default |", "|---|---|---|---|"]
     for field, each in fields.items():
         default = f"`{json.dumps(each['default'])}`" if "default" in each else ""
         if field in schema.get("required", ()):

@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "service.md"
 
 def settings_table() -> list[str]:
     """Return the table of settings."""
-    rows = ["| option | variable | unless given | |", "|---|---|---|---|"]
+    rows = ["| option | variable | default | |", "|---|---|---|---|"]
     for each in fields(ServiceSettings):
         option = f"--{each.name.replace('_', '-')}"
         variable = f"{PREFIX}{each.name.upper()}"
@@ -35,19 +35,19 @@ def routes_table() -> list[str]:
 
 
 def query_of(route: dict[str, Any]) -> str:
-    """Return what the table says of the query parameters of a route."""
+    """Return a sentence on the query parameters of a route; empty without any."""
     found = []
     for each in route.get("parameters", []):
         if each["in"] == "query":
             schema = each["schema"]
-            unless = f", {schema['default']} unless given" if schema.get("default") not in (None, "") else ""
-            most = f", up to {schema['maximum']:,}" if schema.get("maximum", 2**53) < 2**53 - 1 else ""
-            found.append(f"`{each['name']}` ({schema['description']}{unless}{most})")
+            default = f"; default {schema['default']}" if schema.get("default") not in (None, "") else ""
+            most = f"; at most {schema['maximum']:,}" if schema.get("maximum", 2**53) < 2**53 - 1 else ""
+            found.append(f"`{each['name']}` ({schema['description'].rstrip('.')}{default}{most})")
     return f" Query: {', '.join(found)}." if found else ""
 
 
 def place_of(rows: list[str], lines: list[str]) -> slice:
-    """Return where a page has the table that begins with the first of these rows."""
+    """Return the lines of the table that begins with the first of these rows."""
     start = lines.index(rows[0])
     return slice(start, next(i for i in range(start, len(lines) + 1) if i == len(lines) or not lines[i]))
 

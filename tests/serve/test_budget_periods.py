@@ -67,7 +67,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a zone without a calendar": ({"every": "7d", "zone": "UTC"}, "'zone' of a Budget must be left out unless"),
     "carry without a period": ({"horizon": 10, "carry": 1}, "'carry' of a Budget must be left out without `every`"),
     "two of them": ({"every": "7d", "horizon": 10}, "'every' of a Budget must be left out where `horizon` is given"),
-    "none of them": ({}, "so it needs a horizon (tasks that it is to last for), until or every"),
+    "none of them": ({}, "so it needs a horizon (the number of tasks it must last for), until or every"),
     "an allowance below a review": ({"total": 0.5, "every": "7d"}, "what cost gets in a period is 0.5"),
     "a hold above max_cost": ({"every": "7d", "hold": 2}, "The hold of cost is at most its max_cost, 1. Got 2."),
     "a limit above max_cost": ({"every": "7d", "limit": 2}, "The limit of cost is at most its max_cost, 1. Got 2."),

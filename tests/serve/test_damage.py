@@ -19,8 +19,8 @@ WAS_CHANGED = "Row {} of the log of policy 'p' was changed: its hash does not fi
 OTHER_COLUMN = "Row {} of the log of policy 'p' was changed: its kind or its task is not what its body says."
 IS_MISSING = "Row {} of the log of policy 'p' is missing"
 DECISION = "The decision on task '{}' was changed: "
-LOST = "The decision on task '{}' is missing: the log has it, the database does not."
-INVENTED = "The log does not know of the decision on task '{}' that is in the database."
+LOST = "The decision on task '{}' is missing: the log has it, but the database does not."
+INVENTED = "The log has no decision on task '{}', but the database has one."
 
 
 class Damage:
@@ -143,7 +143,7 @@ DAMAGES: dict[str, tuple[Callable[[Damage], None], str]] = {
     ),
     "a stored reply": (
         lambda d: d.reply("asked-0", b'"propensity":1.0', b'"propensity":0.5'),
-        DECISION.format("asked-0") + "its stored reply is not the one that was given.",
+        DECISION.format("asked-0") + "its stored reply is not the original one.",
     ),
     "a state": (
         lambda d: d.decision("asked-5", state="void", final="model"),
@@ -155,10 +155,10 @@ DAMAGES: dict[str, tuple[Callable[[Damage], None], str]] = {
         DECISION.format("asked-1") + "its rewards is {'human': 0.25}, the log says {'human': 1.0};"
         " its cost is {'cost': 1}, the log says {'cost': 1500000}.",
     ),
-    "an answer": (lambda d: d.decision("two", answer='"spam"'), DECISION.format("two") + "its answer is another one."),
+    "an answer": (lambda d: d.decision("two", answer='"spam"'), DECISION.format("two") + "its answer differs."),
     "what was told": (
         lambda d: d.decision("left-0", told=""),
-        DECISION.format("left-0") + "what the learner was told is not what the log says.",
+        DECISION.format("left-0") + "the outcomes that the learner received are not those of the log.",
     ),
     "a decision": (lambda d: d.do("DELETE FROM decisions WHERE task = 'left-3'"), LOST.format("left-3")),
     "the last decision": (lambda d: d.do("DELETE FROM decisions WHERE task = 'two'"), LOST.format("two")),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deferkit.serve.domain.accounts import LARGEST_AMOUNT, Account
+from deferkit.serve.domain.accounts import MAX_AMOUNT, Account
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.request_bodies import BudgetBody
 from deferkit.serve.engine.commands.policy import ChangeBudget
@@ -31,7 +31,7 @@ from tests.serve.harness.in_process import (
 M = 1_000_000
 
 
-@pytest.mark.parametrize("cost", [-0.1, math.nan, math.inf, 1e-7, LARGEST_AMOUNT * 2, True, "1", {"euros": 1.0}])
+@pytest.mark.parametrize("cost", [-0.1, math.nan, math.inf, 1e-7, MAX_AMOUNT * 2, True, "1", {"euros": 1.0}])
 def test_what_is_no_cost_is_refused(cost: Any, database: Database) -> None:
     async def script(engine: Engine) -> None:
         await decide(engine, "a")

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from deferkit.serve.domain.accounts import LARGEST_AMOUNT, Account
+from deferkit.serve.domain.accounts import MAX_AMOUNT, Account
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.request_bodies import ClaimBody, EffortBody, ExtendBody, LeaseBody, TaskBody
 from deferkit.serve.domain.rows import DecisionRow
@@ -309,8 +309,8 @@ def test_even_the_largest_costs_of_all_reviewers_do_not_hold_a_task_up(database:
         await decide(engine, "a", reviewers=2)
         leases = [await claim(engine, "ann"), await claim(engine, "bo")]
         for lease in leases:
-            await complete(engine, lease, cost=LARGEST_AMOUNT)
-        assert account(engine) == Account(10 * M, 0, 10 * M, 2 * LARGEST_AMOUNT * M - 10 * M)
+            await complete(engine, lease, cost=MAX_AMOUNT)
+        assert account(engine) == Account(10 * M, 0, 10 * M, 2 * MAX_AMOUNT * M - 10 * M)
 
     budget = BudgetSpec(total=10, horizon=1000, max_cost=1, max_reported_cost=None)  # no ceiling: all is booked
     play(database, script, spec=msgspec.structs.replace(SPEC, budget={"cost": budget}))

@@ -141,7 +141,7 @@ def test_what_waits_for_a_fit_counts_as_waiting(sqlite: Sqlite, gate: Gate) -> N
         calls = [asyncio.create_task(observe(engine, f"d{n}", rewards={"model": 0.5})) for n in range(4)]
         while len(engine.queue.blocked.get(KEY, ())) < 4:
             await asyncio.sleep(0.001)
-        with pytest.raises(Exception, match="Too much is waiting: 4 of your calls"):
+        with pytest.raises(Exception, match="Too many calls wait, 4 of them yours"):
             await observe(engine, "d4", rewards={"model": 0.5})
         gate.open()
         assert all(each["learned"] for each in await asyncio.gather(*calls))

@@ -282,7 +282,7 @@ def test_a_stop_with_a_cost_that_must_be_confirmed_stays_one(database: Database,
         assert (policy.learner.summary().stopped, policy.holds.stopped) == (1, 1)  # a cost that is a lower bound
         for line in engine.store.log(engine.owned[KEY].id):
             fold.apply(line.at, log_records.decode(bytes(line.body)))
-        assert (fold._tasks[0].answered() is not None) == answered
+        assert (fold._tasks[0].answered_task() is not None) == answered
         assert account(engine) == Account(10_000_000, posted=3_000_000)
         check_whole(engine)
 

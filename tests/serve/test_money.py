@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deferkit.errors import InvalidArgument
-from deferkit.serve.domain.accounts import LARGEST_AMOUNT, MICRO, from_micros, to_micro, to_micros
+from deferkit.serve.domain.accounts import MAX_AMOUNT, MICRO, from_micros, to_micro, to_micros
 
-micros = st.integers(0, LARGEST_AMOUNT * MICRO)
+micros = st.integers(0, MAX_AMOUNT * MICRO)
 
 
 @given(micros)
@@ -17,7 +17,7 @@ def test_every_micro_unit_has_a_double_of_its_own(micro: int) -> None:
     assert to_micro("cost", micro / MICRO) == micro
 
 
-@pytest.mark.parametrize("micro", [LARGEST_AMOUNT * MICRO, LARGEST_AMOUNT * MICRO - 1, 2**51 - 1, 2**51 + 1, 1, 0])
+@pytest.mark.parametrize("micro", [MAX_AMOUNT * MICRO, MAX_AMOUNT * MICRO - 1, 2**51 - 1, 2**51 + 1, 1, 0])
 def test_at_the_ends_too(micro: int) -> None:
     assert to_micro("cost", micro / MICRO) == micro
 
@@ -29,7 +29,7 @@ def test_sums_do_not_round(parts: list[int]) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [-1, -1e-9, math.nan, math.inf, -math.inf, LARGEST_AMOUNT + 1, 1e300, 10**400, True, "1", None, [1.0], 1 + 0j],
+    [-1, -1e-9, math.nan, math.inf, -math.inf, MAX_AMOUNT + 1, 1e300, 10**400, True, "1", None, [1.0], 1 + 0j],
 )
 def test_what_is_no_amount_is_refused(value: object) -> None:
     with pytest.raises(InvalidArgument, match="The cost is a number from 0 to 4,000,000,000"):

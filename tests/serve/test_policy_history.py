@@ -197,8 +197,8 @@ def test_calibration_says_what_the_rows_say(tmp_path: Path) -> None:
 def test_calibration_keeps_the_latest() -> None:
     calibration = Calibration(kept=20)
     for n in range(100):
-        calibration.put(n, float(n), 0.0)
-    calibration.put(99, 99.0, 1.0)
+        calibration.add(n, float(n), 0.0)
+    calibration.add(99, 99.0, 1.0)
     bins = calibration.bins()
     assert sum(each.count for each in bins) == 20
     assert bins[0].predicted == 80.5
@@ -244,7 +244,7 @@ def test_the_error_covers_the_true_gain_over_many_worlds(feedback: str, least: f
 def test_buckets_widen_and_stay_few() -> None:
     series: Series[int] = Series(most=50)
     for second in range(10_000):
-        series.put(second * 1_000_000, second)
+        series.set(second * 1_000_000, second)
         assert len(series.starts) <= 50
     width, starts, rows = series.spread(20)
     assert len(starts) <= 20
@@ -255,7 +255,7 @@ def test_buckets_widen_and_stay_few() -> None:
 def test_time_in_which_nothing_happened_is_filled() -> None:
     series: Series[str] = Series()
     for second, row in ((0, "a"), (1, "b"), (7, "c")):
-        series.put(second * 1_000_000, row)
+        series.set(second * 1_000_000, row)
     assert series.spread(100) == (1_000_000, [second * 1_000_000 for second in range(8)], list("abbbbbbc"))
     assert series.spread(4) == (2_000_000, [0, 2_000_000, 4_000_000, 6_000_000], list("bbbc"))
 
@@ -263,7 +263,7 @@ def test_time_in_which_nothing_happened_is_filled() -> None:
 def test_a_clock_that_goes_back_does_not_disturb_the_series() -> None:
     series: Series[str] = Series()
     for second, row in ((5, "a"), (3, "b"), (6, "c")):
-        series.put(second * 1_000_000, row)
+        series.set(second * 1_000_000, row)
     assert (series.starts, series.rows) == ([5_000_000, 6_000_000], ["b", "c"])
 
 

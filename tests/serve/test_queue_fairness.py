@@ -21,12 +21,12 @@ from tests.serve.harness.in_process import KEY, SPEC, decide, play, problem_of, 
 def test_everyone_has_a_turn_however_much_another_sends() -> None:
     queue: FairQueue[str] = FairQueue(limit=100, share=0.5)
     for i in range(40):
-        queue.put("big", f"big {i}")
-    queue.put("small", "small 0")
+        queue.add("big", f"big {i}")
+    queue.add("small", "small 0")
     taken = []
     for i in range(4):
         taken += asyncio.run(queue.take(1))
-        queue.put("big", f"more {i}")
+        queue.add("big", f"more {i}")
     assert taken == ["big 0", "small 0", "big 1", "big 2"]
 
 
@@ -34,7 +34,7 @@ def test_the_next_group_goes_on_with_whom_the_last_one_did_not_reach() -> None:
     queue: FairQueue[str] = FairQueue(limit=100, share=1.0)
     for i in range(3):
         for tenant in "abc":
-            queue.put(tenant, f"{tenant}{i}")
+            queue.add(tenant, f"{tenant}{i}")
     groups = [asyncio.run(queue.take(2)) for _ in range(5)]
     assert groups == [["a0", "b0"], ["c0", "a1"], ["b1", "c1"], ["a2", "b2"], ["c2"]]
 
@@ -42,12 +42,12 @@ def test_the_next_group_goes_on_with_whom_the_last_one_did_not_reach() -> None:
 def test_the_whole_queue_is_bounded_and_so_is_each_part_of_it() -> None:
     queue: FairQueue[int] = FairQueue(limit=5, share=0.5)
     for tenant in "aabb":
-        queue.put(tenant, 0)
-    with pytest.raises(Problem, match="Too much is waiting: 2 of your calls"):
-        queue.put("a", 0)
-    queue.put("c", 0)
-    with pytest.raises(Problem, match="Too much is waiting: 0 of your calls"):
-        queue.put("d", 0)
+        queue.add(tenant, 0)
+    with pytest.raises(Problem, match="Too many calls wait, 2 of them yours"):
+        queue.add("a", 0)
+    queue.add("c", 0)
+    with pytest.raises(Problem, match="Too many calls wait, 0 of them yours"):
+        queue.add("d", 0)
     assert FairQueue[int](limit=1, share=0.1).share == 1
 
 
@@ -63,9 +63,9 @@ def test_nothing_is_lost_or_overtaken_by_its_own_tenant(doings: list[str | int])
             full = waiting[doing] >= 6 or sum(waiting.values()) >= 12
             if full:
                 with pytest.raises(Problem):
-                    queue.put(doing, (doing, put[doing]))
+                    queue.add(doing, (doing, put[doing]))
             else:
-                queue.put(doing, (doing, put[doing]))
+                queue.add(doing, (doing, put[doing]))
                 put[doing] += 1
         elif sum(waiting.values()):
             taken = asyncio.run(queue.take(doing))

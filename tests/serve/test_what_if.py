@@ -154,7 +154,7 @@ def test_nothing_is_said_of_rewards_that_nobody_knows() -> None:
     life = simulate(spec_of(60, 0.5), World.draw(2, 60), feedback="none")
     found = asked_of(life, "2x")
     assert [row.reward for row in found.rows] == [None, None]
-    assert found.remarks == ["No reward of model and human is known, so that nothing can be said of rewards."]
+    assert found.remarks == ["No reward of model and human is known, so rewards cannot be estimated."]
     decision_log = DecisionLog()
     decision_log.see(life.log[0])
     empty = asked_of(SimulatedHistory(life.log[:1], Policy(spec_of(60, 0.5)), decision_log, 0.0, [0]), "2x")

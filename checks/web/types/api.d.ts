@@ -1,12 +1,12 @@
 // Replies of the service; `python -m checks.web_types` writes this file from its OpenAPI document.
 declare namespace Api {
-  /** Something that somebody should look at. */
+  /** A condition that needs attention. */
   interface Alarm {
     kind: "drift" | "failing" | "frozen" | "horizon_over" | "overspending" | "queue_age" | "suspense" | "unconfirmed" | "underspending" | "without_budget";
     text: string;
   }
 
-  /** The budget of one resource. Without a total it has no end.
+  /** The budget of one resource. Without a total it is unlimited.
 
     With a total it needs one of `horizon`, `until` and `every`, and a `max_cost` or a `limit`. */
   interface BudgetSpec {
@@ -41,7 +41,7 @@ declare namespace Api {
     count: number;
   }
 
-  /** Who held a seat of a task. */
+  /** A claim of a task's seat. */
   interface ClaimLine {
     seat: number;
     epoch: number;
@@ -57,7 +57,7 @@ declare namespace Api {
     error: number;
   }
 
-  /** A decision: who decides, and all that was known when that was decided. The log and the reply have it alike. */
+  /** A decision with all the values that it was based on, as in the log. */
   interface DecisionReply {
     task: string;
     id: number;
@@ -74,7 +74,7 @@ declare namespace Api {
     cost_widths: Record<string, number | Record<string, number>>;
   }
 
-  /** What became of an event: waiting (for the attempt at `due`), delivered, or dead. */
+  /** A delivery of an event: waiting (for the attempt at `due`), delivered, or dead. */
   interface DeliveryLine {
     id: string;
     event: string;
@@ -87,12 +87,12 @@ declare namespace Api {
     ended: number | null;
   }
 
-  /** Deliveries, the latest first. */
+  /** Deliveries, latest first. */
   interface DeliveryPage {
     deliveries: DeliveryLine[];
   }
 
-  /** A reward or cost that has changed, so that much of what was learned of it was given up. */
+  /** A reward or cost whose distribution changed, so that most of its old observations are discounted. */
   interface DriftState {
     target: string;
     decision: number;
@@ -104,20 +104,20 @@ declare namespace Api {
     error: number | null;
   }
 
-  /** What a policy has learned. */
+  /** The estimates of a policy. */
   interface EstimatesReply {
     targets: TargetEstimate[];
     drifts: DriftState[];
     representation: string;
   }
 
-  /** Named features. A category has its levels, or how many of them to take as they come. */
+  /** Named features. A category has its levels, or a maximum number of levels to accept. */
   interface FeatureSpec {
     numbers: string[];
     categories: Record<string, string[] | number>;
   }
 
-  /** A field of a form. `min` and `max` bound a number, the length of a text, or how many choices are made. */
+  /** A field of a form. `min` and `max` bound a number, the length of a text, or the number of choices. */
   interface FormField {
     name: string;
     kind: "boolean" | "choice" | "choices" | "number" | "text";
@@ -129,20 +129,20 @@ declare namespace Api {
     help: string;
   }
 
-  /** One of the values of a choice; without a label it is shown as it is. */
+  /** A value of a choice, with a label. The label is the value by default. */
   interface FormOption {
     value: string;
     label: string | null;
   }
 
-  /** What experts have earned above the model, in reward. */
+  /** The gain of experts over the model, in reward. */
   interface GainState {
     value: number;
     error: number | null;
     basis: string;
   }
 
-  /** A key, without its secret. Times are seconds since 1970; `last_used` is right to about a minute. */
+  /** A key, without its secret. Times are seconds since 1970; `last_used` is accurate to about a minute. */
   interface KeyLine {
     id: string;
     scopes: string[];
@@ -159,7 +159,7 @@ declare namespace Api {
     keys: KeyLine[];
   }
 
-  /** A row of the log: what happened, as it was recorded. */
+  /** A row of the log, as it was recorded. */
   interface LogLine {
     seq: number;
     at: number;
@@ -169,12 +169,12 @@ declare namespace Api {
     hash: string;
   }
 
-  /** The reward is 1 for the label that most reviewers gave, else 0; an expert's is the share who gave it. */
+  /** The model's reward is 1 if it gave the majority label, else 0; an expert's reward is the share of that label. */
   interface MatchRule {
     kind: "match";
   }
 
-  /** A new key. The secret is in this reply and nowhere else. */
+  /** A new key. Only this reply contains the secret. */
   interface NewKeyReply {
     key: string;
     id: string;
@@ -184,7 +184,7 @@ declare namespace Api {
     expires: number | null;
   }
 
-  /** A new webhook. The secret that its calls are signed with is in this reply and in no other. */
+  /** A new webhook. Only this reply contains the secret that signs its calls. */
   interface NewWebhookReply {
     id: string;
     url: string;
@@ -195,7 +195,7 @@ declare namespace Api {
     secret: string;
   }
 
-  /** Where all policies of a tenant stand. */
+  /** The status of all policies of a tenant. */
   interface Overview {
     now: number;
     policies: Standing[];
@@ -222,7 +222,7 @@ declare namespace Api {
     over: boolean;
   }
 
-  /** A policy: who decides, on what, for how much, and what happens to tasks that wait. */
+  /** Settings of a policy: features, experts, budgets, learning, deadlines, review. */
   interface PolicySpec {
     name: string;
     features: number | FeatureSpec;
@@ -254,7 +254,7 @@ declare namespace Api {
     confidence?: number | string;
   }
 
-  /** A place of one reviewer at one task that waits, or is claimed. */
+  /** A seat, the place of one reviewer at a task, that waits or is claimed. */
   interface QueueLine {
     task: string;
     seat: number;
@@ -268,20 +268,22 @@ declare namespace Api {
     declines: number;
   }
 
-  /** Seats in the order in which they are offered; `next` is where the following page begins. */
+  /** A page of seats, in the order of claims. `next` is the start of the next page. */
   interface QueuePage {
     seats: QueueLine[];
     next: string | null;
   }
 
-  /** Counts of the review queue: seats, not tasks. */
+  /** Counts of the review queue, in seats. */
   interface QueueState {
     waiting: number;
     claimed: number;
     oldest_s: number | null;
   }
 
-  /** What reviewers are asked and shown. An answer is an object of the form's fields; the first one is its label. */
+  /** The review document: form, guidelines and display. An answer is an object of the form's fields.
+
+    The first field is the label. */
   interface ReviewDocument {
     form: FormField[];
     guidelines: string;
@@ -291,7 +293,7 @@ declare namespace Api {
     reward_rule: MatchRule | TableRule | null;
   }
 
-  /** What reviewers of a policy are asked and shown. */
+  /** The review document of a policy, with its lease, experts and timer unit. */
   interface ReviewReply {
     policy: string;
     review: ReviewDocument;
@@ -303,7 +305,7 @@ declare namespace Api {
     stops: boolean;
   }
 
-  /** What a reviewer has done. Cost, time and agreement are those of the latest 20,000 answers of the policy. */
+  /** Statistics of a reviewer. Cost, time and agreement are those of the latest 20,000 answers of the policy. */
   interface ReviewerLine {
     reviewer: string;
     done: number;
@@ -317,12 +319,12 @@ declare namespace Api {
     last: number | null;
   }
 
-  /** What each reviewer of a policy has done, by name. */
+  /** Statistics of the reviewers of a policy, sorted by name. */
   interface ReviewersReply {
     reviewers: ReviewerLine[];
   }
 
-  /** A place of one reviewer at a task, and the answer. */
+  /** A seat, the place of one reviewer at a task, with the answer. */
   interface SeatLine {
     seat: number;
     reviewer: string | null;
@@ -332,7 +334,7 @@ declare namespace Api {
     visible: boolean | null;
   }
 
-  /** Figures at the end of each of some buckets of time, which follow each other. Counts and sums are cumulative. */
+  /** Time series: values at the end of consecutive time buckets. Counts and sums are cumulative. */
   interface SeriesReply {
     complete: boolean;
     read: number;
@@ -351,7 +353,7 @@ declare namespace Api {
     gain_error: (number | null)[];
   }
 
-  /** Where a policy stands. Times are seconds since 1970. */
+  /** The status of a policy. Times are seconds since 1970. */
   interface Standing {
     name: string;
     decisions: number;
@@ -375,7 +377,7 @@ declare namespace Api {
     remark: string;
   }
 
-  /** The rewards are those of a table: by the final label, then by the model's answer, then by decider. */
+  /** Rewards from a table: by final label, then by the model's answer, then by decider. */
   interface TableRule {
     kind: "table";
     rewards: Record<string, Record<string, Record<string, number>>>;
@@ -390,7 +392,7 @@ declare namespace Api {
     calibration: CalibrationBin[];
   }
 
-  /** A task in a listing; amounts are numbers, or by resource where there are several. */
+  /** A task in a listing. Amounts are numbers, or objects by resource if there are several resources. */
   interface TaskLine {
     task: string;
     id: number;
@@ -407,13 +409,13 @@ declare namespace Api {
     reviewers: string[];
   }
 
-  /** Tasks, the latest first; `next` is where the following page begins. */
+  /** A page of tasks, latest first. `next` is the start of the next page. */
   interface TaskPage {
     tasks: TaskLine[];
     next: number | null;
   }
 
-  /** A decision, why it was taken, and what became of it. */
+  /** A decision with its explanation, outcome and history. */
   interface TaskReply {
     decision: DecisionReply;
     explanation: string;
@@ -430,13 +432,13 @@ declare namespace Api {
     seats: SeatLine[];
   }
 
-  /** Which resource active time is counted in, and how many seconds are one unit of it. */
+  /** The resource that active time is counted in, and the seconds per unit. */
   interface Timer {
     resource: string;
     unit_s: number;
   }
 
-  /** A mean reward of a task, or a difference of two, with its standard error. */
+  /** A mean reward per task, or a difference of two, with its standard error. */
   interface ValueWithError {
     value: number;
     error: number;
@@ -457,7 +459,7 @@ declare namespace Api {
     webhooks: WebhookLine[];
   }
 
-  /** How far a job is, and what other budgets would have done. */
+  /** Progress and result of a what-if job. */
   interface WhatIfReply {
     job: string;
     state: string;
@@ -468,7 +470,7 @@ declare namespace Api {
     error: string | null;
   }
 
-  /** A budget, and what came or would have come of it; the first one is "as it was". */
+  /** A budget with its results, logged or estimated. The first row is "as it was". */
   interface WhatIfRow {
     budget: string;
     totals: Record<string, number | null>;

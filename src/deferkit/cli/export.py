@@ -83,7 +83,7 @@ def export_policy(table: str, policy: str, file: Path, store: str | None, tenant
     from deferkit.serve.service_settings import ServiceSettings  # noqa: PLC0415
     from deferkit.serve.storage.open_store import store_to_replay  # noqa: PLC0415
 
-    with store_to_replay(ServiceSettings.read(os.environ, store=store).store) as kept:
+    with store_to_replay(ServiceSettings.from_environment(os.environ, store=store).store) as kept:
         row, _ = find(kept, tenant, policy)
         spec = msgspec.json.decode(row.spec, type=PolicySpec)
         if table == "decisions":

@@ -112,7 +112,7 @@ def replay(
     from deferkit.serve.storage.open_store import store_to_replay  # noqa: PLC0415
 
     decision_log = DecisionLog()
-    with store_to_replay(ServiceSettings.read(os.environ, store=store).store) as kept:
+    with store_to_replay(ServiceSettings.from_environment(os.environ, store=store).store) as kept:
         if budget:  # a mistake is told before anything takes long
             row, accounts = find(kept, tenant, policy)
             logged = logged_budgets(msgspec.json.decode(row.spec, type=PolicySpec), accounts)

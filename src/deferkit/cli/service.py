@@ -13,7 +13,7 @@ from rich.text import Text
 
 from deferkit.cli.app import Store, app, aside, console
 from deferkit.errors import InvalidArgument
-from deferkit.serve.domain.api_keys import LONGEST_S, SCOPES, TENANT_SCOPES, new_key
+from deferkit.serve.domain.api_keys import MAX_KEY_AGE_S, SCOPES, TENANT_SCOPES, new_key
 from deferkit.serve.service_settings import ServiceSettings, default_text
 
 if TYPE_CHECKING:
@@ -32,12 +32,12 @@ def option_of(setting: Field[Any]) -> Parameter:
 def serve(**given: Any) -> None:
     """Start the decision service. Every option is also a variable, as DEFERKIT_PORT is for --port."""
     from deferkit.serve.http.server import serve as run  # noqa: PLC0415
-    from deferkit.serve.storage.open_store import shown  # noqa: PLC0415
+    from deferkit.serve.storage.open_store import redact_store  # noqa: PLC0415
 
-    settings = ServiceSettings.read(os.environ, **given)
+    settings = ServiceSettings.from_environment(os.environ, **given)
 
     def listening(url: str, is_open: bool) -> None:
-        console.print(f"deferkit serves on {url}, from {shown(settings.store)}", highlight=False, soft_wrap=True)
+        console.print(f"deferkit serves on {url}, from {redact_store(settings.store)}", highlight=False, soft_wrap=True)
         if is_open:
             console.print("There are no keys: everyone on this machine may call it.", style="yellow")
 
@@ -64,7 +64,7 @@ def opened(store: str | None, *, make: bool = False) -> "KeyStore":
     from deferkit.serve.service_settings import ServiceSettings  # noqa: PLC0415
     from deferkit.serve.storage.open_store import store_of_keys, store_to_read  # noqa: PLC0415
 
-    return (store_of_keys if make else store_to_read)(ServiceSettings.read(os.environ, store=store).store)
+    return (store_of_keys if make else store_to_read)(ServiceSettings.from_environment(os.environ, store=store).store)
 
 
 @keys.command()
@@ -81,8 +81,8 @@ def create(
         raise InvalidArgument(f"The tenant is a name of 1 to 64 characters. Got {tenant!r}.")
     if not name.isprintable() or len(name) > 64:
         raise InvalidArgument(f"The name of a key has at most 64 characters. Got {name!r}.")
-    if expires_s is not None and not 0 < expires_s <= LONGEST_S:
-        raise InvalidArgument(f"A key expires after some seconds, at most {LONGEST_S:,}. Got {expires_s:g}.")
+    if expires_s is not None and not 0 < expires_s <= MAX_KEY_AGE_S:
+        raise InvalidArgument(f"A key expires after some seconds, at most {MAX_KEY_AGE_S:,}. Got {expires_s:g}.")
     names = [each.strip() for each in scopes.split(",") if each.strip()]
     if reviewer is not None and (not reviewer.isprintable() or not 1 <= len(reviewer) <= 128):
         raise InvalidArgument(f"The reviewer of a key is a name of 1 to 128 characters. Got {reviewer!r}.")

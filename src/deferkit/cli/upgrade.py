@@ -53,7 +53,7 @@ def upgrade(
         body = msgspec.convert(given, UpgradeBody)
     except msgspec.ValidationError as error:
         raise InvalidArgument(f"{error}.") from error
-    path = ServiceSettings.read(os.environ, store=store).store
+    path = ServiceSettings.from_environment(os.environ, store=store).store
     with store_to_replay(path) as kept:
         before, after, found = compare(kept, tenant, policy, body)
     data: dict[str, Any] = {"policy": policy, "tenant": tenant, "before": before.defaults_used, "after": defaults}

@@ -8,7 +8,7 @@ from pathlib import Path
 from deferkit.errors import DeferkitError, InvalidArgument
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain.problems import StoreFailed
-from deferkit.serve.storage.open_store import check_is_store, database_of, shown, store_to_replay
+from deferkit.serve.storage.open_store import check_is_store, database_of, redact_store, store_to_replay
 from deferkit.serve.storage.sqlite import Sqlite
 
 SIDE_FILES = ("-wal", "-shm", "-journal")
@@ -89,7 +89,7 @@ def sqlite_of(store: str) -> Sqlite:
     database = database_of(store)
     if not isinstance(database, Sqlite):
         raise InvalidArgument(
-            f"{shown(store)} is on PostgreSQL: use pg_dump and pg_restore, then `deferkit replay` to check it."
+            f"{redact_store(store)} is on PostgreSQL: use pg_dump and pg_restore, then `deferkit replay` to check it."
         )
     return database
 
@@ -108,7 +108,7 @@ def check_target(source: Sqlite, target: Sqlite, *, force: bool) -> None:
 
 
 def verify(path: str, name: str, progress: Progress) -> int:
-    """Rebuild every policy of a copy from its log, and return how many; raise if one differs from it."""
+    """Rebuild every policy of a copy from its log, and return their number; raise if one differs from it."""
     faults: list[str] = []
     try:
         with store_to_replay(path) as kept:
@@ -148,5 +148,5 @@ def move_into_place(partial: Path, path: Path, *, force: bool) -> None:
 
 
 def side_file(path: Path, ending: str) -> Path:
-    """Return the path of a file beside another one, as SQLite names them: with an ending."""
+    """Return the path of an auxiliary file of SQLite: the path with an ending."""
     return path.with_name(path.name + ending)

@@ -11,7 +11,7 @@ import msgspec
 
 from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import MICRO, Account
-from deferkit.serve.domain.books import booked, opened
+from deferkit.serve.domain.books import book_record, open_accounts
 from deferkit.serve.domain.records import AnyRecord, DecisionReply
 from deferkit.serve.domain.rows import LogRow
 from deferkit.serve.domain.spec import PolicySpec
@@ -26,7 +26,7 @@ ROWS = 500  # in one piece
 
 
 def cell(value: Cell) -> Cell:
-    """Return a value as a cell; a text that begins like a formula gets an apostrophe before it, a number none.
+    """Return a value as a cell; a text that begins like a formula gets a leading apostrophe, a number does not.
 
     >>> cell("=1+1"), cell("-5"), cell(-5), cell("5 - 3")
     ("'=1+1", "'-5", -5, '5 - 3')
@@ -96,7 +96,7 @@ def header_of(spec: PolicySpec) -> list[str]:
 
 
 def decision_table(store: Store, policy: int, spec: PolicySpec) -> Iterator[list[Cell]]:
-    """Yield a row of cells for each decision; what is decided meanwhile may be among them.
+    """Yield a row of cells for each decision, perhaps with decisions made during the export.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ class Movement(NamedTuple):
 def ledger_table(store: Store, policy: int) -> Iterator[list[Cell]]:
     """Yield a row of cells for each record that moves money, and each resource that it moves.
 
-    The sum of `held` without that of `released` is what is reserved; the sum of `cost` is what is posted or stands in
+    The sum of `held` without that of `released` is what is reserved; the sum of `cost` is what is posted or in
     suspense; the sum of `granted` without that of `lapsed` is the total.
 
     Parameters
@@ -177,7 +177,11 @@ def ledger_table(store: Store, policy: int) -> Iterator[list[Cell]]:
     while page := store.log_page(policy, start, PAGE):
         for line in page:
             record = records.decode(bytes(line.body))
-            after = opened(record.spec) if isinstance(record, records.CreatedRecord) else booked(accounts, record)
+            after = (
+                open_accounts(record.spec)
+                if isinstance(record, records.CreatedRecord)
+                else book_record(accounts, record)
+            )
             for name, account in after.items():
                 moved = movement_of(record, name)
                 before = accounts.get(name, Account(0))
@@ -189,7 +193,7 @@ def ledger_table(store: Store, policy: int) -> Iterator[list[Cell]]:
 
 
 def movement_of(record: AnyRecord, resource: str) -> Movement:  # noqa: PLR0911  one for each kind
-    """Return what a record moves of a resource; what it grants is the difference of two totals."""
+    """Return the movement of a resource by a record, except its grant: that is the difference of two totals."""
     match record:
         case records.DecidedRecord(held=held) if held is not None:
             return Movement(held=held.get(resource, 0))
@@ -210,7 +214,7 @@ def movement_of(record: AnyRecord, resource: str) -> Movement:  # noqa: PLR0911 
 
 
 def ledger_row(line: LogRow, resource: str, moved: Movement, account: Account) -> list[Cell]:
-    """Return the cells of what a record moves."""
+    """Return the cells of a record's movement."""
     known = (account.total, account.reserved, account.posted, account.suspense, account.free)
     return [
         *(line.seq, time_of(line.at), line.kind, line.task, resource),

@@ -1,4 +1,4 @@
-"""The settings of a service: read once from the environment and the command line, then fixed."""
+"""Settings of a service, read once from the environment and the command line."""
 
 import ipaddress
 import re
@@ -14,7 +14,7 @@ TRUTH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": 
 
 
 def setting(default: Any, what: str, *, least: float | None = None, most: float | None = None) -> Any:
-    """Return a field with what it is for."""
+    """Return a field with its description and bounds."""
     return field(default=default, metadata={"what": what, "least": least, "most": most})
 
 
@@ -33,62 +33,65 @@ def default_text(setting: Field[Any]) -> str:
 
 
 def wrong(name: str, what: str, value: Any) -> InvalidArgument:
-    """Return the error of a setting that cannot be."""
+    """Return the error of an invalid setting."""
     return InvalidArgument(f"The setting '{name}' must be {what}. Got {value!r} instead.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceSettings:
-    """How a service runs. Each setting is an option of `deferkit serve` and a variable `DEFERKIT_…`.
+    """Settings of a service. Each is an option of `deferkit serve` and a variable `DEFERKIT_…`.
 
-    >>> ServiceSettings.read({"DEFERKIT_PORT": "9000"}).port
+    >>> ServiceSettings.from_environment({"DEFERKIT_PORT": "9000"}).port
     9000
     """
 
-    store: str = setting("deferkit.db", "where everything is kept: a file (SQLite), or a postgresql:// URL")
-    host: str = setting("127.0.0.1", "the address to listen on; keys are needed unless it is a loopback address")
-    port: int = setting(8080, "the port to listen on; 0 takes a free one", least=0, most=65535)
-    address: str = setting("", "where other processes reach this one (http://…, https://…), on a shared database")
-    tls_cert: str = setting("", "a file with the certificate (PEM) to speak HTTPS with")
-    tls_key: str = setting("", "a file with its private key (PEM); unless given, it is in the file of the certificate")
-    queue_limit: int = setting(1024, "calls that may wait; more get 503", least=1, most=1_000_000)
-    tenant_share: float = setting(0.5, "the part of that queue that one tenant may fill", least=0.001, most=1)
-    group_limit: int = setting(256, "tasks that share one commit", least=1, most=100_000)
-    rate: float = setting(1000.0, "calls a second for each tenant; 0 sets no limit", least=0, most=1_000_000)
-    max_policies: int = setting(100, "policies that a tenant may have; more get 409", least=1, most=100_000)
+    store: str = setting("deferkit.db", "the database: a file (SQLite) or a postgresql:// URL")
+    host: str = setting("127.0.0.1", "the address to listen on; any but a loopback address needs API keys")
+    port: int = setting(8080, "the port to listen on; 0 selects a free one", least=0, most=65535)
+    address: str = setting(
+        "", "the URL (http://…, https://…) at which other processes on a shared database reach this one"
+    )
+    tls_cert: str = setting("", "the certificate file (PEM) for HTTPS")
+    tls_key: str = setting("", "the private key file (PEM); by default the key is in the certificate file")
+    queue_limit: int = setting(1024, "maximum number of waiting calls; more get 503", least=1, most=1_000_000)
+    tenant_share: float = setting(0.5, "maximum share of the queue per tenant", least=0.001, most=1)
+    group_limit: int = setting(256, "maximum number of tasks per commit", least=1, most=100_000)
+    rate: float = setting(1000.0, "maximum calls per second and tenant; 0 disables the limit", least=0, most=1_000_000)
+    max_policies: int = setting(100, "maximum number of policies per tenant; more get 409", least=1, most=100_000)
     tenant_memory: int = setting(
         4_500,
-        "MB that the learners of a tenant's policies may take together, by an estimate from their settings; a policy"
-        " beyond that gets 409",
+        "maximum memory of a tenant's policies in MB, estimated from their settings; a policy beyond that gets 409",
         least=1,
         most=100_000_000,
     )
     max_claims: int = setting(
         1000,
-        "tasks of a policy that a reviewer may hold at a time; a claim beyond that gets 409",
+        "maximum number of claims per reviewer and policy; more get 409",
         least=1,
         most=1_000_000,
     )
-    max_body: int = setting(1_000_000, "bytes that a request may have; more get 413", least=1000, most=100_000_000)
-    body_timeout_s: float = setting(10.0, "seconds for a request to arrive; slower ones get 408", least=0.01, most=3600)
-    max_connections: int = setting(1000, "connections at a time; more get 503", least=1, most=1_000_000)
+    max_body: int = setting(1_000_000, "maximum size of a request in bytes; more get 413", least=1000, most=100_000_000)
+    body_timeout_s: float = setting(
+        10.0, "maximum seconds for a request to arrive; slower ones get 408", least=0.01, most=3600
+    )
+    max_connections: int = setting(1000, "maximum number of connections; more get 503", least=1, most=1_000_000)
     owner_lease_s: float = setting(
         15.0, "seconds after which a silent process loses its policies", least=0.1, most=86_400
     )
     max_clock_jump_s: float = setting(
         300.0,
-        "seconds that the clock may jump between two starts and be followed; 0 follows any jump",
+        "maximum jump of the clock between two starts, in seconds, that the service follows; 0 follows any jump",
         least=0,
         most=1e12,
     )
-    snapshot_every: int = setting(20_000, "records of a log between two snapshots", least=1, most=1_000_000_000)
-    stop_s: float = setting(20.0, "seconds that calls in flight get when the service stops", least=0, most=3600)
+    snapshot_every: int = setting(20_000, "log records between two snapshots", least=1, most=1_000_000_000)
+    stop_s: float = setting(20.0, "seconds to drain calls in flight when the service stops", least=0, most=3600)
     session_s: float = setting(43_200.0, "seconds after which a browser must log in again", least=1, most=31_536_000)
     image_hosts: str = setting("", "hosts whose images the review page may show, separated by commas")
     webhook_private: bool = setting(False, "allow webhooks to private, loopback and link-local addresses")
-    log_level: str = setting("info", "how much is logged: debug, info, warning or error")
+    log_level: str = setting("info", "the log level: debug, info, warning or error")
     access_log: bool = setting(False, "log each request: method, route, status, milliseconds, tenant and key")
-    otel: bool = setting(False, "send OpenTelemetry spans and metrics by OTLP, as the variables OTEL_… say")
+    otel: bool = setting(False, "export OpenTelemetry spans and metrics by OTLP, configured by the variables OTEL_…")
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -107,8 +110,8 @@ class ServiceSettings:
             raise wrong("log_level", "debug, info, warning or error", self.log_level)
 
     @classmethod
-    def read(cls, environment: Mapping[str, str], **given: Any) -> "ServiceSettings":
-        """Return the settings of an environment; what is given (and not None) goes before."""
+    def from_environment(cls, environment: Mapping[str, str], **given: Any) -> "ServiceSettings":
+        """Return the settings of an environment; arguments that are not None override it."""
         values = {name: value for name, value in given.items() if value is not None}
         for each in fields(cls):
             text = environment.get(PREFIX + each.name.upper())

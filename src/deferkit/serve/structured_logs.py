@@ -35,7 +35,7 @@ class JsonLines(logging.Formatter):
 
 
 def trace(error: BaseException | None) -> list[str]:
-    """Return where an error came from and of what kind it is, without its words: they may quote what a caller sent.
+    """Return the type and traceback of an error, without its message, which may quote a request.
 
     >>> try:
     ...     int("a secret")
@@ -66,7 +66,7 @@ def log_to_stderr(level: str) -> None:
 
 
 def release() -> None:
-    """Log what was held back, and hold nothing back from now on."""
+    """Log the buffered lines, and stop buffering."""
     for each in logger.handlers:
         if isinstance(each, MemoryHandler):
             each.capacity = 0

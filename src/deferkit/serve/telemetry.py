@@ -80,7 +80,7 @@ class Telemetry:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Telemetry":
-        """Return telemetry that is sent by OTLP over HTTP, as the standard variables `OTEL_…` say.
+        """Return telemetry with OTLP export over HTTP, configured by the standard variables `OTEL_…`.
 
         Parameters
         ----------
@@ -97,14 +97,14 @@ class Telemetry:
         return cls(tracers, MeterProvider(readers, resource=resource, shutdown_on_exit=False))
 
     def close(self) -> None:
-        """Send what is left, for a few seconds at most, and stop."""
+        """Export the remaining spans and metrics, for at most a few seconds, and stop."""
         self._tracers.force_flush(FLUSH_MS)
         self._tracers.shutdown()
         self._meters.shutdown(FLUSH_MS)
 
     @contextmanager
     def request(self, scope: Any) -> Iterator[Span]:
-        """Have a span for a request, the child of the caller's if there is a `traceparent`.
+        """Start a span for a request, a child of the caller's span if there is a `traceparent`.
 
         Parameters
         ----------
@@ -124,7 +124,7 @@ class Telemetry:
 
     @staticmethod
     def describe_request(span: Span, method: str, route: str, status: int) -> None:
-        """Name the span of a request by its route, with what came of it.
+        """Set the route and the status on the span of a request.
 
         Parameters
         ----------
@@ -144,7 +144,7 @@ class Telemetry:
 
     @contextmanager
     def command(self, command: object, tenant: str, policy: str) -> Iterator[Span]:
-        """Have a span for a command, from its arrival to its reply, and record how long it took.
+        """Start a span for a command, from its arrival to its reply, and record the duration.
 
         Parameters
         ----------
@@ -174,7 +174,7 @@ class Telemetry:
 
     @staticmethod
     def describe_reply(span: Span, command: object, body: bytes) -> None:
-        """Show on the span of a decision who decides.
+        """Set the decider on the span of a decision.
 
         Parameters
         ----------
@@ -225,7 +225,7 @@ def trace_headers(headers: Headers) -> dict[str, str]:
 
 
 def command_name(command: object) -> str:
-    """Return the name of a command as spans have it.
+    """Return the span name of a command.
 
     >>> command_name(object())
     'object'

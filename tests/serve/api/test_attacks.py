@@ -70,7 +70,7 @@ def test_a_policy_that_makes_no_sense_is_refused(client: Client, change: Any) ->
 def test_embeddings_are_refused_in_so_many_words(client: Client) -> None:
     answer = client.post("/v1/policies", POLICY | {"name": "deep", "embedding": {"kind": "neural", "hidden": 8}})
     assert answer.status == 422
-    assert answer.json["detail"].startswith("The service has no embeddings: leave 'embedding' out.")
+    assert answer.json["detail"].startswith("The service does not support 'embedding': omit it.")
 
 
 def test_a_tenant_has_so_many_policies_and_no_more(tenants: Running) -> None:

@@ -11,7 +11,7 @@ import pytest
 from checks.service_tables import PAGE, place_of, routes_table, settings_table
 from deferkit.cli.service import serve
 from deferkit.errors import InvalidArgument
-from deferkit.serve.domain.accounts import LARGEST_AMOUNT
+from deferkit.serve.domain.accounts import MAX_AMOUNT
 from deferkit.serve.service_settings import PREFIX, ServiceSettings
 from tests.serve.harness.clients import Client
 from tests.serve.harness.service_process import ServiceProcess, command
@@ -29,7 +29,7 @@ def test_the_page_has_every_setting_and_every_route(table: object) -> None:
 
 
 def test_the_guide_has_the_largest_amount() -> None:
-    assert f"an amount is at most {LARGEST_AMOUNT:,} with 6 decimals" in GUIDE.read_text()
+    assert f"an amount is at most {MAX_AMOUNT:,} with 6 decimals" in GUIDE.read_text()
 
 
 def test_every_setting_is_an_option_with_its_default_in_the_help() -> None:
@@ -48,7 +48,7 @@ def test_settings_are_fixed() -> None:
 
 def test_an_option_goes_before_the_environment() -> None:
     environment = {"DEFERKIT_PORT": "9000", "DEFERKIT_RATE": "2.5", "DEFERKIT_STORE": "a.db", "PORT": "1"}
-    settings = ServiceSettings.read(environment, port=9001, rate=None)
+    settings = ServiceSettings.from_environment(environment, port=9001, rate=None)
     assert (settings.port, settings.rate, settings.store, settings.queue_limit) == (9001, 2.5, "a.db", 1024)
 
 
@@ -57,7 +57,7 @@ def test_every_setting_is_read_from_its_variable(name: str) -> None:
     default = getattr(ServiceSettings(), name)
     other = {"address": "http://a:1", "log_level": "error", "tenant_share": 0.25}.get(name)
     other = True if default is False else other or ("other" if isinstance(default, str) else default + 1)
-    assert getattr(ServiceSettings.read({PREFIX + name.upper(): str(other)}), name) == other
+    assert getattr(ServiceSettings.from_environment({PREFIX + name.upper(): str(other)}), name) == other
 
 
 BAD = [
@@ -90,7 +90,7 @@ BAD = [
 @pytest.mark.parametrize(("name", "text"), BAD, ids=[f"{name}={text}" for name, text in BAD])
 def test_a_bad_value_is_told_in_one_line(name: str, text: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
-        ServiceSettings.read({PREFIX + name.upper(): text})
+        ServiceSettings.from_environment({PREFIX + name.upper(): text})
     sentence = str(caught.value)
     assert "\n" not in sentence
     assert re.search(rf"'{name}'|{PREFIX}{name.upper()}", sentence)

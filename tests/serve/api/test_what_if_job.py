@@ -96,6 +96,6 @@ def test_a_process_that_ends_is_told(client: Client, monkeypatch: pytest.MonkeyP
 
 
 def test_a_job_that_takes_too_long_is_ended(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(what_if, "LONGEST_S", 0.05)
+    monkeypatch.setattr(what_if, "MAX_JOB_S", 0.05)
     found = finished(client, client.post(PATH, {"budgets": ["2x"]}).json["job"])
     assert (found["state"], found["error"]) == ("failed", "It took longer than 0.05 seconds.")

@@ -100,7 +100,7 @@ def test_a_reviewer_holds_a_limited_number_of_claims(store: dict[str, Any], tmp_
         held = [client.post(path, {"reviewer": "ann"}).json for _ in range(3)]
         refused = client.post(path, {"reviewer": "ann"})
         assert (refused.status, refused.json["code"]) == (409, "too_many")
-        assert "holds 3 tasks of this policy, and may hold no more" in refused.json["detail"]
+        assert "holds 3 tasks of this policy, which is the maximum" in refused.json["detail"]
         assert client.post(path, {"reviewer": "bo"}).status == 200  # each reviewer for itself, in each policy
         assert client.post("/v1/policies/q/reviews/claim", {"reviewer": "ann"}).status == 200
         done = {name: held[0][name] for name in ("task", "seat", "epoch", "token")}

@@ -227,7 +227,7 @@ def test_a_client_hands_out_keys(service: Running) -> None:
         assert key.expires == pytest.approx(key.created + 3600)
         with deferkit.Client(service.url, policy="p", key=secret) as router:
             router.decide([1.0, 0.5], task="by the router")
-            with pytest.raises(deferkit.ServiceError, match="lacks the scope admin or read"):
+            with pytest.raises(deferkit.ServiceError, match="does not have the scope admin or read"):
                 router.read("by the router")
         assert key.id in {each.id for each in client.keys.list()}
         assert client.keys.revoke(key).revoked is not None

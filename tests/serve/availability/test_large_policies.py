@@ -161,7 +161,7 @@ def test_tenants_share_the_processor_by_seconds_not_by_calls() -> None:
     ran = dict.fromkeys(seconds, 0)
     for tenant in seconds:
         for _ in range(2000):
-            queue.put(tenant, tenant)
+            queue.add(tenant, tenant)
     for _ in range(500):
         for tenant in asyncio.run(queue.take(1)):
             ran[tenant] += 1
@@ -172,13 +172,13 @@ def test_tenants_share_the_processor_by_seconds_not_by_calls() -> None:
     for _ in range(50):
         asyncio.run(queue.take(1))
         queue.charge("big", 0.1)
-    queue.put("small", "small")
-    queue.put("small", "small")
+    queue.add("small", "small")
+    queue.add("small", "small")
     taken = []
     for _ in range(10):  # who was away is next, and has saved nothing up
         taken += asyncio.run(queue.take(1))
         queue.charge(taken[-1], 0.1)
-        queue.put("small", "small")
+        queue.add("small", "small")
     assert taken[0] == "small"
     assert 4 <= taken.count("big") <= 6
 
@@ -187,7 +187,7 @@ def test_within_a_group_the_mean_of_a_tenant_stands_for_what_is_not_known_yet() 
     queue: FairQueue[str] = FairQueue(limit=100, share=1.0)
     for tenant, calls, seconds in (("big", 1, 0.052), ("small", 52, 0.001)):
         for i in range(10):
-            queue.put(tenant, f"{tenant} {i}")
+            queue.add(tenant, f"{tenant} {i}")
         for _ in range(calls):
             queue.charge(tenant, seconds)
     assert asyncio.run(queue.take(8)) == ["big 0", *[f"small {i}" for i in range(7)]]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deferkit.serve.audit.replay import replay
-from deferkit.serve.domain.accounts import LARGEST_AMOUNT, LARGEST_SUM, MICRO, Account, in_reply
+from deferkit.serve.domain.accounts import MAX_AMOUNT, MAX_SUM, MICRO, Account, in_reply
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.problems import Problem
@@ -29,9 +29,9 @@ from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
 from tests.serve.harness.in_process import KEY, SPEC, account, call, claim, complete, decide, observe, play, problem_of
 
-MOST = LARGEST_SUM * MICRO
+MOST = MAX_SUM * MICRO
 ENDLESS = msgspec.structs.replace(SPEC, budget={"cost": BudgetSpec()})
-FULL = LARGEST_SUM // LARGEST_AMOUNT  # costs of the largest amount until an account is full
+FULL = MAX_SUM // MAX_AMOUNT  # costs of the largest amount until an account is full
 
 
 def exactly(text: bytes) -> Any:
@@ -44,7 +44,7 @@ def test_sums_above_2_to_the_63_are_refused_at_the_door(database: Database) -> N
         for start in range(0, FULL, 250):
             tasks = [f"t{i}" for i in range(start, min(FULL, start + 250))]
             await asyncio.gather(*(decide(engine, task) for task in tasks))
-            await asyncio.gather(*(observe(engine, task, cost=LARGEST_AMOUNT) for task in tasks))
+            await asyncio.gather(*(observe(engine, task, cost=MAX_AMOUNT) for task in tasks))
         assert account(engine) == Account(None, 0, MOST, 0)
         assert (await decide(engine, "more", force=None))["route"] == "model"
         refused = await problem_of(decide(engine, "forced", cost=1.0))
@@ -85,7 +85,7 @@ def test_every_way_to_book_a_cost_keeps_to_the_limit(database: Database) -> None
     play(database, script, spec=ENDLESS)
 
 
-amounts = st.integers(0, LARGEST_AMOUNT * MICRO)
+amounts = st.integers(0, MAX_AMOUNT * MICRO)
 tasks = st.sampled_from("abc")
 doings = st.lists(
     st.one_of(
@@ -99,14 +99,14 @@ doings = st.lists(
 )
 
 
-@given(st.one_of(st.none(), st.just(LARGEST_AMOUNT)), st.integers(0, 3 * LARGEST_AMOUNT * MICRO), doings)
+@given(st.one_of(st.none(), st.just(MAX_AMOUNT)), st.integers(0, 3 * MAX_AMOUNT * MICRO), doings)
 def test_no_sequence_of_costs_passes_the_limit(
     total: int | None, room: int, doings: list[tuple[str, str, int]]
 ) -> None:
     """Whatever is decided, booked and corrected close to the limit: sums fit, and are shown exactly."""
     budget = BudgetSpec() if total is None else BudgetSpec(total=total, horizon=1000, max_cost=total / 10)
     owned = OwnedPolicy(1, "default", Policy(msgspec.structs.replace(SPEC, budget={"cost": budget})), 1, 0)
-    suspense = MOST - room - LARGEST_AMOUNT * MICRO
+    suspense = MOST - room - MAX_AMOUNT * MICRO
     start = Account(None, 0, MOST - room) if total is None else Account(total * MICRO, 0, total * MICRO, suspense)
     owned.policy.accounts["cost"] = start
     work = UnitOfWork()
@@ -156,7 +156,7 @@ def test_an_effort_keeps_to_the_limit(database: Database) -> None:
     play(database, script, spec=ENDLESS)
 
 
-@pytest.mark.parametrize("micro", [2**53 + 1, 2**53 - 1, LARGEST_AMOUNT * MICRO + 1])
+@pytest.mark.parametrize("micro", [2**53 + 1, 2**53 - 1, MAX_AMOUNT * MICRO + 1])
 def test_a_sum_that_no_double_is_equal_to_is_shown_to_the_last_digit(database: Database, micro: int) -> None:
     async def script(engine: Engine) -> None:
         engine.owned[KEY].policy.accounts["cost"] = Account(None, 0, micro, 0)

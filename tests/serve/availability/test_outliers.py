@@ -193,7 +193,7 @@ def test_outliers_are_refused_where_the_policy_says_so(database: Database) -> No
         refused = await problem_of(in_process.decide(engine, "wild", context=[1.0, 1e6], force=None))
         assert (refused.status, str(refused)) == (
             422,
-            "The context has features that are many times as large as any before: 1.",
+            "The context has features that are many times larger than all before: 1.",
         )
         assert engine.owned[KEY].policy.to_bytes() == before
 

@@ -109,7 +109,7 @@ class ServiceMachine(RuleBasedStateMachine):
         self.fails_at: int | None = None
         self.start(spec)
         self.engine.webhooks.store.add(WEBHOOK)
-        self.runner.run(self.engine.webhooks.read())
+        self.runner.run(self.engine.webhooks.reload())
 
     # --- the engine -------------------------------------------------------------------------------------------------
 

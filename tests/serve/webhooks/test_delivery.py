@@ -47,7 +47,7 @@ async def listen(engine: Engine, url: str, *events: str, **given: Any) -> Webhoo
     """Add a webhook."""
     row = WebhookRow(new_id(), "default", url, new_secret(), " ".join(events or EVENTS), None, 0, 5)._replace(**given)
     engine.webhooks.store.add(row)
-    await engine.webhooks.read()
+    await engine.webhooks.reload()
     return row
 
 
@@ -385,7 +385,7 @@ def test_only_the_owner_of_a_policy_delivers_its_events(postgres: Database) -> N
         two = await started(again(postgres), spec=None, settings=PRIVATE, number=1)
         await two.create("default", msgspec.structs.replace(SPEC, name="q"))
         webhook = await listen(one, receiver.url, "decided")
-        await two.webhooks.read()
+        await two.webhooks.reload()
         await decide(one, "a")
         await until(lambda: len(receiver.events()) == 1)
         await until(lambda: {row.state for row in deliveries(one, webhook)} == {"delivered"})

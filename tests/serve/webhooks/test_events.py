@@ -9,7 +9,7 @@ import pytest
 from deferkit.serve.domain.accounts import Account
 from deferkit.serve.domain.request_bodies import BudgetBody, CorrectionBody
 from deferkit.serve.domain.spec import BudgetSpec
-from deferkit.serve.domain.webhook import EVENTS, LARGEST_BODY, BudgetAlarm, WebhookRow, alarms_of, new_id
+from deferkit.serve.domain.webhook import EVENTS, MAX_BODY, BudgetAlarm, WebhookRow, alarms_of, new_id
 from deferkit.serve.engine.commands.correction import Correct
 from deferkit.serve.engine.commands.policy import ChangeBudget, delete_policy, delete_tenant
 from deferkit.serve.engine.commands.upkeep import Expire
@@ -38,7 +38,7 @@ async def listen(engine: Engine, events: tuple[str, ...] = EVENTS, **given: Any)
     """Add a webhook whose deliveries stay in the store."""
     webhook = WebhookRow(new_id(), "default", NOWHERE, "whsec_x", " ".join(events), None, 0, 5)._replace(**given)
     engine.webhooks.store.add(webhook)
-    await engine.webhooks.read()
+    await engine.webhooks.reload()
     return webhook
 
 
@@ -169,7 +169,7 @@ def test_an_answer_that_is_too_large_is_left_out(database: Database) -> None:
             await decide(engine, task)
             await complete(engine, await claim(engine), answer="x" * letters, cost=0.5)
         rows = engine.webhooks.store.deliveries(webhook.id, 10)
-        assert all(len(row.body) <= LARGEST_BODY for row in rows)
+        assert all(len(row.body) <= MAX_BODY for row in rows)
         first, second = (event["data"] for event in written(engine, webhook))
         assert (first["answer"], "answer_left_out" in first) == ("x" * 60_000, False)
         assert (second["answer"], second["answer_left_out"], second["cost"]) == (None, True, 0.5)
@@ -297,7 +297,7 @@ def test_a_deleted_policy_or_tenant_leaves_no_deliveries_and_no_webhooks_of_its_
         await delete_tenant(engine, "default")
         [(left,)] = [(row.tenant,) for row in engine.webhooks.store.webhooks()]
         assert left == "other"
-        await engine.webhooks.read()
+        await engine.webhooks.reload()
         assert both.tenant not in engine.webhooks.by_tenant
 
     play(database, script)

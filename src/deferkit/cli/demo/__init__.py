@@ -155,11 +155,11 @@ def play(
     console.print()
     for decision in users.latest.values():
         console.print(decision.explain(), highlight=False)
-    from deferkit.serve.storage.open_store import shown  # noqa: PLC0415 - an extra
+    from deferkit.serve.storage.open_store import redact_store  # noqa: PLC0415 - an extra
 
     console.print("\nwhat to try next", style="bold")
     limited = simulation.budget.total < float("inf") and days is None
-    for command, what in next_steps(store and shown(store), client.policy, task, limited=limited):
+    for command, what in next_steps(store and redact_store(store), client.policy, task, limited=limited):
         console.print(f"  {command}", highlight=False, soft_wrap=True)
         console.print(f"    {what}", style="bright_black", highlight=False)
     if stopped:

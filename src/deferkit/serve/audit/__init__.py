@@ -1,1 +1,1 @@
-"""Checks of a store against its logs, and what another budget would have done."""
+"""Audits: verification of a store against its logs, and what-if estimates of other budgets."""

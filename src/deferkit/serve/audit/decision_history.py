@@ -30,11 +30,11 @@ def row_of(lines: list[LogRow]) -> DecisionRow | None:
     for line in lines:
         record = records.decode(bytes(line.body))
         if isinstance(record, records.DecidedRecord) and row is None:
-            row = decided(line, record)
+            row = new_decision_row(line, record)
         elif row is None:
             return None
         elif isinstance(record, records.ObservedRecord):
-            row = observed(row, record)
+            row = with_outcome(row, record)
         elif isinstance(record, records.ExtendedRecord):
             row = row._replace(held=sum_costs(row.held, record.amount))
         elif isinstance(record, records.ExpiredRecord):
@@ -49,7 +49,7 @@ def row_of(lines: list[LogRow]) -> DecisionRow | None:
     return row
 
 
-def decided(line: LogRow, record: records.DecidedRecord) -> DecisionRow:
+def new_decision_row(line: LogRow, record: records.DecidedRecord) -> DecisionRow:
     """Return the row of a decision that was just made."""
     return DecisionRow(
         policy=line.policy,
@@ -69,7 +69,7 @@ def decided(line: LogRow, record: records.DecidedRecord) -> DecisionRow:
     )
 
 
-def observed(row: DecisionRow, record: records.ObservedRecord) -> DecisionRow:
+def with_outcome(row: DecisionRow, record: records.ObservedRecord) -> DecisionRow:
     """Return the row of a decision after an outcome was observed."""
     told = [*record.rewards, *([] if record.told is None else [COST])] if record.learned else []
     reported = record.cost is not None or record.unconfirmed is not None
@@ -86,13 +86,13 @@ def observed(row: DecisionRow, record: records.ObservedRecord) -> DecisionRow:
 
 
 def faults_of(task: str, row: DecisionRow | None, told: DecisionRow | None) -> str | None:
-    """Return how the row of a decision differs from the one rebuilt from the log (`told`); None if it does not."""
+    """Return the differences between a decision's row and the one rebuilt from the log (`told`); None without any."""
     if row is None and told is None:
         return None
     if row is None:
-        return f"The decision on task {task!r} is missing: the log has it, the database does not."
+        return f"The decision on task {task!r} is missing: the log has it, but the database does not."
     if told is None:
-        return f"The log does not know of the decision on task {task!r} that is in the database."
+        return f"The log has no decision on task {task!r}, but the database has one."
     if row._replace(digest=b"", reply=bytes(row.reply)) == told:
         return None
     wrong = []
@@ -101,16 +101,16 @@ def faults_of(task: str, row: DecisionRow | None, told: DecisionRow | None) -> s
         if is_ != was:
             wrong.append(f"its {name} is {is_!r}, the log says {was!r}")
     if bytes(row.reply) != told.reply:
-        wrong.append("its stored reply is not the one that was given")
+        wrong.append("its stored reply is not the original one")
     if row.answer != told.answer:
-        wrong.append("its answer is another one")
+        wrong.append("its answer differs")
     if row.told != told.told:
-        wrong.append("what the learner was told is not what the log says")
+        wrong.append("the outcomes that the learner received are not those of the log")
     return f"The decision on task {task!r} was changed: {'; '.join(wrong)}."
 
 
 def cost_of_model(row: DecisionRow) -> str | None:
-    """Return a remark on a cost that was booked for a decision of the model; None if there is none.
+    """Return a remark on a cost that was booked for a decision of the model; None without one.
 
     It is no fault: earlier versions booked such a cost if it was reported before the decision.
     """

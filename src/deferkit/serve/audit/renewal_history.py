@@ -10,7 +10,7 @@ import msgspec
 
 from deferkit.periods import Schedule, show_time
 from deferkit.serve.domain import records
-from deferkit.serve.domain.accounts import LARGEST_SUM, MICRO
+from deferkit.serve.domain.accounts import MAX_SUM, MICRO
 from deferkit.serve.domain.records import AnyRecord, RenewedRecord
 from deferkit.serve.domain.spec import BudgetSpec
 
@@ -67,7 +67,7 @@ class RenewalHistory:
         most = free if end is None else carried_at_most(budget)
         if record.carried > most or (record.lapsed and record.carried < min(most, free)):
             self.faults.append(f"{when} carries {record.carried} micro-units over, in place of {min(most, free)}.")
-        room = LARGEST_SUM * MICRO - (self._totals[name] - record.lapsed)
+        room = MAX_SUM * MICRO - (self._totals[name] - record.lapsed)
         wanted = 0 if is_before_start(budget, record) else min(round((budget.total or 0) * MICRO), max(room, 0))
         if record.granted != wanted:
             self.faults.append(f"{when} grants {record.granted} micro-units, in place of {wanted}.")
@@ -80,7 +80,7 @@ class RenewalHistory:
 
 
 def carried_at_most(budget: BudgetSpec) -> float:
-    """Return what a budget may carry over, in micro-units."""
+    """Return the largest amount that a budget may carry over, in micro-units."""
     carry = 0.0 if budget.carry is msgspec.UNSET else budget.carry
     most = math.inf if carry is None else carry * round((budget.total or 0) * MICRO)
     return most if math.isinf(most) else math.floor(most)
@@ -94,7 +94,7 @@ def is_before_start(budget: BudgetSpec, record: RenewedRecord) -> bool:
 
 
 def end_of(budget: BudgetSpec, record: RenewedRecord) -> float:
-    """Return when a period ends that begins when this one does."""
+    """Return the end of a period that begins at the start of this one."""
     if budget.until is not msgspec.UNSET:
         return budget.until
     if budget.start is not msgspec.UNSET and record.start < budget.start:

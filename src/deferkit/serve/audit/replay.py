@@ -142,7 +142,7 @@ class FirstFew:
 
     @property
     def listed(self) -> list[str]:
-        """The first ones, and how many more there are."""
+        """The first faults, and the number of the others."""
         return [*self._first, *([f"{self._others:,} {self._more}"] if self._others else [])]
 
 
@@ -167,7 +167,7 @@ def check_log_end(row: PolicyRow, policy: Policy | None) -> Policy:
 
 
 def check_row(row: PolicyRow, policy: Policy, budgets: dict[str, Account]) -> list[str]:
-    """Compare the rows of the policy and of its budgets with what the log says."""
+    """Compare the rows of the policy and of its budgets with the log."""
     faults = []
     for name in {**policy.accounts, **budgets}:
         is_, was = budgets.get(name), policy.accounts.get(name)

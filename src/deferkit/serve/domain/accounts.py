@@ -9,8 +9,8 @@ from deferkit.errors import BudgetExhausted, InvalidArgument
 from deferkit.types import Amount, is_number
 
 MICRO = 1_000_000
-LARGEST_AMOUNT = 4_000_000_000  # from 2**32 on, some micro-units do not come back from the double next to them
-LARGEST_SUM = 9_000_000_000_000  # in micro-units it fits into 64 bits
+MAX_AMOUNT = 4_000_000_000  # from 2**32 on, some micro-units do not come back from the double next to them
+MAX_SUM = 9_000_000_000_000  # in micro-units it fits into 64 bits
 
 Micros: TypeAlias = dict[str, int]
 """Micro-units by resource."""
@@ -25,8 +25,8 @@ def to_micro(name: str, value: object) -> int:
     Traceback (most recent call last):
     deferkit.errors.InvalidArgument: The cost has at most 6 decimals. Got 0.1234567: round it first.
     """
-    if not is_number(value) or not 0 <= value <= LARGEST_AMOUNT:  # type: ignore[operator]
-        raise InvalidArgument(f"The {name} is a number from 0 to {LARGEST_AMOUNT:,}. Got {value!r}.")
+    if not is_number(value) or not 0 <= value <= MAX_AMOUNT:  # type: ignore[operator]
+        raise InvalidArgument(f"The {name} is a number from 0 to {MAX_AMOUNT:,}. Got {value!r}.")
     micro = round(value * MICRO)  # type: ignore[operator]
     if micro / MICRO != value:
         raise InvalidArgument(f"The {name} has at most 6 decimals. Got {value!r}: round it first.")
@@ -60,12 +60,12 @@ def from_micros(micros: Mapping[str, int]) -> Amount:
 
 
 def in_reply(micro: int) -> float:
-    """Return micro-units as JSON is to show them: exactly, also where the double next to them is another number.
+    """Return micro-units as a JSON number: exact, even where the nearest double is another number.
 
     >>> msgspec.json.encode([in_reply(500_000), in_reply(9_007_199_254_740_993)])
     b'[0.5,9007199254.740993]'
     """
-    if micro <= LARGEST_AMOUNT * MICRO:
+    if micro <= MAX_AMOUNT * MICRO:
         return micro / MICRO
     return cast("float", msgspec.Raw(f"{micro // MICRO}.{micro % MICRO:06}".encode()))
 
@@ -105,11 +105,11 @@ class Account(NamedTuple):
         return self.total is None or (self.suspense == 0 and amount <= self.total - self.reserved - self.posted)
 
     def has_room(self, amount: int) -> bool:
-        """Whether the sums stay within `LARGEST_SUM` (64 bits) if this amount is added.
+        """Whether the sums stay within `MAX_SUM` (64 bits) if this amount is added.
 
         `reserve` and `settle` do not check it: they apply log records, which are facts.
         """
-        return self.reserved + self.posted + self.suspense + amount <= LARGEST_SUM * MICRO
+        return self.reserved + self.posted + self.suspense + amount <= MAX_SUM * MICRO
 
     def reserve(self, amount: int) -> "Account":
         """Hold an amount for a decision."""
@@ -122,12 +122,12 @@ class Account(NamedTuple):
         return Account(self.total, self.reserved - reserved, self.posted, self.suspense + cost).swept()
 
     def reverse(self, was: int, now: int) -> "Account":
-        """Replace a posted cost by another one."""
+        """Replace a posted cost."""
         owed = self.suspense + now - was
         return Account(self.total, self.reserved, self.posted + min(owed, 0), max(owed, 0)).swept()
 
     def changed(self, total: int | None) -> "Account":
-        """Top up or cut the total; not below what is reserved and posted."""
+        """Top up or cut the total, not below the reserved and posted amounts."""
         if total is not None and total < self.reserved + self.posted:
             raise BudgetExhausted(
                 f"The budget cannot be cut to {total / 1e6:g}:"
@@ -136,7 +136,7 @@ class Account(NamedTuple):
         return Account(total, self.reserved, self.posted, self.suspense).swept()
 
     def renewed(self, granted: int, lapsed: int) -> "Account":
-        """Begin a period: some of what is free lapses, an allowance is granted, and suspense is posted from it."""
+        """Begin a period: a part of the free amount lapses, an allowance is granted, and suspense is posted from it."""
         if self.total is None or not 0 <= lapsed <= (self.free or 0):
             raise BudgetExhausted(f"{lapsed} micro-units cannot lapse of the {self.free} that are free.")
         return Account(self.total - lapsed + granted, self.reserved, self.posted, self.suspense).swept()

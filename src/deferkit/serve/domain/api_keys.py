@@ -1,4 +1,4 @@
-"""API keys: made here, shown once, kept as hashes."""
+"""API keys: creation, and storage as hashes."""
 
 import hashlib
 import hmac
@@ -13,7 +13,7 @@ from deferkit.serve.domain.rows import KeyRow
 # read: tasks and logs of the tenant, with contexts and payloads; operator: metrics of the whole process
 SCOPES = ("decide", "observe", "review", "read", "admin", "operator")
 TENANT_SCOPES = tuple(scope for scope in SCOPES if scope != "operator")
-LONGEST_S = 100 * 366 * 86_400  # that a key may be valid for
+MAX_KEY_AGE_S = 100 * 366 * 86_400  # that a key may be valid for
 PREFIX = "dk"
 
 

@@ -1,4 +1,4 @@
-"""The books of a policy: how records are booked, and periods of budgets."""
+"""The books of a policy: accounts after each record, and budget periods."""
 
 import math
 from collections.abc import Mapping
@@ -8,12 +8,12 @@ import msgspec
 
 from deferkit.periods import SHORTEST, Schedule
 from deferkit.serve.domain import records
-from deferkit.serve.domain.accounts import LARGEST_SUM, MICRO, Account, Micros, to_micro
+from deferkit.serve.domain.accounts import MAX_SUM, MICRO, Account, Micros, to_micro
 from deferkit.serve.domain.records import AnyRecord, BudgetChangedRecord, ChangedRecord, RenewedRecord
 from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
 
 
-def opened(spec: PolicySpec) -> dict[str, Account]:
+def open_accounts(spec: PolicySpec) -> dict[str, Account]:
     """Return the opening accounts of a policy. Budgets that renew start empty: each period is granted its allowance."""
     return {
         name: Account(None if each.total is None else to_micro("total", each.total) if is_at_once(each) else 0)
@@ -26,7 +26,7 @@ def is_at_once(budget: BudgetSpec) -> bool:
     return budget.every is msgspec.UNSET
 
 
-def booked(accounts: Mapping[str, Account], record: AnyRecord) -> dict[str, Account]:  # noqa: PLR0911  one for each kind
+def book_record(accounts: Mapping[str, Account], record: AnyRecord) -> dict[str, Account]:  # noqa: PLR0911  one for each kind
     """Return the accounts after a record.
 
     Args:
@@ -35,7 +35,7 @@ def booked(accounts: Mapping[str, Account], record: AnyRecord) -> dict[str, Acco
 
     >>> from deferkit.serve.domain.records import EffortRecord
     >>> effort = EffortRecord(task="t", id=0, seat=0, epoch=1, reviewer="ann", cost={"minutes": 3})
-    >>> booked({"minutes": Account(10)}, effort)["minutes"].posted
+    >>> book_record({"minutes": Account(10)}, effort)["minutes"].posted
     3
     """
     match record:
@@ -44,11 +44,11 @@ def booked(accounts: Mapping[str, Account], record: AnyRecord) -> dict[str, Acco
         case records.ExtendedRecord(amount=more):
             return {name: each.reserve(more[name]) if name in more else each for name, each in accounts.items()}
         case records.ObservedRecord(cost=cost) if cost is not None:
-            return settled(accounts, record.released or {}, cost)
+            return settle_accounts(accounts, record.released or {}, cost)
         case records.ExpiredRecord():
-            return settled(accounts, record.released, {})
+            return settle_accounts(accounts, record.released, {})
         case records.EffortRecord():
-            return settled(accounts, {}, record.cost)
+            return settle_accounts(accounts, {}, record.cost)
         case records.CorrectedRecord(cost=cost, was=was) if cost is not None and was is not None:
             return {
                 name: each.reverse(was[name], cost[name]) if name in cost else each for name, each in accounts.items()
@@ -61,7 +61,7 @@ def booked(accounts: Mapping[str, Account], record: AnyRecord) -> dict[str, Acco
             return dict(accounts)
 
 
-def settled(accounts: Mapping[str, Account], released: Micros, cost: Micros) -> dict[str, Account]:
+def settle_accounts(accounts: Mapping[str, Account], released: Micros, cost: Micros) -> dict[str, Account]:
     """Return the accounts after a reservation was released and a cost posted."""
     return {name: each.settle(released.get(name, 0), cost.get(name, 0)) for name, each in accounts.items()}
 
@@ -101,7 +101,7 @@ class Books(NamedTuple):
 
     def after(self, record: AnyRecord) -> "Books":
         """Return the books after a record."""
-        accounts = booked(self.accounts, record)
+        accounts = book_record(self.accounts, record)
         return Books(accounts, periods_after(self, accounts, record))
 
     def current(self) -> dict[str, Account]:
@@ -157,7 +157,7 @@ def due_renewals(
     begin
         Whether a task has come, which begins the first period of a budget that has none.
     most
-        How many to return at most; all unless given.
+        The maximum number of renewals. All by default.
     """
     found: list[RenewedRecord] = []
     while len(found) < most:
@@ -218,9 +218,9 @@ def schedule_of(budget: BudgetSpec) -> Schedule:
 
 
 def grantable(allowance: int, there: int) -> int:
-    """Return the part of an allowance that can be granted: sums must stay within `LARGEST_SUM`.
+    """Return the part of an allowance that can be granted: sums must stay within `MAX_SUM`.
 
-    >>> grantable(5, 10), grantable(5, LARGEST_SUM * MICRO - 2)
+    >>> grantable(5, 10), grantable(5, MAX_SUM * MICRO - 2)
     (5, 2)
     """
-    return max(0, min(allowance, LARGEST_SUM * MICRO - there))
+    return max(0, min(allowance, MAX_SUM * MICRO - there))

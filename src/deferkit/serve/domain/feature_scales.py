@@ -25,7 +25,7 @@ Context = list[float] | dict[str, Any]
 
 
 def factor(seen: int) -> float:
-    """Return how many times the largest of so many values a plausible one may be.
+    """Return the largest plausible ratio of a new value to the largest of the `seen` values.
 
     >>> factor(10), factor(50), round(factor(1000), 2)
     (130.0, 10.0, 5.01)
@@ -59,7 +59,7 @@ class FeatureScales(msgspec.Struct, kw_only=True):
         n = len(names) if isinstance(spec.features, FeatureSpec) else spec.features
         return cls(largest=[0.0] * n, seen=[0] * n, names=list(names))
 
-    def bound(self, index: int) -> float:
+    def plausible_bound(self, index: int) -> float:
         """Return the largest plausible absolute value of a feature."""
         seen = self.seen[index]
         if seen < MIN_SEEN:
@@ -72,16 +72,16 @@ class FeatureScales(msgspec.Struct, kw_only=True):
         Values that are no numbers, or larger than `LARGEST`, are left to the learner, which raises.
         """
         values = self._values(context)
-        return [index for index in self._larger(values) if self.bound(index) < abs(values[index]) <= LARGEST]
+        return [index for index in self._larger(values) if self.plausible_bound(index) < abs(values[index]) <= LARGEST]
 
     def clip(self, context: Context) -> tuple[Context, int]:
-        """Return the context with its outliers clipped, and how many there were; the same object if there were none."""
+        """Return the context with outliers clipped, and their number; the same object if there are none."""
         if self._none_larger(context) or not (indices := self.outliers(context)):
             return context, 0
         cut: Any = context.copy()
         for index in indices:
             key: Any = self.names[index] if self.names else index
-            most = GROWTH * self.largest[index] if self.seen[index] else self.bound(index)
+            most = GROWTH * self.largest[index] if self.seen[index] else self.plausible_bound(index)
             cut[key] = most if context[key] > 0 else -most
         return cut, len(indices)
 

@@ -1,4 +1,4 @@
-"""A policy in memory: its learner and its accounts, changed by records and in no other way."""
+"""A policy in memory: its learner and its accounts, changed only by records."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -12,8 +12,8 @@ from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.settings import NOVEMBER_2026
 from deferkit.learn.state import StateCopy
 from deferkit.serve.domain import records
-from deferkit.serve.domain.accounts import LARGEST_AMOUNT, MICRO, Account, Micros, from_micros
-from deferkit.serve.domain.books import Books, Periods, booked, due_renewals, opened
+from deferkit.serve.domain.accounts import MAX_AMOUNT, MICRO, Account, Micros, from_micros
+from deferkit.serve.domain.books import Books, Periods, book_record, due_renewals, open_accounts
 from deferkit.serve.domain.feature_scales import Context, FeatureScales
 from deferkit.serve.domain.policy_learner import learner_of, load_trees
 from deferkit.serve.domain.records import AnyRecord
@@ -70,7 +70,7 @@ class Counts(NamedTuple):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """A policy as bytes: what `Policy.to_bytes` writes, apart from the checksum beside it."""
+    """The serialised fields of a policy; `Policy.to_bytes` adds a checksum."""
 
     spec: PolicySpec
     seq: int
@@ -93,7 +93,7 @@ class PolicyCopy(NamedTuple):
     learner: StateCopy
 
     def to_bytes(self) -> bytes:
-        """Return what `Policy.to_bytes` returned when the copy was made."""
+        """Serialise the copy in the format of `Policy.to_bytes`."""
         return msgspec.msgpack.encode(msgspec.structs.replace(self.snapshot, learner=self.learner.to_bytes()))
 
 
@@ -123,7 +123,7 @@ class Policy:
         self.spec = spec = msgspec.json.decode(msgspec.json.encode(spec), type=PolicySpec)  # as the log gives it back
         self.learner = learner_of(spec)
         self.is_timed = spec.is_timed
-        self.accounts = opened(spec)
+        self.accounts = open_accounts(spec)
         self.periods: Periods = {}  # of budgets that renew or have an end, since the first task
         self.scales = FeatureScales.of(spec)  # None: outliers are kept
         self.seq = 0  # records so far
@@ -150,7 +150,7 @@ class Policy:
             When, in microseconds.
         defer
             Whether a step of the learner that may take long is left to `learn_deferred`. Until that has run, the
-            policy decides nothing and no record may follow but those of the same command. Never unless given.
+            policy decides nothing and no record may follow but those of the same command. False by default.
         """
         body = records.encode(record)
         self._defers = defer and (bool(self.deferred) or self._takes_long(record))
@@ -190,22 +190,22 @@ class Policy:
         self.seq += 1
 
     def apply(self, record: AnyRecord, at: int = 0) -> None:
-        """Change the state by a record, and its time in the log. The same ones give the same state, bit for bit."""
+        """Apply a record and its time in the log to the state. Equal records give equal states, bit for bit."""
         match record:
             case records.DecidedRecord():
-                self._decided(record, at)
+                self._apply_decision(record, at)
             case records.ObservedRecord():
-                self._observed(record)
+                self._apply_outcome(record)
             case records.ExtendedRecord():
-                self.accounts = booked(self.accounts, record)
+                self.accounts = book_record(self.accounts, record)
                 self.holds.extended += 1
                 self._learn(partial(self._extend, record))
             case records.ExpiredRecord():
-                self._expired(record)
+                self._apply_expiry(record)
             case records.CorrectedRecord():
-                self._corrected(record)
+                self._apply_correction(record)
             case records.EffortRecord():
-                self.accounts = booked(self.accounts, record)
+                self.accounts = book_record(self.accounts, record)
                 self._learn(self._resync_budget)
             case records.BudgetChangedRecord():
                 self.accounts, self.periods = self.books.after(record)
@@ -237,12 +237,12 @@ class Policy:
         return Books(self.accounts, self.periods)
 
     def can_learn_hold(self, held: Micros) -> bool:
-        """Whether these amounts are free for the learner too, whose sums are rounded."""
+        """Whether these amounts are also free by the rounded sums of the learner."""
         left = self._by_resource(self.learner.figures().left)
         return all(micro / MICRO <= left[name] for name, micro in held.items())
 
     def books_at(self, now: int) -> Books:
-        """Return the books as a task that came at this time, in microseconds, would find them; nothing changes."""
+        """Return the books as of a time in microseconds, without a change of the policy."""
         books = self.books
         if self.is_timed:
             decisions = self.counts().decisions
@@ -256,10 +256,10 @@ class Policy:
         return any(account.suspense for account in self.accounts.values())
 
     def task_time(self, at: int) -> float | None:
-        """Return the time of a task, in microseconds, as the learner is told it; None where tasks have none."""
+        """Return the learner's time of a task, in microseconds; None where tasks have no time."""
         return at / MICRO if self.is_timed else None
 
-    def _decided(self, record: records.DecidedRecord, at: int) -> None:
+    def _apply_decision(self, record: records.DecidedRecord, at: int) -> None:
         decision = record.decision
         if self.relearned.decisions:
             decision = decision._replace(id=self._own_id(record.id))
@@ -272,7 +272,7 @@ class Policy:
         if self.scales is not None:
             self.scales.see(context, record.clipped)
         if record.held is not None:
-            self.accounts = booked(self.accounts, record)
+            self.accounts = book_record(self.accounts, record)
             self.tally.expected_gain += record.expected_gain
 
     def _remembered_context(self, record: records.DecidedRecord) -> Context:
@@ -287,7 +287,7 @@ class Policy:
             self._last_context = record.context
         return record.context
 
-    def _observed(self, record: records.ObservedRecord) -> None:
+    def _apply_outcome(self, record: records.ObservedRecord) -> None:
         owed = self.frozen
         told = None if record.told is None else from_micros(record.told)
         own = self._own_id(record.id)
@@ -297,7 +297,7 @@ class Policy:
         learned = record.learned and record.id not in self.relearned.forgotten
         if learned and self._defers and record.id != self._undecided:  # what it refuses must not get into the log
             self.learner.check_observation(own, record.rewards, told)
-        self.accounts = booked(self.accounts, record)
+        self.accounts = book_record(self.accounts, record)
         self._count_stop(record)
         if learned:
             self._learn(partial(self._tell, event))
@@ -328,7 +328,7 @@ class Policy:
             self.holds.overrun = {**self.holds.overrun, name: self.holds.overrun.get(name, 0) + micro}
 
     def _extend(self, record: records.ExtendedRecord) -> None:
-        """Extend the hold of a decision in the learner; for one from before its reset only the total changes."""
+        """Extend the hold of a decision in the learner; for a decision older than the reset, only the total changes."""
         if (own := self._own_id(record.id)) < 0 or not self.learner.remembers(own):
             self._resync_budget()
             return
@@ -336,17 +336,17 @@ class Policy:
         amounts = {name: min(record.amount.get(name, 0) / MICRO, max(left[name], 0.0)) for name in self.accounts}
         self.learner.apply(events.Extended(own, self._amount(amounts)))
 
-    def _expired(self, record: records.ExpiredRecord) -> None:
+    def _apply_expiry(self, record: records.ExpiredRecord) -> None:
         owed = self.frozen
-        self.accounts = booked(self.accounts, record)
+        self.accounts = book_record(self.accounts, record)
         self.tally.expired += 1
         known = record.id >= self.relearned.decisions
         self._learn(partial(self._expire_if_remembered, record.id))
         if owed or not known:
             self._learn(self._resync_budget)
 
-    def _corrected(self, record: records.CorrectedRecord) -> None:
-        self.accounts = booked(self.accounts, record)
+    def _apply_correction(self, record: records.CorrectedRecord) -> None:
+        self.accounts = book_record(self.accounts, record)
         if (record.learned or record.told is not None) and record.id not in self.relearned.forgotten:
             told = None if record.told is None else from_micros(record.told)
             event = events.Corrected(self._own_id(record.id), record.learned, told)
@@ -363,13 +363,13 @@ class Policy:
         return number - self.relearned.decisions
 
     def remembers(self, number: int) -> bool:
-        """Whether the learner can still be told of a decision."""
+        """Whether the learner remembers a decision, so that it can learn its outcome."""
         own = self._own_id(number)
         known = number == self._undecided or self.learner.remembers(own)
         return own >= 0 and number not in self.relearned.forgotten and known
 
     def remembers_settled(self, number: int) -> bool:
-        """Whether the learner can be told of a decision after the deferred steps, which may book its cost.
+        """Whether the learner will remember a decision after the deferred steps, which may book its cost.
 
         It remembers the latest `memory` decisions, and of those before them only such that hold budget.
         """
@@ -382,14 +382,14 @@ class Policy:
             self._expire(number)
 
     def _expire(self, number: int) -> None:
-        """Release a reservation of the learner; one from before its reset is only counted."""
+        """Release a reservation of the learner; a decision older than the reset is only counted."""
         if (own := self._own_id(number)) >= 0:
             self.learner.apply(events.Expired(own))
         else:
             self.relearned.pending -= 1
 
     def counts(self) -> Counts:
-        """Return how many decisions there were, over all resets of the learner."""
+        """Return the number of decisions over all resets of the learner."""
         learned, before = self.learner.figures(), self.relearned
         routes = {name: n + before.routes.get(name, 0) for name, n in learned.routes.items()}
         return Counts(
@@ -400,8 +400,8 @@ class Policy:
         )
 
     def _begin_period(self, name: str) -> None:
-        """Tell the learner of the current period of a resource, with what is free now."""
-        spent, reserved = self._used()
+        """Begin the current period of a resource in the learner, with the free amount."""
+        spent, reserved = self._usage()
         total = (self.accounts[name].free or 0) / MICRO + spent[name] + reserved[name]
         period = self.periods[name]
         self.learner.apply(events.Renewed(name, period.start, period.end, total))
@@ -418,7 +418,7 @@ class Policy:
         self._new_learner()
 
     def _new_learner(self) -> None:
-        """Replace the learner by a new one, with what is left of the budgets."""
+        """Replace the learner by a new one with the free budgets."""
         left = {
             name: msgspec.structs.replace(each, horizon=self._own_horizon(each.horizon))
             if each.horizon is not None
@@ -447,7 +447,7 @@ class Policy:
         self.learner.apply(events.BudgetChanged(total, horizons or None, ends or None, allowances or None))  # type: ignore[arg-type]
 
     def _apply_budget_change(self) -> None:
-        spent, reserved = self._used()
+        spent, reserved = self._usage()
         amounts = {n: float("inf") if a.total is None else a.total / MICRO for n, a in self.accounts.items()}
         if self.out_of_sync or any(amount < spent[name] + reserved[name] for name, amount in amounts.items()):
             self._resync_budget()  # the learner's rounded sum may exceed what the account has used
@@ -455,12 +455,12 @@ class Policy:
             self.learner.apply(events.BudgetChanged(self._amount(amounts)))
 
     def clamp_cost(self, cost: Micros) -> Micros:
-        """Return a cost clamped to the learner's cost bounds (`max_cost`): what the learner is told."""
+        """Return the learner's value of a cost: clamped to the cost bounds (`max_cost`)."""
         caps = dict(zip(self.spec.resources, self.learner.settings.cost_bounds, strict=True))
-        return {name: min(micro, round(min(caps[name][1], LARGEST_AMOUNT) * MICRO)) for name, micro in cost.items()}
+        return {name: min(micro, round(min(caps[name][1], MAX_AMOUNT) * MICRO)) for name, micro in cost.items()}
 
     def exceeds_ceiling(self, cost: Micros) -> bool:
-        """Whether a reported cost is above the `max_reported_cost` of a resource, so that somebody must confirm it."""
+        """Whether a reported cost is above the `max_reported_cost` of a resource and needs a confirmation."""
         for name, micro in cost.items():
             ceiling = self.spec.budget[name].max_reported_cost
             if ceiling is not msgspec.UNSET and ceiling is not None and micro > round(ceiling * MICRO):
@@ -468,16 +468,16 @@ class Policy:
         return False
 
     def _resync_budget(self) -> None:
-        """Set the learner's total so that it has left what is free in the accounts; its own sums are out of sync."""
+        """Set the learner's total so that its free budget matches the accounts; its own sums are out of sync."""
         self.out_of_sync = True
-        spent, reserved = self._used()
+        spent, reserved = self._usage()
         totals = {}
         for name, account in self.accounts.items():
             free = account.free
             totals[name] = float("inf") if free is None else free / MICRO + spent[name] + reserved[name]
         self.learner.apply(events.BudgetChanged(self._amount(totals)))
 
-    def _used(self) -> tuple[dict[str, float], dict[str, float]]:
+    def _usage(self) -> tuple[dict[str, float], dict[str, float]]:
         summary = self.learner.figures()
         return self._by_resource(summary.spent), self._by_resource(summary.reserved)
 
@@ -487,7 +487,7 @@ class Policy:
     def _by_resource(self, amount: Amount) -> dict[str, float]:
         return dict(amount) if not isinstance(amount, float) else {self.spec.resources[0]: amount}
 
-    def ended(self, now: int) -> bool:
+    def has_ended(self, now: int) -> bool:
         """Whether the end of a budget has passed at a time in microseconds."""
         if not self.is_timed:
             return False

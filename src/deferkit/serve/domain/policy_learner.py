@@ -17,7 +17,7 @@ from deferkit.learn.links import AUTO_LINK
 from deferkit.learn.pacing import Pacing
 from deferkit.learn.settings import DECEMBER_2026, NOVEMBER_2026, Settings, as_confidence, unaffordable_reviews
 from deferkit.periods import show_time
-from deferkit.serve.domain.accounts import LARGEST_AMOUNT, MICRO, to_micro
+from deferkit.serve.domain.accounts import MAX_AMOUNT, MICRO, to_micro
 from deferkit.serve.domain.review import check_document
 from deferkit.serve.domain.spec import LEGACY_DEFAULTS, BudgetSpec, FeatureSpec, PolicySpec
 from deferkit.types import Budget
@@ -30,7 +30,7 @@ MAX_NUMBERS = 50_000_000  # doubles that one policy may keep in memory: 400 MB
 
 
 class Choice(NamedTuple):
-    """A combination of defaults for how a policy learns."""
+    """A combination of learning defaults."""
 
     forget: str
     representation: str
@@ -118,12 +118,12 @@ def with_ceiling(budget: BudgetSpec) -> BudgetSpec:
     """
     if budget.max_reported_cost is not msgspec.UNSET or budget.max_cost is None:
         return budget
-    ceiling = min(CEILING_FACTOR * to_micro("max_cost", budget.max_cost), LARGEST_AMOUNT * MICRO)
+    ceiling = min(CEILING_FACTOR * to_micro("max_cost", budget.max_cost), MAX_AMOUNT * MICRO)
     return msgspec.structs.replace(budget, max_reported_cost=ceiling / MICRO)
 
 
 def linear_remark(asked: PolicySpec, made: PolicySpec) -> str | None:
-    """Return a warning that says why a policy got a linear representation by default; None if it did not."""
+    """Return a warning with the reason for a linear representation by default; None if trees are used."""
     if asked.representation is not msgspec.UNSET or made.representation != "linear" or made.rule != INDEX:
         return None
     if absent := missing("trees"):
@@ -137,14 +137,14 @@ def trees_available(spec: PolicySpec) -> bool:
 
 
 def numbers_of(spec: PolicySpec) -> int:
-    """Return how many doubles a policy keeps in memory: matrices, remembered contexts, training samples of trees."""
+    """Return the number of doubles that a policy keeps in memory: matrices, contexts, training samples of trees."""
     settings = settings_of(spec)
     trees = 2 * MAX_KEPT * settings.n_features if settings.representation == "auto" else 0
     return sum(count_numbers(settings).values()) + trees
 
 
 def matrix_numbers(settings: Settings) -> int:
-    """Return how many numbers the matrices of a learner have: a decision goes through most of them.
+    """Return the number of matrix elements of a learner; a decision reads most of them.
 
     There are two for each reward and each cost, as often as the estimates have members.
     """
@@ -153,7 +153,7 @@ def matrix_numbers(settings: Settings) -> int:
 
 
 def memory_of(spec: PolicySpec) -> int:
-    """Return the bytes that the learner of a policy takes at most. They stay the same until it is upgraded.
+    """Return the maximum memory of a policy's learner in bytes. It is constant until an upgrade.
 
     >>> from deferkit.serve.domain.spec import BudgetSpec
     >>> budget = {"minutes": BudgetSpec(total=10, horizon=100, max_cost=1)}
@@ -164,19 +164,19 @@ def memory_of(spec: PolicySpec) -> int:
 
 
 def check_size(spec: PolicySpec) -> None:
-    """Raise if a policy would take more memory than the limit."""
+    """Raise if a policy needs more memory than the limit."""
     numbers = numbers_of(spec)
     if numbers > MAX_NUMBERS:
         used = f"forget {spec.forget_used!r} and representation {spec.representation_used!r}"
         raise InvalidArgument(
             f"With its features, {len(spec.experts)} experts, {len(spec.budget)} resources, {used}, the policy would"
-            f" keep {numbers:,} numbers; the most is {MAX_NUMBERS:,}. Take fewer of them, a shorter memory,"
+            f" keep {numbers:,} numbers; the maximum is {MAX_NUMBERS:,}. Use fewer of them, a shorter memory,"
             " representation 'linear' or forget 'never'."
         )
 
 
 def load_trees(spec: PolicySpec) -> None:
-    """Import LightGBM if a policy has trees: it takes seconds, for which the first fit would delay decisions."""
+    """Import LightGBM if a policy has trees. The import takes seconds and would delay decisions at the first fit."""
     check_trees_installed(spec)
     if spec.representation_used == "auto":
         import_module("lightgbm")
@@ -198,8 +198,8 @@ def learner_of(spec: PolicySpec) -> Deferrer:
     """
     if spec.embedding is not None:
         raise InvalidArgument(
-            "The service has no embeddings: leave 'embedding' out. With the representation 'auto' it fits boosted"
-            " trees beside the decisions. (The library has embeddings: deferkit.Deferrer.)"
+            "The service does not support 'embedding': omit it. With the representation 'auto' it fits boosted"
+            " trees in the background. (The library supports embeddings: deferkit.Deferrer.)"
         )
     settings = settings_of(spec)
     check_size(spec)
@@ -233,13 +233,13 @@ def settings_of(spec: PolicySpec) -> Settings:
 
 
 def check_affordable(spec: PolicySpec) -> None:
-    """Raise if a budget is smaller than its max_cost, so that nobody could be asked. For new policies only."""
+    """Raise if a budget is smaller than its max_cost, so that no task can be deferred. For new policies only."""
     if sentence := unaffordable_reviews(budgets_of(spec)):
         raise InvalidArgument(sentence)
 
 
 def check_review(spec: PolicySpec) -> None:
-    """Raise if the review document of a policy makes no sense. For new policies and changes only."""
+    """Raise if the review document of a policy is invalid. For new policies and changes only."""
     if (document := spec.review_used) is not None:
         bounds = settings_of(spec).reward_bounds
         check_document(document, resources=spec.resources, deciders=spec.deciders, reward_range=bounds)
@@ -258,8 +258,8 @@ def budgets_of(spec: PolicySpec) -> dict[str, Budget]:
             (each.horizon is None and not each.is_timed) or (each.max_cost is None and each.limit is msgspec.UNSET)
         ):
             raise InvalidArgument(
-                f"The budget of {name} has a total, so it needs a horizon (tasks that it is to last for), until or"
-                " every, and a max_cost (what is held for each decision until its cost is known) or a limit."
+                f"The budget of {name} has a total, so it needs a horizon (the number of tasks it must last for), until"
+                " or every, and a max_cost (the amount held for each decision until its cost is known) or a limit."
             )
         for field in ("total", "max_cost", "hold", "limit"):
             if isinstance(amount := getattr(each, field), (int, float)):
@@ -285,7 +285,7 @@ def budgets_of(spec: PolicySpec) -> dict[str, Budget]:
 
 
 def check_holds(name: str, budget: BudgetSpec) -> None:
-    """Raise if what is held for a review that can be stopped is more than it may cost."""
+    """Raise if the hold of a review that can be stopped is larger than its maximum cost."""
     caps = {"max_cost": budget.max_cost, "limit": budget.limit}
     for field in ("hold", "limit"):
         amount = getattr(budget, field)

@@ -1,4 +1,4 @@
-"""Problem responses: an HTTP status, a short code and a sentence. And errors of the store."""
+"""Problem responses (HTTP status, code, sentence) and errors of the store."""
 
 from deferkit.errors import DeferkitError
 
@@ -46,10 +46,10 @@ def unavailable(detail: str, *, retry_after: float = 1.0) -> Problem:
 
 
 class TooManyPolicies(Problem):
-    """A tenant has as many policies as it may have."""
+    """A tenant has reached its maximum number of policies."""
 
     def __init__(self, most: int) -> None:
-        super().__init__(409, "too_many", f"There are {most} policies, and no more may be made.")
+        super().__init__(409, "too_many", f"There are {most} policies, which is the maximum.")
 
 
 class TooMuchMemory(Problem):
@@ -78,7 +78,7 @@ class TooMuchMemory(Problem):
 
 
 class Damaged(Problem):
-    """The log of a policy is not what was written: it is not served until somebody has looked at it."""
+    """The log of a policy is damaged. The policy is not served until an operator intervenes."""
 
     def __init__(self, how: str) -> None:
         super().__init__(500, "damaged", f"The policy is damaged and not served. {how}")

@@ -50,7 +50,7 @@ class ChangedRecord(Record, frozen=True, kw_only=True, tag="changed"):
 
 
 class DecisionReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A decision: who decides, and all that was known when that was decided. The log and the reply have it alike."""
+    """A decision with all the values that it was based on, as in the log."""
 
     task: str
     id: int
@@ -91,7 +91,7 @@ class DecisionReply(msgspec.Struct, frozen=True, kw_only=True):
 class DecidedRecord(
     DecisionReply, Record, frozen=True, kw_only=True, tag="decided", tag_field="kind", omit_defaults=True
 ):
-    """A task was decided; if an expert is to be asked, budget was reserved."""
+    """A task was decided. If it was deferred to an expert, budget was reserved."""
 
     context: list[float] | dict[str, Any]
     held: Micros | None = None
@@ -142,7 +142,7 @@ class ExtendedRecord(Record, frozen=True, kw_only=True, tag="extended"):
 
 
 class AnsweredRecord(Record, frozen=True, kw_only=True, tag="answered"):
-    """One of several reviewers of a task has answered; what it reports is booked when all have, or the task ends."""
+    """One of several reviewers of a task answered. The report is booked when all have answered or the task ends."""
 
     task: str
     id: int
@@ -169,7 +169,7 @@ class CorrectedRecord(Record, frozen=True, kw_only=True, tag="corrected"):
 
 
 class AnswerCorrectedRecord(Record, frozen=True, kw_only=True, tag="answer_corrected"):
-    """A reviewer has replaced the own answer; what that changes of the decision is in the records that follow."""
+    """A reviewer replaced their own answer. The following records contain the changes of the decision."""
 
     task: str
     id: int
@@ -210,7 +210,7 @@ class BudgetChangedRecord(Record, frozen=True, kw_only=True, tag="budget"):
 
 
 class RenewedRecord(Record, frozen=True, kw_only=True, tag="renewed"):
-    """A period of a budget began: what was free lapses or is carried over, and the allowance is granted.
+    """A period of a budget began: the free amount lapses or is carried over, and the allowance is granted.
 
     The time of a budget with `until` is one period, which begins with the first task and carries all of the total.
     """
@@ -225,7 +225,7 @@ class RenewedRecord(Record, frozen=True, kw_only=True, tag="renewed"):
 
 
 class ResetRecord(Record, frozen=True, kw_only=True, tag="reset"):
-    """The learner started anew; accounts, settings and scales of features stay."""
+    """The learner was reset; accounts, settings and feature scales are kept."""
 
     request: str
 
@@ -242,7 +242,7 @@ class UpgradedRecord(Record, frozen=True, kw_only=True, tag="upgraded"):
 class ForgottenRecord(Record, frozen=True, kw_only=True, tag="forgotten"):
     """The observed outcome of a task was removed from the estimates.
 
-    The learner is then the one that all records before give if it is told of no outcome of this task.
+    The learner is then rebuilt from the records before this one, without the outcomes of this task.
     """
 
     task: str
@@ -250,7 +250,7 @@ class ForgottenRecord(Record, frozen=True, kw_only=True, tag="forgotten"):
 
 
 class ErasedRecord(Record, frozen=True, kw_only=True, tag="erased"):
-    """Payload and model's answer were erased: of one task, or of all that had ended before a time."""
+    """Payload and model answer were erased, of one task or of all that had ended before a time."""
 
     task: str | None = None
     before: int | None = None

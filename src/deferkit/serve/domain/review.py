@@ -11,12 +11,14 @@ from deferkit.types import LARGEST, MODEL
 
 LabelText = Annotated[str, msgspec.Meta(max_length=1000)]
 Reward = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
-ByDecider = Annotated[dict[str, Reward], msgspec.Meta(max_length=64, description="by decider")]
-ByModelAnswer = Annotated[dict[LabelText, ByDecider], msgspec.Meta(max_length=100, description="by the model's answer")]
+ByDecider = Annotated[dict[str, Reward], msgspec.Meta(max_length=64, description="Rewards by decider.")]
+ByModelAnswer = Annotated[
+    dict[LabelText, ByDecider], msgspec.Meta(max_length=100, description="Rewards by the model's answer.")
+]
 
 
 class MatchRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="match"):
-    """The reward is 1 for the label that most reviewers gave, else 0; an expert's is the share who gave it."""
+    """The model's reward is 1 if it gave the majority label, else 0; an expert's reward is the share of that label."""
 
     def rewards(self, labels: list[Any], model: Any, expert: str) -> dict[str, float]:
         """Return the rewards of a task.
@@ -39,19 +41,20 @@ class MatchRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return found if model is None else found | {MODEL: float(text_of(model) == final)}
 
     def check(self, deciders: tuple[str, ...], reward_range: tuple[float, float]) -> None:  # noqa: ARG002
-        """Raise if the policy does not take all rewards from 0 to 1."""
+        """Raise if the policy's reward range does not contain 0 to 1."""
         check_range({0.0, 1.0}, reward_range)
 
 
 class TableRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="table"):
-    """The rewards are those of a table: by the final label, then by the model's answer, then by decider."""
+    """Rewards from a table: by final label, then by the model's answer, then by decider."""
 
     table: Annotated[
-        dict[LabelText, ByModelAnswer], msgspec.Meta(min_length=1, max_length=100, description="by the final label")
+        dict[LabelText, ByModelAnswer],
+        msgspec.Meta(min_length=1, max_length=100, description="Rewards by final label."),
     ] = msgspec.field(name="rewards")
 
     def rewards(self, labels: list[Any], model: Any, expert: str) -> dict[str, float]:  # noqa: ARG002
-        """Return the rewards of a task; none where the table has no line for it.
+        """Return the rewards of a task; empty if the table has no line for it.
 
         >>> rule = TableRule(table={"true": {"ham": {"model": 0.0, "human": 1.0}}})
         >>> rule.rewards([True], "ham", "human"), rule.rewards([False], "ham", "human")
@@ -63,7 +66,7 @@ class TableRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return dict(self.table.get(final, {}).get(text_of(model), {}))
 
     def check(self, deciders: tuple[str, ...], reward_range: tuple[float, float]) -> None:
-        """Raise if the table has a reward of nobody, or one that the policy does not take."""
+        """Raise if the table has a reward of an unknown decider or outside the reward range."""
         found = [rewards for row in self.table.values() for rewards in row.values()]
         for name in {name for rewards in found for name in rewards}:
             if name not in deciders:
@@ -72,7 +75,7 @@ class TableRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 def check_range(rewards: set[float], reward_range: tuple[float, float]) -> None:
-    """Raise if a rule may give a reward that the policy does not take."""
+    """Raise if a rule may give a reward outside the policy's reward range."""
     low, high = reward_range
     if any(not low <= value <= high for value in rewards):
         raise InvalidArgument(f"The rewards of this policy are from {low:g} to {high:g}; its reward rule has others.")
@@ -106,26 +109,28 @@ def majority_index(labels: list[Any]) -> int:
 
 HIDDEN, AFTER, SHOWN = "hidden", "after", "shown"
 FieldName = Annotated[
-    str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,63}(?!\n)$", description="letters, digits, . _ -")
+    str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,63}(?!\n)$", description="Letters, digits, . _ -")
 ]
 Label = Annotated[str, msgspec.Meta(max_length=200)]
 Bound = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
 
 
 class FormOption(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One of the values of a choice; without a label it is shown as it is."""
+    """A value of a choice, with a label. The label is the value by default."""
 
     value: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
     label: Label | None = None
 
 
 class FormField(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A field of a form. `min` and `max` bound a number, the length of a text, or how many choices are made."""
+    """A field of a form. `min` and `max` bound a number, the length of a text, or the number of choices."""
 
     name: FieldName
     kind: Literal["choice", "choices", "boolean", "number", "text"]
     label: Label = ""
-    options: Annotated[list[FormOption], msgspec.Meta(max_length=100, description="of choice and choices")] = []
+    options: Annotated[
+        list[FormOption], msgspec.Meta(max_length=100, description="The options of a choice or of choices.")
+    ] = []
     required: bool = True
     min: Bound | None = None
     max: Bound | None = None
@@ -133,29 +138,33 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Timer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which resource active time is counted in, and how many seconds are one unit of it."""
+    """The resource that active time is counted in, and the seconds per unit."""
 
     resource: Annotated[str, msgspec.Meta(max_length=64)]
     unit_s: Annotated[float, msgspec.Meta(gt=0, le=1e9)] = 60.0
 
 
 class ReviewDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What reviewers are asked and shown. An answer is an object of the form's fields; the first one is its label."""
+    """The review document: form, guidelines and display. An answer is an object of the form's fields.
+
+    The first field is the label.
+    """
 
     form: Annotated[list[FormField], msgspec.Meta(min_length=1, max_length=20)]
     guidelines: Annotated[str, msgspec.Meta(max_length=20_000)] = ""
     payload: Annotated[
         Literal["auto", "text", "fields", "table", "chat", "image", "json"],
-        msgspec.Meta(description="how the payload of a task is shown"),
+        msgspec.Meta(description="How to show the payload of a task."),
     ] = "auto"
     model_answer: Annotated[
         Literal["hidden", "after", "shown"],
-        msgspec.Meta(description="whether reviewers see the model's answer: never, after theirs, or before"),
+        msgspec.Meta(description="When reviewers see the model's answer: never, after their own answer, or before."),
     ] = "hidden"
     timer: Timer | None = None
     reward_rule: (
         Annotated[
-            MatchRule | TableRule, msgspec.Meta(description="how answers become rewards, where none are reported")
+            MatchRule | TableRule,
+            msgspec.Meta(description="The rule that computes rewards from answers, if no rewards are reported."),
         ]
         | None
     ) = None
@@ -172,7 +181,7 @@ def check_document(
     deciders: tuple[str, ...],
     reward_range: tuple[float, float],
 ) -> None:
-    """Raise if a review document makes no sense for a policy.
+    """Raise if a review document is invalid for a policy.
 
     Parameters
     ----------
@@ -206,7 +215,7 @@ def check_document(
 
 
 def check_field(field: FormField) -> None:
-    """Raise if a field of a form makes no sense by itself."""
+    """Raise if a field of a form is invalid."""
     values = [option.value for option in field.options]
     if field.kind in ("choice", "choices"):
         if not values or len(set(values)) < len(values):
@@ -220,7 +229,7 @@ def check_field(field: FormField) -> None:
 
 
 def check_answer(form: list[FormField], answer: Any) -> None:
-    """Raise if an answer is not what a form asks for.
+    """Raise if an answer does not match a form.
 
     Parameters
     ----------
@@ -255,7 +264,7 @@ def check_answer(form: list[FormField], answer: Any) -> None:
 
 
 def expected_instead(field: FormField, value: Any) -> str | None:
-    """Return what a field expects if a value is invalid; None if it is valid."""
+    """Return the requirement of a field that a value breaks; None if the value is valid."""
     values = [option.value for option in field.options]
     match field.kind:
         case "boolean":
@@ -303,7 +312,7 @@ class Judgement(NamedTuple):
 
 
 def judge(document: ReviewDocument, answers: list[Any], model_answer: Any, expert: str) -> Judgement:
-    """Return which answer of a task is used, and the rewards that the reward rule gives.
+    """Return the used answer of a task, and the rewards of the reward rule.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The rows of the store, as they are read and written. Times are microseconds."""
+"""Rows of the store. Times are microseconds."""
 
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ class PolicyRow(NamedTuple):
 
 
 class DecisionRow(NamedTuple):
-    """A decision: the reply that was given, and what became known since."""
+    """A decision: its reply and its outcome."""
 
     policy: int
     task: str

@@ -15,7 +15,7 @@ from deferkit.serve.domain.rows import ClaimRow, SeatRow
 
 
 def new_token() -> str:
-    """Return a claim token that nobody can guess: 256 random bits."""
+    """Return a claim token of 256 random bits."""
     return secrets.token_urlsafe(32)
 
 
@@ -27,7 +27,7 @@ def check_token(body: LeaseBody, stored: bytes | None) -> None:
     body
         The call; its `token` is what `claim` returned.
     stored
-        The hash of the claim's token; None for a claim from before there were tokens, which needs none.
+        The hash of the claim's token; None for a claim created before tokens existed, which needs none.
     """
     if stored is None:
         return
@@ -51,7 +51,7 @@ def check_bound(bound: str | None, reviewer: str) -> None:
 
 
 def claim_of(body: LeaseBody, claims: Iterable[ClaimRow], bound: str | None) -> ClaimRow | None:
-    """Return the claim that a call is about, of those on its task; None if there is none.
+    """Return the claim of a call, from the claims of its task; None without one.
 
     Raises if the caller is `bound` to another reviewer than that of the claim, also with the right token.
     """
@@ -71,8 +71,8 @@ class Reported(NamedTuple):
     answers: list[Any]
 
 
-def reported(seats: list[SeatRow], deciders: Iterable[str]) -> Reported:
-    """Return what reviewers have reported: the rewards of these deciders are averaged, costs added up."""
+def combine_reports(seats: list[SeatRow], deciders: Iterable[str]) -> Reported:
+    """Return the combined reports of reviewers: mean rewards of these deciders, sum of costs."""
     rewards = {}
     for name in deciders:
         given = [seat.rewards[name] for seat in seats if name in seat.rewards]
@@ -96,7 +96,7 @@ def average(values: list[float]) -> float:
 
 
 def sum_costs(*costs: Micros | None) -> Micros | None:
-    """Return the sum of the costs that are known; None if none is.
+    """Return the sum of the known costs; None if no cost is known.
 
     >>> sum_costs({"cost": 5}, None, {"cost": 3}), sum_costs(None)
     ({'cost': 8}, None)

@@ -1,4 +1,4 @@
-"""Specifications of policies, how they change, and times in requests."""
+"""Policy specifications, their changes, and times in requests."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
@@ -10,7 +10,7 @@ from deferkit.learn.exploration import INDEX
 from deferkit.learn.links import AUTO_LINK, LINKS
 from deferkit.learn.pacing import PACINGS
 from deferkit.learn.settings import DEFAULTS, FORGETS, NOVEMBER_2026, REPRESENTATIONS
-from deferkit.serve.domain.accounts import LARGEST_AMOUNT
+from deferkit.serve.domain.accounts import MAX_AMOUNT
 from deferkit.serve.domain.review import ReviewDocument
 from deferkit.types import LARGEST, MODEL
 
@@ -52,14 +52,14 @@ def keep_seconds(struct: msgspec.Struct, *fields: str) -> None:
 # in Python $ alone would let a newline through at the end
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}(?!\n)$"
 NO_CONTROL = r"^[^\u0000-\u001f\u007f-\u009f\ud800-\udfff]*(?!\n)$"
-Name = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN, description="letters, digits, . _ -")]
+Name = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN, description="Letters, digits, . _ -")]
 TaskId = Annotated[
     str,
     msgspec.Meta(
         min_length=1,
         max_length=128,
         pattern=NO_CONTROL,
-        description="your own id of a task: 1 to 128 characters, none of them control characters",
+        description="The caller's own id of the task: 1 to 128 characters, without control characters.",
     ),
 ]
 FeatureName = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
@@ -94,19 +94,28 @@ LEARNING_SETTINGS = ("defaults", "link", "rule", "exploration", "forget", "repre
 
 
 class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The budget of one resource. Without a total it has no end.
+    """The budget of one resource. Without a total it is unlimited.
 
     With a total it needs one of `horizon`, `until` and `every`, and a `max_cost` or a `limit`.
     """
 
     total: (
-        Annotated[float, msgspec.Meta(ge=0, le=LARGEST_AMOUNT, description="with `every`, what each period gets")]
+        Annotated[
+            float,
+            msgspec.Meta(ge=0, le=MAX_AMOUNT, description="The total amount; with `every`, the amount of each period."),
+        ]
         | None
     ) = None
-    horizon: Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1, description="tasks that it is to last for")] | None = None
+    horizon: (
+        Annotated[
+            int, msgspec.Meta(ge=1, le=2**53 - 1, description="The number of tasks that the budget must last for.")
+        ]
+        | None
+    ) = None
     max_cost: (
         Annotated[
-            float, msgspec.Meta(gt=0, le=LARGEST_AMOUNT, description="held for each decision until its cost is known")
+            float,
+            msgspec.Meta(gt=0, le=MAX_AMOUNT, description="The amount held for each decision until its cost is known."),
         ]
         | None
     ) = None
@@ -115,9 +124,9 @@ class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             float,
             msgspec.Meta(
                 gt=0,
-                le=LARGEST_AMOUNT,
-                description="a reported cost above it waits for a correction, unbooked and unlearned; 20 times max_cost"
-                " unless given, null: no ceiling",
+                le=MAX_AMOUNT,
+                description="A reported cost above this ceiling is not booked and not learned until a correction. 20"
+                " times max_cost by default; null disables it.",
             ),
         ]
         | msgspec.UnsetType
@@ -127,8 +136,8 @@ class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         Annotated[
             RequestTime,
             msgspec.Meta(
-                description="when it ends, in place of a horizon: seconds since 1970, or a text with an offset such as"
-                " '2026-12-31T18:00:00+01:00', which is kept as seconds"
+                description="The end of the budget, instead of a horizon: seconds since 1970, or a time with an offset"
+                " such as '2026-12-31T18:00:00+01:00', which is stored as seconds."
             ),
         ]
         | msgspec.UnsetType
@@ -138,22 +147,22 @@ class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             str,
             msgspec.Meta(
                 max_length=32,
-                description="the period after which it is renewed, in place of a horizon: a length such as '7d', '12h'"
-                " or '30min', or a calendar 'day', 'week' or 'month'",
+                description="The period of renewal, instead of a horizon: a duration such as '7d', '12h' or '30min', or"
+                " a calendar 'day', 'week' or 'month'.",
             ),
         ]
         | msgspec.UnsetType
     ) = msgspec.UNSET
     zone: (
-        Annotated[str, msgspec.Meta(max_length=64, description="time zone of calendar periods; UTC unless given")]
+        Annotated[str, msgspec.Meta(max_length=64, description="Time zone of calendar periods. UTC by default.")]
         | msgspec.UnsetType
     ) = msgspec.UNSET
     start: (
         Annotated[
             RequestTime,
             msgspec.Meta(
-                description="when the first period begins, in seconds since 1970 or as a text with an offset; with the"
-                " first task unless given, or the calendar period of that"
+                description="The start of the first period: seconds since 1970, or a time with an offset. By default"
+                " the time of the first task, or the start of its calendar period."
             ),
         ]
         | msgspec.UnsetType
@@ -162,7 +171,7 @@ class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         Annotated[
             float,
             msgspec.Meta(
-                ge=0, description="how many allowances may be carried over; 0 unless given, null: all that is left"
+                ge=0, description="The number of allowances that may be carried over. 0 by default; null carries all."
             ),
         ]
         | msgspec.UnsetType
@@ -173,16 +182,16 @@ class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             float,
             msgspec.Meta(
                 gt=0,
-                le=LARGEST_AMOUNT,
-                description="held for a review that can be stopped, in place of max_cost; 'auto': about three times the"
-                " mean cost",
+                le=MAX_AMOUNT,
+                description="The amount held for a review that can be stopped, instead of max_cost. 'auto' is about"
+                " three times the mean cost.",
             ),
         ]
         | Literal["auto"]
         | msgspec.UnsetType
     ) = msgspec.UNSET
     limit: (
-        Annotated[float, msgspec.Meta(gt=0, le=LARGEST_AMOUNT, description="the cost at which every review is stopped")]
+        Annotated[float, msgspec.Meta(gt=0, le=MAX_AMOUNT, description="The cost at which every review is stopped.")]
         | msgspec.UnsetType
     ) = msgspec.UNSET
 
@@ -192,7 +201,7 @@ class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def is_timed(self) -> bool:
-        """Whether it renews or has an end, so that tasks have a time."""
+        """Whether the budget renews or has an end, so that tasks have a time."""
         return self.until is not msgspec.UNSET or self.every is not msgspec.UNSET
 
     @property
@@ -202,7 +211,7 @@ class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def least_hold(self) -> float | None:
-        """What must be free for one more review; None where any amount is enough."""
+        """The free amount that one more review needs; None where any amount is enough."""
         if self.hold == "auto":
             return None
         known = [each for each in (self.hold, self.limit, self.max_cost) if isinstance(each, (int, float))]
@@ -216,7 +225,7 @@ class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class FeatureSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Named features. A category has its levels, or how many of them to take as they come."""
+    """Named features. A category has its levels, or a maximum number of levels to accept."""
 
     numbers: Annotated[list[FeatureName], msgspec.Meta(max_length=1000)] = []
     categories: Annotated[
@@ -229,11 +238,11 @@ class FeatureSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=False):
-    """A policy: who decides, on what, for how much, and what happens to tasks that wait."""
+    """Settings of a policy: features, experts, budgets, learning, deadlines, review."""
 
     name: Name
     features: Annotated[int, msgspec.Meta(ge=1, le=2000)] | FeatureSpec
-    budget: Annotated[dict[Name, BudgetSpec], msgspec.Meta(min_length=1, max_length=8, description="by resource")]
+    budget: Annotated[dict[Name, BudgetSpec], msgspec.Meta(min_length=1, max_length=8, description="By resource.")]
     experts: Annotated[list[Name], msgspec.Meta(min_length=1, max_length=32)] = msgspec.field(
         default_factory=lambda: ["human"]
     )
@@ -250,13 +259,21 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     ) = msgspec.UNSET
     cost_link: LinkName = "identity"
     pacing: PacingName = "resolve"
-    exploration: Annotated[float, msgspec.Meta(ge=0, le=1e6, description="width of intervals, in noise")] | None = None
+    exploration: (
+        Annotated[
+            float, msgspec.Meta(ge=0, le=1e6, description="Width of confidence intervals, in units of the noise.")
+        ]
+        | None
+    ) = None
     rule: Literal["index", "interval"] | msgspec.UnsetType = msgspec.UNSET
-    """How what is not known is explored; policies from before there was a rule have none, and intervals."""
+    """Exploration rule. Unset for policies created before this field existed; they use "interval"."""
     forget: (
         Annotated[
             ForgetName,
-            msgspec.Meta(description="the past: as fast as what is seen asks for, unless given, or never"),
+            msgspec.Meta(
+                description="How fast old observations are discounted: 'auto' (default) adapts to prediction errors,"
+                " 'never' keeps all."
+            ),
         ]
         | msgspec.UnsetType
     ) = msgspec.UNSET
@@ -264,8 +281,8 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         Annotated[
             RepresentationName,
             msgspec.Meta(
-                description="'auto': the context and what boosted trees make of it, whichever foresees better. Unless"
-                " given, 'auto' where LightGBM is installed and the policy is not too large, else 'linear'"
+                description="Reward model. 'auto' combines a linear model and boosted trees, weighted by prediction"
+                " error. Default: 'auto' if LightGBM is installed and the policy is not too large, otherwise 'linear'."
             ),
         ]
         | msgspec.UnsetType
@@ -274,40 +291,45 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         Annotated[
             Literal["clip", "refuse", "keep"],
             msgspec.Meta(
-                description="a feature many times as large as any before: cut to the scale seen so far ('clip', unless"
-                " given), refused with 422, or kept as it is"
+                description="Handling of a feature value many times larger than all before: 'clip' to the scale seen so"
+                " far (default), 'refuse' with 422, or 'keep'."
             ),
         ]
         | msgspec.UnsetType
     ) = msgspec.UNSET
-    explore_floor: Annotated[float, msgspec.Meta(ge=0, le=1, description="share decided at random, logged")] = 0.0
+    explore_floor: Annotated[
+        float, msgspec.Meta(ge=0, le=1, description="The share of tasks that are decided at random.")
+    ] = 0.0
     warm_up: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] | None = None
     reward_range: tuple[Finite, Finite] = (0.0, 1.0)
-    memory: Annotated[int, msgspec.Meta(ge=1000, le=1_000_000, description="decisions that can be learned from")] = (
-        10_000
-    )
+    memory: Annotated[
+        int,
+        msgspec.Meta(
+            ge=1000, le=1_000_000, description="The number of latest decisions that accept outcomes for learning."
+        ),
+    ] = 10_000
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)] = 0
     embedding: dict[str, Any] | None = None
     learning_window_s: (
-        Annotated[float, msgspec.Meta(gt=0, le=1e9, description="later outcomes are booked, not learned")] | None
+        Annotated[float, msgspec.Meta(gt=0, le=1e9, description="Later outcomes are booked but not learned.")] | None
     ) = None
-    deadline_s: Annotated[float, msgspec.Meta(gt=0, le=1e9, description="how long a task may wait")] | None = None
+    deadline_s: (
+        Annotated[float, msgspec.Meta(gt=0, le=1e9, description="The time that a task may wait, in seconds.")] | None
+    ) = None
     after_deadline: Literal["model", "wait"] = "model"
     lease_s: Seconds = 300.0
-    reviewers: Annotated[int, msgspec.Meta(ge=1, le=16, description="people for each task")] = 1
-    review: (
-        Annotated[ReviewDocument, msgspec.Meta(description="what reviewers are asked and shown")]
-        | msgspec.UnsetType
-        | None
-    ) = msgspec.UNSET
+    reviewers: Annotated[int, msgspec.Meta(ge=1, le=16, description="Reviewers per task.")] = 1
+    review: Annotated[ReviewDocument, msgspec.Meta(description="The review document.")] | msgspec.UnsetType | None = (
+        msgspec.UNSET
+    )
     retention_s: (
         Annotated[
             float,
             msgspec.Meta(
                 gt=0,
                 le=1e9,
-                description="seconds after which payload and model's answer of a task that has ended are erased; 30"
-                " days unless given, null: never",
+                description="Seconds after which the payload and model answer of an ended task are erased. 30 days by"
+                " default; null: never.",
             ),
         ]
         | msgspec.UnsetType
@@ -334,7 +356,7 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         | msgspec.UnsetType
     ) = msgspec.UNSET
     confidence: (
-        Annotated[int, msgspec.Meta(ge=0, description="index in the context, for plain vectors")]
+        Annotated[int, msgspec.Meta(ge=0, description="The index in the context, for plain vectors.")]
         | FeatureName
         | msgspec.UnsetType
     ) = msgspec.UNSET
@@ -360,48 +382,48 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """The model and the experts."""
         return (MODEL, *self.experts)
 
-    def _used(self, name: str) -> Any:
+    def _effective_value(self, name: str) -> Any:
         given = getattr(self, name)
         return LEGACY_DEFAULTS[name] if given is msgspec.UNSET else given
 
     @property
     def link_used(self) -> str:
         """The `link` in effect."""
-        return str(self._used("link"))
+        return str(self._effective_value("link"))
 
     @property
     def forget_used(self) -> str:
         """The `forget` setting in effect."""
-        return str(self._used("forget"))
+        return str(self._effective_value("forget"))
 
     @property
     def representation_used(self) -> str:
         """The `representation` in effect."""
-        return str(self._used("representation"))
+        return str(self._effective_value("representation"))
 
     @property
     def outliers_used(self) -> str:
         """The `outliers` setting in effect."""
-        return str(self._used("outliers"))
+        return str(self._effective_value("outliers"))
 
     @property
     def defaults_used(self) -> str:
         """The version of the default rule in effect."""
-        return str(self._used("defaults"))
+        return str(self._effective_value("defaults"))
 
     @property
     def ranks_used(self) -> bool:
         """The `ranks` setting in effect."""
-        return bool(self._used("ranks"))
+        return bool(self._effective_value("ranks"))
 
     @property
     def review_used(self) -> ReviewDocument | None:
-        """What reviewers are asked and shown; None: answers may be anything, and the model's answer is shown."""
+        """The review document. None: answers are free-form, and the model's answer is shown."""
         return None if self.review is msgspec.UNSET else self.review
 
     @property
     def retention_used(self) -> float | None:
-        """Seconds after which what reviewers were shown is erased; None: never."""
+        """Seconds after which the payload and model answer are erased; None: never."""
         return None if self.retention_s is msgspec.UNSET else self.retention_s
 
     def learning_as(self, other: "PolicySpec") -> "PolicySpec":
@@ -432,20 +454,28 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class BudgetPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a budget is to last for, from now on: what it was made with is what may be changed."""
+    """A new horizon, end or allowance of a budget, whichever it was created with."""
 
-    horizon: Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1, description="tasks, from the first on")] | None = None
+    horizon: (
+        Annotated[
+            int, msgspec.Meta(ge=1, le=2**53 - 1, description="The number of tasks, counted from the first task.")
+        ]
+        | None
+    ) = None
     until: (
         Annotated[
             RequestTime,
             msgspec.Meta(
-                description="seconds since 1970, or a text with an offset such as '2026-12-31T18:00:00+01:00'"
+                description="The new end: seconds since 1970, or a time with an offset such as"
+                " '2026-12-31T18:00:00+01:00'."
             ),
         ]
         | None
     ) = None
     allowance: (
-        Annotated[float, msgspec.Meta(ge=0, le=LARGEST_AMOUNT, description="of each period from the next renewal on")]
+        Annotated[
+            float, msgspec.Meta(ge=0, le=MAX_AMOUNT, description="The amount of each period, from the next renewal on.")
+        ]
         | None
     ) = None
 
@@ -455,9 +485,9 @@ class BudgetPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class PolicyChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What may be changed of a policy; the rest is what it has learned with. Totals have a call of their own."""
+    """The settings of a policy that may be changed. Budget totals have their own route."""
 
-    budget: Annotated[dict[Name, BudgetPlan], msgspec.Meta(max_length=8, description="by resource")] = {}
+    budget: Annotated[dict[Name, BudgetPlan], msgspec.Meta(max_length=8, description="By resource.")] = {}
 
     learning_window_s: Seconds | msgspec.UnsetType | None = msgspec.UNSET
     deadline_s: Seconds | msgspec.UnsetType | None = msgspec.UNSET
@@ -477,7 +507,7 @@ class PolicyChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def planned(name: str, budget: BudgetSpec | None, plan: BudgetPlan) -> BudgetSpec:
-    """Return a budget with another horizon, end or allowance; raise if it has no such thing."""
+    """Return a budget with another horizon, end or allowance; raise if it has none of that kind."""
     if budget is None:
         raise InvalidArgument(f"There is no resource {name!r}.")
     kind = "horizon" if not budget.is_timed else "until" if budget.every is msgspec.UNSET else "allowance"

@@ -35,12 +35,12 @@ class WebhookRow(NamedTuple):
     created: int
 
     def wants(self, event: str, policy: str) -> bool:
-        """Return whether an event of a policy is to be delivered."""
+        """Return whether to deliver an event of a policy."""
         return event in self.events.split() and (self.policies is None or policy in self.policies.split())
 
 
 class DeliveryRow(NamedTuple):
-    """An event that is to be delivered to one webhook."""
+    """An event for one webhook."""
 
     webhook: str
     id: str  # of the event: the receiver knows a repetition by it
@@ -78,12 +78,12 @@ def new_secret() -> str:
     return SECRET_PREFIX + secrets.token_urlsafe(32)
 
 
-LARGEST_BODY = 65_536  # bytes
+MAX_BODY = 65_536  # bytes
 USED_80, USED_100, SUSPENSE, FROZEN = "used_80_percent", "used_100_percent", "suspense", "frozen"
 
 
 class EventBody(msgspec.Struct, frozen=True, kw_only=True):
-    """What a receiver gets: what happened, when, to which policy."""
+    """The body of a delivery: event, time, policy."""
 
     id: str  # the same whenever the event is sent again
     event: str
@@ -120,12 +120,12 @@ def completed_data(row: DecisionRow) -> dict[str, Any]:
 
 
 def expired_data(record: ExpiredRecord, final: str) -> dict[str, Any]:
-    """Return the data of an `expired` event; `final` is whose answer is used."""
+    """Return the data of an `expired` event; `final` is the decider whose answer is used."""
     return {"task": record.task, "id": record.id, "why": record.why, "final": final}
 
 
 class BudgetAlarm(NamedTuple):
-    """Something about a budget that somebody should look at; `resource` is None if it is about all of them."""
+    """A condition of a budget that needs attention; `resource` is None if it concerns all budgets."""
 
     kind: str
     resource: str | None
@@ -180,13 +180,13 @@ def budget_data(alarm: BudgetAlarm, accounts: Mapping[str, Account]) -> dict[str
 def encoded(event: EventBody) -> bytes:
     """Return an event as bytes; without its answer if that makes it too large."""
     body = msgspec.json.encode(event)
-    if len(body) > LARGEST_BODY and "answer" in event.data:
+    if len(body) > MAX_BODY and "answer" in event.data:
         data = event.data | {"answer": None, "answer_left_out": True}
         body = msgspec.json.encode(msgspec.structs.replace(event, data=data))
     return body
 
 
-LONGEST_URL = 2000
+MAX_URL = 2000
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 GLOBAL_UNICAST_6 = ipaddress.ip_network("2000::/3")  # all that has been given out of IPv6 for public hosts
 # The IANA special-purpose address registries, with what is multicast or reserved. `is_global` of the standard library
@@ -241,13 +241,13 @@ class Destination(NamedTuple):
 
     @property
     def host_header(self) -> str:
-        """What the header `host` says: without the port of the scheme."""
+        """The `Host` header, without the default port of the scheme."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == (443 if self.secure else 80) else f"{host}:{self.port}"
 
 
 def destination_of(url: str, *, private: bool) -> Destination:
-    """Return where a webhook's URL leads; raise if it may not be one.
+    """Return the destination of a webhook's URL; raise if the URL is not allowed.
 
     Parameters
     ----------
@@ -265,17 +265,17 @@ def destination_of(url: str, *, private: bool) -> Destination:
     Traceback (most recent call last):
     deferkit.errors.InvalidArgument: The url leads to a private, loopback, link-local, multicast or reserved address.
     """
-    if not url.isascii() or not url.isprintable() or " " in url or "\\" in url or len(url) > LONGEST_URL:
-        raise InvalidArgument(f"The url has at most {LONGEST_URL:,} printable ASCII characters, without spaces and \\.")
+    if not url.isascii() or not url.isprintable() or " " in url or "\\" in url or len(url) > MAX_URL:
+        raise InvalidArgument(f"The url has at most {MAX_URL:,} printable ASCII characters, without spaces and \\.")
     try:
         parts = urlsplit(url)
         host, port = (parts.hostname or "").removesuffix("."), parts.port  # a final dot is the root of all names
     except ValueError:
-        raise InvalidArgument("The url is not one.") from None
+        raise InvalidArgument("The url is not valid.") from None
     if parts.scheme not in ("http", "https") or not host or host.endswith("."):
-        raise InvalidArgument("The url begins with http:// or https:// and a host.")
+        raise InvalidArgument("The url must begin with http:// or https:// and a host.")
     if "@" in parts.netloc or "#" in url or "%" in host or port == 0:
-        raise InvalidArgument("The url has no credentials, fragment or zone.")
+        raise InvalidArgument("The url must not have credentials, a fragment or a zone.")
     address = literal_address(host)
     local = host == "localhost" or host.endswith(".localhost")
     if not private and (local or (address is not None and not is_public(address))):
@@ -286,7 +286,7 @@ def destination_of(url: str, *, private: bool) -> Destination:
 
 
 def literal_address(host: str) -> Address | None:
-    """Return the address that a host is, in any form that a resolver takes; None if it is a name.
+    """Return the IP address of a host in any form that resolvers accept; None if the host is a name.
 
     >>> [str(literal_address(host)) for host in ("::1", "127.1", "2130706433", "0177.0.0.1", "example.org")]
     ['::1', '127.0.0.1', '127.0.0.1', '127.0.0.1', 'None']
@@ -317,7 +317,7 @@ def is_public(address: Address) -> bool:
 
 
 def allowed(addresses: Iterable[str], *, private: bool) -> list[str]:
-    """Return those of a name's addresses that a webhook may be connected to.
+    """Return the permitted addresses of a name.
 
     >>> allowed(["10.0.0.1", "1.1.1.1"], private=False)
     ['1.1.1.1']

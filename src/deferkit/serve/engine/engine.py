@@ -127,7 +127,7 @@ class Engine:
     async def start(self) -> None:
         """Migrate the database, acquire the policies that have no owner, and start the writer."""
         await self.ownership.open()
-        await self.webhooks.read()
+        await self.webhooks.reload()
         # leases are renewed from the start on: loading all policies may take longer than a lease
         self._ticking = [asyncio.create_task(self._regularly(self.ownership.renew_if_due))]
         try:
@@ -202,15 +202,15 @@ class Engine:
         if not self.ready:  # by now
             raise unavailable("The service is stopping.")
         done: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self.queue.put(key[0], Job(key, command, done, span))
+        self.queue.add(key[0], Job(key, command, done, span))
         return await done
 
     async def holding(self, key: Key) -> OwnedPolicy:
-        """Return a policy that this process owns; raise if there is none, or if another process owns it."""
+        """Return a policy that this process owns; raise if it does not exist or another process owns it."""
         owned = self.owned.get(key)
         if owned is not None:
             return owned
-        row = await self.ownership.read(self.store.policy, *key)
+        row = await self.ownership.query(self.store.policy, *key)
         if row is None:
             raise unknown("policy", key[1])
         if not await self.ownership.adopt(row):

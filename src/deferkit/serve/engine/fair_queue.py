@@ -23,11 +23,11 @@ class FairQueue(Generic[Item]):
     """A bounded queue, fair between tenants by processor time. Blocked items count towards its limits.
 
     >>> queue = FairQueue[int](limit=4, share=0.5)
-    >>> queue.put("a", 1), queue.put("a", 2), queue.put("b", 3)
+    >>> queue.add("a", 1), queue.add("a", 2), queue.add("b", 3)
     (None, None, None)
-    >>> queue.put("a", 4)
+    >>> queue.add("a", 4)
     Traceback (most recent call last):
-    deferkit.serve.domain.problems.Problem: Too much is waiting: 2 of your calls. Try again.
+    deferkit.serve.domain.problems.Problem: Too many calls wait, 2 of them yours. Try again.
     >>> asyncio.run(queue.take(2))
     [1, 3]
     """
@@ -43,14 +43,14 @@ class FairQueue(Generic[Item]):
         self._mean: dict[str, float] = {}  # seconds that a command of a tenant takes
         self._level = 0.0  # what the tenant whose turn it was last had been charged
 
-    def put(self, tenant: str, item: Item) -> None:
+    def add(self, tenant: str, item: Item) -> None:
         """Add an item, or raise if the queue, or this tenant's part of it, is full."""
         mine = self.waiting.get(tenant)
         n = 0 if mine is None else len(mine)
         if self.blocked:
             n += sum(len(items) for key, items in self.blocked.items() if key[0] == tenant)
         if self.length >= self.limit or n >= self.share:
-            raise unavailable(f"Too much is waiting: {n} of your calls. Try again.")
+            raise unavailable(f"Too many calls wait, {n} of them yours. Try again.")
         if mine is None:
             mine = self.waiting[tenant] = deque()
             # an idle tenant earns no credit: its charge is raised to the current level
@@ -84,13 +84,13 @@ class FairQueue(Generic[Item]):
         self._some.set()
 
     def charge(self, tenant: str, seconds: float) -> None:
-        """Charge a tenant with the seconds that one of its commands took of the processor."""
+        """Charge a tenant for the processor seconds of a command."""
         mean = self._mean.get(tenant, 0.0)
         self._mean[tenant] = mean + NEWEST * (seconds - mean)
         self._charged[tenant] = self._charged.get(tenant, self._level) + seconds
 
     def takes_long(self, tenant: str) -> bool:
-        """Return whether the commands of a tenant take more than a turn's worth of the processor, on average."""
+        """Return whether the commands of a tenant need more processor time than one turn, on average."""
         return self._mean.get(tenant, 0.0) > TURN_S
 
     async def take(self, most: int, size: Callable[[Item], int] = lambda _: 1) -> list[Item]:
@@ -123,7 +123,7 @@ class FairQueue(Generic[Item]):
         return taken
 
     def _take_of_one(self, most: int, size: Callable[[Item], int]) -> list[Item]:
-        """Take items while there is one tenant only: nobody else has a turn."""
+        """Take items while only one tenant waits, so that no turns are needed."""
         [(tenant, mine)] = self.waiting.items()
         taken: list[Item] = []
         self._level = max(self._level, self._charged.get(tenant, 0.0))

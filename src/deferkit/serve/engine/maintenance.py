@@ -56,7 +56,7 @@ class Maintenance:
         return all(problem.status != UNAVAILABLE for problem in problems)
 
     async def renew_idle(self) -> None:
-        """Renew the budgets of policies that nobody has called for many periods."""
+        """Renew the budgets of policies that had no call for many periods."""
         for key, owned in list(self.ownership.owned.items()):
             if owned.blocked or not has_many_due(owned, owned.time(self.ownership.clock.now())):
                 continue

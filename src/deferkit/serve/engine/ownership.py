@@ -53,8 +53,8 @@ def container() -> str:
         return ""
 
 
-def started(pid: int) -> str | None:
-    """Return when a process was started, in the system's ticks; None if there is no such process."""
+def process_start(pid: int) -> str | None:
+    """Return the start time of a process, in clock ticks of the system; None if there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:
@@ -67,7 +67,7 @@ def started(pid: int) -> str | None:
 
 def identity(number: int = 0) -> str:
     """Return the unique owner id of this process; `number` distinguishes several owners within it."""
-    process = f"{os.getpid()}/{started(os.getpid()) or ''}"
+    process = f"{os.getpid()}/{process_start(os.getpid()) or ''}"
     return f"{socket.gethostname()}/{boot()}/{container()}/{process}/{number}"
 
 
@@ -85,7 +85,7 @@ def is_dead(owner: str, *, shared: bool = False) -> bool:
         return False
     if (began, inside) != (boot(), container()):
         return not shared
-    return not pid.isdigit() or started(int(pid)) != start
+    return not pid.isdigit() or process_start(int(pid)) != start
 
 
 NANOSECONDS = 1000  # of a microsecond
@@ -154,7 +154,7 @@ def stop_at_once(error: Exception) -> None:
 
 
 def missing_library(row: PolicyRow) -> str | None:
-    """Return which library a policy needs that is not installed; None if there is none."""
+    """Return the error message about a missing library of a policy; None if all are installed."""
     try:
         check_trees_installed(msgspec.json.decode(row.spec, type=PolicySpec))
     except MissingExtra as error:
@@ -217,7 +217,7 @@ class Ownership:
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, do)
 
-    async def read(self, function: Callable[..., Result], *given: Any) -> Result:
+    async def query(self, function: Callable[..., Result], *given: Any) -> Result:
         """Run a query of the store in a thread; raise a 503 if it fails."""
         try:
             return await asyncio.to_thread(function, *given)
@@ -276,7 +276,7 @@ class Ownership:
             return True
 
     async def adopt(self, row: PolicyRow) -> bool:
-        """Acquire a policy that nobody owns, and load it; False if another process owns it."""
+        """Acquire a policy without an owner, and load it; False if another process owns it."""
         key = (row.tenant, row.name)
         if key in self.damaged:
             raise Damaged(self.damaged[key])
@@ -325,7 +325,7 @@ class Ownership:
     async def _acquire_read_only(self) -> None:
         """Acquire the policies that were loaded read-only, if the store can be written again."""
         for key in list(self._read_only):
-            row = await self.read(self.store.policy, *key)
+            row = await self.query(self.store.policy, *key)
             try:
                 epoch = None if row is None else await self._acquire(row)
             except StoreFailed as error:
@@ -340,18 +340,18 @@ class Ownership:
 
     async def _load(self, key: Key, epoch: int) -> bool:
         """Load a policy from its log, in another thread."""
-        row = await self.read(self.store.policy, *key)
+        row = await self.query(self.store.policy, *key)
         if row is None:
             return False
         try:
-            policy = await self.read(recover, self.store, row)
+            policy = await self.query(recover, self.store, row)
         except DamagedLog as error:
             self.damaged[key] = str(error)  # until the next start: the log is not read again with every call
             raise Damaged(str(error)) from error
-        [last] = await self.read(self.store.log_page, row.id, policy.seq - 1, 1)
-        parked_by = await self.read(self.store.parked_by_key, row.id)
+        [last] = await self.query(self.store.log_page, row.id, policy.seq - 1, 1)
+        parked_by = await self.query(self.store.parked_by_key, row.id)
         owned = OwnedPolicy(row.id, row.tenant, policy, epoch, row.parked, parked_by)
-        owned.snapshot_at = max(await self.read(self.store.snapshot_seqs, row.id), default=0)
+        owned.snapshot_at = max(await self.query(self.store.snapshot_seqs, row.id), default=0)
         owned.clock_offset = max(0, last.at - self.clock.now())
         self.owned[key] = owned
         logger.info("loaded a policy", extra={"policy": row.id, "epoch": epoch, "records": policy.seq})
@@ -423,8 +423,8 @@ class Ownership:
     def why_not_writable(self, key: Key) -> str:
         """Return the problem detail for a caller whose policy is not writable."""
         if key in self._read_only:
-            return f"Read-only: {self.failing} What is there can be read; nothing was written. Try again."
-        return "The policy is being recovered, or has gone elsewhere."
+            return f"Read-only: {self.failing} Reads still work; nothing was written. Try again."
+        return "The policy is being recovered, or another process owns it now."
 
     def mark_dirty(self, work: UnitOfWork) -> None:
         """Mark the policies that a failed group has changed as dirty: they are ahead of their logs."""

@@ -1,4 +1,4 @@
-"""Creation of policies: the same one again changes nothing."""
+"""Idempotent creation of policies."""
 
 import asyncio
 from collections import defaultdict
@@ -76,15 +76,15 @@ class PolicyCreation:
 
         This check is early, before the policy takes time and memory; `_add` repeats it in its transaction.
         """
-        read, store = self.ownership.read, self.ownership.store
-        if await read(store.policy, tenant, name) is not None:
+        query, store = self.ownership.query, self.ownership.store
+        if await query(store.policy, tenant, name) is not None:
             return False
-        if self.max_policies is not None and await read(store.count_policies, tenant) >= self.max_policies:
+        if self.max_policies is not None and await query(store.count_policies, tenant) >= self.max_policies:
             raise TooManyPolicies(self.max_policies)
         return True
 
     async def _check_new(self, tenant: str, spec: PolicySpec) -> None:
-        """Raise if a new policy makes no sense, or would take more memory than its tenant has left.
+        """Raise if a new policy is invalid, or needs more memory than its tenant has left.
 
         That is before it takes the memory; `_add` has the last word.
         """
@@ -98,7 +98,7 @@ class PolicyCreation:
             raise invalid(str(error)) from error
         if self.most_memory is not None:
             needed = memory_of(made)
-            taken = await self.ownership.read(self.ownership.store.memory_taken, tenant)
+            taken = await self.ownership.query(self.ownership.store.memory_taken, tenant)
             if taken + needed > self.most_memory:
                 raise TooMuchMemory(needed, taken, self.most_memory)
 
@@ -125,11 +125,11 @@ class PolicyCreation:
             return number
 
     async def _check_same(self, tenant: str, spec: PolicySpec) -> PolicySpec:
-        """Return the policy of this name, or raise if it was made with other settings, whatever was changed since."""
-        existing = await self.ownership.read(self.ownership.store.policy, tenant, spec.name)
+        """Return the policy of this name; raise if it was created with other settings, ignoring later changes."""
+        existing = await self.ownership.query(self.ownership.store.policy, tenant, spec.name)
         if existing is None:
             raise conflict(f"There is another policy {spec.name!r}.")
-        [first] = await self.ownership.read(self.ownership.store.log_page, existing.id, 0, 1)
+        [first] = await self.ownership.query(self.ownership.store.log_page, existing.id, 0, 1)
         made = records.decode(bytes(first.body))
         if not isinstance(made, records.CreatedRecord):
             raise conflict(f"There is another policy {spec.name!r}.")

@@ -65,7 +65,7 @@ def apply_row(policy: Policy | None, row: PolicyRow, line: LogRow, record: recor
 
 
 def rebuild(store: Store, row: PolicyRow, seq: int, spec: PolicySpec, forgotten: set[int]) -> Policy:
-    """Return the policy after the first `seq` rows of its log, as if it had learned as `spec` says from its start.
+    """Return the policy after the first `seq` rows of its log, with the learning settings of `spec` from its start.
 
     Outcomes of `forgotten` decisions are not learned.
     """
@@ -100,7 +100,7 @@ def next_record(policy: Policy | None, row: PolicyRow, line: LogRow) -> records.
 
 
 def log_row_text(row: PolicyRow, seq: int) -> str:
-    """Return how messages refer to a row of the log."""
+    """Return the name of a log row for error messages."""
     return f"Row {seq} of the log of policy {row.name!r}"
 
 

@@ -122,12 +122,12 @@ class UnitOfWork(Transaction):
     Parameters
     ----------
     ends
-        Deadline of the group by `time.perf_counter`: commands that have not run by then are requeued. Never unless
-        given.
+        Deadline of the group by `time.perf_counter`: commands that have not run by then are requeued. None by
+        default.
     defers
-        Whether long steps of learners are deferred to `Policy.learn_deferred`. False unless given.
+        Whether long steps of learners are deferred to `Policy.learn_deferred`. False by default.
     webhooks
-        The webhooks that events are delivered to, by tenant. None unless given.
+        The webhooks that events are delivered to, by tenant. None by default.
     """
 
     def __init__(

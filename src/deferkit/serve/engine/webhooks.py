@@ -36,7 +36,7 @@ THREADS = 4  # attempts at a time
 TIMEOUT_S = 5.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 3600.0  # the longest; half of it is the shortest
 MAX_READ = 65_536  # bytes of a reply
-LONGEST_ERROR = 200
+MAX_ERROR = 200
 
 ssl_context = cache(ssl.create_default_context)
 
@@ -118,7 +118,7 @@ class WebhookSender:
             error = str(refused)
         except (OSError, http.client.HTTPException, UnicodeError) as failed:
             reason = getattr(failed, "strerror", None) or str(failed) or type(failed).__name__
-            error = f"No answer: {reason}"[:LONGEST_ERROR]
+            error = f"No answer: {reason}"[:MAX_ERROR]
         except Exception as failed:  # a bug here must not lose the delivery: it is retried
             logger.exception("an attempt at a delivery failed", extra={"webhook": self.webhook.id})
             error = f"No answer: {type(failed).__name__}"
@@ -194,7 +194,7 @@ class WebhookDelivery:
         """Poll for due deliveries now: some were just written."""
         self._wake.set()
 
-    async def read(self) -> None:
+    async def reload(self) -> None:
         """Reload the webhooks from the store."""
         found: dict[str, list[WebhookRow]] = {}
         rows = await asyncio.to_thread(self.store.webhooks)
@@ -231,7 +231,7 @@ class WebhookDelivery:
         now = asyncio.get_running_loop().time()
         await self._write_results()
         if now - self._read_at >= TICK_S:
-            await self.read()
+            await self.reload()
             for sender in self._senders.values():
                 sender.abort(older_than_s=TIMEOUT_S)
         if self.by_tenant:
@@ -258,7 +258,7 @@ class WebhookDelivery:
                 limits[webhook.id] = in_flight + IN_FLIGHT  # those in flight are still due in the store
         if limits:
             policies = {number: owned[self._senders[number].webhook.tenant] for number in limits}
-            rows = await asyncio.to_thread(self.store.due, limits, policies, self.ownership.clock.now())
+            rows = await asyncio.to_thread(self.store.due_deliveries, limits, policies, self.ownership.clock.now())
             for row in rows:
                 sender = self._senders[row.webhook]
                 if row.id not in sender.in_flight:

@@ -134,7 +134,7 @@ class Failed(DeferkitError):
 
 
 def size_of(job: Job) -> int:
-    """Return how many tasks a command is about."""
+    """Return the number of tasks of a command."""
     return getattr(job.command, "size", 1)
 
 
@@ -185,7 +185,7 @@ class GroupCommit:
         self.commands = 0  # in those groups
 
     async def attempt(self, group: list[Job]) -> list[Job]:
-        """Commit a group; return those of its commands that are to be the next group.
+        """Commit a group; return the commands that form the next group.
 
         Those are the commands that take long, if there are others, who need not wait for them; and after a failed
         command, the commands of other policies, to be run again.
@@ -211,7 +211,7 @@ class GroupCommit:
         return long
 
     def _quick_first(self, group: list[Job]) -> tuple[list[Job], list[Job]]:
-        """Divide a group into the commands to be run now, and those that take long, unless all do."""
+        """Split a group into the commands to run now and the slow ones, unless all are slow."""
         long = [job for job in group if self.queue.takes_long(job.key[0])]
         if not long or len(long) == len(group):
             return group, []

@@ -1,4 +1,4 @@
-"""The application: routes, limits, access, and an engine that lives as long as it."""
+"""The ASGI application: routes, limits, access control, and the lifespan of the engine."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -15,7 +15,7 @@ from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.http import keys, metrics, pages, policies, reviews, tasks, webhooks, what_if
 from deferkit.serve.http.auth import Access, admit, page_headers
 from deferkit.serve.http.forwarding import Messenger
-from deferkit.serve.http.middleware import Traffic, limited, traced
+from deferkit.serve.http.middleware import Traffic, limit_requests, traced
 from deferkit.serve.http.openapi import document
 from deferkit.serve.http.pages import read_files
 from deferkit.serve.http.route_support import ProblemReply, problem_of, problem_response
@@ -53,7 +53,7 @@ def on_error(_: AnyRequest, error: Exception) -> Response[ProblemReply]:
 
 
 def on_http(_: AnyRequest, error: HTTPException) -> Response[ProblemReply]:
-    """Reply with a problem that the framework found: no such route, a bad parameter."""
+    """Reply with a problem found by the framework, such as an unknown route or a bad parameter."""
     if isinstance(error, ValidationException):
         return problem_response(parameter_problem(error))
     code, detail = FOUND.get(error.status_code, ("http", error.detail))
@@ -64,7 +64,7 @@ FOUND = {404: ("unknown", "There is nothing at this path."), 405: ("method", "Th
 
 
 def parameter_problem(error: ValidationException) -> Problem:
-    """Return what is wrong with a parameter."""
+    """Return the problem of an invalid parameter."""
     first = error.extra[0] if isinstance(error.extra, list) and error.extra else {"message": error.detail}
     key, message = str(first.get("key", "")), str(first.get("message", ""))
     if key == "data":
@@ -79,7 +79,7 @@ def application(
     failed: Callable[[Exception], None],
     telemetry: "Telemetry | None" = None,
 ) -> ASGIApp:
-    """Return the application for a store; `failed` is told why, if it cannot start."""
+    """Return the application for a store; `failed` is called with the error if it cannot start."""
     engine = Engine(
         store,
         EngineSettings(
@@ -132,12 +132,12 @@ def application(
         lifespan=[life],
         before_request=admit,
         request_class=StrictRequest,
-        request_max_body_size=None,  # `limited` sees to it, before anything is buffered
+        request_max_body_size=None,  # `limit_requests` does, before anything is buffered
         exception_handlers={HTTPException: on_http, Exception: on_error},
         openapi_config=None,  # `document` makes a better one
         logging_config=None,
     )
-    served = limited(
+    served = limit_requests(
         with_decision_route(app), max_body=settings.max_body, traffic=traffic, access_log=settings.access_log
     )
     return served if telemetry is None else traced(served, telemetry)

@@ -57,14 +57,14 @@ class FreshRows(Generic[Id, Row]):
                     self._read_at = began
         return self._rows
 
-    async def put(self, number: Id, row: Row) -> None:
-        """Take note of a row that was written, before all are read the next time."""
+    async def add(self, number: Id, row: Row) -> None:
+        """Add a row that was just written, before the next reload."""
         async with self._reading:  # who reads them now may have begun before it was written
             if self._rows is not None:
                 self._rows = {**self._rows, number: row}
 
     def forget(self) -> None:
-        """Read them anew at the next call: one was written."""
+        """Reload the rows at the next call, because one was written."""
         self._read_at = -math.inf
 
 
@@ -73,7 +73,7 @@ MAX_OF_A_KEY = 100  # sessions; one more ends the oldest
 
 
 def new_session(key: str, tenant: str, reviewer: str | None, session_s: float) -> tuple[str, SessionRow]:
-    """Return what the cookie of a new session holds, and the row that is kept of it.
+    """Return the token of a new session, and its row in the store.
 
     Args:
         key: The id of the key that it is opened with; '' where everyone may call.
@@ -90,12 +90,12 @@ def new_session(key: str, tenant: str, reviewer: str | None, session_s: float) -
 
 
 def id_of(token: str) -> bytes:
-    """Return the id of the session whose cookie holds this: a hash, so that the store does not tell."""
+    """Return the session id of a token: its hash, so that the store does not contain the token."""
     return hashlib.sha256(token.encode("latin-1")).digest()
 
 
 def token_of(scope: Mapping[str, Any]) -> str | None:
-    """Return what the session cookie of a request holds; None without one.
+    """Return the session token of a request; None without a session cookie.
 
     >>> token_of({"headers": [(b"cookie", b"theme=dark; deferkit_session=abc")]})
     'abc'
@@ -108,7 +108,7 @@ def token_of(scope: Mapping[str, Any]) -> str | None:
 
 
 def set_cookie(scope: Mapping[str, Any], token: str, age_s: float) -> str:
-    """Return the header that gives a browser the cookie of a session, or takes it away (0 seconds).
+    """Return the header that sets the session cookie, or deletes it (0 seconds).
 
     A browser sends it back over TLS alone, if the page came over TLS: the service's own, or a proxy's.
     """
@@ -212,7 +212,7 @@ class CallAllowance:
         self._left: dict[str, tuple[float, float]] = {}  # by tenant: how many are left, since when
 
     def take(self, tenant: str) -> None:
-        """Count one; raise if there is none left."""
+        """Count a call; raise if none is left."""
         if not self.rate:
             return
         now = clock()
@@ -241,14 +241,14 @@ class Access:
         self._used: dict[str, int] = {}  # key: when, since the last time that was written
 
     async def keys(self, age_s: float) -> Mapping[str, KeyRow]:
-        """Return the keys, as they were this long ago at most."""
+        """Return the keys, read at most `age_s` seconds ago."""
         return await self._keys.get(age_s)
 
     @asynccontextmanager
     async def turn_to_write(self, tenant: str, busy: asyncio.Lock) -> AsyncIterator[None]:
         """Wait to write a key or session between two groups of commands, one of a tenant at a time.
 
-        So those who wait for their commands wait for no more than that one.
+        So waiting commands are delayed by at most one write of each tenant.
         """
         async with self._turns[tenant], busy:
             yield
@@ -258,19 +258,19 @@ class Access:
         self.calls.take(tenant)
 
     async def put_key(self, row: KeyRow) -> None:
-        """Take note of a key that was made or revoked, before the keys are read the next time."""
-        await self._keys.put(row.id, row)
+        """Add a key that was just created or revoked, before the next reload."""
+        await self._keys.add(row.id, row)
 
     def forget_sessions(self) -> None:
-        """Read the sessions anew at the next call: one was opened or ended."""
+        """Reload the sessions at the next call, because one was opened or closed."""
         self._sessions.forget()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop the reload thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def caller(self, scope: Mapping[str, Any]) -> Caller:
-        """Return who calls: by key, or by the session of a browser; raise if that is nobody."""
+        """Return the caller, by API key or browser session; raise if neither is valid."""
         if await self.is_open():
             check_open_call(scope)
             session = await self.session(scope)
@@ -304,7 +304,7 @@ class Access:
         return row
 
     async def session(self, scope: Mapping[str, Any]) -> SessionRow | None:
-        """Return the session that the cookie of a request belongs to; None if there is none, or none any more."""
+        """Return the session of a request's cookie; None without one, or if it has ended."""
         token = token_of(scope)
         if token is None:
             return None
@@ -313,7 +313,7 @@ class Access:
         return found if found is not None and found.expires > now_micros() else None
 
     async def record_use(self) -> None:
-        """Write when keys were last used, if any were since the last time."""
+        """Write the last-used times of the keys that were used since the previous write."""
         used, self._used = self._used, {}
         if used:
             try:
@@ -341,7 +341,7 @@ async def admit(request: Request[Any, Any, Any]) -> Response[None] | None:
     wanted = handler.opt.get("scopes")
     if wanted is None:
         return options(request) if request.method == "OPTIONS" else None
-    await admitted(request.app.state.access, scope, wanted)
+    await admit_caller(request.app.state.access, scope, wanted)
     if (name := scope["path_params"].get("name")) is not None:
         check_name(name)
     if scope["query_string"]:
@@ -351,24 +351,24 @@ async def admit(request: Request[Any, Any, Any]) -> Response[None] | None:
     return None
 
 
-async def admitted(access: Access, scope: HTTPScope, wanted: frozenset[str]) -> Caller:
-    """Return who calls, and count the call; raise if the key has none of the wanted scopes."""
+async def admit_caller(access: Access, scope: HTTPScope, wanted: frozenset[str]) -> Caller:
+    """Return the caller, and count the call; raise if the key has none of the required scopes."""
     caller = await access.caller(scope)
     if caller.scopes.isdisjoint(wanted):
-        raise Problem(403, "forbidden", f"The key lacks the scope {' or '.join(sorted(wanted))}.")
+        raise Problem(403, "forbidden", f"The key does not have the scope {' or '.join(sorted(wanted))}.")
     access.count(caller.tenant)
     scope["caller"] = caller  # type: ignore[typeddict-unknown-key]
     return caller
 
 
 def check_name(name: str) -> None:
-    """Raise if no policy can have this name."""
+    """Raise if a policy name is invalid."""
     if not NAME.match(name):
         raise unknown("policy", name)
 
 
 def options(request: Request[Any, Any, Any]) -> Response[None]:
-    """Say what methods a path takes; Litestar would forget those of the path's later routes."""
+    """Return the methods of a path; Litestar would leave out those of the path's later routes."""
     path = request.scope["path_template"]
     methods = {method for route in request.app.routes if route.path_format == path for method in route.methods}
     return Response(None, status_code=204, headers={"Allow": ", ".join(sorted(methods))})

@@ -24,7 +24,7 @@ WITHOUT_BODY = (204, 304)
 
 @lru_cache(maxsize=4096)
 def header_line(name: bytes, value: bytes) -> bytes:
-    r"""Return the line of a header; raise if it would be more than one line.
+    r"""Return the line of a header; raise if it has a line break.
 
     >>> header_line(b"Content-Length", b"2")
     b'content-length: 2\r\n'
@@ -40,7 +40,7 @@ def header_line(name: bytes, value: bytes) -> bytes:
 
 
 class RequestCycle(RequestResponseCycle):
-    """A request and its reply, whose head is held back until the first part of its body."""
+    """A request and its reply. The reply's head is delayed until the first part of its body."""
 
     head: bytes | None = None  # made, and not written yet
 
@@ -110,7 +110,7 @@ class RequestCycle(RequestResponseCycle):
             cast("Any", self).on_response()
 
 
-LARGEST_HEAD = 65_536  # bytes of a request line and its headers
+MAX_HEAD = 65_536  # bytes of a request line and its headers
 UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
 CHUNKING = 6  # a body of chunks of one byte each is six times as long as what it carries
 NO_STORE = (b"cache-control", b"no-store")
@@ -129,7 +129,7 @@ class RequestFlow(FlowControl):
 
 
 class LimitedConnection(HttpToolsProtocol):
-    """Uvicorn's protocol, that knows since when a request is on its way, and how long it is: uvicorn would go on.
+    """Uvicorn's protocol with limits on the arrival time and the size of a request, which uvicorn does not have.
 
     A look at all connections now and then costs next to nothing; a timer for each request does not. How large a body
     may be the application knows (`deferkit.serve.http.middleware`); here is only the end of all chunks and trailers.
@@ -193,9 +193,9 @@ class LimitedConnection(HttpToolsProtocol):
         self._parse()
 
     def _parse(self) -> None:
-        """Parse what was received, as long as no parsed request waits."""
+        """Parse the received bytes, as long as no parsed request waits."""
         data, at = self.unparsed, 0
-        if not self.in_body and UPGRADE.search(data, 0, LARGEST_HEAD):
+        if not self.in_body and UPGRADE.search(data, 0, MAX_HEAD):
             data = without_upgrade(data)
         while at < len(data) and not self.pipeline and not self.transport.is_closing():
             part = data[at : at + SLICE]
@@ -203,8 +203,8 @@ class LimitedConnection(HttpToolsProtocol):
             self.size += len(part)
             self._feed(part)
             self._wait_from_here(self.begun and self._idle())
-            if self.size > LARGEST_HEAD and (not self.in_body or self.size > LARGEST_HEAD + CHUNKING * self.max_body):
-                self.refuse(431, "too_large", f"The head of a request has at most {LARGEST_HEAD:,} bytes.")
+            if self.size > MAX_HEAD and (not self.in_body or self.size > MAX_HEAD + CHUNKING * self.max_body):
+                self.refuse(431, "too_large", f"The head of a request has at most {MAX_HEAD:,} bytes.")
         self.unparsed = b"" if self.transport.is_closing() else data[at:]
         self.flow.holding = bool(self.unparsed)
         if self.unparsed:
@@ -213,7 +213,7 @@ class LimitedConnection(HttpToolsProtocol):
             self.flow.resume_reading()
 
     def _feed(self, part: bytes) -> None:
-        """Parse a part of what was received; without a word in the log if it is not HTTP: anyone can send many."""
+        """Parse a part of the received bytes. Invalid HTTP is not logged, because anyone can send it."""
         try:
             self.parser.feed_data(part)
         except httptools.HttpParserError:
@@ -223,7 +223,7 @@ class LimitedConnection(HttpToolsProtocol):
                 self.cycle.keep_alive = False
 
     def _idle(self) -> bool:
-        """Return whether there is nothing to answer."""
+        """Return whether no request is pending."""
         return self.cycle is None or bool(self.cycle.response_complete)
 
     def _wait_from_here(self, waits: bool) -> None:
@@ -231,7 +231,7 @@ class LimitedConnection(HttpToolsProtocol):
             self.since = self.loop.time()
 
     def on_message_begin(self) -> None:
-        """Remember that there is a request, if only the first of it."""
+        """Note the start of a request."""
         self.url = b""
         self.headers = []
         self.expect_100_continue = False
@@ -248,7 +248,7 @@ class LimitedConnection(HttpToolsProtocol):
         self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """Hand the request to the application, or let it wait for those before it; what follows is its body."""
+        """Pass the request to the application, or queue it behind earlier ones; its body follows."""
         version = self.parser.get_http_version()
         url = httptools.parse_url(self.url)
         path = url.path.decode("ascii")
@@ -289,7 +289,7 @@ class LimitedConnection(HttpToolsProtocol):
         self.size = 0
 
     def on_response_complete(self) -> None:
-        """Begin the next request, or wait for it; or for the rest of one whose first part is already here."""
+        """Begin the next request, or wait for it or for its remaining parts."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
@@ -311,7 +311,7 @@ class LimitedConnection(HttpToolsProtocol):
         self.size = 0
 
     def end_if_slow(self, now: float, slow_s: float) -> None:
-        """End a connection if its request does not arrive, or if its client does not read what it has asked for."""
+        """End a connection if its request does not arrive or its client does not read the reply."""
         if self.since is not None and self.since < now - slow_s:
             self.refuse(408, "too_slow", "The request did not arrive in time.")
         elif self.idle_since is not None and self.idle_since < now - self.timeout_keep_alive:
@@ -323,7 +323,7 @@ class LimitedConnection(HttpToolsProtocol):
             self.transport.abort()
 
     def refuse(self, status: int, code: str, detail: str) -> None:
-        """Close, with an answer unless there is one on its way."""
+        """Close the connection, with a reply unless one is in progress."""
         if self.transport.is_closing():
             return
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:

@@ -37,7 +37,7 @@ def header(scope: Mapping[str, Any], name: bytes) -> bytes:
 
 @lru_cache(maxsize=64)
 def is_this_machine(host: bytes) -> bool:
-    """Whether a Host header names this machine by a name that nobody else can give it.
+    """Whether a Host header is a loopback name, which DNS cannot rebind.
 
     >>> is_this_machine(b"localhost:8080"), is_this_machine(b"127.0.0.1"), is_this_machine(b"[::1]:80")
     (True, True, True)
@@ -69,9 +69,9 @@ async def forward(state: State, scope: HTTPScope, body: bytes, address: str | No
 
 
 async def ask_owner(state: State, scope: HTTPScope, path: str, body: bytes, address: str | None) -> Reply:
-    """Return what the owner of a policy replies at a path, to the caller of a request.
+    """Return the reply of a policy's owner at a path, on behalf of the caller of a request.
 
-    A call is passed on once: who owns the policy may have changed by then.
+    A call is forwarded once: the policy may have another owner by then.
     """
     if not address or header(scope, PASSED_ON):
         raise unavailable("Another process owns the policy, or is about to.")
@@ -105,7 +105,7 @@ class Messenger:
     async def ask(
         self, address: str, method: str, path: str, body: bytes, headers: dict[str, str], timeout_s: float
     ) -> Reply:
-        """Return what a process answers; raise if too many calls wait for that already."""
+        """Send a call to a process and return the reply; raise if too many calls wait already."""
         if self._asked >= MOST:
             raise unavailable("Too many calls wait for the process that owns the policy.")
         self._asked += 1
@@ -117,7 +117,7 @@ class Messenger:
             self._asked -= 1
 
     def close(self) -> None:
-        """Ask no more, and wait for no answer: nobody is there to get it."""
+        """Close all connections and cancel pending calls."""
         self._closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
         with self._opening:
@@ -138,7 +138,7 @@ class Messenger:
     def _call(
         self, address: str, method: str, path: str, body: bytes, headers: dict[str, str], timeout_s: float
     ) -> Reply:
-        """Return what a process answers. It is asked once: a caller who tries again may find another owner."""
+        """Send a call to a process and return the reply, without a retry: the caller may find another owner."""
         with self._opening:
             if address not in self._servers:
                 parts = urlsplit(address)

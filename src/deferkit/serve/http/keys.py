@@ -10,7 +10,7 @@ from litestar import Response, delete, get, post
 from litestar.params import JSONBody
 
 from deferkit.serve.domain.accounts import MICRO
-from deferkit.serve.domain.api_keys import LONGEST_S, SCOPES, Caller, new_key
+from deferkit.serve.domain.api_keys import MAX_KEY_AGE_S, SCOPES, Caller, new_key
 from deferkit.serve.domain.problems import Problem, unknown
 from deferkit.serve.domain.request_bodies import Reviewer
 from deferkit.serve.domain.rows import KeyRow, SessionRow
@@ -25,22 +25,29 @@ from deferkit.serve.http.auth import (
     now_micros,
     set_cookie,
 )
-from deferkit.serve.http.route_support import AnyRequest, about, caller_of, engine_of, sent
+from deferkit.serve.http.route_support import AnyRequest, caller_of, engine_of, json_response, route_options
 
 MAX_KEYS = 1000  # of a tenant that are neither revoked nor expired: all are read once a second
 Scopes = Annotated[
     list[Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(SCOPES)})$")]], msgspec.Meta(min_length=1, max_length=16)
 ]
-KeyId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,64}$", description="the id of a key")]
+KeyId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,64}$", description="The id of the key.")]
 
 
 class KeyBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A key to make."""
+    """A key to create."""
 
     scopes: Scopes
     name: Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")] = ""
-    expires_s: Annotated[float, msgspec.Meta(gt=0, le=LONGEST_S, description="seconds from now")] | None = None
-    reviewer: Annotated[Reviewer, msgspec.Meta(description="the only reviewer it may claim reviews for")] | None = None
+    expires_s: (
+        Annotated[
+            float, msgspec.Meta(gt=0, le=MAX_KEY_AGE_S, description="Seconds until the key expires. Never by default.")
+        ]
+        | None
+    ) = None
+    reviewer: (
+        Annotated[Reviewer, msgspec.Meta(description="The only reviewer that may claim reviews with it.")] | None
+    ) = None
 
 
 class RevocationBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,7 +57,7 @@ class RevocationBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class KeyLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A key, without its secret. Times are seconds since 1970; `last_used` is right to about a minute."""
+    """A key, without its secret. Times are seconds since 1970; `last_used` is accurate to about a minute."""
 
     id: str
     scopes: list[str]
@@ -63,7 +70,7 @@ class KeyLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewKeyReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A new key. The secret is in this reply and nowhere else."""
+    """A new key. Only this reply contains the secret."""
 
     key: str
     id: str
@@ -80,7 +87,7 @@ class KeyPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def key_line(row: KeyRow) -> KeyLine:
-    """Return what is shown of a key."""
+    """Return the public fields of a key."""
     return KeyLine(
         id=row.id,
         scopes=row.scopes.split(),
@@ -99,15 +106,17 @@ def seconds(micros: int | None) -> float | None:
 
 
 def administrator(request: AnyRequest) -> Caller:
-    """Return who calls; raise if that is without a key: the first key would lock everyone else out."""
+    """Return the caller; raise if the call has no key, because the first key locks out all calls without one."""
     caller = caller_of(request)
     if not caller.key:
-        raise Problem(403, "forbidden", "Keys are made over HTTP by those who have one: deferkit keys create.")
+        raise Problem(
+            403, "forbidden", "Creating a key over HTTP needs a key. Create the first one with `deferkit keys create`."
+        )
     return caller
 
 
-async def written(request: AnyRequest, tenant: str, write: Callable[[], KeyRow]) -> KeyRow:
-    """Write a key, if the tenant has not written too many of late; return it."""
+async def write_key(request: AnyRequest, tenant: str, write: Callable[[], KeyRow]) -> KeyRow:
+    """Write a key and return it; raise if the tenant has changed too many keys recently."""
     access = request.app.state.access
     access.key_changes.take(tenant)
     async with access.turn_to_write(tenant, engine_of(request).ownership.busy):
@@ -116,12 +125,14 @@ async def written(request: AnyRequest, tenant: str, write: Callable[[], KeyRow])
     return row
 
 
-@post("/v1/keys", opt=about("keys", "admin", problems=(409,), example={"scopes": ["decide"], "name": "router"}))
+@post("/v1/keys", opt=route_options("keys", "admin", problems=(409,), example={"scopes": ["decide"], "name": "router"}))
 async def create_key(request: AnyRequest, data: JSONBody[KeyBody]) -> Response[NewKeyReply]:
-    """Make a key of the caller's tenant, with scopes that the caller has. Each call makes another one."""
+    """Create a key of the caller's tenant, with scopes that the caller has. Each call creates another key."""
     caller, store = administrator(request), engine_of(request).store
     if beyond := sorted(set(data.scopes) - caller.scopes):
-        raise Problem(403, "forbidden", f"The key lacks the scope {' and '.join(beyond)} that the new one is to have.")
+        raise Problem(
+            403, "forbidden", f"The key does not have the scope {' and '.join(beyond)}, which the new key would have."
+        )
     key, row = new_key(caller.tenant, data.scopes, data.name, expires_s=data.expires_s, reviewer=data.reviewer)
 
     def add() -> KeyRow:
@@ -137,25 +148,29 @@ async def create_key(request: AnyRequest, data: JSONBody[KeyBody]) -> Response[N
         store.add_key(row)
         return row
 
-    await written(request, caller.tenant, add)
+    await write_key(request, caller.tenant, add)
     line = key_line(row)
     reply = NewKeyReply(
         key=key, id=line.id, scopes=line.scopes, name=line.name, created=line.created, expires=line.expires
     )
-    return sent(reply, NewKeyReply, 201)
+    return json_response(reply, NewKeyReply, 201)
 
 
-@get("/v1/keys", opt=about("keys", "admin"))
+@get("/v1/keys", opt=route_options("keys", "admin"))
 async def list_keys(request: AnyRequest) -> Response[KeyPage]:
-    """List the keys of the caller's tenant: scopes, expiry, last use; not their secrets."""
+    """List the keys of the caller's tenant, without secrets: scopes, expiry, last use."""
     caller = administrator(request)
     rows = await asyncio.to_thread(engine_of(request).store.keys)
-    return sent(KeyPage(keys=[key_line(row) for row in rows if row.tenant == caller.tenant]), KeyPage)
+    return json_response(KeyPage(keys=[key_line(row) for row in rows if row.tenant == caller.tenant]), KeyPage)
 
 
-@post("/v1/keys/revoke", status_code=200, opt=about("keys", "admin", problems=(404,), example={"id": "0123456789ab"}))
+@post(
+    "/v1/keys/revoke",
+    status_code=200,
+    opt=route_options("keys", "admin", problems=(404,), example={"id": "0123456789ab"}),
+)
 async def revoke_key(request: AnyRequest, data: JSONBody[RevocationBody]) -> Response[KeyLine]:
-    """Revoke a key of the caller's tenant; it is refused within a second. Again, it changes nothing."""
+    """Revoke a key of the caller's tenant. It is refused within a second; repeating the call changes nothing."""
     caller, store = administrator(request), engine_of(request).store
 
     def revoke() -> KeyRow:
@@ -165,7 +180,7 @@ async def revoke_key(request: AnyRequest, data: JSONBody[RevocationBody]) -> Res
             raise unknown("key", data.id)
         return found[0]
 
-    return sent(key_line(await written(request, caller.tenant, revoke)), KeyLine)
+    return json_response(key_line(await write_key(request, caller.tenant, revoke)), KeyLine)
 
 
 KEY_ROUTES = [create_key, list_keys, revoke_key]
@@ -177,12 +192,17 @@ ANN = "ann"
 class SessionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A session to open."""
 
-    key: Annotated[str, msgspec.Meta(max_length=256, description="none where there are no keys")] | None = None
-    reviewer: Annotated[Reviewer, msgspec.Meta(description="the only reviewer it may claim reviews for")] | None = None
+    key: (
+        Annotated[str, msgspec.Meta(max_length=256, description="The key. Not needed if the service has no keys.")]
+        | None
+    ) = None
+    reviewer: (
+        Annotated[Reviewer, msgspec.Meta(description="The only reviewer that may claim reviews with it.")] | None
+    ) = None
 
 
 class SessionReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Who calls, and what that caller may do."""
+    """The caller's session info: tenant, scopes, reviewer, expiry."""
 
     tenant: str
     scopes: list[str]
@@ -193,7 +213,7 @@ class SessionReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def session_reply(caller: Caller, session: SessionRow | None) -> SessionReply:
-    """Return what is told of a caller."""
+    """Return the caller's session info."""
     return SessionReply(
         tenant=caller.tenant,
         scopes=[scope for scope in SCOPES if scope in caller.scopes],
@@ -205,12 +225,12 @@ def session_reply(caller: Caller, session: SessionRow | None) -> SessionReply:
 
 
 def access_of(request: AnyRequest) -> Access:
-    """Return what knows keys and sessions."""
+    """Return the access control of the application."""
     return cast("Access", request.app.state.access)
 
 
 async def logging_in(access: Access, request: AnyRequest, body: SessionBody) -> Caller:
-    """Return who opens a session; raise if the key is none, or is for another reviewer."""
+    """Return the caller who opens a session; raise if the key is invalid or belongs to another reviewer."""
     if await access.is_open() and body.key is None:
         check_open_call(request.scope)
         return EVERYONE._replace(reviewer=body.reviewer)
@@ -223,11 +243,14 @@ async def logging_in(access: Access, request: AnyRequest, body: SessionBody) -> 
     return Caller(row.tenant, frozenset(row.scopes.split()), row.id, row.reviewer or body.reviewer)
 
 
-@post("/v1/session", opt=about("session", problems=(401, 403, 429), example={"key": "dk_0123_secret", "reviewer": ANN}))
+@post(
+    "/v1/session",
+    opt=route_options("session", problems=(401, 403, 429), example={"key": "dk_0123_secret", "reviewer": ANN}),
+)
 async def open_session(request: AnyRequest, data: JSONBody[SessionBody]) -> Response[SessionReply]:
-    """Open a session with a key: the reply sets a cookie, which is then good for what the key is good for.
+    """Open a session with a key: the reply sets a cookie with the permissions of the key.
 
-    It ends after `--session-s` seconds, when it is closed, or with the key.
+    The session ends after `--session-s` seconds, when it is closed, or with the key.
     """
     access, store = access_of(request), engine_of(request).store
     caller = await logging_in(access, request, data)
@@ -240,21 +263,21 @@ async def open_session(request: AnyRequest, data: JSONBody[SessionBody]) -> Resp
             await asyncio.to_thread(store.revoke_session, before.id, now_micros())
         await asyncio.to_thread(store.add_session, row, most=MAX_OF_A_KEY)
     access.forget_sessions()
-    response = sent(session_reply(caller, row), SessionReply, 201)
+    response = json_response(session_reply(caller, row), SessionReply, 201)
     response.headers["set-cookie"] = set_cookie(request.scope, token, seconds)
     return response
 
 
-@get("/v1/session", opt=about("session", *SCOPES))
+@get("/v1/session", opt=route_options("session", *SCOPES))
 async def read_session(request: AnyRequest) -> Response[SessionReply]:
-    """Say who calls, and what that caller may do."""
+    """Read the caller's session info: tenant, scopes, reviewer, expiry."""
     session = await access_of(request).session(request.scope)
-    return sent(session_reply(caller_of(request), session), SessionReply)
+    return json_response(session_reply(caller_of(request), session), SessionReply)
 
 
-@delete("/v1/session", status_code=204, opt=about("session", *SCOPES))
+@delete("/v1/session", status_code=204, opt=route_options("session", *SCOPES))
 async def close_session(request: AnyRequest) -> Response[None]:
-    """End the session of the cookie, if there is one."""
+    """Close the session of the cookie, if there is one."""
     access = access_of(request)
     session = await access.session(request.scope)
     if session is not None:

@@ -18,7 +18,14 @@ from deferkit.serve.engine.engine import Engine
 from deferkit.serve.engine.webhooks import FAILED
 from deferkit.serve.http.forwarding import header
 from deferkit.serve.http.middleware import BUCKETS, Traffic
-from deferkit.serve.http.route_support import AnyRequest, about, answered, caller_of, engine_of, sent
+from deferkit.serve.http.route_support import (
+    AnyRequest,
+    caller_of,
+    engine_of,
+    json_response,
+    raw_response,
+    route_options,
+)
 from deferkit.serve.reports.summary import SummaryReply, summary_of
 from deferkit.version import __version__
 
@@ -27,14 +34,18 @@ def period_metrics(summaries: Mapping[str, SummaryReply]) -> Iterator[Metric]:
     """Yield the metrics of policies, given their summaries by name."""
     labels = ["policy", "resource"]
     end = GaugeMetricFamily(
-        "deferkit_period_end_seconds", "When a budget is renewed or ends, since 1970", labels=labels
+        "deferkit_period_end_seconds",
+        "Time of the next renewal or the end of a budget, seconds since 1970",
+        labels=labels,
     )
     runs_out = GaugeMetricFamily(
         "deferkit_runs_out_seconds",
-        "When it is spent if it goes on so, since 1970; infinite: not before its end",
+        "Forecast exhaustion time of a budget, seconds since 1970; infinite if not before its end",
         labels=labels,
     )
-    pace = GaugeMetricFamily("deferkit_pace", "Share of it spent over share of its tasks decided", labels=labels)
+    pace = GaugeMetricFamily(
+        "deferkit_pace", "Spent share of a budget divided by the decided share of its tasks", labels=labels
+    )
     holds = CounterMetricFamily(
         "deferkit_holds", "Holds extended, reviews stopped, costs beyond holds", labels=["policy", "what"]
     )
@@ -55,7 +66,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4"  # Litestar adds the charset
 
 
 class ServiceMetrics(Collector):
-    """Reads off the engine what a dashboard wants to see."""
+    """Collects the metrics of an engine."""
 
     def __init__(self, engine: Engine, traffic: Traffic | None, tenant: str | None) -> None:
         self.engine = engine
@@ -63,7 +74,7 @@ class ServiceMetrics(Collector):
         self.tenant = tenant
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics of the process, if there is its traffic, then those of the tenant's policies."""
+        """Yield the metrics of the process if `traffic` is given, then those of the tenant's policies."""
         if self.traffic is not None:
             yield from self._process(self.traffic)
         if self.tenant is not None:
@@ -79,14 +90,16 @@ class ServiceMetrics(Collector):
         for bound, n in zip([*map(str, BUCKETS), "+Inf"], traffic.durations, strict=True):
             seen += n
             buckets.append((bound, seen))
-        durations = HistogramMetricFamily("deferkit_request_seconds", "How long requests took")
+        durations = HistogramMetricFamily("deferkit_request_seconds", "Duration of requests")
         durations.add_metric([], buckets, traffic.seconds)
         yield durations
         yield CounterMetricFamily("deferkit_commits", "Groups of commands committed", value=engine.groups)
         yield CounterMetricFamily("deferkit_commands", "Commands in those groups", value=engine.commands)
         yield GaugeMetricFamily("deferkit_queue_length", "Commands that wait", value=engine.queue.length)
         jump = engine.ownership.clock_jump / MICRO
-        yield GaugeMetricFamily("deferkit_clock_jump_seconds", "A jump of the clock that is not followed", value=jump)
+        yield GaugeMetricFamily(
+            "deferkit_clock_jump_seconds", "Jump of the clock that the service does not follow", value=jump
+        )
         yield GaugeMetricFamily("deferkit_failing", "1: the last commit failed", value=engine.failing is not None)
 
     def _policies(self) -> Iterator[Metric]:
@@ -96,10 +109,16 @@ class ServiceMetrics(Collector):
         budget = GaugeMetricFamily(
             "deferkit_budget", "Budget or its period in units", labels=["policy", "resource", "part"]
         )
-        price = GaugeMetricFamily("deferkit_price", "Reward that a unit must bring", labels=["policy", "resource"])
+        price = GaugeMetricFamily(
+            "deferkit_price",
+            "Price: reward per unit of budget at which a task is deferred",
+            labels=["policy", "resource"],
+        )
         decisions = CounterMetricFamily("deferkit_decisions", "Decisions", labels=["policy", "route"])
         outcomes = CounterMetricFamily("deferkit_outcomes", "Outcomes", labels=["policy"])
-        late = CounterMetricFamily("deferkit_late_outcomes", "Outcomes booked, not learned", labels=["policy"])
+        late = CounterMetricFamily(
+            "deferkit_late_outcomes", "Outcomes that were booked but not learned", labels=["policy"]
+        )
         gain = GaugeMetricFamily("deferkit_expected_gain", "Expected reward above the model's", labels=["policy"])
         parked = GaugeMetricFamily("deferkit_parked", "Outcomes that wait for a decision", labels=["policy"])
         forgotten = CounterMetricFamily("deferkit_parked_dropped", "Parked outcomes dropped", labels=["policy"])
@@ -109,13 +128,11 @@ class ServiceMetrics(Collector):
         unconfirmed = GaugeMetricFamily(
             "deferkit_unconfirmed_costs", "Reported costs that wait to be confirmed", labels=["policy"]
         )
-        clipped = CounterMetricFamily(
-            "deferkit_clipped_features", "Features of contexts cut as implausibly large", labels=["policy"]
-        )
+        clipped = CounterMetricFamily("deferkit_clipped_features", "Features clipped as outliers", labels=["policy"])
         queue = GaugeMetricFamily("deferkit_review_queue", "Seats for reviewers", labels=["policy", "state"])
         age = GaugeMetricFamily("deferkit_review_oldest_seconds", "Age of the oldest review", labels=["policy"])
         drifts = CounterMetricFamily(
-            "deferkit_drifts", "Changes found in a reward or cost", labels=["policy", "target"]
+            "deferkit_drifts", "Drifts detected in a reward or cost", labels=["policy", "target"]
         )
         deliveries = CounterMetricFamily(
             "deferkit_webhook_deliveries", "Attempts to deliver events", labels=["policy", "state"]
@@ -185,14 +202,14 @@ def metrics_of(engine: Engine, traffic: Traffic | None, tenant: str | None) -> s
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """The service is there."""
+    """The service responds."""
 
     status: str
     version: str
 
 
 class Index(msgspec.Struct, frozen=True, kw_only=True):
-    """What the service is, and where it is described."""
+    """Name and version of the service, and the path of its OpenAPI document."""
 
     service: str = "deferkit decision service"
     version: str = __version__
@@ -204,26 +221,26 @@ class Index(msgspec.Struct, frozen=True, kw_only=True):
     guide: str = "docs/service-guide.md in the source of deferkit"
 
 
-@get("/healthz", opt=about("operation"))
+@get("/healthz", opt=route_options("operation"))
 async def healthz() -> Response[Health]:
-    """Say that the process is alive."""
-    return sent(Health(status="alive", version=__version__), Health)
+    """Check that the process is alive."""
+    return json_response(Health(status="alive", version=__version__), Health)
 
 
-@get("/readyz", opt=about("operation"))
+@get("/readyz", opt=route_options("operation"))
 async def readyz(request: AnyRequest) -> Response[Health]:
-    """Say whether decisions can be taken: the policies are loaded, and the last commit did not fail."""
+    """Check that the service can decide: policies are loaded, and the last commit succeeded."""
     engine = engine_of(request)
     if not engine.ready:
         raise unavailable("The service is starting or stopping.")
     if engine.failing is not None:
         raise unavailable("The last commit failed; the log says why.")
-    return sent(Health(status="ready", version=__version__), Health)
+    return json_response(Health(status="ready", version=__version__), Health)
 
 
-@get("/metrics", opt=about("operation", "admin", "operator"), media_type="text/plain")
+@get("/metrics", opt=route_options("operation", "admin", "operator"), media_type="text/plain")
 async def metrics(request: AnyRequest) -> Response[str]:
-    """Return metrics in Prometheus' form: of the tenant's policies (admin), of the whole process (operator)."""
+    """Read metrics in the Prometheus format: of the tenant's policies (admin), of the process (operator)."""
     caller = caller_of(request)
     traffic = request.app.state.traffic if "operator" in caller.scopes else None
     tenant = caller.tenant if "admin" in caller.scopes else None
@@ -231,18 +248,18 @@ async def metrics(request: AnyRequest) -> Response[str]:
     return Response(content=text, media_type=CONTENT_TYPE)
 
 
-@get("/v1/openapi.json", opt=about("operation"))
+@get("/v1/openapi.json", opt=route_options("operation"))
 async def openapi(request: AnyRequest) -> Response[dict[str, Any]]:
-    """Return the description of all routes, as an OpenAPI document."""
-    return answered(Reply(200, request.app.state.document), dict[str, Any])
+    """Read the OpenAPI document of all routes."""
+    return raw_response(Reply(200, request.app.state.document), dict[str, Any])
 
 
-@get("/", opt=about("operation", also={303: None}))
+@get("/", opt=route_options("operation", also={303: None}))
 async def index(request: AnyRequest) -> Response[Index]:
-    """Say what this is, and where it is described; a browser is sent to the console."""
+    """Read the name and version of the service; a browser is redirected to the console."""
     if b"text/html" in header(request.scope, b"accept"):
         return cast("Response[Index]", Response(b"", status_code=303, headers={"location": "/console"}))
-    return sent(Index(), Index)
+    return json_response(Index(), Index)
 
 
 OPERATION_ROUTES = [index, healthz, readyz, metrics, openapi]

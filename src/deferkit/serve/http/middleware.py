@@ -30,7 +30,7 @@ class Traffic:
         self.seconds = 0.0
 
     def count(self, method: str, path: str, status: int, seconds: float) -> None:
-        """Count a request. The path is that of the route: a caller's words do not get into the metrics."""
+        """Count a request. The path is that of the route, so that metrics contain no input of callers."""
         self.requests[method, path, status] += 1
         self.durations[bisect_left(BUCKETS, seconds)] += 1
         self.seconds += seconds
@@ -44,8 +44,8 @@ def too_large(max_body: int) -> Problem:
     return Problem(413, "too_large", f"A request has at most {max_body:,} bytes.")
 
 
-def counted(receive: Receive, declared: int, max_body: int) -> Receive:
-    """Return a way to receive a body that ends when it is too large, or at once if it says that it will be."""
+def limit_body(receive: Receive, declared: int, max_body: int) -> Receive:
+    """Wrap a receive function so that it raises as soon as the body, or its declared size, is too large."""
     size = 0
 
     async def receive_within() -> Any:
@@ -77,7 +77,7 @@ def log_access(scope: HTTPScope, path: str, status: int, seconds: float) -> None
     )
 
 
-def limited(app: ASGIApp, *, max_body: int, traffic: Traffic, access_log: bool = False) -> ASGIApp:
+def limit_requests(app: ASGIApp, *, max_body: int, traffic: Traffic, access_log: bool = False) -> ASGIApp:
     """Return the application behind a limit: a body that is too large is refused before it is read."""
 
     async def within_limits(scope: Scope, receive: Receive, send: Send) -> None:
@@ -92,7 +92,7 @@ def limited(app: ASGIApp, *, max_body: int, traffic: Traffic, access_log: bool =
                 break
         if length is None or not length.isdigit() or int(length) > max_body:  # the server holds others to their word
             declared = 0 if length is None else int(length) if length.isdigit() else max_body + 1
-            receive = counted(receive, declared, max_body)
+            receive = limit_body(receive, declared, max_body)
         status = 0
 
         async def send_counted(message: Message) -> None:

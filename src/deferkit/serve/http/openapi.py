@@ -1,4 +1,4 @@
-"""The OpenAPI document: made of the routes themselves and of the very types that read and write bodies."""
+"""OpenAPI document, generated from the routes and the types of their bodies."""
 
 import inspect
 import re
@@ -12,15 +12,15 @@ from deferkit.serve.http.route_support import PROBLEMS, ProblemReply, Route, par
 from deferkit.version import __version__
 
 NAME = "name"  # the parameter in the path of most routes
-DESCRIPTION = """Who decides, the model or an expert? Decisions under a budget, and a review queue.
+DESCRIPTION = """Decisions between a model and experts under a budget, with a review queue.
 
-Everything that changes something may be repeated: the same request again gets the same answer and changes nothing.
-A request that contradicts an earlier one gets 409. After 429 and 503 try again when Retry-After says."""
-KEY = "A key of `deferkit keys create`. On a loopback address none is needed as long as there is none."
+Requests are idempotent unless their description says otherwise: a repeated request gets the same reply and changes
+nothing. A request that contradicts an earlier one gets 409. After 429 and 503, retry after the time in Retry-After."""
+KEY = "A key from `deferkit keys create`. A service on a loopback address needs none until the first key exists."
 HEADERS: dict[int, dict[str, Any]] = {
     401: {"WWW-Authenticate": {"schema": {"type": "string"}}},
-    429: {"Retry-After": {"description": "seconds", "schema": {"type": "integer", "minimum": 1}}},
-    503: {"Retry-After": {"description": "seconds", "schema": {"type": "integer", "minimum": 1}}},
+    429: {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}}},
+    503: {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}}},
 }
 
 
@@ -56,7 +56,7 @@ def document(handlers: Iterable[HTTPRouteHandler]) -> dict[str, Any]:
 
 
 def operation(handler: HTTPRouteHandler) -> dict[str, Any]:
-    """Return what the document says of one route."""
+    """Return the operation object of a route."""
     route = route_of(handler)
     text = inspect.getdoc(handler.fn) or ""
     found: dict[str, Any] = {
@@ -78,7 +78,7 @@ def operation(handler: HTTPRouteHandler) -> dict[str, Any]:
 
 
 def scopes_of(route: Route) -> str:
-    """Return what is said of the keys that are good for a route."""
+    """Return the security requirement of a route, as a sentence."""
     return f"\n\nNeeds a key with the scope {' or '.join(sorted(route.scopes))}." if route.scopes else ""
 
 
@@ -97,28 +97,28 @@ def parameters_of(handler: HTTPRouteHandler) -> list[dict[str, Any]]:
 
 
 def body_of(handler: HTTPRouteHandler) -> Any:
-    """Return the kind of body that a route takes; None if it takes none."""
+    """Return the type of a route's body; None without a body."""
     field = handler.parsed_fn_signature.parameters.get("data")
     return None if field is None else field.annotation
 
 
 def reply_of(handler: HTTPRouteHandler) -> Any:
-    """Return what a route replies with."""
+    """Return the type of a route's reply."""
     return get_args(handler.parsed_fn_signature.return_type.annotation)[0]
 
 
 def is_struct(kind: Any) -> bool:
-    """Whether the document has a schema for a kind."""
+    """Whether the document has a schema for a type."""
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
 def reference(kind: Any) -> dict[str, str]:
-    """Return where the schema of a kind is."""
+    """Return the reference to the schema of a type."""
     return {"$ref": f"#/components/schemas/{kind.__name__}"}
 
 
 def response(kind: Any, what: str, text: str = "text/plain") -> dict[str, Any]:
-    """Return what is said of a reply of a kind; None is no reply, and a text is of this media type."""
+    """Return the response object of a type; None has no content, and a text has this media type."""
     if kind in (None, type(None)):
         return {"description": what}
     schema = reference(kind) if is_struct(kind) else msgspec.json.schema(kind)
@@ -126,16 +126,16 @@ def response(kind: Any, what: str, text: str = "text/plain") -> dict[str, Any]:
 
 
 def problem(status: int) -> dict[str, Any]:
-    """Return what is said of a problem."""
+    """Return the response object of a problem."""
     return response(ProblemReply, PROBLEMS[status]) | ({"headers": HEADERS[status]} if status in HEADERS else {})
 
 
 def responses_of(handler: HTTPRouteHandler) -> dict[str, Any]:
-    """Return all that a route may answer."""
+    """Return the responses of a route, by status."""
     route, kind = route_of(handler), reply_of(handler)
     found: dict[int, dict[str, Any]] = {}
     for status, each in {handler.status_code: kind, **route.also}.items():
-        said = (inspect.getdoc(each) if is_struct(each) else None) or "Done."
+        said = (inspect.getdoc(each) if is_struct(each) else None) or "The reply."
         found[status] = response(each, said, str(handler.media_type or "text/plain"))
     for status in problems_of(handler):
         found[status] = {"$ref": f"#/components/responses/Problem{status}"}
@@ -143,7 +143,7 @@ def responses_of(handler: HTTPRouteHandler) -> dict[str, Any]:
 
 
 def problems_of(handler: HTTPRouteHandler) -> set[int]:
-    """Return the problems that calling a route may meet."""
+    """Return the error statuses of a route."""
     route, parameters = route_of(handler), handler.parsed_fn_signature.parameters
     found = {500, 503, *route.problems}
     if route.scopes:

@@ -10,7 +10,7 @@ from litestar.params import FromPath
 
 from deferkit.serve.domain.problems import unknown
 from deferkit.serve.http.forwarding import header
-from deferkit.serve.http.route_support import AnyRequest, about
+from deferkit.serve.http.route_support import AnyRequest, route_options
 
 FOLDER = Path(__file__).parents[1] / "web"
 TYPES = {  # the framework adds that text is UTF-8
@@ -37,7 +37,7 @@ def read_files(folder: Path = FOLDER) -> Mapping[str, StaticFile]:
     """Return the files of a folder that have a known type, by their path in it.
 
     Args:
-        folder: Where they are; the console's own unless given.
+        folder: Folder of the files. That of the console by default.
 
     >>> read_files()["index.html"].content_type
     'text/html'
@@ -59,7 +59,7 @@ SHELL = "index.html"  # of every page: its script reads the path
 
 
 def sent_file(request: AnyRequest, name: str) -> Response[bytes]:
-    """Return a file of the console, or only that a browser's copy is the latest; raise if there is no such file."""
+    """Return a file of the console, or 304 if the browser has the latest version; raise if it does not exist."""
     found: StaticFile | None = request.app.state.files.get(name)
     if found is None:
         raise unknown("file", name)
@@ -70,13 +70,17 @@ def sent_file(request: AnyRequest, name: str) -> Response[bytes]:
     return Response(content=found.body, media_type=found.content_type, headers=headers)
 
 
-@get(["/console", "/console/{rest:path}", "/review", "/review/{policy:str}"], opt=about("pages"), sync_to_thread=False)
+@get(
+    ["/console", "/console/{rest:path}", "/review", "/review/{policy:str}"],
+    opt=route_options("pages"),
+    sync_to_thread=False,
+)
 def page(request: AnyRequest) -> Response[bytes]:
     """Open the console, or the review page of a policy."""
     return sent_file(request, SHELL)
 
 
-@get("/web/{file:path}", opt=about("pages"), sync_to_thread=False)
+@get("/web/{file:path}", opt=route_options("pages"), sync_to_thread=False)
 def file(request: AnyRequest, file: FromPath[str]) -> Response[bytes]:
     """Return a file of the pages: script, style or picture."""
     return sent_file(request, file.removeprefix("/"))

@@ -29,13 +29,13 @@ from deferkit.serve.http.route_support import (
     AnyRequest,
     Limit,
     PolicyName,
-    about,
-    answered,
     caller_of,
-    done,
     engine_of,
-    passed_on,
-    sent,
+    forward_to_owner,
+    json_response,
+    raw_response,
+    route_options,
+    submit_command,
 )
 from deferkit.serve.reports.budgets import tasks_left
 from deferkit.serve.reports.history import LogFold
@@ -56,141 +56,143 @@ NEW_POLICY = {
     "budget": {"minutes": {"total": 600, "horizon": 10_000, "max_cost": 2}},
     "deadline_s": 3600,
 }
-After = Annotated[str, msgspec.Meta(pattern=f"^$|{NAME_PATTERN}", description="the last name of the page before")]
+After = Annotated[str, msgspec.Meta(pattern=f"^$|{NAME_PATTERN}", description="The last name of the previous page.")]
 
 
 class Deleted(msgspec.Struct, frozen=True, kw_only=True):
-    """The name of what was deleted."""
+    """The name of the deleted object."""
 
     deleted: str
 
 
 class PolicyPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Policies by name; `next` is where the following page begins."""
+    """A page of policies, sorted by name. `next` is the start of the next page."""
 
     policies: list[PolicySpec]
     next: str | None
 
 
-@post("/v1/policies", opt=about("policies", "admin", problems=(409,), example=NEW_POLICY))
+@post("/v1/policies", opt=route_options("policies", "admin", problems=(409,), example=NEW_POLICY))
 async def create_policy(request: AnyRequest, data: JSONBody[PolicySpec]) -> Response[PolicySpec]:
-    """Make a policy. The same one again changes nothing; another one of the same name is a conflict."""
-    return answered(await engine_of(request).create(caller_of(request).tenant, data), PolicySpec)
+    """Create a policy. Repeating the same request changes nothing; another policy of the same name is a conflict."""
+    return raw_response(await engine_of(request).create(caller_of(request).tenant, data), PolicySpec)
 
 
-@get("/v1/policies", opt=about("policies", *SCOPES))
+@get("/v1/policies", opt=route_options("policies", *SCOPES))
 async def list_policies(request: AnyRequest, after: After = "", limit: Limit = 100) -> Response[PolicyPage]:
     """List policies by name."""
     tenant, store = caller_of(request).tenant, engine_of(request).store
     rows = await asyncio.to_thread(store.policies_of, tenant, after, limit)
     following = rows[-1].name if len(rows) == limit else None
-    return sent({"policies": [msgspec.Raw(row.spec.encode()) for row in rows], "next": following}, PolicyPage)
+    return json_response({"policies": [msgspec.Raw(row.spec.encode()) for row in rows], "next": following}, PolicyPage)
 
 
-@get("/v1/policies/{name:str}", opt=about("policies", *SCOPES))
+@get("/v1/policies/{name:str}", opt=route_options("policies", *SCOPES))
 async def read_policy(request: AnyRequest, name: PolicyName) -> Response[PolicySpec]:
-    """Read the settings of a policy. What has become of its budget is in its summary."""
+    """Read the settings of a policy. The state of its budget is in the summary."""
     row = await asyncio.to_thread(engine_of(request).store.policy, caller_of(request).tenant, name)
     if row is None:
         raise unknown("policy", name)
-    return sent(msgspec.Raw(row.spec.encode()), PolicySpec)
+    return json_response(msgspec.Raw(row.spec.encode()), PolicySpec)
 
 
-@patch("/v1/policies/{name:str}", opt=about("policies", "admin", example={"deadline_s": 7200, "reviewers": 2}))
+@patch("/v1/policies/{name:str}", opt=route_options("policies", "admin", example={"deadline_s": 7200, "reviewers": 2}))
 async def change_policy(request: AnyRequest, name: PolicyName, data: JSONBody[PolicyChange]) -> Response[PolicySpec]:
-    """Change deadlines, leases, the learning window, reviewers, review document; the rest is what it learns with.
+    """Change deadlines, leases, learning window, reviewers, review document; other settings are fixed.
 
-    Of a budget, the horizon, the end (`until`) or the `allowance` of each period to come: whichever it has.
+    Of a budget, change its horizon, its end (`until`) or the `allowance` of each future period, whichever it has.
     """
-    return await done(request, name, ChangePolicy(data), PolicySpec)
+    return await submit_command(request, name, ChangePolicy(data), PolicySpec)
 
 
-@get("/v1/policies/{name:str}/summary", opt=about("policies", *SCOPES))
+@get("/v1/policies/{name:str}/summary", opt=route_options("policies", *SCOPES))
 async def read_summary(request: AnyRequest, name: PolicyName) -> Response[SummaryReply]:
-    """Read where a policy stands: budget, price, deferral rate, expected gain, queue."""
+    """Read the summary of a policy: budget, price, deferral rate, expected gain, queue."""
     engine = engine_of(request)
     try:
         owned = await engine.holding((caller_of(request).tenant, name))
     except Elsewhere as elsewhere:
-        return await passed_on(request, elsewhere, SummaryReply)
+        return await forward_to_owner(request, elsewhere, SummaryReply)
     queue = await asyncio.to_thread(engine.store.queue, owned.id)
-    return sent(summary_of(owned, queue, owned.time(engine.clock.now()), owned.learner_summary()), SummaryReply)
+    return json_response(
+        summary_of(owned, queue, owned.time(engine.clock.now()), owned.learner_summary()), SummaryReply
+    )
 
 
 @post(
     "/v1/policies/{name:str}/budget",
     status_code=200,
-    opt=about("policies", "admin", problems=(409,), example={"id": "top-up-1", "add": 60}),
+    opt=route_options("policies", "admin", problems=(409,), example={"id": "top-up-1", "add": 60}),
 )
 async def change_budget(request: AnyRequest, name: PolicyName, data: JSONBody[BudgetBody]) -> Response[BudgetReply]:
-    """Top a budget up, or cut it; once for each id, and never below what is reserved and posted."""
-    return await done(request, name, ChangeBudget(data), BudgetReply)
+    """Increase or reduce a budget, once for each id; never below the reserved and posted amounts."""
+    return await submit_command(request, name, ChangeBudget(data), BudgetReply)
 
 
 @post(
     "/v1/policies/{name:str}/reset",
     status_code=200,
-    opt=about("policies", "admin", problems=(409,), example={"id": "reset-1"}),
+    opt=route_options("policies", "admin", problems=(409,), example={"id": "reset-1"}),
 )
 async def reset_learner(request: AnyRequest, name: PolicyName, data: JSONBody[ResetBody]) -> Response[ResetReply]:
-    """Let the learner of a policy start anew, once for each id; accounts, the log and open tasks stay."""
-    return await done(request, name, ResetLearner(data), ResetReply)
+    """Reset the learner of a policy, once for each id; accounts, log and open tasks are kept."""
+    return await submit_command(request, name, ResetLearner(data), ResetReply)
 
 
 @post(
     "/v1/policies/{name:str}/forget",
     status_code=200,
-    opt=about("policies", "admin", example={"task": "mail-1"}),
+    opt=route_options("policies", "admin", example={"task": "mail-1"}),
 )
 async def forget(request: AnyRequest, name: PolicyName, data: JSONBody[ForgetBody]) -> Response[ForgetReply]:
-    """Take what became known of a task out of the estimates: the policy is rebuilt from its log without it."""
+    """Remove the outcome of a task from the estimates: the policy is rebuilt from its log without it."""
     try:
         reply = await forget_task(engine_of(request), (caller_of(request).tenant, name), data.task)
     except Elsewhere as elsewhere:
-        return await passed_on(request, elsewhere, ForgetReply)
-    return answered(reply, ForgetReply)
+        return await forward_to_owner(request, elsewhere, ForgetReply)
+    return raw_response(reply, ForgetReply)
 
 
 @post(
     "/v1/policies/{name:str}/upgrade",
     status_code=200,
-    opt=about("policies", "admin", problems=(409,), example={"defaults": "2026.12"}),
+    opt=route_options("policies", "admin", problems=(409,), example={"defaults": "2026.12"}),
 )
 async def upgrade(request: AnyRequest, name: PolicyName, data: JSONBody[UpgradeBody]) -> Response[PolicySpec]:
-    """Rebuild a policy from its log with another default rule, and switch to it."""
+    """Upgrade a policy to another default rule: it is rebuilt from its log."""
     try:
         reply = await upgrade_policy(engine_of(request), (caller_of(request).tenant, name), data)
     except Elsewhere as elsewhere:
-        return await passed_on(request, elsewhere, PolicySpec)
-    return answered(reply, PolicySpec)
+        return await forward_to_owner(request, elsewhere, PolicySpec)
+    return raw_response(reply, PolicySpec)
 
 
 @post(
     "/v1/policies/{name:str}/erase",
     status_code=200,
-    opt=about("policies", "admin", example={"task": "mail-1"}),
+    opt=route_options("policies", "admin", example={"task": "mail-1"}),
 )
 async def erase(request: AnyRequest, name: PolicyName, data: JSONBody[EraseBody]) -> Response[EraseReply]:
-    """Erase what reviewers were shown, payload and model's answer: of a task, or of all that ended and are so old."""
-    return await done(request, name, Erase(data), EraseReply)
+    """Erase payloads and model answers, of one task or of all ended tasks above an age."""
+    return await submit_command(request, name, Erase(data), EraseReply)
 
 
-@delete("/v1/policies/{name:str}", status_code=200, opt=about("policies", "admin"))
+@delete("/v1/policies/{name:str}", status_code=200, opt=route_options("policies", "admin"))
 async def remove_policy(request: AnyRequest, name: PolicyName) -> Response[Deleted]:
-    """Delete a policy with its log, decisions, reviews and snapshots. It cannot be brought back."""
+    """Delete a policy with its log, decisions, reviews and snapshots. This cannot be undone."""
     try:
         await delete_policy(engine_of(request), (caller_of(request).tenant, name))
     except Elsewhere as elsewhere:
-        return await passed_on(request, elsewhere, Deleted)
-    return sent(Deleted(deleted=name), Deleted)
+        return await forward_to_owner(request, elsewhere, Deleted)
+    return json_response(Deleted(deleted=name), Deleted)
 
 
-@delete("/v1/tenant", status_code=200, opt=about("policies", "admin", problems=(409,)))
+@delete("/v1/tenant", status_code=200, opt=route_options("policies", "admin", problems=(409,)))
 async def remove_tenant(request: AnyRequest) -> Response[Deleted]:
-    """Delete all policies of the tenant whose key calls, and revoke all its keys. It cannot be brought back."""
+    """Delete all policies of the caller's tenant, and revoke all its keys. This cannot be undone."""
     tenant = caller_of(request).tenant
     await delete_tenant(engine_of(request), tenant)
-    return sent(Deleted(deleted=tenant), Deleted)
+    return json_response(Deleted(deleted=tenant), Deleted)
 
 
 POLICY_ROUTES = [
@@ -212,11 +214,11 @@ POLICY_ROUTES = [
 READ_S = 0.1  # how long a reply waits for the log to be read up to its end
 ENOUGH = 0.9  # the share of a log that must have been read before it tells of gain and spending
 MAX_POLICIES = 1000
-Buckets = Annotated[int, msgspec.Meta(ge=1, le=2000, description="how many at most")]
+Buckets = Annotated[int, msgspec.Meta(ge=1, le=2000, description="The maximum number of items.")]
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    """Where all policies of a tenant stand."""
+    """The status of all policies of a tenant."""
 
     now: float  # seconds since 1970
     policies: list[Standing]
@@ -228,7 +230,7 @@ def histories_of(request: AnyRequest) -> Histories:
 
 
 async def standing_here(request: AnyRequest, owned: OwnedPolicy) -> Standing:
-    """Return where a policy stands that this process owns."""
+    """Return the status of a policy that this process owns."""
     engine, records = engine_of(request), owned.policy.seq
     history = histories_of(request).of(owned)
     if (kept := history.standing.get(records)) is not None:
@@ -237,12 +239,12 @@ async def standing_here(request: AnyRequest, owned: OwnedPolicy) -> Standing:
     await history.catch_up(records, READ_S)
     past = history.latest if history.read >= ENOUGH * records else None
     standing = standing_of(owned, past, queue, owned.time(engine.clock.now()), engine.failing)
-    history.standing.put(records, standing)
+    history.standing.store(records, standing)
     return standing
 
 
 async def standing_anywhere(request: AnyRequest, row: PolicyRow) -> Any:
-    """Return where a policy stands, whoever owns it; one that cannot be asked says so."""
+    """Return the status of a policy from its owner, or a note that the owner cannot be reached."""
     engine = engine_of(request)
     try:
         owned = await engine.holding((row.tenant, row.name))
@@ -257,67 +259,67 @@ async def standing_anywhere(request: AnyRequest, row: PolicyRow) -> Any:
         return unreachable(row, await asyncio.to_thread(engine.store.budgets, row.id), str(problem))
 
 
-@get("/v1/overview", opt=about("overview", "admin", "read"))
+@get("/v1/overview", opt=route_options("overview", "admin", "read"))
 async def read_overview(request: AnyRequest) -> Response[Overview]:
-    """Read where all policies of the tenant stand: on plan or not, when each runs out, gain, queue, alarms."""
+    """Read the status of all policies of the tenant: pace, forecast, gain, queue, alarms."""
     engine = engine_of(request)
     rows = await asyncio.to_thread(engine.store.policies_of, caller_of(request).tenant, "", MAX_POLICIES)
     policies = await asyncio.gather(*(standing_anywhere(request, row) for row in rows))
     histories_of(request).forget({owned.id for owned in engine.owned.values()})
-    return sent({"now": engine.clock.now() / MICRO, "policies": policies}, Overview)
+    return json_response({"now": engine.clock.now() / MICRO, "policies": policies}, Overview)
 
 
-@get("/v1/policies/{name:str}/standing", opt=about("overview", "admin", "read"))
+@get("/v1/policies/{name:str}/standing", opt=route_options("overview", "admin", "read"))
 async def read_standing(request: AnyRequest, name: PolicyName) -> Response[Standing]:
-    """Read where a policy stands: on plan or not, when it runs out, gain, queue, alarms."""
+    """Read the status of a policy: pace, forecast, gain, queue, alarms."""
     try:
         owned = await engine_of(request).holding((caller_of(request).tenant, name))
     except Elsewhere as elsewhere:
-        return await passed_on(request, elsewhere, Standing)
-    return sent(await standing_here(request, owned), Standing)
+        return await forward_to_owner(request, elsewhere, Standing)
+    return json_response(await standing_here(request, owned), Standing)
 
 
-@get("/v1/policies/{name:str}/series", opt=about("overview", "admin", "read"))
+@get("/v1/policies/{name:str}/series", opt=route_options("overview", "admin", "read"))
 async def read_series(request: AnyRequest, name: PolicyName, buckets: Buckets = 120) -> Response[SeriesReply]:
-    """Read how a policy came where it stands: decisions, spending, price and gain over time."""
+    """Read the time series of a policy: decisions, spending, price, gain."""
     try:
         owned = await engine_of(request).holding((caller_of(request).tenant, name))
     except Elsewhere as elsewhere:
-        return await passed_on(request, elsewhere, SeriesReply)
+        return await forward_to_owner(request, elsewhere, SeriesReply)
     history = histories_of(request).of(owned)
     left = tasks_left(owned, owned.policy.periods)
-    return sent(await history.series(buckets, owned.policy.seq, READ_S, left), SeriesReply)
+    return json_response(await history.series(buckets, owned.policy.seq, READ_S, left), SeriesReply)
 
 
-@get("/v1/policies/{name:str}/estimates", opt=about("overview", "admin", "read"))
+@get("/v1/policies/{name:str}/estimates", opt=route_options("overview", "admin", "read"))
 async def read_estimates(request: AnyRequest, name: PolicyName) -> Response[EstimatesReply]:
-    """Read what a policy has learned: coefficients with their errors, predicted against observed, drifts."""
+    """Read the estimates of a policy: coefficients with standard errors, calibration, drifts."""
     try:
         owned = await engine_of(request).holding((caller_of(request).tenant, name))
     except Elsewhere as elsewhere:
-        return await passed_on(request, elsewhere, EstimatesReply)
+        return await forward_to_owner(request, elsewhere, EstimatesReply)
     history = histories_of(request).of(owned)
     await history.catch_up(owned.policy.seq, READ_S)
 
     def ask(fold: LogFold) -> EstimatesReply:
         return estimates_of(owned, {name: each.bins() for name, each in fold.calibrations.items()})
 
-    return sent(await history.query(ask), EstimatesReply)
+    return json_response(await history.query(ask), EstimatesReply)
 
 
-@get("/v1/policies/{name:str}/reviewers", opt=about("overview", "admin", "read"))
+@get("/v1/policies/{name:str}/reviewers", opt=route_options("overview", "admin", "read"))
 async def read_reviewers(request: AnyRequest, name: PolicyName) -> Response[ReviewersReply]:
-    """Read what each reviewer has done: answers, declined and lapsed tasks, time, cost, agreement."""
+    """Read the statistics of each reviewer: answers, declined and lapsed tasks, time, cost, agreement."""
     engine, tenant = engine_of(request), caller_of(request).tenant
 
-    def read() -> ReviewersReply:
+    def read_statistics() -> ReviewersReply:
         row = engine.store.policy(tenant, name)
         if row is None:
             raise unknown("policy", name)
         spec = msgspec.json.decode(row.spec, type=PolicySpec)
         return reviewers_of(engine.store, row.id, spec, engine.clock.now())
 
-    return sent(await asyncio.to_thread(read), ReviewersReply)
+    return json_response(await asyncio.to_thread(read_statistics), ReviewersReply)
 
 
 OVERVIEW_ROUTES = [read_overview, read_standing, read_series, read_estimates, read_reviewers]

@@ -52,13 +52,13 @@ from deferkit.serve.http.route_support import (
     AnyRequest,
     Limit,
     PolicyName,
-    about,
-    answered,
     caller_of,
-    done,
     engine_of,
-    passed_on,
-    sent,
+    forward_to_owner,
+    json_response,
+    raw_response,
+    route_options,
+    submit_command,
 )
 from deferkit.serve.reports.summary import StatusReply, status_of
 from deferkit.serve.storage.listing import QueuedSeat, page_of_held, page_of_queue
@@ -70,30 +70,32 @@ LEASE = {"task": "mail-1", "seat": 0, "epoch": 1, "token": "tVbJr-w9H5Zl0cBOyK2m
 
 
 class UnconfirmedCost(msgspec.Struct, frozen=True, kw_only=True):
-    """A reported cost above max_reported_cost: neither booked nor learned until a correction says what it is."""
+    """A reported cost above max_reported_cost. It is neither booked nor learned until a correction."""
 
     task: str
     cost: float | dict[str, float]  # as reported; the sum of all reports of the task
 
 
 class UnconfirmedCosts(msgspec.Struct, frozen=True, kw_only=True):
-    """Reported costs that wait to be confirmed, the oldest first."""
+    """Reported costs that wait for a correction, oldest first."""
 
     total: int
     costs: list[UnconfirmedCost]
 
 
-async def leased(request: AnyRequest, name: str, command: LeaseCommand, kind: type[Kind]) -> Response[Kind]:
-    """Have a lease command done by the owner of the policy, or here if that is another and the database is shared."""
+async def submit_lease_command(
+    request: AnyRequest, name: str, command: LeaseCommand, kind: type[Kind]
+) -> Response[Kind]:
+    """Submit a lease command to the policy's owner, or run it here if another process owns it on a shared database."""
     engine, tenant = engine_of(request), caller_of(request).tenant
     if not engine.store.database.shared or (tenant, name) in engine.owned:
-        return await done(request, name, command, kind)
+        return await submit_command(request, name, command, kind)
     row = await asyncio.to_thread(engine.store.policy, tenant, name)
     if row is None:
         raise unknown("policy", name)
     query = command.query(row.id, msgspec.json.decode(row.spec, type=PolicySpec), engine.clock.now())
     with engine.span((tenant, name), command):
-        return answered(await asyncio.to_thread(engine.store.in_own_transaction, query.run), kind)
+        return raw_response(await asyncio.to_thread(engine.store.in_own_transaction, query.run), kind)
 
 
 def check_reviewer(request: AnyRequest, reviewer: str) -> None:
@@ -104,48 +106,48 @@ def check_reviewer(request: AnyRequest, reviewer: str) -> None:
 @post(
     "/v1/policies/{name:str}/reviews/claim",
     status_code=200,
-    opt=about("reviews", "review", problems=(409,), also={204: None}, example={"reviewer": "ann"}),
+    opt=route_options("reviews", "review", problems=(409,), also={204: None}, example={"reviewer": "ann"}),
 )
 async def claim(request: AnyRequest, name: PolicyName, data: JSONBody[ClaimBody]) -> Response[ClaimReply]:
-    """Get the task that is worth most to review, for as long as the lease lasts; 204 if there is none.
+    """Claim the most valuable task in the review queue, for the duration of a lease; 204 without one.
 
-    The reply has a token, which every other call of this claim must send: nobody else can answer for this reviewer. A
+    The reply contains a token that all other calls of this claim must send, so that only this reviewer can answer. A
     reviewer who holds `max_claims` tasks of the policy gets 409.
     """
     check_reviewer(request, data.reviewer)
-    return await leased(request, name, Claim(data, request.app.state.settings.max_claims), ClaimReply)
+    return await submit_lease_command(request, name, Claim(data, request.app.state.settings.max_claims), ClaimReply)
 
 
 @post(
     "/v1/policies/{name:str}/reviews/extend",
     status_code=200,
-    opt=about("reviews", "review", problems=(409,), example={**LEASE, "lease_s": 600}),
+    opt=route_options("reviews", "review", problems=(409,), example={**LEASE, "lease_s": 600}),
 )
 async def extend(request: AnyRequest, name: PolicyName, data: JSONBody[ExtendBody]) -> Response[LeaseReply]:
-    """Hold a task for longer. Where reviews can be stopped, with what it has cost so far.
+    """Renew the lease of a task. Where reviews can be stopped, also report the cost so far.
 
-    Then more is reserved for it while there is room, and the reply says what it may cost before it asks again
-    (`hold`), or that it was `stopped`.
+    The hold is then extended while budget is left. The reply contains the amount that the review may cost before the
+    next call (`hold`), or reports that it was `stopped`.
     """
     if data.cost is not None:
-        return await done(request, name, ExtendReview(data, caller_of(request).reviewer), LeaseReply)
-    return await leased(request, name, Extend(data, caller_of(request).reviewer), LeaseReply)
+        return await submit_command(request, name, ExtendReview(data, caller_of(request).reviewer), LeaseReply)
+    return await submit_lease_command(request, name, Extend(data, caller_of(request).reviewer), LeaseReply)
 
 
 @post(
     "/v1/policies/{name:str}/reviews/release",
     status_code=200,
-    opt=about("reviews", "review", problems=(409,), example=LEASE),
+    opt=route_options("reviews", "review", problems=(409,), example=LEASE),
 )
 async def release(request: AnyRequest, name: PolicyName, data: JSONBody[LeaseBody]) -> Response[LeaseReply]:
-    """Give a task back to the queue."""
-    return await leased(request, name, Release(data, caller_of(request).reviewer), LeaseReply)
+    """Return a task to the queue."""
+    return await submit_lease_command(request, name, Release(data, caller_of(request).reviewer), LeaseReply)
 
 
 @post(
     "/v1/policies/{name:str}/reviews/complete",
     status_code=200,
-    opt=about(
+    opt=route_options(
         "reviews",
         "review",
         problems=(409,),
@@ -153,47 +155,47 @@ async def release(request: AnyRequest, name: PolicyName, data: JSONBody[LeaseBod
     ),
 )
 async def complete(request: AnyRequest, name: PolicyName, data: JSONBody[CompleteBody]) -> Response[CompleteReply]:
-    """Answer a task. The last of its reviewers settles it: rewards are averaged, costs added up."""
-    return await done(request, name, Complete(data, caller_of(request).reviewer), CompleteReply)
+    """Answer a task. The answer of its last reviewer ends the task: rewards are averaged, costs are added up."""
+    return await submit_command(request, name, Complete(data, caller_of(request).reviewer), CompleteReply)
 
 
 @post(
     "/v1/policies/{name:str}/reviews/effort",
     status_code=200,
-    opt=about("reviews", "review", problems=(409,), example={**LEASE, "cost": 0.5}),
+    opt=route_options("reviews", "review", problems=(409,), example={**LEASE, "cost": 0.5}),
 )
 async def effort(request: AnyRequest, name: PolicyName, data: JSONBody[EffortBody]) -> Response[EffortReply]:
-    """Book, once, what work has cost that came to nothing because its lease had lapsed."""
-    return await done(request, name, Effort(data, caller_of(request).reviewer), EffortReply)
+    """Book the cost of work that was lost because its lease had lapsed; once for each claim."""
+    return await submit_command(request, name, Effort(data, caller_of(request).reviewer), EffortReply)
 
 
-@get("/v1/policies/{name:str}/costs/unconfirmed", opt=about("reviews", "admin"))
+@get("/v1/policies/{name:str}/costs/unconfirmed", opt=route_options("reviews", "admin"))
 async def list_unconfirmed_costs(request: AnyRequest, name: PolicyName) -> Response[UnconfirmedCosts]:
-    """List the oldest 1,000 reported costs above max_reported_cost: a correction says what each is, and books it."""
+    """List the oldest 1,000 reported costs above max_reported_cost; a correction books each of them."""
     try:
         owned = await engine_of(request).holding((caller_of(request).tenant, name))
     except Elsewhere as elsewhere:
-        return await passed_on(request, elsewhere, UnconfirmedCosts)
+        return await forward_to_owner(request, elsewhere, UnconfirmedCosts)
     waiting = owned.policy.unconfirmed
     costs = [UnconfirmedCost(task=task, cost=from_micros(waiting[task])) for task in [*waiting][:MAX_LISTED]]  # type: ignore[arg-type]
-    return sent(UnconfirmedCosts(total=len(waiting), costs=costs), UnconfirmedCosts)
+    return json_response(UnconfirmedCosts(total=len(waiting), costs=costs), UnconfirmedCosts)
 
 
 REVIEW_ROUTES = [claim, extend, release, complete, effort, list_unconfirmed_costs]
 
 
 Result = TypeVar("Result")
-ReviewerName = Annotated[Reviewer, msgspec.Meta(description="the name of the reviewer")]
+ReviewerName = Annotated[Reviewer, msgspec.Meta(description="The name of the reviewer.")]
 QueueState = Annotated[
     Literal["waiting", "claimed", "all"],
-    msgspec.Meta(description="waiting, claimed or all"),
+    msgspec.Meta(description="Filter by state: waiting, claimed or all."),
     QueryParameter(name="state"),
 ]
 Cursor = Annotated[
     str,
     msgspec.Meta(
         pattern=r"^$|^-?[0-9][0-9.e+-]{0,30} [0-9]{1,17} [0-9]{1,2} [^\u0000-\u001f\u007f-\u009f]{1,128}(?!\n)$",
-        description="`next` of the page before",
+        description="The `next` of the previous page.",
     ),
 ]
 
@@ -201,14 +203,14 @@ HeldCursor = Annotated[
     str,
     msgspec.Meta(
         pattern=r"^$|^[0-9]{1,17} [0-9]{1,2} [^\u0000-\u001f\u007f-\u009f]{1,128}(?!\n)$",
-        description="`next` of the page before",
+        description="The `next` of the previous page.",
     ),
 ]
 MAX_SHOWN = 4_000_000  # bytes of payloads and answers of the model in one reply, unless a single claim has more
 
 
 class ReviewReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What reviewers of a policy are asked and shown."""
+    """The review document of a policy, with its lease, experts and timer unit."""
 
     policy: str
     review: ReviewDocument  # that of the policy, or one text field
@@ -221,7 +223,7 @@ class ReviewReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A place of one reviewer at one task that waits, or is claimed."""
+    """A seat, the place of one reviewer at a task, that waits or is claimed."""
 
     task: str
     seat: int
@@ -236,14 +238,14 @@ class QueueLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueuePage(msgspec.Struct, frozen=True, kw_only=True):
-    """Seats in the order in which they are offered; `next` is where the following page begins."""
+    """A page of seats, in the order of claims. `next` is the start of the next page."""
 
     seats: list[QueueLine]
     next: str | None
 
 
 class HeldClaim(msgspec.Struct, frozen=True, kw_only=True):
-    """A claim that a reviewer holds; its token is shown when it is claimed or resumed."""
+    """A claim of a reviewer, without its token: only `claim` and `resume` return tokens."""
 
     task: str
     seat: int
@@ -258,14 +260,14 @@ class HeldClaim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeldReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reviewer holds, in the order in which the leases end; `next` is where the following page begins."""
+    """A page of a reviewer's claims, in the order of lease ends. `next` is the start of the next page."""
 
     held: list[HeldClaim]
     next: str | None
 
 
 async def read_policy_row(request: AnyRequest, name: str, read: Callable[[Store, PolicyRow], Result]) -> Result:
-    """Return what is read of a policy in the database, in another thread; raise if the tenant has none of the name."""
+    """Read from a policy in the database, in another thread; raise if the tenant has no such policy."""
     store, tenant = engine_of(request).store, caller_of(request).tenant
 
     def read_it() -> Result:
@@ -282,9 +284,9 @@ def spec_of(row: PolicyRow) -> PolicySpec:
     return msgspec.json.decode(row.spec, type=PolicySpec)
 
 
-@get("/v1/policies/{name:str}/review", opt=about("reviews", "review", "admin", "read"))
+@get("/v1/policies/{name:str}/review", opt=route_options("reviews", "review", "admin", "read"))
 async def read_review(request: AnyRequest, name: PolicyName) -> Response[ReviewReply]:
-    """Read what reviewers are asked and shown: the form, guidelines, the unit of the timer."""
+    """Read the review document of a policy: form, guidelines, timer."""
     spec = await read_policy_row(request, name, lambda _, row: spec_of(row))
     document = spec.review_used or DEFAULT
     unit = spec.resources[0] if document.timer is None else document.timer.resource
@@ -298,25 +300,25 @@ async def read_review(request: AnyRequest, name: PolicyName) -> Response[ReviewR
         max_cost=spec.budget[unit].max_cost,
         stops=spec.budget[unit].can_be_stopped and len(spec.budget) == 1,
     )
-    return sent(reply, ReviewReply)
+    return json_response(reply, ReviewReply)
 
 
-@get("/v1/policies/{name:str}/reviews", opt=about("reviews", "admin", "read"))
+@get("/v1/policies/{name:str}/reviews", opt=route_options("reviews", "admin", "read"))
 async def list_reviews(
     request: AnyRequest, name: PolicyName, state_: QueueState = "all", after: Cursor = "", limit: Limit = 100
 ) -> Response[QueuePage]:
-    """List the review queue: what waits or is claimed, in the order in which it is offered."""
+    """List the review queue: waiting and claimed seats, in the order of claims."""
     states: list[str] = [WAITING, CLAIMED] if state_ == "all" else [state_]
 
-    def read(store: Store, row: PolicyRow) -> list[QueuedSeat]:
+    def read_page(store: Store, row: PolicyRow) -> list[QueuedSeat]:
         try:
             return page_of_queue(store.database, row.id, states, after, limit)
         except ValueError:
             raise invalid("The parameter after is `next` of the page before.") from None
 
-    seats = await read_policy_row(request, name, read)
+    seats = await read_policy_row(request, name, read_page)
     following = seats[-1].cursor if len(seats) == limit else None
-    return sent(QueuePage(seats=[line_of(seat) for seat in seats], next=following), QueuePage)
+    return json_response(QueuePage(seats=[line_of(seat) for seat in seats], next=following), QueuePage)
 
 
 def line_of(seat: QueuedSeat) -> QueueLine:
@@ -335,86 +337,88 @@ def line_of(seat: QueuedSeat) -> QueueLine:
     )
 
 
-@get("/v1/policies/{name:str}/reviews/status", opt=about("reviews", "review"))
+@get("/v1/policies/{name:str}/reviews/status", opt=route_options("reviews", "review"))
 async def read_review_status(request: AnyRequest, name: PolicyName, reviewer: ReviewerName) -> Response[StatusReply]:
-    """Read what waits for a reviewer, why nothing does, and what the reviewer has done."""
+    """Read the queue of a reviewer: waiting tasks, the reason for an empty queue, own statistics."""
     check_reviewer(request, reviewer)
     now = engine_of(request).clock.now()
     reply = await read_policy_row(
         request, name, lambda store, row: status_of(store, row.id, spec_of(row), reviewer, now)
     )
-    return sent(reply, StatusReply)
+    return json_response(reply, StatusReply)
 
 
-@get("/v1/policies/{name:str}/reviews/held", opt=about("reviews", "review"))
+@get("/v1/policies/{name:str}/reviews/held", opt=route_options("reviews", "review"))
 async def list_held(
     request: AnyRequest, name: PolicyName, reviewer: ReviewerName, after: HeldCursor = "", limit: Limit = 1000
 ) -> Response[HeldReply]:
-    """List the claims that a reviewer holds, without their tokens: `resume` gives another one.
+    """List the claims of a reviewer, without their tokens; `resume` returns a new token.
 
-    Payloads and answers of the model have 4 MB on a page at most; a single claim may have more.
+    Payloads and model answers of a page have at most 4 MB, except for a page with a single claim.
     """
     check_reviewer(request, reviewer)
 
-    def read(store: Store, row: PolicyRow) -> HeldReply:
+    def read_page(store: Store, row: PolicyRow) -> HeldReply:
         spec = spec_of(row)
         page = page_of_held(store.database, row.id, reviewer, after, limit, most_bytes=MAX_SHOWN)
         return HeldReply(held=[HeldClaim(**held_claim(seat, spec)) for seat in page.seats], next=page.next)
 
-    return sent(await read_policy_row(request, name, read), HeldReply)
+    return json_response(await read_policy_row(request, name, read_page), HeldReply)
 
 
 @post(
     "/v1/policies/{name:str}/reviews/resume",
     status_code=200,
-    opt=about("reviews", "review", problems=(409,), example={"reviewer": "ann", "task": "mail-1", "seat": 0}),
+    opt=route_options("reviews", "review", problems=(409,), example={"reviewer": "ann", "task": "mail-1", "seat": 0}),
 )
 async def resume(request: AnyRequest, name: PolicyName, data: JSONBody[ResumeBody]) -> Response[ClaimReply]:
-    """Go on with a claim whose token was lost: another token, the same epoch, a new lease.
+    """Resume a claim whose token was lost: with a new token, a new lease and the same epoch.
 
-    Only for a key or session that is bound to the reviewer who holds it, or where no keys are needed.
+    This needs a key or session that is bound to the reviewer of the claim, unless the service has no keys.
     """
     check_reviewer(request, data.reviewer)
     caller = caller_of(request)
     if caller.key and caller.reviewer is None:
         await read_policy_row(request, name, lambda _, row: row)  # another tenant's is not there
         raise Problem(403, "forbidden", "A claim is resumed with a key or session of its reviewer alone.")
-    return await leased(request, name, Resume(data), ClaimReply)
+    return await submit_lease_command(request, name, Resume(data), ClaimReply)
 
 
 @post(
     "/v1/policies/{name:str}/reviews/decline",
     status_code=200,
-    opt=about("reviews", "review", problems=(409,), example={**LEASE, "reason": "I know the sender."}),
+    opt=route_options("reviews", "review", problems=(409,), example={**LEASE, "reason": "I know the sender."}),
 )
 async def decline(request: AnyRequest, name: PolicyName, data: JSONBody[DeclineBody]) -> Response[LeaseReply]:
-    """Give a task back for good, with a reason: this reviewer does not get it again."""
-    return await leased(request, name, Decline(data, caller_of(request).reviewer), LeaseReply)
+    """Decline a task permanently, with a reason. This reviewer does not get it again."""
+    return await submit_lease_command(request, name, Decline(data, caller_of(request).reviewer), LeaseReply)
 
 
 @post(
     "/v1/policies/{name:str}/reviews/reassign",
     status_code=200,
-    opt=about("reviews", "admin", problems=(409,), example={"task": "mail-1", "seat": 0}),
+    opt=route_options("reviews", "admin", problems=(409,), example={"task": "mail-1", "seat": 0}),
 )
 async def reassign(request: AnyRequest, name: PolicyName, data: JSONBody[ReassignBody]) -> Response[LeaseReply]:
-    """End the claim of a reviewer who does not come back: the task waits again."""
-    return await leased(request, name, Reassign(data), LeaseReply)
+    """End the claim of an absent reviewer: the task returns to the queue."""
+    return await submit_lease_command(request, name, Reassign(data), LeaseReply)
 
 
 @post(
     "/v1/policies/{name:str}/reviews/correct",
     status_code=200,
-    opt=about("reviews", "review", problems=(409,), example={**LEASE, "id": "a-1", "answer": "ham", "cost": 1.5}),
+    opt=route_options(
+        "reviews", "review", problems=(409,), example={**LEASE, "id": "a-1", "answer": "ham", "cost": 1.5}
+    ),
 )
 async def correct_answer(
     request: AnyRequest, name: PolicyName, data: JSONBody[AnswerCorrectionBody]
 ) -> Response[AnswerCorrectionReply]:
-    """Replace an answer of one's own, with the token of its claim; once for each id.
+    """Correct an own answer, with the token of its claim; once for each id.
 
-    Rewards of the reward rule are computed again, and the cost is that of the new answer where it has one.
+    The reward rule is applied again. A cost of the new answer replaces that of the old one.
     """
-    return await done(request, name, CorrectAnswer(data, caller_of(request).reviewer), AnswerCorrectionReply)
+    return await submit_command(request, name, CorrectAnswer(data, caller_of(request).reviewer), AnswerCorrectionReply)
 
 
 QUEUE_ROUTES = [read_review, list_reviews, read_review_status, list_held, resume, decline, reassign, correct_answer]

@@ -1,4 +1,4 @@
-"""From a request to the engine and back: the part that all routes share."""
+"""Request and response handling that all routes share."""
 
 import math
 from collections.abc import Mapping
@@ -20,38 +20,38 @@ from deferkit.serve.structured_logs import logger
 Body = TypeVar("Body")
 AnyRequest = Request[Any, Any, Any]
 JSON = "application/json"
-LONGEST_DETAIL = 500
+MAX_DETAIL = 500
 
-PolicyName = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN, description="the name of the policy")]
-Limit = Annotated[int, msgspec.Meta(ge=1, le=1000, description="how many at most")]
+PolicyName = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN, description="The name of the policy.")]
+Limit = Annotated[int, msgspec.Meta(ge=1, le=1000, description="The maximum number of items.")]
 
 
 class ProblemReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a call could not be done."""
+    """The error of a call."""
 
     status: Annotated[int, msgspec.Meta(ge=400, le=599)]
-    code: Annotated[str, msgspec.Meta(description="a short word for programs")]
-    detail: Annotated[str, msgspec.Meta(description="a sentence for people")]
+    code: Annotated[str, msgspec.Meta(description="A short code for programs.")]
+    detail: Annotated[str, msgspec.Meta(description="A sentence for people.")]
 
 
 PROBLEMS = {
-    400: "The body is not JSON",
+    400: "The body is not valid JSON",
     401: "No valid key",
-    403: "The key is not good for this",
-    404: "There is no such thing",
-    408: "The request came too slowly",
-    409: "It contradicts what is known",
+    403: "The key does not permit this request",
+    404: "The object does not exist",
+    408: "The request took too long to arrive",
+    409: "The request contradicts an earlier one or the current state",
     413: "The request is too large",
-    415: "The body is not sent as application/json",
-    422: "A value is not possible",
-    429: "Too many calls; Retry-After says when",
-    500: "A fault of ours",
-    503: "Nothing was done, as far as is known; Retry-After says when to try again",
+    415: "The content type is not application/json",
+    422: "A value is invalid",
+    429: "Too many calls; retry after Retry-After",
+    500: "Internal error",
+    503: "Unavailable, probably without any effect; retry after Retry-After",
 }
 
 
 class Route(NamedTuple):
-    """What is known of a route beside its types: who may call it, what it may answer."""
+    """Metadata of a route beside its types: scopes, error statuses, other replies."""
 
     tag: str
     scopes: frozenset[str] = frozenset()  # one of them is enough; without any, no key is needed
@@ -60,19 +60,19 @@ class Route(NamedTuple):
     example: Any = None  # of a body
 
 
-def about(tag: str, *scopes: str, problems: tuple[int, ...] = (), also: Any = None, example: Any = None) -> Any:
+def route_options(tag: str, *scopes: str, problems: tuple[int, ...] = (), also: Any = None, example: Any = None) -> Any:
     """Return the options of a route."""
     route = Route(tag, frozenset(scopes), problems, also or {}, example)
     return {"route": route, "scopes": route.scopes or None}
 
 
 def route_of(handler: BaseRouteHandler) -> Route:
-    """Return what is known of a route."""
+    """Return the metadata of a route."""
     return cast("Route", handler.opt["route"])
 
 
 def parameter_name(name: str) -> str:
-    """Return the name of a query parameter as callers know it: `state` is a word of the framework's in a function.
+    """Return the public name of a query parameter: `state` is reserved by the framework.
 
     >>> parameter_name("state_"), parameter_name("limit")
     ('state', 'limit')
@@ -81,42 +81,42 @@ def parameter_name(name: str) -> str:
 
 
 def caller_of(request: AnyRequest) -> Caller:
-    """Return who calls."""
+    """Return the caller of a request."""
     return cast("Caller", request.scope["caller"])  # type: ignore[typeddict-item]
 
 
 def engine_of(request: AnyRequest) -> Engine:
-    """Return the engine."""
+    """Return the engine of the application."""
     return cast("Engine", request.app.state.engine)
 
 
-def answered(reply: Reply, kind: type[Body]) -> Response[Body]:  # noqa: ARG001  the kind is for the document
-    """Return the bytes of a reply as a response, unchanged."""
+def raw_response(reply: Reply, kind: type[Body]) -> Response[Body]:  # noqa: ARG001  the kind is for the document
+    """Return a reply as a response, with unchanged bytes."""
     media_type = JSON if reply.body else None
     return cast("Response[Body]", Response(content=reply.body, status_code=reply.status, media_type=media_type))
 
 
-def sent(value: Any, kind: type[Body], status: int = 200) -> Response[Body]:
-    """Return a value as a response."""
-    return answered(Reply(status, msgspec.json.encode(value)), kind)
+def json_response(value: Any, kind: type[Body], status: int = 200) -> Response[Body]:
+    """Return a value as a JSON response."""
+    return raw_response(Reply(status, msgspec.json.encode(value)), kind)
 
 
-async def done(request: AnyRequest, name: str, command: Command, kind: type[Body]) -> Response[Body]:
-    """Have a command done, here or by the process that owns the policy."""
+async def submit_command(request: AnyRequest, name: str, command: Command, kind: type[Body]) -> Response[Body]:
+    """Submit a command to the owner of the policy: this process or another one."""
     try:
         reply = await engine_of(request).submit((caller_of(request).tenant, name), command)
     except Elsewhere as elsewhere:
-        return await passed_on(request, elsewhere, kind)
-    return answered(reply, kind)
+        return await forward_to_owner(request, elsewhere, kind)
+    return raw_response(reply, kind)
 
 
-async def passed_on(request: AnyRequest, elsewhere: Elsewhere, kind: type[Body]) -> Response[Body]:
-    """Have a call answered by the process that owns the policy."""
-    return answered(await forward(request.app.state, request.scope, await request.body(), elsewhere.address), kind)
+async def forward_to_owner(request: AnyRequest, elsewhere: Elsewhere, kind: type[Body]) -> Response[Body]:
+    """Forward a call to the process that owns the policy."""
+    return raw_response(await forward(request.app.state, request.scope, await request.body(), elsewhere.address), kind)
 
 
 def problem_of(error: Exception) -> Problem:
-    """Return what a caller is told of an error; log it if it is not a caller's, without a word of what was sent."""
+    """Return the problem to report for an error; log errors that are not the caller's, without the request."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, StoreFailed):
@@ -127,15 +127,15 @@ def problem_of(error: Exception) -> Problem:
 
 
 def problem_parts(problem: Problem) -> tuple[dict[str, str], bytes]:
-    """Return the headers and the body that tell of a problem."""
+    """Return the headers and the body of a problem."""
     headers = {}
     if problem.retry_after is not None:
         headers["Retry-After"] = str(max(1, math.ceil(problem.retry_after)))
     if problem.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     detail = str(problem)
-    if len(detail) > LONGEST_DETAIL:  # it may quote what was sent
-        detail = detail[:LONGEST_DETAIL] + "…"
+    if len(detail) > MAX_DETAIL:  # it may quote what was sent
+        detail = detail[:MAX_DETAIL] + "…"
     return headers, msgspec.json.encode(ProblemReply(status=problem.status, code=problem.code, detail=detail))
 
 

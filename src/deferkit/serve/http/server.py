@@ -1,4 +1,4 @@
-"""A process that serves: uvicorn around the application, with limits and an orderly end."""
+"""Server process: uvicorn with limits and a graceful shutdown."""
 
 import asyncio
 import errno
@@ -17,7 +17,7 @@ from deferkit.errors import DeferkitError
 from deferkit.serve.http.application import application
 from deferkit.serve.http.connection import LimitedConnection
 from deferkit.serve.service_settings import ServiceSettings
-from deferkit.serve.storage.open_store import database_of, shown
+from deferkit.serve.storage.open_store import database_of, redact_store
 from deferkit.serve.storage.store import Store
 from deferkit.serve.structured_logs import log_to_stderr, logger, release
 
@@ -30,7 +30,7 @@ OTHER_FILES = 512  # of databases, of calls that are passed on, and connections 
 
 
 class Server(uvicorn.Server):
-    """Serves an application; says where as soon as it listens, and why if it could not start."""
+    """Serves an application; reports its URL as soon as it listens, and the error if it cannot start."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Server(uvicorn.Server):
         self.failure = error
 
     async def on_tick(self, counter: int) -> bool:
-        """Do what uvicorn does ten times a second, and end what is too slow."""
+        """Run uvicorn's periodic step (ten times a second), and end slow connections."""
         now = asyncio.get_running_loop().time()
         for connection in list(self.server_state.connections):
             if isinstance(connection, LimitedConnection):
@@ -80,7 +80,7 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, then say so."""
+        """Start, then report it."""
         await super().startup(sockets)
         # What is there by now stays: the collector of cycles need not look at compilers and libraries again and again.
         # Requests leave no cycles behind, so that young objects need not be looked at after every few of them.
@@ -96,25 +96,25 @@ class Server(uvicorn.Server):
             self._listening(f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}")
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop in order. uvicorn would raise the signal again at the end, as if an orderly stop were a failure."""
+        """Shut down gracefully. uvicorn would raise the signal again at the end, as after a failure."""
         super().handle_exit(sig, frame)
         self._captured_signals.clear()
 
 
 def check_access(settings: ServiceSettings, store: Store) -> bool:
-    """Return whether the service is open to everyone; raise if it would be, on an address that others can reach."""
+    """Return whether the service needs no key; raise if it needs none on an address that others can reach."""
     if any(key.revoked is None for key in store.keys()):  # noqa: SIM118  keys of tenants, not of a dict
         return False
     if not settings.loopback:
         raise DeferkitError(
             f"{settings.host} can be reached from elsewhere, and there are no keys."
-            f" Make one first: deferkit keys create --store {shown(settings.store)} --tenant NAME"
+            f" Make one first: deferkit keys create --store {redact_store(settings.store)} --tenant NAME"
         )
     return not store.keys()
 
 
 def warn_without_address(settings: ServiceSettings) -> None:
-    """Say what does not work on a shared database if other processes cannot reach this one."""
+    """Log a warning if the database is shared but other processes cannot reach this one."""
     if not settings.address:
         logger.warning(
             "without --address, other processes on this database answer 503 to calls for the policies of this one"
@@ -145,7 +145,7 @@ def check_certificate(certificate: str, key: str) -> None:
 
 
 def bind_error(family: int, address: Any) -> OSError | None:
-    """Return why a socket cannot be bound to an address."""
+    """Return the error of binding a socket to an address; None if it can be bound."""
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -158,7 +158,7 @@ def bind_error(family: int, address: Any) -> OSError | None:
 
 
 def allow_open_files(wanted: int) -> None:
-    """Raise the limit of open files, as far as the system allows: above it no connection is even refused."""
+    """Raise the limit of open files as far as the system allows; beyond it, connections cannot even be refused."""
     with suppress(ImportError, OSError, ValueError):
         import resource  # noqa: PLC0415  Windows has no such module, and no such limit
 
@@ -169,7 +169,7 @@ def allow_open_files(wanted: int) -> None:
 
 
 def telemetry_of(settings: ServiceSettings) -> "Telemetry | None":
-    """Return what sends spans and metrics, if that is switched on; raise if its extra is missing."""
+    """Return the exporter of spans and metrics, None if disabled; raise if its extra is missing."""
     if not settings.otel:
         return None
     from deferkit.serve.telemetry import Telemetry  # noqa: PLC0415  needs the extra, and takes its time
@@ -178,7 +178,7 @@ def telemetry_of(settings: ServiceSettings) -> "Telemetry | None":
 
 
 def serve(settings: ServiceSettings, listening: Callable[[str, bool], None]) -> int:
-    """Serve until told to stop; return the exit code. `listening` is called with the URL, and whether it is open."""
+    """Serve until stopped; return the exit code. `listening` is called with the URL, and whether it needs no keys."""
     log_to_stderr(settings.log_level)
     try:
         return serve_logged(settings, listening)

@@ -1,4 +1,4 @@
-"""Strict JSON: what is not exactly what was asked for is refused, with a sentence that says why.
+"""Strict decoding of JSON bodies.
 
 Bodies are decoded in the event loop, where everybody else waits. So what one of them may take is bounded, by its size
 and the number of its lists and objects, and large ones are decoded one at a time.
@@ -45,7 +45,7 @@ def unescape(key: bytes) -> bytes:
 
 
 def has_too_many_containers(raw: bytes) -> bool:
-    """Return whether a body has more lists and objects than any may have."""
+    """Return whether a body has too many lists and objects."""
     if raw.count(b"[") + raw.count(b"{") <= MAX_CONTAINERS:
         return False
     depth, containers, _ = scan(raw, RECURSION, MAX_CONTAINERS, unescape)  # some brackets may stand in texts
@@ -83,14 +83,14 @@ def decode(raw: bytes, kind: Any) -> Any:
 
 
 class BodyDecoder:
-    """Decodes the bodies of requests; large ones one at a time, of each tenant in turn.
+    """Decodes request bodies; large ones one at a time, with tenants in turn.
 
-    After a large one the event loop has as much time for everything else as its decoding took.
+    After a large body, the event loop is free for as long as the decoding took.
 
     Parameters
     ----------
     charge
-        Is told of the tenant and the seconds that decoding a large body took.
+        Called with the tenant and the seconds that decoding a large body took.
     """
 
     def __init__(self, charge: Callable[[str, float], None]) -> None:
@@ -99,7 +99,7 @@ class BodyDecoder:
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by tenant
 
     async def decode(self, raw: bytes, kind: Any, tenant: str) -> Any:
-        """Return the body of a tenant's request as a value of this kind; raise a `Problem` if it is none."""
+        """Decode the body of a tenant's request to a type; raise a `Problem` if it is invalid."""
         if len(raw) <= LARGE:
             return decode(raw, kind)
         async with self._turns[tenant], self._turn:
@@ -115,11 +115,11 @@ class BodyDecoder:
 def check_json(scope: HTTPScope) -> None:
     """Raise if a body is not sent as JSON: a form on a foreign page can send anything but that unasked."""
     if header(scope, b"content-type").partition(b";")[0].strip().lower() != b"application/json":
-        raise Problem(415, "not_json", "A body is sent as content-type: application/json.")
+        raise Problem(415, "not_json", "A body needs the header content-type: application/json.")
 
 
 async def received(receive: Receive) -> bytes:
-    """Return the body of a request as it came; most come in one piece."""
+    """Return the raw body of a request; most arrive in one piece."""
     parts = []
     more = True
     while more:
@@ -132,16 +132,16 @@ async def received(receive: Receive) -> bytes:
 
 
 class StrictRequest(Request[Any, Any, Any]):
-    """A request whose body is read strictly; Litestar by itself would take "1" for 1."""
+    """A request whose body is decoded strictly; Litestar would accept "1" for 1."""
 
     async def body(self) -> bytes:
-        """Return the body as it came; most come in one piece."""
+        """Return the raw body; most arrive in one piece."""
         if self._body is Empty:
             self._body = await received(self.receive)
         return self._body
 
     async def json(self) -> Any:
-        """Return the body as what the handler asks for."""
+        """Return the body, decoded to the type that the handler declares."""
         check_json(self.scope)
         wanted = self.scope["route_handler"].parsed_data_field
         kind = Any if wanted is None else wanted.annotation

@@ -37,7 +37,7 @@ from deferkit.serve.engine.commands.outcome import Observe, OutcomeReply
 from deferkit.serve.engine.commands.upkeep import ExpirationReply, Expire
 from deferkit.serve.engine.engine import Elsewhere, Engine
 from deferkit.serve.export import decision_table, header_of, pieces
-from deferkit.serve.http.auth import admitted, check_name, check_query
+from deferkit.serve.http.auth import admit_caller, check_name, check_query
 from deferkit.serve.http.connection import NO_STORE
 from deferkit.serve.http.forwarding import forward
 from deferkit.serve.http.reviews import read_policy_row, spec_of
@@ -45,13 +45,13 @@ from deferkit.serve.http.route_support import (
     AnyRequest,
     Limit,
     PolicyName,
-    about,
     caller_of,
-    done,
     engine_of,
+    json_response,
     problem_of,
     problem_parts,
-    sent,
+    route_options,
+    submit_command,
 )
 from deferkit.serve.http.strict_json import EMPTY, check_json, received
 from deferkit.serve.storage.listing import ListedTask, TaskFilter, page_of_tasks
@@ -64,7 +64,7 @@ OUTCOME = {"task": "mail-1", "rewards": {"model": 0.0, "human": 1.0}, "cost": 1.
 
 
 class LogLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the log: what happened, as it was recorded."""
+    """A row of the log, as it was recorded."""
 
     seq: int
     at: float
@@ -75,14 +75,14 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows of the log in order; `next` is where the following page begins."""
+    """A page of log rows, in order. `next` is the start of the next page."""
 
     rows: list[LogLine]
     next: int | None
 
 
 class ClaimLine(msgspec.Struct, frozen=True, kw_only=True):
-    """Who held a seat of a task."""
+    """A claim of a task's seat."""
 
     seat: int
     epoch: int
@@ -92,7 +92,7 @@ class ClaimLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeatLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A place of one reviewer at a task, and the answer."""
+    """A seat, the place of one reviewer at a task, with the answer."""
 
     seat: int
     reviewer: str | None
@@ -103,7 +103,7 @@ class SeatLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A decision, why it was taken, and what became of it."""
+    """A decision with its explanation, outcome and history."""
 
     decision: DecisionReply
     explanation: str
@@ -140,29 +140,29 @@ def seat_line(seat: SeatRow, claims: list[ClaimRow]) -> SeatLine:
     )
 
 
-@post("/v1/policies/{name:str}/decisions", opt=about("tasks", "decide", problems=(409,), example=TASK))
+@post("/v1/policies/{name:str}/decisions", opt=route_options("tasks", "decide", problems=(409,), example=TASK))
 async def decide(name: PolicyName, data: JSONBody[TaskBody]) -> Response[DecisionReply]:
-    """Decide a task. The same task again gets the same reply, byte for byte; with another body it is a conflict."""
+    """Decide a task. Repeating the request returns the same reply, byte for byte; another body is a conflict."""
     raise NotImplementedError  # `decision_route` answers before the router: here the route is only declared
 
 
 @post(
     "/v1/policies/{name:str}/decisions/batch",
     status_code=200,
-    opt=about("tasks", "decide", example={"tasks": [{"task": "mail-2", "context": [0.4, 0.1, 1.0]}]}),
+    opt=route_options("tasks", "decide", example={"tasks": [{"task": "mail-2", "context": [0.4, 0.1, 1.0]}]}),
 )
 async def decide_batch(request: AnyRequest, name: PolicyName, data: JSONBody[BatchBody]) -> Response[BatchReply]:
-    """Decide several tasks in one call; each is decided, or refused, by itself. A batch sent again goes on."""
-    return await done(request, name, DecideMany(data), BatchReply)
+    """Decide several tasks in one call. Each is decided or refused on its own; a repeated batch continues."""
+    return await submit_command(request, name, DecideMany(data), BatchReply)
 
 
-@get("/v1/policies/{name:str}/decisions", opt=about("tasks", "admin", "read"))
+@get("/v1/policies/{name:str}/decisions", opt=route_options("tasks", "admin", "read"))
 async def read_decision(request: AnyRequest, name: PolicyName, task: TaskId) -> Response[TaskReply]:
-    """Read a decision with its explanation and all that happened to the task since."""
+    """Read a decision with its explanation and the history of the task."""
     store = engine_of(request).store
     tenant = caller_of(request).tenant
 
-    def read() -> dict[str, Any]:
+    def read_task() -> dict[str, Any]:
         policy = store.policy(tenant, name)
         if policy is None:
             raise unknown("policy", name)
@@ -198,64 +198,64 @@ async def read_decision(request: AnyRequest, name: PolicyName, task: TaskId) -> 
             "seats": [seat_line(seat, claims) for seat in seats],
         }
 
-    return sent(await asyncio.to_thread(read), TaskReply)
+    return json_response(await asyncio.to_thread(read_task), TaskReply)
 
 
 @post(
     "/v1/policies/{name:str}/outcomes",
     status_code=200,
-    opt=about("tasks", "observe", problems=(409,), also={202: OutcomeReply}, example=OUTCOME),
+    opt=route_options("tasks", "observe", problems=(409,), also={202: OutcomeReply}, example=OUTCOME),
 )
 async def observe(request: AnyRequest, name: PolicyName, data: JSONBody[OutcomeBody]) -> Response[OutcomeReply]:
-    """Report rewards and the cost of a task: early (202: kept until its decision comes), late, in parts, or again."""
-    return await done(request, name, Observe(data, caller_of(request).key), OutcomeReply)
+    """Report the outcome of a task: rewards and cost, also in parts. An early outcome is parked (202)."""
+    return await submit_command(request, name, Observe(data, caller_of(request).key), OutcomeReply)
 
 
 @post(
     "/v1/policies/{name:str}/corrections",
     status_code=200,
-    opt=about("tasks", "observe", problems=(409,), example={"id": "c-1", "task": "mail-1", "cost": 1.5}),
+    opt=route_options("tasks", "observe", problems=(409,), example={"id": "c-1", "task": "mail-1", "cost": 1.5}),
 )
 async def correct(request: AnyRequest, name: PolicyName, data: JSONBody[CorrectionBody]) -> Response[CorrectionReply]:
-    """Replace values that were observed: the explicit way to contradict an outcome.
+    """Replace observed values of a task. Only a correction may contradict an outcome.
 
-    A reported cost above `max_reported_cost` is not booked until a correction says what it is. A correction to a cost
-    above it needs the scope admin.
+    A reported cost above `max_reported_cost` is not booked until a correction confirms or replaces it. A correction
+    to a cost above that ceiling needs the scope admin.
     """
     command = Correct(data, unlimited="admin" in caller_of(request).scopes)
-    return await done(request, name, command, CorrectionReply)
+    return await submit_command(request, name, command, CorrectionReply)
 
 
 @post(
     "/v1/policies/{name:str}/expirations",
     status_code=200,
-    opt=about("tasks", "admin", "observe", problems=(409,), example={"task": "mail-1"}),
+    opt=route_options("tasks", "admin", "observe", problems=(409,), example={"task": "mail-1"}),
 )
 async def expire(request: AnyRequest, name: PolicyName, data: JSONBody[ExpirationBody]) -> Response[ExpirationReply]:
-    """Give up waiting for a task: the model's answer is used, what was reserved is released."""
-    return await done(request, name, Expire(data.task), ExpirationReply)
+    """Expire a task: the model's answer is used, and the reservation is released."""
+    return await submit_command(request, name, Expire(data.task), ExpirationReply)
 
 
-@get("/v1/policies/{name:str}/log", opt=about("tasks", "admin", "read"))
+@get("/v1/policies/{name:str}/log", opt=route_options("tasks", "admin", "read"))
 async def read_log(
     request: AnyRequest,
     name: PolicyName,
-    start: Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1, description="the first row")] = 0,
+    start: Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1, description="The number of the first row.")] = 0,
     limit: Limit = 100,
 ) -> Response[LogPage]:
     """Page through the log of a policy."""
     store = engine_of(request).store
     tenant = caller_of(request).tenant
 
-    def read() -> list[LogRow]:
+    def read_page() -> list[LogRow]:
         policy = store.policy(tenant, name)
         if policy is None:
             raise unknown("policy", name)
         return store.log_page(policy.id, start, limit)
 
-    rows = await asyncio.to_thread(read)
+    rows = await asyncio.to_thread(read_page)
     following = rows[-1].seq + 1 if len(rows) == limit else None
-    return sent({"rows": [log_line(row) for row in rows], "next": following}, LogPage)
+    return json_response({"rows": [log_line(row) for row in rows], "next": following}, LogPage)
 
 
 TASK_ROUTES = [decide, decide_batch, read_decision, observe, correct, expire, read_log]
@@ -277,7 +277,7 @@ def with_decision_route(app: Litestar) -> ASGIApp:
         scope["path_template"] = TEMPLATE
         headers: Mapping[str, str] = {}
         try:
-            reply = await decided(app.state, cast("HTTPScope", scope), receive, found[1])
+            reply = await reply_to_task(app.state, cast("HTTPScope", scope), receive, found[1])
         except Exception as error:
             problem = problem_of(error)
             headers, body = problem_parts(problem)
@@ -291,9 +291,9 @@ def with_decision_route(app: Litestar) -> ASGIApp:
     return handle
 
 
-async def decided(state: State, scope: HTTPScope, receive: Receive, name: str) -> Reply:
+async def reply_to_task(state: State, scope: HTTPScope, receive: Receive, name: str) -> Reply:
     """Return the reply to a task: by this process, or by the one that owns the policy."""
-    caller = await admitted(state.access, scope, SCOPES)
+    caller = await admit_caller(state.access, scope, SCOPES)
     check_name(name)
     if scope["query_string"]:
         check_query(scope["query_string"], {})
@@ -312,40 +312,42 @@ async def decided(state: State, scope: HTTPScope, receive: Receive, name: str) -
 @post(
     "/v1/policies/{name:str}/holds",
     status_code=200,
-    opt=about("tasks", "observe", problems=(409,), example={"id": "h-1", "task": "mail-1", "amount": 2.5}),
+    opt=route_options("tasks", "observe", problems=(409,), example={"id": "h-1", "task": "mail-1", "amount": 2.5}),
 )
 async def extend_hold(request: AnyRequest, name: PolicyName, data: JSONBody[HoldBody]) -> Response[HoldReply]:
-    """Reserve more for a pending review that can be stopped, once for each id; less where less is left."""
-    return await done(request, name, ExtendHold(data), HoldReply)
+    """Extend the hold of a pending review, once for each id; by less than requested if less budget is left."""
+    return await submit_command(request, name, ExtendHold(data), HoldReply)
 
 
 @post(
     "/v1/policies/{name:str}/stops",
     status_code=200,
-    opt=about("tasks", "observe", problems=(409,), example={"task": "mail-1", "cost": 7.5}),
+    opt=route_options("tasks", "observe", problems=(409,), example={"task": "mail-1", "cost": 7.5}),
 )
 async def stop_review(request: AnyRequest, name: PolicyName, data: JSONBody[StopBody]) -> Response[OutcomeReply]:
-    """Stop a pending review: what it has cost is booked, and the model's answer is used."""
-    return await done(request, name, StopReview(data), OutcomeReply)
+    """Stop a pending review: its cost so far is booked, and the model's answer is used."""
+    return await submit_command(request, name, StopReview(data), OutcomeReply)
 
 
 HOLD_ROUTES = [extend_hold, stop_review]
 
 
-Time = Annotated[float, msgspec.Meta(ge=0, le=1e11, description="seconds since 1970")]
+Time = Annotated[float, msgspec.Meta(ge=0, le=1e11, description="Seconds since 1970.")]
 TaskState = Annotated[
     Literal["", "model", "open", "posted", "void"],
-    msgspec.Meta(description="model, open, posted or void"),
+    msgspec.Meta(description="Filter by state: model, open, posted or void."),
     QueryParameter(name="state"),
 ]
-Text = Annotated[str, msgspec.Meta(max_length=128, pattern=NO_CONTROL, description="a part of the task's id")]
-Route = Annotated[str, msgspec.Meta(max_length=64, pattern=NO_CONTROL, description="who decides")]
-Reason = Annotated[str, msgspec.Meta(max_length=64, pattern=NO_CONTROL, description="why, as in a decision")]
-Before = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1, description="`next` of the page before")]
+Text = Annotated[str, msgspec.Meta(max_length=128, pattern=NO_CONTROL, description="Filter by a part of the task id.")]
+Route = Annotated[str, msgspec.Meta(max_length=64, pattern=NO_CONTROL, description="Filter by decider.")]
+Reason = Annotated[
+    str, msgspec.Meta(max_length=64, pattern=NO_CONTROL, description="Filter by the reason of the decision.")
+]
+Before = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1, description="The `next` of the previous page.")]
 
 
 class TaskLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A task in a listing; amounts are numbers, or by resource where there are several."""
+    """A task in a listing. Amounts are numbers, or objects by resource if there are several resources."""
 
     task: str
     id: int
@@ -363,13 +365,13 @@ class TaskLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tasks, the latest first; `next` is where the following page begins."""
+    """A page of tasks, latest first. `next` is the start of the next page."""
 
     tasks: list[TaskLine]
     next: int | None
 
 
-@get("/v1/policies/{name:str}/tasks", opt=about("tasks", "admin", "read"))
+@get("/v1/policies/{name:str}/tasks", opt=route_options("tasks", "admin", "read"))
 async def list_tasks(
     request: AnyRequest,
     name: PolicyName,
@@ -382,15 +384,15 @@ async def list_tasks(
     before: Before = 2**53 - 1,
     limit: Limit = 100,
 ) -> Response[TaskPage]:
-    """List decided tasks that match all that is given, the latest first."""
+    """List decided tasks that match all filters, latest first."""
     wanted = TaskFilter(state_, route, reason, int(since * MICRO), int(until * MICRO), search)
 
-    def read(store: Store, row: PolicyRow) -> list[ListedTask]:
+    def read_page(store: Store, row: PolicyRow) -> list[ListedTask]:
         return page_of_tasks(store.database, row.id, wanted, before=before, limit=limit)
 
-    found = await read_policy_row(request, name, read)
+    found = await read_policy_row(request, name, read_page)
     following = found[-1].decision.id if len(found) == limit else None
-    return sent(TaskPage(tasks=[task_line(each) for each in found], next=following), TaskPage)
+    return json_response(TaskPage(tasks=[task_line(each) for each in found], next=following), TaskPage)
 
 
 def task_line(listed: ListedTask) -> TaskLine:
@@ -421,7 +423,7 @@ CSV = "text/csv"
 
 
 async def in_threads(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield what an iterator yields that reads the database, one piece after the other, each in another thread."""
+    """Yield the parts of an iterator that reads the database, each computed in another thread."""
     while (part := await asyncio.to_thread(next, parts, None)) is not None:
         yield part
 
@@ -432,17 +434,17 @@ def table(parts: Iterator[bytes], name: str) -> Response[str]:
     return cast("Response[str]", Stream(in_threads(parts), media_type=CSV, headers=headers))
 
 
-@get("/v1/policies/{name:str}/export/decisions.csv", opt=about("tasks", "admin", "read"), media_type=CSV)
+@get("/v1/policies/{name:str}/export/decisions.csv", opt=route_options("tasks", "admin", "read"), media_type=CSV)
 async def export_decisions(request: AnyRequest, name: PolicyName) -> Response[str]:
-    """Export all decisions as CSV, the oldest first: why each was taken, and what became of it."""
+    """Export all decisions as CSV, oldest first, with reasons and outcomes."""
     row, store = await read_policy_row(request, name, lambda _, row: row), engine_of(request).store
     spec = spec_of(row)
     return table(pieces(header_of(spec), decision_table(store, row.id, spec)), f"{name}-decisions")
 
 
-@get("/v1/policies/{name:str}/export/ledger.csv", opt=about("tasks", "admin", "read"), media_type=CSV)
+@get("/v1/policies/{name:str}/export/ledger.csv", opt=route_options("tasks", "admin", "read"), media_type=CSV)
 async def export_ledger(request: AnyRequest, name: PolicyName) -> Response[str]:
-    """Export the ledger as CSV: what each record of the log holds, releases and costs, and the account after it."""
+    """Export the ledger as CSV: holds, releases and costs of each log record, and the account after it."""
     row, store = await read_policy_row(request, name, lambda _, row: row), engine_of(request).store
     return table(pieces(export.HEADER, export.ledger_table(store, row.id)), f"{name}-ledger")
 

@@ -1,4 +1,4 @@
-"""Routes of webhooks: a tenant's administrator says where events go, and sees what became of them."""
+"""Routes of webhooks and their deliveries."""
 
 import asyncio
 from typing import Annotated
@@ -14,7 +14,7 @@ from deferkit.serve.domain.request_bodies import Body
 from deferkit.serve.domain.spec import Name
 from deferkit.serve.domain.webhook import (
     EVENTS,
-    LONGEST_URL,
+    MAX_URL,
     UNDELIVERED,
     DeliveryRow,
     WebhookRow,
@@ -22,26 +22,33 @@ from deferkit.serve.domain.webhook import (
     new_id,
     new_secret,
 )
-from deferkit.serve.http.route_support import AnyRequest, Limit, about, caller_of, engine_of, sent
+from deferkit.serve.http.route_support import AnyRequest, Limit, caller_of, engine_of, json_response, route_options
 
 MAX_WEBHOOKS = 20  # of a tenant: each is looked after once a second
 EVENT_PATTERN = f"^({'|'.join(EVENTS)})$"
-WebhookId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,64}$", description="the id of a webhook")]
+WebhookId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,64}$", description="The id of the webhook.")]
 EXAMPLE = {"url": "https://example.org/deferkit", "events": ["completed", "budget"]}
 
 
 class WebhookBody(Body, frozen=True, kw_only=True):
-    """A webhook to make: where to, which events, of which policies."""
+    """A webhook to create: its URL, events and policies."""
 
-    url: Annotated[str, msgspec.Meta(min_length=8, max_length=LONGEST_URL, description="http or https")]
+    url: Annotated[str, msgspec.Meta(min_length=8, max_length=MAX_URL, description="An http or https URL.")]
     events: Annotated[
         list[Annotated[str, msgspec.Meta(pattern=EVENT_PATTERN)]], msgspec.Meta(min_length=1, max_length=len(EVENTS))
     ]
     policies: (
-        Annotated[list[Name], msgspec.Meta(min_length=1, max_length=100, description="all of the tenant unless given")]
+        Annotated[
+            list[Name],
+            msgspec.Meta(
+                min_length=1,
+                max_length=100,
+                description="The policies whose events are sent. All of the tenant by default.",
+            ),
+        ]
         | None
     ) = None
-    models: Annotated[bool, msgspec.Meta(description="also tell of tasks that the model decides")] = False
+    models: Annotated[bool, msgspec.Meta(description="Whether to send decisions for the model too.")] = False
 
 
 class WebhookDeletionBody(Body, frozen=True, kw_only=True):
@@ -62,7 +69,7 @@ class WebhookLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewWebhookReply(WebhookLine, frozen=True, kw_only=True):
-    """A new webhook. The secret that its calls are signed with is in this reply and in no other."""
+    """A new webhook. Only this reply contains the secret that signs its calls."""
 
     secret: str
 
@@ -74,13 +81,13 @@ class WebhookPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WebhookDeleted(msgspec.Struct, frozen=True, kw_only=True):
-    """The id of the webhook that was deleted."""
+    """The id of the deleted webhook."""
 
     deleted: str
 
 
 class DeliveryLine(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of an event: waiting (for the attempt at `due`), delivered, or dead."""
+    """A delivery of an event: waiting (for the attempt at `due`), delivered, or dead."""
 
     id: str
     event: str
@@ -94,13 +101,13 @@ class DeliveryLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeliveryPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Deliveries, the latest first."""
+    """Deliveries, latest first."""
 
     deliveries: list[DeliveryLine]
 
 
 def webhook_fields(row: WebhookRow) -> dict[str, object]:
-    """Return what is shown of a webhook."""
+    """Return the public fields of a webhook."""
     return {
         "id": row.id,
         "url": row.url,
@@ -112,7 +119,7 @@ def webhook_fields(row: WebhookRow) -> dict[str, object]:
 
 
 def delivery_line(row: DeliveryRow) -> DeliveryLine:
-    """Return what is shown of a delivery."""
+    """Return the public fields of a delivery."""
     return DeliveryLine(
         id=row.id,
         event=row.event,
@@ -127,7 +134,7 @@ def delivery_line(row: DeliveryRow) -> DeliveryLine:
 
 
 def webhook_of(request: AnyRequest, data: WebhookBody) -> WebhookRow:
-    """Return the webhook that is asked for; raise if events may not go there."""
+    """Return the requested webhook; raise if its URL is not allowed."""
     engine = engine_of(request)
     try:
         destination_of(data.url, private=engine.settings.webhook_private)
@@ -145,9 +152,9 @@ def webhook_of(request: AnyRequest, data: WebhookBody) -> WebhookRow:
     )
 
 
-@post("/v1/webhooks", opt=about("webhooks", "admin", problems=(409,), example=EXAMPLE))
+@post("/v1/webhooks", opt=route_options("webhooks", "admin", problems=(409,), example=EXAMPLE))
 async def create_webhook(request: AnyRequest, data: JSONBody[WebhookBody]) -> Response[NewWebhookReply]:
-    """Have events sent to a URL, signed with the secret of the reply. Each call makes another webhook."""
+    """Create a webhook: events go to a URL, signed with the secret in the reply. Each call creates another one."""
     row, webhooks = webhook_of(request, data), engine_of(request).webhooks
 
     def add() -> None:
@@ -156,42 +163,44 @@ async def create_webhook(request: AnyRequest, data: JSONBody[WebhookBody]) -> Re
         webhooks.store.add(row)
 
     await asyncio.to_thread(add)
-    await webhooks.read()
-    return sent(webhook_fields(row) | {"secret": row.secret}, NewWebhookReply, 201)
+    await webhooks.reload()
+    return json_response(webhook_fields(row) | {"secret": row.secret}, NewWebhookReply, 201)
 
 
-@get("/v1/webhooks", opt=about("webhooks", "admin"))
+@get("/v1/webhooks", opt=route_options("webhooks", "admin"))
 async def list_webhooks(request: AnyRequest) -> Response[WebhookPage]:
-    """List the webhooks of the caller's tenant; not their secrets."""
+    """List the webhooks of the caller's tenant, without secrets."""
     tenant, store = caller_of(request).tenant, engine_of(request).webhooks.store
     rows = [row for row in await asyncio.to_thread(store.webhooks) if row.tenant == tenant]
-    return sent({"webhooks": [webhook_fields(row) for row in rows]}, WebhookPage)
+    return json_response({"webhooks": [webhook_fields(row) for row in rows]}, WebhookPage)
 
 
 @post(
-    "/v1/webhooks/delete", status_code=200, opt=about("webhooks", "admin", problems=(404,), example={"id": "0123abcd"})
+    "/v1/webhooks/delete",
+    status_code=200,
+    opt=route_options("webhooks", "admin", problems=(404,), example={"id": "0123abcd"}),
 )
 async def delete_webhook(request: AnyRequest, data: JSONBody[WebhookDeletionBody]) -> Response[WebhookDeleted]:
-    """Delete a webhook of the caller's tenant, with what was not delivered yet."""
+    """Delete a webhook of the caller's tenant, with its undelivered events."""
     webhooks = engine_of(request).webhooks
     if not await asyncio.to_thread(webhooks.store.delete, caller_of(request).tenant, data.id):
         raise unknown("webhook", data.id)
-    await webhooks.read()
-    return sent(WebhookDeleted(deleted=data.id), WebhookDeleted)
+    await webhooks.reload()
+    return json_response(WebhookDeleted(deleted=data.id), WebhookDeleted)
 
 
-@get("/v1/webhooks/deliveries", opt=about("webhooks", "admin", problems=(404,)))
+@get("/v1/webhooks/deliveries", opt=route_options("webhooks", "admin", problems=(404,)))
 async def list_deliveries(request: AnyRequest, id: WebhookId, limit: Limit = 100) -> Response[DeliveryPage]:
-    """List the latest deliveries to a webhook: state, attempts, the last status. Delivered ones stay for a day."""
+    """List the latest deliveries to a webhook: state, attempts, last status. Delivered ones are kept for a day."""
     tenant, store = caller_of(request).tenant, engine_of(request).webhooks.store
 
-    def read() -> list[DeliveryRow]:
+    def read_page() -> list[DeliveryRow]:
         if not any(row.id == id and row.tenant == tenant for row in store.webhooks()):
             raise unknown("webhook", id)
         return store.deliveries(id, limit)
 
-    rows = await asyncio.to_thread(read)
-    return sent(DeliveryPage(deliveries=[delivery_line(row) for row in rows]), DeliveryPage)
+    rows = await asyncio.to_thread(read_page)
+    return json_response(DeliveryPage(deliveries=[delivery_line(row) for row in rows]), DeliveryPage)
 
 
 WEBHOOK_ROUTES = [create_webhook, list_webhooks, delete_webhook, list_deliveries]

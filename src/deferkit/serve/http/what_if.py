@@ -16,19 +16,27 @@ from deferkit.serve.audit.counterfactual.scenario import logged_budgets, scenari
 from deferkit.serve.audit.counterfactual.what_if import WhatIfNews, WhatIfOrder, WhatIfRow
 from deferkit.serve.domain.problems import Problem, invalid, unavailable, unknown
 from deferkit.serve.engine.engine import Elsewhere
-from deferkit.serve.http.route_support import AnyRequest, PolicyName, about, caller_of, engine_of, passed_on, sent
+from deferkit.serve.http.route_support import (
+    AnyRequest,
+    PolicyName,
+    caller_of,
+    engine_of,
+    forward_to_owner,
+    json_response,
+    route_options,
+)
 from deferkit.serve.structured_logs import logger
 
 MODULE = "deferkit.serve.audit.counterfactual.what_if"
 KEPT_S = 3600.0  # how long what a job came to is kept
 MAX_KEPT = 100
 MAX_RUNNING = 2  # of all tenants
-LONGEST_S = 1800.0
-LONGEST_LINE = 4_000_000  # bytes of what a job comes to
+MAX_JOB_S = 1800.0
+MAX_LINE = 4_000_000  # bytes of what a job comes to
 
 
 class WhatIfReply(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a job is, and what other budgets would have done."""
+    """Progress and result of a what-if job."""
 
     job: str
     state: str  # running, done or failed
@@ -40,7 +48,7 @@ class WhatIfReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WhatIfJob:
-    """A job, and what is known of it by now."""
+    """A what-if job and its latest news."""
 
     def __init__(self, tenant: str, policy: str) -> None:
         self.id = secrets.token_hex(8)
@@ -52,11 +60,11 @@ class WhatIfJob:
 
     @property
     def is_running(self) -> bool:
-        """Whether it goes on."""
+        """Whether the job is running."""
         return self.running is not None and not self.running.done()
 
     def reply(self) -> WhatIfReply:
-        """Return how far it is."""
+        """Return the progress of the job, and its result."""
         news = self.news
         done = "done" if news.rows is not None else "failed"
         return WhatIfReply(
@@ -125,15 +133,15 @@ class WhatIfJobs:
 
     async def _run(self, job: WhatIfJob, order: WhatIfOrder) -> None:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", MODULE, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, limit=LONGEST_LINE
+            sys.executable, "-m", MODULE, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, limit=MAX_LINE
         )
         try:
-            async with asyncio.timeout(LONGEST_S):
+            async with asyncio.timeout(MAX_JOB_S):
                 await follow(process, job, order)
             if job.news.rows is None and job.news.error is None:
                 job.news = msgspec.structs.replace(job.news, error="The process that computes it has ended.")
         except TimeoutError:
-            job.news = msgspec.structs.replace(job.news, error=f"It took longer than {LONGEST_S:g} seconds.")
+            job.news = msgspec.structs.replace(job.news, error=f"It took longer than {MAX_JOB_S:g} seconds.")
         except Exception as error:  # whatever it was, those who wait are told
             logger.exception("a what-if failed")
             job.news = msgspec.structs.replace(job.news, error=f"It failed: {type(error).__name__}.")
@@ -155,19 +163,23 @@ async def follow(process: Process, job: WhatIfJob, order: WhatIfOrder) -> None:
 
 Budgets = Annotated[
     list[Annotated[str, msgspec.Meta(min_length=1, max_length=200)]],
-    msgspec.Meta(min_length=1, max_length=10, description="500, 2x, 50% or inf; by resource minutes=500,euros=2x"),
+    msgspec.Meta(
+        min_length=1,
+        max_length=10,
+        description="Budgets such as 500, 2x, 50% or inf; by resource minutes=500,euros=2x.",
+    ),
 ]
-JobId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,32}$", description="the job, as its start has named it")]
+JobId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,32}$", description="The id of the job.")]
 
 
 class WhatIfBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Other budgets to replay the log with."""
+    """The budgets of a what-if job."""
 
     budgets: Budgets
 
 
 class WhatIfStarted(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that has begun."""
+    """A started job."""
 
     job: str
 
@@ -180,33 +192,33 @@ def jobs_of(request: AnyRequest) -> WhatIfJobs:
 @post(
     "/v1/policies/{name:str}/what-if",
     status_code=202,
-    opt=about("overview", "admin", "read", problems=(409,), example={"budgets": ["0.5x", "2x"]}),
+    opt=route_options("overview", "admin", "read", problems=(409,), example={"budgets": ["0.5x", "2x"]}),
 )
 async def start_what_if(request: AnyRequest, name: PolicyName, data: JSONBody[WhatIfBody]) -> Response[WhatIfStarted]:
-    """Compute what other budgets would have done: a job, in a process of its own, one at a time for a tenant."""
+    """Start a what-if job: replay the log with other budgets. Each tenant may run one job at a time."""
     engine, tenant = engine_of(request), caller_of(request).tenant
     try:
         owned = await engine.holding((tenant, name))
     except Elsewhere as elsewhere:
-        return await passed_on(request, elsewhere, WhatIfStarted)
+        return await forward_to_owner(request, elsewhere, WhatIfStarted)
     try:
         logged = logged_budgets(owned.policy.spec, owned.policy.accounts)
         for text in data.budgets:
             scenario_of(text, logged)
     except InvalidArgument as error:
         raise invalid(str(error)) from error
-    return sent(WhatIfStarted(job=jobs_of(request).start(tenant, name, data.budgets).id), WhatIfStarted, 202)
+    return json_response(WhatIfStarted(job=jobs_of(request).start(tenant, name, data.budgets).id), WhatIfStarted, 202)
 
 
-@get("/v1/policies/{name:str}/what-if", opt=about("overview", "admin", "read"))
+@get("/v1/policies/{name:str}/what-if", opt=route_options("overview", "admin", "read"))
 async def read_what_if(request: AnyRequest, name: PolicyName, job: JobId) -> Response[WhatIfReply]:
-    """Read how far a what-if is, and what it came to. It is kept for an hour."""
+    """Read the progress and the result of a what-if job. A result is kept for an hour."""
     tenant = caller_of(request).tenant
     try:
         await engine_of(request).holding((tenant, name))
     except Elsewhere as elsewhere:
-        return await passed_on(request, elsewhere, WhatIfReply)
-    return sent(jobs_of(request).find(tenant, name, job).reply(), WhatIfReply)
+        return await forward_to_owner(request, elsewhere, WhatIfReply)
+    return json_response(jobs_of(request).find(tenant, name, job).reply(), WhatIfReply)
 
 
 WHAT_IF_ROUTES = [start_what_if, read_what_if]

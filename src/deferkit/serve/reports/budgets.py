@@ -21,7 +21,7 @@ class Spending(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """The pace of a budget, and how far its plan is."""
+    """The pace of a budget, and the progress of its plan."""
 
     value: float  # 1 is on plan
     done: float  # share of the planned tasks that are decided
@@ -46,7 +46,7 @@ def pace_of(spent: float, total: float, decisions: int, horizon: float) -> float
 
 
 def forecast_of(unspent: float, then: Spending, now: Spending) -> Forecast:
-    """Return when a budget is exhausted at the rate of spending between two moments.
+    """Return the forecast exhaustion time of a budget at the spending rate between two moments.
 
     >>> forecast_of(60, Spending(0, 0, 0), Spending(100, 1000, 40))  # 0.04 a task, 10 tasks a second
     Forecast(task=2500, at=250.0)
@@ -118,7 +118,7 @@ def budget_states(owned: OwnedPolicy, now: int) -> dict[str, BudgetState]:
 
 
 def tasks_left(owned: OwnedPolicy, periods: Periods) -> dict[str, float | None]:
-    """Return how many tasks are expected until the end of each period; None if a period has no task yet."""
+    """Return the expected number of tasks until the end of each period; None if a period has no task yet."""
     current, learned = owned.policy.periods, owned.policy.learner.figures().periods
     return {
         name: learned[name].tasks_left if name in learned and current.get(name) == period else None

@@ -13,7 +13,7 @@ import msgspec
 
 from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import MICRO, Account, Micros
-from deferkit.serve.domain.books import Books, BudgetPeriod, Periods, booked, opened
+from deferkit.serve.domain.books import Books, BudgetPeriod, Periods, book_record, open_accounts
 from deferkit.serve.domain.records import AnyRecord, DecidedRecord
 from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
 from deferkit.serve.reports.budgets import recent_from
@@ -43,7 +43,7 @@ class Moments:
 
 
 class AnsweredTask(NamedTuple):
-    """A task that an expert has answered: who, what was expected, and what is known by now."""
+    """A task that an expert answered, with its estimates and known rewards."""
 
     expert: str
     estimates: Mapping[str, float]  # of the rewards of all deciders, when the task was decided
@@ -51,7 +51,7 @@ class AnsweredTask(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """What the expert earned above the model; estimates stand in for rewards that are not known."""
+        """The gain of the expert over the model; missing rewards are imputed by estimates."""
         return self._reward(self.expert) - self._reward(MODEL)
 
     @property
@@ -66,7 +66,7 @@ class AnsweredTask(NamedTuple):
 class Gain:
     """The sum over answered tasks of what the expert earned above the model.
 
-    Where a reward is not known, the estimate of when the task was decided stands in for it. The error is that of the
+    Where a reward is not known, it is imputed by the estimate at decision time. The error is that of the
     sum as a measure of what such tasks bring on average: n·s² of the differences, and for the imputed rewards of each
     decider the mean error of its estimates, as found wherever estimate and reward are both known. Those are other
     tasks, often unlike the ones that experts get, so that with imputed rewards the error is rather too small.
@@ -105,7 +105,7 @@ class Gain:
 
     @property
     def error(self) -> float | None:
-        """Its standard error; None if too little is known to tell."""
+        """The standard error; None if there are too few observations."""
         variance = self._differences.variance
         if variance is None:
             return None
@@ -145,8 +145,8 @@ class Calibration:
         self._kept = kept
         self._pairs: OrderedDict[int, tuple[float, float]] = OrderedDict()  # by decision, the first to be known first
 
-    def put(self, decision: int, predicted: float, observed: float) -> None:
-        """Add what was observed of a decision, or replace it."""
+    def add(self, decision: int, predicted: float, observed: float) -> None:
+        """Add the observation of a decision, or replace it."""
         self._pairs[decision] = (predicted, observed)
         if len(self._pairs) > self._kept:
             self._pairs.popitem(last=False)
@@ -156,7 +156,7 @@ class Calibration:
 
         >>> calibration = Calibration()
         >>> for n in range(20):
-        ...     calibration.put(n, n // 2, n)
+        ...     calibration.add(n, n // 2, n)
         >>> calibration.bins()[9]
         CalibrationBin(predicted=9.0, observed=18.5, error=0.5, count=2)
         """
@@ -187,7 +187,7 @@ class Series(Generic[Row]):
 
     >>> series = Series(most=3)
     >>> for second in range(6):
-    ...     series.put(second * MICRO, second)
+    ...     series.set(second * MICRO, second)
     >>> series.width, series.starts, series.rows
     (2000000, [0, 2000000, 4000000], [1, 3, 5])
     """
@@ -198,7 +198,7 @@ class Series(Generic[Row]):
         self.starts: list[int] = []  # of the buckets: multiples of the width
         self.rows: list[Row] = []
 
-    def put(self, at: int, row: Row) -> None:
+    def set(self, at: int, row: Row) -> None:
         """Set the figures at a time; those of an earlier time in the same bucket are replaced."""
         start = max(at - at % self.width, self.starts[-1] if self.starts else 0)  # clocks of owners differ
         if self.starts and start == self.starts[-1]:
@@ -251,7 +251,7 @@ class Recent(Generic[Value]):
     """Caches the last value while it is recent and the log grows fast.
 
     >>> recent = Recent()
-    >>> recent.put(100, "a")
+    >>> recent.store(100, "a")
     >>> recent.get(100), recent.get(101), recent.get(100 + MIN_NEW_RECORDS)
     (None, None, 'a')
     """
@@ -259,7 +259,7 @@ class Recent(Generic[Value]):
     def __init__(self) -> None:
         self._kept: tuple[float, int, Value] | None = None
 
-    def put(self, records: int, value: Value) -> None:
+    def store(self, records: int, value: Value) -> None:
         """Cache a value that was computed when the log had `records` records."""
         self._kept = time.monotonic(), records, value
 
@@ -290,7 +290,7 @@ class PlanPoint(NamedTuple):
 
 
 def planned_spending(budget: BudgetSpec, point: PlanPoint, left: float) -> float:
-    """Return what even spending over the horizon, or over the tasks of the period, would have spent by a time.
+    """Return the planned spending by a time: even over the horizon, or over the tasks of the period.
 
     Args:
         budget: The budget, which has a limit.
@@ -345,7 +345,7 @@ class TaskFacts:
         self.paid: Micros | None = None
         self.expired = False  # or stopped before an answer came, so that the model's was used
 
-    def answered(self) -> AnsweredTask | None:
+    def answered_task(self) -> AnsweredTask | None:
         """Return the task if an expert has answered it, for the gain; else None."""
         if self.route == MODEL or self.expired or (self.paid is None and self.route not in self.rewards):
             return None
@@ -399,7 +399,7 @@ class LogFold:
             case records.ExpiredRecord():
                 self._apply_expiry(record.task, record.id)
             case records.CreatedRecord():
-                self.spec, self.accounts = record.spec, opened(record.spec)
+                self.spec, self.accounts = record.spec, open_accounts(record.spec)
             case records.ChangedRecord() | records.UpgradedRecord():
                 self.spec = record.spec
             case records.RenewedRecord(resource=name):
@@ -425,13 +425,13 @@ class LogFold:
     def close(self) -> None:
         """Write the current figures to the current bucket of the series."""
         if self._open_bucket_at is not None:
-            self.series.put(self._open_bucket_at, self.figures())
+            self.series.set(self._open_bucket_at, self.figures())
 
     def _apply_decision(self, at: int, record: DecidedRecord) -> None:
         if self._open_bucket_at is None:  # time begins with the first decision
             self._open_bucket_at = at
         if record.held is not None:
-            self.accounts = booked(self.accounts, record)
+            self.accounts = book_record(self.accounts, record)
         self.decisions += 1
         for tasks in self.period_tasks.values():
             tasks.decisions = self.decisions
@@ -446,28 +446,28 @@ class LogFold:
         facts = self._facts(task, number)
         if facts is None:
             return
-        before = facts.answered()
+        before = facts.answered_task()
         if before is not None:
             self.gain.add(before, -1)
         for decider, reward in rewards.items():
             if decider in facts.rewards:
                 self.gain.add_residual(decider, facts.estimates[decider], facts.rewards[decider], -1)
             self.gain.add_residual(decider, facts.estimates[decider], reward)
-            self._calibration(decider).put(number, facts.estimates[decider], reward)
+            self._calibration(decider).add(number, facts.estimates[decider], reward)
         facts.rewards = {**facts.rewards, **rewards}
         if cost is not None and facts.route != MODEL:
             facts.paid = cost
             expected = self._by_resource(facts.costs)
             for resource, micro in cost.items():
                 target = f"cost of {facts.route}" + (f" in {resource}" if len(self.accounts) > 1 else "")
-                self._calibration(target).put(number, expected[resource], micro / MICRO)
-        after = facts.answered()
+                self._calibration(target).add(number, expected[resource], micro / MICRO)
+        after = facts.answered_task()
         if after is not None:
             self.gain.add(after)
 
     def _apply_expiry(self, task: str, number: int) -> None:
         facts = self._facts(task, number)
-        if facts is not None and facts.answered() is None:
+        if facts is not None and facts.answered_task() is None:
             facts.expired = True
 
     def _facts(self, task: str, number: int) -> TaskFacts | None:
@@ -481,11 +481,11 @@ class LogFold:
         facts = TaskFacts(decided)
         for each in earlier:
             if isinstance(each, records.ObservedRecord | records.CorrectedRecord):
-                facts.expired = facts.expired or (is_without_answer(each) and facts.answered() is None)
+                facts.expired = facts.expired or (is_without_answer(each) and facts.answered_task() is None)
                 facts.rewards.update(each.rewards)
                 facts.paid = each.cost if each.cost is not None and facts.route != MODEL else facts.paid
             elif isinstance(each, records.ExpiredRecord):
-                facts.expired = facts.expired or facts.answered() is None
+                facts.expired = facts.expired or facts.answered_task() is None
         return facts
 
     def _calibration(self, target: str) -> Calibration:
@@ -503,14 +503,14 @@ def is_without_answer(record: AnyRecord) -> bool:
 
 
 class LogFigures(NamedTuple):
-    """Figures of a policy at the end of what was read of its log."""
+    """Figures of a policy at the end of the part of its log that was read."""
 
     figures: Figures
     recent: tuple[float, Figures]  # where recent spending begins: seconds, and the figures then
     buckets: tuple[tuple[int, float], ...] = ()  # of the series: decisions at the end, and seconds at the start
 
     def time_of(self, decision: int) -> float | None:
-        """Return about when a decision was made, in seconds since 1970; None if that is not known.
+        """Return the approximate time of a decision, in seconds since 1970; None if it is unknown.
 
         >>> LogFigures(None, None, ((3, 10.0), (7, 20.0))).time_of(3)
         20.0

@@ -29,7 +29,7 @@ Gaps = list[float | None]
 
 
 class SeriesReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures at the end of each of some buckets of time, which follow each other. Counts and sums are cumulative."""
+    """Time series: values at the end of consecutive time buckets. Counts and sums are cumulative."""
 
     complete: bool  # false while a long log is still being read
     read: int  # records of the log that are in it
@@ -144,7 +144,7 @@ class History:
         if self._checked and self.read == records:
             return True
         if self._reading is None or self._reading.done():
-            self._reading = asyncio.create_task(self._read())
+            self._reading = asyncio.create_task(self._read_log())
         await asyncio.wait([self._reading], timeout=wait_s)
         if self._reading.done():
             self._reading.result()
@@ -170,10 +170,10 @@ class History:
             return msgspec.Raw(kept)
         await self.catch_up(records, wait_s)
         made = await self.query(lambda fold: msgspec.json.encode(series_reply(fold, buckets, records, tasks_left)))
-        recent.put(records, made)
+        recent.store(records, made)
         return msgspec.Raw(made)
 
-    async def _read(self) -> None:
+    async def _read_log(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()

@@ -34,7 +34,7 @@ OLD_REVIEW_S = 3600.0  # seconds after which a waiting review raises an alarm, i
 
 
 class Alarm(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that somebody should look at."""
+    """A condition that needs attention."""
 
     kind: Literal[
         "suspense",
@@ -96,7 +96,7 @@ def pace_alarms(owned: OwnedPolicy, pace: Pace | None, now: int) -> list[Alarm]:
     horizon = min((each.horizon for each in policy.spec.budget.values() if each.horizon is not None), default=None)
     decisions = policy.counts().decisions
     if horizon is not None and decisions >= horizon:
-        text = f"The budget was to last for {horizon:,} tasks, and there were {decisions:,}."
+        text = f"The budget was planned for {horizon:,} tasks, and there were {decisions:,}."
         return [Alarm(kind="horizon_over", text=text)]
     for name, budget in policy.spec.budget.items():
         if budget.until is not msgspec.UNSET and budget.until <= now / MICRO:
@@ -133,7 +133,7 @@ def drift_alarms(owned: OwnedPolicy, past: LogFigures | None) -> list[Alarm]:
 
 
 def drift_text(owned: OwnedPolicy, drift: Drifted, past: LogFigures | None) -> str:
-    """Return a sentence on a drift: what has changed, and, where the learner knows it, from what to what and when."""
+    """Return a sentence on a drift: its target, and its time and values if the learner knows them."""
     first, target = owned.policy.relearned.decisions, drift.target
     is_cost = target.startswith("cost")
     if drift.since is None or drift.before is None or drift.after is None:
@@ -177,7 +177,7 @@ MIN_REVIEWED = 10
 
 
 def state_text(standing: "Standing") -> str:
-    """Return where a policy stands in one plain sentence."""
+    """Return the status of a policy as one sentence."""
     kinds = {alarm.kind: alarm.text for alarm in standing.alarms}
     for urgent in ("failing", "suspense", "without_budget"):
         if urgent in kinds:
@@ -214,7 +214,7 @@ def plan_text(pace: float) -> str:
 
 
 def period_text(standing: "Standing", period: PeriodState) -> str:
-    """Return where the current period of a budget stands, or one with an end."""
+    """Return the status of a budget's current period, or of a budget with an end, as one sentence."""
     of, expected, end = (" of this period", " in it", "is renewed") if period.renews else ("", "", "ends")
     spent = f"{amount(period.posted)} of {amount(period.total)} {standing.unit}{of} spent"
     if period.over:
@@ -241,7 +241,7 @@ def because(remark: str) -> str:
 
 
 def held_text(pending: int, accounts: Mapping[str, Account]) -> str:
-    """Return what pending reviews hold of a budget, in a sentence; empty if nothing is held.
+    """Return the share of a budget that pending reviews hold, as a sentence; empty if nothing is held.
 
     >>> held_text(3, {"minutes": Account(100, reserved=12)})
     '3 pending reviews hold 12 % of the minutes.'
@@ -291,7 +291,7 @@ FEW_ASKED = 20  # tasks: what fewer have brought on average says little
 
 
 class GainState(msgspec.Struct, frozen=True, kw_only=True):
-    """What experts have earned above the model, in reward."""
+    """The gain of experts over the model, in reward."""
 
     value: float
     error: float | None  # its standard error; None: not known
@@ -299,7 +299,7 @@ class GainState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a policy stands. Times are seconds since 1970."""
+    """The status of a policy. Times are seconds since 1970."""
 
     name: str
     decisions: int
@@ -323,7 +323,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     remark: Remark = ""
 
 
-def spent(account: Account) -> float:
+def spending_of(account: Account) -> float:
     """Return the cost so far, in units: posted and in suspense."""
     return (account.posted + account.suspense) / MICRO
 
@@ -336,8 +336,8 @@ def forecasts(books: Books, decisions: int, past: LogFigures | None, now: float)
     at, then = past.recent
     for name, account in books.accounts.items():
         if account.total is not None and account.total:
-            before = Spending(at, then.decisions, spent(then.accounts[name]))
-            here = Spending(now, decisions, spent(account))
+            before = Spending(at, then.decisions, spending_of(then.accounts[name]))
+            here = Spending(now, decisions, spending_of(account))
             found = forecast_of(account.total / MICRO - here.spent, before, here)
             if found.task is not None and (first.task is None or found.task < first.task):
                 first = found
@@ -347,7 +347,7 @@ def forecasts(books: Books, decisions: int, past: LogFigures | None, now: float)
 def standing_of(
     owned: OwnedPolicy, past: LogFigures | None, queue: tuple[int, int, int | None], now: int, failing: str | None
 ) -> Standing:
-    """Return where a policy stands.
+    """Return the status of a policy.
 
     Args:
         owned: The policy.
@@ -379,7 +379,7 @@ def standing_of(
         runs_out_task=ends.task,
         price=price,  # type: ignore[arg-type]
         next_unit=next_unit_of(
-            price[unit] if isinstance(price, Mapping) else price, gain, spent(policy.accounts[unit]), counts.asked
+            price[unit] if isinstance(price, Mapping) else price, gain, spending_of(policy.accounts[unit]), counts.asked
         ),
         reward_range=spec.reward_range,
         gain=gain,
@@ -393,12 +393,12 @@ def standing_of(
 
 
 def paces_of(owned: OwnedPolicy, states: Mapping[str, BudgetState]) -> list[Pace]:
-    """Return how fast each budget is spent: over its horizon, or over the tasks that are expected in its period."""
+    """Return the spending pace of each budget, over its horizon or the expected tasks of its period."""
     found, decisions = [], owned.policy.counts().decisions
     for name, budget in owned.policy.spec.budget.items():
         account, period = owned.policy.accounts[name], states[name].period
         if budget.horizon is not None and account.total:
-            value = pace_of(spent(account), account.total / MICRO, decisions, budget.horizon)
+            value = pace_of(spending_of(account), account.total / MICRO, decisions, budget.horizon)
             done = min(1.0, decisions / budget.horizon)
         elif period is not None and period.tasks_left is not None and period.tasks:
             value, done = period.pace, period.tasks / (period.tasks + period.tasks_left)
@@ -410,7 +410,7 @@ def paces_of(owned: OwnedPolicy, states: Mapping[str, BudgetState]) -> list[Pace
 
 
 def next_unit_of(price: float, gain: GainState, paid: float, asked: int) -> float:
-    """Return the reward that one more unit of budget is likely to bring: at most what units have brought on average.
+    """Return the likely reward of one more unit of budget, at most the average so far.
 
     The price is solved with the optimism of the learner, so it is too high while little is known; and the most
     worthwhile tasks are asked first, so that the next unit brings no more than those before.

@@ -22,7 +22,7 @@ from deferkit.types import Coefficients, Summary
 
 
 class QueueState(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts of the review queue: seats, not tasks."""
+    """Counts of the review queue, in seats."""
 
     waiting: int
     claimed: int
@@ -30,7 +30,7 @@ class QueueState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def queue_state(queue: tuple[int, int, int | None], now: int) -> QueueState:
-    """Return where a queue stands: how many seats wait, how many are claimed, since when the oldest is there."""
+    """Return the state of a queue: waiting seats, claimed seats, age of the oldest."""
     waiting, claimed, oldest = queue
     return QueueState(
         waiting=waiting, claimed=claimed, oldest_s=None if oldest is None else max(0, now - oldest) / MICRO
@@ -39,14 +39,12 @@ def queue_state(queue: tuple[int, int, int | None], now: int) -> QueueState:
 
 Remark = Annotated[
     str,
-    msgspec.Meta(
-        description="Why experts are asked less than planned, and what would change it; empty if they are not."
-    ),
+    msgspec.Meta(description="The reason that fewer tasks than planned are deferred, and a remedy. Empty if on plan."),
 ]
 
 
 class EstimateState(msgspec.Struct, frozen=True, kw_only=True):
-    """The estimate of a reward or cost, on average over the latest tasks, at most 200, with its standard error."""
+    """The mean estimate of a reward or cost over the latest tasks (at most 200), with its standard error."""
 
     mean: float
     error: float
@@ -54,7 +52,7 @@ class EstimateState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DriftState(msgspec.Struct, frozen=True, kw_only=True):
-    """A reward or cost that has changed, so that much of what was learned of it was given up."""
+    """A reward or cost whose distribution changed, so that most of its old observations are discounted."""
 
     target: str  # "model", the name of an expert, or "cost of …"
     decision: int  # the number of the one that was to come next when it was found
@@ -124,7 +122,7 @@ def summary_of(
         price=learned.price,  # type: ignore[arg-type]
         expected_gain=policy.tally.expected_gain,
         frozen=policy.frozen,
-        horizon_over=any(counts.decisions >= horizon for horizon in horizons) or policy.ended(now),
+        horizon_over=any(counts.decisions >= horizon for horizon in horizons) or policy.has_ended(now),
         pending=counts.pending,
         outcomes=policy.tally.outcomes,
         late=policy.tally.late,
@@ -161,7 +159,7 @@ WhyEmpty = Literal["declined", "all_claimed", "answered", "frozen", "budget_exha
 TEXTS: dict[WhyEmpty, str] = {
     "all_claimed": "Others hold all tasks. The first of their leases ends at {:%H:%M} UTC.",
     "declined": "You have declined all tasks that wait.",
-    "answered": "You have answered, or hold, all tasks that wait; colleagues are to answer them too.",
+    "answered": "You have answered, or hold, all tasks that wait; they wait for answers of your colleagues.",
     "frozen": "Costs went beyond the budget, so nobody is asked until it is topped up.",
     "budget_exhausted": "The budget is exhausted, so nobody is asked until it is topped up.",
     "nothing_deferred": "Nothing waits for a review: the model decides the rest, and all else is answered.",
@@ -170,7 +168,7 @@ DAY = 86_400 * MICRO
 
 
 class StatusReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The queue as one reviewer sees it. Days begin at midnight UTC; an answer is of the day of its claim."""
+    """The queue of one reviewer. Days begin at midnight UTC; an answer counts for the day of its claim."""
 
     waiting: int  # seats that the reviewer could claim
     claimed: int  # seats that others hold, and that the reviewer could claim else
@@ -219,7 +217,7 @@ def status_of(store: Store, policy: int, spec: PolicySpec, reviewer: str, now: i
 
 
 def why_empty(queue: ReviewerQueue, accounts: dict[str, Account], spec: PolicySpec) -> WhyEmpty | None:
-    """Return why a reviewer gets nothing; None if something waits."""
+    """Return the reason that a reviewer gets no task; None if a task waits."""
     needed = {name: max(1, round((each.least_hold or 0) * MICRO)) for name, each in spec.budget.items()}
     reasons: list[tuple[object, WhyEmpty | None]] = [
         (queue.waiting, None),
@@ -248,7 +246,7 @@ MAX_REVIEWERS = 1000  # reviewers
 
 
 class ReviewerLine(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reviewer has done. Cost, time and agreement are those of the latest 20,000 answers of the policy."""
+    """Statistics of a reviewer. Cost, time and agreement are those of the latest 20,000 answers of the policy."""
 
     reviewer: str
     done: int  # answers
@@ -263,7 +261,7 @@ class ReviewerLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReviewersReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What each reviewer of a policy has done, by name."""
+    """Statistics of the reviewers of a policy, sorted by name."""
 
     reviewers: list[ReviewerLine]
 
@@ -279,7 +277,7 @@ class ReviewAnswer(NamedTuple):
 
 
 def reviewers_of(store: Store, policy: int, spec: PolicySpec, now: int) -> ReviewersReply:
-    """Return what each reviewer of a policy has done.
+    """Return the statistics of each reviewer of a policy.
 
     Args:
         store: Where that is kept.
@@ -379,7 +377,7 @@ class TargetEstimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EstimatesReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What a policy has learned."""
+    """The estimates of a policy."""
 
     targets: list[TargetEstimate]
     drifts: list[DriftState]

@@ -53,7 +53,7 @@ AT_ONCE = 500  # settings that one query reads
 
 
 class PolicyMemory:
-    """Sums up what the learners of a tenant take.
+    """Sums up the memory of a tenant's learners.
 
     Settings may be long, and the sum is needed where others wait: those of a policy are read once. No change of a
     policy but an upgrade changes its size. A number may be used again after a deletion, but not with the same time of
@@ -64,11 +64,11 @@ class PolicyMemory:
         self._known: dict[str, dict[tuple[int, int], int]] = {}  # by tenant: number, time of creation: bytes
 
     def forget(self, tenant: str) -> None:
-        """Read the settings of a tenant's policies anew: one was upgraded."""
+        """Reload the settings of a tenant's policies after an upgrade."""
         self._known.pop(tenant, None)
 
     def of_tenant(self, connection: Connection, tenant: str) -> int:
-        """Return the bytes that the policies of a tenant take together, as a connection sees them.
+        """Return the memory of a tenant's policies in bytes, as a connection sees them.
 
         Parameters
         ----------
@@ -189,7 +189,7 @@ class QueueQuery:
 
 
 class Transaction:
-    """The rows of one transaction: `Store.begin` fills in what was read, `Store.commit` writes what was changed."""
+    """The rows of one transaction: `Store.begin` reads them, `Store.commit` writes the changes."""
 
     def __init__(self) -> None:
         self.decisions: dict[tuple[int, str], DecisionRow | None] = {}

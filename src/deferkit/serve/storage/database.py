@@ -74,7 +74,7 @@ class Database(Protocol):
         ...
 
     def has_room(self) -> bool:
-        """Return whether there is room for more than a lease, as far as that can be known."""
+        """Return whether the disk has room for more than a lease, as far as that can be determined."""
         ...
 
     def now(self) -> int:
@@ -98,7 +98,7 @@ class Query(NamedTuple):
     names: tuple[str, ...]
 
 
-def read(dialect: str, placeholder: str, in_list: str) -> dict[str, Query]:
+def load_queries(dialect: str, placeholder: str, in_list: str) -> dict[str, Query]:
     """Return the named queries for a dialect.
 
     Parameters
@@ -110,7 +110,7 @@ def read(dialect: str, placeholder: str, in_list: str) -> dict[str, Query]:
     in_list
         What replaces `IN (:values)`, as a format string: drivers differ in how a list is passed.
 
-    >>> read("sqlite", "?", "IN ({})")["drop_parked"]
+    >>> load_queries("sqlite", "?", "IN ({})")["drop_parked"]
     Query(sql='DELETE FROM parked WHERE policy = ? AND task = ?', names=('policy', 'task'))
     """
     text = resources.files("deferkit.serve.storage").joinpath("sql/queries.sql").read_text()

@@ -83,7 +83,7 @@ class HeldPage(NamedTuple):
 def page_of_held(
     database: Database, policy: int, reviewer: str, after: str, limit: int, *, most_bytes: int
 ) -> HeldPage:
-    """Return a page of the seats that a reviewer holds, the one whose lease ends first before the others.
+    """Return a page of the seats that a reviewer holds, sorted by the end of their leases.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def page_of_held(
 
 
 def queue_of_reviewer(database: Database, policy: int, reviewer: str, now: int, *, late: bool) -> ReviewerQueue:
-    """Return what a reviewer could claim, and why it could not get more.
+    """Return the counts of seats that a reviewer can and cannot claim, by reason.
 
     Parameters
     ----------
@@ -143,12 +143,12 @@ def queue_of_reviewer(database: Database, policy: int, reviewer: str, now: int, 
 
 
 def count_answers(database: Database, policy: int, reviewer: str) -> int:
-    """Return how many answers a reviewer has given."""
+    """Return the number of a reviewer's answers."""
     return int(database.reader().run("count_answers", policy=policy, reviewer=reviewer)[0][0])
 
 
 def costs_since(database: Database, policy: int, reviewer: str, since: int) -> list[dict[str, int]]:
-    """Return the costs of a reviewer's answers to what it has claimed since a time; one without a cost is empty."""
+    """Return the costs of a reviewer's answers to claims since a time; empty for an answer without a cost."""
     rows = database.reader().run("costs_since", policy=policy, reviewer=reviewer, since=since)
     return [from_json_column(cost) or {} for (cost,) in rows]
 
@@ -168,7 +168,7 @@ class TaskFilter(NamedTuple):
 
 
 class ListedTask(NamedTuple):
-    """A decision, and who has answered."""
+    """A decision with its reviewers."""
 
     decision: DecisionRow
     reviewers: list[str]
@@ -206,7 +206,7 @@ def tasks_from(database: Database, policy: int, start: int, limit: int) -> list[
 
 
 def with_reviewers(database: Database, policy: int, decisions: list[DecisionRow]) -> list[ListedTask]:
-    """Return decisions with who has answered."""
+    """Return decisions with their reviewers."""
     keys = [row.task for row in decisions]
     by_task: dict[str, list[str]] = {}
     for task, reviewer in database.reader().run("reviewers_of_tasks", policy=policy, keys=keys, state=DONE):

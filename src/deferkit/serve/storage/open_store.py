@@ -49,7 +49,7 @@ def store_to_read(store: str) -> Store:
     try:
         database.reader().run("policies")
     except StoreFailed as error:
-        raise DeferkitError(f"{shown(store)} is no store of deferkit, or cannot be read. {error}") from error
+        raise DeferkitError(f"{redact_store(store)} is no store of deferkit, or cannot be read. {error}") from error
     return Store(database)
 
 
@@ -127,11 +127,11 @@ def check_is_store(database: Sqlite) -> int:
     return int(done)
 
 
-def shown(store: str) -> str:
+def redact_store(store: str) -> str:
     """Return the name of a store with credentials and parameters redacted, for messages.
 
-    >>> shown("postgresql://ann:secret@db.example:5432/deferkit?password=secret"), shown("deferkit.db")
-    ('postgresql://db.example:5432/deferkit', 'deferkit.db')
+    >>> redact_store("postgresql://ann:secret@db.example:5432/deferkit?password=secret"), redact_store("a.db")
+    ('postgresql://db.example:5432/deferkit', 'a.db')
     """
     if not store.startswith(URLS):
         return store

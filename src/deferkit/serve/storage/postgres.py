@@ -67,7 +67,7 @@ class PostgresConnection:
     def __init__(self, conninfo: str, *, writes: bool) -> None:
         self.conninfo = conninfo
         self.writes = writes
-        self.queries = database.read("postgres", "%b", "= ANY({})")
+        self.queries = database.load_queries("postgres", "%b", "= ANY({})")
         self.session: Session | None = None
         self.in_transaction = False
 
@@ -182,7 +182,7 @@ def rearm_idle_timeout(session: Session) -> None:
 
 
 def rows_of(cursor: psycopg.Cursor[Row]) -> list[Row]:
-    """Return the rows of a statement; none if it is not one that has rows."""
+    """Return the rows of a statement; empty if the statement returns no rows."""
     return cursor.fetchall() if cursor.description else []
 
 

@@ -90,7 +90,7 @@ class SqliteConnection:
 
     def __init__(self, path: str, *, writes: bool, synchronous: str, vfs: str | None) -> None:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE if writes else apsw.SQLITE_OPEN_READONLY
-        self.queries = database.read("sqlite", "?", "IN (SELECT value FROM json_each({}))")
+        self.queries = database.load_queries("sqlite", "?", "IN (SELECT value FROM json_each({}))")
         if writes and vfs is None:
             make_private(path)
         try:
@@ -350,7 +350,7 @@ class Sqlite:
         return closing(self.writer())
 
     def has_room(self) -> bool:
-        """Return whether the disk has room: a lease fits into the log that is there, where nothing else does."""
+        """Return whether the disk has room. A lease fits into the existing log even on a full disk."""
         return shutil.disk_usage(Path(self.path).parent).free >= MIN_ROOM
 
     def now(self) -> int:

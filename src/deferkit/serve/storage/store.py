@@ -75,7 +75,7 @@ class KeyStore(StoreConnections):
         return [SessionRow(bytes(number), *rest) for number, *rest in rows]
 
     def add_session(self, row: SessionRow, *, most: int) -> None:
-        """Write a new session; only the latest `most` of its key stay, and those that have expired are dropped."""
+        """Write a new session; only the latest `most` of its key are kept, and expired ones are dropped."""
         values = row._asdict()
         del values["revoked"]
 
@@ -184,17 +184,17 @@ class PolicyLeases(StoreConnections):
             writer.rollback()
 
     def memory_taken(self, tenant: str) -> int:
-        """Return the bytes that the learners of a tenant take, in all processes together."""
+        """Return the memory of a tenant's learners in bytes, over all processes."""
         return self._memory.of_tenant(self.database.reader(), tenant)
 
     def forget_memory(self, tenant: str) -> None:
-        """Sum up anew what the learners of a tenant take: a policy was upgraded."""
+        """Recompute the memory of a tenant's learners after an upgrade."""
         self._memory.forget(tenant)
 
     def acquire(
         self, row: PolicyRow, owner: str, address: str | None, now: int, expires: int, *, dead: str | None
     ) -> int | None:
-        """Acquire a policy that nobody owns; return the new epoch, or None. Renews the leases of reviewers."""
+        """Acquire a policy without an owner; return the new epoch, or None. Renews the leases of reviewers."""
         writer = self.writer
         writer.begin()
         try:
@@ -300,7 +300,7 @@ class PolicyLog(StoreConnections):
             seq = page[-1].seq + 1
 
     def snapshots(self, policy: int) -> Iterator[tuple[int, bytes]]:
-        """Yield the snapshots whose checksum is right, the latest first."""
+        """Yield the snapshots with a valid checksum, latest first."""
         for seq, sha256, data in self.database.reader().run("snapshots", policy=policy):
             if hashlib.sha256(data).digest() == bytes(sha256):
                 yield seq, bytes(data)
@@ -376,7 +376,7 @@ class Store(PolicyLeases, PolicyLog, KeyStore):
         return work
 
     def commit(self, work: Transaction, owner: str, expires: int) -> None:
-        """Write what the commands of a group have changed, run their queries of the queue, and commit."""
+        """Write the changes of a group's commands, run their queries of the queue, and commit."""
         writer = self.writer
         changed = work.changed.values()
         calls = [
@@ -425,7 +425,7 @@ class Store(PolicyLeases, PolicyLog, KeyStore):
         return [PolicyRow(*row) for row in rows]
 
     def count_policies(self, tenant: str) -> int:
-        """Return how many policies a tenant has."""
+        """Return the number of a tenant's policies."""
         return int(self.database.reader().run("count_policies", tenant=tenant)[0][0])
 
     def policy(self, tenant: str, name: str) -> PolicyRow | None:
@@ -448,7 +448,7 @@ class Store(PolicyLeases, PolicyLog, KeyStore):
         return [seat_row(row) for row in self.database.reader().run("read_seats", policy=policy, keys=[task])]
 
     def claims(self, policy: int, task: str) -> list[ClaimRow]:
-        """Return who has held the seats of a task."""
+        """Return the claims of a task's seats."""
         return [claim_row(row) for row in self.database.reader().run("claims", policy=policy, keys=[task])]
 
     def overdue(self, policy: int, now: int, after: tuple[int, str], limit: int) -> list[tuple[int, str]]:
@@ -462,13 +462,13 @@ class Store(PolicyLeases, PolicyLog, KeyStore):
         return [task for (task,) in rows]
 
     def has_old_payloads(self, policy: int, before: int) -> bool:
-        """Whether there is something to erase of tasks that ended and were decided before a time."""
+        """Whether ended tasks that were decided before a time have payloads to erase."""
         return bool(self.database.reader().run("has_old_payloads", policy=policy, before=before))
 
     def parked_by_key(self, policy: int) -> dict[str, int]:
-        """Return how many outcomes are parked by each API key."""
+        """Return the number of parked outcomes by API key."""
         return dict(self.database.reader().run("parked_by_key", policy=policy))
 
     def queue(self, policy: int) -> tuple[int, int, int | None]:
-        """Return how many seats wait, how many are claimed, and since when the oldest is there."""
+        """Return the number of waiting and of claimed seats, and the creation time of the oldest."""
         return self.database.reader().run("queue", policy=policy)[0]

@@ -1,4 +1,4 @@
-"""Webhooks and deliveries in the store. Deliveries are added by `Store.commit`, with what they tell of."""
+"""Webhooks and deliveries in the store. `Store.commit` adds deliveries together with their changes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -42,8 +42,10 @@ class WebhookStore:
         rows = self.store.database.reader().run("deliveries", webhook=webhook, limit=limit)
         return [delivery_row(row) for row in rows]
 
-    def due(self, wanted: Mapping[str, int], policies: Mapping[str, Sequence[int]], now: int) -> list[DeliveryRow]:
-        """Return deliveries that are due.
+    def due_deliveries(
+        self, wanted: Mapping[str, int], policies: Mapping[str, Sequence[int]], now: int
+    ) -> list[DeliveryRow]:
+        """Return the deliveries that are due.
 
         Parameters
         ----------
@@ -72,7 +74,7 @@ class WebhookStore:
             writer.rollback()
 
     def prune(self, now: int) -> int:
-        """Delete ended deliveries that are older than `KEPT_S`, in the writer thread; return how many."""
+        """Delete ended deliveries older than `KEPT_S`, in the writer thread; return their number."""
         writer = self.store.writer
         writer.begin()
         try:

@@ -70,7 +70,7 @@ class LoggedOutcomes(NamedTuple):
     delays: list[int]  # [K] the median number of decisions until something was known of one
 
     def reported(self) -> Floats:
-        """Return how often the reward of a decider is known [route, decider]; 0 for a route that was never taken."""
+        """Return the share of known rewards [route, decider]; 0 for a route that was never taken."""
         shares = np.zeros((self.rewards.shape[1],) * 2)
         for route in range(len(shares)):
             taken = self.routes == route
@@ -79,7 +79,7 @@ class LoggedOutcomes(NamedTuple):
         return shares
 
     def expiry(self) -> Floats:
-        """Return the share of a route's decisions that expired [K], of those that came to an end."""
+        """Return the share of a route's ended decisions that expired [K]."""
         shares = np.zeros(self.rewards.shape[1])
         for route in range(1, len(shares)):
             taken = self.routes == route
@@ -231,7 +231,7 @@ class DoublyRobust:
         return variance
 
     def without_rewards(self, weights: Floats) -> NDArray[np.intp]:
-        """Return the deciders with a weight [n, K] of whom no reward is known."""
+        """Return the deciders with a weight [n, K] but without any known reward."""
         return np.flatnonzero((weights != 0.0).any(axis=0) & ~self.known.any(axis=0))
 
     def logged_value(self, model_variance: float = 0.0) -> Value:
@@ -256,7 +256,7 @@ class DoublyRobust:
         return float((misfit**2 * weight * (weight - 1.0).clip(0.0)).sum())
 
     def sampling_variance(self, propensities: Floats) -> float:
-        """Return the variance of a sum of rewards that comes from drawing the decider with these propensities."""
+        """Return the variance of a sum of rewards due to drawing the decider with these propensities."""
         mean = (propensities * self.imputed).sum(axis=1)
         return float(((propensities * self.imputed**2).sum(axis=1) - mean**2).clip(0.0).sum())
 

@@ -61,7 +61,7 @@ class Scenario(NamedTuple):
         return round(logged * wanted / last)
 
     def spec(self, spec: PolicySpec, *, decisions: int, max_logged_cost: Mapping[str, float]) -> PolicySpec:
-        """Return the policy with this budget from its start; a horizon and a cap that it needs are those of the log."""
+        """Return the policy with this budget from its start; horizon and cap are those of the log."""
         budget = {}
         for name, each in spec.budget.items():
             total = self.total(name, None if each.total is None else to_micro("total", each.total))
@@ -70,7 +70,7 @@ class Scenario(NamedTuple):
                 continue
             cap = each.max_cost or max_logged_cost[name]
             if not cap:
-                raise InvalidArgument(f"No cost in {name} is known, so that nothing can be said of a budget of it.")
+                raise InvalidArgument(f"No cost in {name} is known, so a budget of it cannot be evaluated.")
             horizon = each.horizon if each.is_timed else each.horizon or max(1, decisions)
             budget[name] = msgspec.structs.replace(each, total=total / MICRO, horizon=horizon, max_cost=cap)
         return msgspec.structs.replace(spec, budget=budget)
@@ -92,7 +92,7 @@ class Scenario(NamedTuple):
 
 
 def logged_budgets(spec: PolicySpec, accounts: Mapping[str, Account]) -> dict[str, int | None]:
-    """Return what a scenario is compared with: totals, and of budgets that renew the allowance, in micro-units.
+    """Return the logged budgets in micro-units: totals, or allowances of budgets that renew.
 
     Args:
         spec: The policy, at the end of its log.
@@ -104,8 +104,8 @@ def logged_budgets(spec: PolicySpec, accounts: Mapping[str, Account]) -> dict[st
     for name, budget in spec.budget.items():
         if budget.can_be_stopped:
             raise InvalidArgument(
-                "What another budget would have done is not known where reviews can be stopped (hold or limit of"
-                f" {name}): it would have stopped other reviews, and what those would have cost is not in the log."
+                "Another budget cannot be evaluated where reviews can be stopped (hold or limit of"
+                f" {name}): it would have stopped other reviews, whose costs are not in the log."
             )
     return {
         name: account.total if (each := spec.budget[name]).every is msgspec.UNSET else to_micro("total", each.total)
@@ -157,7 +157,7 @@ def total_of(text: str, value: str, resource: str, logged: int | None) -> int | 
 
 
 class PendingFeedback(NamedTuple):
-    """A decision whose imputed outcome is still to be delivered; ordered by when it is due."""
+    """A decision whose imputed outcome is pending, ordered by its due number."""
 
     due: int
     id: int
@@ -182,7 +182,7 @@ class Alternative:
         self._rng = np.random.default_rng(spec.seed)
 
     def decide(self, logged: records.DecidedRecord, imputed: ImputedOutcome, at: int = 0) -> list[float]:
-        """Decide the next task, at a time in microseconds; return how likely each decider was."""
+        """Decide the next task, at a time in microseconds; return the propensity of each decider."""
         self._deliver_feedback(logged.id)
         available = [] if logged.reason == "unavailable" else logged.available
         body = TaskBody(
@@ -211,7 +211,7 @@ class Alternative:
         return propensities(decision, self.policy.spec.deciders, self.policy.spec.explore_floor, available)
 
     def see(self, record: records.AnyRecord) -> None:
-        """Apply a record that is no decision, if it would have happened in the alternative too."""
+        """Apply a record that is not a decision, if it happens in the alternative too."""
         policy = self.policy
         match record:
             case records.BudgetChangedRecord():
@@ -241,7 +241,7 @@ class Alternative:
                 pass
 
     def _renew(self, record: records.RenewedRecord) -> None:
-        """Begin the period that began in the log, with what is free of this budget, and its allowance.
+        """Begin the logged period with the free amount and the allowance of this budget.
 
         Feedback that is due is delivered first: it belongs to the period before.
         """
@@ -256,7 +256,7 @@ class Alternative:
             )
 
     def _change(self, record: records.BudgetChangedRecord) -> None:
-        """Top up or cut in proportion, but never below what is spent and reserved by now."""
+        """Top up or cut in proportion, but never below the spent and reserved amounts."""
         totals: dict[str, int | None] = {}
         for name, logged in record.totals.items():
             account, total = self.policy.accounts[name], self.scenario.total(name, logged)
@@ -312,7 +312,7 @@ class LogChunk(NamedTuple):
     vectors: Floats  # [n, d]
 
     def model_variance(self, model_variance: ModelVariance, known: DoublyRobust, weights: Floats) -> None:
-        """Add the variance of what rests on estimates alone."""
+        """Add the variance of the part that rests on estimates alone."""
         model_variance.add(known.unsupported(self.first, weights), self.vectors, self.estimated)
 
 

@@ -1,4 +1,4 @@
-"""What-if questions, answered in a process of their own."""
+"""Job process of what-if questions."""
 
 import os
 import sys
@@ -42,7 +42,7 @@ FEW = 10  # explored tasks: fewer give no error to rely on
 
 
 class Row(NamedTuple):
-    """A budget, and what came or would have come of it."""
+    """A budget with its results, logged or estimated."""
 
     budget: str  # as it was asked for; "as it was" for the log itself
     totals: dict[str, float | None]  # by resource; None has no end
@@ -78,7 +78,7 @@ def what_if(
     scenarios: Sequence[Scenario],
     progress: Callable[[int], None] = lambda _: None,
 ) -> WhatIf:
-    """Replay a log, whose records come with their times in microseconds, with other budgets.
+    """Replay a log of records and times (in microseconds) with other budgets.
 
     `policy` is the state at its end, `decision_log` has all its records.
     """
@@ -119,7 +119,7 @@ def as_it_was(policy: Policy, known: DoublyRobust, model_variance: float) -> Row
     """Return the row of the log itself."""
     value = (
         None
-        if len(known.without_rewards(taken(known))) or not len(known.routes)
+        if len(known.without_rewards(taken_routes(known))) or not len(known.routes)
         else known.logged_value(model_variance)
     )
     return Row(
@@ -129,7 +129,7 @@ def as_it_was(policy: Policy, known: DoublyRobust, model_variance: float) -> Row
             for name, total in logged_budgets(policy.spec, policy.accounts).items()
         },
         asked=policy.learner.figures().deferral_rate,
-        spent=spent(policy),
+        spent=spending_by_resource(policy),
         price=policy.learner.figures().price,
         reward=value,
         difference=None if value is None else Value(0.0, 0.0),
@@ -138,7 +138,7 @@ def as_it_was(policy: Policy, known: DoublyRobust, model_variance: float) -> Row
 
 
 def row_of(run: ScenarioRun, done: Row, decision_log: DecisionLog) -> tuple[Row, list[str]]:
-    """Return the row of an alternative, and remarks on how far it can be trusted."""
+    """Return the row of an alternative, and remarks on its reliability."""
     other, known = run.other, run.known
     of_difference, of_reward = (each.variance(len(decision_log), known.noise) for each in run.model_variances)
     estimate = known.estimate(run.propensities, decision_log.floor, (of_difference, of_reward))
@@ -148,7 +148,7 @@ def row_of(run: ScenarioRun, done: Row, decision_log: DecisionLog) -> tuple[Row,
         budget=other.scenario.text,
         totals={name: None if total is None else total / MICRO for name, total in other.scenario.totals.items()},
         asked=other.policy.learner.figures().deferral_rate,
-        spent=spent(other.policy),
+        spent=spending_by_resource(other.policy),
         price=other.policy.learner.figures().price,
         reward=estimate.reward if covered else None,
         difference=estimate.difference if covered else None,
@@ -180,18 +180,16 @@ def remarks_of(known: DoublyRobust, decision_log: DecisionLog) -> list[str]:
     """Return remarks on rewards that are missing in the log."""
     if not len(decision_log):
         return ["The log has no decisions."]
-    if len(without_rewards := known.without_rewards(taken(known))):
-        return [
-            f"No reward of {names(decision_log, without_rewards)} is known, so that nothing can be said of rewards."
-        ]
+    if len(without_rewards := known.without_rewards(taken_routes(known))):
+        return [f"No reward of {names(decision_log, without_rewards)} is known, so rewards cannot be estimated."]
     share = float(known.known[np.arange(len(known.routes)), known.routes].mean())
     if share < 1 - NOTEWORTHY:
-        return [f"The reward of {100 * share:.0f} % of the decisions is known; the others are taken to be like them."]
+        return [f"The reward of {100 * share:.0f} % of the decisions is known; the others are assumed to be similar."]
     return []
 
 
-def taken(known: DoublyRobust) -> Floats:
-    """Return who decided [n, K]: 1 for the route that was taken."""
+def taken_routes(known: DoublyRobust) -> Floats:
+    """Return the indicators [n, K] of the routes that were taken."""
     return np.eye(known.propensities.shape[1])[known.routes]
 
 
@@ -200,8 +198,8 @@ def names(decision_log: DecisionLog, places: Iterable[int]) -> str:
     return " and ".join(decision_log.deciders[place] for place in places)
 
 
-def spent(policy: Policy) -> dict[str, float]:
-    """Return what was paid, by resource."""
+def spending_by_resource(policy: Policy) -> dict[str, float]:
+    """Return the cost so far by resource, in units."""
     return {name: (each.posted + each.suspense) / MICRO for name, each in policy.accounts.items()}
 
 
@@ -219,14 +217,14 @@ class WhatIfOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ValueWithError(msgspec.Struct, frozen=True, kw_only=True):
-    """A mean reward of a task, or a difference of two, with its standard error."""
+    """A mean reward per task, or a difference of two, with its standard error."""
 
     value: float
     error: float
 
 
 class WhatIfRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A budget, and what came or would have come of it; the first one is "as it was"."""
+    """A budget with its results, logged or estimated. The first row is "as it was"."""
 
     budget: str
     totals: dict[str, float | None]  # by resource; None has no end
@@ -239,7 +237,7 @@ class WhatIfRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WhatIfNews(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How far the process is, and what it came to."""
+    """Progress and result of the job process."""
 
     progress: float = 0.0
     rows: list[WhatIfRow] | None = None

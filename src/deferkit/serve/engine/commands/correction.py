@@ -58,11 +58,11 @@ class Correct:
         micros = cost_of(owned, body.cost)
         for name in body.rewards:
             if name not in row.rewards:
-                raise conflict(f"No reward of {name} was observed for task {body.task!r}: observe it.")
+                raise conflict(f"No reward of {name} was observed for task {body.task!r}: report an outcome first.")
         if micros is not None and not self.unlimited and owned.policy.exceeds_ceiling(micros):
             raise above_ceiling()
         if micros is not None and row.cost is None and row.task not in owned.policy.unconfirmed:
-            raise conflict(f"No cost was observed for task {body.task!r}: observe it.")
+            raise conflict(f"No cost was observed for task {body.task!r}: report an outcome first.")
         if not body.rewards and micros is None:
             raise invalid("A correction needs rewards or a cost.")
         learned = replace(owned, work, now, row, body.id, body.rewards, micros)
@@ -73,7 +73,7 @@ class Correct:
 
 def above_ceiling() -> Problem:
     """Return the 403 for a cost above `max_reported_cost` without the scope admin."""
-    return Problem(403, "forbidden", "A cost above max_reported_cost is confirmed with the scope admin.")
+    return Problem(403, "forbidden", "Confirming a cost above max_reported_cost needs the scope admin.")
 
 
 def replace(

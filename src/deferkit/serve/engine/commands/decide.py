@@ -1,4 +1,4 @@
-"""Decisions. They are idempotent: the same task again gets the same reply, byte for byte."""
+"""Decisions. They are idempotent: a repeated task gets the same reply, byte for byte."""
 
 import copy
 import math
@@ -25,15 +25,13 @@ from deferkit.serve.structured_logs import logger
 from deferkit.types import Amount, Decision
 
 SLICE = 100  # tasks of a batch that are read and decided in one group, if it has time
-NOT_A_NUMBER = (
-    "The context is too large, or one before it was: what the learner expects of it is not a number any more."
-)
+NOT_A_NUMBER = "The values of this context, or of an earlier one, are too large: the estimates are not finite."
 ENCODER = msgspec.json.Encoder()
 MAX_WORK = 10_000_000_000  # matrix entries that the decisions of a batch may read: about ten seconds
 
 
 class BatchResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The result of one task of a batch: a decision, or why there is none."""
+    """The result of one task of a batch: a decision or an error."""
 
     status: int
     decision: DecisionReply | None = None
@@ -75,7 +73,7 @@ class DecideMany:
 
     @property
     def slice(self) -> list[tuple[TaskBody, bytes]]:
-        """The tasks that come next, and the digest of each."""
+        """The next tasks of a batch, and the digest of each."""
         return self.tasks[len(self.results) : len(self.results) + SLICE]
 
     @property
@@ -200,13 +198,13 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, reque
 
 
 def plausible_context(owned: OwnedPolicy, body: TaskBody) -> tuple[Any, int]:
-    """Return the context with outliers clipped, and how many there were; raise if the policy refuses them."""
+    """Return the context with outliers clipped, and their number; raise if the policy refuses them."""
     scales = owned.policy.scales
     if scales is None:
         return body.context, 0
     if owned.policy.spec.outliers == "refuse" and (places := scales.outliers(body.context)):
         names = [repr(scales.names[place]) if scales.names else str(place) for place in places[:5]]
-        raise invalid(f"The context has features that are many times as large as any before: {', '.join(names)}.")
+        raise invalid(f"The context has features that are many times larger than all before: {', '.join(names)}.")
     return scales.clip(body.context)
 
 
@@ -237,7 +235,7 @@ def propose(owned: OwnedPolicy, body: TaskBody, now: int = 0) -> tuple[Decided, 
 
 
 def without_features(sentence: str) -> str:
-    """Return what the learner says of a context, without the values that it was given.
+    """Return the learner's error message about a context, without the values of the context.
 
     >>> without_features("The 'age' of a context must be a finite number. Got 'a secret' instead.")
     "The 'age' of a context must be a finite number."
@@ -259,14 +257,14 @@ def check_finite(decision: Decision) -> None:
 
 
 def micros_of(decision: Decision, resources: tuple[str, ...]) -> Micros:
-    """Return what a decision reserves, rounded up to whole micro-units."""
+    """Return the reservation of a decision, rounded up to whole micro-units."""
     reserved: Amount = decision.reserved
     amounts = {resources[0]: reserved} if isinstance(reserved, float) else reserved
     return {name: math.ceil(round(value * MICRO, 3)) for name, value in amounts.items()}
 
 
 def check_announced(cost: Any) -> None:
-    """Raise if a cost that is known beforehand is not whole micro-units."""
+    """Raise if a cost that is known in advance is not whole micro-units."""
     if isinstance(cost, dict):
         for each in cost.values():
             check_announced(each)

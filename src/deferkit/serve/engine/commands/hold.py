@@ -1,4 +1,4 @@
-"""Holds of pending reviews that can be stopped: extended while there is room, else the review is stopped."""
+"""Holds of pending reviews that can be stopped: extended while budget is free, otherwise the review is stopped."""
 
 import msgspec
 
@@ -42,7 +42,7 @@ def open_decision(owned: OwnedPolicy, work: UnitOfWork, task: str) -> DecisionRo
 
 
 def grantable(owned: OwnedPolicy, row: DecisionRow, wanted: Micros) -> Micros:
-    """Return the part of some amounts by which a hold can be extended: what is free, up to `max_cost` and `limit`."""
+    """Return the amounts by which a hold can be extended: limited by the free budget, `max_cost` and `limit`."""
     held, found = row.held or {}, {}
     for name, micro in wanted.items():
         budget, account = owned.policy.spec.budget[name], owned.policy.accounts[name]
@@ -105,7 +105,7 @@ class StopReview:
         return ReadSet(owned.id, (self.body.task,), seats=True, observes=True, histories=True)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
-        """Book the cost and stop the review. One that was stopped before takes new rewards, but no other cost."""
+        """Book the cost and stop the review. A stopped review accepts new rewards, but no other cost."""
         body = self.body
         row, micros = work.decisions[owned.id, body.task], cost_of(owned, body.cost)
         if row is not None and (is_stopped(row) or was_stopped(work, row)):

@@ -105,7 +105,7 @@ class Claim(LeaseCommand):
         self.most = most
 
     def query(self, policy: int, spec: PolicySpec, now: int) -> QueueQuery:
-        """Return the query; raise if a reviewer stands for an expert that the policy does not have."""
+        """Return the query; raise if a reviewer represents an unknown expert."""
         for name in self.body.experts or ():
             if name not in spec.experts:
                 raise invalid(f"There is no expert {name!r}. There is {', '.join(spec.experts)}.")
@@ -157,7 +157,7 @@ def too_many_held(reviewer: str, most: int) -> Problem:
     return Problem(
         409,
         "too_many",
-        f"Reviewer {reviewer!r} holds {most:,} tasks of this policy, and may hold no more (the setting max_claims):"
+        f"Reviewer {reviewer!r} holds {most:,} tasks of this policy, which is the maximum (the setting max_claims):"
         " answer, release or decline some, or let their leases end.",
     )
 
@@ -190,7 +190,7 @@ def shows_model_answer(spec: PolicySpec) -> bool:
 
 
 def claim_reply(seat: SeatRow, token: str, spec: PolicySpec) -> Reply:
-    """Return what a reviewer gets who has claimed a seat."""
+    """Return the reply to a claim."""
     return Reply(200, msgspec.json.encode(ClaimReply(token=token, **held_claim(seat, spec))))
 
 
@@ -274,7 +274,7 @@ class Release(ClaimCommand[LeaseBody]):
 
 
 class Decline(ClaimCommand[DeclineBody]):
-    """Give a seat back for good: the same reviewer does not get the task again."""
+    """Decline a seat permanently: the reviewer does not get the task again."""
 
     def execute(self, connection: Connection, policy: int, spec: PolicySpec, now: int) -> Reply:  # noqa: ARG002
         """End the lease and store the decline with its reason, if the claim still holds. Idempotent."""
@@ -319,14 +319,14 @@ def lease_reply(body: LeaseBody, until: float | None) -> Reply:
 
 
 def lease_refusal(connection: Connection, policy: int, body: LeaseBody) -> Reply:
-    """Return the problem reply for a lease that is not held, or a task without such a seat."""
+    """Return the problem reply for a lease that is not held, or for an unknown seat."""
     seats = [seat_row(row) for row in connection.run("read_seats", policy=policy, keys=[body.task])]
     problem = not_held(body, seats[body.seat]) if body.seat < len(seats) else unknown("task under review", body.task)
     return problem_reply(problem)
 
 
 def problem_reply(problem: Problem) -> Reply:
-    """Return a problem as a reply: queries of the queue cannot raise, which would fail the whole group."""
+    """Return a problem as a reply. An exception in a query of the queue would fail the whole group."""
     document = {"status": problem.status, "code": problem.code, "detail": str(problem)}
     return Reply(problem.status, msgspec.json.encode(document))
 

@@ -8,7 +8,7 @@ import msgspec
 
 from deferkit.errors import DeferkitError
 from deferkit.serve.domain import records
-from deferkit.serve.domain.accounts import LARGEST_SUM, MICRO, Micros, all_in_reply, to_micros
+from deferkit.serve.domain.accounts import MAX_SUM, MICRO, Micros, all_in_reply, to_micros
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import conflict, invalid, unavailable, unknown
 from deferkit.serve.domain.reply import Reply
@@ -23,7 +23,7 @@ from deferkit.serve.domain.rows import (
     ParkedRow,
     SeatRow,
 )
-from deferkit.serve.domain.seats import reported, sum_costs
+from deferkit.serve.domain.seats import combine_reports, sum_costs
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.connections import ReadSet, from_json_column
 from deferkit.types import Amount, is_number
@@ -50,17 +50,17 @@ def cost_of(owned: OwnedPolicy, cost: Amount | None) -> Micros | None:
 
 
 def has_room(owned: OwnedPolicy, micros: Micros, released: Micros | None = None) -> bool:
-    """Whether the sums of the accounts stay within `LARGEST_SUM` if these amounts are added and one is released."""
+    """Whether the sums of the accounts stay within `MAX_SUM` if these amounts are added and one is released."""
     less = released or {}
     return all(owned.policy.accounts[name].has_room(micro - less.get(name, 0)) for name, micro in micros.items())
 
 
 def check_room(owned: OwnedPolicy, micros: Micros, released: Micros | None = None) -> None:
-    """Raise if a cost would make the sums of an account exceed `LARGEST_SUM`."""
+    """Raise if a cost would make the sums of an account exceed `MAX_SUM`."""
     if not has_room(owned, micros, released):
         raise invalid(
-            f"With this cost more than {LARGEST_SUM:,} would be booked or reserved, which is the most that an account"
-            " holds: count in a larger unit."
+            f"With this cost, the booked and reserved amounts would exceed {MAX_SUM:,}, the maximum of an account:"
+            " use a larger unit."
         )
 
 
@@ -75,7 +75,7 @@ def is_full(owned: OwnedPolicy) -> bool:
 
 
 def joined_keys(keys: str, key: str) -> str:
-    """Return the API keys of a parked outcome, which are separated by spaces, with another one.
+    """Add an API key to the space-separated keys of a parked outcome, and return them.
 
     >>> joined_keys("b", "a"), joined_keys("a b", "b"), joined_keys("", "a")
     ('a b', 'a b', ' a')
@@ -84,7 +84,7 @@ def joined_keys(keys: str, key: str) -> str:
 
 
 def parked_shares(owned: OwnedPolicy) -> Counter[str]:
-    """Return how many outcomes each API key has parked. One of several keys counts for each of them."""
+    """Return the number of parked outcomes of each API key. An outcome of several keys counts for each of them."""
     shares: Counter[str] = Counter()
     for keys, outcomes in owned.parked_by.items():
         for key in keys.split(" ") if " " in keys else (keys,):
@@ -93,7 +93,7 @@ def parked_shares(owned: OwnedPolicy) -> Counter[str]:
 
 
 def check_key_sets(owned: OwnedPolicy, keys: str) -> None:
-    """Raise if too many sets of API keys have parked outcomes together: whoever needs room looks at all of them."""
+    """Raise if too many sets of API keys have parked outcomes together: an eviction looks at all of them."""
     if keys not in owned.parked_by and sum(" " in each for each in owned.parked_by) >= MAX_KEY_SETS:
         raise unavailable(
             f"{MAX_KEY_SETS} sets of API keys have parked outcomes of the same tasks; there is no room for another.",
@@ -102,17 +102,18 @@ def check_key_sets(owned: OwnedPolicy, keys: str) -> None:
 
 
 def keys_with_most_parked(owned: OwnedPolicy, shares: Mapping[str, int]) -> str:
-    """Return the API keys whose outcome is dropped next: the one of them that has parked least has parked most.
+    """Return the set of API keys whose outcome is evicted next.
 
-    So an outcome of several keys is safe as long as one of them keeps to its share, whatever the others park: nobody
-    can have it dropped by adding to it, or by being there before it. It does not help those who would fill the room
-    with several keys either: what keeps an outcome safe counts for its own share.
+    The set is the one whose smallest number of parked outcomes (`least_share`) is largest. So an outcome of several
+    keys is safe as long as one of them keeps to its share, whatever the others park: another key cannot evict it by
+    reporting the same outcome. Nor can a caller fill the room with several keys, because a joint outcome counts for
+    the share of each key.
     """
     return max(owned.parked_by, key=lambda keys: least_share(keys, shares), default="")
 
 
 def least_share(keys: str, shares: Mapping[str, int]) -> int:
-    """Return how many outcomes the one of some API keys has parked that has parked least."""
+    """Return the smallest number of parked outcomes among these API keys."""
     return min(map(shares.__getitem__, keys.split(" "))) if " " in keys else shares[keys]
 
 
@@ -130,7 +131,7 @@ def evict_parked(owned: OwnedPolicy, work: UnitOfWork, key: str) -> None:
             work.unpark(owned, there)
             owned.dropped_parked += 1
             return
-    raise unavailable("The room for outcomes that wait for their decisions is being shared out anew. Try again.")
+    raise unavailable("The quotas of parked outcomes are being redistributed. Try again.")
 
 
 def merge_outcomes(owned: OwnedPolicy, first: OutcomeBody, more: OutcomeBody) -> OutcomeBody:
@@ -156,7 +157,7 @@ class Forget:
         return ReadSet(owned.id, self.tasks, parked=True)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
-        """Drop those that are still there, and as old; reply how many."""
+        """Drop the outcomes that are still parked and as old; reply with their number."""
         parked = [work.parked[owned.id, task] for task in self.tasks]
         old = [row for row in parked if row is not None and row.at < now - PARKED_S * MICRO]
         for row in old:
@@ -168,7 +169,7 @@ COST = "$cost"
 
 
 class OutcomeReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of an outcome."""
+    """The outcome of a task after a report."""
 
     task: str
     changed: bool  # False: all of it was known before
@@ -201,7 +202,7 @@ class Observe:
         return ReadSet(owned.id, (self.body.task,), parked=True, seats=True, observes=True, parked_by=parked_by)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
-        """Book it and learn from it; park it if its decision is yet to come."""
+        """Book the outcome and learn from it, or park it if the task has no decision yet."""
         body = self.body
         row = work.decisions[owned.id, body.task]
         if row is None and not body.park:
@@ -236,7 +237,7 @@ class Observe:
 
 
 def is_cost_of_model(row: DecisionRow, micros: Micros | None) -> bool:
-    """Whether a new cost is reported for a decision of the model, which has none; old stores have booked some."""
+    """Whether a new cost is reported for a decision of the model, which has no cost; old stores have booked some."""
     return row.route == MODEL and row.cost is None and micros is not None and any(micros.values())
 
 
@@ -275,16 +276,16 @@ def book(
     micros
         Reported cost in micro-units by resource; None if there is none.
     ends
-        Whether the task ends even if neither a cost nor its expert's reward is reported. False unless given.
+        Whether the task ends even if neither a cost nor its expert's reward is reported. False by default.
     confirms
-        Whether the cost is that of a correction, which confirms it. False unless given.
+        Whether the cost is that of a correction, which confirms it. False by default.
     visible
-        Whether the reviewer whose answer ends the task was shown the model's answer. Not known unless given.
+        Whether the reviewer whose answer ends the task was shown the model's answer. Unknown by default.
     by_rule
-        Whether `rewards` are those of the reward rule. False unless given.
+        Whether `rewards` are those of the reward rule. False by default.
     stopped
         Whether the review was stopped with this cost: the model's answer is used, unless others have answered. False
-        unless given.
+        by default.
     """
     policy = owned.policy
     check_rewards(owned, rewards)
@@ -298,7 +299,7 @@ def book(
         micros = None
     if micros is not None and row.cost is not None:
         if not is_booked(micros, row.cost, sum_costs(*(seat.cost for seat in done))):
-            raise conflict(f"Another cost was booked for task {row.task!r}: a correction is a call of its own.")
+            raise conflict(f"Another cost was booked for task {row.task!r}: send a correction to change it.")
         micros = None
     if row.route == MODEL and micros is not None and not any(micros.values()):
         micros = None  # the model costs nothing
@@ -306,7 +307,7 @@ def book(
         return OutcomeReply(task=row.task, changed=False, learned=False)
     ended = ends or (row.final is None and (micros is not None or row.route in new))
     unknown_yet = [name for name in policy.spec.deciders if name not in row.rewards and name not in new]
-    review = reported(done if ended else [], unknown_yet)
+    review = combine_reports(done if ended else [], unknown_yet)
     new |= review.rewards
     judgement = judgement_of(owned, row, done, review.answers)
     ruled = {name: reward for name, reward in judgement.rewards.items() if name in unknown_yet and name not in new}
@@ -372,7 +373,7 @@ def check_known(row: DecisionRow, rewards: Mapping[str, float]) -> None:
         if row.rewards.get(name, value) != value:
             raise conflict(
                 f"The reward of {name} for task {row.task!r} was observed as {row.rewards[name]}. Got {value}:"
-                " a correction is a call of its own."
+                " send a correction to change it."
             )
 
 
@@ -386,7 +387,7 @@ def is_booked(cost: Micros, booked: Micros, of_reviewers: Micros | None) -> bool
 
 
 def judgement_of(owned: OwnedPolicy, row: DecisionRow, done: list[SeatRow], answers: list[Any]) -> Judgement:
-    """Return the judgement of a task's answers by the review document; an empty one if the policy has none."""
+    """Return the judgement of a task's answers by the review document; empty without a document."""
     document = owned.policy.spec.review_used
     if document is None or not answers:
         return Judgement(None, {})
@@ -415,7 +416,7 @@ def was_stopped(work: UnitOfWork, row: DecisionRow) -> bool:
 
 
 def why_late(owned: OwnedPolicy, row: DecisionRow, now: int) -> str | None:
-    """Return why an outcome comes too late to be learned; None if it does not."""
+    """Return the reason that an outcome is not learned; None if it is."""
     window = owned.policy.spec.learning_window_s
     if window is not None and now - row.at > window * MICRO:
         return "the learning window is over"

@@ -7,7 +7,7 @@ import msgspec
 from deferkit.errors import BudgetExhausted, DeferkitError, InvalidArgument
 from deferkit.learn.decisions import PACED_BY_TASKS_LEFT
 from deferkit.serve.domain import records
-from deferkit.serve.domain.accounts import LARGEST_AMOUNT, LARGEST_SUM, MICRO, to_micro
+from deferkit.serve.domain.accounts import MAX_AMOUNT, MAX_SUM, MICRO, to_micro
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy_learner import check_affordable, check_ends, check_review
 from deferkit.serve.domain.problems import Problem, conflict, exhausted, invalid, unavailable
@@ -44,7 +44,7 @@ class ChangeBudget:
         return ReadSet(owned.id, request=self.request)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
-        """Change them, unless less would be left than is reserved and posted."""
+        """Change the totals, unless they fall below the reserved and posted amounts."""
         if (done := idempotent_reply(work, owned, self.request, self.digest)) is not None:
             return done
         totals = self._totals(owned)
@@ -88,13 +88,13 @@ class ChangeBudget:
 
 def check_total(micro: int, *, renews: bool) -> None:
     """Raise if a total is larger than one may be; that of a budget that renews is the sum of all its periods."""
-    most = LARGEST_SUM if renews else LARGEST_AMOUNT
+    most = MAX_SUM if renews else MAX_AMOUNT
     if micro > most * MICRO:
         raise InvalidArgument(f"The total is a number from 0 to {most:,}. Got {micro / MICRO:,.15g}.")
 
 
 def check_plan(before: PolicySpec, spec: PolicySpec, now: float) -> None:
-    """Raise if a horizon, an end or an allowance that was changed makes no sense."""
+    """Raise if a changed horizon, end or allowance is invalid."""
     changed = {name: each for name, each in spec.budget.items() if each != before.budget[name]}
     if not changed:
         return
@@ -105,7 +105,7 @@ def check_plan(before: PolicySpec, spec: PolicySpec, now: float) -> None:
 
 
 class ChangePolicy:
-    """Change what may be changed of a policy."""
+    """Change the settings of a policy."""
 
     def __init__(self, change: PolicyChange) -> None:
         self.change = change
@@ -140,10 +140,10 @@ async def delete_policy(engine: Engine, key: Key) -> None:
     ownership = engine.ownership
     async with ownership.busy:
         if ownership.owned.get(key) is not owned:
-            raise unavailable("The policy has gone elsewhere.")
+            raise unavailable("Another process owns the policy now.")
         if not await ownership.write(engine.store.retire_policy, owned.id, ownership.owner, owned.epoch):
             ownership.lose(owned.id)
-            raise unavailable("The policy has gone elsewhere.")
+            raise unavailable("Another process owns the policy now.")
         del ownership.owned[key]
     await ownership.purge(owned.id)
 
@@ -160,5 +160,5 @@ async def delete_tenant(engine: Engine, tenant: str) -> None:
                 if problem.status != 404:  # somebody else has just deleted it
                     raise
     # not in the writer thread: a transaction may be open there
-    await engine.ownership.read(engine.webhooks.store.delete_of, tenant)
-    await engine.ownership.read(engine.store.revoke_keys_of, tenant, engine.clock.now())
+    await engine.ownership.query(engine.webhooks.store.delete_of, tenant)
+    await engine.ownership.query(engine.store.revoke_keys_of, tenant, engine.clock.now())

@@ -1,4 +1,4 @@
-"""Reset of a learner, and its rebuild: without the outcome of one task, or with other defaults."""
+"""Reset of a learner, and rebuild without the outcome of a task or with other defaults."""
 
 import asyncio
 from collections.abc import Callable
@@ -36,7 +36,7 @@ class ResetReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForgetReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of the task is in no estimate any more."""
+    """The outcome of the task was removed from the estimates."""
 
     task: str
     forgotten: bool  # False: it had been forgotten before
@@ -156,7 +156,7 @@ class FinishForgetting:
         return ReadSet(owned.id, (self.task,), replaces=True)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> QueueQuery:
-        """Replace the policy, then forget, also in snapshots: those of before are deleted, and a new one is due."""
+        """Replace the policy, then record the removal; old snapshots are deleted, and a new one is due."""
         row = work.decisions[owned.id, self.task]
         if row is None:
             raise unknown("task", self.task)
@@ -252,7 +252,7 @@ async def rebuild_policy(
 
 
 def check_memory(engine: Engine, tenant: str, before: PolicySpec, spec: PolicySpec) -> None:
-    """Raise if a policy with other settings takes more memory than its tenant has left."""
+    """Raise if a policy with other settings needs more memory than its tenant has left."""
     most = engine.policy_creation.most_memory
     if most is None or (needed := memory_of(spec) - memory_of(before)) <= 0:
         return

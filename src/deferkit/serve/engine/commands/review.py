@@ -145,7 +145,7 @@ class Complete:
 
 
 def check_form(owned: OwnedPolicy, answer: Any) -> None:
-    """Raise if the policy has a review form, and an answer is not what that asks for."""
+    """Raise if the policy has a review form that an answer does not match."""
     if (document := owned.policy.spec.review_used) is not None:
         try:
             check_answer(document.form, answer)
@@ -338,7 +338,7 @@ class CorrectAnswer:
         seats: list[SeatRow],
         micros: Micros | None,
     ) -> bool:
-        """Judge the answers of an ended task again, and book the difference; return whether the learner was told."""
+        """Judge the answers of an ended task again, and book the difference; return whether the learner was updated."""
         done = [seat for seat in seats if seat.state == DONE]
         answers = [from_json_column(seat.answer) for seat in done if seat.answer is not None]
         judgement = judgement_of(owned, row, done, answers)
@@ -402,7 +402,7 @@ def ruled_rewards(history: Iterable[bytes]) -> set[str]:
 
 
 def check_not_erased(owned: OwnedPolicy, seat: SeatRow, ruled: set[str]) -> None:
-    """Raise if rewards cannot be computed again, because the model's answer was erased since."""
+    """Raise if rewards cannot be computed again because the model's answer was erased."""
     document = owned.policy.spec.review_used
     needed = document is not None and (MODEL in ruled or (ruled and isinstance(document.reward_rule, TableRule)))
     if needed and seat.model_answer is None:

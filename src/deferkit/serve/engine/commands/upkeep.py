@@ -25,13 +25,13 @@ ERASED_AT_ONCE = 1000  # seats that retention erases in one commit: other caller
 
 
 class EraseReply(msgspec.Struct, frozen=True, kw_only=True):
-    """How many seats had a payload or a model's answer that is erased now."""
+    """The number of seats whose payload or model answer was erased."""
 
     erased: int
 
 
 class Erase:
-    """Erase payload and model's answer: of one task, or of all that ended and are older than a time."""
+    """Erase payload and model answer, of one task or of all ended tasks above an age."""
 
     def __init__(self, body: EraseBody) -> None:
         self.body = body
@@ -44,7 +44,7 @@ class Erase:
         """Erase it, and record that it was."""
         task, age = self.body.task, self.body.older_than_s
         if (task is None) == (age is None):
-            raise invalid("An erasure is of a 'task', or of what ended and is 'older_than_s'.")
+            raise invalid("An erasure needs either a 'task' or 'older_than_s'.")
         if task is not None and work.decisions[owned.id, task] is None:
             raise unknown("task", task)
         if task is not None:
@@ -114,7 +114,7 @@ def renew(owned: OwnedPolicy, work: UnitOfWork, now: int, *, begin: bool = False
     now
         The time of the policy, in microseconds.
     begin
-        Whether a task has come, which begins the first period. False unless given.
+        Whether a task has come, which begins the first period. False by default.
     """
     policy = owned.policy
     if not policy.is_timed:
@@ -163,7 +163,7 @@ class Expire:
         return ReadSet(owned.id, (self.task,), seats=True)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:
-        """Void the reservation; where some of several reviewers have answered, their answers count."""
+        """Void the reservation; answers of some of several reviewers count."""
         row = work.decisions[owned.id, self.task]
         if row is None:
             raise unknown("task", self.task)
