@@ -40,15 +40,11 @@ right_or_wrong = st.sampled_from([0.0, 1.0])
 rewards = right_or_wrong | right_or_wrong | st.floats(0, 1)
 
 
-def ranked_values(values: list[float]) -> list[float]:
-    """Return the values of a rank table, sorted: all but the absurd ones, which a table of ten values can tell."""
-    table: list[float] = []
-    for value in values:
-        n = len(table)
-        largest = max(abs(table[n // 10]), abs(table[n - 1 - n // 10])) if n >= 10 else 0.0
-        if largest == 0.0 or abs(value) <= ABSURD * largest:
-            bisect.insort(table, value)
-    return table
+def is_absurd(table: list[float], value: float) -> bool:
+    """Return whether a rank table tells that a value is absurd: it takes ten values for that."""
+    n = len(table)
+    largest = max(abs(table[n // 10]), abs(table[n - 1 - n // 10])) if n >= 10 else 0.0
+    return largest > 0.0 and abs(value) > ABSURD * largest
 
 
 class DayOne(RuleBasedStateMachine):
@@ -59,7 +55,8 @@ class DayOne(RuleBasedStateMachine):
         self.early = ExitStack()
         self.early.enter_context(early_fits())
         self.events: list[Event] = []
-        self.seen: list[Any] = []  # contexts in the order in which they fill the rank tables
+        self.seen = 0  # contexts that came, for the rank tables
+        self.tables: tuple[list[float], list[float]] = ([], [])  # the rank tables of plain contexts
         self.known: dict[tuple[int, str], float] = {}
         self.costs: dict[int, float] = {}
         self.is_graded = False
@@ -96,6 +93,15 @@ class DayOne(RuleBasedStateMachine):
         self.learner.apply(event)
         self.events.append(event)
 
+    def rank(self, context: Any, checked: bool = True) -> None:
+        """Add a context to the expected rank tables; those of a warm start are not checked for absurd values."""
+        self.seen += 1
+        if self.seen > RANKED or self.is_named:
+            return
+        for table, value in zip(self.tables, context, strict=True):
+            if not (checked and is_absurd(table, value)):
+                bisect.insort(table, value)
+
     def allowed(self, reward: float) -> float:
         """Return a reward that the link of the learner allows."""
         return float(round(reward) if self.is_binary else reward)
@@ -108,7 +114,7 @@ class DayOne(RuleBasedStateMachine):
         for context in self.contexts(n, seed):
             affordable = self.learner.summary().left >= 1  # type: ignore[operator]
             self.record(self.learner.propose(context, force=force if affordable else None))
-            self.seen.append(context)
+            self.rank(context)
 
     @precondition(lambda self: self.learner.summary().decisions > 0)
     @rule(data=st.data(), n=st.sampled_from([1, 30]), reward=rewards, others=right_or_wrong)
@@ -159,7 +165,8 @@ class DayOne(RuleBasedStateMachine):
         columns["model"][0] = self.allowed(reward)
         self.record(WarmStarted(contexts, columns, "human", [0.5] * n))
         self.count(columns["model"])
-        self.seen += contexts
+        for context in contexts:
+            self.rank(context, checked=False)
 
     @rule()
     def save_and_load(self) -> None:
@@ -188,13 +195,12 @@ class DayOne(RuleBasedStateMachine):
         if not hasattr(self, "learner") or not self.learner.settings.has_ranks:
             return
         ledger = self.learner._ledger
-        assert ledger.get("n_in_ranks") == min(len(self.seen), RANKED)
+        assert ledger.get("n_in_ranks") == min(self.seen, RANKED)
         count, table = ledger.view("rank_count"), ledger.view("rank_table")
         if not self.is_named:
             for j in range(2):
-                expected = ranked_values([context[j] for context in self.seen[:RANKED]])
-                np.testing.assert_array_equal(table[j, : count[j]], expected)
-        if len(self.seen) >= RANKED and not ledger.get("unsettled"):
+                np.testing.assert_array_equal(table[j, : count[j]], self.tables[j])
+        if self.seen >= RANKED and not ledger.get("unsettled"):
             now = [table[j, : count[j]].tolist() for j in range(len(count))]
             self.frozen = now if self.frozen is None else self.frozen
             assert now == self.frozen

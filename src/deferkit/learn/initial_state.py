@@ -179,7 +179,8 @@ def write_prior(settings: Settings, ledger: Ledger, encoder: Encoder | None) -> 
                 theta[0, 1 + settings.confidence] = slope / length
             elif size > 0.0:
                 theta[: len(means), at] = means / size
-    if not ledger.view("n_observed").any():
+    # A learner that was saved before its first outcome has its coefficients already: those of columns are in them, too.
+    if ledger.next_id == 0 and not ledger.view("n_observed").any():
         ledger.core.initialise()
 
 

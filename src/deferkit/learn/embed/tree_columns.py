@@ -414,6 +414,8 @@ class TreeColumns:
         contexts = ledger.view("context")
         for view in range(1, self._views.n_views):
             contexts[known, view] = contexts[known, 0]
+        if self._shape.stacked:
+            self._write_prior(ledger)  # before the outcomes are learned again: columns have other units now
         ledger.core.relearn()
         self._start_at = max(self._first, ledger.get("n_seen"))
         ledger.set("retrain_at", self._start_at)
