@@ -170,7 +170,7 @@ def test_trees_where_they_are_better_and_installed(monkeypatch: pytest.MonkeyPat
     assert np.mean((trees - chances[:, 0]) ** 2) < 0.01
     again, _ = out_of_fold(stream.contexts, stream.rewards[:, 0], binary=True)
     assert (again == trees).all()
-    monkeypatch.setattr(achievable, "missing", lambda _: ["lightgbm"])
+    monkeypatch.setattr(achievable, "find_missing", lambda _: ["lightgbm"])
     linear, used = out_of_fold(stream.contexts, stream.rewards[:, 0], binary=True)
     assert used == "linear"
     assert np.mean((linear - chances[:, 0]) ** 2) > 0.02

@@ -13,7 +13,6 @@ from deferkit.study.coverage import distance, grid, run_and_measure
 from deferkit.study.experiments import (
     DEFAULT,
     REGISTRY,
-    chosen,
     coverage,
     exp1,
     exp2,
@@ -22,6 +21,7 @@ from deferkit.study.experiments import (
     load,
     logistic,
     noise,
+    select_experiments,
     small_budget,
 )
 from deferkit.study.experiments.experiment import BUDGETS, GOALS, NOISY_BUDGETS, REGIMES, SHORT_BUDGETS, goal_claim
@@ -32,10 +32,10 @@ from tests.conftest import trial
 
 
 def test_experiments_by_name() -> None:
-    assert [e.name for e in chosen(None)] == list(DEFAULT)
-    assert [e.name for e in chosen(["rivals", "exp1", "rivals"])] == ["rivals", "exp1"]
+    assert [e.name for e in select_experiments(None)] == list(DEFAULT)
+    assert [e.name for e in select_experiments(["rivals", "exp1", "rivals"])] == ["rivals", "exp1"]
     with pytest.raises(InvalidArgument, match="There is no experiment 'exp9'. There is: exp1, exp2, horizon"):
-        chosen(["exp9"])
+        select_experiments(["exp9"])
 
 
 @pytest.mark.parametrize("name", REGISTRY)

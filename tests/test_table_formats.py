@@ -28,7 +28,7 @@ def read_column(*cells: str | None, separator: str = ",", **others: list[str]) -
     frame = pl.DataFrame({"x": pl.Series(cells, dtype=pl.String), **others})
     sheet = Sheet("t.csv", frame, pl.Series(range(2, 2 + len(cells))), separator)
     notes = Notes()
-    found = Numerals(sheet).read(frame["x"])
+    found = Numerals(sheet).parse_column(frame["x"])
     found.note(frame["x"], notes)
     return found.values.to_list(), notes.lines()
 

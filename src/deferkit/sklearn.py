@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deferkit.errors import InvalidArgument, UnknownDecision, expected
-from deferkit.extras import missing, needs
+from deferkit.extras import find_missing, needs
 from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.settings import DECEMBER_2026
 from deferkit.types import MODEL, Amount, Budget
@@ -25,7 +25,7 @@ from sklearn.utils.metaestimators import available_if  # noqa: E402
 from sklearn.utils.validation import check_is_fitted, validate_data  # noqa: E402
 
 Floats = NDArray[np.float64]
-LARGEST_SCORE = 5.0  # a standardised column is clipped here, so that an outlier does not outweigh the others
+MAX_SCORE = 5.0  # a standardised column is clipped here, so that an outlier does not outweigh the others
 FOLDS = 5  # of the predictions that the learner starts from
 CONTEXTS = ("auto", "both", "probabilities")
 NEIGHBOURS = 3  # rows of the training data that vote on a label
@@ -177,7 +177,7 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         ranks and the prior of the confidence would add nothing then, and cost right answers (see docs/sklearn.md).
         """
         is_auto = self.context == "auto"
-        chosen = self.representation or ("linear" if is_auto or missing("trees") else "auto")
+        chosen = self.representation or ("linear" if is_auto or find_missing("trees") else "auto")
         return Deferrer(
             n_features=n_features,
             budget=self.budget,
@@ -324,7 +324,7 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
 
     def _scaled(self, columns: Floats) -> Floats:
         """Return context vectors: standardised columns without outliers and an intercept, of a length of about 1."""
-        scores = np.clip((columns - self._mean) / self._spread, -LARGEST_SCORE, LARGEST_SCORE)
+        scores = np.clip((columns - self._mean) / self._spread, -MAX_SCORE, MAX_SCORE)
         with_intercept = np.hstack([scores, np.ones((len(scores), 1))])
         return np.asarray(with_intercept / np.sqrt(with_intercept.shape[1]))
 

@@ -583,13 +583,13 @@ def aligned(fields: Mapping[str, object]) -> str:
     routes         model 10,500, human 1,500
     """
     width = max(map(len, fields), default=0)
-    return "\n".join(f"{name.replace('_', ' '):<{width}}  {shown(name, value)}" for name, value in fields.items())
+    return "\n".join(f"{name.replace('_', ' '):<{width}}  {show_value(name, value)}" for name, value in fields.items())
 
 
-def shown(name: str, value: object) -> str:
+def show_value(name: str, value: object) -> str:
     """Return a value to be read by people."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {shown('', each)}" for key, each in value.items()) or "none"
+        return ", ".join(f"{key} {show_value('', each)}" for key, each in value.items()) or "none"
     if name.endswith("_rate") and isinstance(value, float):
         return f"{100 * value:.4g} %"
     if isinstance(value, float):

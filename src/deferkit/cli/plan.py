@@ -31,6 +31,7 @@ from deferkit.planning.plan import (
 from deferkit.planning.text import (
     arrivals_text,
     curve_cells,
+    describe_possible,
     headline,
     hold_text,
     need_cells,
@@ -38,13 +39,12 @@ from deferkit.planning.text import (
     period_text,
     plan_periods,
     remarks,
-    whole,
 )
 from deferkit.study.achievable import is_achievable_known
 from deferkit.study.allowance import asking_always
 from deferkit.study.engines import make_engine
 from deferkit.study.policy_registry import is_learner, make_learner, without_trees
-from deferkit.study.runner import missing, run_study, table
+from deferkit.study.runner import count_missing, run_study, table
 from deferkit.study.trial_store import Trial, TrialStore
 from deferkit.worlds import WORLDS, make_world
 from deferkit.worlds.base import TaskStream
@@ -155,7 +155,7 @@ def run_rounds(what: str, wanted: list[Trial], n_tasks: int, store: TrialStore, 
     """Run what is missing, a few budgets at a time."""
     engine = make_engine("local", workers=workers)
     with bar() as progress:
-        job = progress.add_task(what, total=missing(wanted, store))
+        job = progress.add_task(what, total=count_missing(wanted, store))
         try:
             for part in rounds_of(wanted, n_tasks):
                 run_study(part, store=store, engine=engine, progress=lambda n: progress.advance(job, n))
@@ -182,7 +182,7 @@ def show(made: Plan, unit: str, said: list[str]) -> None:
         shown.add_row(*row)
     console.print(shown)
     head, rows = need_cells(made)
-    shown = plain_table(f"the smallest budget that gets so much of {whole(made)}", head[:2], head[2:])
+    shown = plain_table(f"the smallest budget that gets so much of {describe_possible(made)}", head[:2], head[2:])
     for row in rows:
         shown.add_row(*row)
     console.print(shown)

@@ -12,9 +12,9 @@ from rich.text import Text
 from deferkit.cli import INTERRUPTED
 from deferkit.cli.app import app, aside, console
 from deferkit.cli.output import bar, plain_table
-from deferkit.extras import listed
+from deferkit.extras import join_names
 from deferkit.study.engines import ENGINES, make_engine
-from deferkit.study.experiments import DEFAULT, ON_REQUEST, chosen
+from deferkit.study.experiments import DEFAULT, ON_REQUEST, select_experiments
 from deferkit.worlds.data import VARIABLE
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ MARKS = {
     "holds in part": "[yellow]in part[/yellow]",
     "does not hold": "[red]fails[/red]",
 }
-HELP = f"Which experiments: {', '.join(DEFAULT)} and, only by name, {listed(list(ON_REQUEST))}"
+HELP = f"Which experiments: {', '.join(DEFAULT)} and, only by name, {join_names(list(ON_REQUEST))}"
 
 
 @app.command()
@@ -44,7 +44,7 @@ def reproduce(
 
     Trials are kept: a run that was stopped goes on, and what has not changed is not run again.
     """
-    experiments = chosen(name)
+    experiments = select_experiments(name)
     from deferkit.study.reproduction import reproduce as run_all  # noqa: PLC0415 - figures take a second to import
 
     if data is not None:

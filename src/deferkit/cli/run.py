@@ -30,7 +30,7 @@ from deferkit.study.policy_registry import (
     sure_cost,
     without_trees,
 )
-from deferkit.study.runner import missing, run_study, table
+from deferkit.study.runner import count_missing, run_study, table
 from deferkit.study.spec import Spec
 from deferkit.study.timed_trial import is_timed
 from deferkit.study.trial import FIGURES
@@ -275,7 +275,7 @@ class Comparison(NamedTuple):
         timed = is_timed(stream, budget)
         about = (
             None if timed else remark(total, stream),
-            kept_back(allowance, stream) or tight(total, stream),
+            kept_back(allowance, stream) or remark_if_tight(total, stream),
             heavy(world, parameters, budget, stream),
         )
         remarks = [said for said in about if said] + stream.remark.splitlines()
@@ -291,7 +291,7 @@ class Comparison(NamedTuple):
                 chosen = [name for name in chosen if not needs_hindsight(name)]
         remarks += without_trees(chosen, stream)
         if not stream.complete:
-            remarks.append(lost(stream, [] if policies else chosen))
+            remarks.append(remark_on_lost(stream, [] if policies else chosen))
         errors: dict[str, DeferkitError] = {}
         for name in chosen:
             try:
@@ -331,7 +331,7 @@ def decimals(amount: float) -> int:
     return 0 if amount == 0 or amount >= 100 or amount % 1 == 0 else 2
 
 
-def tight(total: float, stream: TaskStream) -> str | None:
+def remark_if_tight(total: float, stream: TaskStream) -> str | None:
     """Return a remark if a budget is not much more than the dearest task may cost."""
     dearest = sure_cost(stream)
     if stream.truth is None and UNSPENT_SHARE * total < dearest <= total < askable_costs(stream).sum():
@@ -389,7 +389,7 @@ def kept_back(allowance: Allowance, stream: TaskStream) -> str | None:
     )
 
 
-def lost(stream: TaskStream, chosen: Sequence[str]) -> str:
+def remark_on_lost(stream: TaskStream, chosen: Sequence[str]) -> str:
     """Return a remark on tasks where the human was never asked."""
     n = stream.n_tasks - int(stream.askable.sum())
     picked = f" So these are compared: {', '.join(chosen)}." if chosen else ""
@@ -469,7 +469,7 @@ def run(
     stopped = False
     failed: list[tuple[Trial, str]] = []
     with bar() as progress:
-        job = progress.add_task("trials", total=missing(wanted, store))
+        job = progress.add_task("trials", total=count_missing(wanted, store))
         try:
             run_study(wanted, store=store, engine=where, progress=lambda n: progress.advance(job, n), failed=failed)
         except KeyboardInterrupt:
@@ -506,7 +506,7 @@ def run(
     ]:  # what has to be said goes with the numbers, but not into what a program reads
         (aside if as_json else console).print(said, highlight=False, markup=False)
     if plot:
-        path = drawn(frame.filter(pl.col("policy").is_in(policies)), folder or Path("results"), title, asked)
+        path = draw(frame.filter(pl.col("policy").is_in(policies)), folder or Path("results"), title, asked)
         (aside if as_json else console).print(f"figure: {path}", highlight=False, markup=False, soft_wrap=True)
     end(failures, stopped=stopped)
 
@@ -529,7 +529,7 @@ def end(failures: Mapping[str, str], *, stopped: bool) -> None:
         raise typer.Exit(FAILED)
 
 
-def drawn(frame: pl.DataFrame, folder: Path, title: str, asked: Comparison) -> Path:
+def draw(frame: pl.DataFrame, folder: Path, title: str, asked: Comparison) -> Path:
     """Draw a comparison, and return where the figure is."""
     from deferkit.study.drawing.figures import draw_comparison  # noqa: PLC0415 - a second to import
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from deferkit.client.calls import Calls
-from deferkit.client.wire import given, names_of
+from deferkit.client.wire import drop_none, names_of
 
 
 class Key(NamedTuple):
@@ -51,7 +51,7 @@ class Keys:
 
         Should the reply be lost on its way, the call is repeated and there is a key that nobody has: `list` shows it.
         """
-        body = given(scopes=names_of("scopes", scopes), name=name, expires_s=expires_s, reviewer=reviewer)
+        body = drop_none(scopes=names_of("scopes", scopes), name=name, expires_s=expires_s, reviewer=reviewer)
         reply: dict[str, Any] = self._calls.call("POST", "/v1/keys", body)
         return reply.pop("key"), key_of(reply)
 
@@ -136,7 +136,7 @@ class Webhooks:
 
         Should the reply be lost on its way, the call is repeated and there are two webhooks: `list` shows them.
         """
-        body = given(
+        body = drop_none(
             url=url, events=names_of("events", events), policies=names_of("policies", policies), models=bool(models)
         )
         reply: dict[str, Any] = self._calls.call("POST", "/v1/webhooks", body)

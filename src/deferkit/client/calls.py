@@ -16,7 +16,7 @@ from deferkit.version import __version__
 
 MIN_S = 0.001  # of a time-out
 UNREACHED_S = 1.5  # how long a wrong address is tried again where nothing has ever answered
-LONGEST_SHOWN = 80  # characters of what another protocol says
+MAX_SHOWN = 80  # characters of what another protocol says
 
 
 class Calls:
@@ -153,7 +153,7 @@ def hint_of(error: Exception, url: str) -> str | None:
         return f"What listens at {url} closes connections without an answer ({why}). Is it another port, or {other}?"
     if isinstance(error, http.client.BadStatusLine | http.client.LineTooLong | http.client.UnknownProtocol):
         return (
-            f"What listens at {url} does not speak {protocol} ({str(error).strip()[:LONGEST_SHOWN]!r})."
+            f"What listens at {url} does not speak {protocol} ({str(error).strip()[:MAX_SHOWN]!r})."
             f" Is it another port, or {other}?"
         )
     if isinstance(error, ssl.SSLError) and "ALERT" not in (error.reason or ""):  # who sends an alert speaks TLS

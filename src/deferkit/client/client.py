@@ -18,7 +18,7 @@ from deferkit.client.wire import (
     context_of,
     contexts_of,
     decision_of,
-    given,
+    drop_none,
     names_of,
     problem_of,
     rewards_of,
@@ -37,7 +37,7 @@ def budget_of(budget: Budget) -> dict[str, Any]:
     >>> budget_of(Budget(40, every="7d", carry=float("inf"), max_cost=2))
     {'total': 40, 'max_cost': 2, 'every': '7d', 'carry': None}
     """
-    body = given(
+    body = drop_none(
         total=None if budget.total == float("inf") else budget.total,
         horizon=budget.horizon,
         max_cost=budget.max_cost,
@@ -253,7 +253,7 @@ class Client:
             if not isinstance(each, Budget):
                 raise expected("budget", "Client", "a Budget, or one for each resource", each)
             ceiling = max_reported_cost.get(name) if isinstance(max_reported_cost, Mapping) else max_reported_cost
-            body["budget"][name] = budget_of(each) | given(max_reported_cost=ceiling)
+            body["budget"][name] = budget_of(each) | drop_none(max_reported_cost=ceiling)
         made: dict[str, Any] = self._calls.call("POST", "/v1/policies", body)
         return made
 
@@ -276,7 +276,7 @@ class Client:
         As in the library, with what a reviewer is to see (`payload`, `model_answer`) and how many shall. The same task
         again gets the same decision; with anything else than before it raises `ConflictingObservation`.
         """
-        body = given(
+        body = drop_none(
             task=new_id() if task is None else task,
             context=context_of(context),
             payload=payload,
@@ -348,7 +348,7 @@ class Client:
         outcome that comes before its decision is kept for it; else that raises `UnknownDecision`.
         """
         body = {"task": self.task_of(decision), "rewards": rewards_of(rewards), "park": bool(park)}
-        self._calls.call("POST", f"{self._path}/outcomes", body | given(cost=amount_of("cost", cost)), OF_A_TASK)
+        self._calls.call("POST", f"{self._path}/outcomes", body | drop_none(cost=amount_of("cost", cost)), OF_A_TASK)
 
     def correct(
         self,
@@ -363,7 +363,7 @@ class Client:
         client.correct("claim-17", cost=5.0)
         """
         body = {"id": id or new_id(), "task": self.task_of(decision), "rewards": rewards_of(rewards)}
-        self._calls.call("POST", f"{self._path}/corrections", body | given(cost=amount_of("cost", cost)), OF_A_TASK)
+        self._calls.call("POST", f"{self._path}/corrections", body | drop_none(cost=amount_of("cost", cost)), OF_A_TASK)
 
     def unconfirmed_costs(self) -> dict[str, Amount]:
         """Return the oldest 1,000 reported costs above `max_reported_cost`, by task.
@@ -431,7 +431,7 @@ class Client:
             resources = list(self._calls.call("GET", self._path)["budget"])
             plans = plans_of(resources, horizon=horizon, until=until, allowance=allowance)
         if total is not None or add is not None or not plans:
-            body = given(id=id or new_id(), total=amount_of("total", total), add=amount_of("add", add))
+            body = drop_none(id=id or new_id(), total=amount_of("total", total), add=amount_of("add", add))
             self._calls.call("POST", f"{self._path}/budget", body, CONFLICT)
         if plans:
             self._calls.call("PATCH", self._path, {"budget": plans}, CONFLICT)
@@ -466,7 +466,7 @@ class Client:
             defaults: The version of the default rule; "2026.12" by default.
             confidence: The feature that is the model's own confidence: a name, or an index for plain vectors.
         """
-        body = given(defaults=defaults, confidence=confidence)
+        body = drop_none(defaults=defaults, confidence=confidence)
         made: dict[str, Any] = self._calls.call("POST", f"{self._path}/upgrade", body, CONFLICT)
         return made
 
@@ -477,7 +477,9 @@ class Client:
         client.erase(older_than_s=30 * 86_400)  # of all tasks that ended and are older than a month
         """
         task = None if decision is None else self.task_of(decision)
-        reply = self._calls.call("POST", f"{self._path}/erase", given(task=task, older_than_s=older_than_s), OF_A_TASK)
+        reply = self._calls.call(
+            "POST", f"{self._path}/erase", drop_none(task=task, older_than_s=older_than_s), OF_A_TASK
+        )
         return int(reply["erased"])
 
     def delete(self) -> None:

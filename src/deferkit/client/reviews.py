@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from deferkit.client.calls import Calls
-from deferkit.client.wire import amount_of, given, names_of, rewards_of
+from deferkit.client.wire import amount_of, drop_none, names_of, rewards_of
 from deferkit.errors import ConflictingObservation, UnknownDecision
 from deferkit.types import Amount
 
@@ -61,7 +61,7 @@ class Reviews:
         `experts` are those that the reviewer can stand in for, all unless given. Should the reply be lost on its way,
         the task comes back to the queue when the lease is over.
         """
-        body = given(reviewer=reviewer, experts=names_of("experts", experts), lease_s=lease_s)
+        body = drop_none(reviewer=reviewer, experts=names_of("experts", experts), lease_s=lease_s)
         reply = self._calls.call("POST", f"{self._path}/claim", body)
         return None if reply is None else review_of(reply)
 
@@ -201,7 +201,7 @@ class Reviews:
         return reply
 
     def _of(self, what: str, review: Review, **fields: Any) -> Any:
-        body = given(task=review.task, seat=review.seat, epoch=review.epoch, token=review.token, **fields)
+        body = drop_none(task=review.task, seat=review.seat, epoch=review.epoch, token=review.token, **fields)
         return self._calls.call("POST", f"{self._path}/{what}", body, FAILURES)
 
 

@@ -246,7 +246,7 @@ class LabelStudioBridge:
     def _collect(self, claims: Sequence[BridgedClaim]) -> None:
         """Complete those of the claims whose tasks are annotated."""
         numbers = {claim.number: claim for claim in claims if claim.number is not None}
-        found = self.studio.read(list(numbers))
+        found = self.studio.read_tasks(list(numbers))
         for number, claim in numbers.items():
             if number not in found:
                 claim.number = None  # deleted in Label Studio: it is created anew, so that it does not get lost
@@ -285,7 +285,7 @@ class LabelStudioBridge:
         """Delete the task of a claim that is over in Label Studio; book the cost if it was annotated all the same."""
         if claim.number is None:
             return
-        found = self.studio.read([claim.number]).get(claim.number)
+        found = self.studio.read_tasks([claim.number]).get(claim.number)
         if found is None:
             return
         annotation = submitted(found["annotations"])

@@ -330,7 +330,7 @@ class ContextLoader:
         what = f"finite numbers up to {self.largest:g} (element {index})"
         return expected("context", "Deferrer", what, float(self._row[index]))
 
-    def decided(self) -> None:
+    def mark_decided(self) -> None:
         """Tell the representation that the context that was loaded last is decided."""
         if self.representation is not None:
             self.representation.append_decided(self._given)

@@ -73,7 +73,7 @@ class Decisions:
             self.warn_if_stalled(time, stacklevel=4)
         core.commit()
         if self._representation is not None:
-            self._contexts.decided()
+            self._contexts.mark_decided()
         return decision
 
     def decide_with(
@@ -209,7 +209,7 @@ class Decisions:
             self._prepare_for_next(warn)
             self._find_stalled(time)  # only `decide` and the like warn: an event may be applied years later
         self._core.commit_decided(route, reason, cost, held)
-        self._contexts.decided()
+        self._contexts.mark_decided()
         if self._contexts.encoder is not None and ledger.get("unsettled"):
             self._contexts.encoder.see(kept)
             self._contexts.rows_before_freeze.append(kept)

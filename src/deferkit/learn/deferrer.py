@@ -350,7 +350,7 @@ class Deferrer:
         Renewed(resource='cost', start=172800.0, end=259200.0, total=10.0)
         """
         time = self._renewals.as_time(at)
-        return [] if time is None else self._renewals.due(time)
+        return [] if time is None else self._renewals.list_due(time)
 
     def decide_many(self, contexts: Any, *, at: Any = None) -> list[Decision]:
         """Decide several tasks in order, with the same decisions as that many calls of `decide`.
@@ -977,7 +977,7 @@ class Deferrer:
         ...     Deferrer.load(pathlib.Path(folder, "a.state")).settings.n_features
         3
         """
-        return cls.from_bytes(state.read(path), str(path), embedding=embedding)
+        return cls.from_bytes(state.read_file(path), str(path), embedding=embedding)
 
     @classmethod
     def from_bytes(cls, data: bytes, source: str = "The state", *, embedding: Embedding | None = None) -> Self:

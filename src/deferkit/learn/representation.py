@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.learn.consistency import LARGEST_COUNT, check_finite, check_shapes
+from deferkit.learn.consistency import MAX_COUNT, check_finite, check_shapes
 from deferkit.learn.core import CONSTANTS
 from deferkit.learn.embed.boosting import one_thread
 from deferkit.learn.embed.systems import LinearSystems, RetiredTasks
@@ -204,7 +204,7 @@ class RetrainedEmbedding:
         old = part("old")
         check_shapes(old, {name: array.shape for name, array in self.systems.retired._asdict().items()})
         check_finite(old, list(old))
-        if not ((old["n"] >= 0) & (old["n"] <= LARGEST_COUNT)).all():
+        if not ((old["n"] >= 0) & (old["n"] <= MAX_COUNT)).all():
             raise ValueError("the number of tasks that are no longer kept is out of range")
         self.systems.retired = RetiredTasks(**{name: array.copy() for name, array in old.items()})
         self._fresh_from, self._window_is_fresh = int(saved["fresh_from"][0]), bool(saved["fresh_from"][1])

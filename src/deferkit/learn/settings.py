@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from deferkit.errors import AssumptionWarning, MissingTreesWarning, UnaffordableReviewWarning, expected
-from deferkit.extras import listed, missing
+from deferkit.extras import find_missing, join_names
 from deferkit.learn.core import CONSTANTS, REFITS
 from deferkit.learn.embed import EMBEDDINGS, embedding_from, is_embedding, tree_views
 from deferkit.learn.embed.embedding import Embedding, Shape
@@ -539,10 +539,10 @@ def choose_representation(
 
     "auto" without LightGBM becomes "linear" with a warning, whose `stacklevel` is that of a caller of `Deferrer`.
     """
-    absent = missing("trees")
+    absent = find_missing("trees")
     if given == "auto" and absent:
         warnings.warn(
-            f"Estimates will be linear, because {listed(absent)} is missing: pip install 'deferkit[trees]'.",
+            f"Estimates will be linear, because {join_names(absent)} is missing: pip install 'deferkit[trees]'.",
             MissingTreesWarning,
             stacklevel=3,
         )

@@ -187,7 +187,7 @@ MAGIC = b"deferkit-state\n"
 VERSION = 5
 CONVERSIONS = (convert_v1, convert_v2, convert_v3, convert_v4)  # each to the version after it
 DTYPES = {"<f8", "<i8"}
-LONGEST_HEADER = 1 << 26
+MAX_HEADER = 1 << 26
 
 
 def pack(settings: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
@@ -217,7 +217,7 @@ def unpack(data: bytes, source: str) -> tuple[dict[str, Any], dict[str, NDArray[
     """Return the settings and arrays in the bytes of a state file, or raise `UnreadableState`."""
     if not isinstance(data, bytes) or not data.startswith(MAGIC):
         raise UnreadableState(f"{source} is not a deferkit state: it does not start with {MAGIC.decode().strip()!r}.")
-    end = data.find(b"\n", len(MAGIC), len(MAGIC) + LONGEST_HEADER)
+    end = data.find(b"\n", len(MAGIC), len(MAGIC) + MAX_HEADER)
     if end < 0:
         raise UnreadableState(f"{source} is cut off within its header.")
     try:
@@ -291,7 +291,7 @@ def write(path: str | os.PathLike[str], data: bytes) -> None:
             fresh.unlink()
 
 
-def read(path: str | os.PathLike[str]) -> bytes:
+def read_file(path: str | os.PathLike[str]) -> bytes:
     """Return the bytes of a file, or raise `UnreadableState`."""
     try:
         return Path(path).read_bytes()

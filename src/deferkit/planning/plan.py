@@ -265,7 +265,7 @@ def curve_of(frame: pl.DataFrame, plan: Plan, possible: dict[int, float], grid: 
             gained=float(mean["gained"][i]),
             gained_se=float(mean["gained_se"][i]),
             reached=None if plan.hopeless else 100 * float(mean["gained"][i]) / plan.possible,
-            of_achievable=known(mean["of_achievable"][i]),
+            of_achievable=drop_nan(mean["of_achievable"][i]),
             spent=float(mean["spent"][i]),
             asked=asked[i],
             asked_pct=float(mean["defer_rate"][i]),
@@ -295,7 +295,7 @@ def curve_of(frame: pl.DataFrame, plan: Plan, possible: dict[int, float], grid: 
     )
 
 
-def known(value: float | None) -> float | None:
+def drop_nan(value: float | None) -> float | None:
     """Return a mean, or None where something of it is not known."""
     return None if value is None or math.isnan(value) else float(value)
 

@@ -149,30 +149,30 @@ def headline(plan: Plan, unit: str = "") -> str:
     if plan.free:
         return (
             "Asking costs nothing here: no budget is needed, and the plan is to ask wherever the human is better."
-            f" {learner.policy} then gets {per_cent(best.reached)} % of {whole(plan)}."
+            f" {learner.policy} then gets {per_cent(best.reached)} % of {describe_possible(plan)}."
         )
-    opening = brought(plan, unit)
+    opening = describe_gain(plan, unit)
     found = next(each for each in learner.needed if each.level == HEADLINE)
     if found.budget is not None:
-        return f"{opening} To get {HEADLINE:.0f} % of {whole(plan)} you need {sentence(found, unit)}"
+        return f"{opening} To get {HEADLINE:.0f} % of {describe_possible(plan)} you need {sentence(found, unit)}"
     own = next(each for each in learner.needed_of_own if each.level == HEADLINE)
     named = f"the learner ({learner.policy})"
     if own.budget is None:
         return f"Reviewing could bring {amount(plan.possible)} reward, but {named} gains nothing here."
     return (
-        f"{opening} {named[0].upper()}{named[1:]} gets at most {per_cent(best.reached)} % of {whole(plan)}. For"
+        f"{opening} {named[0].upper()}{named[1:]} gets at most {per_cent(best.reached)} % of {describe_possible(plan)}. For"
         f" {HEADLINE:.0f} % of its own best you need {sentence(own, unit)}"
     )
 
 
-def whole(plan: Plan) -> str:
+def describe_possible(plan: Plan) -> str:
     """Return what is possible, in words."""
     if plan.estimated:
         return "what is achievable from these columns"
     return "what reviewing can bring" + ("" if plan.within_reach else " to somebody who knows every outcome")
 
 
-def brought(plan: Plan, unit: str) -> str:
+def describe_gain(plan: Plan, unit: str) -> str:
     """Return what a budget of a tenth brings, in a sentence."""
     point = min(plan.learner.points, key=lambda each: abs(each.share - AT))
     budget = f"{amount(point.budget)}{unit_text(unit, point.budget)}" if unit else f"a budget of {amount(point.budget)}"

@@ -23,7 +23,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from deferkit.errors import InvalidArgument
-from deferkit.extras import missing
+from deferkit.extras import find_missing
 from deferkit.learn.links import link_named
 from deferkit.study.confidence import FOLDS, cross_validated
 from deferkit.study.optimum import TOLERANCE, Steps, by_steps, steps
@@ -204,7 +204,7 @@ def out_of_fold(contexts: Floats, y: Floats, *, binary: bool) -> tuple[Floats, s
     Predictions beyond anything that came are cut off there: a line through the others may run anywhere.
     """
     made = {"linear": cross_validated(contexts, y, logistic=binary)}
-    if not missing("trees") and len(y) >= FEWEST_FOR_TREES and y.min() < y.max():
+    if not find_missing("trees") and len(y) >= FEWEST_FOR_TREES and y.min() < y.max():
         made["trees"] = boosted(contexts, y, binary=binary)
     cut = {name: np.clip(value, y.min(), y.max()) for name, value in made.items()}
     best = min(cut, key=lambda name: float(np.mean((cut[name] - y) ** 2)))

@@ -117,7 +117,7 @@ def by_programme(population: Population, rates: Floats) -> Optimum:
         top = np.partition(values, -2, axis=1)
         near = np.argpartition(top[:, -1] - top[:, -2], close - 1)[:close]
         choice[near] = 0.0
-        left = rates - used(population, choice)
+        left = rates - compute_use(population, choice)
         if (left >= 0).all():
             choice[near], other = programme(Population(*(part[near] for part in population)), left, finite)
             value = float(p @ (choice * rewards).sum(axis=1))
@@ -141,7 +141,7 @@ def dual(p: Floats, values: Floats, price: Floats, rates: Floats) -> float:
     return float(p @ values.max(axis=1) + price @ np.where(np.isfinite(rates), rates, 0.0))
 
 
-def used(population: Population, choice: Floats) -> Floats:
+def compute_use(population: Population, choice: Floats) -> Floats:
     """Return how much of each resource a policy is expected to use for a task."""
     return np.asarray(np.einsum("m,mk,mkr->r", population.probabilities, choice[:, 1:], population.costs))
 

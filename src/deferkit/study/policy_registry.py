@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from deferkit.errors import AssumptionWarning, InvalidArgument, UnaffordableReviewWarning, closest
-from deferkit.extras import listed, missing, needs
+from deferkit.extras import find_missing, join_names, needs
 from deferkit.learn.context import as_amount
 from deferkit.learn.core import revealed
 from deferkit.learn.deferrer import Deferrer
@@ -138,7 +138,7 @@ def run_by_steps(learner: Deferrer, stream: TaskStream, feedback: str) -> tuple[
         cost: Amount = paid[0] if len(resources) == 1 else dict(zip(resources, paid, strict=True))
         learner.observe(decision.id, seen, cost)
         if follower is not None:
-            follower.asked(task, rewards[task][route], paid[0])
+            follower.record_answer(task, rewards[task][route], paid[0])
     return routes, prices
 
 
@@ -226,10 +226,10 @@ def has_embedding(name: str) -> bool:
 
 def without_trees(names: Iterable[str], stream: TaskStream) -> list[str]:
     """Return a remark if the default has to do without trees on a table."""
-    absent = missing("trees")
+    absent = find_missing("trees")
     if not absent or stream.truth is not None or "default" not in names:
         return []
-    return [f"The default is linear here, because {listed(absent)} is missing: pip install 'deferkit[trees]'."]
+    return [f"The default is linear here, because {join_names(absent)} is missing: pip install 'deferkit[trees]'."]
 
 
 def check_installed(names: Iterable[str]) -> None:
@@ -330,7 +330,7 @@ def make_learner(
         given["defaults"] = NOVEMBER_2026
     elif name == "confidence":
         given["confidence"] = confidence_feature(stream)
-    if name in WITH_TREES and stream.truth is None and not (stream.first_use or missing("trees")):
+    if name in WITH_TREES and stream.truth is None and not (stream.first_use or find_missing("trees")):
         given["representation"] = "auto"
     elif name == "linear" and gets_columns(stream):
         given["representation"] = "linear"

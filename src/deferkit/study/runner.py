@@ -94,7 +94,7 @@ def run_study(
     return table(trials, store)
 
 
-def missing(trials: Iterable[Trial], store: TrialStore) -> int:
+def count_missing(trials: Iterable[Trial], store: TrialStore) -> int:
     """Return the number of different trials that a store does not have."""
     return len({(spec.key, seed) for spec, seed in trials if (spec, seed) not in store})
 

@@ -76,9 +76,9 @@ class TrialStore:
             except OSError as error:
                 raise UnreadableResults(f"Results cannot be kept in {directory}: {error.strerror}.") from error
             for path in sorted(self.directory.glob("*.parquet")):
-                self._read(path)
+                self._read_file(path)
 
-    def _read(self, path: Path) -> None:
+    def _read_file(self, path: Path) -> None:
         try:
             frame = pl.read_parquet(path)
         except (OSError, pl.exceptions.PolarsError) as error:

@@ -66,7 +66,7 @@ def options_of(world: type) -> list[Option]:
             parameter=each.name,
             flag=each.metadata["flag"] or each.name.replace("_", "-"),
             kind=next(kind for kind in (*get_args(hints[each.name]), hints[each.name]) if kind is not NoneType),
-            help=each.metadata["help"] + _listed(each),
+            help=each.metadata["help"] + _list_choices(each),
             default=each.default,
         )
         for each in fields(world)
@@ -74,7 +74,7 @@ def options_of(world: type) -> list[Option]:
     ]
 
 
-def _listed(of: "Field[Any]") -> str:
+def _list_choices(of: "Field[Any]") -> str:
     return ": " + ", ".join(of.metadata["choices"]) if of.metadata["choices"] else ""
 
 
@@ -185,7 +185,7 @@ class Follower:
         self._row[running.cost_column] = running.scale * min(cost, running.most)
         return self._row
 
-    def asked(self, task: int, reward: float, cost: float) -> None:
+    def record_answer(self, task: int, reward: float, cost: float) -> None:
         """Take in what the person of a task, who was asked, earned and cost."""
         self._means.add(int(self._running.person[task]), reward, cost)
 

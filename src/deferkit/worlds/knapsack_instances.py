@@ -32,7 +32,7 @@ class Instances(NamedTuple):
         """
         # More room than all items need is not used, so the table need not have it either.
         room = np.minimum(self.capacities, self.weights.sum(axis=1))
-        return _knapsacks.optimum(whole(self.weights), whole(self.values), whole(np.maximum(room, 0)))
+        return _knapsacks.optimum(as_int64(self.weights), as_int64(self.values), as_int64(np.maximum(room, 0)))
 
     def ratio_max(self, most: int = MAX_CHOSEN) -> Ints:
         """Return what RatioMax4 finds: at most four items, by value/weight, of those that still fit (Algorithm 3).
@@ -43,7 +43,7 @@ class Instances(NamedTuple):
         >>> Instances(np.array([[5, 4, 3]]), np.array([[50, 39, 30]]), np.array([8])).ratio_max()
         array([80])
         """
-        return _knapsacks.greedy(whole(self.weights), whole(self.values), whole(self.capacities), most)
+        return _knapsacks.greedy(as_int64(self.weights), as_int64(self.values), as_int64(self.capacities), most)
 
     def by_ratio(self) -> "Instances":
         """Return the same knapsacks with items from the best value/weight to the worst.
@@ -67,7 +67,7 @@ class Instances(NamedTuple):
         return Instances(self.weights[which], self.values[which], self.capacities[which])
 
 
-def whole(numbers: Ints) -> Ints:
+def as_int64(numbers: Ints) -> Ints:
     """Return whole numbers as the extension module takes them."""
     return np.ascontiguousarray(numbers, dtype=np.int64)
 

@@ -32,7 +32,7 @@ class Tasks(NamedTuple):
 
 
 @functools.lru_cache(maxsize=1)  # all policies and trials of a run are on the same table
-def read(path: str, names: Names, after: str | None, _digests: tuple[str | None, str | None]) -> Tasks:
+def read_tasks(path: str, names: Names, after: str | None, _digests: tuple[str | None, str | None]) -> Tasks:
     """Return the tasks of a file, by time if there is a column for it, and of one with past tasks.
 
     The digests are of what is in the two files: with other content they are read again.
@@ -168,7 +168,7 @@ class Table(BaseWorld):
 
     def _tasks(self) -> Tasks:
         names = Names(self.context, self.model_reward, self.human_reward, self.cost, self.time, self.confidence)
-        return read(self.path, names, self.after, (self.digest, self.after_digest))
+        return read_tasks(self.path, names, self.after, (self.digest, self.after_digest))
 
     def draw(self, seed: int) -> TaskStream:
         """Return the stream of this seed."""

@@ -199,7 +199,7 @@ def watch(
                 elif time.monotonic() - told >= LINE_S:
                     told = time.monotonic()
                     console.print(view.line(summary), highlight=False, soft_wrap=True)
-                if users.done(summary.waiting + summary.claimed):
+                if users.is_done(summary.waiting + summary.claimed):
                     return False
                 time.sleep(LOOK_S)
     except KeyboardInterrupt:

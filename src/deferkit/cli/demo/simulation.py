@@ -149,7 +149,7 @@ class Simulation:
         """Record that a person has answered: how people did so far is part of the next context."""
         if self._follower is not None:
             with self._following:
-                self._follower.asked(place, self.reward(place, HUMAN), self.cost(place))
+                self._follower.record_answer(place, self.reward(place, HUMAN), self.cost(place))
 
     def gain(self, place: int) -> float:
         """Return what asking about a task brings above the model, as it is to be expected."""
@@ -160,7 +160,7 @@ Tasks = TypeVar("Tasks", bound=DemoTasks)
 CALLERS, TELLERS = 4, 2
 LATE = (0.01, 0.08)  # of the time in which tasks come: then the model's reward becomes known
 BUSY = 0.5  # the part of the time that reviewers are to be at work
-LONGEST_REVIEW_S = 1.0  # of a task of mean cost
+MAX_REVIEW_S = 1.0  # of a task of mean cost
 IDLE_S, SPARING_S = 0.1, 0.5
 LEARN_FROM = 20  # reviews before any seat is spared: until it has learned a little, a policy asks few people at a time
 CALL_S = 15.0  # for a call, with all its tries
@@ -216,7 +216,7 @@ class SimulatedUsers(Generic[Tasks]):
         self._spare_seats = spare_seats
         total = min(simulation.budget.total, float(simulation.costs.sum()))
         mean = float(simulation.costs.mean()) or 1.0
-        self._review_s = min(BUSY * reviewers * seconds / max(total, mean), LONGEST_REVIEW_S / mean)  # a unit of cost
+        self._review_s = min(BUSY * reviewers * seconds / max(total, mean), MAX_REVIEW_S / mean)  # a unit of cost
         self._next = iter(range(simulation.n_tasks))
         self._late: list[tuple[float, int]] = []
         self._random = random.Random(seed)
@@ -243,7 +243,7 @@ class SimulatedUsers(Generic[Tasks]):
         """Whether all tasks were decided."""
         return self.decided >= self.simulation.n_tasks
 
-    def done(self, waiting: int) -> bool:
+    def is_done(self, waiting: int) -> bool:
         """Whether nothing is left to do, given how many reviews wait or are held."""
         return self.fed and waiting == 0 and self.told >= self.simulation.n_tasks
 

@@ -103,7 +103,7 @@ class TrainingSet:
             rows = np.flatnonzero(self._arrays["whose"][: self.n, 0] == expert + 1)
         return rows, y[rows]
 
-    def known(self) -> tuple[Floats, Floats, Ints]:
+    def copy_outcomes(self) -> tuple[Floats, Floats, Ints]:
         """Return the outcomes of every task: rewards, costs, and the expert whose costs these are (0 for none)."""
         rewards, costs, cost_expert = (self._arrays[name][: self.n].copy() for name in ("rewards", "costs", "whose"))
         return rewards, costs, cost_expert[:, 0].astype(np.int64)

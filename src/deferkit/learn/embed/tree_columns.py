@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.extras import needs
-from deferkit.learn.consistency import LARGEST_COUNT, check_finite, check_shapes, check_sizes
+from deferkit.learn.consistency import MAX_COUNT, check_finite, check_shapes, check_sizes
 from deferkit.learn.embed.boosting import check_trees, join, no_trees
 from deferkit.learn.embed.embedding import Shape
 from deferkit.learn.embed.hats import Hats, check_hats, fit_hats
@@ -71,7 +71,7 @@ class TreeFit:
         """Start to fit trees to these tasks, whose rows must not change."""
         self._enqueue(self._fit, x, labels, known, seed)
 
-    def decided(self, x: Floats) -> None:
+    def append_decided(self, x: Floats) -> None:
         """Queue contexts that were decided since the start."""
         self._enqueue(self._append_views, x.copy())
 
@@ -174,7 +174,7 @@ class TreeFit:
 MIN_DELAY, MAX_DELAY = 32, 2_000  # observations between the start of a fit and its effect
 MIN_STACK_DELAY = 8  # the same where there is a stack
 MAX_KEPT = 100_000  # tasks in the training set after old ones were dropped
-SMALLEST_UNIT = 1e-30  # of a cost: LightGBM reads labels as 32-bit floats, and a cost over its unit must fit
+MIN_UNIT = 1e-30  # of a cost: LightGBM reads labels as 32-bit floats, and a cost over its unit must fit
 
 
 def gap_after(n: int, least: int = MIN_DELAY) -> int:
@@ -231,7 +231,7 @@ class TreeColumns:
         self._window = min(ledger.get("window"), ledger.memory)
         self._unit = np.ones(shape.n_targets)  # of a cost: its mean at the first fit
         self._n_warm_start = 0  # labelled tasks of a warm start
-        self._start_at, self._effect_at = self._first, LARGEST_COUNT
+        self._start_at, self._effect_at = self._first, MAX_COUNT
         self._fresh_from = 0  # from this decision on, views in the ledger are current
         self._fit: TreeFit | None = None
         if shape.stacked:
@@ -277,7 +277,7 @@ class TreeColumns:
         self.drop_old_tasks()
         self.training_set.append(x)
         if self._fit is not None:
-            self._fit.decided(x)
+            self._fit.append_decided(x)
 
     def drop_old_tasks(self) -> None:
         """Drop the oldest tasks if there are too many, unless trees are being fitted to them."""
@@ -352,7 +352,7 @@ class TreeColumns:
         """Start to fit trees to the current training set."""
         labels = self._labels()
         fit = TreeFit(self._views, self._made_ledger(), keep)
-        fit.start(self.training_set.x, labels, KnownOutcomes(*self.training_set.known()), self._shape.seed)
+        fit.start(self.training_set.x, labels, KnownOutcomes(*self.training_set.copy_outcomes()), self._shape.seed)
         return fit
 
     def _made_ledger(self) -> Ledger:
@@ -376,7 +376,7 @@ class TreeColumns:
         found = [self.training_set.labelled(target) for target in range(self._shape.n_targets)]
         for target in range(self._shape.n_deciders, self._shape.n_targets):
             y = found[target][1]
-            if self._unit[target] == 1.0 and len(y) and y.mean() > SMALLEST_UNIT:
+            if self._unit[target] == 1.0 and len(y) and y.mean() > MIN_UNIT:
                 self._unit[target] = y.mean()
         return [(rows, y / unit) for (rows, y), unit in zip(found, self._unit, strict=True)]
 
@@ -388,7 +388,7 @@ class TreeColumns:
         fit.hand_over(ledger)
         self.trees, self.hats = fit.trees, fit.hats
         self.version += 1
-        self._fit, self._effect_at = None, LARGEST_COUNT
+        self._fit, self._effect_at = None, MAX_COUNT
         self._fresh_from = max(0, ledger.next_id - self._window)
         decisions = np.arange(self._fresh_from, ledger.next_id)
         rows = self.training_set.rows(decisions)
@@ -405,7 +405,7 @@ class TreeColumns:
         if self._fit is not None:
             self._fit.wait()
             self._fit.close()
-        self._fit, self._effect_at = None, LARGEST_COUNT
+        self._fit, self._effect_at = None, MAX_COUNT
         self._shape = self._shape._replace(link="identity")
         self._views = TreeViews(self._shape)
         self.trees, self.hats = no_trees(), None
@@ -458,13 +458,13 @@ class TreeColumns:
         check_finite(saved, ["unit"])
         check_trees(part("trees"), self._views.n_features, self._views.n_tree_columns)
         schedule = saved["schedule"].tolist()
-        if not all(0 <= each <= LARGEST_COUNT for each in schedule) or schedule[4] > self._ledger.next_id:
+        if not all(0 <= each <= MAX_COUNT for each in schedule) or schedule[4] > self._ledger.next_id:
             raise ValueError("the schedule of the trees is out of range")
         if self.training_set.decided != self._ledger.next_id or not (saved["unit"] > 0.0).all():
             raise ValueError("the training set of the trees does not match the decisions")
         self._start_at, self._effect_at, fitting, self._n_warm_start, self._fresh_from = schedule
         due = self._effect_at if fitting else self._start_at
-        if self._ledger.get("retrain_at") != due or fitting != (self._effect_at < LARGEST_COUNT):
+        if self._ledger.get("retrain_at") != due or fitting != (self._effect_at < MAX_COUNT):
             raise ValueError("the schedule of the trees contradicts itself")
         self.trees = {name: array.copy() for name, array in part("trees").items()}
         self.hats = {name: array.copy() for name, array in part("hats").items()} or None

@@ -177,7 +177,7 @@ def _optimism(frame: pl.DataFrame) -> Judgement:
 
 
 @claim(f"The default spends at least {SPENT} % of a budget that binds.", "deferkit")
-def _spent(frame: pl.DataFrame) -> Judgement:
+def _judge_spending(frame: pl.DataFrame) -> Judgement:
     binding = frame.filter(pl.col("policy") == "default", pl.col("opt_price") > 0)
     low, _ = extremes(binding, "spent_pct", ("regime", "budget", "feedback"))
     return f"Mean over trials, the least of all settings: {low:.2f} %.", verdict(low >= SPENT)
@@ -219,7 +219,7 @@ EXPERIMENT = Experiment(
         _printed,
         _default,
         _optimism,
-        _spent,
+        _judge_spending,
         goal_claim(noise=0.1, horizon=50_000),
     ),
     tables=[

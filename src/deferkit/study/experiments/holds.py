@@ -77,7 +77,7 @@ def _late(frame: pl.DataFrame) -> Judgement:
 
 
 @claim("Nothing is spent over budget, whoever is asked.", "deferkit")
-def _over(frame: pl.DataFrame) -> Judgement:
+def _judge_overruns(frame: pl.DataFrame) -> Judgement:
     most, overrun = as_float(frame["spent_pct"].max()), as_float(frame["overrun"].max())
     stopped = as_float(frame.filter(held="hold auto")["stopped"].mean())
     measured = f"At most {most:.2f} % of a budget was spent; overruns {overrun:g}; {stopped:.1f} reviews stopped a run."
@@ -129,7 +129,7 @@ EXPERIMENT = Experiment(
         ),
         columns=1,
     ),
-    claims=(_heavy, _late, _over),
+    claims=(_heavy, _late, _judge_overruns),
     tables=(
         MeanTable(
             caption="{value}, budget {share} of asking always",

@@ -4,7 +4,7 @@ from typing import Any
 
 import polars as pl
 
-from deferkit.study.experiments.people import named, remark
+from deferkit.study.experiments.people import add_names, remark
 
 KIND = "Linear"
 WORLD = "knapsack"
@@ -15,7 +15,7 @@ RULES = ("best-reject", "arbitrary-human", "human-only", "model-only", "opt")
 
 def by_name(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the trials with who it was (`who`) and the budget (`limit`) as figures call them."""
-    return named(frame, KIND)
+    return add_names(frame, KIND)
 
 
 def people_remark(_: pl.DataFrame) -> str:

@@ -14,12 +14,12 @@ from deferkit.study.experiments.people import (
     PRICED,
     PRINTED,
     SLOW_SEEDS,
+    add_names,
     both_ran,
     budget_tables,
     compare,
     default_claim,
     grid,
-    named,
     over_budgets,
     present,
     remark,
@@ -40,7 +40,7 @@ FOURTH = ["0.25T"]
 def named_settings(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the trials with names of policies and budgets, and with network and order as text (`setting`)."""
     order = pl.col("order").replace_strict(ORDERS)
-    return named(frame, KIND).with_columns(setting=pl.col("world_model") + " " + order)
+    return add_names(frame, KIND).with_columns(setting=pl.col("world_model") + " " + order)
 
 
 def settings(frame: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:

@@ -82,7 +82,7 @@ def grid(
     ]
 
 
-def named(frame: pl.DataFrame, kind: str) -> pl.DataFrame:
+def add_names(frame: pl.DataFrame, kind: str) -> pl.DataFrame:
     """Return the trials with who it was (`who`) and the budget (`limit`) as figures call them."""
     pacing = pl.col("policy_pacing") if "policy_pacing" in frame.columns else pl.lit(None)
     price = pl.when(pacing == "paper").then(pl.lit(PRINTED)).otherwise(pl.lit(""))

@@ -71,7 +71,7 @@ def _weekly(frame: pl.DataFrame) -> Judgement:
 
 
 @claim("If nothing lapses, likewise, of the best over all periods.", "deferkit")
-def _carried(frame: pl.DataFrame) -> Judgement:
+def _judge_carrying(frame: pl.DataFrame) -> Judgement:
     return reached(frame, CARRIED, CARRIED_GOALS)
 
 
@@ -131,7 +131,7 @@ EXPERIMENT = Experiment(
             ),
         ),
     ),
-    claims=(_weekly, _carried, _until, _learning),
+    claims=(_weekly, _judge_carrying, _until, _learning),
     tables=(
         MeanTable(
             caption="{value}, {asked_budget}, by pattern of arrivals",

@@ -71,7 +71,7 @@ def cells(frame: pl.DataFrame, policy: str) -> list[tuple[str, dict[str, pl.Data
     return found
 
 
-def kept(frame: pl.DataFrame, policy: str) -> Judgement:
+def judge_kept(frame: pl.DataFrame, policy: str) -> Judgement:
     """Judge how much of the gain with full feedback is kept."""
     texts, held = [], []
     for cell, by in cells(frame, policy):
@@ -120,7 +120,7 @@ def falls_behind(frame: pl.DataFrame, policy: str) -> Judgement:
 
 
 CLAIMS: dict[str, Callable[[pl.DataFrame, str], Judgement]] = {
-    f"Where rewards become known only if a human was asked, {{}} keeps {KEPT:.0%} of its gain.": kept,
+    f"Where rewards become known only if a human was asked, {{}} keeps {KEPT:.0%} of its gain.": judge_kept,
     f"No trial of {{}} with reviewed feedback stalls: less than {STALLED:.0%} of full's gain.": stalls,
     f"{{}} with reviewed feedback spends {SPENT:.0f} % of a budget that binds.": spends,
     f"No trial of {{}} with bandit feedback is more than {BELOW:.0f} % below the median gain.": falls_behind,
