@@ -283,7 +283,7 @@ def test_outcomes_that_nobody_can_foresee(tmp_path: Path, monkeypatch: pytest.Mo
     assert "adaptive 95 % own 1," in text  # the default gets 99 % of what is achievable
     assert "own: of the most that it gains itself" in text
     assert "…" not in text.replace("OPT … random", "")
-    assert "OPT, which knows every outcome beforehand: + 9" in text
+    assert "OPT, which knows every outcome in advance: + 9" in text
 
 
 def test_one_row() -> None:

@@ -222,7 +222,7 @@ def test_what_the_data_cannot_tell() -> None:
     assert said[-1] == "default rests on: linear."
     assert said[0] == (
         "Achievable from these columns: + 260 at most; with 10 % of reviewing everything default gets 60 % of what is"
-        " achievable with as much. OPT, which knows every outcome beforehand: + 800."
+        " achievable with as much. OPT, which knows every outcome in advance: + 800."
     )
     assert not any("too few" in each for each in remarks(plan, better=500))
     unforeseen = plan._replace(estimated=False, possible=800.0)

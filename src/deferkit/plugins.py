@@ -95,7 +95,7 @@ class PluginGroup:
         return self._loaded[name]
 
     def add(self, name: str, value: Any) -> None:
-        """Add an object of this process, so that what was saved with it can be loaded in it.
+        """Add an object of this process, so that files saved with it can be loaded.
 
         Raises:
             InvalidPlugin: Another object has this name.
@@ -160,7 +160,7 @@ def is_reference(name: object) -> bool:
 
 
 def reference_of(value: Any) -> str:
-    """Return what a class or function is called, as `module:name`.
+    """Return the name of a class or function, as `module:name`.
 
     >>> reference_of(Path)
     'pathlib:Path'

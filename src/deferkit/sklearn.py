@@ -353,7 +353,7 @@ def confidence_of(estimator: Any, X: Any) -> Floats:
 
 
 def said_by(estimator: Any, X: Any) -> Floats:
-    """Return what a classifier says of tasks: probabilities, entropy and margin, or its decision function.
+    """Return a classifier's outputs for tasks: probabilities, entropy and margin, or its decision function.
 
     Args:
         estimator: A fitted classifier.

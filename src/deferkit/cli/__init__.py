@@ -64,7 +64,7 @@ def interrupt_ends_process() -> Iterator[None]:
 
 
 def fail(sentence: str) -> None:
-    """Say what is wrong in one line, and leave."""
+    """Print an error in one line, and exit."""
     from deferkit.cli.app import aside  # noqa: PLC0415 - needs the extra
 
     aside.print("error:", style="red", end=" ")

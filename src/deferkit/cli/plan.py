@@ -60,7 +60,7 @@ def plan(
     trials: Annotated[
         int | None,
         typer.Option(
-            help=f"Orders of the tasks. Unless given {ORDERS}; of more than 700,000 tasks fewer, but 2 at least",
+            help=f"Orders of the tasks; {ORDERS} by default, of more than 700,000 tasks fewer, but 2 at least",
             min=1,
         ),
     ] = None,
@@ -69,13 +69,13 @@ def plan(
     out: Annotated[Path, typer.Option(help="Where page, figure and trials go")] = Path("results"),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables")] = False,
     workers: Annotated[
-        int | None, typer.Option(help="Processes; unless given all cores where there is much to do, else one", min=1)
+        int | None, typer.Option(help="Processes; by default all cores if there is much to do, else one", min=1)
     ] = None,
     data: options.Data = None,
     *,
     parameters: Mapping[str, Any],
 ) -> None:
-    """Say how much budget is needed, and what the next unit of it brings.
+    """Show the needed budget, and the marginal reward of budget.
 
     Every policy runs with 17 budgets from nothing to what asking about every task costs, over reshuffled orders. All
     rows of a table are used, whatever their number; of more than 700,000 the orders get fewer, so that the learner

@@ -38,7 +38,7 @@ def reproduce(
     ] = None,
     engine: Annotated[str, typer.Option(help="Where trials run: " + ", ".join(ENGINES))] = "local",
     address: Annotated[str | None, typer.Option(help="Of a Ray cluster")] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes; all cores unless given", min=1)] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes; all cores by default", min=1)] = None,
 ) -> None:
     """Run the experiments, draw a figure for each, judge every claim, and write the report.
 

@@ -60,7 +60,7 @@ FIRST = (
 
 
 def open_keys(store: str | None, *, make: bool = False) -> "KeyStore":
-    """Return the store that keys are kept in; only who makes a key may make a store."""
+    """Return the store of the keys. It must exist, unless `make` is set."""
     from deferkit.serve.service_settings import ServiceSettings  # noqa: PLC0415
     from deferkit.serve.storage.open_store import store_of_keys, store_to_read  # noqa: PLC0415
 
@@ -70,7 +70,7 @@ def open_keys(store: str | None, *, make: bool = False) -> "KeyStore":
 @keys.command()
 def create(
     tenant: Annotated[str, typer.Option(help="Whose key it is; tenants do not see each other")] = "default",
-    scopes: Annotated[str, typer.Option(help=f"What it is good for, of {', '.join(SCOPES)}")] = ",".join(TENANT_SCOPES),
+    scopes: Annotated[str, typer.Option(help=f"Scopes of the key, from {', '.join(SCOPES)}")] = ",".join(TENANT_SCOPES),
     name: Annotated[str, typer.Option(help="A name to know it by")] = "",
     expires_s: Annotated[float | None, typer.Option(help="Seconds after which it is refused; never")] = None,
     reviewer: Annotated[str | None, typer.Option(help="The only reviewer that it may claim reviews for")] = None,

@@ -39,15 +39,15 @@ class Keys:
     def create(
         self, scopes: Sequence[str], *, name: str = "", expires_s: float | None = None, reviewer: str | None = None
     ) -> tuple[str, Key]:
-        """Make a key; return it, this once, and what is known of it.
+        """Make a key; return its secret, which is shown only once, and its record.
 
             secret, key = client.keys.create(["decide"], name="router")
 
         Args:
-            scopes: What it is good for: decide, observe, review, read, admin, operator; those that this client has.
+            scopes: Scopes of the key: decide, observe, review, read, admin, operator; only those that this client has.
             name: A name to know it by.
-            expires_s: Seconds after which it is refused; never unless given.
-            reviewer: The only reviewer that it may claim reviews for; any unless given.
+            expires_s: Seconds after which it is refused; never by default.
+            reviewer: The only reviewer that it may claim reviews for; any by default.
 
         Should the reply be lost on its way, the call is repeated and there is a key that nobody has: `list` shows it.
         """
@@ -131,7 +131,7 @@ class Webhooks:
         Args:
             url: http or https; an address that everyone can reach, unless the service runs with `--webhook-private`.
             events: Of decided, completed, expired, budget.
-            policies: Names of policies; all of the tenant unless given.
+            policies: Names of policies; all of the tenant by default.
             models: Whether `decided` also tells of tasks that the model decides.
 
         Should the reply be lost on its way, the call is repeated and there are two webhooks: `list` shows them.

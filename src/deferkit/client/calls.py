@@ -56,7 +56,7 @@ class Calls:
         return from_json(reply, self.url) if reply else None
 
     def text(self, path: str) -> str:
-        """Return what is at a path as text."""
+        """Return the body at a path as text."""
         return self._answer("GET", path, None, {}).decode()
 
     def _answer(self, method: str, path: str, body: Any, failures: Failures) -> bytes:
@@ -137,7 +137,7 @@ def place_of(url: str) -> tuple[str, int | None, str, bool]:
 
 
 def hint_of(error: Exception, url: str) -> str | None:
-    """Return what is wrong with an address where nothing has ever answered; None if an error does not tell.
+    """Return a hint on an address that has never answered; None if the error does not tell the cause.
 
     >>> hint_of(http.client.BadStatusLine("SSH-2.0-OpenSSH_9.2"), "http://a:22")
     "What listens at http://a:22 does not speak HTTP ('SSH-2.0-OpenSSH_9.2'). Is it another port, or https://?"

@@ -29,7 +29,7 @@ def to_json(body: Any) -> bytes:
 
 
 def to_list(value: Any) -> Any:
-    """Return what is not plain data but can be made so, as an array of numpy's can."""
+    """Return an array or column as a list; raise TypeError for other objects."""
     for name in ("tolist", "to_list"):
         if hasattr(value, name):
             return getattr(value, name)()
@@ -172,7 +172,7 @@ def names_of(name: str, names: Any) -> list[str] | None:
 
 
 def drop_none(**fields: Any) -> dict[str, Any]:
-    """Return those that are not None.
+    """Return the fields that are not None.
 
     >>> drop_none(task="a", cost=None)
     {'task': 'a'}

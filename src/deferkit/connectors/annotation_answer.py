@@ -1,4 +1,4 @@
-"""What an annotation of Label Studio means to deferkit: an answer that fits the review form, and a cost."""
+"""Conversion of Label Studio annotations to deferkit: an answer that fits the review form, and a cost."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ def submitted(annotations: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | N
 
 
 def cost_of(annotation: Mapping[str, Any], unit_s: float) -> float | None:
-    """Return what an annotation has cost: its lead time, in units of `unit_s` seconds; None if it is not known.
+    """Return the cost of an annotation: its lead time, in units of `unit_s` seconds; None if it is not known.
 
     >>> cost_of({"lead_time": 90.0}, 60.0), cost_of({"lead_time": None}, 60.0)
     (1.5, None)

@@ -24,7 +24,7 @@ logger = logging.getLogger("deferkit.bridge")
 REVIEWER = "label-studio"
 MINUTE_S = 60.0
 TOO_MANY_CLAIMS = 409  # the status of a claim beyond what the service lets a reviewer hold
-SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 60.0  # between two steps that webhooks ask for; between two that fail
+MIN_PAUSE_S, MAX_PAUSE_S = 0.5, 60.0  # between two steps that webhooks request; between two that fail
 
 
 class BridgeCounts(NamedTuple):
@@ -148,7 +148,7 @@ class LabelStudioBridge:
             try:
                 done = self.step()
             except ServiceUnavailable as error:
-                pause = pause_after(failures, first_s=1.0, longest_s=LONGEST_PAUSE_S)
+                pause = pause_after(failures, first_s=1.0, longest_s=MAX_PAUSE_S)
                 logger.warning("%s Again in %.0f s.", error, pause)
                 failures += 1
                 time.sleep(pause)
@@ -158,7 +158,7 @@ class LabelStudioBridge:
                 logger.info("created %d, completed %d, skipped %d, withdrawn %d", *done)
             wake.wait(poll_s)
             wake.clear()
-            time.sleep(SHORTEST_PAUSE_S)
+            time.sleep(MIN_PAUSE_S)
 
     def _count(self, **more: int) -> None:
         self.totals = self.totals._replace(**{name: getattr(self.totals, name) + n for name, n in more.items()})

@@ -317,8 +317,8 @@ class ContextLoader:
 
     def _hand_over(self) -> None:
         if self.representation is not None:
-            # a hidden layer might turn a number that is too large into a valid one; what is no larger than all
-            # numbers may be is in the views itself, and the core sees to it
+            # a hidden layer might turn a number that is too large into a valid one; smaller numbers are
+            # in the views themselves, where the core checks them
             if self.largest < LARGEST and not np.abs(self._given).max() <= self.largest:
                 raise self._not_finite()
             self.representation.write(self._given, self._views)

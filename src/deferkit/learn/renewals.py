@@ -56,7 +56,7 @@ class Renewals:
         return as_seconds("at", "Deferrer", at)
 
     def tasks_before_renewal(self, times: context.Floats) -> int:
-        """Return how many of these tasks come before the next renewal."""
+        """Return the number of these tasks that come before the next renewal."""
         late = times >= self._next_due
         return int(late.argmax()) if late.any() else len(times)
 

@@ -375,7 +375,7 @@ class SpendingCheck:
         return [start + i * (end - start) / CHECKS for start, end in spans for i in range(1, CHECKS)]
 
     def tasks_before(self, times: Floats, n: int) -> int:
-        """Return how many of the next n tasks come before the next check, which comes after the first of them."""
+        """Return the number of the next n tasks before the next check, which comes after the first of them."""
         if self._is_timed:
             late = times >= self.due
             return int(late.argmax()) if late.any() else n

@@ -63,7 +63,7 @@ class RetrainedEmbedding:
         return out
 
     def observations_until_retraining(self) -> int:
-        """Return how many observations may come before the next retraining."""
+        """Return the number of observations that may come before the next retraining."""
         return max(1, self._ledger.get("retrain_at") - self._ledger.get("n_seen"))
 
     def refresh_views(self, decision: int, slot: int) -> None:
@@ -139,7 +139,7 @@ class RetrainedEmbedding:
         self.training_set.append(x)
 
     def decisions_until_upkeep(self) -> int:
-        """Return how many decisions may come before `drop_old_tasks` or `refresh_window_if_due` must be called."""
+        """Return the number of decisions before `drop_old_tasks` or `refresh_window_if_due` must be called."""
         steps = self._ledger.memory
         if self._limit is not None:
             steps = min(steps, 2 * self._limit - self.training_set.n)

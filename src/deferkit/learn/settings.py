@@ -429,7 +429,7 @@ class Settings:
 
     @staticmethod
     def timing_of(budget: Budget) -> int:
-        """Return what a budget is paced over, as the compiled core has it."""
+        """Return the constant of the compiled core for the timing of a budget: horizon, end or period."""
         kind = "renews" if budget.every is not None else "until" if budget.until is not None else "horizon"
         return int(CONSTANTS[kind])
 
@@ -589,11 +589,11 @@ def warn_if_unaffordable(budgets: Mapping[str, Budget]) -> None:
 
 
 def warn_if_below_guarantee(n_features: int, budget: Budget) -> None:
-    """Warn if a budget is smaller than the paper's corollary asks for: B > √d·T^¾."""
+    """Warn if a budget is smaller than the paper's corollary requires: B > √d·T^¾."""
     least = math.sqrt(n_features) * (budget.horizon or 0) ** 0.75
     if budget.total < least:
         warnings.warn(
-            f"The paper's guarantee asks for B > √d·T^¾ = {least:,.0f}; the budget of {budget.total:,.0f} is smaller.",
+            f"The paper's guarantee requires B > √d·T^¾ = {least:,.0f}; the budget of {budget.total:,.0f} is smaller.",
             AssumptionWarning,
             stacklevel=3,
         )

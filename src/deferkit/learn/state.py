@@ -314,7 +314,7 @@ class StateCopy(NamedTuple):
     arrays: dict[str, NDArray[Any]]
 
     def to_bytes(self) -> bytes:
-        """Return what `Deferrer.to_bytes` returned when the copy was made."""
+        """Return the saved state as of the time of the copy, as `Deferrer.to_bytes` does."""
         return pack(self.plain, self.arrays)
 
 

@@ -139,7 +139,7 @@ def need_mark(found: Need, reward: float, place: int, hue: str, *, left: bool = 
 
 
 def price_panel(plan: Plan, unit: str) -> alt.LayerChart:
-    """Return what the next unit brings against budget: λ* of OPT, and the slope of the learner's curve in steps.
+    """Return a chart of the marginal reward against budget: λ* of OPT, and the slope of the learner's curve in steps.
 
     The price of the very first unit is left out: one cheap task can make it as high as one likes.
     """

@@ -99,7 +99,7 @@ def next_shares(found: Need, everything: float, *, halve: bool) -> list[float]:
     return [float(f"{share:.5g}") for share in inside or [middle]]
 
 
-CLOSE = 90.0  # per cent of possible: who gets there can foresee outcomes
+CLOSE = 90.0  # per cent of possible: a learner that gets there can predict outcomes
 
 
 class Point(NamedTuple):
@@ -138,7 +138,7 @@ class Plan(NamedTuple):
     everything: float  # what asking about every task costs
     model: float  # what the model earns alone
     possible: float  # what can be gained at most
-    hindsight: float  # what OPT gains at most; on a table it knows every outcome beforehand
+    hindsight: float  # what OPT gains at most; on a table it knows every outcome in advance
     estimated: bool  # whether what is possible is an estimate: that of the achievable optimum
     right: bool  # whether a reward is 1 for right and 0 for wrong
     representation: str  # what the learner's estimates rest on
@@ -151,7 +151,7 @@ class Plan(NamedTuple):
 
     @property
     def within_reach(self) -> bool:
-        """Whether the learner comes close to OPT somewhere: outcomes can be foreseen, then."""
+        """Whether the learner comes close to OPT somewhere: outcomes can be predicted, then."""
         return any(point.reached is not None and point.reached >= CLOSE for point in self.learner.points)
 
     @property
@@ -296,7 +296,7 @@ def curve_of(frame: pl.DataFrame, plan: Plan, possible: dict[int, float], grid: 
 
 
 def drop_nan(value: float | None) -> float | None:
-    """Return a mean, or None where something of it is not known."""
+    """Return a mean, or None if it is NaN because a value is missing."""
     return None if value is None or math.isnan(value) else float(value)
 
 

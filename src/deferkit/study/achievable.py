@@ -35,7 +35,7 @@ LEAVES = 15
 MIN_IN_LEAF = 20
 MAX_ROWS = 50_000  # that the trees of a fold are fitted to: of more, every k-th
 FEWEST_FOR_TREES = 100  # rows, below which trees have nothing to split
-MIN_COST = 0.01  # of the mean: a regression that foresees less is wrong about it
+MIN_COST = 0.01  # of the mean: a regression that predicts less is wrong about it
 
 
 class Predictions(NamedTuple):
@@ -127,21 +127,21 @@ class Achievable:
     def _ranked(self, stream: TaskStream, rows: NDArray[np.int64]) -> "Fold":
         """Return the tasks of a fold in the order in which they are asked, and what they really cost by then."""
         each = np.full(len(rows), 1.0)
-        foreseen = Population(each, self.predictions.rewards[rows], self.predictions.costs[rows, :, None])
-        taken = steps(foreseen)
+        population = Population(each, self.predictions.rewards[rows], self.predictions.costs[rows, :, None])
+        taken = steps(population)
         paid = np.concatenate([np.zeros((len(rows), 1)), stream.costs[rows, :, 0]], axis=1)  # [n, deciders]
         deciders = np.concatenate([np.zeros((len(rows), 1), dtype=np.int64), taken.path], axis=1)
         task, level = taken.context, occurrence(taken.context)
         more = paid[task, deciders[task, level + 1]] - paid[task, deciders[task, level]]
         # of several experts a later one can turn out cheaper: what was spent before that had to be there, too
-        return Fold(rows, foreseen, taken._replace(used=np.maximum.accumulate(np.cumsum(more))))
+        return Fold(rows, population, taken._replace(used=np.maximum.accumulate(np.cumsum(more))))
 
     def at(self, budget: float) -> Floats:
-        """Return who decides each task, as probabilities [n, deciders], for a total budget."""
+        """Return the probabilities [n, deciders] with which each decider decides a task, for a total budget."""
         choice = np.zeros(self._shape)
-        for rows, foreseen, taken in self._folds:
+        for rows, population, taken in self._folds:
             if len(rows):
-                choice[rows] = by_steps(foreseen, taken, budget * len(rows) / len(choice)).choice
+                choice[rows] = by_steps(population, taken, budget * len(rows) / len(choice)).choice
         return choice
 
 
@@ -149,12 +149,12 @@ class Fold(NamedTuple):
     """Tasks that were predicted from all others, in the order in which they are asked."""
 
     rows: NDArray[np.int64]
-    foreseen: Population
+    population: Population
     steps: Steps  # `used` is what they really cost
 
 
 def occurrence(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how often each value came before.
+    """Return the number of earlier occurrences of each value.
 
     >>> occurrence(np.array([3, 1, 3, 3, 1])).tolist()
     [0, 0, 1, 2, 1]

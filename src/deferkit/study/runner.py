@@ -54,8 +54,8 @@ def run_study(
 
     Args:
         trials: Pairs of a specification and a seed; one that is listed twice runs once.
-        store: Where results are saved; in memory unless given.
-        engine: Where trials run; in this process unless given. With `Local()` they run in a process for each core; a
+        store: Where results are saved; in memory by default.
+        engine: Where trials run; in this process by default. With `Local()` they run in a process for each core; a
             script then needs `if __name__ == "__main__":` around it.
         progress: Is called with a number of trials that are done.
         failed: A list that failed trials are appended to, with their errors; the table then goes without them.

@@ -80,7 +80,7 @@ def mean_of(frame: pl.DataFrame, value: str, **where: Any) -> float:
 
 
 def paired(frame: pl.DataFrame, one: str, other: str, value: str = "gain", *, by: str = "policy") -> Difference:
-    """Return how much more of something a policy has than another, seed by seed: the mean and its standard error.
+    """Return the mean difference between two policies, paired by seed, and its standard error.
 
     >>> frame = pl.DataFrame({"policy": ["a", "a", "b", "b"], "seed": [0, 1, 0, 1], "gain": [3.0, 5.0, 1.0, 1.0]})
     >>> paired(frame, "a", "b")
@@ -99,7 +99,7 @@ def mean_and_error(values: NDArray[np.float64]) -> Difference:
 
 
 def as_float(value: Any) -> float:
-    """Return what a column came to as a number: its least, largest or mean may be anything to a type checker."""
+    """Return an aggregate of a column as a float; its minimum, maximum or mean may have any type for a type checker."""
     return float(value)
 
 
@@ -125,7 +125,7 @@ def not_below(found: Difference) -> bool:
 def paired_cells(
     frame: pl.DataFrame, cells: Sequence[str], one: str, other: str, value: str = "gain", *, by: str = "policy"
 ) -> dict[str, Difference]:
-    """Return how much more of something a policy has than another in each cell where both were run, paired by seed.
+    """Return the difference between two policies in each cell where both were run, paired by seed.
 
     Args:
         frame: Trials, a row each.
@@ -186,7 +186,7 @@ def pooled(values: Sequence[float], weights: Sequence[float]) -> list[float]:
 
 
 def slopes(budgets: Sequence[float], rewards: Sequence[float]) -> list[float]:
-    """Return what a unit of budget brings between each two points: never more than before it, never below 0.
+    """Return the marginal reward of budget between consecutive points: never increasing, never below 0.
 
     These are the slopes of the lowest curve above all points that bends down only. What lies on it can be had: by
     taking one of two budgets at random, or for a part of the time each.

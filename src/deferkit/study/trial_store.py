@@ -19,7 +19,7 @@ PROBE = bytes(65_536)
 
 
 def reason_of(error: Exception, unfinished: Path) -> str:
-    """Return why a file could not be written, in the words of the system.
+    """Return the reason of a failed write, in the words of the system.
 
     On a full disk polars may say "Invalid thrift: transport error". So some bytes are appended to what was written:
     if that fails too, its reason is the one.

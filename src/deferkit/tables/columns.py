@@ -48,7 +48,8 @@ def pick(sheet: Sheet, context: str, outcomes: Sequence[str]) -> list[str]:
         if not found:
             raise InvalidArgument(
                 f"No column of {sheet.path} matches the context {pattern!r}.{closest(pattern, names)}"
-                f" Its columns: {join_first_names(names)}. Name them with --context, as in --context 'age,country' or '*'."
+                f" Its columns: {join_first_names(names)}. Name them with --context,"
+                " as in --context 'age,country' or '*'."
             )
         chosen |= found
     return [name for name in names if name in chosen]
@@ -228,8 +229,8 @@ class ContextReader:
                 )
         if not (self.found.numbers or self.found.categories):
             raise InvalidArgument(
-                f"All context columns of {self.sheet.path} look like ids ({join_first_names(names)}), and nothing is to be"
-                " learned from those. One that is none is kept if --context names it."
+                f"All context columns of {self.sheet.path} look like ids ({join_first_names(names)}),"
+                " and nothing is to be learned from those. A column that is not an id is kept if --context names it."
             )
         if self.like is not None:
             self._check_kinds(self.like)

@@ -63,7 +63,7 @@ def embedding_checks(embedding: Any) -> list[ContractCheck]:
     def views() -> None:
         used = trained()
         whole = used.transform(stream.contexts)
-        require(np.isfinite(whole).all(), "A view has a number that is none.")
+        require(np.isfinite(whole).all(), "A view contains NaN or infinity.")
         single = np.concatenate([used.transform(stream.contexts[i : i + 1]) for i in range(stream.n_tasks)])
         require(np.array_equal(whole, single), "The view of a task depends on the tasks beside it.")
 

@@ -176,5 +176,5 @@ def refused(make: MakeLearner, stream: TaskStream) -> None:
 
 
 def spent_of(learner: Deferrer) -> float:
-    """Return what a learner has spent of its only resource."""
+    """Return a learner's spending of its only resource."""
     return float(as_amount("spent", learner.summary().spent, learner.settings.resources)[0])

@@ -80,7 +80,7 @@ def check_shapes(stream: TaskStream) -> None:
     require(
         stream.rewards.shape == (n, deciders), f"rewards have the shape {stream.rewards.shape}, not {(n, deciders)}."
     )
-    require(np.isfinite(stream.contexts).all(), "A context has a number that is none.")
+    require(np.isfinite(stream.contexts).all(), "A context contains NaN or infinity.")
     require(not np.isinf(stream.rewards).any() and not np.isinf(stream.costs).any(), "An outcome is infinite.")
     require(not (stream.costs < 0).any(), "A cost is below 0.")
     require(not np.isnan(stream.rewards[:, 0]).any(), "A reward of the model is missing.")

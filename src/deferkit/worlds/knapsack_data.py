@@ -191,7 +191,7 @@ def draw_instances(n: int, rng: np.random.Generator) -> Instances:
 
 
 def difficulty(instances: Instances) -> tuple[Floats, Floats]:
-    """Return how large the numbers of each knapsack are and how tight it is, both standardised.
+    """Return the size of the numbers of each knapsack and its tightness, both standardised.
 
     >>> knapsacks = Instances(np.array([[5, 5], [50, 50]]), np.array([[7, 7], [70, 70]]), np.array([5, 99]))
     >>> difficulty(knapsacks)

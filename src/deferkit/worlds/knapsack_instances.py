@@ -35,7 +35,7 @@ class Instances(NamedTuple):
         return _knapsacks.optimum(as_int64(self.weights), as_int64(self.values), as_int64(np.maximum(room, 0)))
 
     def ratio_max(self, most: int = MAX_CHOSEN) -> Ints:
-        """Return what RatioMax4 finds: at most four items, by value/weight, of those that still fit (Algorithm 3).
+        """Return the choice of RatioMax4: at most four items, by value/weight, of those that still fit (Algorithm 3).
 
         As printed it never takes the chosen item out of its list and may start with one that does not fit; both are
         mended here. Of equal ratios the first comes first.

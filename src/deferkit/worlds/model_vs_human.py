@@ -20,7 +20,7 @@ SET = DataSet(
 FILE = "trials.csv"
 ORDERS = ("experiment", "shuffled")
 ANSWER = "_response"
-WINDOW_S = 1.5  # to answer in; nobody's recorded time is longer, but for a millisecond
+WINDOW_S = 1.5  # to answer in; no recorded time is longer, but for a millisecond
 
 
 class Loaded(NamedTuple):
@@ -82,7 +82,7 @@ def read_trials(path: Path, data: str) -> tuple[pl.DataFrame, tuple[str, ...]]: 
 
 @functools.lru_cache(maxsize=8)
 def load(path: Path, data: str, model: str) -> Loaded:
-    """Return what the file holds, as it is for one network."""
+    """Return the rows of the file for one network."""
     trials, networks = read_trials(path, data)
     answers = trials.select(name + ANSWER for name in networks).to_numpy()
     own = answers[:, networks.index(model)]

@@ -24,7 +24,7 @@ class Tasks(NamedTuple):
     rewards: Floats  # [n, 2]
     costs: Floats  # [n, 1, 1]
     link: str
-    remark: str  # a line for each thing that has to be said
+    remark: str  # one remark per line
     past: PastTasks | None
     times: Floats | None  # [n] in order
     confidence: Floats | None = None  # [n] of the model, if a column is that
@@ -135,7 +135,7 @@ class Table(BaseWorld):
     time: str | None = option(None, "Column of dates or numbers that rows are sorted by")
     """They come in this order for every seed (`order` is "file")."""
     confidence: str | None = option(
-        None, "Column of the model's confidence in its own answer, or none; unless given it is looked for"
+        None, "Column of the model's confidence in its own answer, or none; by default it is detected"
     )
     digest: str | None = None
     """Of the file's content; filled in, and if it is given, the file must still have it."""

@@ -31,19 +31,19 @@ def demo(
     world: Annotated[str | None, typer.Argument(help=f"Which tasks: {', '.join(WORLDS)}")] = None,
     tasks: Annotated[
         int | None,
-        typer.Option(help="Number of tasks; 2,000 unless given, 20,000 with --console", min=1, max=1_000_000),
+        typer.Option(help="Number of tasks; 2,000 by default, 20,000 with --console", min=1, max=1_000_000),
     ] = None,
     budget: Annotated[
         str | None,
         typer.Option(
             help="In units of cost (75), of tasks (0.1T) or of what asking always costs (10%); or inf."
-            " 10% unless given, 20% with --console"
+            " 10% by default, 20% with --console"
         ),
     ] = None,
     reviewers: Annotated[int, typer.Option(help="Number of simulated people", min=1, max=64)] = 3,
     seed: Annotated[int, typer.Option(help="Of the tasks", min=0)] = 0,
     seconds: Annotated[
-        float | None, typer.Option(help="How long it takes at most; 45 unless given, no end with --console", min=1)
+        float | None, typer.Option(help="Maximum duration in seconds; 45 by default, no end with --console", min=1)
     ] = None,
     store: Annotated[
         str | None, typer.Option(help="A file (SQLite) or a postgresql:// URL that keeps it; else it is thrown away")

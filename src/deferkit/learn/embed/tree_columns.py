@@ -285,7 +285,7 @@ class TreeColumns:
             self.training_set.drop_first(self.training_set.n - MAX_KEPT)
 
     def decisions_until_upkeep(self) -> int:
-        """Return how many decisions may come before `drop_old_tasks` must be called."""
+        """Return the number of decisions that may come before `drop_old_tasks` must be called."""
         room = 2 * MAX_KEPT - self.training_set.n if self._fit is None else self._ledger.memory
         return max(1, min(self._ledger.memory, room))
 
@@ -316,7 +316,7 @@ class TreeColumns:
     # ------------------------------------------------------------ fits
 
     def observations_until_retraining(self) -> int:
-        """Return how many observations may come before a fit starts or takes effect."""
+        """Return the number of observations that may come before a fit starts or takes effect."""
         return max(1, self._ledger.get("retrain_at") - self._ledger.get("n_seen"))
 
     @property
@@ -340,7 +340,7 @@ class TreeColumns:
         ledger.set("retrain_at", self._effect_at if self._fit is not None else self._start_at)
 
     def _rows_in_window(self) -> int:
-        """Return how many of the latest tasks include all decisions in the window of the price.
+        """Return the number of latest tasks that include all decisions in the window of the price.
 
         More than the window, if a warm start has added tasks between them.
         """
@@ -480,4 +480,4 @@ class TreeColumns:
             self._fit = TreeFit(self._views, fresh, self._window)
             self._fit.restore(part("fit"), fresh.sizes())
             if not self._rows_in_window() <= len(self._fit.latest) <= self.training_set.n:
-                raise ValueError("a fit under way lacks views of the latest tasks, or has more than there are tasks")
+                raise ValueError("a running fit is missing views of the latest tasks, or has more than there are tasks")

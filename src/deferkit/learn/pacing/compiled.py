@@ -79,7 +79,7 @@ class Strategy:
         return 0
 
     def memory_size(self, n_resources: int) -> int:
-        """Return how many numbers the dual holds beside the prices."""
+        """Return the number of elements of the dual beside the prices."""
         del n_resources
         return 0
 

@@ -126,7 +126,7 @@ def bands(
 
 @functools.cache
 def picked(field: str) -> alt.Parameter:
-    """Return what a click on the legend selects: one for all panels of a figure."""
+    """Return the selection that a click on the legend makes, one for all panels of a figure."""
     return alt.selection_point(name=f"picked_{field}", fields=[field], bind="legend")
 
 
@@ -197,7 +197,7 @@ def parameter_columns(frame: pl.DataFrame) -> dict[str, str]:
 
 
 def settings_text(frame: pl.DataFrame) -> str:
-    """Return what all trials have in common: parameters of the world, budget and feedback.
+    """Return the settings that all trials have in common: parameters of the world, budget and feedback.
 
     Args:
         frame: Trials, a row each.
@@ -234,7 +234,7 @@ def tasks_text(frame: pl.DataFrame) -> str:
 
 
 def trials_text(frame: pl.DataFrame, variant: str = "policy") -> str:
-    """Return how many trials each setting has.
+    """Return the number of trials of each setting, as text.
 
     Args:
         frame: Trials, a row each.

@@ -52,7 +52,7 @@ class Lines:
     by: str = "policy"
     """The column with a line for each value."""
     among: Callable[[pl.DataFrame], Sequence[str]] | Sequence[str] | None = None
-    """All lines of the figure, for one legend; those of the chart unless given."""
+    """All lines of the figure, for one legend; by default those of the chart."""
     dash: str | None = None
     """The column that dashes a line."""
     y_scale: alt.Scale | None = None
@@ -118,7 +118,7 @@ class Figure:
     spread: str = "mean ± sd"
     """What the figure shows of several trials."""
     seed: str = ""
-    """What a seed stands for, where that has to be said."""
+    """What a seed stands for, if the figure must say it."""
     notes: Sequence[str | Callable[[pl.DataFrame], str]] = ()
     """Further lines of the subtitle."""
 

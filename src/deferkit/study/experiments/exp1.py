@@ -72,7 +72,7 @@ EXPERIMENT = Experiment(
     title="Experiment 1: regret over time",
     description="Random rewards and costs, a budget of 8,000 for 50,000 tasks. The regret of Algorithm 1 as printed,"
     " of the same price step with the gradient of Agrawal & Devanur, and of the default; beside it the price that each"
-    " of them asks for a unit of budget, relative to OPT's.",
+    " of them puts on a unit of budget, relative to OPT's.",
     grids=(
         Grid(policies=LEARNERS, budgets=[BUDGET], worlds=[WORLD], feedbacks=tuple(GOALS), trace="path", **SEEDS),
         Grid(policies=BASELINES, budgets=[BUDGET], worlds=[WORLD], **SEEDS),

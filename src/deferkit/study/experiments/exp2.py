@@ -66,7 +66,7 @@ class Contest(NamedTuple):
 
 
 def against_baselines(frame: pl.DataFrame, policy: str) -> Contest:
-    """Return where a policy beats every simple baseline, paired by seed, and where it does not."""
+    """Return the cells in which a policy beats every simple baseline, paired by seed, and the other cells."""
     won, lost = 0, []
     for regime, budget in CELLS:
         at: dict[str, Any] = {"regime": regime, "budget": float(budget), "feedback": "full"}
@@ -88,7 +88,7 @@ def extremes(frame: pl.DataFrame, value: str, by: tuple[str, ...] = ("regime", "
 
 
 def more_gain(frame: pl.DataFrame, policy: str, other: str) -> dict[str, list[float]]:
-    """Return how much more a policy gains than another with full feedback, by regime and budget."""
+    """Return the difference in gain between two policies with full feedback, by regime and budget."""
 
     def gain(name: str, regime: str, budget: int) -> float:
         return mean_of(frame, "gain", policy=name, regime=regime, budget=float(budget), feedback="full")

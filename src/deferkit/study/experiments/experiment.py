@@ -129,7 +129,7 @@ class MeanTable:
     rows: Rows = lambda frame: frame
     """Which trials are shown."""
     heading: str = ""
-    """Of the first column; its name in the trials unless given."""
+    """Of the first column; by default its name in the trials."""
 
     def tables(self, frame: pl.DataFrame) -> dict[str, pl.DataFrame]:
         """Return the tables by caption."""
@@ -156,7 +156,7 @@ class OutcomeTable:
     values: Mapping[str, tuple[str, int]]
     """By heading: the column of numbers and its digits."""
     heading: str = ""
-    """Of the first column; its name in the trials unless given."""
+    """Of the first column; by default its name in the trials."""
 
     def tables(self, frame: pl.DataFrame) -> dict[str, pl.DataFrame]:
         """Return the table by caption."""
@@ -252,7 +252,7 @@ def verdict(held: bool) -> str:
 
 
 def selected(**where: Any) -> Rows:
-    """Return what chooses the trials whose columns have these values.
+    """Return a filter of the trials whose columns have these values.
 
     >>> selected(policy="opt")(pl.DataFrame({"policy": ["opt", "paper"]})).height
     1

@@ -45,7 +45,7 @@ def losses(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def lost_text(paired: pl.DataFrame) -> tuple[str, float]:
-    """Return what was lost for each regime and budget as text, and the largest of it."""
+    """Return the loss for each regime and budget as text, and the largest loss."""
     rows = over_trials(paired, ["regime", "budget"], "lost").sort("budget")
     parts = [
         f"{regime} " + ", ".join(f"{round(v, 1) + 0.0:+.1f}" for v in rows.filter(regime=regime)["mean"])

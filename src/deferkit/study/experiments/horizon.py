@@ -1,4 +1,4 @@
-"""How regret grows with the horizon."""
+"""Growth of regret with the horizon."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from deferkit.study.statistics import mean_of, power_of
 
 HORIZONS = (2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000)
 POLICIES = ("default", "gradient", "paper")
-SHARE, LARGE = "0.16T", "0.64T"  # the corollary asks for more than √d·T^¾: LARGE has that from T = 2,400 on
+SHARE, LARGE = "0.16T", "0.64T"  # the corollary requires more than √d·T^¾: LARGE has that from T = 2,400 on
 GOAL = 0.35
 ROOT = 0.55  # a slope that still counts as √T, logarithms and all
 RESAMPLED = 200  # times, for the standard error of a slope

@@ -68,12 +68,12 @@ def again(judge: Callable[[pl.DataFrame], Judgement]) -> Callable[[pl.DataFrame]
 
 
 def shown_rows(model: str, left_out: str) -> Rows:
-    """Return what chooses the trials of a network, without a policy."""
+    """Return a filter of the trials of a network, without a policy."""
     return lambda frame: frame.filter(pl.col("who") != left_out, world_model=model)
 
 
 def data_note(frame: pl.DataFrame) -> str:
-    """Return the number of tasks of each network, and what has to be said of its data."""
+    """Return the number of tasks of each network, and the remark on its data."""
     parts = {model: frame.filter(world_model=model) for model in MODELS}
     there = {model: tasks_text(part) for model, part in parts.items() if len(part)}
     return "\n".join(f"{model}: T = {n}; {remark('imagenet16h', {'model': model})}" for model, n in there.items())

@@ -1,4 +1,4 @@
-"""Who is compared on knapsacks, and with which settings."""
+"""Policies that are compared on knapsacks, and their settings."""
 
 from typing import Any
 
@@ -19,5 +19,5 @@ def by_name(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def people_remark(_: pl.DataFrame) -> str:
-    """Return what has to be said of the people."""
+    """Return the remark on the simulated people."""
     return remark(WORLD, {})

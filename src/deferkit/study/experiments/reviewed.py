@@ -52,12 +52,12 @@ def placed(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def scope(frame: pl.DataFrame) -> str:
-    """Return what a claim is about, where not everything could be run."""
+    """Return the scope of a claim if not everything could be run, else ""."""
     return "" if PICTURES in frame["world"] else "knapsacks alone: the data of model-vs-human are not here"
 
 
 def remark(frame: pl.DataFrame) -> str:
-    """Return what has to be said of the data."""
+    """Return the remark on the data."""
     return "knapsack people are simulated" if PICTURES in frame["world"] else NOT_HERE
 
 
@@ -72,7 +72,7 @@ def cells(frame: pl.DataFrame, policy: str) -> list[tuple[str, dict[str, pl.Data
 
 
 def judge_kept(frame: pl.DataFrame, policy: str) -> Judgement:
-    """Judge how much of the gain with full feedback is kept."""
+    """Judge the share of the gain with full feedback that is kept."""
     texts, held = [], []
     for cell, by in cells(frame, policy):
         full, reviewed = (mean_of(by[feedback], "gain") for feedback in ("full", "reviewed"))

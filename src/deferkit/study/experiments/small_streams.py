@@ -58,7 +58,7 @@ def gain_error(frame: pl.DataFrame, horizon: int, share: str) -> float:
 
 
 def advantage(frame: pl.DataFrame, horizon: int, share: str) -> Difference:
-    """Return how much more the default gains than with intervals, world by world and seed by seed."""
+    """Return the difference in gain between the default and intervals, paired by world and seed."""
     part = frame.filter(horizon=horizon, asked_budget=share, feedback="full")
     keys = ["regime", "link", "n_features", "seed"]
     both = part.filter(policy="default").join(part.filter(policy="interval"), on=keys, suffix="_other")

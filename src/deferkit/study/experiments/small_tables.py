@@ -51,7 +51,7 @@ def by_budget(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def compared(frame: pl.DataFrame, one: str, other: str) -> Difference:
-    """Return how much more a policy gains than another, on average over cells; the standard error is over cells."""
+    """Return the mean difference in gain between two policies over cells, and its standard error over cells."""
     found = paired_cells(by_budget(frame), CELL, one, other)
     return mean_and_error(pl.Series([mean for mean, _ in found.values()]).to_numpy())
 

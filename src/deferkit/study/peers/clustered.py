@@ -52,7 +52,7 @@ class Clusters:
 
     Its covariances are diagonal (the package's notebook has full ones): a warm-up is too short for more.
 
-    `predict` remembers the last context: the package asks for the same one up to a dozen times a task.
+    `predict` remembers the last context: the package requests the same one up to a dozen times per task.
     """
 
     def __init__(self, warm_up: WarmUp, *, n_clusters: int, seed: int) -> None:
