@@ -183,7 +183,7 @@ def test_a_prediction_does_not_see_its_own_outcome() -> None:
     y[::FOLDS] = 1.0 - y[::FOLDS]
     after = {
         "linear": cross_validated(stream.contexts, y, logistic=True),
-        "trees": achievable.boosted(stream.contexts, y, binary=True),
+        "trees": achievable.predict_with_trees(stream.contexts, y, binary=True),
     }[used]
     assert np.allclose(after[::FOLDS], before[::FOLDS])
     assert not np.allclose(after[1::FOLDS], before[1::FOLDS])

@@ -78,7 +78,7 @@ def test_the_exponent_of_a_power_law_is_found() -> None:
 def test_luck_has_mean_0_and_taking_it_out_narrows() -> None:
     """On 60 streams of T = 4,000: the correction's mean within 3 standard errors of 0, the spread less than half."""
     rows = [trial({"regime": "random", "horizon": 4_000}, "0.16T", ["default"], seed=s)[0] for s in range(60)]
-    frame = horizon.steadied(pl.DataFrame(rows))
+    frame = horizon.add_steady_regret(pl.DataFrame(rows))
     luck = (frame["regret"] - frame["steady"]).to_numpy()
     assert abs(luck.mean()) < 3 * luck.std() / math.sqrt(60)
     assert frame["steady"].to_numpy().std() < 0.5 * frame["regret"].to_numpy().std()

@@ -571,13 +571,13 @@ class Summary(NamedTuple):
 
     def __str__(self) -> str:
         """Return a line for each field, to be read by people."""
-        return aligned(self._asdict())
+        return align_fields(self._asdict())
 
 
-def aligned(fields: Mapping[str, object]) -> str:
+def align_fields(fields: Mapping[str, object]) -> str:
     """Return fields as lines to be read by people; shares in per cent.
 
-    >>> print(aligned({"decisions": 12000, "deferral_rate": 0.125, "routes": {"model": 10500, "human": 1500}}))
+    >>> print(align_fields({"decisions": 12000, "deferral_rate": 0.125, "routes": {"model": 10500, "human": 1500}}))
     decisions      12,000
     deferral rate  12.5 %
     routes         model 10,500, human 1,500

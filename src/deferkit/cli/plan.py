@@ -102,7 +102,7 @@ def plan(
     if workers is None and not worth_workers(stream.n_tasks, orders, policy):
         workers = 1
     store = TrialStore(out / "trials")
-    made = solved(trials_of_grid, stream, store, workers, out)
+    made = solve(trials_of_grid, stream, store, workers, out)
     better = int((stream.rewards[:, 1:] > stream.rewards[:, :1]).any(axis=1).sum())
     said = remarks(made, full_orders=ORDERS if trials is None else None, better=better)
     said += [*without_trees([policy], stream), *stream.remark.splitlines()]
@@ -134,7 +134,7 @@ def plan(
     console.print(f"page: {page}", highlight=False, markup=False, soft_wrap=True)
 
 
-def solved(wanted: list[Trial], stream: TaskStream, store: TrialStore, workers: int | None, out: Path) -> Plan:
+def solve(wanted: list[Trial], stream: TaskStream, store: TrialStore, workers: int | None, out: Path) -> Plan:
     """Run the trials of a plan, then more of them around the needed budgets until those are known closely."""
     learner = next(spec.policy for spec, _ in wanted if is_learner(spec.policy))
     right = bool(np.isin(stream.rewards, (0.0, 1.0)).all())

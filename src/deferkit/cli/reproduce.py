@@ -54,7 +54,7 @@ def reproduce(
     with bar() as progress:
         job = progress.add_task("trials", total=None)
 
-        def started(to_run: int, all_of_them: int) -> None:
+        def show_start(to_run: int, all_of_them: int) -> None:
             kept = f", {all_of_them - to_run:,} of them are there already" if to_run < all_of_them else ""
             aside.print(f"{len(experiments)} experiments, {all_of_them:,} trials{kept}", highlight=False)
             progress.update(job, total=to_run)
@@ -65,7 +65,7 @@ def reproduce(
                 quick=quick,
                 out=out,
                 engine=make_engine(engine, workers=workers, address=address),
-                started=started,
+                started=show_start,
                 progress=lambda n: progress.advance(job, n),
                 drawing=lambda what: progress.update(job, description=f"drawing {what}"),
                 command=command,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from deferkit.client.wire import unending
-from deferkit.types import Amount, Drifted, MeanEstimate, Period, aligned
+from deferkit.types import Amount, Drifted, MeanEstimate, Period, align_fields
 
 
 class PolicySummary(NamedTuple):
@@ -55,7 +55,7 @@ class PolicySummary(NamedTuple):
 
     def __str__(self) -> str:
         """Return a line for each field, to be read by people."""
-        return aligned(self._asdict())
+        return align_fields(self._asdict())
 
 
 def summary_of(reply: Mapping[str, Any]) -> PolicySummary:

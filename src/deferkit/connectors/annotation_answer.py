@@ -8,13 +8,13 @@ LISTS = ("choices", "text", "taxonomy")
 VALUES = ("rating", "number", "datetime")
 
 
-def submitted(annotations: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+def find_submitted(annotations: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     """Return the annotation that counts: the first that was not skipped, else the first; None if there is none.
 
     Args:
         annotations: The annotations of a task.
 
-    >>> submitted([{"id": 2, "was_cancelled": False}, {"id": 1, "was_cancelled": True}])["id"]
+    >>> find_submitted([{"id": 2, "was_cancelled": False}, {"id": 1, "was_cancelled": True}])["id"]
     2
     """
     return min(annotations, key=lambda each: (bool(each.get("was_cancelled")), each["id"]), default=None)

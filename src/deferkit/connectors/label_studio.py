@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from deferkit.client.client import Client
 from deferkit.client.reviews import Review
-from deferkit.connectors.annotation_answer import answer_of, cost_of, submitted
+from deferkit.connectors.annotation_answer import answer_of, cost_of, find_submitted
 from deferkit.connectors.label_studio_api import POLICY, TASK, LabelStudio
 from deferkit.errors import ConflictingObservation, InvalidArgument, ServiceError, ServiceUnavailable
 from deferkit.http_connections import pause_after
@@ -250,7 +250,7 @@ class LabelStudioBridge:
         for number, claim in numbers.items():
             if number not in found:
                 claim.number = None  # deleted in Label Studio: it is created anew, so that it does not get lost
-            elif (annotation := submitted(found[number]["annotations"])) is not None:
+            elif (annotation := find_submitted(found[number]["annotations"])) is not None:
                 self._finish(claim, annotation)
 
     def _finish(self, claim: BridgedClaim, annotation: Mapping[str, Any]) -> None:
@@ -288,7 +288,7 @@ class LabelStudioBridge:
         found = self.studio.read_tasks([claim.number]).get(claim.number)
         if found is None:
             return
-        annotation = submitted(found["annotations"])
+        annotation = find_submitted(found["annotations"])
         if annotation is not None:
             logger.warning("the annotation of task %s came too late", claim.review.task)
             self._book_effort(claim, cost_of(annotation, self.unit_s))

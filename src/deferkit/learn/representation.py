@@ -80,7 +80,7 @@ class RetrainedEmbedding:
         slots = np.arange(first, first + n) % ledger.memory
         self.training_set.label(first, ledger.reward[slots], ledger.cost[slots], ledger.route[slots])
 
-    def observed(self, decision: int, slot: int, rewards: list[float], costs: list[float]) -> None:
+    def append_outcomes(self, decision: int, slot: int, rewards: list[float], costs: list[float]) -> None:
         """Copy the outcome of a decision from its row in the ledger; NaN in `rewards` and `costs` is not new."""
         ledger = self._ledger
         if self.training_set.row(decision) >= 0:
@@ -93,7 +93,7 @@ class RetrainedEmbedding:
             if not math.isnan(value):
                 self.systems.learn(target, ledger.view("context")[slot, self.views[target]], value)
 
-    def corrected(self, decision: int, slot: int, changes: list[tuple[int, float, float]]) -> None:
+    def replace_outcomes(self, decision: int, slot: int, changes: list[tuple[int, float, float]]) -> None:
         """Copy corrected outcomes of a decision; `changes` are (target, before, after)."""
         ledger = self._ledger
         if self.training_set.row(decision) >= 0:

@@ -161,12 +161,12 @@ def convert_v4(settings: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any]
     added: Arrays = {}
     for prefix in ("", FIT):
         if prefix + "n_observed" in arrays:
-            added |= {prefix + name: array for name, array in _added(len(arrays[prefix + "n_observed"])).items()}
+            added |= {prefix + name: array for name, array in _add(len(arrays[prefix + "n_observed"])).items()}
     counters = settings["counters"] | {"link_state": 0, "n_in_ranks": 0, "spending_told": 0, "n_unavailable": 0}
     return settings | {"counters": counters}, arrays | added
 
 
-def _added(targets: int) -> Arrays:
+def _add(targets: int) -> Arrays:
     return {
         "evidence": np.zeros(targets),
         "change_score": np.zeros(targets),
@@ -180,7 +180,7 @@ def _added(targets: int) -> Arrays:
     }
 
 
-ADDED = tuple(_added(1))
+ADDED = tuple(_add(1))
 
 
 MAGIC = b"deferkit-state\n"

@@ -332,8 +332,8 @@ def next_trials(plan: Plan, trials: Sequence[Trial], *, halve: bool) -> list[Tri
 SHARES = (0, 1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 35, 40, 50, 60, 80, 100)
 RULES = ("best-reject", "random")
 ORDERS = 5
-FEWEST = 200  # complete rows that are worth planning on
-FEWEST_ORDERS = 2  # of one alone nobody knows how much it depends on the order
+MIN_ROWS = 200  # complete rows that are worth planning on
+MIN_ORDERS = 2  # of one alone nobody knows how much it depends on the order
 MAX_DECISIONS = 60_000_000  # of the learner in all: a few minutes
 ROUND = 4_000_000  # tasks × budgets of an order that are run in one go, so that an interrupt does not lose more
 SLOWER = 50  # how many times as long a decision takes with a learned representation
@@ -346,7 +346,7 @@ def orders_for(n_tasks: int) -> int:
     >>> orders_for(5_000), orders_for(700_000), orders_for(1_000_000), orders_for(50_000_000)
     (5, 5, 3, 2)
     """
-    return max(FEWEST_ORDERS, min(ORDERS, MAX_DECISIONS // (n_tasks * len(SHARES))))
+    return max(MIN_ORDERS, min(ORDERS, MAX_DECISIONS // (n_tasks * len(SHARES))))
 
 
 def worth_workers(n_tasks: int, orders: int, policy: str = "default") -> bool:
@@ -370,7 +370,7 @@ def check_plannable(stream: TaskStream, policy: str) -> None:
         complete = stream.n_tasks - int(lost.sum())
         advice = (
             "keep the complete rows, and plan on those"
-            if complete >= FEWEST
+            if complete >= MIN_ROWS
             else (f"{complete:,} rows with a human outcome are too few to plan on, it takes some hundred")
         )
         raise InvalidArgument(

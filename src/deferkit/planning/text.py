@@ -180,10 +180,10 @@ def describe_gain(plan: Plan, unit: str) -> str:
     before, after = plan.model, point.reward
     if plan.right:
         course = f"{100 * before / plan.n_tasks:.1f} → {100 * after / plan.n_tasks:.1f} % right"
-        more, thing = f"{signed(point.gained)} right answers", "right answer"
+        more, thing = f"{format_signed(point.gained)} right answers", "right answer"
     else:
         course = f"reward {amount(before, 4)} → {amount(after, 4)}"
-        more, thing = signed(point.gained), "unit of reward"
+        more, thing = format_signed(point.gained), "unit of reward"
     if point.gained <= 0:
         return f"{with_} {course}: nothing is gained."
     all_spent = point.spent >= SPENT * point.budget
@@ -193,10 +193,10 @@ def describe_gain(plan: Plan, unit: str) -> str:
     return f"{with_} {course}, {more}{unspent}; {each}{levels_off(plan, point, unit)}."
 
 
-def signed(value: float) -> str:
+def format_signed(value: float) -> str:
     """Return a number with its sign, as in a sentence.
 
-    >>> signed(130.2), signed(-3.0)
+    >>> format_signed(130.2), format_signed(-3.0)
     ('+ 130', '− 3')
     """
     return f"{'+' if value >= 0 else '−'} {amount(abs(value))}"
@@ -254,8 +254,8 @@ def of_possible(plan: Plan) -> list[str]:
             )
         )
         return [
-            f"Achievable from these columns: {signed(plan.possible)} at most{share}. OPT, which knows every outcome"
-            f" in advance: {signed(plan.hindsight)}."
+            f"Achievable from these columns: {format_signed(plan.possible)} at most{share}. OPT, which knows every"
+            f" outcome in advance: {format_signed(plan.hindsight)}."
         ]
     enough = next((point.share for point in plan.curves[0].points if point.price == 0), 100.0)
     if enough >= 100:
@@ -288,8 +288,8 @@ def untold(plan: Plan, better: int | None) -> list[str]:
     best = max(plan.learner.points, key=lambda point: point.gained)
     if 0 < best.gained < SURE * best.gained_se:
         said.append(
-            f"{signed(best.gained)} ± {amount(best.gained_se, 2)} (standard error) at best: {plan.n_tasks:,} tasks"
-            " cannot tell whether reviewing brings anything."
+            f"{format_signed(best.gained)} ± {amount(best.gained_se, 2)} (standard error) at best: {plan.n_tasks:,}"
+            " tasks cannot tell whether reviewing brings anything."
         )
     return said
 

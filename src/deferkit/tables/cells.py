@@ -228,14 +228,14 @@ class Numerals:
         some = len(cells) - cells.null_count()
         numbers = int((by_point.is_not_null() | by_comma.is_not_null()).sum())
         if points.any() and commas.any() and numbers >= NUMBERS_SHARE * some:
-            raise self._mixed(cells, "decimal points and decimal commas", points, commas)
+            raise self._mixture_error(cells, "decimal points and decimal commas", points, commas)
 
     def _check_percent(self, cells: pl.Series, values: pl.Series, percent: pl.Series) -> None:
         bare = values.is_not_null() & ~percent & (values != 0)
         if bare.any():
-            raise self._mixed(cells, "numbers with and without a percent sign", percent, bare)
+            raise self._mixture_error(cells, "numbers with and without a percent sign", percent, bare)
 
-    def _mixed(self, cells: pl.Series, what: str, one: pl.Series, other: pl.Series) -> InvalidArgument:
+    def _mixture_error(self, cells: pl.Series, what: str, one: pl.Series, other: pl.Series) -> InvalidArgument:
         shown = [f"{cells[at]!r} in row {self.sheet.rows[at]}" for at in (one.arg_max() or 0, other.arg_max() or 0)]
         return InvalidArgument(
             f"The column {cells.name!r} of {self.sheet.path} mixes {what} ({shown[0]}, {shown[1]}). Write all alike."

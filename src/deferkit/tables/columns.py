@@ -145,7 +145,7 @@ def times_of(numerals: Numerals, notes: Notes, name: str) -> NDArray[np.float64]
     return Dates.of(cells).moments.to_physical().cast(pl.Float64).to_numpy() / 1e6
 
 
-FEWEST = 20  # rows; in fewer ones any column may have values that all differ
+MIN_ROWS = 20  # rows; in fewer ones any column may have values that all differ
 DISTINCT = 0.95  # share of values that differ, from which on texts are names
 DENSE = 1.1  # a range of at most so many whole numbers for each row is counted through
 NAMED = re.compile(r"(^|[^a-zA-Z])(?i:id|uuid|guid)$|[a-z](Id|ID|UUID)$")  # customer_id, customerId
@@ -158,7 +158,7 @@ def are_names(texts: pl.Series) -> bool:
     (True, False)
     """
     some = texts.drop_nulls()
-    return len(some) >= FEWEST and some.n_unique() >= DISTINCT * len(some)
+    return len(some) >= MIN_ROWS and some.n_unique() >= DISTINCT * len(some)
 
 
 def are_numbers_of_rows(name: str, column: NDArray[np.float64]) -> bool:
@@ -170,7 +170,7 @@ def are_numbers_of_rows(name: str, column: NDArray[np.float64]) -> bool:
     True
     """
     some = column[~np.isnan(column)]
-    if len(some) < FEWEST or (some % 1 != 0).any():
+    if len(some) < MIN_ROWS or (some % 1 != 0).any():
         return False
     distinct = len(np.unique(some))
     if distinct == len(column) and np.ptp(some) + 1 <= DENSE * len(column):

@@ -46,7 +46,7 @@ def world_checks(world: Any, **parameters: Any) -> list[ContractCheck]:
     def shapes() -> None:
         check_shapes(made.draw(0))
 
-    def refused() -> None:
+    def refuse_bad_seeds() -> None:
         for bad in BAD_SEEDS:
             try:
                 made.draw(bad)
@@ -58,7 +58,7 @@ def world_checks(world: Any, **parameters: Any) -> list[ContractCheck]:
         ContractCheck("parameters", "`parameters` are JSON values that make the same world again", plain),
         ContractCheck("seed", "a seed gives the same stream again", seed),
         ContractCheck("shapes", "arrays have the shapes and values of a TaskStream", shapes),
-        ContractCheck("refused", "a seed that is no whole number of at least 0 is refused", refused),
+        ContractCheck("refused", "a seed that is no whole number of at least 0 is refused", refuse_bad_seeds),
     ]
 
 

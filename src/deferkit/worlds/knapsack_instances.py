@@ -96,12 +96,12 @@ class People(NamedTuple):
         """The time of each answer, in units of the mean."""
         return np.asarray(self.seconds / self.seconds.mean())
 
-    def shuffled(self, rng: np.random.Generator) -> Ints:
+    def shuffle_people(self, rng: np.random.Generator) -> Ints:
         """Return the rows with the people in another order, and the answers of each in the same.
 
         >>> knapsacks = Instances(np.ones((4, 1), int), np.ones((4, 1), int), np.ones(4, int))
         >>> people = People(np.array([0, 0, 1, 1]), knapsacks, np.ones(4), np.ones(4), True)
-        >>> people.shuffled(np.random.default_rng(3))
+        >>> people.shuffle_people(np.random.default_rng(3))
         array([2, 3, 0, 1])
         """
         place = rng.permutation(int(self.person.max()) + 1)

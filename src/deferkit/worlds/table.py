@@ -45,7 +45,7 @@ def tasks_of(sheet: Sheet, names: Names, past: Rows | None = None) -> Tasks:
     """Return the tasks that the cells of a table stand for, and past ones."""
     rows = read_rows(sheet, names, like=past)
     found = find_confidence(names, rows.contexts.numbers, past)
-    x, old, elements = encoded(rows.contexts, None if past is None else past.contexts)
+    x, old, elements = encode(rows.contexts, None if past is None else past.contexts)
     rewards, costs = rows.rewards, rows.costs
     times = rows.times
     at = elements.index(found.column) if found.column in elements else None
@@ -71,7 +71,7 @@ def tasks_of(sheet: Sheet, names: Names, past: Rows | None = None) -> Tasks:
     )
 
 
-def encoded(columns: ContextColumns, past: ContextColumns | None = None) -> tuple[Floats, Floats, list[str]]:
+def encode(columns: ContextColumns, past: ContextColumns | None = None) -> tuple[Floats, Floats, list[str]]:
     """Return the vectors of contexts, and of past ones, and the names of their elements.
 
     The past rows alone settle the scales: no outcome is looked at.

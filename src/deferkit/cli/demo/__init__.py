@@ -84,7 +84,7 @@ def open_console(
 ) -> None:
     """Run the service with simulated comments, and keep its pages open."""
     with ExitStack() as stack:
-        service, url = started(stack, store, views.free_port())
+        service, url = start_service(stack, store, views.free_port())
         client = stack.enter_context(new_policy(url, key, "comments"))
         client.create(**comments.settings())
         users = SimulatedUsers(
@@ -103,7 +103,7 @@ def open_console(
         views.keep_open(service, client, users, seconds)
 
 
-def started(stack: ExitStack, store: str | None, port: int = 0) -> tuple[ServiceProcess, str]:
+def start_service(stack: ExitStack, store: str | None, port: int = 0) -> tuple[ServiceProcess, str]:
     """Start the service for as long as the stack is open; return it and its URL."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="deferkit-demo-")))
     service = stack.enter_context(ServiceProcess(store or str(folder / "demo.db"), folder / "service.log", port))
@@ -123,7 +123,7 @@ def play(
 ) -> None:
     """Play all tasks, and say what came of it."""
     with ExitStack() as stack:
-        service, url = started(stack, store)
+        service, url = start_service(stack, store)
         client = stack.enter_context(new_policy(url, key, "demo"))
         client.create(**simulation.settings())
         users = SimulatedUsers(

@@ -145,7 +145,7 @@ class Simulation:
         """Return the cost of asking about a task."""
         return float(self.costs[place])
 
-    def reviewed(self, place: int) -> None:
+    def record_review(self, place: int) -> None:
         """Record that a person has answered: how people did so far is part of the next context."""
         if self._follower is not None:
             with self._following:
@@ -324,7 +324,7 @@ class SimulatedUsers(Generic[Tasks]):
                 return
             rewards = None if self.simulation.rewards_by_rule else {HUMAN: self.simulation.reward(place, HUMAN)}
             self.client.reviews.complete(review, self.simulation.answer(place, name), rewards=rewards, cost=cost)
-            self.simulation.reviewed(place)
+            self.simulation.record_review(place)
             with self._turn:
                 self.reviewed += 1
                 self.reported_micros += round(cost * 1_000_000)

@@ -207,7 +207,7 @@ class Comments:
         """Return the minutes that reading a comment takes."""
         return float(self.costs[place])
 
-    def reviewed(self, place: int) -> None:
+    def record_review(self, place: int) -> None:
         """Do nothing: what people did is no part of a context."""
 
     def gain(self, place: int) -> float:
@@ -260,7 +260,7 @@ class DemoTasks(Protocol):
     def cost(self, place: int) -> float:
         """Return the cost of asking about a task."""
 
-    def reviewed(self, place: int) -> None:
+    def record_review(self, place: int) -> None:
         """Record that a person has answered."""
 
     def gain(self, place: int) -> float:

@@ -48,7 +48,7 @@ class View:
         if isinstance(summary.total, float) and summary.total < float("inf"):
             parts = ((summary.spent, POSTED), (summary.reserved, RESERVED), (summary.left, FREE))
             grid.add_row("budget", bar([(float(size), style) for size, style in parts]))  # type: ignore[arg-type]
-        grid.add_row("", coloured(money(summary, simulation.unit)))
+        grid.add_row("", colour_words(money(summary, simulation.unit)))
         for day in days(summary, simulation.unit):
             grid.add_row("day", day)
         grid.add_row("price", self.price(summary))
@@ -146,7 +146,7 @@ def days(summary: PolicySummary, unit: str) -> list[str]:
     ]
 
 
-def coloured(text: str) -> Text:
+def colour_words(text: str) -> Text:
     """Return the words in the colours of the bar."""
     shown = Text(text)
     for word, (colour, _) in (("posted", POSTED), ("reserved", RESERVED), ("free", FREE)):

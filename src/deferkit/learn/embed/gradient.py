@@ -150,7 +150,7 @@ class Gradients:
         self.networks.retrain(training_set, epochs)
         self._copy_weights()
         for g in range(self.shape.n_targets):
-            rows, _ = training_set.labelled(g)
+            rows, _ = training_set.select_labelled(g)
             x = training_set.x[rows]
             units, shown = self._predict(x, g)
             slope = shown * (1.0 - shown) if self.squashed[g] else np.ones(len(rows))

@@ -68,7 +68,7 @@ class Networks:
         y = np.zeros((training_set.n, self.shape.n_targets), dtype=np.float32)
         known = np.zeros((training_set.n, self.shape.n_targets), dtype=np.float32)
         for target in range(self.shape.n_targets):
-            rows, values = training_set.labelled(target)
+            rows, values = training_set.select_labelled(target)
             if target >= self.shape.n_deciders and len(values):
                 self.units[target] = float(values.mean()) or 1.0
             y[rows, target] = np.clip(values / self.units[target], -MAX_TRAINED, MAX_TRAINED)

@@ -75,7 +75,7 @@ class TreeFit:
         """Queue contexts that were decided since the start."""
         self._enqueue(self._append_views, x.copy())
 
-    def observed(self, x: Floats, known: KnownOutcomes) -> None:
+    def append_outcomes(self, x: Floats, known: KnownOutcomes) -> None:
         """Queue outcomes that became known since the start."""
         self._enqueue(self._learn, x.copy(), known)
 
@@ -297,18 +297,18 @@ class TreeColumns:
         if self._fit is not None:
             paid = (ledger.route[slots] > 0) & ~np.isnan(ledger.cost[slots]).any(axis=1)
             known = KnownOutcomes(ledger.reward[slots], ledger.cost[slots], np.where(paid, ledger.route[slots], 0))
-            self._fit.observed(self.training_set.x[self.training_set.rows(np.arange(first, first + n))], known)
+            self._fit.append_outcomes(self.training_set.x[self.training_set.rows(np.arange(first, first + n))], known)
 
-    def observed(self, decision: int, slot: int, rewards: list[float], costs: list[float]) -> None:
+    def append_outcomes(self, decision: int, slot: int, rewards: list[float], costs: list[float]) -> None:
         """Copy the outcome of a decision from its row in the ledger; NaN in `rewards` and `costs` is not new."""
         ledger, rows, row = self._ledger, slice(slot, slot + 1), self.training_set.row(decision)
         self.training_set.label(decision, ledger.reward[rows], ledger.cost[rows], ledger.route[rows])
         if self._fit is not None and row >= 0:
             cost_expert = 0 if np.isnan(costs[0]) else ledger.route[slot]
             known = KnownOutcomes(np.array([rewards]), np.array([costs]), np.array([cost_expert], dtype=np.int64))
-            self._fit.observed(self.training_set.x[row : row + 1], known)
+            self._fit.append_outcomes(self.training_set.x[row : row + 1], known)
 
-    def corrected(self, decision: int, slot: int, _changes: list[tuple[int, float, float]]) -> None:
+    def replace_outcomes(self, decision: int, slot: int, _changes: list[tuple[int, float, float]]) -> None:
         """Copy corrected outcomes of a decision; the next fit uses them, one that is under way does not."""
         rows, ledger = slice(slot, slot + 1), self._ledger
         self.training_set.label(decision, ledger.reward[rows], ledger.cost[rows], ledger.route[rows])
@@ -373,7 +373,7 @@ class TreeColumns:
 
     def _labels(self) -> Labels:
         """Return the rows and responses of every target; costs are divided by their unit."""
-        found = [self.training_set.labelled(target) for target in range(self._shape.n_targets)]
+        found = [self.training_set.select_labelled(target) for target in range(self._shape.n_targets)]
         for target in range(self._shape.n_deciders, self._shape.n_targets):
             y = found[target][1]
             if self._unit[target] == 1.0 and len(y) and y.mean() > MIN_UNIT:

@@ -12,9 +12,9 @@ from deferkit.study.drawing.charts import (
     WIDTH,
     bands,
     chart_of,
-    finished,
+    finish,
     horizontal,
-    layered,
+    layer,
     runs_text,
     settings_text,
     side_by_side,
@@ -95,10 +95,10 @@ class Lines:
             height=self.height,
         )
         if self.level is not None:
-            chart = layered(chart, horizontal(*self.level))
+            chart = layer(chart, horizontal(*self.level))
         if self.labels is not None:
             texts = chart_of(self.labels(part)).mark_text(align="right", dx=-8, dy=-16, fontSize=14, fontWeight="bold")
-            chart = layered(chart, texts.encode(x=f"{across}:Q", y="y:Q", text="label:N"))
+            chart = layer(chart, texts.encode(x=f"{across}:Q", y="y:Q", text="label:N"))
         if not self.title:
             return chart
         return chart.properties(title=self.title.format(**key))
@@ -136,4 +136,4 @@ class Figure:
         ]
         alone = len(charts) == 1 and charts[0].title is alt.Undefined  # else the title of the chart would be lost
         together = charts[0] if alone else side_by_side(charts, self.columns)
-        return finished(together, self.title, lines)
+        return finish(together, self.title, lines)

@@ -57,7 +57,7 @@ def regrets(frame: pl.DataFrame, policy: str) -> tuple[list[float], str]:
     "Our Algorithm 1 is the printed one: an independent implementation has regret 835 (full) and 846 (bandit).",
     "deferkit",
 )
-def _printed(frame: pl.DataFrame) -> Judgement:
+def _judge_printed(frame: pl.DataFrame) -> Judgement:
     found, text = regrets(frame, "paper")
     return text, verdict(all(abs(r - goal) <= off for r, (goal, off) in zip(found, GOALS.values(), strict=True)))
 
@@ -101,7 +101,7 @@ EXPERIMENT = Experiment(
             ),
         ),
     ),
-    claims=(_sublinear, _printed, _default),
+    claims=(_sublinear, _judge_printed, _default),
     tables=(
         OutcomeTable(
             caption="All policies in Experiment 1 (mean ± sd over trials)",

@@ -22,11 +22,11 @@ from deferkit.study.experiments.experiment import (
     PolicyRanking,
     claim,
     goal_claim,
-    selected,
+    select_rows,
     share_verdict,
     verdict,
 )
-from deferkit.study.statistics import as_float, mean_of, over_trials, paired
+from deferkit.study.statistics import as_float, compare_paired, mean_of, over_trials
 
 DRAWN = ("default", "gradient", "paper", "best-reject", "threshold", "arbitrary-human", "model-only")
 SIMPLE = ("model-only", "arbitrary-human", "random", "threshold", "best-reject")
@@ -72,7 +72,7 @@ def against_baselines(frame: pl.DataFrame, policy: str) -> Contest:
         at: dict[str, Any] = {"regime": regime, "budget": float(budget), "feedback": "full"}
         rivals = {name: mean_of(frame, "gain", policy=name, **at) for name in SIMPLE}
         best = max(rivals, key=lambda name: rivals[name])
-        more, error = paired(frame.filter(**at), policy, best)
+        more, error = compare_paired(frame.filter(**at), policy, best)
         if more > 2 * error:
             won += 1
         else:
@@ -148,7 +148,7 @@ def _never_passed(frame: pl.DataFrame) -> Judgement:
     " within 0.5 (1.0 dominant at B ≤ 2,000).",
     "deferkit",
 )
-def _printed(frame: pl.DataFrame) -> Judgement:
+def _judge_printed(frame: pl.DataFrame) -> Judgement:
     own = frame.filter(policy="paper", feedback="full")
     off = [
         (abs(mean_of(own, "pct_opt", regime=r, budget=float(b)) - PRINTED_PCT[r][BUDGETS.index(b)]), r, b)
@@ -216,7 +216,7 @@ EXPERIMENT = Experiment(
         _baselines,
         _margin,
         _never_passed,
-        _printed,
+        _judge_printed,
         _default,
         _optimism,
         _judge_spending,
@@ -227,7 +227,7 @@ EXPERIMENT = Experiment(
             caption="{value}, {regime} human, by budget (mean ± sd)",
             values={value: what},
             split=["regime"],
-            rows=selected(feedback="full"),
+            rows=select_rows(feedback="full"),
         )
         for value, what in (("gain", "Gain %"), ("pct_opt", "% of OPT"), ("spent_pct", "Spent, % of the budget"))
     ],

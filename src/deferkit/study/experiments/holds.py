@@ -19,7 +19,7 @@ SEEDS: dict[str, Any] = {"seeds": [*range(8), *range(FRESH, FRESH + 8)], "quick"
 LATE_SEEDS: dict[str, Any] = {"seeds": [*range(16), *range(FRESH, FRESH + 16)], "quick": {"seeds": [0, 1, FRESH]}}
 
 
-def labelled(frame: pl.DataFrame) -> pl.DataFrame:
+def add_labels(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the trials with what is held, the share of the budget, the setting, and whether a seed is fresh."""
     held = (
         pl.when(pl.col("asked_budget").str.contains("hold auto"))
@@ -113,7 +113,7 @@ EXPERIMENT = Experiment(
             **LATE_SEEDS,
         ),
     ],
-    rows=labelled,
+    rows=add_labels,
     figure=Figure(
         title="Holds: what is gained",
         panels=(

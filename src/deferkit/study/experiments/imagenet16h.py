@@ -7,7 +7,7 @@ import polars as pl
 
 from deferkit.study.drawing.charts import tasks_text
 from deferkit.study.drawing.panels import Figure, Rows
-from deferkit.study.experiments.experiment import Experiment, Judgement, claim, selected, share_verdict
+from deferkit.study.experiments.experiment import Experiment, Judgement, claim, select_rows, share_verdict
 from deferkit.study.experiments.people import (
     BUDGETS,
     LIMITED,
@@ -226,6 +226,6 @@ EXPERIMENT = Experiment(
     tables=[
         table
         for model in MODELS
-        for table in budget_tables(f"{model} network: ", rows=selected(repeats=True, world_model=model))
+        for table in budget_tables(f"{model} network: ", rows=select_rows(repeats=True, world_model=model))
     ],
 )

@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from deferkit.study.drawing.panels import Figure
-from deferkit.study.experiments.experiment import Experiment, Judgement, StudyClaim, claim, selected, share_verdict
+from deferkit.study.experiments.experiment import Experiment, Judgement, StudyClaim, claim, select_rows, share_verdict
 from deferkit.study.experiments.people import (
     BUDGETS,
     LIMITED,
@@ -167,7 +167,7 @@ EXPERIMENT = Experiment(
         for world in WORLDS
         for table in budget_tables(
             f"{world['model']}, {ORDERS[world['order']]}: ",
-            rows=selected(world_model=world["model"], order=world["order"]),
+            rows=select_rows(world_model=world["model"], order=world["order"]),
         )
     ],
 )

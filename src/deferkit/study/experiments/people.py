@@ -10,7 +10,7 @@ from deferkit.errors import MissingData
 from deferkit.study.drawing.charts import in_order
 from deferkit.study.drawing.panels import TASKS, Lines, Rows
 from deferkit.study.experiments.experiment import Grid, Judgement, MeanTable, StudyClaim, share_verdict
-from deferkit.study.statistics import Difference, difference, mean_of, paired
+from deferkit.study.statistics import Difference, compare_paired, difference, mean_of
 from deferkit.worlds import make_world
 
 OF_PAPER = ("inf", "0.5T", "0.25T")
@@ -111,7 +111,7 @@ def ran(frame: pl.DataFrame, *wanted: str) -> list[str]:
 
 def compare(frame: pl.DataFrame, one: str, other: str, value: str = "gain") -> Difference:
     """Return the mean difference between `one` and `other`, paired by seed, and its standard error."""
-    return paired(frame, one, other, value, by="who")
+    return compare_paired(frame, one, other, value, by="who")
 
 
 def paths(frame: pl.DataFrame) -> pl.DataFrame:
@@ -197,7 +197,7 @@ def budget_tables(prefix: str = "", *, rows: Rows = lambda frame: frame) -> list
     """
     values = {"gain": "Gain %", "pct_opt": "% of hindsight OPT", "spent_pct": "Spent, % of the budget"}
 
-    def limited(frame: pl.DataFrame) -> pl.DataFrame:
+    def select_limited(frame: pl.DataFrame) -> pl.DataFrame:
         return rows(frame).filter(pl.col("asked_budget") != "inf")  # of no limit nothing is a share
 
     return [
@@ -207,7 +207,7 @@ def budget_tables(prefix: str = "", *, rows: Rows = lambda frame: frame) -> list
             index="who",
             columns="limit",
             heading="policy",
-            rows=limited if value == "spent_pct" else rows,
+            rows=select_limited if value == "spent_pct" else rows,
         )
         for value, what in values.items()
     ]

@@ -34,7 +34,7 @@ KNAPSACK: dict[str, Any] = {"world": KNAPSACKS, "budgets": tuple(BUDGETS), **GRI
 PICTURE: dict[str, Any] = {"world": PICTURES, "worlds": WORLDS, "budgets": ("0.1T", "0.25T"), "optional": True, **GRID}
 
 
-def placed(frame: pl.DataFrame) -> pl.DataFrame:
+def add_places(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the trials with four more columns of text.
 
     `where` is the world, `limit` the budget, `cell` both together, `run` the policy with its feedback.
@@ -153,7 +153,7 @@ EXPERIMENT = Experiment(
             **PICTURE,
         ),
     ),
-    rows=placed,
+    rows=add_places,
     figure=Figure(
         title="Reviewed feedback: what is gained by who learns only where a human was asked",
         columns=2,

@@ -17,7 +17,7 @@ from deferkit.study.experiments.experiment import (
     MeanTable,
     claim,
     goal_claim,
-    selected,
+    select_rows,
     verdict,
 )
 from deferkit.study.statistics import mean_of
@@ -87,7 +87,7 @@ EXPERIMENT = Experiment(
         MeanTable(
             caption=f"{{value}}, {{regime}} human, T = {horizon:,}, by budget",
             split=["regime"],
-            rows=selected(horizon=horizon, feedback="full"),
+            rows=select_rows(horizon=horizon, feedback="full"),
         )
         for horizon in (LONG, SHORT)
     ],
