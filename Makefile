@@ -38,11 +38,14 @@ soak: $(VENV)/built
 	DEFERKIT_SOAK=20 $(BIN)/pytest -n 2 --dist worksteal -q -rP --durations=20 tests/serve/processes tests/serve/test_stateful.py tests/serve/api/test_openapi.py tests/test_report.py
 	$(BIN)/python benchmarks/serve_memory.py
 
+# folders whose names and texts are standard English; all but the service
+WORDED := $(addprefix src/deferkit/,cli client connectors learn planning study tables testing worlds)
 lint: $(VENV)/built
 	$(BIN)/ruff format --check src tests checks benchmarks examples setup.py
 	$(BIN)/ruff check src tests checks benchmarks examples setup.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m checks.wording $(WORDED) src/deferkit/*.py
 	if command -v npm >/dev/null; then $(MAKE) --silent $(WEB_CHECKS) && npm --prefix checks/web run --silent types; else echo "no npm: the types of the pages are not checked"; fi
 
 # The compiled code under the sanitizers for addresses and undefined behaviour, in a build of its own: five minutes.

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from deferkit import DeferkitError, Deferrer, NeuralEmbedding, TreeEmbedding
-from deferkit.extras import REQUIREMENTS, missing, needs
+from deferkit.extras import REQUIREMENTS, find_missing, needs
 
 USES = {
     "study": "import deferkit.worlds",
@@ -34,7 +34,7 @@ def said_by(code: str) -> str:
 def main() -> None:
     """Use every feature."""
     for feature, required in REQUIREMENTS.items():
-        assert missing(feature), f"{feature}: its modules are there"
+        assert find_missing(feature), f"{feature}: its modules are there"
         said = said_by(USES.get(feature, f"needs({feature!r})"))
         assert said.endswith(f": pip install 'deferkit[{required.extra}]'."), said
         assert "\n" not in said, said

@@ -17,4 +17,4 @@ def exact(shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
 
 
 def pytest_configure() -> None:
-    ledger.aligned = exact
+    ledger.allocate_aligned = exact

@@ -20,7 +20,7 @@ SETUP = f"import sys; sys.path.append({str(ROOT)!r}); from tests.few_seeds impor
 @contextmanager
 def few_seeds() -> Iterator[None]:
     """Let the grids of this process have few seeds."""
-    combined = Grid._combined
+    combined = Grid._combine
 
     def few(grid: Grid) -> list[Trial]:
         return combined(
@@ -28,6 +28,6 @@ def few_seeds() -> Iterator[None]:
         )  # of each kind, where there are two
 
     if not os.environ.get("DEFERKIT_SOAK"):
-        Grid._combined = few  # type: ignore[method-assign,assignment]
+        Grid._combine = few  # type: ignore[method-assign,assignment]
     yield
-    Grid._combined = combined  # type: ignore[method-assign]
+    Grid._combine = combined  # type: ignore[method-assign]

@@ -25,7 +25,7 @@ class StudioProject(LabelStudio):
     def of_policy(self, policy: str) -> Iterator[dict[str, Any]]:
         yield from [each for each in self.tasks.values() if each["data"][POLICY] == policy and not each["annotations"]]
 
-    def read(self, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+    def read_tasks(self, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
         return {number: self.tasks[number] for number in ids if number in self.tasks}
 
     def create(self, data: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, Any]:

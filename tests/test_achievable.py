@@ -170,7 +170,7 @@ def test_trees_where_they_are_better_and_installed(monkeypatch: pytest.MonkeyPat
     assert np.mean((trees - chances[:, 0]) ** 2) < 0.01
     again, _ = out_of_fold(stream.contexts, stream.rewards[:, 0], binary=True)
     assert (again == trees).all()
-    monkeypatch.setattr(achievable, "missing", lambda _: ["lightgbm"])
+    monkeypatch.setattr(achievable, "find_missing", lambda _: ["lightgbm"])
     linear, used = out_of_fold(stream.contexts, stream.rewards[:, 0], binary=True)
     assert used == "linear"
     assert np.mean((linear - chances[:, 0]) ** 2) > 0.02
@@ -183,7 +183,7 @@ def test_a_prediction_does_not_see_its_own_outcome() -> None:
     y[::FOLDS] = 1.0 - y[::FOLDS]
     after = {
         "linear": cross_validated(stream.contexts, y, logistic=True),
-        "trees": achievable.boosted(stream.contexts, y, binary=True),
+        "trees": achievable.predict_with_trees(stream.contexts, y, binary=True),
     }[used]
     assert np.allclose(after[::FOLDS], before[::FOLDS])
     assert not np.allclose(after[1::FOLDS], before[1::FOLDS])

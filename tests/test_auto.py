@@ -203,7 +203,7 @@ def test_a_correction_reaches_the_next_fit_and_moves_no_member_too_far(
     assert (moved > 0).all()
     assert (moved <= abs(1 - 2 * old) * np.array(steps) * (1 + 1e-9)).all()
     past = trees_of(learner).training_set
-    assert past.known()[0][past.row(695), 0] == 1 - old
+    assert past.copy_outcomes()[0][past.row(695), 0] == 1 - old
 
 
 def test_without_lightgbm_estimates_are_linear_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,12 +47,12 @@ def test_what_is_known_of_a_person_is_observed_or_leaky(picture_data: Path) -> N
     follower = Follower(observed.contexts, observed.running)
     for task in range(observed.n_tasks):
         np.testing.assert_allclose(follower.context(task), leaked.contexts[task], atol=1e-12)
-        follower.asked(task, observed.rewards[task, 1], observed.costs[task, 0, 0])
+        follower.record_answer(task, observed.rewards[task, 1], observed.costs[task, 0, 0])
 
 
 def test_one_very_long_task_does_not_dwarf_a_context() -> None:
     follower = Follower(np.zeros((2, 2)), Running(np.zeros(2, dtype=np.int64), 0, 1, 0.5, 5.0))
-    follower.asked(0, 1.0, 300.0)
+    follower.record_answer(0, 1.0, 300.0)
     assert follower.context(1).tolist() == [0.5, 2.5]
 
 

@@ -13,7 +13,6 @@ from deferkit.study.coverage import distance, grid, run_and_measure
 from deferkit.study.experiments import (
     DEFAULT,
     REGISTRY,
-    chosen,
     coverage,
     exp1,
     exp2,
@@ -22,6 +21,7 @@ from deferkit.study.experiments import (
     load,
     logistic,
     noise,
+    select_experiments,
     small_budget,
 )
 from deferkit.study.experiments.experiment import BUDGETS, GOALS, NOISY_BUDGETS, REGIMES, SHORT_BUDGETS, goal_claim
@@ -32,10 +32,10 @@ from tests.conftest import trial
 
 
 def test_experiments_by_name() -> None:
-    assert [e.name for e in chosen(None)] == list(DEFAULT)
-    assert [e.name for e in chosen(["rivals", "exp1", "rivals"])] == ["rivals", "exp1"]
+    assert [e.name for e in select_experiments(None)] == list(DEFAULT)
+    assert [e.name for e in select_experiments(["rivals", "exp1", "rivals"])] == ["rivals", "exp1"]
     with pytest.raises(InvalidArgument, match="There is no experiment 'exp9'. There is: exp1, exp2, horizon"):
-        chosen(["exp9"])
+        select_experiments(["exp9"])
 
 
 @pytest.mark.parametrize("name", REGISTRY)
@@ -78,7 +78,7 @@ def test_the_exponent_of_a_power_law_is_found() -> None:
 def test_luck_has_mean_0_and_taking_it_out_narrows() -> None:
     """On 60 streams of T = 4,000: the correction's mean within 3 standard errors of 0, the spread less than half."""
     rows = [trial({"regime": "random", "horizon": 4_000}, "0.16T", ["default"], seed=s)[0] for s in range(60)]
-    frame = horizon.steadied(pl.DataFrame(rows))
+    frame = horizon.add_steady_regret(pl.DataFrame(rows))
     luck = (frame["regret"] - frame["steady"]).to_numpy()
     assert abs(luck.mean()) < 3 * luck.std() / math.sqrt(60)
     assert frame["steady"].to_numpy().std() < 0.5 * frame["regret"].to_numpy().std()

@@ -213,7 +213,7 @@ def test_contexts_stay_in_the_unit_ball_with_their_history() -> None:
     assert stream.contexts.shape == (3_960, 1 + 36 + 1 + 13 + 2)
     assert (stream.contexts[:, 0] == 1 / np.sqrt(53)).all()
     follower = Follower(np.full((2, 53), 1 / np.sqrt(53)), stream.running._replace(person=np.array([0, 0])))
-    follower.asked(0, 1.0, float(stream.costs.max()))
+    follower.record_answer(0, 1.0, float(stream.costs.max()))
     assert np.linalg.norm(follower.context(1)) == pytest.approx(1)
     assert np.linalg.norm(Knapsack(history="leaky").draw(0).contexts, axis=1).max() <= 1
     leaks = Knapsack(history="leaky").draw(0).contexts

@@ -51,7 +51,7 @@ def test_training_is_what_torch_does(link: str, reward_range: tuple[float, float
         heads.append(head)
     parameters = [p for m in (*bodies, *heads) for p in m.parameters()]
     adam = torch.optim.Adam(parameters, lr=0.01)
-    labels = [past.labelled(target) for target in range(3)]
+    labels = [past.select_labelled(target) for target in range(3)]
     unit = labels[2][1].mean()
     order = np.random.default_rng([shape.seed, 0]).permutation(100)
     for start in range(0, 100, 40):
@@ -165,7 +165,7 @@ def test_widths_of_neural_ucb_are_those_of_the_gradient() -> None:
         def slope(x: Floats, parts: Any = parts, value: Any = value) -> Floats:
             return np.concatenate([p.numpy().ravel() for p in torch.autograd.grad(value(x), parts)])
 
-        z = 1.0 + sum(slope(past.x[row]) ** 2 for row in past.labelled(g)[0])
+        z = 1.0 + sum(slope(past.x[row]) ** 2 for row in past.select_labelled(g)[0])
         for row in (0, 7, 39):
             assert out[row, 2 * g] == pytest.approx(float(value(past.x[row]).detach()), rel=1e-9)
             expected = np.sqrt((slope(past.x[row]) ** 2 / z).sum())

@@ -15,7 +15,7 @@ import pytest
 
 from deferkit.study.engines import Local
 from deferkit.study.policy_registry import is_learner
-from deferkit.study.runner import missing, run_study
+from deferkit.study.runner import count_missing, run_study
 from deferkit.study.spec import Spec
 from deferkit.study.trial_store import SCHEMA, Trial, TrialStore
 
@@ -56,11 +56,11 @@ def test_specifications_are_the_same_text(folder: Path) -> None:
 def test_old_trials_run_again_and_come_to_the_same_bit_for_bit(folder: Path) -> None:
     before = rows_in(folder)
     trials = [with_rule_of_its_time(trial_of(row)) for row in before]
-    assert missing(trials, TrialStore(folder)) == len(trials)  # their keys are no longer current
+    assert count_missing(trials, TrialStore(folder)) == len(trials)  # their keys are no longer current
     assert len(TrialStore(folder).all_rows()) == len(before)
     run_study(trials, store=TrialStore(folder), engine=Local(1))
     continued = TrialStore(folder)
-    assert missing(trials, continued) == 0
+    assert count_missing(trials, continued) == 0
     for old, new in zip(before, continued.rows(trials), strict=True):
         told = [name for name in RESULTS if name != "spec"]  # which names the rule now
         assert {name: repr(old[name]) for name in told} == {name: repr(new[name]) for name in told}

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from deferkit.study import optimum
-from deferkit.study.optimum import Benchmark, Frontier, Optimum, by_programme, used
+from deferkit.study.optimum import Benchmark, Frontier, Optimum, by_programme, compute_use
 from deferkit.worlds.base import Population, TaskStream
 from deferkit.worlds.drift import KINDS, Drift
 from deferkit.worlds.synthetic import Synthetic
@@ -43,7 +43,7 @@ def check(best: Optimum, population: Population, rates: list[float]) -> None:
     assert best.value == pytest.approx(programme(population, rates), abs=1e-9)
     np.testing.assert_allclose(best.choice.sum(axis=1), 1, atol=1e-9)
     assert (best.choice >= -1e-12).all()
-    assert (used(population, best.choice) <= np.array(rates) + 1e-9).all()
+    assert (compute_use(population, best.choice) <= np.array(rates) + 1e-9).all()
     # at the prices, nobody can be worth more than what was chosen: strong duality
     worth = np.concatenate(
         [population.rewards[:, :1], population.rewards[:, 1:] - population.costs @ best.price], axis=1
@@ -88,7 +88,7 @@ def test_every_policy_by_brute_force() -> None:
     best = Frontier(population).at([0.2])
     for routes in itertools.product(range(3), repeat=3):
         choice = np.eye(3)[list(routes)]
-        if used(population, choice)[0] <= 0.2:
+        if compute_use(population, choice)[0] <= 0.2:
             assert population.probabilities @ (choice * population.rewards).sum(axis=1) <= best.value + 1e-12
 
 
@@ -119,7 +119,7 @@ def test_all_contexts_by_duality(regime: str, experts: int) -> None:
     frontier = Frontier(population)
     for rate in (0.0025, 0.01, 0.16, 0.64):
         best = frontier.at([rate])
-        assert used(population, best.choice)[0] <= rate * (1 + 1e-12)
+        assert compute_use(population, best.choice)[0] <= rate * (1 + 1e-12)
         asked = population.rewards[:, 1:] - population.costs @ best.price
         worth = np.maximum(population.rewards[:, 0], asked.max(axis=1))
         assert population.probabilities @ worth + best.price[0] * rate == pytest.approx(best.value, rel=1e-12)

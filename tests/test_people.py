@@ -14,7 +14,7 @@ from deferkit.study.confidence import confidence
 from deferkit.study.drawing.figures import write_figure
 from deferkit.study.experiments import imagenet16h, knapsack_bandit, knapsack_regret, knapsack_reward, load, mvh
 from deferkit.study.experiments.knapsacks import by_name
-from deferkit.study.experiments.people import BUDGETS, PRICED, named, names
+from deferkit.study.experiments.people import BUDGETS, PRICED, add_names, names
 from deferkit.study.runner import run_study
 from deferkit.study.spec import Spec
 from deferkit.study.trial_store import PATHS
@@ -206,7 +206,7 @@ def test_nested_parameters_and_clashing_names_fit_a_table() -> None:
             ("tree", {"embedding": {"trees": 5, "first": 3_000}}),
         )
     ]
-    frame = named(run_study([(spec, 0) for spec in many]), "Linear")
+    frame = add_names(run_study([(spec, 0) for spec in many]), "Linear")
     assert frame["who"].to_list() == ["Linear, printed price", "ModelOnly", "TreeLinear"]
     assert frame["policy_embedding"].to_list() == [None, None, json.dumps({"first": 3_000, "trees": 5})]
     for each in frame.iter_rows(named=True):

@@ -34,7 +34,7 @@ from deferkit.planning.plan import (
 from deferkit.planning.text import headline, remarks
 from deferkit.study.allowance import Allowance
 from deferkit.study.runner import run_study
-from deferkit.study.statistics import crossing, pooled, slopes
+from deferkit.study.statistics import crossing, pool_adjacent, slopes
 from deferkit.worlds import WORLDS
 from deferkit.worlds.base import TaskStream
 from tests.browsing import opened
@@ -200,7 +200,7 @@ rewards = st.lists(st.floats(-100, 100), min_size=2, max_size=12)
 @given(rewards)
 def test_pooled_values_are_the_nearest_that_never_fall(values: list[float]) -> None:
     weights = [1.0 + (i % 3) for i in range(len(values))]
-    ours = pooled(values, weights)
+    ours = pool_adjacent(values, weights)
     theirs = IsotonicRegression().fit_transform(np.arange(len(values)), values, sample_weight=weights)
     assert ours == pytest.approx(theirs.tolist(), abs=1e-6)
 
@@ -283,7 +283,7 @@ def test_outcomes_that_nobody_can_foresee(tmp_path: Path, monkeypatch: pytest.Mo
     assert "adaptive 95 % own 1," in text  # the default gets 99 % of what is achievable
     assert "own: of the most that it gains itself" in text
     assert "…" not in text.replace("OPT … random", "")
-    assert "OPT, which knows every outcome beforehand: + 9" in text
+    assert "OPT, which knows every outcome in advance: + 9" in text
 
 
 def test_one_row() -> None:

@@ -57,7 +57,7 @@ def test_the_plan_of_a_heavy_tail_says_what_is_held(tmp_path: Path, monkeypatch:
     learner = data["curves"][1]
     known = [*learner["needed"], *learner["needed_of_own"]]
     budget = next(each["budget"] for each in known if each["level"] == 95 and each["budget"] is not None)
-    assert "as the dearest here, 91 minutes (48 times the mean)" in said
+    assert "the most expensive here, 91 minutes (48 times the mean)" in said
     assert f"which is {100 * 91 / budget:.0f} % of {budget:.0f} minutes" in said
     assert f"so that {int(budget // 91)} can be pending at most" in said
     assert said in html.unescape((tmp_path / "plan.html").read_text()).replace("\u00a0", " ")

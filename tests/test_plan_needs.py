@@ -30,7 +30,7 @@ from deferkit.planning.plan import (
     plan_of,
     plan_trials,
 )
-from deferkit.planning.text import brought, headline, remarks
+from deferkit.planning.text import describe_gain, headline, remarks
 from deferkit.study.achievable import Achievable
 from deferkit.study.runner import run_study
 from deferkit.worlds import make_world
@@ -191,25 +191,27 @@ def plan_with(point: dict[str, float], *, right: bool = True, off: float | None 
 
 def test_the_answer_is_what_a_manager_asks_for() -> None:
     plan = plan_with({"reward": 4_115.0, "gained": 130.0})
-    assert brought(plan, "minutes") == (
+    assert describe_gain(plan, "minutes") == (
         "With 762 minutes (10 % of reviewing everything): 79.7 → 82.3 % right, + 130 right answers; one more right"
         " answer for every 5.9 minutes; from 2,300 minutes on hardly anything."
     )
-    assert headline(plan, "minutes").startswith(brought(plan, "minutes") + " To get 95 % of what is achievable")
-    assert brought(plan, "").startswith("With a budget of 762 (10 %")
-    assert "for every 5.9 of budget; from 2,300 on hardly anything." in brought(plan, "")
+    assert headline(plan, "minutes").startswith(describe_gain(plan, "minutes") + " To get 95 % of what is achievable")
+    assert describe_gain(plan, "").startswith("With a budget of 762 (10 %")
+    assert "for every 5.9 of budget; from 2,300 on hardly anything." in describe_gain(plan, "")
 
 
 def test_the_answer_for_other_rewards_and_odd_gains() -> None:
     gains = {"reward": 4_115.0, "gained": 130.0}
-    assert "reward 3,985 → 4,115, + 130; one more unit of reward for every 5.9 h;" in brought(
+    assert "reward 3,985 → 4,115, + 130; one more unit of reward for every 5.9 h;" in describe_gain(
         plan_with(gains, right=False), "h"
     )
-    assert brought(plan_with({"reward": 3_980.0, "gained": -5.0}), "h").endswith("79.6 % right: nothing is gained.")
-    early = brought(plan_with(gains | {"spent": 300.0}, off=200.0), "minutes")
+    assert describe_gain(plan_with({"reward": 3_980.0, "gained": -5.0}), "h").endswith(
+        "79.6 % right: nothing is gained."
+    )
+    early = describe_gain(plan_with(gains | {"spent": 300.0}, off=200.0), "minutes")
     assert "+ 130 right answers (300 of it spent); one more right answer for every 2.3 minutes" in early
     assert early.endswith("; more than 200 minutes bring hardly anything.")
-    assert brought(plan_with(gains, off=7_600.0), "minutes").endswith("for every 5.9 minutes.")
+    assert describe_gain(plan_with(gains, off=7_600.0), "minutes").endswith("for every 5.9 minutes.")
 
 
 def test_what_the_data_cannot_tell() -> None:
@@ -220,7 +222,7 @@ def test_what_the_data_cannot_tell() -> None:
     assert said[-1] == "default rests on: linear."
     assert said[0] == (
         "Achievable from these columns: + 260 at most; with 10 % of reviewing everything default gets 60 % of what is"
-        " achievable with as much. OPT, which knows every outcome beforehand: + 800."
+        " achievable with as much. OPT, which knows every outcome in advance: + 800."
     )
     assert not any("too few" in each for each in remarks(plan, better=500))
     unforeseen = plan._replace(estimated=False, possible=800.0)

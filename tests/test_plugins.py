@@ -17,7 +17,7 @@ from deferkit import Budget, Deferrer, InvalidArgument, Pacing
 from deferkit.learn.pacing import PACING_PLUGINS, PacingView, Parameter, PythonPacing
 from deferkit.learn.pacing.compiled import Floats
 from deferkit.learn.python_step import PacingFailed
-from deferkit.plugins import InvalidPlugin, PluginGroup, installed, load_reference, plugin_digest
+from deferkit.plugins import InvalidPlugin, PluginGroup, find_installed, load_reference, plugin_digest
 from deferkit.study.policy_registry import check_policy_name, policy_plugin, run_policy
 from deferkit.study.spec import Spec
 from deferkit.worlds import WORLD_PLUGINS, kind_of
@@ -150,10 +150,10 @@ def odd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     add_package(tmp_path, "odd", ENTRY_POINTS)
     add_package(tmp_path, "second", SECOND)
     monkeypatch.syspath_prepend(tmp_path)
-    installed.cache_clear()
+    find_installed.cache_clear()
     policy_plugin.cache_clear()
     yield tmp_path
-    installed.cache_clear()
+    find_installed.cache_clear()
     policy_plugin.cache_clear()
     for module in ("broken_plugin", "odd_plugin"):
         sys.modules.pop(module, None)

@@ -28,9 +28,9 @@ def test_the_past_holds_what_was_observed_and_nothing_else() -> None:
     past: TrainingSet = learner._representation.training_set  # type: ignore[union-attr]
     np.testing.assert_array_equal(past.x, tasks.contexts)
     asked = np.array([e.cost is not None for e in events if isinstance(e, Observed)])
-    np.testing.assert_array_equal(past.labelled(0)[0], np.flatnonzero(~asked))
-    np.testing.assert_array_equal(past.labelled(1)[0], np.flatnonzero(asked))
-    np.testing.assert_array_equal(past.labelled(2)[1], tasks.costs[asked, 0, 0])
+    np.testing.assert_array_equal(past.select_labelled(0)[0], np.flatnonzero(~asked))
+    np.testing.assert_array_equal(past.select_labelled(1)[0], np.flatnonzero(asked))
+    np.testing.assert_array_equal(past.select_labelled(2)[1], tasks.costs[asked, 0, 0])
 
 
 def test_late_feedback_is_learned_with_the_views_of_now() -> None:
@@ -53,7 +53,7 @@ def test_late_feedback_is_learned_with_the_views_of_now() -> None:
             learner.observe(seen.id, seen.rewards, seen.cost)
         learner._representation.retrain()  # type: ignore[union-attr]
     for target in range(3):
-        pasts = [learner._representation.training_set.labelled(target) for learner in (late, early)]  # type: ignore[union-attr]
+        pasts = [learner._representation.training_set.select_labelled(target) for learner in (late, early)]  # type: ignore[union-attr]
         np.testing.assert_array_equal(pasts[0], pasts[1])
     assert late.summary().reserved == 0.0
 
@@ -89,7 +89,7 @@ def test_a_correction_reaches_the_past() -> None:
     step_through(learner, tasks._replace(contexts=tasks.contexts[:50]))
     learner.correct(10, {"model": 0.125})
     learner._representation.retrain()  # type: ignore[union-attr]
-    rows, values = learner._representation.training_set.labelled(0)  # type: ignore[union-attr]
+    rows, values = learner._representation.training_set.select_labelled(0)  # type: ignore[union-attr]
     assert values[rows == 10] == 0.125
 
 

@@ -53,7 +53,7 @@ def test_worlds_with_few_budgets_are_drawn_first() -> None:
     gains = {feedback: [50.0, 50.5, 51.0] for feedback in FEEDBACKS}
     frame = frame_of(gains, ALL)
     more = frame.filter(world=KNAPSACKS).with_columns(asked_budget=pl.lit("0.05T"))
-    drawn = reviewed.EXPERIMENT.figure.panels[0].charts(reviewed.placed(pl.concat([frame, more])))
+    drawn = reviewed.EXPERIMENT.figure.panels[0].charts(reviewed.add_places(pl.concat([frame, more])))
     assert [chart.title for chart in drawn] == ["clip, in order", "knapsacks"]
 
 

@@ -13,7 +13,7 @@ from deferkit import InvalidArgument
 from deferkit.errors import StudyFailed, UnreadableResults
 from deferkit.study import spec as spec_module
 from deferkit.study.engines import Local, make_engine
-from deferkit.study.runner import missing, run_study, run_unit, units_of
+from deferkit.study.runner import count_missing, run_study, run_unit, units_of
 from deferkit.study.spec import Spec, code_digest
 from deferkit.study.trial_store import Trial, TrialStore
 
@@ -49,7 +49,7 @@ def test_interrupted_and_started_again_is_as_uninterrupted(tmp_path: Path) -> No
     with pytest.raises(KeyboardInterrupt):
         run_study(trials, store=TrialStore(tmp_path), engine=Stopping(2))
     left = TrialStore(tmp_path)
-    assert missing(trials, left) == 10
+    assert count_missing(trials, left) == 10
     done: list[int] = []
     again = run_study(trials, store=left, engine=Local(1), progress=done.append)
     assert sum(done) == 10
@@ -63,9 +63,9 @@ def test_changing_one_parameter_runs_only_what_changed(tmp_path: Path) -> None:
     other = [
         (Spec.of("synthetic", WORLD, policy="default", budget="40", trace="path", policy_parameters={"ridge": 1.0}), 0)
     ]
-    assert missing(some_trials() + other, TrialStore(tmp_path)) == 1
-    assert missing(some_trials(seeds=5), TrialStore(tmp_path)) == 5
-    assert missing(some_trials(budget="41"), TrialStore(tmp_path)) == 20
+    assert count_missing(some_trials() + other, TrialStore(tmp_path)) == 1
+    assert count_missing(some_trials(seeds=5), TrialStore(tmp_path)) == 5
+    assert count_missing(some_trials(budget="41"), TrialStore(tmp_path)) == 20
     done: list[int] = []
     frame = run_study(some_trials() + other, store=TrialStore(tmp_path), engine=Local(1), progress=done.append)
     assert sum(done) == 1
@@ -105,7 +105,7 @@ def test_a_failure_fails_the_study_after_the_others_are_saved(tmp_path: Path) ->
     trials = [*some_trials(seeds=2), (bad, 0)]
     with pytest.raises(StudyFailed, match=r"1 of 11 trials failed.*default, budget 40, seed 0.*'ridge'"):
         run_study(trials, store=TrialStore(tmp_path), engine=Local(2))
-    assert missing(trials, TrialStore(tmp_path)) == 1
+    assert count_missing(trials, TrialStore(tmp_path)) == 1
 
 
 def test_engines_give_the_same_bit_for_bit() -> None:
@@ -129,7 +129,7 @@ def test_a_worker_that_dies_is_told() -> None:
 def test_damaged_files_are_named_and_half_written_ones_ignored(tmp_path: Path) -> None:
     run_study(some_trials(seeds=1), store=TrialStore(tmp_path), engine=Local(1))
     (tmp_path / "half.part").write_bytes(b"PAR1")
-    assert missing(some_trials(seeds=1), TrialStore(tmp_path)) == 0
+    assert count_missing(some_trials(seeds=1), TrialStore(tmp_path)) == 0
     path = next(tmp_path.glob("*.parquet"))
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(UnreadableResults, match=f"{path.name} cannot be read.*Delete it"):
@@ -157,7 +157,7 @@ def test_a_worker_with_other_code_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     store = TrialStore(None)
     with pytest.raises(StudyFailed, match="other code"):
         run_study(some_trials(seeds=1), store=store, engine=Local(1))
-    assert missing(some_trials(seeds=1), store) == 5
+    assert count_missing(some_trials(seeds=1), store) == 5
 
 
 def other_code(unit: Any) -> tuple[str, list[dict[str, Any]]]:
@@ -166,7 +166,7 @@ def other_code(unit: Any) -> tuple[str, list[dict[str, Any]]]:
 
 def test_results_of_another_version_are_left_alone(tmp_path: Path) -> None:
     pl.DataFrame({"something": [1]}).write_parquet(tmp_path / "old.parquet")
-    assert missing(some_trials(seeds=1), TrialStore(tmp_path)) == 5
+    assert count_missing(some_trials(seeds=1), TrialStore(tmp_path)) == 5
 
 
 def test_a_parameter_of_the_policy_does_not_pass_for_one_of_the_world() -> None:

@@ -28,7 +28,7 @@ def read_column(*cells: str | None, separator: str = ",", **others: list[str]) -
     frame = pl.DataFrame({"x": pl.Series(cells, dtype=pl.String), **others})
     sheet = Sheet("t.csv", frame, pl.Series(range(2, 2 + len(cells))), separator)
     notes = Notes()
-    found = Numerals(sheet).read(frame["x"])
+    found = Numerals(sheet).parse_column(frame["x"])
     found.note(frame["x"], notes)
     return found.values.to_list(), notes.lines()
 
@@ -181,7 +181,7 @@ def test_a_byte_that_windows_does_not_know(tmp_path: Path) -> None:
 def test_short_rows_are_told_by_their_number(tmp_path: Path) -> None:
     path = written(tmp_path, HEAD + '3,"a\nb",1,1,2\n\n9,b,0\n5,a,1,0,3\n5,a,1\n')
     stream = Table(path=path, order="file").draw(0)
-    said = f"Row 4 of {path} has 3 of 5 cells, as do 1 more: what lacks at the end counts as missing."
+    said = f"Row 4 of {path} has 3 of 5 cells, as do 1 more: cells missing at the end count as missing values."
     assert said in stream.remark.splitlines()
     np.testing.assert_array_equal(np.isnan(stream.costs[:, 0, 0]), [False, True, False, True])
     # an empty cell is not a missing one

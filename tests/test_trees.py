@@ -32,7 +32,7 @@ def test_the_past_is_predicted_by_trees_that_have_not_seen_it() -> None:
         past = past_of(shape, 600, seed)
         forest = Forest(TreeEmbedding(least_in_leaf=5), shape)
         forest.retrain(past, 1)
-        rows, y = past.labelled(0)
+        rows, y = past.select_labelled(0)
         correlations.append(np.corrcoef(forest.embed(past, rows, 0)[:, 4], y)[0, 1])
         seen = np.zeros((600, 7))
         forest.transform(past.x, seen)

@@ -94,7 +94,7 @@ class BudgetChanged(NamedTuple):
 
     Args:
         total: The new total, by resource if there are several.
-        horizon: The new number of tasks that the total is to last for, counted from the first decision; None (default)
+        horizon: The new number of tasks that the total must last for, counted from the first decision; None (default)
             if it stays. By resource if there are several, and only those that change.
         until: The new end of a budget with `until`, in seconds since 1970; likewise.
         allowance: What a budget with `every` gets at each renewal from now on; likewise.

@@ -40,13 +40,13 @@ REQUIREMENTS = {
 }
 
 
-def missing(feature: str) -> list[str]:
+def find_missing(feature: str) -> list[str]:
     """Return the modules of a feature that are not installed. Nothing is imported.
 
     Args:
         feature: A key of `REQUIREMENTS`.
 
-    >>> missing("serve") == [name for name in REQUIREMENTS["serve"].modules if find_spec(name) is None]
+    >>> find_missing("serve") == [name for name in REQUIREMENTS["serve"].modules if find_spec(name) is None]
     True
     """
     return [module for module in REQUIREMENTS[feature].modules if not is_installed(module)]
@@ -76,20 +76,20 @@ def needs(feature: str, *, what: str = "") -> None:
         MissingExtra: The message is one line, such as "The command line needs typer and rich: pip install
             'deferkit[cli]'."
     """
-    if absent := missing(feature):
+    if absent := find_missing(feature):
         required = REQUIREMENTS[feature]
         raise MissingExtra(
-            f"{what or required.subject} needs {listed(absent)}: pip install 'deferkit[{required.extra}]'."
+            f"{what or required.subject} needs {join_names(absent)}: pip install 'deferkit[{required.extra}]'."
         )
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """Return names as an English list.
 
     Args:
         names: At least one name.
 
-    >>> listed(["polars"]), listed(["polars", "altair", "scipy"])
+    >>> join_names(["polars"]), join_names(["polars", "altair", "scipy"])
     ('polars', 'polars, altair and scipy')
     """
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

@@ -18,7 +18,7 @@ from itertools import count
 from typing import NamedTuple
 
 RETRIED = (429, 502, 503)  # the service did nothing, or it does no harm to ask again
-FIRST_WAIT_S, LONGEST_WAIT_S = 0.05, 2.0
+FIRST_WAIT_S, MAX_WAIT_S = 0.05, 2.0
 
 
 class Answer(NamedTuple):
@@ -45,7 +45,7 @@ def pauses() -> Iterator[float]:
     True
     """
     for tries in count():
-        yield pause_after(tries, first_s=FIRST_WAIT_S, longest_s=LONGEST_WAIT_S)
+        yield pause_after(tries, first_s=FIRST_WAIT_S, longest_s=MAX_WAIT_S)
 
 
 def pause_after(tries: int, *, first_s: float, longest_s: float) -> float:
@@ -101,7 +101,7 @@ class Connections:
         host: The name or address of the server.
         port: Its port; None takes that of the scheme.
         context: For https; None is http.
-        addresses: The IP addresses to connect to; what the name of the host means unless given.
+        addresses: The IP addresses to connect to; by default, those that the host name resolves to.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Connections:
         *,
         most: int | None = None,
     ) -> Answer:
-        """Return what comes back, at most so many bytes of it; raise OSError or HTTPException if nothing does.
+        """Return the answer to a request; raise OSError or HTTPException if there is none.
 
         A kept connection that the server has closed meanwhile is replaced; nothing else is tried again.
         """

@@ -67,7 +67,7 @@ class PluginGroup:
 
     def names(self) -> list[str]:
         """Return the names of the installed entry points, sorted. Nothing is imported."""
-        return sorted({each.name for each in installed(self.group)})
+        return sorted({each.name for each in find_installed(self.group)})
 
     def find(self, name: object, *, may_import: bool = True) -> Any | None:
         """Return the plug-in of this name; None if there is none.
@@ -87,15 +87,15 @@ class PluginGroup:
             if is_reference(name):
                 if not may_import:
                     return None
-                self._loaded[name] = self._checked(name, load_reference(name))
-            elif found := [each for each in installed(self.group) if each.name == name]:
-                self._loaded[name] = self._checked(name, self._load(found))
+                self._loaded[name] = self._check_value(name, load_reference(name))
+            elif found := [each for each in find_installed(self.group) if each.name == name]:
+                self._loaded[name] = self._check_value(name, self._load(found))
             else:
                 return None
         return self._loaded[name]
 
     def add(self, name: str, value: Any) -> None:
-        """Add an object of this process, so that what was saved with it can be loaded in it.
+        """Add an object of this process, so that files saved with it can be loaded.
 
         Raises:
             InvalidPlugin: Another object has this name.
@@ -111,10 +111,12 @@ class PluginGroup:
         Args:
             reserved: Whether a name is one of deferkit's own, which is what it then stands for.
         """
-        for each in sorted(installed(self.group), key=lambda each: each.name):
+        for each in sorted(find_installed(self.group), key=lambda each: each.name):
             value, problem = None, ""
             try:
-                value = self._checked(each.name, self._load([e for e in installed(self.group) if e.name == each.name]))
+                value = self._check_value(
+                    each.name, self._load([e for e in find_installed(self.group) if e.name == each.name])
+                )
                 if reserved(each.name):
                     problem = f"{each.name!r} is a {self.noun} of deferkit; use {each.value}"
             except InvalidPlugin as error:
@@ -131,14 +133,14 @@ class PluginGroup:
             )
         return load_reference(first.value)
 
-    def _checked(self, name: str, value: Any) -> Any:
+    def _check_value(self, name: str, value: Any) -> Any:
         if not self.accepts(value):
             raise InvalidPlugin(f"{name!r} is no {self.noun}: it must be {self.wanted}. Got {value!r} instead.")
         return value
 
 
 @functools.cache
-def installed(group: str) -> "tuple[EntryPoint, ...]":
+def find_installed(group: str) -> "tuple[EntryPoint, ...]":
     """Return the entry points of a group; they are looked for once for each process."""
     from importlib.metadata import entry_points  # noqa: PLC0415 - not before a plug-in is asked for
 
@@ -160,7 +162,7 @@ def is_reference(name: object) -> bool:
 
 
 def reference_of(value: Any) -> str:
-    """Return what a class or function is called, as `module:name`.
+    """Return the name of a class or function, as `module:name`.
 
     >>> reference_of(Path)
     'pathlib:Path'
@@ -187,9 +189,9 @@ def load_reference(reference: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
             raise InvalidPlugin(f"There is no module {error.name!r}, which {reference!r} is in.") from error
-        raise _failed(reference, error) from error
+        raise _failure_of(reference, error) from error
     except (Exception, SystemExit) as error:  # whatever a module does when it is imported
-        raise _failed(reference, error) from error
+        raise _failure_of(reference, error) from error
     owner = f"The module {module_name!r}"
     for part in path.split("."):
         if not hasattr(value, part):
@@ -199,7 +201,7 @@ def load_reference(reference: str) -> Any:
     return value
 
 
-def _failed(reference: str, error: BaseException) -> InvalidPlugin:
+def _failure_of(reference: str, error: BaseException) -> InvalidPlugin:
     reason = " ".join(f"{type(error).__name__}: {error}".split())
     return InvalidPlugin(f"{reference!r} failed when it was imported: {reason}")
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deferkit.errors import InvalidArgument, UnknownDecision, expected
-from deferkit.extras import missing, needs
+from deferkit.extras import find_missing, needs
 from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.settings import DECEMBER_2026
 from deferkit.types import MODEL, Amount, Budget
@@ -25,7 +25,7 @@ from sklearn.utils.metaestimators import available_if  # noqa: E402
 from sklearn.utils.validation import check_is_fitted, validate_data  # noqa: E402
 
 Floats = NDArray[np.float64]
-LARGEST_SCORE = 5.0  # a standardised column is clipped here, so that an outlier does not outweigh the others
+MAX_SCORE = 5.0  # a standardised column is clipped here, so that an outlier does not outweigh the others
 FOLDS = 5  # of the predictions that the learner starts from
 CONTEXTS = ("auto", "both", "probabilities")
 NEIGHBOURS = 3  # rows of the training data that vote on a label
@@ -166,7 +166,7 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self._mean, self._spread = _scale_of(rows if len(rows) else self._columns(X, self.estimator_, self._voters))
         self.deferrer_ = self._new_deferrer(rows.shape[1] + 1, is_warm=len(rows) > 0)
         if len(rows):
-            self.deferrer_.warm_start(self._scaled(rows), {MODEL: right})
+            self.deferrer_.warm_start(self._scale_columns(rows), {MODEL: right})
         self._open: dict[int, tuple[Any, str]] = {}  # decision: label of the classifier, route
         return self
 
@@ -177,7 +177,7 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         ranks and the prior of the confidence would add nothing then, and cost right answers (see docs/sklearn.md).
         """
         is_auto = self.context == "auto"
-        chosen = self.representation or ("linear" if is_auto or missing("trees") else "auto")
+        chosen = self.representation or ("linear" if is_auto or find_missing("trees") else "auto")
         return Deferrer(
             n_features=n_features,
             budget=self.budget,
@@ -221,20 +221,20 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         Returns:
             [n] labels, or (labels, routes) with `return_routes`.
         """
-        X = self._checked(X)
+        X = self._check_input(X)
         labels = self.estimator_.predict(X)
         return (labels, self.deferrer_.score(self._contexts(X)).routes) if return_routes else labels
 
     @_has("predict_proba")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Return the probabilities [n, classes] of the classifier."""
-        X = self._checked(X)
+        X = self._check_input(X)
         return np.asarray(self.estimator_.predict_proba(X))
 
     @_has("decision_function")  # type: ignore[untyped-decorator]
     def decision_function(self, X: ArrayLike) -> Floats:
         """Return the decision function of the classifier."""
-        X = self._checked(X)
+        X = self._check_input(X)
         return np.asarray(self.estimator_.decision_function(X))
 
     def defer(self, X: ArrayLike) -> Deferral:
@@ -246,7 +246,7 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         Returns:
             The classifier's labels, the routes, and the numbers of the decisions.
         """
-        X = self._checked(X)
+        X = self._check_input(X)
         labels = self.estimator_.predict(X)
         decisions = self.deferrer_.decide_many(self._contexts(X))
         self._open |= {each.id: (label, each.route) for each, label in zip(decisions, labels, strict=True)}
@@ -305,7 +305,7 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             rewards[route] = float(answer == truth)
         return rewards
 
-    def _checked(self, X: ArrayLike) -> Any:
+    def _check_input(self, X: ArrayLike) -> Any:
         check_is_fitted(self)
         return validate_data(self, X, reset=False)
 
@@ -320,11 +320,11 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         return np.column_stack([(confidence + vote) / 2, confidence, vote])
 
     def _contexts(self, X: Any) -> Floats:
-        return self._scaled(self._columns(X, self.estimator_, getattr(self, "_voters", None)))
+        return self._scale_columns(self._columns(X, self.estimator_, getattr(self, "_voters", None)))
 
-    def _scaled(self, columns: Floats) -> Floats:
+    def _scale_columns(self, columns: Floats) -> Floats:
         """Return context vectors: standardised columns without outliers and an intercept, of a length of about 1."""
-        scores = np.clip((columns - self._mean) / self._spread, -LARGEST_SCORE, LARGEST_SCORE)
+        scores = np.clip((columns - self._mean) / self._spread, -MAX_SCORE, MAX_SCORE)
         with_intercept = np.hstack([scores, np.ones((len(scores), 1))])
         return np.asarray(with_intercept / np.sqrt(with_intercept.shape[1]))
 
@@ -353,7 +353,7 @@ def confidence_of(estimator: Any, X: Any) -> Floats:
 
 
 def said_by(estimator: Any, X: Any) -> Floats:
-    """Return what a classifier says of tasks: probabilities, entropy and margin, or its decision function.
+    """Return a classifier's outputs for tasks: probabilities, entropy and margin, or its decision function.
 
     Args:
         estimator: A fitted classifier.

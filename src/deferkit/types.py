@@ -42,14 +42,14 @@ class Budget:
     comes, and what the hold was too large by is free from then on.
 
     Where a review can be stopped, `hold` or `limit` says that less than `max_cost` is reserved for it. A review that
-    needs more asks for it with `Deferrer.extend`, and is stopped with `Deferrer.stop` if nothing is left; a cost that
+    needs more requests it with `Deferrer.extend`, and is stopped with `Deferrer.stop` if nothing is left; a cost that
     does not fit the budget, because the reviewer went on, is counted as overrun.
 
     Args:
         total: The amount that may be spent, in any unit (minutes, euros, reviews); at least 0, `math.inf` for an
             unlimited budget. With `every`, the allowance of one period. Costs are reported in the same unit.
-        horizon: The number of tasks that the total is to last for, at least 1.
-        until: The time until which the total is to last: seconds since 1970, or a datetime with a time zone.
+        horizon: The number of tasks that the total must last for, at least 1.
+        until: The time until which the total must last: seconds since 1970, or a datetime with a time zone.
         every: The period after which the budget is renewed: a length such as "7d", "12h" or "30min", a timedelta, or a
             calendar "day", "week" (from Monday on) or "month". A length is from a minute to 2,500,000 days.
         zone: The time zone of calendar periods, such as "Europe/Berlin"; UTC by default.
@@ -333,7 +333,7 @@ def amounts_of(amount: Amount) -> list[float]:
 
 
 def worth_of(decision: Decision, decider: str) -> float:
-    """Return what a decider was worth at a decision: its reward less the price of its cost, each as it may be at best.
+    """Return the value of a decider at a decision: its optimistic reward less the price of its optimistic cost.
 
     >>> from deferkit import Budget, Deferrer
     >>> decision = Deferrer(n_features=1, budget=Budget(9, horizon=100, max_cost=1), warm_up=0).decide([1.0])
@@ -571,25 +571,25 @@ class Summary(NamedTuple):
 
     def __str__(self) -> str:
         """Return a line for each field, to be read by people."""
-        return aligned(self._asdict())
+        return align_fields(self._asdict())
 
 
-def aligned(fields: Mapping[str, object]) -> str:
+def align_fields(fields: Mapping[str, object]) -> str:
     """Return fields as lines to be read by people; shares in per cent.
 
-    >>> print(aligned({"decisions": 12000, "deferral_rate": 0.125, "routes": {"model": 10500, "human": 1500}}))
+    >>> print(align_fields({"decisions": 12000, "deferral_rate": 0.125, "routes": {"model": 10500, "human": 1500}}))
     decisions      12,000
     deferral rate  12.5 %
     routes         model 10,500, human 1,500
     """
     width = max(map(len, fields), default=0)
-    return "\n".join(f"{name.replace('_', ' '):<{width}}  {shown(name, value)}" for name, value in fields.items())
+    return "\n".join(f"{name.replace('_', ' '):<{width}}  {show_value(name, value)}" for name, value in fields.items())
 
 
-def shown(name: str, value: object) -> str:
+def show_value(name: str, value: object) -> str:
     """Return a value to be read by people."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {shown('', each)}" for key, each in value.items()) or "none"
+        return ", ".join(f"{key} {show_value('', each)}" for key, each in value.items()) or "none"
     if name.endswith("_rate") and isinstance(value, float):
         return f"{100 * value:.4g} %"
     if isinstance(value, float):

@@ -7,8 +7,8 @@ import hashlib
 import hmac
 import time
 
-LONGEST_HEADER = 1000  # characters; ours has less than 100
-LONGEST_TIME = 12  # digits
+MAX_HEADER = 1000  # characters; ours has less than 100
+MAX_TIME_DIGITS = 12  # digits
 
 
 def signature_of(body: bytes, secret: str, at: int) -> str:
@@ -43,11 +43,11 @@ def verify_webhook(body: bytes, header: str, secret: str, tolerance_s: float = 3
     >>> verify_webhook(b"{}", header, "whsec_a"), verify_webhook(b"[]", header, "whsec_a")
     (True, False)
     """
-    if not isinstance(header, str) or not header.isascii() or len(header) > LONGEST_HEADER:
+    if not isinstance(header, str) or not header.isascii() or len(header) > MAX_HEADER:
         return False
     parts = [part.strip().partition("=") for part in header.split(",")]
     times = [value for name, _, value in parts if name == "t"]
-    if len(times) != 1 or not times[0].isdigit() or len(times[0]) > LONGEST_TIME:
+    if len(times) != 1 or not times[0].isdigit() or len(times[0]) > MAX_TIME_DIGITS:
         return False
     at = int(times[0])
     if not abs(time.time() - at) <= tolerance_s:

@@ -121,7 +121,7 @@ def test_a_scene_knows_its_tasks(world: str) -> None:
     for place in range(150):
         assert simulation.place_of(simulation.name_of(place)) == place
         assert simulation.cost(place) == round(simulation.cost(place), 6) >= 0
-        simulation.reviewed(place)
+        simulation.record_review(place)
     assert (simulation.context(199) != before) == (world == "knapsack"), "what is known of people grows"
 
 

@@ -35,11 +35,13 @@ Spoil = Callable[[], None]
 @pytest.fixture
 def without_trees(monkeypatch: pytest.MonkeyPatch) -> Spoil:
     """Take LightGBM away."""
-    missing = extras.missing
+    find_missing = extras.find_missing
 
     def spoil() -> None:
         for module in (extras, learners):
-            monkeypatch.setattr(module, "missing", lambda part: ["lightgbm"] if part == "trees" else missing(part))
+            monkeypatch.setattr(
+                module, "find_missing", lambda part: ["lightgbm"] if part == "trees" else find_missing(part)
+            )
 
     return spoil
 

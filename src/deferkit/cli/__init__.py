@@ -21,7 +21,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that has no ± shall still show the numbers
-    signal.signal(signal.SIGTERM, terminated)
+    signal.signal(signal.SIGTERM, handle_signal)
     try:
         with interrupt_ends_process():
             needs("cli")
@@ -64,7 +64,7 @@ def interrupt_ends_process() -> Iterator[None]:
 
 
 def fail(sentence: str) -> None:
-    """Say what is wrong in one line, and leave."""
+    """Print an error in one line, and exit."""
     from deferkit.cli.app import aside  # noqa: PLC0415 - needs the extra
 
     aside.print("error:", style="red", end=" ")
@@ -72,6 +72,6 @@ def fail(sentence: str) -> None:
     sys.exit(MISTAKE)
 
 
-def terminated(number: int, _: FrameType | None) -> None:
+def handle_signal(number: int, _: FrameType | None) -> None:
     """Leave in order when the process is told to, so that its workers leave too."""
     sys.exit(128 + number)

@@ -27,7 +27,7 @@ class Listed(NamedTuple):
 
 
 def first_line(value: Any) -> str:
-    """Return what a class says of itself: its `description`, or the first line of its docstring.
+    """Return the description of a class: its `description`, or the first line of its docstring.
 
     >>> first_line(PACINGS["adaptive"])
     'an adaptive step of the price after every decision'

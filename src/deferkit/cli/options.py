@@ -33,7 +33,7 @@ Set = Annotated[
         help="A parameter of a world of a plug-in that has no option of its own. Any number of times",
     ),
 ]
-Data = Annotated[Path | None, typer.Option(help=f"Where data sets lie; ${VARIABLE} unless given")]
+Data = Annotated[Path | None, typer.Option(help=f"Folder of the data sets; ${VARIABLE} by default")]
 
 
 def all_options() -> dict[str, list[tuple[str, Option]]]:
@@ -191,7 +191,7 @@ def given_to(world: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shown_flag(of: Option) -> str:
-    """Return how a parameter of a world is given: its option, or `--set` if only a plug-in has it.
+    """Return the flag of a parameter of a world: its option, or `--set` if only a plug-in has it.
 
     >>> shown_flag(Option("shelves", "shelves", int, "", 1))
     '--set shelves=…'

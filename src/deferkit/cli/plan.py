@@ -31,6 +31,7 @@ from deferkit.planning.plan import (
 from deferkit.planning.text import (
     arrivals_text,
     curve_cells,
+    describe_possible,
     headline,
     hold_text,
     need_cells,
@@ -38,13 +39,12 @@ from deferkit.planning.text import (
     period_text,
     plan_periods,
     remarks,
-    whole,
 )
 from deferkit.study.achievable import is_achievable_known
 from deferkit.study.allowance import asking_always
 from deferkit.study.engines import make_engine
 from deferkit.study.policy_registry import is_learner, make_learner, without_trees
-from deferkit.study.runner import missing, run_study, table
+from deferkit.study.runner import count_missing, run_study, table
 from deferkit.study.trial_store import Trial, TrialStore
 from deferkit.worlds import WORLDS, make_world
 from deferkit.worlds.base import TaskStream
@@ -60,7 +60,7 @@ def plan(
     trials: Annotated[
         int | None,
         typer.Option(
-            help=f"Orders of the tasks. Unless given {ORDERS}; of more than 700,000 tasks fewer, but 2 at least",
+            help=f"Orders of the tasks; {ORDERS} by default, of more than 700,000 tasks fewer, but 2 at least",
             min=1,
         ),
     ] = None,
@@ -69,13 +69,13 @@ def plan(
     out: Annotated[Path, typer.Option(help="Where page, figure and trials go")] = Path("results"),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables")] = False,
     workers: Annotated[
-        int | None, typer.Option(help="Processes; unless given all cores where there is much to do, else one", min=1)
+        int | None, typer.Option(help="Processes; by default all cores if there is much to do, else one", min=1)
     ] = None,
     data: options.Data = None,
     *,
     parameters: Mapping[str, Any],
 ) -> None:
-    """Say how much budget is needed, and what the next unit of it brings.
+    """Show the needed budget, and the marginal reward of budget.
 
     Every policy runs with 17 budgets from nothing to what asking about every task costs, over reshuffled orders. All
     rows of a table are used, whatever their number; of more than 700,000 the orders get fewer, so that the learner
@@ -102,7 +102,7 @@ def plan(
     if workers is None and not worth_workers(stream.n_tasks, orders, policy):
         workers = 1
     store = TrialStore(out / "trials")
-    made = solved(trials_of_grid, stream, store, workers, out)
+    made = solve(trials_of_grid, stream, store, workers, out)
     better = int((stream.rewards[:, 1:] > stream.rewards[:, :1]).any(axis=1).sum())
     said = remarks(made, full_orders=ORDERS if trials is None else None, better=better)
     said += [*without_trees([policy], stream), *stream.remark.splitlines()]
@@ -134,7 +134,7 @@ def plan(
     console.print(f"page: {page}", highlight=False, markup=False, soft_wrap=True)
 
 
-def solved(wanted: list[Trial], stream: TaskStream, store: TrialStore, workers: int | None, out: Path) -> Plan:
+def solve(wanted: list[Trial], stream: TaskStream, store: TrialStore, workers: int | None, out: Path) -> Plan:
     """Run the trials of a plan, then more of them around the needed budgets until those are known closely."""
     learner = next(spec.policy for spec, _ in wanted if is_learner(spec.policy))
     right = bool(np.isin(stream.rewards, (0.0, 1.0)).all())
@@ -155,7 +155,7 @@ def run_rounds(what: str, wanted: list[Trial], n_tasks: int, store: TrialStore, 
     """Run what is missing, a few budgets at a time."""
     engine = make_engine("local", workers=workers)
     with bar() as progress:
-        job = progress.add_task(what, total=missing(wanted, store))
+        job = progress.add_task(what, total=count_missing(wanted, store))
         try:
             for part in rounds_of(wanted, n_tasks):
                 run_study(part, store=store, engine=engine, progress=lambda n: progress.advance(job, n))
@@ -182,7 +182,7 @@ def show(made: Plan, unit: str, said: list[str]) -> None:
         shown.add_row(*row)
     console.print(shown)
     head, rows = need_cells(made)
-    shown = plain_table(f"the smallest budget that gets so much of {whole(made)}", head[:2], head[2:])
+    shown = plain_table(f"the smallest budget that gets so much of {describe_possible(made)}", head[:2], head[2:])
     for row in rows:
         shown.add_row(*row)
     console.print(shown)

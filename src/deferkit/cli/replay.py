@@ -176,7 +176,7 @@ def show(report: "Report") -> None:
 
 
 def facts(report: "Report", policy: "Policy") -> dict[str, str]:
-    """Return what is shown of a policy that was rebuilt."""
+    """Return the figures of a rebuilt policy, by label."""
     from deferkit.serve.audit.replay import account_text  # noqa: PLC0415
 
     balance = {name: account_text(account) for name, account in policy.accounts.items()}
@@ -193,7 +193,7 @@ def facts(report: "Report", policy: "Policy") -> dict[str, str]:
 
 
 def as_data(report: "Report") -> dict[str, Any]:
-    """Return what a replay came to as plain data."""
+    """Return the result of a replay as plain data."""
     data: dict[str, Any] = {
         "policy": report.row.name,
         "tenant": report.row.tenant,

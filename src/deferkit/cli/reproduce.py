@@ -12,9 +12,9 @@ from rich.text import Text
 from deferkit.cli import INTERRUPTED
 from deferkit.cli.app import app, aside, console
 from deferkit.cli.output import bar, plain_table
-from deferkit.extras import listed
+from deferkit.extras import join_names
 from deferkit.study.engines import ENGINES, make_engine
-from deferkit.study.experiments import DEFAULT, ON_REQUEST, chosen
+from deferkit.study.experiments import DEFAULT, ON_REQUEST, select_experiments
 from deferkit.worlds.data import VARIABLE
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ MARKS = {
     "holds in part": "[yellow]in part[/yellow]",
     "does not hold": "[red]fails[/red]",
 }
-HELP = f"Which experiments: {', '.join(DEFAULT)} and, only by name, {listed(list(ON_REQUEST))}"
+HELP = f"Which experiments: {', '.join(DEFAULT)} and, only by name, {join_names(list(ON_REQUEST))}"
 
 
 @app.command()
@@ -38,13 +38,13 @@ def reproduce(
     ] = None,
     engine: Annotated[str, typer.Option(help="Where trials run: " + ", ".join(ENGINES))] = "local",
     address: Annotated[str | None, typer.Option(help="Of a Ray cluster")] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes; all cores unless given", min=1)] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes; all cores by default", min=1)] = None,
 ) -> None:
     """Run the experiments, draw a figure for each, judge every claim, and write the report.
 
     Trials are kept: a run that was stopped goes on, and what has not changed is not run again.
     """
-    experiments = chosen(name)
+    experiments = select_experiments(name)
     from deferkit.study.reproduction import reproduce as run_all  # noqa: PLC0415 - figures take a second to import
 
     if data is not None:
@@ -54,7 +54,7 @@ def reproduce(
     with bar() as progress:
         job = progress.add_task("trials", total=None)
 
-        def started(to_run: int, all_of_them: int) -> None:
+        def show_start(to_run: int, all_of_them: int) -> None:
             kept = f", {all_of_them - to_run:,} of them are there already" if to_run < all_of_them else ""
             aside.print(f"{len(experiments)} experiments, {all_of_them:,} trials{kept}", highlight=False)
             progress.update(job, total=to_run)
@@ -65,7 +65,7 @@ def reproduce(
                 quick=quick,
                 out=out,
                 engine=make_engine(engine, workers=workers, address=address),
-                started=started,
+                started=show_start,
                 progress=lambda n: progress.advance(job, n),
                 drawing=lambda what: progress.update(job, description=f"drawing {what}"),
                 command=command,

@@ -30,7 +30,7 @@ from deferkit.study.policy_registry import (
     sure_cost,
     without_trees,
 )
-from deferkit.study.runner import missing, run_study, table
+from deferkit.study.runner import count_missing, run_study, table
 from deferkit.study.spec import Spec
 from deferkit.study.timed_trial import is_timed
 from deferkit.study.trial import FIGURES
@@ -123,7 +123,7 @@ def legend(rows: Sequence[dict[str, Any]], *, truth_known: bool) -> str:
         said += "; ach. = (reward − ModelOnly)/(achievable − ModelOnly)."
         if not truth_known:
             said += (
-                " OPT knows every outcome beforehand; achievable is what a rule of these columns could get, from"
+                " OPT knows every outcome in advance; achievable is what a rule of these columns could get, from"
                 " predictions that have not seen the row"
             )
     return said
@@ -154,7 +154,7 @@ COLD = ", cold"  # behind the name of a learner that starts from nothing
 
 
 def cold_name(policy: str) -> str:
-    """Return what a learner is called that starts from nothing though there is a past."""
+    """Return the name of a learner that starts without the past tasks that there are."""
     return policy + COLD
 
 
@@ -203,7 +203,7 @@ def brought_by_past(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 class Defaults(NamedTuple):
-    """What is compared in a world unless it is given."""
+    """Budget and policies of a comparison in a world, by default."""
 
     budget: str
     policies: tuple[str, ...]
@@ -215,7 +215,7 @@ OF_WORLD = {
 }
 """Worlds with other defaults: in the paper's, its algorithm is compared, and the achievable optimum is OPT."""
 TIMED = ("model-only", "arbitrary-human", "default", "opt")
-"""What is compared with a budget that has a period, an end or a hold, unless given."""
+"""Policies compared by default with a budget that has a period, an end or a hold."""
 UNSPENT_SHARE = 0.1  # of the budget: a remark if more may stay unspent
 HEAVY = 10.0  # means that the largest cost must be above for a smaller hold to be proposed
 HEAVY_SHARE = 0.02  # of the budget that the largest cost must be for that
@@ -275,7 +275,7 @@ class Comparison(NamedTuple):
         timed = is_timed(stream, budget)
         about = (
             None if timed else remark(total, stream),
-            kept_back(allowance, stream) or tight(total, stream),
+            kept_back(allowance, stream) or remark_if_tight(total, stream),
             heavy(world, parameters, budget, stream),
         )
         remarks = [said for said in about if said] + stream.remark.splitlines()
@@ -291,7 +291,7 @@ class Comparison(NamedTuple):
                 chosen = [name for name in chosen if not needs_hindsight(name)]
         remarks += without_trees(chosen, stream)
         if not stream.complete:
-            remarks.append(lost(stream, [] if policies else chosen))
+            remarks.append(remark_on_lost(stream, [] if policies else chosen))
         errors: dict[str, DeferkitError] = {}
         for name in chosen:
             try:
@@ -311,7 +311,7 @@ class Comparison(NamedTuple):
         return cls(world, parameters, able, budget, stream, remarks, failures)
 
     def title(self, *, mean_budget: float, feedback: str, trials: int, seed: int) -> str:
-        """Return what stands above the table."""
+        """Return the title of the table."""
         settings = "".join(
             f", {flag_of(name)[2:]} {value}" for name, value in self.parameters.items() if name != "horizon"
         )
@@ -323,7 +323,7 @@ class Comparison(NamedTuple):
 
 
 def decimals(amount: float) -> int:
-    """Return how many decimals an amount is shown with: small ones need some.
+    """Return the number of decimals of an amount in texts: small ones need some.
 
     >>> decimals(2_000.0), decimals(2.4)
     (0, 2)
@@ -331,18 +331,18 @@ def decimals(amount: float) -> int:
     return 0 if amount == 0 or amount >= 100 or amount % 1 == 0 else 2
 
 
-def tight(total: float, stream: TaskStream) -> str | None:
-    """Return a remark if a budget is not much more than the dearest task may cost."""
-    dearest = sure_cost(stream)
-    if stream.truth is None and UNSPENT_SHARE * total < dearest <= total < askable_costs(stream).sum():
+def remark_if_tight(total: float, stream: TaskStream) -> str | None:
+    """Return a remark if a budget is not much more than the highest cost of a task."""
+    max_cost = sure_cost(stream)
+    if stream.truth is None and UNSPENT_SHARE * total < max_cost <= total < askable_costs(stream).sum():
         return (
-            f"One task can cost {dearest:,.{decimals(dearest)}f}, and that much is kept back to the end: up to"
-            f" {100 * dearest / total:.0f} % of the budget may stay unspent."
+            f"One task can cost {max_cost:,.{decimals(max_cost)}f}, and that much is kept back to the end: up to"
+            f" {100 * max_cost / total:.0f} % of the budget may stay unspent."
         )
-    if not 0 < total < dearest:
+    if not 0 < total < max_cost:
         return None
     return (
-        f"A budget of {total:,.{decimals(total)}f} is less than one task can cost ({dearest:,.{decimals(dearest)}f}):"
+        f"A budget of {total:,.{decimals(total)}f} is less than one task can cost ({max_cost:,.{decimals(max_cost)}f}):"
         " nobody is asked, because that might not fit."
     )
 
@@ -352,14 +352,14 @@ def heavy(world: str, parameters: Mapping[str, Any], budget: str, stream: TaskSt
 
     The command that it names shows what a smaller hold changes. It needs tasks whose outcomes are all known.
     """
-    allowance, dearest = Allowance.from_text(budget), sure_cost(stream)
+    allowance, max_cost = Allowance.from_text(budget), sure_cost(stream)
     if allowance.hold or stream.truth is not None or not stream.complete or stream.costs.shape[1:] != (1, 1):
         return None
     mean, total = float(askable_costs(stream).mean()), allowance.total(stream)
-    if dearest <= HEAVY * mean or not HEAVY_SHARE * total < dearest or total >= askable_costs(stream).sum():
+    if max_cost <= HEAVY * mean or not HEAVY_SHARE * total < max_cost or total >= askable_costs(stream).sum():
         return None
     return (
-        f"The largest cost is {dearest / mean:,.0f} times the mean. If reviews can be stopped, less need be kept back:"
+        f"The largest cost is {max_cost / mean:,.0f} times the mean. If reviews can be stopped, less need be kept back:"
         f" {hold_command(world, parameters, budget)}"
     )
 
@@ -379,17 +379,17 @@ def hold_command(world: str, parameters: Mapping[str, Any], budget: str) -> str:
 
 
 def kept_back(allowance: Allowance, stream: TaskStream) -> str | None:
-    """Return a remark on what pending reviews keep back, where outcomes come late."""
-    total, dearest = allowance.total(stream), sure_cost(stream)
+    """Return a remark on the budget that pending reviews hold, where outcomes come late."""
+    total, max_cost = allowance.total(stream), sure_cost(stream)
     if allowance.hold or not stream.delay or not 0 < total < float("inf"):
         return None
     return (
-        f"A pending review holds {dearest:,.{decimals(dearest)}f}, the most that it can cost: three of them hold"
-        f" {300 * dearest / total:.0f} % of the budget. Reviews that can be stopped need not: --hold auto."
+        f"A pending review holds {max_cost:,.{decimals(max_cost)}f}, the most that it can cost: three of them hold"
+        f" {300 * max_cost / total:.0f} % of the budget. Reviews that can be stopped need not: --hold auto."
     )
 
 
-def lost(stream: TaskStream, chosen: Sequence[str]) -> str:
+def remark_on_lost(stream: TaskStream, chosen: Sequence[str]) -> str:
     """Return a remark on tasks where the human was never asked."""
     n = stream.n_tasks - int(stream.askable.sum())
     picked = f" So these are compared: {', '.join(chosen)}." if chosen else ""
@@ -408,14 +408,14 @@ def run(
     budget: Annotated[
         str | None,
         typer.Option(
-            help="In units of cost (2000, for synthetic tasks unless given), of tasks (0.1T) or of what asking always"
-            " costs (10%, for all others); or inf"
+            help="In units of cost (2000, the default for synthetic tasks), of tasks (0.1T) or of the cost of always"
+            " asking (10%, the default for all others); or inf"
         ),
     ] = None,
     every: options.Every = None,
     carry: options.Carry = None,
     until_end: Annotated[
-        bool, typer.Option("--until-end", help="The budget is to last until the last task, however many come")
+        bool, typer.Option("--until-end", help="The budget must last until the last task, however many come")
     ] = False,
     hold: Annotated[
         str | None,
@@ -469,7 +469,7 @@ def run(
     stopped = False
     failed: list[tuple[Trial, str]] = []
     with bar() as progress:
-        job = progress.add_task("trials", total=missing(wanted, store))
+        job = progress.add_task("trials", total=count_missing(wanted, store))
         try:
             run_study(wanted, store=store, engine=where, progress=lambda n: progress.advance(job, n), failed=failed)
         except KeyboardInterrupt:
@@ -503,10 +503,10 @@ def run(
         *asked.remarks,
         *brought_by_past(rows),
         *remarks_on_default(frame, policies),
-    ]:  # what has to be said goes with the numbers, but not into what a program reads
+    ]:  # remarks go with the numbers, but not into output for programs
         (aside if as_json else console).print(said, highlight=False, markup=False)
     if plot:
-        path = drawn(frame.filter(pl.col("policy").is_in(policies)), folder or Path("results"), title, asked)
+        path = draw(frame.filter(pl.col("policy").is_in(policies)), folder or Path("results"), title, asked)
         (aside if as_json else console).print(f"figure: {path}", highlight=False, markup=False, soft_wrap=True)
     end(failures, stopped=stopped)
 
@@ -529,7 +529,7 @@ def end(failures: Mapping[str, str], *, stopped: bool) -> None:
         raise typer.Exit(FAILED)
 
 
-def drawn(frame: pl.DataFrame, folder: Path, title: str, asked: Comparison) -> Path:
+def draw(frame: pl.DataFrame, folder: Path, title: str, asked: Comparison) -> Path:
     """Draw a comparison, and return where the figure is."""
     from deferkit.study.drawing.figures import draw_comparison  # noqa: PLC0415 - a second to import
 
@@ -537,7 +537,7 @@ def drawn(frame: pl.DataFrame, folder: Path, title: str, asked: Comparison) -> P
 
 
 def failures_of(failed: Sequence[tuple[Trial, str]], trials: int) -> dict[str, str]:
-    """Return why policies failed, in one line each: one that failed in a single stream cannot be compared."""
+    """Return the failures of policies, in one line each: one that failed in a single stream cannot be compared."""
     by_policy: dict[str, list[str]] = {}
     for (spec, _), why in failed:
         by_policy.setdefault(name_of(spec), []).append(why.partition("\n")[0])

@@ -59,8 +59,8 @@ FIRST = (
 )
 
 
-def opened(store: str | None, *, make: bool = False) -> "KeyStore":
-    """Return the store that keys are kept in; only who makes a key may make a store."""
+def open_keys(store: str | None, *, make: bool = False) -> "KeyStore":
+    """Return the store of the keys. It must exist, unless `make` is set."""
     from deferkit.serve.service_settings import ServiceSettings  # noqa: PLC0415
     from deferkit.serve.storage.open_store import store_of_keys, store_to_read  # noqa: PLC0415
 
@@ -70,7 +70,7 @@ def opened(store: str | None, *, make: bool = False) -> "KeyStore":
 @keys.command()
 def create(
     tenant: Annotated[str, typer.Option(help="Whose key it is; tenants do not see each other")] = "default",
-    scopes: Annotated[str, typer.Option(help=f"What it is good for, of {', '.join(SCOPES)}")] = ",".join(TENANT_SCOPES),
+    scopes: Annotated[str, typer.Option(help=f"Scopes of the key, from {', '.join(SCOPES)}")] = ",".join(TENANT_SCOPES),
     name: Annotated[str, typer.Option(help="A name to know it by")] = "",
     expires_s: Annotated[float | None, typer.Option(help="Seconds after which it is refused; never")] = None,
     reviewer: Annotated[str | None, typer.Option(help="The only reviewer that it may claim reviews for")] = None,
@@ -87,7 +87,7 @@ def create(
     if reviewer is not None and (not reviewer.isprintable() or not 1 <= len(reviewer) <= 128):
         raise InvalidArgument(f"The reviewer of a key is a name of 1 to 128 characters. Got {reviewer!r}.")
     key, row = new_key(tenant, names, name, expires_s=expires_s, reviewer=reviewer)
-    kept = opened(store, make=True)
+    kept = open_keys(store, make=True)
     first = not kept.keys()
     kept.add_key(row)
     kept.close()
@@ -102,7 +102,7 @@ def create(
 @keys.command("list")
 def list_keys(store: Store = None) -> None:
     """List the keys there are."""
-    kept = opened(store)
+    kept = open_keys(store)
     table = Table(
         Column("key", no_wrap=True, min_width=12),
         "tenant",
@@ -131,7 +131,7 @@ def revoke(
     key: Annotated[str, typer.Argument(help="The id of the key, as `list` shows it")], store: Store = None
 ) -> None:
     """Revoke a key; a running service refuses it within a second."""
-    kept = opened(store)
+    kept = open_keys(store)
     done = kept.revoke_key(key, time.time_ns() // 1000)
     kept.close()
     if not done:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from deferkit.client.calls import Calls
-from deferkit.client.wire import given, names_of
+from deferkit.client.wire import drop_none, names_of
 
 
 class Key(NamedTuple):
@@ -39,19 +39,19 @@ class Keys:
     def create(
         self, scopes: Sequence[str], *, name: str = "", expires_s: float | None = None, reviewer: str | None = None
     ) -> tuple[str, Key]:
-        """Make a key; return it, this once, and what is known of it.
+        """Make a key; return its secret, which is shown only once, and its record.
 
             secret, key = client.keys.create(["decide"], name="router")
 
         Args:
-            scopes: What it is good for: decide, observe, review, read, admin, operator; those that this client has.
+            scopes: Scopes of the key: decide, observe, review, read, admin, operator; only those that this client has.
             name: A name to know it by.
-            expires_s: Seconds after which it is refused; never unless given.
-            reviewer: The only reviewer that it may claim reviews for; any unless given.
+            expires_s: Seconds after which it is refused; never by default.
+            reviewer: The only reviewer that it may claim reviews for; any by default.
 
         Should the reply be lost on its way, the call is repeated and there is a key that nobody has: `list` shows it.
         """
-        body = given(scopes=names_of("scopes", scopes), name=name, expires_s=expires_s, reviewer=reviewer)
+        body = drop_none(scopes=names_of("scopes", scopes), name=name, expires_s=expires_s, reviewer=reviewer)
         reply: dict[str, Any] = self._calls.call("POST", "/v1/keys", body)
         return reply.pop("key"), key_of(reply)
 
@@ -131,12 +131,12 @@ class Webhooks:
         Args:
             url: http or https; an address that everyone can reach, unless the service runs with `--webhook-private`.
             events: Of decided, completed, expired, budget.
-            policies: Names of policies; all of the tenant unless given.
+            policies: Names of policies; all of the tenant by default.
             models: Whether `decided` also tells of tasks that the model decides.
 
         Should the reply be lost on its way, the call is repeated and there are two webhooks: `list` shows them.
         """
-        body = given(
+        body = drop_none(
             url=url, events=names_of("events", events), policies=names_of("policies", policies), models=bool(models)
         )
         reply: dict[str, Any] = self._calls.call("POST", "/v1/webhooks", body)

@@ -16,7 +16,7 @@ from deferkit.version import __version__
 
 MIN_S = 0.001  # of a time-out
 UNREACHED_S = 1.5  # how long a wrong address is tried again where nothing has ever answered
-LONGEST_SHOWN = 80  # characters of what another protocol says
+MAX_SHOWN = 80  # characters of what another protocol says
 
 
 class Calls:
@@ -56,7 +56,7 @@ class Calls:
         return from_json(reply, self.url) if reply else None
 
     def text(self, path: str) -> str:
-        """Return what is at a path as text."""
+        """Return the body at a path as text."""
         return self._answer("GET", path, None, {}).decode()
 
     def _answer(self, method: str, path: str, body: Any, failures: Failures) -> bytes:
@@ -137,7 +137,7 @@ def place_of(url: str) -> tuple[str, int | None, str, bool]:
 
 
 def hint_of(error: Exception, url: str) -> str | None:
-    """Return what is wrong with an address where nothing has ever answered; None if an error does not tell.
+    """Return a hint on an address that has never answered; None if the error does not tell the cause.
 
     >>> hint_of(http.client.BadStatusLine("SSH-2.0-OpenSSH_9.2"), "http://a:22")
     "What listens at http://a:22 does not speak HTTP ('SSH-2.0-OpenSSH_9.2'). Is it another port, or https://?"
@@ -153,7 +153,7 @@ def hint_of(error: Exception, url: str) -> str | None:
         return f"What listens at {url} closes connections without an answer ({why}). Is it another port, or {other}?"
     if isinstance(error, http.client.BadStatusLine | http.client.LineTooLong | http.client.UnknownProtocol):
         return (
-            f"What listens at {url} does not speak {protocol} ({str(error).strip()[:LONGEST_SHOWN]!r})."
+            f"What listens at {url} does not speak {protocol} ({str(error).strip()[:MAX_SHOWN]!r})."
             f" Is it another port, or {other}?"
         )
     if isinstance(error, ssl.SSLError) and "ALERT" not in (error.reason or ""):  # who sends an alert speaks TLS

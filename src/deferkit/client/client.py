@@ -18,7 +18,7 @@ from deferkit.client.wire import (
     context_of,
     contexts_of,
     decision_of,
-    given,
+    drop_none,
     names_of,
     problem_of,
     rewards_of,
@@ -37,7 +37,7 @@ def budget_of(budget: Budget) -> dict[str, Any]:
     >>> budget_of(Budget(40, every="7d", carry=float("inf"), max_cost=2))
     {'total': 40, 'max_cost': 2, 'every': '7d', 'carry': None}
     """
-    body = given(
+    body = drop_none(
         total=None if budget.total == float("inf") else budget.total,
         horizon=budget.horizon,
         max_cost=budget.max_cost,
@@ -49,7 +49,7 @@ def budget_of(budget: Budget) -> dict[str, Any]:
 
 
 def plans_of(resources: Sequence[str], *, horizon: Any, until: Any, allowance: Amount | None) -> dict[str, Any]:
-    """Return what budgets are to last for, by resource.
+    """Return the horizon, end or allowance of budgets, by resource.
 
     >>> plans_of(["minutes"], horizon=None, until=1.9e9, allowance=None)
     {'minutes': {'until': 1900000000.0}}
@@ -92,7 +92,7 @@ class PolicyFigures:
         self._path = path
 
     def overview(self) -> list[dict[str, Any]]:
-        """Return where all policies of the tenant stand.
+        """Return the status of all policies of the tenant.
 
         late = [policy["name"] for policy in client.figures.overview() if policy["alarms"]]
         """
@@ -100,7 +100,7 @@ class PolicyFigures:
         return found
 
     def standing(self) -> dict[str, Any]:
-        """Return where the policy stands: pace, forecast, gain with its error, queue, alarms.
+        """Return the status of the policy: pace, forecast, gain with its error, queue, alarms.
 
         client.figures.standing()["runs_out_at"]
         """
@@ -119,7 +119,7 @@ class PolicyFigures:
         return found
 
     def estimates(self) -> dict[str, Any]:
-        """Return what the policy has learned: coefficients with errors, predicted against observed, drifts.
+        """Return the estimates of the policy: coefficients with errors, predicted against observed, drifts.
 
         client.figures.estimates()["targets"][0]["calibration"]
         """
@@ -127,7 +127,7 @@ class PolicyFigures:
         return found
 
     def reviewers(self) -> list[dict[str, Any]]:
-        """Return what each reviewer has done: answers, declined and lapsed tasks, time, cost, agreement.
+        """Return the work of each reviewer: answers, declined and lapsed tasks, time, cost, agreement.
 
         {line["reviewer"]: line["done"] for line in client.figures.reviewers()}
         """
@@ -135,7 +135,7 @@ class PolicyFigures:
         return found
 
     def what_if(self, budgets: Sequence[str], *, total_s: float = 1800.0) -> dict[str, Any]:
-        """Return what other budgets would have done with the same tasks; wait until it is computed.
+        """Return a counterfactual replay of the same tasks with other budgets; wait until it is computed.
 
         rows = client.figures.what_if(["0.5x", "2x"])["rows"]
 
@@ -242,7 +242,7 @@ class Client:
             client.create(features=3, budget=Budget(40, every="week", zone="Europe/Berlin", max_cost=2, hold="auto"))
 
         `features` is how many numbers a context has, or names for an encoder. A reported cost above
-        `max_reported_cost` (20 times `max_cost` unless given) is not booked until a correction confirms it.
+        `max_reported_cost` (20 times `max_cost` by default) is not booked until a correction confirms it.
         `settings` are those of a policy in the service: `experts`, `link`, `pacing`, `representation`, `forget`,
         `defaults`, `confidence`, `seed`, `deadline_s`, `lease_s` and so on.
         The returned policy has the defaults that the service chose, such as `defaults`, `link` and `representation`.
@@ -253,7 +253,7 @@ class Client:
             if not isinstance(each, Budget):
                 raise expected("budget", "Client", "a Budget, or one for each resource", each)
             ceiling = max_reported_cost.get(name) if isinstance(max_reported_cost, Mapping) else max_reported_cost
-            body["budget"][name] = budget_of(each) | given(max_reported_cost=ceiling)
+            body["budget"][name] = budget_of(each) | drop_none(max_reported_cost=ceiling)
         made: dict[str, Any] = self._calls.call("POST", "/v1/policies", body)
         return made
 
@@ -276,7 +276,7 @@ class Client:
         As in the library, with what a reviewer is to see (`payload`, `model_answer`) and how many shall. The same task
         again gets the same decision; with anything else than before it raises `ConflictingObservation`.
         """
-        body = given(
+        body = drop_none(
             task=new_id() if task is None else task,
             context=context_of(context),
             payload=payload,
@@ -348,7 +348,7 @@ class Client:
         outcome that comes before its decision is kept for it; else that raises `UnknownDecision`.
         """
         body = {"task": self.task_of(decision), "rewards": rewards_of(rewards), "park": bool(park)}
-        self._calls.call("POST", f"{self._path}/outcomes", body | given(cost=amount_of("cost", cost)), OF_A_TASK)
+        self._calls.call("POST", f"{self._path}/outcomes", body | drop_none(cost=amount_of("cost", cost)), OF_A_TASK)
 
     def correct(
         self,
@@ -363,7 +363,7 @@ class Client:
         client.correct("claim-17", cost=5.0)
         """
         body = {"id": id or new_id(), "task": self.task_of(decision), "rewards": rewards_of(rewards)}
-        self._calls.call("POST", f"{self._path}/corrections", body | given(cost=amount_of("cost", cost)), OF_A_TASK)
+        self._calls.call("POST", f"{self._path}/corrections", body | drop_none(cost=amount_of("cost", cost)), OF_A_TASK)
 
     def unconfirmed_costs(self) -> dict[str, Amount]:
         """Return the oldest 1,000 reported costs above `max_reported_cost`, by task.
@@ -424,14 +424,14 @@ class Client:
             client.change_budget(allowance=50)  # from the next renewal on
 
         It cannot be cut below what is reserved and spent: `BudgetExhausted`. `horizon`, `until` and `allowance` are
-        what the budget is to last for from now on, whichever it was made with; given by resource if there are several.
+        the new terms of the budget, whichever it was made with; by resource if there are several.
         """
         plans: dict[str, dict[str, Any]] = {}
         if any(each is not None for each in (horizon, until, allowance)):
             resources = list(self._calls.call("GET", self._path)["budget"])
             plans = plans_of(resources, horizon=horizon, until=until, allowance=allowance)
         if total is not None or add is not None or not plans:
-            body = given(id=id or new_id(), total=amount_of("total", total), add=amount_of("add", add))
+            body = drop_none(id=id or new_id(), total=amount_of("total", total), add=amount_of("add", add))
             self._calls.call("POST", f"{self._path}/budget", body, CONFLICT)
         if plans:
             self._calls.call("PATCH", self._path, {"budget": plans}, CONFLICT)
@@ -466,7 +466,7 @@ class Client:
             defaults: The version of the default rule; "2026.12" by default.
             confidence: The feature that is the model's own confidence: a name, or an index for plain vectors.
         """
-        body = given(defaults=defaults, confidence=confidence)
+        body = drop_none(defaults=defaults, confidence=confidence)
         made: dict[str, Any] = self._calls.call("POST", f"{self._path}/upgrade", body, CONFLICT)
         return made
 
@@ -477,7 +477,9 @@ class Client:
         client.erase(older_than_s=30 * 86_400)  # of all tasks that ended and are older than a month
         """
         task = None if decision is None else self.task_of(decision)
-        reply = self._calls.call("POST", f"{self._path}/erase", given(task=task, older_than_s=older_than_s), OF_A_TASK)
+        reply = self._calls.call(
+            "POST", f"{self._path}/erase", drop_none(task=task, older_than_s=older_than_s), OF_A_TASK
+        )
         return int(reply["erased"])
 
     def delete(self) -> None:
@@ -488,7 +490,7 @@ class Client:
         self._calls.call("DELETE", self._path)
 
     def summary(self) -> PolicySummary:
-        """Return where the policy stands: the library's names, and what only a service has, such as its queue.
+        """Return the status of the policy: the library's fields, and those of a service, such as its queue.
 
         client.summary().spent
         """
@@ -503,7 +505,7 @@ class Client:
         return found
 
     def session(self) -> dict[str, Any]:
-        """Return who this client is to the service: its tenant, scopes and reviewer, and the id of its key.
+        """Return the session of this client: its tenant, scopes and reviewer, and the id of its key.
 
         client.session()["scopes"]
         """
@@ -511,7 +513,7 @@ class Client:
         return found
 
     def read(self, decision: Decision | int | str) -> dict[str, Any]:
-        """Return all that became of a task: its decision, why, whose answer is `final`, the answer, its history.
+        """Return the record of a task: its decision and reason, the `final` decider, the answer, its history.
 
         client.read("claim-17")["answer"]
         """
@@ -527,7 +529,7 @@ class Client:
 
         Args:
             wanted: `state` (model, open, posted, void), `route`, `reason`, `since` and `until` (seconds since 1970),
-                `search` (a part of the task's id), `limit` (tasks in one call, 100 unless given).
+                `search` (a part of the task's id), `limit` (tasks in one call, 100 by default).
         """
         yield from self._calls.pages(f"{self._path}/tasks?{urlencode({'limit': 100} | wanted)}", "tasks", "before")
 

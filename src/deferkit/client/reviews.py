@@ -1,4 +1,4 @@
-"""The review queue, for those who answer tasks."""
+"""The review queue, for reviewers."""
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from deferkit.client.calls import Calls
-from deferkit.client.wire import amount_of, given, names_of, rewards_of
+from deferkit.client.wire import amount_of, drop_none, names_of, rewards_of
 from deferkit.errors import ConflictingObservation, UnknownDecision
 from deferkit.types import Amount
 
@@ -31,7 +31,7 @@ class Review(NamedTuple):
     deadline: float | None
     payload: Any
     model_answer: Any
-    token: str | None = None  # proves the claim; None from a service from before there were tokens
+    token: str | None = None  # proves the claim; None from a service older than tokens
     hold: Amount | None = None  # what it may cost before it asks again; known where `extend` was told its cost
     stopped: bool = False  # nothing is left for it: the model's answer is used
 
@@ -58,10 +58,10 @@ class Reviews:
 
             review = client.reviews.claim("ann", experts=["human"], lease_s=120)
 
-        `experts` are those that the reviewer can stand in for, all unless given. Should the reply be lost on its way,
+        `experts` are those that the reviewer can stand in for, by default all. Should the reply be lost on its way,
         the task comes back to the queue when the lease is over.
         """
-        body = given(reviewer=reviewer, experts=names_of("experts", experts), lease_s=lease_s)
+        body = drop_none(reviewer=reviewer, experts=names_of("experts", experts), lease_s=lease_s)
         reply = self._calls.call("POST", f"{self._path}/claim", body)
         return None if reply is None else review_of(reply)
 
@@ -132,7 +132,7 @@ class Reviews:
     def correct(
         self, review: Review, answer: Any = None, *, cost: Amount | None = None, id: str | None = None
     ) -> dict[str, Any]:
-        """Replace an answer that was given to this claim; return what the task has come to.
+        """Replace an answer that was given to this claim; return the state of the task.
 
             client.reviews.correct(review, {"spam": False}, cost=2.0)
 
@@ -141,7 +141,7 @@ class Reviews:
         Args:
             review: The claim that was completed.
             answer: What counts instead.
-            cost: What it has cost, in the place of the cost before; as before unless given.
+            cost: The corrected cost; by default the cost stays.
             id: The same id again changes nothing; made if none is given.
         """
         reply: dict[str, Any] = self._of(
@@ -150,7 +150,7 @@ class Reviews:
         return reply
 
     def held(self, reviewer: str) -> list[Review]:
-        """Return what a reviewer holds, without the tokens of the claims: `resume` gives another one.
+        """Return the claims of a reviewer, without their tokens: `resume` issues a new one.
 
         [review] = client.reviews.held("ann")
         """
@@ -168,7 +168,7 @@ class Reviews:
         return review_of(self._calls.call("POST", f"{self._path}/resume", body, FAILURES))
 
     def status(self, reviewer: str) -> dict[str, Any]:
-        """Return what waits for a reviewer, why nothing does (`why_empty`, `text`), and what the reviewer has done.
+        """Return a reviewer's queue, the reason if it is empty (`why_empty`, `text`), and the reviewer's work so far.
 
         client.reviews.status("ann")["waiting"]
         """
@@ -193,7 +193,7 @@ class Reviews:
         self._calls.call("POST", f"{self._path}/reassign", {"task": task, "seat": seat}, FAILURES)
 
     def document(self) -> dict[str, Any]:
-        """Return what reviewers are asked and shown: the `review` document, lease, experts, unit of the cost.
+        """Return the review settings: the `review` document, lease, experts, unit of the cost.
 
         client.reviews.document()["review"]["form"]
         """
@@ -201,7 +201,7 @@ class Reviews:
         return reply
 
     def _of(self, what: str, review: Review, **fields: Any) -> Any:
-        body = given(task=review.task, seat=review.seat, epoch=review.epoch, token=review.token, **fields)
+        body = drop_none(task=review.task, seat=review.seat, epoch=review.epoch, token=review.token, **fields)
         return self._calls.call("POST", f"{self._path}/{what}", body, FAILURES)
 
 

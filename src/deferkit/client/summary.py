@@ -1,11 +1,11 @@
-"""Where a policy of a service stands."""
+"""Status of a policy of a service."""
 
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from deferkit.client.wire import unending
-from deferkit.types import Amount, Drifted, MeanEstimate, Period, aligned
+from deferkit.types import Amount, Drifted, MeanEstimate, Period, align_fields
 
 
 class PolicySummary(NamedTuple):
@@ -33,13 +33,13 @@ class PolicySummary(NamedTuple):
     late: int  # outcomes that were booked but not learned
     corrected: int
     parked: int  # outcomes that wait for their decision
-    frozen: bool  # a cost stands in suspense, so nobody is asked
+    frozen: bool  # a cost is in suspense, so nobody is asked
     horizon_over: bool
     waiting: int  # seats in the review queue
     claimed: int  # seats that a reviewer holds
     oldest_s: float | None  # how long the oldest of them is there
     records: int  # rows of the log
-    samples: Mapping[str, int] = {}  # observations of each reward and cost; a service from before does not say
+    samples: Mapping[str, int] = {}  # observations of each reward and cost; older services do not report it
     samples_in_use: Mapping[str, float] = {}  # how many of those its estimate rests on
     drifts: int = 0  # how often one of them was found to have changed
     unconfirmed_costs: int = 0  # reported costs above max_reported_cost, not booked until a correction confirms them
@@ -55,7 +55,7 @@ class PolicySummary(NamedTuple):
 
     def __str__(self) -> str:
         """Return a line for each field, to be read by people."""
-        return aligned(self._asdict())
+        return align_fields(self._asdict())
 
 
 def summary_of(reply: Mapping[str, Any]) -> PolicySummary:

@@ -23,13 +23,13 @@ def to_json(body: Any) -> bytes:
     deferkit.errors.InvalidArgument: The call cannot be written as JSON: Object of type set is not JSON serializable.
     """
     try:
-        return json.dumps(body, allow_nan=False, separators=(",", ":"), default=listed).encode()
+        return json.dumps(body, allow_nan=False, separators=(",", ":"), default=to_list).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgument(f"The call cannot be written as JSON: {error}.") from error
 
 
-def listed(value: Any) -> Any:
-    """Return what is not plain data but can be made so, as an array of numpy's can."""
+def to_list(value: Any) -> Any:
+    """Return an array or column as a list; raise TypeError for other objects."""
     for name in ("tolist", "to_list"):
         if hasattr(value, name):
             return getattr(value, name)()
@@ -88,7 +88,7 @@ def context_of(context: Any) -> list[Any] | dict[str, Any]:
     if isinstance(context, Mapping):
         return {str(name): feature_of(value) for name, value in context.items()}
     if hasattr(context, "tolist") or hasattr(context, "to_list"):
-        context = listed(context)
+        context = to_list(context)
     if isinstance(context, str | bytes) or not isinstance(context, Iterable):
         raise expected("context", "Client", "numbers, or named features", context)
     numbers = [float(value) if is_number(value) else value for value in context]
@@ -118,7 +118,7 @@ def contexts_of(contexts: Any) -> list[list[Any] | dict[str, Any]]:
     if hasattr(contexts, "columns") and hasattr(contexts, "to_numpy"):
         contexts = {name: contexts[name] for name in contexts.columns}
     if isinstance(contexts, Mapping):
-        columns = {name: listed(c) if hasattr(c, "to_list") else list(c) for name, c in contexts.items()}
+        columns = {name: to_list(c) if hasattr(c, "to_list") else list(c) for name, c in contexts.items()}
         if len({len(column) for column in columns.values()}) > 1:
             raise expected("contexts", "Client", "columns of one length", list(columns))
         contexts = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -171,10 +171,10 @@ def names_of(name: str, names: Any) -> list[str] | None:
     return list(names)
 
 
-def given(**fields: Any) -> dict[str, Any]:
-    """Return those that are not None.
+def drop_none(**fields: Any) -> dict[str, Any]:
+    """Return the fields that are not None.
 
-    >>> given(task="a", cost=None)
+    >>> drop_none(task="a", cost=None)
     {'task': 'a'}
     """
     return {name: value for name, value in fields.items() if value is not None}

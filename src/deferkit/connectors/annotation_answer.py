@@ -1,4 +1,4 @@
-"""What an annotation of Label Studio means to deferkit: an answer that fits the review form, and a cost."""
+"""Conversion of Label Studio annotations to deferkit: an answer that fits the review form, and a cost."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,20 +8,20 @@ LISTS = ("choices", "text", "taxonomy")
 VALUES = ("rating", "number", "datetime")
 
 
-def submitted(annotations: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+def find_submitted(annotations: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     """Return the annotation that counts: the first that was not skipped, else the first; None if there is none.
 
     Args:
         annotations: The annotations of a task.
 
-    >>> submitted([{"id": 2, "was_cancelled": False}, {"id": 1, "was_cancelled": True}])["id"]
+    >>> find_submitted([{"id": 2, "was_cancelled": False}, {"id": 1, "was_cancelled": True}])["id"]
     2
     """
     return min(annotations, key=lambda each: (bool(each.get("was_cancelled")), each["id"]), default=None)
 
 
 def cost_of(annotation: Mapping[str, Any], unit_s: float) -> float | None:
-    """Return what an annotation has cost: its lead time, in units of `unit_s` seconds; None if it is not known.
+    """Return the cost of an annotation: its lead time, in units of `unit_s` seconds; None if it is not known.
 
     >>> cost_of({"lead_time": 90.0}, 60.0), cost_of({"lead_time": None}, 60.0)
     (1.5, None)

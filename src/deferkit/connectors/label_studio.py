@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from deferkit.client.client import Client
 from deferkit.client.reviews import Review
-from deferkit.connectors.annotation_answer import answer_of, cost_of, submitted
+from deferkit.connectors.annotation_answer import answer_of, cost_of, find_submitted
 from deferkit.connectors.label_studio_api import POLICY, TASK, LabelStudio
 from deferkit.errors import ConflictingObservation, InvalidArgument, ServiceError, ServiceUnavailable
 from deferkit.http_connections import pause_after
@@ -24,7 +24,7 @@ logger = logging.getLogger("deferkit.bridge")
 REVIEWER = "label-studio"
 MINUTE_S = 60.0
 TOO_MANY_CLAIMS = 409  # the status of a claim beyond what the service lets a reviewer hold
-SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 60.0  # between two steps that webhooks ask for; between two that fail
+MIN_PAUSE_S, MAX_PAUSE_S = 0.5, 60.0  # between two steps that webhooks request; between two that fail
 
 
 class BridgeCounts(NamedTuple):
@@ -148,7 +148,7 @@ class LabelStudioBridge:
             try:
                 done = self.step()
             except ServiceUnavailable as error:
-                pause = pause_after(failures, first_s=1.0, longest_s=LONGEST_PAUSE_S)
+                pause = pause_after(failures, first_s=1.0, longest_s=MAX_PAUSE_S)
                 logger.warning("%s Again in %.0f s.", error, pause)
                 failures += 1
                 time.sleep(pause)
@@ -158,7 +158,7 @@ class LabelStudioBridge:
                 logger.info("created %d, completed %d, skipped %d, withdrawn %d", *done)
             wake.wait(poll_s)
             wake.clear()
-            time.sleep(SHORTEST_PAUSE_S)
+            time.sleep(MIN_PAUSE_S)
 
     def _count(self, **more: int) -> None:
         self.totals = self.totals._replace(**{name: getattr(self.totals, name) + n for name, n in more.items()})
@@ -246,11 +246,11 @@ class LabelStudioBridge:
     def _collect(self, claims: Sequence[BridgedClaim]) -> None:
         """Complete those of the claims whose tasks are annotated."""
         numbers = {claim.number: claim for claim in claims if claim.number is not None}
-        found = self.studio.read(list(numbers))
+        found = self.studio.read_tasks(list(numbers))
         for number, claim in numbers.items():
             if number not in found:
                 claim.number = None  # deleted in Label Studio: it is created anew, so that it does not get lost
-            elif (annotation := submitted(found[number]["annotations"])) is not None:
+            elif (annotation := find_submitted(found[number]["annotations"])) is not None:
                 self._finish(claim, annotation)
 
     def _finish(self, claim: BridgedClaim, annotation: Mapping[str, Any]) -> None:
@@ -285,10 +285,10 @@ class LabelStudioBridge:
         """Delete the task of a claim that is over in Label Studio; book the cost if it was annotated all the same."""
         if claim.number is None:
             return
-        found = self.studio.read([claim.number]).get(claim.number)
+        found = self.studio.read_tasks([claim.number]).get(claim.number)
         if found is None:
             return
-        annotation = submitted(found["annotations"])
+        annotation = find_submitted(found["annotations"])
         if annotation is not None:
             logger.warning("the annotation of task %s came too late", claim.review.task)
             self._book_effort(claim, cost_of(annotation, self.unit_s))

@@ -22,7 +22,7 @@ UNAUTHORIZED, NOT_FOUND = 401, 404
 RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 TASK, POLICY = "deferkit_task", "deferkit_policy"  # columns of a task's data
 ACTIONS = ("ANNOTATION_CREATED", "ANNOTATION_UPDATED")
-LONGEST_REASON = 300
+MAX_REASON = 300
 
 
 class LabelStudio:
@@ -70,7 +70,7 @@ class LabelStudio:
         empty = {"filter": "filter:tasks:total_annotations", "operator": "equal", "type": "Number", "value": 0}
         yield from self._tasks({"filters": {"conjunction": "and", "items": [column_is(POLICY, policy), empty]}})
 
-    def read(self, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+    def read_tasks(self, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
         """Return those of the tasks that exist, with their annotations and drafts, by id."""
         found: dict[int, dict[str, Any]] = {}
         for start in range(0, len(ids), PAGE):
@@ -162,7 +162,7 @@ def column_is(name: str, value: str) -> dict[str, Any]:
 def problem_of(response: httpx.Response) -> ServiceError:
     """Return the error of a reply: `ServiceUnavailable` if the same request may work later."""
     request = response.request
-    said = " ".join(response.text.split())[:LONGEST_REASON]
+    said = " ".join(response.text.split())[:MAX_REASON]
     text = f"Label Studio refuses {request.method} {request.url.path} with {response.status_code}: {said}"
     kind = ServiceUnavailable if response.status_code in RETRIED else ServiceError
     return kind(text, status=response.status_code)

@@ -142,7 +142,7 @@ class DeferringRouter(litellm.Router):  # type: ignore[misc]
         return answer
 
     def observe(self, task: str, rewards: Mapping[str, float]) -> None:
-        """Say how good an answer was.
+        """Report the rewards of an answer.
 
         Args:
             task: The id of the request: `metadata={"deferkit_task": …}` of the call.
@@ -224,7 +224,7 @@ class CostLogger(CustomLogger):  # type: ignore[misc]
 
 
 def cost_of_answer(answer: Any) -> float | None:
-    """Return what LiteLLM has computed that an answer costs, in dollars; None for a stream, which has just begun."""
+    """Return LiteLLM's cost of an answer, in dollars; None for a stream, which has just begun."""
     if not isinstance(answer, litellm.ModelResponse):
         return None
     cost = (answer._hidden_params or {}).get("response_cost")

@@ -59,7 +59,7 @@ class TaskDeferrer:
         self._tasks: dict[str, TaskRoute] = {}
         self._turn = threading.Lock()
         if self.path.exists():
-            self._tasks, self.deferrer = read(self.path)
+            self._tasks, self.deferrer = read_tasks(self.path)
         elif deferrer is not None:
             self.deferrer = deferrer
         else:
@@ -107,7 +107,7 @@ class TaskDeferrer:
         state.write(self.path, MAGIC + tasks.encode() + b"\n" + self.deferrer.to_bytes())
 
 
-def read(path: Path) -> tuple[dict[str, TaskRoute], Deferrer]:
+def read_tasks(path: Path) -> tuple[dict[str, TaskRoute], Deferrer]:
     """Return the tasks and the learner of a file.
 
     Args:
@@ -116,7 +116,7 @@ def read(path: Path) -> tuple[dict[str, TaskRoute], Deferrer]:
     Raises:
         UnreadableState: If it is another file, or damaged.
     """
-    data = state.read(path)
+    data = state.read_file(path)
     if not data.startswith(MAGIC):
         raise UnreadableState(f"{path} is not a file of tasks: it does not start with {MAGIC.decode().strip()!r}.")
     line, _, learner = data[len(MAGIC) :].partition(b"\n")

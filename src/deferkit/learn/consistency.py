@@ -17,7 +17,7 @@ Arrays = Mapping[str, NDArray[Any]]
 Ints = NDArray[np.int64]
 
 OPEN: int = CONSTANTS["open"]
-LARGEST_COUNT = 1 << 53  # the limit of whole numbers in arguments as well
+MAX_COUNT = 1 << 53  # the limit of whole numbers in arguments as well
 NEVER = 1 << 62  # the count of a retraining or refit that is not scheduled
 LARGEST = {  # of counters
     "price_due": 1,
@@ -28,20 +28,20 @@ LARGEST = {  # of counters
     "n_in_ranks": CONSTANTS["ranked_contexts"],
 }
 INT_RANGES = {  # least and largest value; the range of `route` depends on the sizes
-    "n_routed": (0, LARGEST_COUNT),
+    "n_routed": (0, MAX_COUNT),
     "shares_design": (0, 1),
-    "n_observed": (0, LARGEST_COUNT),
+    "n_observed": (0, MAX_COUNT),
     "next_refit": (1, NEVER),
     "n_stashed": (0, layout.STASH - 1),
-    "n_absorbed": (0, LARGEST_COUNT),
+    "n_absorbed": (0, MAX_COUNT),
     "drifted": (0, 1),
     "drift_told": (0, 1),
-    "n_drifts": (0, LARGEST_COUNT),
-    "drift_at": (0, LARGEST_COUNT),
-    "learned_as": (0, LARGEST_COUNT),
-    "change_at": (0, LARGEST_COUNT),
-    "drift_since": (0, LARGEST_COUNT),
-    "drift_resumes": (0, LARGEST_COUNT),
+    "n_drifts": (0, MAX_COUNT),
+    "drift_at": (0, MAX_COUNT),
+    "learned_as": (0, MAX_COUNT),
+    "change_at": (0, MAX_COUNT),
+    "drift_since": (0, MAX_COUNT),
+    "drift_resumes": (0, MAX_COUNT),
     "rank_count": (0, CONSTANTS["ranked_contexts"]),
     "status": (0, CONSTANTS["expired"]),
 }
@@ -65,7 +65,7 @@ WEIGHT_ROUNDING = 1e-9  # tolerance of the sum of the weights of a target, which
 def check_counters(counters: Mapping[str, object], names: Sequence[str]) -> None:
     """Raise unless every counter is a whole number within its range."""
     for name in names:
-        largest = LARGEST.get(name, NEVER if name == "retrain_at" else LARGEST_COUNT)
+        largest = LARGEST.get(name, NEVER if name == "retrain_at" else MAX_COUNT)
         value = counters[name]
         if type(value) is not int or not 0 <= value <= largest:
             raise ValueError(f"the counter {name!r} is {value!r}")
@@ -88,7 +88,7 @@ def check_finite(found: Arrays, names: Sequence[str], *, missing: bool = False) 
 
 def count_of(array: NDArray[Any]) -> int:
     """Return a count that is saved as an array of one number; raise if it is none."""
-    if array.shape != (1,) or not 0 <= array[0] <= LARGEST_COUNT or array[0] % 1:
+    if array.shape != (1,) or not 0 <= array[0] <= MAX_COUNT or array[0] % 1:
         raise ValueError(f"a count is {array.tolist()}")
     return int(array[0])
 
@@ -174,7 +174,7 @@ def check_overflow(overflow: NDArray[Any], status: Ints, memory: int, next_id: i
 
 def check_samples(samples: NDArray[Any], n_observed: Ints, next_refit: Ints, n_features: int, limit: int) -> None:
     """Raise unless all samples that coming refits will read are stored."""
-    if (next_refit <= n_observed).any() or ((next_refit > limit) & (next_refit < LARGEST_COUNT)).any():
+    if (next_refit <= n_observed).any() or ((next_refit > limit) & (next_refit < MAX_COUNT)).any():
         raise ValueError("a refit is overdue, or comes after the last sample that is stored")
     needed = 0 if n_observed.min() >= limit else min(int(n_observed.max()), limit)
     if samples.size == 0 and needed == 0:

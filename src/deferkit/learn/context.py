@@ -317,8 +317,8 @@ class ContextLoader:
 
     def _hand_over(self) -> None:
         if self.representation is not None:
-            # a hidden layer might turn a number that is too large into a valid one; what is no larger than all
-            # numbers may be is in the views itself, and the core sees to it
+            # a hidden layer might turn a number that is too large into a valid one; smaller numbers are
+            # in the views themselves, where the core checks them
             if self.largest < LARGEST and not np.abs(self._given).max() <= self.largest:
                 raise self._not_finite()
             self.representation.write(self._given, self._views)
@@ -330,7 +330,7 @@ class ContextLoader:
         what = f"finite numbers up to {self.largest:g} (element {index})"
         return expected("context", "Deferrer", what, float(self._row[index]))
 
-    def decided(self) -> None:
+    def mark_decided(self) -> None:
         """Tell the representation that the context that was loaded last is decided."""
         if self.representation is not None:
             self.representation.append_decided(self._given)

@@ -73,7 +73,7 @@ class Decisions:
             self.warn_if_stalled(time, stacklevel=4)
         core.commit()
         if self._representation is not None:
-            self._contexts.decided()
+            self._contexts.mark_decided()
         return decision
 
     def decide_with(
@@ -145,7 +145,7 @@ class Decisions:
         force: str | None = None,
         at: object = None,
     ) -> Decided:
-        """Return what would be decided, as an event for `apply`; the state does not change."""
+        """Return the next decision as an event for `apply`; the state does not change."""
         ledger, time = self._ledger, self._renewals.as_time(at)
         kept = self._contexts.load_event(context)
         mask, forced, known = self._check_options(cost, available, force)
@@ -209,7 +209,7 @@ class Decisions:
             self._prepare_for_next(warn)
             self._find_stalled(time)  # only `decide` and the like warn: an event may be applied years later
         self._core.commit_decided(route, reason, cost, held)
-        self._contexts.decided()
+        self._contexts.mark_decided()
         if self._contexts.encoder is not None and ledger.get("unsettled"):
             self._contexts.encoder.see(kept)
             self._contexts.rows_before_freeze.append(kept)
@@ -316,7 +316,7 @@ def open_row(components: Components, decision: int) -> int:
 
 
 def grantable(components: Components, decision: int, amount: Amount) -> Amount:
-    """Return how much of an amount can be added to a hold: what is left, up to `max_cost` and `limit` of one review."""
+    """Return the part of an amount that can be added to a hold: at most what is left, `max_cost` and `limit`."""
     ledger = components.ledger
     slot = open_row(components, decision)
     asked = np.array(context.as_amount("amount", amount, components.settings.resources))

@@ -232,7 +232,7 @@ class Deferrer:
             InvalidArgument: If an argument is of the wrong type or out of range.
 
         Warns:
-            AssumptionWarning: If the budget is smaller than the paper's guarantee asks for.
+            AssumptionWarning: If the budget is smaller than the paper's guarantee requires.
             UnaffordableReviewWarning: If the budget is above 0 and smaller than its `max_cost`.
 
         >>> import warnings
@@ -240,7 +240,7 @@ class Deferrer:
         ...     warnings.simplefilter("always")
         ...     deferrer = Deferrer.paper(n_features=20, budget=Budget(8_000, horizon=50_000, max_cost=3))
         >>> print(caught[0].message)
-        The paper's guarantee asks for B > √d·T^¾ = 14,953; the budget of 8,000 is smaller.
+        The paper's guarantee requires B > √d·T^¾ = 14,953; the budget of 8,000 is smaller.
         """
         if not isinstance(budget, Budget):
             raise expected("budget", "Deferrer.paper", "one Budget", budget)
@@ -306,7 +306,7 @@ class Deferrer:
         force: str | None = None,
         at: float | datetime | None = None,
     ) -> Decided:
-        """Return what `decide` would decide, as an event for `apply`; the learner does not change.
+        """Return the decision that `decide` would make, as an event for `apply`; the learner does not change.
 
         Args:
             context: A vector of `n_features` numbers, or named features with an encoder.
@@ -350,7 +350,7 @@ class Deferrer:
         Renewed(resource='cost', start=172800.0, end=259200.0, total=10.0)
         """
         time = self._renewals.as_time(at)
-        return [] if time is None else self._renewals.due(time)
+        return [] if time is None else self._renewals.list_due(time)
 
     def decide_many(self, contexts: Any, *, at: Any = None) -> list[Decision]:
         """Decide several tasks in order, with the same decisions as that many calls of `decide`.
@@ -434,7 +434,7 @@ class Deferrer:
         self._outcomes.new_values(decision, rewards, cost)
 
     def longest_step(self, decision: int | None = None, rewards: Mapping[str, float] | None = None) -> int:
-        """Return how many multiplications a call may take beyond its usual ones; each takes about a nanosecond.
+        """Return the number of multiplications a call may take beyond its usual ones; each takes about a nanosecond.
 
         An observation now and then recomputes matrices, in O(n_features³), or fits everything observed once more. So
         does the first reward that switches an automatic link, and one of the first 100 decisions.
@@ -632,7 +632,7 @@ class Deferrer:
                 it is the sum of all periods so far, as in `summary()`. None (default) if it stays.
             add: What is added to the total, or taken from it if negative, by resource if there are several; with
                 `every` in this period alone. None (default) for nothing.
-            horizon: The new number of tasks that the total is to last for, counted from the first decision. By resource
+            horizon: The new number of tasks that the total must last for, counted from the first decision. By resource
                 if there are several, and only those that change. None (default) if it stays.
             until: The new end of a budget with `until`: seconds since 1970, or a datetime with a time zone; likewise.
             allowance: What a budget with `every` gets at each renewal from now on; likewise.
@@ -744,7 +744,7 @@ class Deferrer:
         progress: Callable[[int], None] | None = None,
         at: Any = None,
     ) -> Run:
-        """Decide a stream of n tasks whose outcomes are known beforehand, and observe each before the next.
+        """Decide a stream of n tasks whose outcomes are known in advance, and observe each before the next.
 
         The same decisions as n calls of `decide` and `observe`, in one compiled loop.
 
@@ -772,12 +772,12 @@ class Deferrer:
     def apply(self, event: Event, *, warn: bool = True) -> None:
         """Apply an event. The same events in the same order give the same state, bit for bit.
 
-        A switch of an automatic link is not warned of: applications that keep events ask for `link`.
+        A switch of an automatic link raises no warning: applications that keep events read `link`.
 
         Args:
             event: One of the events of `deferkit.events`.
             warn: Whether to warn that a horizon is over; True by default. Warning filters are not safe for threads,
-                so that a program with several of them asks for none.
+                so that a program with several of them passes False.
 
         Raises:
             InvalidArgument: If the event, or a value in it, is invalid.
@@ -977,7 +977,7 @@ class Deferrer:
         ...     Deferrer.load(pathlib.Path(folder, "a.state")).settings.n_features
         3
         """
-        return cls.from_bytes(state.read(path), str(path), embedding=embedding)
+        return cls.from_bytes(state.read_file(path), str(path), embedding=embedding)
 
     @classmethod
     def from_bytes(cls, data: bytes, source: str = "The state", *, embedding: Embedding | None = None) -> Self:

@@ -118,10 +118,10 @@ def first_index_of_levels(levels: Sequence[str]) -> dict[str, int]:
     return indices
 
 
-def squeezed(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def squeeze(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return values within ±1 as they are, and ±(2 − 1/|value|) beyond: bounded, and in the same order.
 
-    >>> squeezed(np.array([0.5, 1.0, -4.0])).tolist()
+    >>> squeeze(np.array([0.5, 1.0, -4.0])).tolist()
     [0.5, 1.0, -1.75]
     """
     beyond = np.abs(values) > 1.0
@@ -331,7 +331,7 @@ class Encoder:
             InvalidArgument: If a feature is unknown, a value is invalid, or the lengths differ.
         """
         self._rows = None
-        numbers, texts, _ = self._checked(columns)
+        numbers, texts, _ = self._check_columns(columns)
         for name, values in numbers.items():
             self.scales[name] = self.scales[name].with_values(values[~np.isnan(values)])
         for name, cells in texts.items():
@@ -357,7 +357,7 @@ class Encoder:
         >>> bool((encoder.encode_columns(columns)[1] == encoder.encode({"amount": 30.0, "country": "fr"})).all())
         True
         """
-        numbers, texts, n = self._checked(columns)
+        numbers, texts, n = self._check_columns(columns)
         size = math.sqrt(self.intercept + len(self.numbers) + len(self.max_levels))
         x = np.zeros((n, self.n_features))
         column = 0
@@ -368,7 +368,7 @@ class Encoder:
             scale = self.scales[name]
             missing = np.isnan(values)
             scaled = (values - scale.mean) / (CLIP * scale.std)
-            scaled = (np.clip(scaled, -1.0, 1.0) if self.clips else squeezed(scaled)) / size
+            scaled = (np.clip(scaled, -1.0, 1.0) if self.clips else squeeze(scaled)) / size
             x[:, column] = np.where(missing, 0.0, scaled)
             x[missing, column + 1] = 1.0 / size
             column += 2
@@ -380,7 +380,7 @@ class Encoder:
             column += most + 2
         return x
 
-    def _checked(
+    def _check_columns(
         self, columns: Mapping[str, Sequence[Any] | NDArray[Any]]
     ) -> tuple[dict[str, NDArray[np.float64]], dict[str, list[str | None]], int]:
         """Return number columns with NaN for missing values, category columns with None, and the number of rows."""

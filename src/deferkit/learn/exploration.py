@@ -16,8 +16,8 @@ INTERVAL_SCALE = 0.3
 class Exploration:
     """The width of an estimate: (scale × noise + prior × √ridge × root mean square reward) × √(xᵀM⁻¹x).
 
-    The first term is the usual one of UCB; the noise of each reward and cost is estimated from its residuals unless it
-    is given. The second term is for directions without observations: there the width is as large as a reward, so that
+    The first term is the usual one of UCB; by default the noise of each reward and cost is estimated from its
+    residuals. The second term is for directions without observations: there the width is as large as a reward, so that
     an expert is tried even if the noise is small. It vanishes after a few samples.
 
     Args:

@@ -61,7 +61,7 @@ def sizes_of(settings: Settings) -> dict[str, int]:
 
 
 def count_numbers(settings: Settings) -> dict[str, int]:
-    """Return how many numbers the largest arrays of a learner hold, by name, without padding.
+    """Return the sizes of a learner's largest arrays by name, as numbers of elements without padding.
 
     Args:
         settings: Of the learner.

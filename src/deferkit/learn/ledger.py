@@ -56,7 +56,7 @@ class LedgerSpec(NamedTuple):
     cost_bounds: list[tuple[float, float]]
 
 
-def aligned(shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
+def allocate_aligned(shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
     """Return zeros whose memory starts at a cache line."""
     n = layout.size_of(shape)
     raw: NDArray[Any] = np.zeros(n + CACHE_LINE // 8, dtype=dtype)
@@ -78,7 +78,7 @@ class Ledger:
             self.arrays[struct] = np.array([spec.scalars[scalar.name] for scalar in table], dtype=kind)
         kinds = {array.name: np.float64 if array.kind == "double" else np.int64 for array in layout.ARRAYS}
         for name, shape in self._shapes().items():
-            self.arrays[name] = aligned(shape, kinds[name])
+            self.arrays[name] = allocate_aligned(shape, kinds[name])
         self.arrays["known_cost"][:] = np.nan
         self.core = Core(self.arrays, spec.experts, spec.resources, spec.reward_bounds, spec.cost_bounds)
         self.core.initialise()
@@ -179,7 +179,7 @@ class Ledger:
         shapes = self._shapes()
         for name in ROWS:
             before = self.arrays[name]
-            self.arrays[name] = aligned(shapes[name], before.dtype.type)
+            self.arrays[name] = allocate_aligned(shapes[name], before.dtype.type)
             self.arrays[name][: len(before)] = before
         self.core.bind(self.arrays)
         self._make_views()
@@ -197,7 +197,7 @@ class Ledger:
             del self.overflow[decision]
             self._find_free()
 
-    def _refitted(self) -> slice:
+    def _select_refit(self) -> slice:
         """Return the targets whose samples are stored for refits."""
         deciders, targets = self.get("n_experts") + 1, self.get("n_targets")
         return slice(
@@ -209,7 +209,7 @@ class Ledger:
         """Grow the sample store for n more samples of each refitted target; free it after the last refit."""
         if not self.refits:
             return
-        counts = self.view("n_observed")[self._refitted()]
+        counts = self.view("n_observed")[self._select_refit()]
         limit, before = self.get("refit_limit"), self.get("capacity")
         if counts.min() >= limit:
             self._store_samples(np.zeros((len(counts), 0, 0)))
@@ -218,7 +218,7 @@ class Ledger:
         if need > before:
             capacity = max(FIRST_CAPACITY, need, min(2 * before, limit))
             stride = self.get("stride") + layout.N_LANES
-            grown = aligned((len(counts), capacity, stride), np.float64)
+            grown = allocate_aligned((len(counts), capacity, stride), np.float64)
             grown[:, :before] = self.samples.reshape(len(counts), before, stride)
             self._store_samples(grown)
 
@@ -256,7 +256,7 @@ class Ledger:
             due[:] = True
         steps = int(due.sum()) * d**3
         if self.refits:
-            counts, following = (self.view(name)[self._refitted()] for name in ("n_observed", "next_refit"))
+            counts, following = (self.view(name)[self._select_refit()] for name in ("n_observed", "next_refit"))
             steps += NEWTON_STEPS * d**2 * int(counts[counts + 1 >= following].sum())
         return steps
 
@@ -283,7 +283,7 @@ class Ledger:
         """Return the saved arrays by name, without spare capacity for samples."""
         arrays = {array.name: self.view(array.name) for array in layout.STATE}
         if self.refits:
-            counts = self.view("n_observed")[self._refitted()]
+            counts = self.view("n_observed")[self._select_refit()]
             d, stride = self.get("n_features"), self.get("stride")
             stored = self.samples.reshape(len(counts), self.get("capacity"), stride + layout.N_LANES)
             kept = stored[:, : int(counts.max())]
@@ -316,10 +316,10 @@ class Ledger:
         self._find_free()
 
     def _restore_samples(self, kept: Floats) -> None:
-        counts, following = (self.view(name)[self._refitted()] for name in ("n_observed", "next_refit"))
+        counts, following = (self.view(name)[self._select_refit()] for name in ("n_observed", "next_refit"))
         consistency.check_samples(kept, counts, following, self.get("n_features"), self.get("refit_limit"))
         if kept.size:
             stride = self.get("stride")
-            samples = aligned((*kept.shape[:2], stride + layout.N_LANES), np.float64)
+            samples = allocate_aligned((*kept.shape[:2], stride + layout.N_LANES), np.float64)
             samples[..., : kept.shape[2] - 1], samples[..., stride] = kept[..., :-1], kept[..., -1]
             self._store_samples(samples)

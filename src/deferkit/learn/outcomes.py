@@ -124,7 +124,7 @@ class Outcomes:
         link_state = ledger.get("link_state")
         ledger.core.observe(number, slot, new_reward, new_cost)
         if self.representation is not None:
-            self.representation.observed(number, slot, new_reward, new_cost)
+            self.representation.append_outcomes(number, slot, new_reward, new_cost)
         if ledger.get("link_state") != link_state:
             self.link_switched(sum(not math.isnan(each) for each in new_reward))
         if self.representation is not None:
@@ -217,7 +217,7 @@ class Outcomes:
                 largest[r] = max(np.nanmax(ledger.cost[:, r]) if largest[r] == old else largest[r], new)
                 changes.append((target, old, new))
         if self.representation is not None:
-            self.representation.corrected(int(decision), slot, changes)
+            self.representation.replace_outcomes(int(decision), slot, changes)
 
     def _check_reward(self, name: str, value: object) -> int:
         """Return the index of a decider; raise if there is no such decider or the reward is out of range."""

@@ -10,7 +10,7 @@ from deferkit.learn.settings import Settings
 
 
 class PacingFailed(DeferkitError):
-    """The step of a pacing in Python raised an error, or left a price that is none.
+    """The step of a pacing in Python raised an error, or left an invalid price.
 
     The decision or observation stands, and the price stays as it was.
 

@@ -56,7 +56,7 @@ class Renewals:
         return as_seconds("at", "Deferrer", at)
 
     def tasks_before_renewal(self, times: context.Floats) -> int:
-        """Return how many of these tasks come before the next renewal."""
+        """Return the number of these tasks that come before the next renewal."""
         late = times >= self._next_due
         return int(late.argmax()) if late.any() else len(times)
 
@@ -64,7 +64,7 @@ class Renewals:
         """Whether a renewal is due at a time."""
         return at >= self._next_due
 
-    def due(self, at: float) -> list[Renewed]:
+    def list_due(self, at: float) -> list[Renewed]:
         """Return the renewals that are due at a time, in the order in which they take place; nothing changes."""
         if not self.is_due(at):
             return []
@@ -128,13 +128,13 @@ class Renewals:
 
     def apply_due(self, at: float) -> None:
         """Apply the renewals that are due at a time."""
-        for event in self.due(at):
+        for event in self.list_due(at):
             self.apply(event)
 
     def check_none_due(self, at: float) -> None:
         """Raise if a renewal is due at a time: it comes before the decision."""
         if self.is_due(at):
-            first = self.due(at)[0]
+            first = self.list_due(at)[0]
             raise EventOutOfOrder(
                 f"A period of {first.resource} began on {show_time(first.start)}: apply the events of"
                 " `renewals(at)` first."

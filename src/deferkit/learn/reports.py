@@ -163,10 +163,12 @@ class SpendingReport:
         Args:
             at: The time, in seconds; that of the latest decision by default.
         """
-        plans = [self._plan_of(r, self._ledger.view("clock").item() if at is None else at) for r in self._limited()]
+        plans = [
+            self._plan_of(r, self._ledger.view("clock").item() if at is None else at) for r in self._list_limited()
+        ]
         return max(plans, key=lambda plan: plan.ratio, default=None)
 
-    def _limited(self) -> list[int]:
+    def _list_limited(self) -> list[int]:
         """Return the resources with a finite budget above 0 that are in a period, where they have periods."""
         ledger = self._ledger
         total, timing, start = ledger.view("total"), ledger.view("timing"), ledger.view("period_start")[:, 0]
@@ -237,16 +239,16 @@ class SpendingReport:
         obstacles = ledger.core.obstacles()
         is_cold = ledger.get("n_open") > 0 and not ledger.view("cost_n").any()
         if all(obstacles) or is_cold:
-            return self._blocked(is_cold or "unsettled" in obstacles)
+            return self._report_blocked(is_cold or "unsettled" in obstacles)
         forced, absent = ledger.get("n_forced"), ledger.get("n_unavailable")
         if forced > made / 2:
             return SpendingReason("forced", f"the caller prescribed the route of {forced:,} tasks (`force`)", "")
         if absent > made / 2:
             reason = f"no expert was available for {absent:,} of {made:,} tasks"
             return SpendingReason("unavailable", reason, "Name more of them in `available`.")
-        return self._compared(plan, recent, estimates)
+        return self._compare(plan, recent, estimates)
 
-    def _blocked(self, is_cold: bool) -> SpendingReason:
+    def _report_blocked(self, is_cold: bool) -> SpendingReason:
         """Return the reason that keeps every expert from being asked now, whatever it is worth."""
         ledger = self._ledger
         pending = int((ledger.status == OPEN).sum())
@@ -274,7 +276,7 @@ class SpendingReport:
     def _amount(self, number: float, r: int) -> str:
         return f"{number:.4g}" if len(self._resources) == 1 else f"{number:.4g} {self._resources[r]}"
 
-    def _compared(
+    def _compare(
         self, plan: ResourcePlan, recent: RecentEstimates, estimates: dict[str, MeanEstimate]
     ) -> SpendingReason:
         """Return the reason by the estimates on the latest contexts and the price."""
@@ -375,7 +377,7 @@ class SpendingCheck:
         return [start + i * (end - start) / CHECKS for start, end in spans for i in range(1, CHECKS)]
 
     def tasks_before(self, times: Floats, n: int) -> int:
-        """Return how many of the next n tasks come before the next check, which comes after the first of them."""
+        """Return the number of the next n tasks before the next check, which comes after the first of them."""
         if self._is_timed:
             late = times >= self.due
             return int(late.argmax()) if late.any() else n

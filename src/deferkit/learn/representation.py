@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.learn.consistency import LARGEST_COUNT, check_finite, check_shapes
+from deferkit.learn.consistency import MAX_COUNT, check_finite, check_shapes
 from deferkit.learn.core import CONSTANTS
 from deferkit.learn.embed.boosting import one_thread
 from deferkit.learn.embed.systems import LinearSystems, RetiredTasks
@@ -63,7 +63,7 @@ class RetrainedEmbedding:
         return out
 
     def observations_until_retraining(self) -> int:
-        """Return how many observations may come before the next retraining."""
+        """Return the number of observations that may come before the next retraining."""
         return max(1, self._ledger.get("retrain_at") - self._ledger.get("n_seen"))
 
     def refresh_views(self, decision: int, slot: int) -> None:
@@ -80,7 +80,7 @@ class RetrainedEmbedding:
         slots = np.arange(first, first + n) % ledger.memory
         self.training_set.label(first, ledger.reward[slots], ledger.cost[slots], ledger.route[slots])
 
-    def observed(self, decision: int, slot: int, rewards: list[float], costs: list[float]) -> None:
+    def append_outcomes(self, decision: int, slot: int, rewards: list[float], costs: list[float]) -> None:
         """Copy the outcome of a decision from its row in the ledger; NaN in `rewards` and `costs` is not new."""
         ledger = self._ledger
         if self.training_set.row(decision) >= 0:
@@ -93,7 +93,7 @@ class RetrainedEmbedding:
             if not math.isnan(value):
                 self.systems.learn(target, ledger.view("context")[slot, self.views[target]], value)
 
-    def corrected(self, decision: int, slot: int, changes: list[tuple[int, float, float]]) -> None:
+    def replace_outcomes(self, decision: int, slot: int, changes: list[tuple[int, float, float]]) -> None:
         """Copy corrected outcomes of a decision; `changes` are (target, before, after)."""
         ledger = self._ledger
         if self.training_set.row(decision) >= 0:
@@ -139,7 +139,7 @@ class RetrainedEmbedding:
         self.training_set.append(x)
 
     def decisions_until_upkeep(self) -> int:
-        """Return how many decisions may come before `drop_old_tasks` or `refresh_window_if_due` must be called."""
+        """Return the number of decisions before `drop_old_tasks` or `refresh_window_if_due` must be called."""
         steps = self._ledger.memory
         if self._limit is not None:
             steps = min(steps, 2 * self._limit - self.training_set.n)
@@ -204,7 +204,7 @@ class RetrainedEmbedding:
         old = part("old")
         check_shapes(old, {name: array.shape for name, array in self.systems.retired._asdict().items()})
         check_finite(old, list(old))
-        if not ((old["n"] >= 0) & (old["n"] <= LARGEST_COUNT)).all():
+        if not ((old["n"] >= 0) & (old["n"] <= MAX_COUNT)).all():
             raise ValueError("the number of tasks that are no longer kept is out of range")
         self.systems.retired = RetiredTasks(**{name: array.copy() for name, array in old.items()})
         self._fresh_from, self._window_is_fresh = int(saved["fresh_from"][0]), bool(saved["fresh_from"][1])

@@ -8,7 +8,7 @@ LINEAR = "linear"
 
 
 def representation_text(learner: Deferrer) -> str:
-    """Return what a learner's estimates rest on: one representation, or several with their mean shares, largest first.
+    """Return the representation of a learner's estimates; of several, with their mean shares, largest first.
 
     >>> representation_text(Deferrer(n_features=2, defaults="2026.11"))
     'linear'

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from deferkit.errors import AssumptionWarning, MissingTreesWarning, UnaffordableReviewWarning, expected
-from deferkit.extras import listed, missing
+from deferkit.extras import find_missing, join_names
 from deferkit.learn.core import CONSTANTS, REFITS
 from deferkit.learn.embed import EMBEDDINGS, embedding_from, is_embedding, tree_views
 from deferkit.learn.embed.embedding import Embedding, Shape
@@ -429,7 +429,7 @@ class Settings:
 
     @staticmethod
     def timing_of(budget: Budget) -> int:
-        """Return what a budget is paced over, as the compiled core has it."""
+        """Return the constant of the compiled core for the timing of a budget: horizon, end or period."""
         kind = "renews" if budget.every is not None else "until" if budget.until is not None else "horizon"
         return int(CONSTANTS[kind])
 
@@ -539,10 +539,10 @@ def choose_representation(
 
     "auto" without LightGBM becomes "linear" with a warning, whose `stacklevel` is that of a caller of `Deferrer`.
     """
-    absent = missing("trees")
+    absent = find_missing("trees")
     if given == "auto" and absent:
         warnings.warn(
-            f"Estimates will be linear, because {listed(absent)} is missing: pip install 'deferkit[trees]'.",
+            f"Estimates will be linear, because {join_names(absent)} is missing: pip install 'deferkit[trees]'.",
             MissingTreesWarning,
             stacklevel=3,
         )
@@ -589,11 +589,11 @@ def warn_if_unaffordable(budgets: Mapping[str, Budget]) -> None:
 
 
 def warn_if_below_guarantee(n_features: int, budget: Budget) -> None:
-    """Warn if a budget is smaller than the paper's corollary asks for: B > √d·T^¾."""
+    """Warn if a budget is smaller than the paper's corollary requires: B > √d·T^¾."""
     least = math.sqrt(n_features) * (budget.horizon or 0) ** 0.75
     if budget.total < least:
         warnings.warn(
-            f"The paper's guarantee asks for B > √d·T^¾ = {least:,.0f}; the budget of {budget.total:,.0f} is smaller.",
+            f"The paper's guarantee requires B > √d·T^¾ = {least:,.0f}; the budget of {budget.total:,.0f} is smaller.",
             AssumptionWarning,
             stacklevel=3,
         )

@@ -161,12 +161,12 @@ def convert_v4(settings: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any]
     added: Arrays = {}
     for prefix in ("", FIT):
         if prefix + "n_observed" in arrays:
-            added |= {prefix + name: array for name, array in _added(len(arrays[prefix + "n_observed"])).items()}
+            added |= {prefix + name: array for name, array in _add(len(arrays[prefix + "n_observed"])).items()}
     counters = settings["counters"] | {"link_state": 0, "n_in_ranks": 0, "spending_told": 0, "n_unavailable": 0}
     return settings | {"counters": counters}, arrays | added
 
 
-def _added(targets: int) -> Arrays:
+def _add(targets: int) -> Arrays:
     return {
         "evidence": np.zeros(targets),
         "change_score": np.zeros(targets),
@@ -180,14 +180,14 @@ def _added(targets: int) -> Arrays:
     }
 
 
-ADDED = tuple(_added(1))
+ADDED = tuple(_add(1))
 
 
 MAGIC = b"deferkit-state\n"
 VERSION = 5
 CONVERSIONS = (convert_v1, convert_v2, convert_v3, convert_v4)  # each to the version after it
 DTYPES = {"<f8", "<i8"}
-LONGEST_HEADER = 1 << 26
+MAX_HEADER = 1 << 26
 
 
 def pack(settings: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
@@ -217,7 +217,7 @@ def unpack(data: bytes, source: str) -> tuple[dict[str, Any], dict[str, NDArray[
     """Return the settings and arrays in the bytes of a state file, or raise `UnreadableState`."""
     if not isinstance(data, bytes) or not data.startswith(MAGIC):
         raise UnreadableState(f"{source} is not a deferkit state: it does not start with {MAGIC.decode().strip()!r}.")
-    end = data.find(b"\n", len(MAGIC), len(MAGIC) + LONGEST_HEADER)
+    end = data.find(b"\n", len(MAGIC), len(MAGIC) + MAX_HEADER)
     if end < 0:
         raise UnreadableState(f"{source} is cut off within its header.")
     try:
@@ -291,7 +291,7 @@ def write(path: str | os.PathLike[str], data: bytes) -> None:
             fresh.unlink()
 
 
-def read(path: str | os.PathLike[str]) -> bytes:
+def read_file(path: str | os.PathLike[str]) -> bytes:
     """Return the bytes of a file, or raise `UnreadableState`."""
     try:
         return Path(path).read_bytes()
@@ -314,7 +314,7 @@ class StateCopy(NamedTuple):
     arrays: dict[str, NDArray[Any]]
 
     def to_bytes(self) -> bytes:
-        """Return what `Deferrer.to_bytes` returned when the copy was made."""
+        """Return the saved state as of the time of the copy, as `Deferrer.to_bytes` does."""
         return pack(self.plain, self.arrays)
 
 

@@ -29,8 +29,8 @@ from deferkit.study.drawing.charts import (
     bands,
     chart_of,
     colour,
-    finished,
-    layered,
+    finish,
+    layer,
     side_by_side,
 )
 from deferkit.study.drawing.figures import Drawn, bundle, write_figure
@@ -112,7 +112,7 @@ def reward_panel(plan: Plan, unit: str) -> alt.LayerChart:
                 COLOURS.get(learner.policy, "#0b5fa5"),
                 left=each.budget > 0.75 * plan.everything,
             )
-    return layered(*parts).properties(width=WIDE, height=TALL, title="What a budget brings")
+    return layer(*parts).properties(width=WIDE, height=TALL, title="What a budget brings")
 
 
 def reaches_nothing(plan: Plan) -> bool:
@@ -139,7 +139,7 @@ def need_mark(found: Need, reward: float, place: int, hue: str, *, left: bool = 
 
 
 def price_panel(plan: Plan, unit: str) -> alt.LayerChart:
-    """Return what the next unit brings against budget: λ* of OPT, and the slope of the learner's curve in steps.
+    """Return a chart of the marginal reward against budget: λ* of OPT, and the slope of the learner's curve in steps.
 
     The price of the very first unit is left out: one cheap task can make it as high as one likes.
     """
@@ -161,7 +161,7 @@ def price_panel(plan: Plan, unit: str) -> alt.LayerChart:
     )
     smooth = base.transform_filter("datum.policy == 'opt'").mark_line(point={"size": 45}, strokeWidth=2.2)
     steps = base.transform_filter("datum.policy != 'opt'").mark_line(interpolate="step-after", strokeWidth=2.2)
-    return layered(smooth, steps).properties(width=WIDE, height=TALL, title="What the next unit brings")
+    return layer(smooth, steps).properties(width=WIDE, height=TALL, title="What the next unit brings")
 
 
 def plan_figure(plan: Plan, unit: str) -> alt.TopLevelMixin:
@@ -171,7 +171,7 @@ def plan_figure(plan: Plan, unit: str) -> alt.TopLevelMixin:
     spread = f"mean ± sd over {orders} orders of the tasks" if orders > 1 else "one order of the tasks"
     whole = "of the most that it gains itself" if reaches_nothing(plan) else "of what is possible"
     marks = "" if plan.free or plan.hopeless else f"; diamonds: what {plan.learner.policy} needs for a share {whole}"
-    done = finished(
+    done = finish(
         side_by_side([reward_panel(plan, unit), price_panel(plan, unit)]).resolve_scale(color="shared"),
         "How much review budget is needed, and what is the next unit worth?",
         [about, spread + marks],
@@ -280,7 +280,7 @@ def arrivals_chart(times: Floats, title: str) -> alt.TopLevelMixin:
         )
         .properties(width=600, height=210)
     )
-    return finished(chart, title, [f"{len(times):,} tasks, by the clock of the table"])
+    return finish(chart, title, [f"{len(times):,} tasks, by the clock of the table"])
 
 
 def draw_arrivals(times: Floats, folder: Path, title: str) -> Path:

@@ -99,7 +99,7 @@ def next_shares(found: Need, everything: float, *, halve: bool) -> list[float]:
     return [float(f"{share:.5g}") for share in inside or [middle]]
 
 
-CLOSE = 90.0  # per cent of possible: who gets there can foresee outcomes
+CLOSE = 90.0  # per cent of possible: a learner that gets there can predict outcomes
 
 
 class Point(NamedTuple):
@@ -138,7 +138,7 @@ class Plan(NamedTuple):
     everything: float  # what asking about every task costs
     model: float  # what the model earns alone
     possible: float  # what can be gained at most
-    hindsight: float  # what OPT gains at most; on a table it knows every outcome beforehand
+    hindsight: float  # what OPT gains at most; on a table it knows every outcome in advance
     estimated: bool  # whether what is possible is an estimate: that of the achievable optimum
     right: bool  # whether a reward is 1 for right and 0 for wrong
     representation: str  # what the learner's estimates rest on
@@ -151,7 +151,7 @@ class Plan(NamedTuple):
 
     @property
     def within_reach(self) -> bool:
-        """Whether the learner comes close to OPT somewhere: outcomes can be foreseen, then."""
+        """Whether the learner comes close to OPT somewhere: outcomes can be predicted, then."""
         return any(point.reached is not None and point.reached >= CLOSE for point in self.learner.points)
 
     @property
@@ -265,7 +265,7 @@ def curve_of(frame: pl.DataFrame, plan: Plan, possible: dict[int, float], grid: 
             gained=float(mean["gained"][i]),
             gained_se=float(mean["gained_se"][i]),
             reached=None if plan.hopeless else 100 * float(mean["gained"][i]) / plan.possible,
-            of_achievable=known(mean["of_achievable"][i]),
+            of_achievable=drop_nan(mean["of_achievable"][i]),
             spent=float(mean["spent"][i]),
             asked=asked[i],
             asked_pct=float(mean["defer_rate"][i]),
@@ -295,8 +295,8 @@ def curve_of(frame: pl.DataFrame, plan: Plan, possible: dict[int, float], grid: 
     )
 
 
-def known(value: float | None) -> float | None:
-    """Return a mean, or None where something of it is not known."""
+def drop_nan(value: float | None) -> float | None:
+    """Return a mean, or None if it is NaN because a value is missing."""
     return None if value is None or math.isnan(value) else float(value)
 
 
@@ -332,8 +332,8 @@ def next_trials(plan: Plan, trials: Sequence[Trial], *, halve: bool) -> list[Tri
 SHARES = (0, 1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 35, 40, 50, 60, 80, 100)
 RULES = ("best-reject", "random")
 ORDERS = 5
-FEWEST = 200  # complete rows that are worth planning on
-FEWEST_ORDERS = 2  # of one alone nobody knows how much it depends on the order
+MIN_ROWS = 200  # complete rows that are worth planning on
+MIN_ORDERS = 2  # of one alone nobody knows how much it depends on the order
 MAX_DECISIONS = 60_000_000  # of the learner in all: a few minutes
 ROUND = 4_000_000  # tasks × budgets of an order that are run in one go, so that an interrupt does not lose more
 SLOWER = 50  # how many times as long a decision takes with a learned representation
@@ -346,7 +346,7 @@ def orders_for(n_tasks: int) -> int:
     >>> orders_for(5_000), orders_for(700_000), orders_for(1_000_000), orders_for(50_000_000)
     (5, 5, 3, 2)
     """
-    return max(FEWEST_ORDERS, min(ORDERS, MAX_DECISIONS // (n_tasks * len(SHARES))))
+    return max(MIN_ORDERS, min(ORDERS, MAX_DECISIONS // (n_tasks * len(SHARES))))
 
 
 def worth_workers(n_tasks: int, orders: int, policy: str = "default") -> bool:
@@ -370,7 +370,7 @@ def check_plannable(stream: TaskStream, policy: str) -> None:
         complete = stream.n_tasks - int(lost.sum())
         advice = (
             "keep the complete rows, and plan on those"
-            if complete >= FEWEST
+            if complete >= MIN_ROWS
             else (f"{complete:,} rows with a human outcome are too few to plan on, it takes some hundred")
         )
         raise InvalidArgument(

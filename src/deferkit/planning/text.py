@@ -49,7 +49,7 @@ def unit_text(unit: str, count: float | None = None) -> str:
 
 
 def singular(unit: str) -> str:
-    """Return what one unit of cost is called.
+    """Return the name of one unit of cost.
 
     >>> singular("minutes"), singular("EUR"), singular("")
     ('minute', 'EUR', 'unit')
@@ -149,41 +149,41 @@ def headline(plan: Plan, unit: str = "") -> str:
     if plan.free:
         return (
             "Asking costs nothing here: no budget is needed, and the plan is to ask wherever the human is better."
-            f" {learner.policy} then gets {per_cent(best.reached)} % of {whole(plan)}."
+            f" {learner.policy} then gets {per_cent(best.reached)} % of {describe_possible(plan)}."
         )
-    opening = brought(plan, unit)
+    opening = describe_gain(plan, unit)
     found = next(each for each in learner.needed if each.level == HEADLINE)
     if found.budget is not None:
-        return f"{opening} To get {HEADLINE:.0f} % of {whole(plan)} you need {sentence(found, unit)}"
+        return f"{opening} To get {HEADLINE:.0f} % of {describe_possible(plan)} you need {sentence(found, unit)}"
     own = next(each for each in learner.needed_of_own if each.level == HEADLINE)
     named = f"the learner ({learner.policy})"
     if own.budget is None:
         return f"Reviewing could bring {amount(plan.possible)} reward, but {named} gains nothing here."
     return (
-        f"{opening} {named[0].upper()}{named[1:]} gets at most {per_cent(best.reached)} % of {whole(plan)}. For"
-        f" {HEADLINE:.0f} % of its own best you need {sentence(own, unit)}"
+        f"{opening} {named[0].upper()}{named[1:]} gets at most {per_cent(best.reached)} % of {describe_possible(plan)}."
+        f" For {HEADLINE:.0f} % of its own best you need {sentence(own, unit)}"
     )
 
 
-def whole(plan: Plan) -> str:
-    """Return what is possible, in words."""
+def describe_possible(plan: Plan) -> str:
+    """Return a description of the possible gain."""
     if plan.estimated:
         return "what is achievable from these columns"
     return "what reviewing can bring" + ("" if plan.within_reach else " to somebody who knows every outcome")
 
 
-def brought(plan: Plan, unit: str) -> str:
-    """Return what a budget of a tenth brings, in a sentence."""
+def describe_gain(plan: Plan, unit: str) -> str:
+    """Return a sentence on the gain from a budget of a tenth."""
     point = min(plan.learner.points, key=lambda each: abs(each.share - AT))
     budget = f"{amount(point.budget)}{unit_text(unit, point.budget)}" if unit else f"a budget of {amount(point.budget)}"
     with_ = f"With {budget} ({per_cent(point.share)} % of reviewing everything):"
     before, after = plan.model, point.reward
     if plan.right:
         course = f"{100 * before / plan.n_tasks:.1f} → {100 * after / plan.n_tasks:.1f} % right"
-        more, thing = f"{signed(point.gained)} right answers", "right answer"
+        more, thing = f"{format_signed(point.gained)} right answers", "right answer"
     else:
         course = f"reward {amount(before, 4)} → {amount(after, 4)}"
-        more, thing = signed(point.gained), "unit of reward"
+        more, thing = format_signed(point.gained), "unit of reward"
     if point.gained <= 0:
         return f"{with_} {course}: nothing is gained."
     all_spent = point.spent >= SPENT * point.budget
@@ -193,10 +193,10 @@ def brought(plan: Plan, unit: str) -> str:
     return f"{with_} {course}, {more}{unspent}; {each}{levels_off(plan, point, unit)}."
 
 
-def signed(value: float) -> str:
+def format_signed(value: float) -> str:
     """Return a number with its sign, as in a sentence.
 
-    >>> signed(130.2), signed(-3.0)
+    >>> format_signed(130.2), format_signed(-3.0)
     ('+ 130', '− 3')
     """
     return f"{'+' if value >= 0 else '−'} {amount(abs(value))}"
@@ -254,15 +254,15 @@ def of_possible(plan: Plan) -> list[str]:
             )
         )
         return [
-            f"Achievable from these columns: {signed(plan.possible)} at most{share}. OPT, which knows every outcome"
-            f" beforehand: {signed(plan.hindsight)}."
+            f"Achievable from these columns: {format_signed(plan.possible)} at most{share}. OPT, which knows every"
+            f" outcome in advance: {format_signed(plan.hindsight)}."
         ]
     enough = next((point.share for point in plan.curves[0].points if point.price == 0), 100.0)
     if enough >= 100:
         return []
     return [
         f"From {per_cent(enough)} % of reviewing everything on, OPT has asked wherever the human is better."
-        + ("" if plan.within_reach else " It knows every outcome beforehand: nobody else can stop there.")
+        + ("" if plan.within_reach else " It knows every outcome in advance: nobody else can stop there.")
     ]
 
 
@@ -283,13 +283,13 @@ def untold(plan: Plan, better: int | None) -> list[str]:
     if any(curve.policy == "achievable" for curve in plan.curves) and not plan.estimated:
         said.append(
             "No rule of these columns was found that gains anything: what is possible is what OPT gains, which knows"
-            " every outcome beforehand."
+            " every outcome in advance."
         )
     best = max(plan.learner.points, key=lambda point: point.gained)
     if 0 < best.gained < SURE * best.gained_se:
         said.append(
-            f"{signed(best.gained)} ± {amount(best.gained_se, 2)} (standard error) at best: {plan.n_tasks:,} tasks"
-            " cannot tell whether reviewing brings anything."
+            f"{format_signed(best.gained)} ± {amount(best.gained_se, 2)} (standard error) at best: {plan.n_tasks:,}"
+            " tasks cannot tell whether reviewing brings anything."
         )
     return said
 
@@ -306,7 +306,7 @@ def needed_budget(plan: Plan) -> float | None:
 
 
 def hold_text(costs: Floats, budget: float | None, unit: str = "") -> list[str]:
-    """Return what pending reviews keep back of a budget, if that is much more than they cost on average.
+    """Return a remark on the share of a budget that pending reviews hold, if it is much more than their mean cost.
 
     Args:
         costs: Of all tasks.
@@ -315,24 +315,24 @@ def hold_text(costs: Floats, budget: float | None, unit: str = "") -> list[str]:
 
     >>> import numpy as np
     >>> hold_text(np.array([1.0] * 99 + [51.0]), 200.0, "minutes")[0]  # doctest: +NORMALIZE_WHITESPACE
-    "A pending review holds what it may cost: as the dearest here, 51 minutes (34 times the mean), which is 26 % of 200
-    minutes, so that 3 can be pending at most. Where reviews can be stopped, the hold 'auto' is about 2 minutes: 10 of
-    them hold 10 %."
+    "A pending review holds what it may cost: the most expensive here, 51 minutes (34 times the mean), which is 26 % of
+    200 minutes, so that 3 can be pending at most. Where reviews can be stopped, the hold 'auto' is about 2 minutes: 10
+    of them hold 10 %."
     """
     if not budget or not costs.size:
         return []
-    dearest, mean = float(costs.max()), float(costs.mean())
-    if dearest <= HOLD_MEANS * mean:
+    highest, mean = float(costs.max()), float(costs.mean())
+    if highest <= HOLD_MEANS * mean:
         return []
-    hold = max(mean, min(HOLD_MEANS * mean, dearest, SHARE * budget))
-    most = int(budget // dearest)
+    hold = max(mean, min(HOLD_MEANS * mean, highest, SHARE * budget))
+    most = int(budget // highest)
     if most > PENDING:
-        kept = f": {PENDING} of them hold {per_cent(100 * PENDING * dearest / budget)} %"
+        kept = f": {PENDING} of them hold {per_cent(100 * PENDING * highest / budget)} %"
     else:
         kept = f", so that {most} can be pending at most" if most else ", so that nobody could be asked"
     return [
-        f"A pending review holds what it may cost: as the dearest here, {amount(dearest)}{unit_text(unit, dearest)}"
-        f" ({amount(dearest / mean, 2)} times the mean), which is {per_cent(100 * dearest / budget)} % of"
+        f"A pending review holds what it may cost: the most expensive here, {amount(highest)}{unit_text(unit, highest)}"
+        f" ({amount(highest / mean, 2)} times the mean), which is {per_cent(100 * highest / budget)} % of"
         f" {amount(budget)}{unit_text(unit, budget)}{kept}. Where reviews can be stopped, the hold 'auto' is about"
         f" {amount(hold)}{unit_text(unit, hold)}: {PENDING} of them hold {per_cent(100 * PENDING * hold / budget)} %."
     ]
@@ -356,7 +356,7 @@ class PeriodPlan(NamedTuple):
 def plan_periods(
     made: Plan, stream: TaskStream, world: str, parameters: Mapping[str, Any], every: str, seed: int
 ) -> PeriodPlan:
-    """Return what several allowances bring, in the order in which the tasks came.
+    """Return the gains from several allowances, with the tasks in the order in which they came.
 
     Raises:
         InvalidArgument: If the tasks have no times, or the plan found no budget that is enough.
@@ -388,7 +388,7 @@ def plan_periods(
 
 
 def whole_periods(times: Floats, every: str, begun: int) -> float:
-    """Return how many periods the tasks are spread over; of the first and the last there may be a part only.
+    """Return the number of periods that the tasks cover; the first and the last may be partial.
 
     >>> whole_periods(np.array([0.0, 5_400.0]), "1h", begun=2)
     1.5
@@ -417,7 +417,7 @@ def period_text(plan: PeriodPlan, unit: str) -> list[str]:
 
 
 def arrivals_by_hour(times: Floats) -> Floats:
-    """Return how many tasks came in each hour of the week [7, 24], from Monday on, on average over weeks.
+    """Return the mean number of tasks in each hour of the week [7, 24], from Monday on.
 
     >>> arrivals_by_hour(np.array([4 * 86_400.0, 4 * 86_400.0 + 60])).sum()
     np.float64(2.0)

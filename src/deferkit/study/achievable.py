@@ -23,7 +23,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from deferkit.errors import InvalidArgument
-from deferkit.extras import missing
+from deferkit.extras import find_missing
 from deferkit.learn.links import link_named
 from deferkit.study.confidence import FOLDS, cross_validated
 from deferkit.study.optimum import TOLERANCE, Steps, by_steps, steps
@@ -34,8 +34,8 @@ LEARNING_RATE = 0.05
 LEAVES = 15
 MIN_IN_LEAF = 20
 MAX_ROWS = 50_000  # that the trees of a fold are fitted to: of more, every k-th
-FEWEST_FOR_TREES = 100  # rows, below which trees have nothing to split
-MIN_COST = 0.01  # of the mean: a regression that foresees less is wrong about it
+MIN_FOR_TREES = 100  # rows, below which trees have nothing to split
+MIN_COST = 0.01  # of the mean: a regression that predicts less is wrong about it
 
 
 class Predictions(NamedTuple):
@@ -118,30 +118,30 @@ class Achievable:
         check_achievable(stream)
         self.predictions = predictions_of(stream)
         self._shape = stream.rewards.shape
-        self._folds = [self._ranked(stream, self._tasks_of(i)) for i in range(FOLDS)]
+        self._folds = [self._rank(stream, self._tasks_of(i)) for i in range(FOLDS)]
 
     def _tasks_of(self, fold: int) -> NDArray[np.int64]:
         rows = np.flatnonzero(self.predictions.fold == fold)
         return rows[np.argsort(self.predictions.tie[rows])]
 
-    def _ranked(self, stream: TaskStream, rows: NDArray[np.int64]) -> "Fold":
+    def _rank(self, stream: TaskStream, rows: NDArray[np.int64]) -> "Fold":
         """Return the tasks of a fold in the order in which they are asked, and what they really cost by then."""
         each = np.full(len(rows), 1.0)
-        foreseen = Population(each, self.predictions.rewards[rows], self.predictions.costs[rows, :, None])
-        taken = steps(foreseen)
+        population = Population(each, self.predictions.rewards[rows], self.predictions.costs[rows, :, None])
+        taken = steps(population)
         paid = np.concatenate([np.zeros((len(rows), 1)), stream.costs[rows, :, 0]], axis=1)  # [n, deciders]
         deciders = np.concatenate([np.zeros((len(rows), 1), dtype=np.int64), taken.path], axis=1)
         task, level = taken.context, occurrence(taken.context)
         more = paid[task, deciders[task, level + 1]] - paid[task, deciders[task, level]]
         # of several experts a later one can turn out cheaper: what was spent before that had to be there, too
-        return Fold(rows, foreseen, taken._replace(used=np.maximum.accumulate(np.cumsum(more))))
+        return Fold(rows, population, taken._replace(used=np.maximum.accumulate(np.cumsum(more))))
 
     def at(self, budget: float) -> Floats:
-        """Return who decides each task, as probabilities [n, deciders], for a total budget."""
+        """Return the probabilities [n, deciders] with which each decider decides a task, for a total budget."""
         choice = np.zeros(self._shape)
-        for rows, foreseen, taken in self._folds:
+        for rows, population, taken in self._folds:
             if len(rows):
-                choice[rows] = by_steps(foreseen, taken, budget * len(rows) / len(choice)).choice
+                choice[rows] = by_steps(population, taken, budget * len(rows) / len(choice)).choice
         return choice
 
 
@@ -149,12 +149,12 @@ class Fold(NamedTuple):
     """Tasks that were predicted from all others, in the order in which they are asked."""
 
     rows: NDArray[np.int64]
-    foreseen: Population
+    population: Population
     steps: Steps  # `used` is what they really cost
 
 
 def occurrence(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how often each value came before.
+    """Return the number of earlier occurrences of each value.
 
     >>> occurrence(np.array([3, 1, 3, 3, 1])).tolist()
     [0, 0, 1, 2, 1]
@@ -173,7 +173,7 @@ def predictions_of(stream: TaskStream) -> Predictions:
     tasks = stream.unshuffled
     contexts, rewards, costs = stream[:3] if tasks is None else tasks[:3]
     if not (_cached and _cached[0].contexts() is contexts and _cached[0].rewards() is rewards):
-        made = predicted(contexts, rewards, costs[:, :, 0], binary=link_named(stream.link).is_probability)
+        made = predict_outcomes(contexts, rewards, costs[:, :, 0], binary=link_named(stream.link).is_probability)
         _cached[:] = [CachedPredictions(weakref.ref(contexts), weakref.ref(rewards), made)]
     found = _cached[0].predictions
     if tasks is None:
@@ -182,7 +182,7 @@ def predictions_of(stream: TaskStream) -> Predictions:
     return Predictions(found.rewards[at], found.costs[at], found.fold[at], found.tie[at], found.methods)
 
 
-def predicted(contexts: Floats, rewards: Floats, costs: Floats, *, binary: bool) -> Predictions:
+def predict_outcomes(contexts: Floats, rewards: Floats, costs: Floats, *, binary: bool) -> Predictions:
     """Return out-of-fold predictions of rewards [n, deciders] and costs [n, experts]."""
     found = [out_of_fold(contexts, y, binary=binary) for y in rewards.T]
     found += [out_of_fold(contexts, y, binary=False) for y in costs.T]
@@ -204,14 +204,14 @@ def out_of_fold(contexts: Floats, y: Floats, *, binary: bool) -> tuple[Floats, s
     Predictions beyond anything that came are cut off there: a line through the others may run anywhere.
     """
     made = {"linear": cross_validated(contexts, y, logistic=binary)}
-    if not missing("trees") and len(y) >= FEWEST_FOR_TREES and y.min() < y.max():
-        made["trees"] = boosted(contexts, y, binary=binary)
+    if not find_missing("trees") and len(y) >= MIN_FOR_TREES and y.min() < y.max():
+        made["trees"] = predict_with_trees(contexts, y, binary=binary)
     cut = {name: np.clip(value, y.min(), y.max()) for name, value in made.items()}
     best = min(cut, key=lambda name: float(np.mean((cut[name] - y) ** 2)))
     return cut[best], best
 
 
-def boosted(contexts: Floats, y: Floats, *, binary: bool) -> Floats:
+def predict_with_trees(contexts: Floats, y: Floats, *, binary: bool) -> Floats:
     """Return the same from boosted trees; the folds are those of `cross_validated`, every fifth task."""
     import lightgbm  # noqa: PLC0415 - an extra
 

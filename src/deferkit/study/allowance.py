@@ -112,9 +112,9 @@ def number_in(text: str) -> float:
 
 
 def asking_always(stream: TaskStream) -> float:
-    """Return what asking the expert every time is expected to cost (the mean of several; of the first resource).
+    """Return the expected cost of asking the expert every time (the mean of several; of the first resource).
 
-    Where it is not known for all tasks, what asking costs in those where it is.
+    If it is not known for all tasks, the cost in those where it is known.
     """
     return float(askable_costs(stream)[:, :, 0].mean(axis=1).sum())
 
@@ -132,15 +132,15 @@ def remark(total: float, stream: TaskStream) -> str | None:
     >>> remark(5.0, TaskStream(np.ones((3, 1)), np.ones((3, 2)), np.ones((3, 1, 1))))
     'A budget of 5 covers asking every time (3): it does not bind, and the price is 0.'
     """
-    dearest = float(askable_costs(stream).max(axis=1).sum(axis=0).max())
-    if dearest == 0:
+    highest = float(askable_costs(stream).max(axis=1).sum(axis=0).max())
+    if highest == 0:
         return "Asking costs nothing here, so that no budget binds and the price is 0."
     if total == 0:
         return "A budget of 0 asks nobody: OPT is ModelOnly, and there is no gain to measure."
     if math.isinf(total):
         return "The budget has no end: the price is 0, and every task may be asked about."
-    if total >= dearest:
+    if total >= highest:
         return (
-            f"A budget of {total:,.0f} covers asking every time ({dearest:,.0f}): it does not bind, and the price is 0."
+            f"A budget of {total:,.0f} covers asking every time ({highest:,.0f}): it does not bind, and the price is 0."
         )
     return None

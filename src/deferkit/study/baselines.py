@@ -19,7 +19,7 @@ CALIBRATION = 1_000  # tasks that `threshold` is set on
 
 
 def within(wanted: NDArray[np.bool_], stream: TaskStream, budgets: Sequence[float], max_cost: float) -> Routes:
-    """Return who decides if the expert is asked where it is wanted and all budgets allow.
+    """Return the decider of each task if the expert is asked where it is wanted and all budgets allow.
 
     >>> one = np.ones((4, 1, 1))
     >>> within(np.array([True, False, True, True]), TaskStream(np.ones((4, 1)), np.ones((4, 2)), one), [2.0], 1.0)
@@ -32,7 +32,7 @@ def within(wanted: NDArray[np.bool_], stream: TaskStream, budgets: Sequence[floa
 
 
 def affordable(costs: Floats, budgets: Sequence[float], max_cost: float) -> int:
-    """Return how many of these asks [n, R] are made before another `max_cost` does not fit a budget any more."""
+    """Return the number of these asks [n, R] before another `max_cost` no longer fits a budget."""
     spent_before = np.cumsum(costs, axis=0) - costs
     fits: NDArray[np.bool_] = np.all(spent_before <= np.asarray(budgets) - max_cost, axis=1)
     return len(fits) if fits.all() else int(fits.argmin())

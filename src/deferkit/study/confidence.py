@@ -137,7 +137,7 @@ def slopes(theta: Floats, parts: Sequence[TaskBlock]) -> tuple[float, Floats, Fl
 
 
 def penalty(d: int) -> Floats:
-    """Return what the ridge adds to the curvature; a little of it for the intercept too, which may be there twice."""
+    """Return the ridge penalty on the curvature; a small one for the intercept too, which may be there twice."""
     ridge: Floats = np.full(d, RIDGE)
     ridge[0] = 1e-6
     return np.diag(ridge)

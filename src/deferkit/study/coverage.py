@@ -1,4 +1,4 @@
-"""How far the true coefficients are from the estimates, in the metric of the confidence ellipsoid of Lemma 3.
+"""Distance of the true coefficients from the estimates, in the metric of the confidence ellipsoid of Lemma 3.
 
 C_t = {θ : ‖θ − θ̂_t‖_M ≤ β(t)}. The lemma says that θ* lies in C_t for all t ≥ τ, with probability 1 − δ. Looked at on
 a grid of times that grows by a tenth each, from the end of the warm-up to the horizon.
@@ -55,7 +55,7 @@ def run_and_measure(learner: Deferrer, stream: TaskStream, feedback: str) -> tup
     if stream.truth is None or not link_named(stream.link).exact_updates:
         raise InvalidArgument("Coverage is for linear worlds whose truth is known.")
     rewards = {name: stream.rewards[:, i] for i, name in enumerate(learner.settings.deciders)}
-    # the dearest context: its optimistic cost is not cut at 0, so that its width tells β
+    # the most expensive context: its optimistic cost is not cut at 0, so that its width tells β
     probe = stream.contexts[int(stream.truth.costs[:, 0, 0].argmax())]
     routes, prices = [], []
     path: dict[str, list[float]] = {"at": [], "distance_at": [], "factor_at": []}

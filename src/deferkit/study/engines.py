@@ -1,4 +1,4 @@
-"""Where trials run: in processes of this machine, or on a Ray cluster. Both behind one unordered map."""
+"""Engines that run trials, in processes of this machine or on a Ray cluster, behind one unordered map."""
 
 import os
 import signal
@@ -44,7 +44,7 @@ class Local:
     """Runs units in processes of this machine; with one worker, in this process.
 
     Args:
-        workers: Number of processes; all cores unless given.
+        workers: Number of processes; all cores by default.
     """
 
     def __init__(self, workers: int | None = None) -> None:
@@ -95,7 +95,7 @@ class Ray:
     """Runs units on a Ray cluster.
 
     Args:
-        address: Of the cluster, as in "ray://host:10001"; Ray on this machine unless given.
+        address: Of the cluster, as in "ray://host:10001"; by default Ray on this machine.
 
     Raises:
         MissingExtra: Ray is not installed.
@@ -157,7 +157,7 @@ def make_engine(name: str, *, workers: int | None = None, address: str | None = 
 
     Args:
         name: One of `ENGINES`.
-        workers: Number of processes of the engine "local"; all cores unless given.
+        workers: Number of processes of the engine "local"; all cores by default.
         address: Of the cluster of the engine "ray".
 
     Raises:

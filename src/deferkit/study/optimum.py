@@ -62,16 +62,16 @@ def steps(population: Population) -> Steps:
     path = np.zeros((m, experts), dtype=np.int64)
     found: list[tuple[NDArray[np.int64], Floats, Floats]] = []
     for level in range(experts):
-        more, dearer = gains - gain[:, None], costs - cost[:, None]
+        more, extra = gains - gain[:, None], costs - cost[:, None]
         with np.errstate(divide="ignore", invalid="ignore"):
-            slopes = np.where((more > 0) & (dearer >= 0), more / dearer, -np.inf)
+            slopes = np.where((more > 0) & (extra >= 0), more / extra, -np.inf)
         # of several for nothing, the one that gains most
         free = np.where(np.isposinf(slopes), more, -np.inf)
         best = np.where(np.isposinf(slopes).any(axis=1), free.argmax(axis=1), slopes.argmax(axis=1))
         slope = slopes[every, best]
         on = np.flatnonzero(slope > 0)
         path[on, level] = best[on] + 1
-        found.append((on, slope[on], population.probabilities[on] * dearer[on, best[on]]))
+        found.append((on, slope[on], population.probabilities[on] * extra[on, best[on]]))
         gain[on], cost[on] = gains[on, best[on]], costs[on, best[on]]
     context, slope, use = (np.concatenate(parts) for parts in zip(*found, strict=True))
     order = np.argsort(-slope, kind="stable")
@@ -117,7 +117,7 @@ def by_programme(population: Population, rates: Floats) -> Optimum:
         top = np.partition(values, -2, axis=1)
         near = np.argpartition(top[:, -1] - top[:, -2], close - 1)[:close]
         choice[near] = 0.0
-        left = rates - used(population, choice)
+        left = rates - compute_use(population, choice)
         if (left >= 0).all():
             choice[near], other = programme(Population(*(part[near] for part in population)), left, finite)
             value = float(p @ (choice * rewards).sum(axis=1))
@@ -131,18 +131,18 @@ def by_programme(population: Population, rates: Floats) -> Optimum:
 
 
 def worths(population: Population, price: Floats) -> Floats:
-    """Return what each decider is worth in each context, its cost paid for."""
+    """Return the value of each decider in each context: its reward less the price of its cost."""
     experts = population.rewards[:, 1:] - population.costs @ price
     return np.concatenate([population.rewards[:, :1], experts], axis=1)
 
 
 def dual(p: Floats, values: Floats, price: Floats, rates: Floats) -> float:
-    """Return what no policy that keeps the budget can pass."""
+    """Return the dual value: an upper bound on the reward of every policy that keeps the budget."""
     return float(p @ values.max(axis=1) + price @ np.where(np.isfinite(rates), rates, 0.0))
 
 
-def used(population: Population, choice: Floats) -> Floats:
-    """Return how much of each resource a policy is expected to use for a task."""
+def compute_use(population: Population, choice: Floats) -> Floats:
+    """Return the expected use of each resource per task by a policy."""
     return np.asarray(np.einsum("m,mk,mkr->r", population.probabilities, choice[:, 1:], population.costs))
 
 
@@ -218,21 +218,21 @@ def best_shares(gains: Floats, costs: Floats, periods: NDArray[np.int64], budget
         periods: [n] The period of each task, not decreasing.
         budget: Its total is that of one period.
     """
-    dear = np.maximum(costs, MIN_COST)
-    order = np.argsort(-gains / dear, kind="stable")
+    weights = np.maximum(costs, MIN_COST)
+    order = np.argsort(-gains / weights, kind="stable")
     order = order[gains[order] > 0]
     shares = np.zeros(len(gains))
     if budget.carry > 0 and budget.every is not None:
         room = float(budget.total) * np.arange(1, int(periods[-1]) + 2)  # up to the end of each period
         for task in order:
             first = periods[task]
-            use = min(dear[task], room[first:].min())
+            use = min(weights[task], room[first:].min())
             if use > 0:
-                shares[task] = use / dear[task]
+                shares[task] = use / weights[task]
                 room[first:] -= use
         return shares
     for period in np.unique(periods):
         chosen = order[periods[order] == period]
-        before = np.concatenate([[0.0], np.cumsum(dear[chosen])[:-1]])
-        shares[chosen] = np.clip((budget.total - before) / dear[chosen], 0.0, 1.0)
+        before = np.concatenate([[0.0], np.cumsum(weights[chosen])[:-1]])
+        shares[chosen] = np.clip((budget.total - before) / weights[chosen], 0.0, 1.0)
     return shares

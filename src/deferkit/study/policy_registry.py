@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from deferkit.errors import AssumptionWarning, InvalidArgument, UnaffordableReviewWarning, closest
-from deferkit.extras import listed, missing, needs
+from deferkit.extras import find_missing, join_names, needs
 from deferkit.learn.context import as_amount
 from deferkit.learn.core import revealed
 from deferkit.learn.deferrer import Deferrer
@@ -138,7 +138,7 @@ def run_by_steps(learner: Deferrer, stream: TaskStream, feedback: str) -> tuple[
         cost: Amount = paid[0] if len(resources) == 1 else dict(zip(resources, paid, strict=True))
         learner.observe(decision.id, seen, cost)
         if follower is not None:
-            follower.asked(task, rewards[task][route], paid[0])
+            follower.record_answer(task, rewards[task][route], paid[0])
     return routes, prices
 
 
@@ -151,14 +151,14 @@ RULES = {
     "arbitrary-human": "the human decides from the first task on, until the budget is used",
     "random": "the human decides at random, at the budget's rate",
     "threshold": "the human decides where the model's expected reward is low (on a table, a cross-validated estimate);"
-    " the threshold is set once, beforehand",
+    " the threshold is set once, in advance",
     "best-reject": "the same with the best threshold in hindsight, in steps of 0.01 (on a table, of the range)",
     "confidence-quantile": "eleven lines: the human decides where the model's confidence is among the lowest of the"
     " last 500 tasks, as many as the budget left affords; of several experts the one who is right most often",
 }
 LEARNERS = {
     "default": "deferkit as it comes: optimism, forgetting at an estimated rate, and a price that is solved anew;"
-    " on tables with trees beside the linear estimates, whichever foresee better",
+    " on tables with trees beside the linear estimates, whichever predict better",
     "linear": "the same without trees",
     **{name: f"the same with {PACINGS[name].description}" for name in ("adaptive", "gradient")},
     "confidence": "the default with a prior: it is told which feature is the model's own confidence, if one is",
@@ -226,10 +226,10 @@ def has_embedding(name: str) -> bool:
 
 def without_trees(names: Iterable[str], stream: TaskStream) -> list[str]:
     """Return a remark if the default has to do without trees on a table."""
-    absent = missing("trees")
+    absent = find_missing("trees")
     if not absent or stream.truth is not None or "default" not in names:
         return []
-    return [f"The default is linear here, because {listed(absent)} is missing: pip install 'deferkit[trees]'."]
+    return [f"The default is linear here, because {join_names(absent)} is missing: pip install 'deferkit[trees]'."]
 
 
 def check_installed(names: Iterable[str]) -> None:
@@ -330,7 +330,7 @@ def make_learner(
         given["defaults"] = NOVEMBER_2026
     elif name == "confidence":
         given["confidence"] = confidence_feature(stream)
-    if name in WITH_TREES and stream.truth is None and not (stream.first_use or missing("trees")):
+    if name in WITH_TREES and stream.truth is None and not (stream.first_use or find_missing("trees")):
         given["representation"] = "auto"
     elif name == "linear" and gets_columns(stream):
         given["representation"] = "linear"
@@ -462,13 +462,13 @@ def run_policy(
         make = PEERS[name].make if plugin is None else plugin.value
         return run_made(make, name, stream, budgets, seed=seed, feedback=feedback)
     told = dict(parameters or {})
-    warm = told.pop("warm_start", True)  # False: as if nothing were known from before
+    warm = told.pop("warm_start", True)  # False: as if there were no past tasks
     learner = make_learner(name, stream, budgets, seed=seed, parameters=told)
     return run_learner(warm_started(learner, stream) if warm else learner, stream, feedback)
 
 
 def setting_of(stream: TaskStream, budget: float, seed: int) -> Setting:
-    """Return what a policy that is made for one stream is told beforehand."""
+    """Return the setting of a stream, which a policy made for that stream gets in advance."""
     return Setting(
         n_features=stream.contexts.shape[1],
         budget=budget,
@@ -511,7 +511,7 @@ def run_made(
 
 
 def warm_started(learner: Deferrer, stream: TaskStream) -> Deferrer:
-    """Return the learner after it has learned what is known from before the stream, if anything is."""
+    """Return the learner after it has learned from the past tasks of the stream, if there are any."""
     if stream.past is not None:
         x, rewards, costs = stream.past
         by_decider = {who: rewards[:, i] for i, who in enumerate(learner.settings.deciders)}

@@ -11,7 +11,7 @@ from deferkit.study.drawing.figures import write_figure
 from deferkit.study.drawing.report import Chapter, report_html
 from deferkit.study.engines import TrialEngine
 from deferkit.study.experiments.experiment import Experiment, Finding, PolicyRanking
-from deferkit.study.runner import missing, run_study
+from deferkit.study.runner import count_missing, run_study
 from deferkit.study.statistics import mean_of
 from deferkit.study.trial_store import TrialStore, write_frame
 
@@ -60,9 +60,9 @@ def reproduce(
         UnreadableResults: `out` cannot be written, or a file in it cannot be read.
     """
     trials = [trial for experiment in experiments for trial in experiment.trials(quick)]
-    count = missing(trials, TrialStore(None))
+    count = count_missing(trials, TrialStore(None))
     store = TrialStore(out / "trials")
-    started(missing(trials, store), count)
+    started(count_missing(trials, store), count)
     run_study(trials, store=store, engine=engine, progress=progress)
     chapters, rankings = [], []
     for experiment in experiments:

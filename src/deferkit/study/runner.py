@@ -54,8 +54,8 @@ def run_study(
 
     Args:
         trials: Pairs of a specification and a seed; one that is listed twice runs once.
-        store: Where results are saved; in memory unless given.
-        engine: Where trials run; in this process unless given. With `Local()` they run in a process for each core; a
+        store: Where results are saved; in memory by default.
+        engine: Where trials run; in this process by default. With `Local()` they run in a process for each core; a
             script then needs `if __name__ == "__main__":` around it.
         progress: Is called with a number of trials that are done.
         failed: A list that failed trials are appended to, with their errors; the table then goes without them.
@@ -94,7 +94,7 @@ def run_study(
     return table(trials, store)
 
 
-def missing(trials: Iterable[Trial], store: TrialStore) -> int:
+def count_missing(trials: Iterable[Trial], store: TrialStore) -> int:
     """Return the number of different trials that a store does not have."""
     return len({(spec.key, seed) for spec, seed in trials if (spec, seed) not in store})
 

@@ -79,11 +79,11 @@ def mean_of(frame: pl.DataFrame, value: str, **where: Any) -> float:
     return as_float(rows.mean())
 
 
-def paired(frame: pl.DataFrame, one: str, other: str, value: str = "gain", *, by: str = "policy") -> Difference:
-    """Return how much more of something a policy has than another, seed by seed: the mean and its standard error.
+def compare_paired(frame: pl.DataFrame, one: str, other: str, value: str = "gain", *, by: str = "policy") -> Difference:
+    """Return the mean difference between two policies, paired by seed, and its standard error.
 
     >>> frame = pl.DataFrame({"policy": ["a", "a", "b", "b"], "seed": [0, 1, 0, 1], "gain": [3.0, 5.0, 1.0, 1.0]})
-    >>> paired(frame, "a", "b")
+    >>> compare_paired(frame, "a", "b")
     (3.0, 1.0)
     """
     both = frame.filter(**{by: one}).join(frame.filter(**{by: other}), on="seed", suffix="_other")
@@ -99,7 +99,7 @@ def mean_and_error(values: NDArray[np.float64]) -> Difference:
 
 
 def as_float(value: Any) -> float:
-    """Return what a column came to as a number: its least, largest or mean may be anything to a type checker."""
+    """Return an aggregate of a column as a float; its minimum, maximum or mean may have any type for a type checker."""
     return float(value)
 
 
@@ -125,7 +125,7 @@ def not_below(found: Difference) -> bool:
 def paired_cells(
     frame: pl.DataFrame, cells: Sequence[str], one: str, other: str, value: str = "gain", *, by: str = "policy"
 ) -> dict[str, Difference]:
-    """Return how much more of something a policy has than another in each cell where both were run, paired by seed.
+    """Return the difference between two policies in each cell where both were run, paired by seed.
 
     Args:
         frame: Trials, a row each.
@@ -140,7 +140,7 @@ def paired_cells(
     {'0.1T': (3.0, 1.0)}
     """
     return {
-        " ".join(map(str, key)): paired(part, one, other, value, by=by)
+        " ".join(map(str, key)): compare_paired(part, one, other, value, by=by)
         for key, part in frame.group_by(cells, maintain_order=True)
         if {one, other} <= set(part[by])
     }
@@ -169,10 +169,10 @@ def power_of(at: NDArray[np.float64], regret: NDArray[np.float64]) -> float:
 TOLERANCE = 1e-9  # what sums of rewards lose to rounding, of their size
 
 
-def pooled(values: Sequence[float], weights: Sequence[float]) -> list[float]:
+def pool_adjacent(values: Sequence[float], weights: Sequence[float]) -> list[float]:
     """Return the nearest values that never fall: neighbours that do are pooled into their weighted mean.
 
-    >>> pooled([1.0, 3.0, 2.0, 4.0], [1.0, 1.0, 1.0, 1.0])
+    >>> pool_adjacent([1.0, 3.0, 2.0, 4.0], [1.0, 1.0, 1.0, 1.0])
     [1.0, 2.5, 2.5, 4.0]
     """
     pools: list[tuple[float, float, int]] = []  # mean, weight, how many
@@ -186,7 +186,7 @@ def pooled(values: Sequence[float], weights: Sequence[float]) -> list[float]:
 
 
 def slopes(budgets: Sequence[float], rewards: Sequence[float]) -> list[float]:
-    """Return what a unit of budget brings between each two points: never more than before it, never below 0.
+    """Return the marginal reward of budget between consecutive points: never increasing, never below 0.
 
     These are the slopes of the lowest curve above all points that bends down only. What lies on it can be had: by
     taking one of two budgets at random, or for a part of the time each.
@@ -196,7 +196,7 @@ def slopes(budgets: Sequence[float], rewards: Sequence[float]) -> list[float]:
     """
     widths = np.diff(np.asarray(budgets, dtype=float))
     rises = np.diff(np.asarray(rewards, dtype=float)) / widths
-    return [max(0.0, -slope) for slope in pooled((-rises).tolist(), widths.tolist())]
+    return [max(0.0, -slope) for slope in pool_adjacent((-rises).tolist(), widths.tolist())]
 
 
 def rising_of(gained: Sequence[float]) -> list[float]:
@@ -205,7 +205,7 @@ def rising_of(gained: Sequence[float]) -> list[float]:
     >>> rising_of([0.0, 3.0, 2.0])
     [0.0, 2.5, 2.5]
     """
-    return pooled(gained, [1.0] * len(gained))
+    return pool_adjacent(gained, [1.0] * len(gained))
 
 
 def crossing(budgets: Sequence[float], gained: Sequence[float], level: float) -> float | None:

@@ -146,7 +146,7 @@ def run_late(learner: Deferrer, stream: TaskStream) -> tuple[Floats, Floats]:
 
 
 def allowed_cost(learner: Deferrer, task: int, hold: float, cost: float, can_be_stopped: bool) -> float:
-    """Return what a review may cost: its hold, and what that can be extended by."""
+    """Return the cost that a review may reach: its hold and the extension that is granted."""
     if not can_be_stopped or cost <= hold:
         return cost
     needed = cost - hold

@@ -19,7 +19,7 @@ PROBE = bytes(65_536)
 
 
 def reason_of(error: Exception, unfinished: Path) -> str:
-    """Return why a file could not be written, in the words of the system.
+    """Return the reason of a failed write, in the words of the system.
 
     On a full disk polars may say "Invalid thrift: transport error". So some bytes are appended to what was written:
     if that fails too, its reason is the one.
@@ -76,9 +76,9 @@ class TrialStore:
             except OSError as error:
                 raise UnreadableResults(f"Results cannot be kept in {directory}: {error.strerror}.") from error
             for path in sorted(self.directory.glob("*.parquet")):
-                self._read(path)
+                self._read_file(path)
 
-    def _read(self, path: Path) -> None:
+    def _read_file(self, path: Path) -> None:
         try:
             frame = pl.read_parquet(path)
         except (OSError, pl.exceptions.PolarsError) as error:

@@ -96,10 +96,10 @@ def moments(cells: pl.Series, pattern: str, order: tuple[str, str, str]) -> pl.S
 MAX_NAMED = 12  # columns that a sentence lists
 
 
-def listed(names: Sequence[str]) -> str:
+def join_first_names(names: Sequence[str]) -> str:
     """Return names as a list that fits a sentence.
 
-    >>> listed(["a", "b"]), listed([str(i) for i in range(14)])[-13:]
+    >>> join_first_names(["a", "b"]), join_first_names([str(i) for i in range(14)])[-13:]
     ('a, b', '11 and 2 more')
     """
     more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
@@ -140,7 +140,7 @@ class Notes:
     def lines(self) -> list[str]:
         """Return all notes, a line for each; conversions first."""
         converted = [
-            f"{listed(found.columns)}: {kind} ({found.cell!r} is {found.value})."
+            f"{join_first_names(found.columns)}: {kind} ({found.cell!r} is {found.value})."
             for kind, found in self._conversions.items()
         ]
         return converted + self._remarks
@@ -180,7 +180,7 @@ class Numerals:
     separate the cells, else one of thousands, and a point is a decimal one.
 
     >>> sheet = Sheet("tasks.csv", pl.DataFrame({"a": ["1.234,5", "7"], "b": ["1.234", "20"]}), pl.Series([2, 3]))
-    >>> [Numerals(sheet).read(sheet.frame[name]).values.to_list() for name in "ab"]
+    >>> [Numerals(sheet).parse_column(sheet.frame[name]).values.to_list() for name in "ab"]
     [[1234.5, 7.0], [1234.0, 20.0]]
     """
 
@@ -194,7 +194,7 @@ class Numerals:
         signs = {decimal_sign(column) for column in texts} - {""}
         return signs.pop() if len(signs) == 1 else ""
 
-    def read(self, cells: pl.Series) -> Numbers:
+    def parse_column(self, cells: pl.Series) -> Numbers:
         """Return a column of texts as numbers, or raise if it mixes ways of writing them."""
         plain = cells.cast(pl.Float64, strict=False)
         if plain.null_count() == cells.null_count() and not (only_grouped(cells) and self.decimal == ","):
@@ -228,14 +228,14 @@ class Numerals:
         some = len(cells) - cells.null_count()
         numbers = int((by_point.is_not_null() | by_comma.is_not_null()).sum())
         if points.any() and commas.any() and numbers >= NUMBERS_SHARE * some:
-            raise self._mixed(cells, "decimal points and decimal commas", points, commas)
+            raise self._mixture_error(cells, "decimal points and decimal commas", points, commas)
 
     def _check_percent(self, cells: pl.Series, values: pl.Series, percent: pl.Series) -> None:
         bare = values.is_not_null() & ~percent & (values != 0)
         if bare.any():
-            raise self._mixed(cells, "numbers with and without a percent sign", percent, bare)
+            raise self._mixture_error(cells, "numbers with and without a percent sign", percent, bare)
 
-    def _mixed(self, cells: pl.Series, what: str, one: pl.Series, other: pl.Series) -> InvalidArgument:
+    def _mixture_error(self, cells: pl.Series, what: str, one: pl.Series, other: pl.Series) -> InvalidArgument:
         shown = [f"{cells[at]!r} in row {self.sheet.rows[at]}" for at in (one.arg_max() or 0, other.arg_max() or 0)]
         return InvalidArgument(
             f"The column {cells.name!r} of {self.sheet.path} mixes {what} ({shown[0]}, {shown[1]}). Write all alike."

@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from deferkit.errors import InvalidArgument, closest
-from deferkit.tables.cells import KINDS, NUMBERS_SHARE, Dates, Notes, Numerals, listed
+from deferkit.tables.cells import KINDS, NUMBERS_SHARE, Dates, Notes, Numerals, join_first_names
 from deferkit.tables.sheet import Sheet
 from deferkit.types import LARGEST
 
@@ -30,7 +30,7 @@ def check_columns(sheet: Sheet, needed: dict[str, str]) -> None:
             option = "--" + parameter.replace("'s ", "-")
             raise InvalidArgument(
                 f"{sheet.path} has no column {name!r} for the {parameter}.{closest(name, others)}"
-                f" Its columns: {listed(names)}. Another one is named with {option}."
+                f" Its columns: {join_first_names(names)}. Another one is named with {option}."
             )
 
 
@@ -48,13 +48,14 @@ def pick(sheet: Sheet, context: str, outcomes: Sequence[str]) -> list[str]:
         if not found:
             raise InvalidArgument(
                 f"No column of {sheet.path} matches the context {pattern!r}.{closest(pattern, names)}"
-                f" Its columns: {listed(names)}. Name them with --context, as in --context 'age,country' or '*'."
+                f" Its columns: {join_first_names(names)}. Name them with --context,"
+                " as in --context 'age,country' or '*'."
             )
         chosen |= found
     return [name for name in names if name in chosen]
 
 
-def named(sheet: Sheet, context: str) -> set[str]:
+def find_named(sheet: Sheet, context: str) -> set[str]:
     """Return the columns that a list of names and globs calls by their names."""
     return set(sheet.frame.columns) & {context, *(part.strip() for part in context.split(","))}
 
@@ -65,7 +66,7 @@ def outcome(numerals: Numerals, notes: Notes, name: str, *, optional: bool, cost
     cells = sheet.frame[name]
     if cells.dtype == pl.String:
         texts = cells if cost else without_truths(cells, notes)
-        found = numerals.read(texts)
+        found = numerals.parse_column(texts)
         if found.wrong:
             raise not_a_number(sheet, cells, found.values, reward=not cost)
         found.note(texts, notes)
@@ -127,7 +128,7 @@ def times_of(numerals: Numerals, notes: Notes, name: str) -> NDArray[np.float64]
         at = int(cells.is_null().arg_max() or 0)
         raise InvalidArgument(f"The {name} in row {sheet.rows[at]} of {sheet.path} is missing: --time needs all.")
     if cells.dtype == pl.String:
-        numbers, dates = numerals.read(cells), Dates.of(cells)
+        numbers, dates = numerals.parse_column(cells), Dates.of(cells)
         if numbers.wrong and dates.wrong:
             at = first_wrong(cells, dates.moments)
             raise InvalidArgument(
@@ -144,7 +145,7 @@ def times_of(numerals: Numerals, notes: Notes, name: str) -> NDArray[np.float64]
     return Dates.of(cells).moments.to_physical().cast(pl.Float64).to_numpy() / 1e6
 
 
-FEWEST = 20  # rows; in fewer ones any column may have values that all differ
+MIN_ROWS = 20  # rows; in fewer ones any column may have values that all differ
 DISTINCT = 0.95  # share of values that differ, from which on texts are names
 DENSE = 1.1  # a range of at most so many whole numbers for each row is counted through
 NAMED = re.compile(r"(^|[^a-zA-Z])(?i:id|uuid|guid)$|[a-z](Id|ID|UUID)$")  # customer_id, customerId
@@ -157,7 +158,7 @@ def are_names(texts: pl.Series) -> bool:
     (True, False)
     """
     some = texts.drop_nulls()
-    return len(some) >= FEWEST and some.n_unique() >= DISTINCT * len(some)
+    return len(some) >= MIN_ROWS and some.n_unique() >= DISTINCT * len(some)
 
 
 def are_numbers_of_rows(name: str, column: NDArray[np.float64]) -> bool:
@@ -169,7 +170,7 @@ def are_numbers_of_rows(name: str, column: NDArray[np.float64]) -> bool:
     True
     """
     some = column[~np.isnan(column)]
-    if len(some) < FEWEST or (some % 1 != 0).any():
+    if len(some) < MIN_ROWS or (some % 1 != 0).any():
         return False
     distinct = len(np.unique(some))
     if distinct == len(column) and np.ptp(some) + 1 <= DENSE * len(column):
@@ -205,7 +206,7 @@ class ContextReader:
         self.kinds: dict[str, str] = {}  # of the columns that are kept: "numbers", "dates" or "texts"
         self.dates: dict[str, Dates] = {}
 
-    def read(self, names: Sequence[str], keep: set[str]) -> ContextColumns:
+    def read_columns(self, names: Sequence[str], keep: set[str]) -> ContextColumns:
         """Return context columns; those in `keep` are not left out, whatever they look like.
 
         A column is one of numbers (or dates) if nearly all of its cells are: the others count as missing.
@@ -228,8 +229,8 @@ class ContextReader:
                 )
         if not (self.found.numbers or self.found.categories):
             raise InvalidArgument(
-                f"All context columns of {self.sheet.path} look like ids ({listed(names)}), and nothing is to be"
-                " learned from those. One that is none is kept if --context names it."
+                f"All context columns of {self.sheet.path} look like ids ({join_first_names(names)}),"
+                " and nothing is to be learned from those. A column that is not an id is kept if --context names it."
             )
         if self.like is not None:
             self._check_kinds(self.like)
@@ -258,7 +259,7 @@ class ContextReader:
         return self.like is not None and self.like.kinds[name] == "texts"
 
     def _text(self, cells: pl.Series, keep: set[str]) -> None:
-        found = self.numerals.read(cells)
+        found = self.numerals.parse_column(cells)
         some = len(cells) - cells.null_count()
         if self._is_category_there(cells.name):
             self._category(cells.name, cells)

@@ -24,7 +24,7 @@ TABLE = "The table"  # what a table that is no file is called in messages
 
 
 def reviews_of(past: Rows) -> str:
-    """Return how many past reviews there are, and of whom."""
+    """Return a remark on the number of past reviews of each decider."""
     n = len(past.costs)
     model, human = (int((~np.isnan(past.rewards[:, place])).sum()) for place in (0, 1))
     costs = int((~np.isnan(past.costs)).sum())
@@ -78,7 +78,7 @@ def learner_from_table(
         columns: Which ones are meant: of the context, the model's reward, the expert's reward, the cost.
         confidence: The column of the model's confidence, "none", or None to find it.
         budget: Of the learner, for the tasks to come.
-        expert: Who reviewed; the first expert unless given.
+        expert: Who reviewed; by default the first expert.
         settings: Other arguments of the learner.
     """
     if isinstance(budget, Mapping) and len(budget) > 1:

@@ -14,8 +14,17 @@ import numpy as np
 import polars as pl
 
 from deferkit.errors import InvalidArgument
-from deferkit.tables.cells import Notes, Numerals, listed
-from deferkit.tables.columns import ContextColumns, ContextReader, Floats, check_columns, named, outcome, pick, times_of
+from deferkit.tables.cells import Notes, Numerals, join_first_names
+from deferkit.tables.columns import (
+    ContextColumns,
+    ContextReader,
+    Floats,
+    check_columns,
+    find_named,
+    outcome,
+    pick,
+    times_of,
+)
 from deferkit.tables.sheet import Sheet
 
 NONE = "none"  # no column is the model's confidence
@@ -83,7 +92,7 @@ def read_rows(sheet: Sheet, names: Names, *, like: Rows | None = None, past: boo
     if names.time in outcomes:
         raise InvalidArgument(f"The column {names.time!r} of {sheet.path} is an outcome and cannot be the time too.")
     picked = pick(sheet, names.context, outcomes)
-    keep = named(sheet, names.context)
+    keep = find_named(sheet, names.context)
     if names.confidence not in (None, NONE):
         check_columns(sheet, {"confidence": str(names.confidence)})
         picked += [name for name in pick(sheet, str(names.confidence), outcomes) if name not in picked]
@@ -97,7 +106,7 @@ def read_rows(sheet: Sheet, names: Names, *, like: Rows | None = None, past: boo
             f"No row of {sheet.path} has both a {names.human_reward} and a {names.cost}: nobody was ever asked."
         )
     reader = ContextReader(numerals, notes, None if like is None else like.reader)
-    contexts = reader.read(picked, keep)
+    contexts = reader.read_columns(picked, keep)
     times = None if names.time is None else times_of(numerals, notes, names.time)
     rewards = np.column_stack([model, human])
     return Rows(sheet.path, contexts, rewards, costs, times, [*sheet.remarks, *notes.lines()], reader)
@@ -140,7 +149,9 @@ def find_confidence(names: Names, numbers: Mapping[str, Floats], past: Rows | No
     if not found:
         return Confidence(None)
     if len(found) > 1:
-        both = " and ".join(map(repr, found[:2])) if len(found) == 2 else listed([repr(name) for name in found])
+        both = (
+            " and ".join(map(repr, found[:2])) if len(found) == 2 else join_first_names([repr(name) for name in found])
+        )
         return Confidence(
             None, f"The columns {both} may be the model's confidence: none is taken as that. --confidence names one."
         )

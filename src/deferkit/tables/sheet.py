@@ -46,7 +46,7 @@ def as_utf8(path: str, data: bytes) -> tuple[bytes, str]:
 
 
 def wide_charset(data: bytes) -> str:
-    """Return which UTF-16 a text is in, by its byte order mark or its zero bytes; "" if it is in none."""
+    """Return the UTF-16 variant of a text, by its byte order mark or its zero bytes; "" if it is not UTF-16."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     look = data[: LOOK - LOOK % 2]
@@ -298,7 +298,7 @@ def short_rows(path: str, data: bytes, separator: str, names: Sequence[str]) -> 
         return ""
     row, n = short[0]
     more = f", as do {len(short) - 1:,} more" if len(short) > 1 else ""
-    return f"Row {row} of {path} has {n} of {len(names)} cells{more}: what lacks at the end counts as missing."
+    return f"Row {row} of {path} has {n} of {len(names)} cells{more}: cells missing at the end count as missing values."
 
 
 def content(path: str) -> bytes:
@@ -321,12 +321,12 @@ def check_names(path: str, names: list[str]) -> None:
 
 
 def first_line(error: Exception) -> str:
-    """Return what a library says, without its advice."""
+    """Return the first line of a library's error message, without its advice."""
     return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
 
 
 def in_our_words(error: Exception, data: bytes, separator: str, names: Sequence[str]) -> str:
-    """Return what is wrong with a CSV file."""
+    """Return a description of the fault in a CSV file."""
     said = first_line(error)
     if "found more fields" in said:
         row, n = next(((row, n) for row, n in lengths(data, separator) if n > len(names)), (0, 0))

@@ -41,7 +41,7 @@ def embedding_checks(embedding: Any) -> list[ContractCheck]:
     def make() -> Deferrer:
         return setting.deferrer(embedding=settings)
 
-    def trained() -> RetrainedEmbedding:
+    def train() -> RetrainedEmbedding:
         learner = make()
         run_by_steps(learner, stream, "full")
         used = learner._representation
@@ -61,9 +61,9 @@ def embedding_checks(embedding: Any) -> list[ContractCheck]:
         require(np.array_equal(found[0], found[1]), "Two learners with the same seed decide otherwise.")
 
     def views() -> None:
-        used = trained()
+        used = train()
         whole = used.transform(stream.contexts)
-        require(np.isfinite(whole).all(), "A view has a number that is none.")
+        require(np.isfinite(whole).all(), "A view contains NaN or infinity.")
         single = np.concatenate([used.transform(stream.contexts[i : i + 1]) for i in range(stream.n_tasks)])
         require(np.array_equal(whole, single), "The view of a task depends on the tasks beside it.")
 

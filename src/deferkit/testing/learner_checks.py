@@ -93,7 +93,7 @@ def learner_checks(make: MakeLearner, stream: TaskStream) -> list[ContractCheck]
         ContractCheck("propose", "`propose` and `score` change nothing", lambda: propose(make, stream)),
         ContractCheck("save", "a learner that is saved and loaded goes on bit for bit", lambda: save(make, stream)),
         ContractCheck("price", "a price is a finite number of at least 0", lambda: price(make, stream)),
-        ContractCheck("refused", "a bad context is refused, and nothing changes", lambda: refused(make, stream)),
+        ContractCheck("refused", "a bad context is refused, and nothing changes", lambda: check_refused(make, stream)),
     ]
 
 
@@ -153,7 +153,7 @@ def price(make: MakeLearner, stream: TaskStream) -> None:
         require(math.isfinite(each) and each >= 0, f"There is a price of {each}.")
 
 
-def refused(make: MakeLearner, stream: TaskStream) -> None:
+def check_refused(make: MakeLearner, stream: TaskStream) -> None:
     """Give contexts that are none, and outcomes that are none."""
     learner, rest = half_way(make, stream)
     decision = learner.decide(rest.contexts[0])
@@ -176,5 +176,5 @@ def refused(make: MakeLearner, stream: TaskStream) -> None:
 
 
 def spent_of(learner: Deferrer) -> float:
-    """Return what a learner has spent of its only resource."""
+    """Return a learner's spending of its only resource."""
     return float(as_amount("spent", learner.summary().spent, learner.settings.resources)[0])

@@ -46,7 +46,7 @@ def pacing_checks(pacing: Any) -> list[ContractCheck]:
         run_by_steps(learner, part(stream, slice(0, half)), "full")
         learner.change_budget(2 * setting.budget)
         _, prices = run_by_steps(learner, part(stream, slice(half, None)), "full")
-        require(np.isfinite(prices).all(), "After a change of the budget there is a price that is none.")
+        require(np.isfinite(prices).all(), "After a change of the budget a price is NaN or infinite.")
 
     def without() -> None:
         learner = Deferrer(n_features=setting.n_features, reward_range=setting.reward_range, pacing=kind)

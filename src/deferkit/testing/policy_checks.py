@@ -48,7 +48,7 @@ class Subject(NamedTuple):
 
 
 def subject_of(policy: Any) -> Subject:
-    """Return what is checked.
+    """Return the policy under check and its runners.
 
     Raises:
         InvalidArgument: There is no such policy, or it knows what no policy is told.
@@ -218,7 +218,7 @@ def saved_and_restored(make: Callable[[], Any], stream: TaskStream) -> None:
 
 
 def step_through(policy: Any, stream: TaskStream) -> list[bool]:
-    """Return what a policy wanted of each task; everything it wants is done."""
+    """Return the tasks that a policy defers, as booleans; every request is granted."""
     wanted = []
     for x, rewards, costs in zip(stream.contexts, stream.rewards, stream.costs[:, 0, 0], strict=True):
         asked = bool(policy.decide(x))

@@ -46,7 +46,7 @@ def world_checks(world: Any, **parameters: Any) -> list[ContractCheck]:
     def shapes() -> None:
         check_shapes(made.draw(0))
 
-    def refused() -> None:
+    def refuse_bad_seeds() -> None:
         for bad in BAD_SEEDS:
             try:
                 made.draw(bad)
@@ -58,7 +58,7 @@ def world_checks(world: Any, **parameters: Any) -> list[ContractCheck]:
         ContractCheck("parameters", "`parameters` are JSON values that make the same world again", plain),
         ContractCheck("seed", "a seed gives the same stream again", seed),
         ContractCheck("shapes", "arrays have the shapes and values of a TaskStream", shapes),
-        ContractCheck("refused", "a seed that is no whole number of at least 0 is refused", refused),
+        ContractCheck("refused", "a seed that is no whole number of at least 0 is refused", refuse_bad_seeds),
     ]
 
 
@@ -80,7 +80,7 @@ def check_shapes(stream: TaskStream) -> None:
     require(
         stream.rewards.shape == (n, deciders), f"rewards have the shape {stream.rewards.shape}, not {(n, deciders)}."
     )
-    require(np.isfinite(stream.contexts).all(), "A context has a number that is none.")
+    require(np.isfinite(stream.contexts).all(), "A context contains NaN or infinity.")
     require(not np.isinf(stream.rewards).any() and not np.isinf(stream.costs).any(), "An outcome is infinite.")
     require(not (stream.costs < 0).any(), "A cost is below 0.")
     require(not np.isnan(stream.rewards[:, 0]).any(), "A reward of the model is missing.")

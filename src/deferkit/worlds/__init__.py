@@ -1,4 +1,4 @@
-"""Where tasks come from."""
+"""Worlds: sources of tasks, by name, path or module."""
 
 from collections.abc import Mapping
 from inspect import signature

@@ -1,4 +1,4 @@
-"""Arrivals of tasks, late costs and values that are known beforehand."""
+"""Arrivals of tasks, late costs and values that are known in advance."""
 
 import math
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ def office_hours() -> Floats:
 
 
 def hourly_rates(pattern: str, rng: np.random.Generator) -> Floats:
-    """Return how many tasks are expected in each hour of all weeks.
+    """Return the expected number of tasks in each hour of all weeks.
 
     >>> hourly_rates("flat", np.random.default_rng(0)).sum().round()
     np.float64(14000.0)
@@ -93,7 +93,7 @@ class Arrivals(BaseWorld):
     """
 
     pattern: str = option("office", "When tasks come", choices=PATTERNS, shown="{}")
-    values: str = option("learned", "Whether rewards and costs are known beforehand", choices=VALUES, shown="{} values")
+    values: str = option("learned", "Whether rewards and costs are known in advance", choices=VALUES, shown="{} values")
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -128,7 +128,7 @@ HUGE, HUGE_SHARE = 207.0, 1e-3  # times the usual cost, and how often
 
 
 def heavy_factors(n: int, rng: np.random.Generator) -> Floats:
-    """Return what costs are multiplied by: log-normal with mean 1, and very much once in a thousand."""
+    """Return factors of costs: log-normal with mean 1, and very large once in a thousand."""
     factors = np.exp(SPREAD * rng.standard_normal(n) - SPREAD**2 / 2)
     return np.asarray(np.minimum(np.where(rng.random(n) < HUGE_SHARE, HUGE, factors), HUGE))
 
@@ -146,7 +146,7 @@ class LateCosts(BaseWorld):
     horizon: int = option(4_000, "T, the number of tasks", shown="T = {:,}")
     tail: str = option("heavy", "Whether a few reviews cost very much", choices=TAILS)
     late: float = option(0.02, "After which share of the tasks an outcome comes", shown="{:g} late")
-    values: str = option("learned", "Whether rewards and costs are known beforehand", choices=VALUES, shown="{} values")
+    values: str = option("learned", "Whether rewards and costs are known in advance", choices=VALUES, shown="{} values")
 
     def __post_init__(self) -> None:
         check_choices(self)

@@ -41,11 +41,11 @@ def option(default: Any, help: str, *, choices: Iterable[str] = (), flag: str = 
     """Return a field of a world that is an option of the command line as well.
 
     Args:
-        default: The value unless given.
+        default: The default value.
         help: What the option means, for `--help`.
-        choices: The values that are allowed; any unless given. `check_choices` holds a world to them.
-        flag: The name on the command line, without dashes; that of the field unless given.
-        shown: How a value stands in the subtitle of a figure, such as "T = {:,}"; left out unless given.
+        choices: The values that are allowed; any by default. `check_choices` holds a world to them.
+        flag: The name on the command line, without dashes; by default that of the field.
+        shown: The format of a value in the subtitle of a figure, such as "T = {:,}"; by default it is left out.
     """
     metadata = {"help": help, "choices": tuple(choices), "flag": flag, "shown": shown}
     return field(default=default, metadata=metadata)
@@ -66,7 +66,7 @@ def options_of(world: type) -> list[Option]:
             parameter=each.name,
             flag=each.metadata["flag"] or each.name.replace("_", "-"),
             kind=next(kind for kind in (*get_args(hints[each.name]), hints[each.name]) if kind is not NoneType),
-            help=each.metadata["help"] + _listed(each),
+            help=each.metadata["help"] + _list_choices(each),
             default=each.default,
         )
         for each in fields(world)
@@ -74,7 +74,7 @@ def options_of(world: type) -> list[Option]:
     ]
 
 
-def _listed(of: "Field[Any]") -> str:
+def _list_choices(of: "Field[Any]") -> str:
     return ": " + ", ".join(of.metadata["choices"]) if of.metadata["choices"] else ""
 
 
@@ -185,8 +185,8 @@ class Follower:
         self._row[running.cost_column] = running.scale * min(cost, running.most)
         return self._row
 
-    def asked(self, task: int, reward: float, cost: float) -> None:
-        """Take in what the person of a task, who was asked, earned and cost."""
+    def record_answer(self, task: int, reward: float, cost: float) -> None:
+        """Record the reward and cost of the answer of a task's person."""
         self._means.add(int(self._running.person[task]), reward, cost)
 
 
@@ -265,7 +265,7 @@ class TaskStream(NamedTuple):
     remark: str = ""  # a note for tables and figures, such as "simulated people"
     hidden: Population | None = None  # expected outcomes of a simulated table: for the policy `informed` only
     unshuffled: Unshuffled | None = None  # where streams are orders of the same tasks
-    past: PastTasks | None = None  # what is known from before
+    past: PastTasks | None = None  # earlier tasks with known outcomes
     times: Floats | None = None  # [n] when each task comes, in seconds, in order
     delay: int = 0  # how many tasks are decided before the outcome of one is known
     confidence: Floats | None = None  # [n] of the model in its own answer, where it has one

@@ -160,7 +160,7 @@ HARDER = 0.8  # how much more often an expert errs in the model's hardest task t
 
 JUNK = ("none", "scattered", "first")
 N_JUNK_TASKS, N_JUNK, N_NUMBERS = 1_500, 60, 5
-LARGE, LARGEST_JUNK = 1e6, 1e50
+LARGE, MAX_JUNK = 1e6, 1e50
 SHAPES = ("linear", "u-shape", "interaction", "uneven noise")
 REWARDS = ("binary", "graded")
 FALL = 2.0  # of the model's log-odds
@@ -234,7 +234,7 @@ class JunkContexts(BaseWorld):
         if self.junk == "first":
             numbers[0] = LARGE * signs[0]
         elif self.junk == "scattered":
-            numbers[[0, *spots]] = LARGEST_JUNK * signs
+            numbers[[0, *spots]] = MAX_JUNK * signs
         return TaskStream(
             contexts=np.column_stack([np.ones(N_JUNK_TASKS), numbers]),
             rewards=rewards,

@@ -1,4 +1,4 @@
-"""Where data sets that others published are found: in a folder that the user names; none of them is shipped."""
+"""Lookup of published data sets in a folder that the user names; none of them is shipped."""
 
 import os
 from collections.abc import Sequence

@@ -73,7 +73,7 @@ class ImageNet16H(BaseWorld):
 
 @functools.lru_cache(maxsize=4)
 def load(people: Path, model: Path, repeats: bool, data: str) -> Answers:  # noqa: ARG001 - the digest is for the cache
-    """Return what the files hold, joined by picture and noise level."""
+    """Return the rows of both files, joined by picture and noise level."""
     trials, remarks = read_people(people)
     network = read_table(model, texts=["model_name", "image_name"], numbers=["noise_level", *CLASSES])
     network = network.filter(pl.col("model_name") == NETWORK).select("image_name", "noise_level", *CLASSES)
@@ -109,7 +109,7 @@ def once(trials: pl.DataFrame) -> pl.DataFrame:
 
 
 def read_people(path: Path) -> tuple[pl.DataFrame, list[str]]:
-    """Return the trials in the order in which each person had them, and what has to be said of them."""
+    """Return the trials in the order in which each person had them, and the remarks on them."""
     texts = ["image_name", "participant_id", "participant_classification", "image_category"]
     trials = read_table(path, texts=texts, numbers=["noise_level"])
     level = trials["noise_level"].to_numpy()

@@ -67,7 +67,7 @@ class Knapsack(BaseWorld):
         """Return the stream of this seed: the same answers, the people in another order."""
         self.check_seed(seed)
         people, contexts, rewards = _data(self.people, self.digest)
-        rows = people.shuffled(np.random.default_rng(seed))
+        rows = people.shuffle_people(np.random.default_rng(seed))
         costs = people.costs[rows]
         # The two columns of the history come last and are 0 until a policy fills them in. Rewards reach 1 and costs
         # the largest one, so that with this scale the context stays in the unit ball.

@@ -41,7 +41,7 @@ def read_people(path: str | Path) -> People:
     ...     read_people(file).performance
     array([1.])
     """
-    answers, kind = _read(Path(path))
+    answers, kind = _read_answers(Path(path))
     first: dict[str, int] = {}
     for answer in answers:
         first.setdefault(answer.person, len(first))
@@ -70,7 +70,7 @@ def read_people(path: str | Path) -> People:
     return People(np.array([first[answer.person] for answer in answers]), instances, performance, seconds, False)
 
 
-def _read(path: Path) -> tuple[list[KnapsackAnswer], str]:
+def _read_answers(path: Path) -> tuple[list[KnapsackAnswer], str]:
     """Return the rows of a file, each checked by itself, and which of the two kinds of answers it has."""
     try:
         # A file that a spreadsheet saved may start with a byte order mark.
@@ -95,7 +95,7 @@ def _read(path: Path) -> tuple[list[KnapsackAnswer], str]:
 
 
 def _answer(path: Path, row: int, cells: Mapping[str, str | None], items: int, kind: str) -> KnapsackAnswer:
-    def whole(name: str, least: int) -> int:
+    def read_whole(name: str, least: int) -> int:
         value = number(name)
         if not (least <= value <= MAX_WHOLE_NUMBER and value == int(value)):
             raise _wrong(path, row, name, f"a whole number from {least} to {MAX_WHOLE_NUMBER:,}", cells[name])
@@ -116,10 +116,10 @@ def _answer(path: Path, row: int, cells: Mapping[str, str | None], items: int, k
     return KnapsackAnswer(
         row,
         person,
-        whole("order", 0),
-        whole("capacity", 1),
-        [whole(f"weight_{item}", 1) for item in range(1, items + 1)],
-        [whole(f"value_{item}", 1) for item in range(1, items + 1)],
+        read_whole("order", 0),
+        read_whole("capacity", 1),
+        [read_whole(f"weight_{item}", 1) for item in range(1, items + 1)],
+        [read_whole(f"value_{item}", 1) for item in range(1, items + 1)],
         number(kind),
         number("seconds"),
     )
@@ -191,7 +191,7 @@ def draw_instances(n: int, rng: np.random.Generator) -> Instances:
 
 
 def difficulty(instances: Instances) -> tuple[Floats, Floats]:
-    """Return how large the numbers of each knapsack are and how tight it is, both standardised.
+    """Return the size of the numbers of each knapsack and its tightness, both standardised.
 
     >>> knapsacks = Instances(np.array([[5, 5], [50, 50]]), np.array([[7, 7], [70, 70]]), np.array([5, 99]))
     >>> difficulty(knapsacks)

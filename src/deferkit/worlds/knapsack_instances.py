@@ -32,10 +32,10 @@ class Instances(NamedTuple):
         """
         # More room than all items need is not used, so the table need not have it either.
         room = np.minimum(self.capacities, self.weights.sum(axis=1))
-        return _knapsacks.optimum(whole(self.weights), whole(self.values), whole(np.maximum(room, 0)))
+        return _knapsacks.optimum(as_int64(self.weights), as_int64(self.values), as_int64(np.maximum(room, 0)))
 
     def ratio_max(self, most: int = MAX_CHOSEN) -> Ints:
-        """Return what RatioMax4 finds: at most four items, by value/weight, of those that still fit (Algorithm 3).
+        """Return the choice of RatioMax4: at most four items, by value/weight, of those that still fit (Algorithm 3).
 
         As printed it never takes the chosen item out of its list and may start with one that does not fit; both are
         mended here. Of equal ratios the first comes first.
@@ -43,7 +43,7 @@ class Instances(NamedTuple):
         >>> Instances(np.array([[5, 4, 3]]), np.array([[50, 39, 30]]), np.array([8])).ratio_max()
         array([80])
         """
-        return _knapsacks.greedy(whole(self.weights), whole(self.values), whole(self.capacities), most)
+        return _knapsacks.greedy(as_int64(self.weights), as_int64(self.values), as_int64(self.capacities), most)
 
     def by_ratio(self) -> "Instances":
         """Return the same knapsacks with items from the best value/weight to the worst.
@@ -67,7 +67,7 @@ class Instances(NamedTuple):
         return Instances(self.weights[which], self.values[which], self.capacities[which])
 
 
-def whole(numbers: Ints) -> Ints:
+def as_int64(numbers: Ints) -> Ints:
     """Return whole numbers as the extension module takes them."""
     return np.ascontiguousarray(numbers, dtype=np.int64)
 
@@ -96,12 +96,12 @@ class People(NamedTuple):
         """The time of each answer, in units of the mean."""
         return np.asarray(self.seconds / self.seconds.mean())
 
-    def shuffled(self, rng: np.random.Generator) -> Ints:
+    def shuffle_people(self, rng: np.random.Generator) -> Ints:
         """Return the rows with the people in another order, and the answers of each in the same.
 
         >>> knapsacks = Instances(np.ones((4, 1), int), np.ones((4, 1), int), np.ones(4, int))
         >>> people = People(np.array([0, 0, 1, 1]), knapsacks, np.ones(4), np.ones(4), True)
-        >>> people.shuffled(np.random.default_rng(3))
+        >>> people.shuffle_people(np.random.default_rng(3))
         array([2, 3, 0, 1])
         """
         place = rng.permutation(int(self.person.max()) + 1)

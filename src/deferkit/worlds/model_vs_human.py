@@ -20,7 +20,7 @@ SET = DataSet(
 FILE = "trials.csv"
 ORDERS = ("experiment", "shuffled")
 ANSWER = "_response"
-WINDOW_S = 1.5  # to answer in; nobody's recorded time is longer, but for a millisecond
+WINDOW_S = 1.5  # to answer in; no recorded time is longer, but for a millisecond
 
 
 class Loaded(NamedTuple):
@@ -82,16 +82,16 @@ def read_trials(path: Path, data: str) -> tuple[pl.DataFrame, tuple[str, ...]]: 
 
 @functools.lru_cache(maxsize=8)
 def load(path: Path, data: str, model: str) -> Loaded:
-    """Return what the file holds, as it is for one network."""
+    """Return the rows of the file for one network."""
     trials, networks = read_trials(path, data)
     answers = trials.select(name + ANSWER for name in networks).to_numpy()
     own = answers[:, networks.index(model)]
     if not np.isin(own, CLASSES).all():
         raise InvalidArgument(f"The column {model + ANSWER} of {path.name} has answers that are not categories.")
     right = [np.equal(name, trials["category"].to_numpy()) for name in (own, trials["human" + ANSWER].to_numpy())]
-    experiment = numbered(trials["experiment"])
+    experiment = number_names(trials["experiment"])
     # Subjects of different experiments have the same names and are different people.
-    person = numbered(trials["experiment"] + " " + trials["subj"])
+    person = number_names(trials["experiment"] + " " + trials["subj"])
     others_agree = (answers == own[:, None]).sum(axis=1) - 1
     one_hot = own[:, None] == np.array(CLASSES)
     features = np.column_stack([one_hot, others_agree, np.eye(experiment.max() + 1)[experiment]]).astype(float)
@@ -100,10 +100,10 @@ def load(path: Path, data: str, model: str) -> Loaded:
     return Loaded(Answers.of(features, np.column_stack(right).astype(float), times, person), experiment[first])
 
 
-def numbered(names: pl.Series) -> NDArray[np.int64]:
+def number_names(names: pl.Series) -> NDArray[np.int64]:
     """Return the number of each name, in order of appearance.
 
-    >>> numbered(pl.Series(["sketch", "edge", "sketch"]))
+    >>> number_names(pl.Series(["sketch", "edge", "sketch"]))
     array([0, 1, 0])
     """
     known = {name: number for number, name in enumerate(names.unique(maintain_order=True))}

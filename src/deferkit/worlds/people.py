@@ -16,7 +16,7 @@ CLASSES = (
 )
 """The 16 categories of both data sets of pictures."""
 
-LARGEST_MEAN = 5.0  # of a person's time; with the heaviest tail, the first few trials of a person can mean far more
+MAX_MEAN = 5.0  # of a person's time; with the heaviest tail, the first few trials of a person can mean far more
 
 
 class Answers(NamedTuple):
@@ -58,7 +58,7 @@ class Answers(NamedTuple):
         rows = np.concatenate([np.arange(ends[each], ends[each + 1]) for each in people])
         contexts, rewards, costs = self.contexts[rows], self.rewards[rows], self.costs[rows]
         d = contexts.shape[1]
-        running: Running | None = Running(self.person[rows], d - 2, d - 1, 1 / math.sqrt(d), LARGEST_MEAN)
+        running: Running | None = Running(self.person[rows], d - 2, d - 1, 1 / math.sqrt(d), MAX_MEAN)
         if history == "leaky" and running is not None:
             contexts, running = leaky(contexts, running, rewards[:, 1], costs), None
         return TaskStream(contexts, rewards, costs[:, None, None], link="logistic", running=running, remark=self.remark)

@@ -22,7 +22,7 @@ from deferkit.worlds.table import tasks_of
 
 MIN_ROWS, MAX_ROWS = 300, 5_000
 COST_SPREAD = 0.4  # σ of the logarithm of a cost around its expectation
-LARGEST_COST = 50.0  # times the mean, where costs are heavy
+MAX_COST = 50.0  # times the mean, where costs are heavy
 GRADE_NOISE = 0.15  # σ of a graded reward before it is cut to [0, 1]
 
 
@@ -303,8 +303,8 @@ def draw_table(generator: str, seed: int, rows: int | None = None) -> TableTasks
         # The others have the mean 1, the largest is fifty times the mean of all.
         top = int(np.argmax(costs))
         others = np.delete(costs, top)
-        costs = np.minimum(costs / others.mean(), LARGEST_COST / 2)
-        costs[top] = LARGEST_COST * (costs.sum() - costs[top]) / (n - LARGEST_COST)
+        costs = np.minimum(costs / others.mean(), MAX_COST / 2)
+        costs[top] = MAX_COST * (costs.sum() - costs[top]) / (n - MAX_COST)
     return TableTasks(made, np.asarray(rewards, dtype=np.float64), np.round(costs, 4), chances, made.minutes)
 
 

@@ -154,7 +154,7 @@ class Synthetic(BaseWorld):
         return np.asarray(costs.reshape(-1, *weights.shape[:2]))
 
     def _means(self, contexts: Floats, thetas: Floats, weights: Floats) -> tuple[Floats, Floats]:
-        """Return what is expected of contexts; of a cost that is cut at 0 that is more than xᵀw."""
+        """Return the expected rewards and costs of contexts; the mean of a cost that is cut at 0 is more than xᵀw."""
         rewards = contexts @ thetas.T
         if self.link == "logistic":
             rewards = 1.0 / (1.0 + np.exp(-rewards))

@@ -24,7 +24,7 @@ class Tasks(NamedTuple):
     rewards: Floats  # [n, 2]
     costs: Floats  # [n, 1, 1]
     link: str
-    remark: str  # a line for each thing that has to be said
+    remark: str  # one remark per line
     past: PastTasks | None
     times: Floats | None  # [n] in order
     confidence: Floats | None = None  # [n] of the model, if a column is that
@@ -32,7 +32,7 @@ class Tasks(NamedTuple):
 
 
 @functools.lru_cache(maxsize=1)  # all policies and trials of a run are on the same table
-def read(path: str, names: Names, after: str | None, _digests: tuple[str | None, str | None]) -> Tasks:
+def read_tasks(path: str, names: Names, after: str | None, _digests: tuple[str | None, str | None]) -> Tasks:
     """Return the tasks of a file, by time if there is a column for it, and of one with past tasks.
 
     The digests are of what is in the two files: with other content they are read again.
@@ -45,7 +45,7 @@ def tasks_of(sheet: Sheet, names: Names, past: Rows | None = None) -> Tasks:
     """Return the tasks that the cells of a table stand for, and past ones."""
     rows = read_rows(sheet, names, like=past)
     found = find_confidence(names, rows.contexts.numbers, past)
-    x, old, elements = encoded(rows.contexts, None if past is None else past.contexts)
+    x, old, elements = encode(rows.contexts, None if past is None else past.contexts)
     rewards, costs = rows.rewards, rows.costs
     times = rows.times
     at = elements.index(found.column) if found.column in elements else None
@@ -71,7 +71,7 @@ def tasks_of(sheet: Sheet, names: Names, past: Rows | None = None) -> Tasks:
     )
 
 
-def encoded(columns: ContextColumns, past: ContextColumns | None = None) -> tuple[Floats, Floats, list[str]]:
+def encode(columns: ContextColumns, past: ContextColumns | None = None) -> tuple[Floats, Floats, list[str]]:
     """Return the vectors of contexts, and of past ones, and the names of their elements.
 
     The past rows alone settle the scales: no outcome is looked at.
@@ -135,7 +135,7 @@ class Table(BaseWorld):
     time: str | None = option(None, "Column of dates or numbers that rows are sorted by")
     """They come in this order for every seed (`order` is "file")."""
     confidence: str | None = option(
-        None, "Column of the model's confidence in its own answer, or none; unless given it is looked for"
+        None, "Column of the model's confidence in its own answer, or none; by default it is detected"
     )
     digest: str | None = None
     """Of the file's content; filled in, and if it is given, the file must still have it."""
@@ -168,7 +168,7 @@ class Table(BaseWorld):
 
     def _tasks(self) -> Tasks:
         names = Names(self.context, self.model_reward, self.human_reward, self.cost, self.time, self.confidence)
-        return read(self.path, names, self.after, (self.digest, self.after_digest))
+        return read_tasks(self.path, names, self.after, (self.digest, self.after_digest))
 
     def draw(self, seed: int) -> TaskStream:
         """Return the stream of this seed."""

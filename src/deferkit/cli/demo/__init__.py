@@ -31,19 +31,19 @@ def demo(
     world: Annotated[str | None, typer.Argument(help=f"Which tasks: {', '.join(WORLDS)}")] = None,
     tasks: Annotated[
         int | None,
-        typer.Option(help="Number of tasks; 2,000 unless given, 20,000 with --console", min=1, max=1_000_000),
+        typer.Option(help="Number of tasks; 2,000 by default, 20,000 with --console", min=1, max=1_000_000),
     ] = None,
     budget: Annotated[
         str | None,
         typer.Option(
             help="In units of cost (75), of tasks (0.1T) or of what asking always costs (10%); or inf."
-            " 10% unless given, 20% with --console"
+            " 10% by default, 20% with --console"
         ),
     ] = None,
     reviewers: Annotated[int, typer.Option(help="Number of simulated people", min=1, max=64)] = 3,
     seed: Annotated[int, typer.Option(help="Of the tasks", min=0)] = 0,
     seconds: Annotated[
-        float | None, typer.Option(help="How long it takes at most; 45 unless given, no end with --console", min=1)
+        float | None, typer.Option(help="Maximum duration in seconds; 45 by default, no end with --console", min=1)
     ] = None,
     store: Annotated[
         str | None, typer.Option(help="A file (SQLite) or a postgresql:// URL that keeps it; else it is thrown away")
@@ -84,7 +84,7 @@ def open_console(
 ) -> None:
     """Run the service with simulated comments, and keep its pages open."""
     with ExitStack() as stack:
-        service, url = started(stack, store, views.free_port())
+        service, url = start_service(stack, store, views.free_port())
         client = stack.enter_context(new_policy(url, key, "comments"))
         client.create(**comments.settings())
         users = SimulatedUsers(
@@ -103,7 +103,7 @@ def open_console(
         views.keep_open(service, client, users, seconds)
 
 
-def started(stack: ExitStack, store: str | None, port: int = 0) -> tuple[ServiceProcess, str]:
+def start_service(stack: ExitStack, store: str | None, port: int = 0) -> tuple[ServiceProcess, str]:
     """Start the service for as long as the stack is open; return it and its URL."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="deferkit-demo-")))
     service = stack.enter_context(ServiceProcess(store or str(folder / "demo.db"), folder / "service.log", port))
@@ -123,7 +123,7 @@ def play(
 ) -> None:
     """Play all tasks, and say what came of it."""
     with ExitStack() as stack:
-        service, url = started(stack, store)
+        service, url = start_service(stack, store)
         client = stack.enter_context(new_policy(url, key, "demo"))
         client.create(**simulation.settings())
         users = SimulatedUsers(
@@ -199,7 +199,7 @@ def watch(
                 elif time.monotonic() - told >= LINE_S:
                     told = time.monotonic()
                     console.print(view.line(summary), highlight=False, soft_wrap=True)
-                if users.done(summary.waiting + summary.claimed):
+                if users.is_done(summary.waiting + summary.claimed):
                     return False
                 time.sleep(LOOK_S)
     except KeyboardInterrupt:

@@ -57,7 +57,7 @@ class ServiceProcess:
             raise self.failure()
 
     def failure(self) -> DeferkitError:
-        """Return why the service has ended."""
+        """Return an error with the exit code and last log lines of the service."""
         self.process.wait(STOP_S)
         said = " ".join(deque(self.log.read_text(errors="replace").splitlines(), maxlen=3))
         return DeferkitError(f"The service ended with code {self.process.returncode}. {said}".strip())

@@ -41,7 +41,7 @@ def from_now(budget: Budget) -> Budget:
 
 
 def schedule(n_tasks: int, days: int) -> Callable[[int], float]:
-    """Return when a task comes, by its place, in seconds: in the office hours of its day, most of them in the middle.
+    """Return a function from a task's place to its arrival in seconds: in office hours, most of them in the middle.
 
     >>> comes = schedule(n_tasks=90, days=3)
     >>> [round(comes(place), 1) for place in (0, 15, 29, 30, 89)]
@@ -89,8 +89,8 @@ class Simulation:
         self.n_tasks = n
         self.costs = stream.costs[:, 0, 0].round(6)
         total = allowance.total(stream)
-        dearest = math.ceil(10 * float(self.costs.max())) / 10
-        self.budget = Budget.unlimited() if math.isinf(total) else Budget(round(total, 6), horizon=n, max_cost=dearest)
+        max_cost = math.ceil(10 * float(self.costs.max())) / 10
+        self.budget = Budget.unlimited() if math.isinf(total) else Budget(round(total, 6), horizon=n, max_cost=max_cost)
         if days is not None and not math.isinf(total):
             self.budget = daily(self.budget, days)
         self.expected = stream.known()[0]  # [n, 2] what each decider earns, as far as somebody knows
@@ -100,7 +100,7 @@ class Simulation:
         self._following = threading.Lock()
 
     def settings(self) -> dict[str, Any]:
-        """Return what the policy is made with."""
+        """Return the settings of the policy."""
         return {
             "features": self.stream.contexts.shape[1],
             "budget": {f"{self.unit}s": from_now(self.budget)},
@@ -113,11 +113,11 @@ class Simulation:
         return f"task-{place:05d}"
 
     def place_of(self, name: str) -> int:
-        """Return which task has an id."""
+        """Return the place of the task with an id."""
         return int(name.removeprefix("task-"))
 
     def context(self, place: int) -> list[float]:
-        """Return what is known of a task when it comes."""
+        """Return the context of a task on its arrival."""
         if self._follower is None:
             known = self.stream.contexts[place]
         else:
@@ -126,33 +126,33 @@ class Simulation:
         return [float(value) for value in known]
 
     def payload(self, place: int) -> dict[str, str]:
-        """Return what a reviewer sees of a task."""
+        """Return the payload of a task for reviewers."""
         return {"text": f"{self.world} task {place}"}
 
     def model_answer(self, place: int) -> str:  # noqa: ARG002 - they are all alike
-        """Return what the model answers."""
+        """Return the answer of the model."""
         return "the model's answer"
 
     def answer(self, place: int, reviewer: str) -> str:  # noqa: ARG002
-        """Return what a reviewer answers."""
+        """Return the answer of a reviewer."""
         return "a person's answer"
 
     def reward(self, place: int, decider: str) -> float:
-        """Return what a decider earns on a task."""
+        """Return the reward of a decider on a task."""
         return float(self.stream.rewards[place, int(decider != MODEL)])
 
     def cost(self, place: int) -> float:
-        """Return what asking costs."""
+        """Return the cost of asking about a task."""
         return float(self.costs[place])
 
-    def reviewed(self, place: int) -> None:
+    def record_review(self, place: int) -> None:
         """Record that a person has answered: how people did so far is part of the next context."""
         if self._follower is not None:
             with self._following:
-                self._follower.asked(place, self.reward(place, HUMAN), self.cost(place))
+                self._follower.record_answer(place, self.reward(place, HUMAN), self.cost(place))
 
     def gain(self, place: int) -> float:
-        """Return what asking about a task brings above the model, as it is to be expected."""
+        """Return the expected gain over the model from asking about a task."""
         return float(self.expected[place, 1] - self.expected[place, 0])
 
 
@@ -160,7 +160,7 @@ Tasks = TypeVar("Tasks", bound=DemoTasks)
 CALLERS, TELLERS = 4, 2
 LATE = (0.01, 0.08)  # of the time in which tasks come: then the model's reward becomes known
 BUSY = 0.5  # the part of the time that reviewers are to be at work
-LONGEST_REVIEW_S = 1.0  # of a task of mean cost
+MAX_REVIEW_S = 1.0  # of a task of mean cost
 IDLE_S, SPARING_S = 0.1, 0.5
 LEARN_FROM = 20  # reviews before any seat is spared: until it has learned a little, a policy asks few people at a time
 CALL_S = 15.0  # for a call, with all its tries
@@ -185,7 +185,7 @@ class SimulatedUsers(Generic[Tasks]):
     schedule
         When a task comes, by its place: seconds after the start.
     late_s
-        How long after a decision the model's reward becomes known: least and most; a share of `seconds` unless given.
+        How long after a decision the model's reward becomes known: least and most; a share of `seconds` by default.
     spare_seats
         Tasks that simulated reviewers leave to others.
     """
@@ -216,7 +216,7 @@ class SimulatedUsers(Generic[Tasks]):
         self._spare_seats = spare_seats
         total = min(simulation.budget.total, float(simulation.costs.sum()))
         mean = float(simulation.costs.mean()) or 1.0
-        self._review_s = min(BUSY * reviewers * seconds / max(total, mean), LONGEST_REVIEW_S / mean)  # a unit of cost
+        self._review_s = min(BUSY * reviewers * seconds / max(total, mean), MAX_REVIEW_S / mean)  # a unit of cost
         self._next = iter(range(simulation.n_tasks))
         self._late: list[tuple[float, int]] = []
         self._random = random.Random(seed)
@@ -243,8 +243,8 @@ class SimulatedUsers(Generic[Tasks]):
         """Whether all tasks were decided."""
         return self.decided >= self.simulation.n_tasks
 
-    def done(self, waiting: int) -> bool:
-        """Whether nothing is left to do, given how many reviews wait or are held."""
+    def is_done(self, waiting: int) -> bool:
+        """Return whether nothing is left to do, given the number of reviews that wait or are held."""
         return self.fed and waiting == 0 and self.told >= self.simulation.n_tasks
 
     def rate(self) -> float:
@@ -294,7 +294,7 @@ class SimulatedUsers(Generic[Tasks]):
                     heapq.heappush(self._late, (now + self._random.uniform(*self._late_s), place))
 
     def _tell(self) -> None:
-        """Tell what the model's answers were worth, some time later."""
+        """Report the rewards of the model's answers, with a delay."""
         while not self._stop.is_set():
             with self._turn:
                 due = self._late and self._late[0][0] <= time.monotonic()
@@ -324,7 +324,7 @@ class SimulatedUsers(Generic[Tasks]):
                 return
             rewards = None if self.simulation.rewards_by_rule else {HUMAN: self.simulation.reward(place, HUMAN)}
             self.client.reviews.complete(review, self.simulation.answer(place, name), rewards=rewards, cost=cost)
-            self.simulation.reviewed(place)
+            self.simulation.record_review(place)
             with self._turn:
                 self.reviewed += 1
                 self.reported_micros += round(cost * 1_000_000)

@@ -149,7 +149,7 @@ class Comments:
         )
 
     def settings(self) -> dict[str, Any]:
-        """Return what the policy is made with: features by name, a form with three answers, rewards by agreement."""
+        """Return the settings of the policy: features by name, a form with three answers, rewards by agreement."""
         return {
             "features": {"numbers": list(NUMBERS), "categories": {"topic": list(TOPICS)}},
             "budget": {UNIT: self.budget},
@@ -176,30 +176,30 @@ class Comments:
         return f"comment-{place:05d}"
 
     def place_of(self, name: str) -> int:
-        """Return which task has an id."""
+        """Return the place of the task with an id."""
         return int(name.removeprefix("comment-"))
 
     def context(self, place: int) -> dict[str, float | str]:
-        """Return what is known of a comment when it comes."""
+        """Return the context of a comment on its arrival."""
         return self.comment(place).context
 
     def payload(self, place: int) -> dict[str, str]:
-        """Return what a reviewer sees of a comment."""
+        """Return the payload of a comment for reviewers."""
         comment = self.comment(place)
         return {"comment": comment.text, "under an article on": comment.topic}
 
     def model_answer(self, place: int) -> str:
-        """Return what the model answers."""
+        """Return the answer of the model."""
         return self.comment(place).model_answer
 
     def answer(self, place: int, reviewer: str) -> dict[str, str]:
-        """Return what a reviewer answers: the truth, most of the time."""
+        """Return the answer of a reviewer: the truth, most of the time."""
         rng = random.Random(f"{self._seed} {place} {reviewer}")
         label = self.comment(place).label
         return {"label": label if rng.random() < PERSON_IS_RIGHT else rng.choice(others(label))}
 
     def reward(self, place: int, decider: str) -> float:
-        """Return what a decider earns on a comment: 1 if it is right; of people, how often they are."""
+        """Return the reward of a decider on a comment: 1 if it is right; for people, their expected accuracy."""
         comment = self.comment(place)
         return float(comment.model_answer == comment.label) if decider == MODEL else PERSON_IS_RIGHT
 
@@ -207,11 +207,11 @@ class Comments:
         """Return the minutes that reading a comment takes."""
         return float(self.costs[place])
 
-    def reviewed(self, place: int) -> None:
+    def record_review(self, place: int) -> None:
         """Do nothing: what people did is no part of a context."""
 
     def gain(self, place: int) -> float:
-        """Return what asking about a comment brings above the model, as it is to be expected."""
+        """Return the expected gain over the model from asking about a comment."""
         return PERSON_IS_RIGHT - MODEL_IS_RIGHT[self.comment(place).tricky]
 
 
@@ -234,34 +234,34 @@ class DemoTasks(Protocol):
     """Whether the policy makes rewards of answers, so that nobody reports any for a task that a person answers."""
 
     def settings(self) -> dict[str, Any]:
-        """Return what the policy is made with."""
+        """Return the settings of the policy."""
 
     def name_of(self, place: int) -> str:
         """Return the id of a task."""
 
     def place_of(self, name: str) -> int:
-        """Return which task has an id."""
+        """Return the place of the task with an id."""
 
     def context(self, place: int) -> Any:
-        """Return what is known of a task when it comes."""
+        """Return the context of a task on its arrival."""
 
     def payload(self, place: int) -> Any:
-        """Return what a reviewer sees of a task."""
+        """Return the payload of a task for reviewers."""
 
     def model_answer(self, place: int) -> Any:
-        """Return what the model answers."""
+        """Return the answer of the model."""
 
     def answer(self, place: int, reviewer: str) -> Any:
-        """Return what a reviewer answers."""
+        """Return the answer of a reviewer."""
 
     def reward(self, place: int, decider: str) -> float:
-        """Return what a decider earns on a task."""
+        """Return the reward of a decider on a task."""
 
     def cost(self, place: int) -> float:
-        """Return what asking costs."""
+        """Return the cost of asking about a task."""
 
-    def reviewed(self, place: int) -> None:
+    def record_review(self, place: int) -> None:
         """Record that a person has answered."""
 
     def gain(self, place: int) -> float:
-        """Return what asking about a task brings above the model, as it is to be expected."""
+        """Return the expected gain over the model from asking about a task."""

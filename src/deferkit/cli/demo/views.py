@@ -1,4 +1,4 @@
-"""What the demo shows: a live view in the terminal, and the console in the browser."""
+"""Views of the demo: a live view in the terminal, and the console in the browser."""
 
 import shlex
 import socket
@@ -48,7 +48,7 @@ class View:
         if isinstance(summary.total, float) and summary.total < float("inf"):
             parts = ((summary.spent, POSTED), (summary.reserved, RESERVED), (summary.left, FREE))
             grid.add_row("budget", bar([(float(size), style) for size, style in parts]))  # type: ignore[arg-type]
-        grid.add_row("", coloured(money(summary, simulation.unit)))
+        grid.add_row("", colour_words(money(summary, simulation.unit)))
         for day in days(summary, simulation.unit):
             grid.add_row("day", day)
         grid.add_row("price", self.price(summary))
@@ -69,7 +69,7 @@ class View:
         )
 
     def gain(self) -> str:
-        """Say what asking people has brought, and what it could have brought."""
+        """Return the gain from asking people, and the possible gain, as text."""
         users, simulation = self.users, self.users.simulation
         possible = float(simulation.possible[users.decided - 1]) if users.decided else 0.0
         early = users.decided < EARLY * simulation.n_tasks
@@ -77,12 +77,12 @@ class View:
         return f"{users.gain:+.1f} {simulation.gained_in} over the model alone, of {possible:.1f} possible{share}"
 
     def price(self, summary: PolicySummary) -> str:
-        """Say what budget is worth."""
+        """Return the price of one unit of budget, as text."""
         simulation = self.users.simulation
         return f"one {simulation.unit} must bring {summary.price:.3g} {simulation.gained_in}"
 
     def explanations(self) -> list[Text]:
-        """Return why the latest task of each route went there; for long enough to be read."""
+        """Return explanations of the latest decision of each route; they stay long enough to be read."""
         if time.monotonic() - self._since > READ_S:
             self._why, self._since = list(self.users.latest.values()), time.monotonic()
         return [Text(decision.explain(), style="cyan" if decision.route != MODEL else "") for decision in self._why]
@@ -123,13 +123,13 @@ def bar(parts: list[tuple[float, tuple[str, str]]]) -> Text:
 
 
 def routes(summary: PolicySummary) -> str:
-    """Return who decided how many."""
+    """Return the number of decisions by decider, as text."""
     each = ", ".join(f"{name} {n:,}" for name, n in summary.routes.items())
     return f"{each}: {100 * summary.deferral_rate:.1f} % deferred"
 
 
 def money(summary: PolicySummary, unit: str) -> str:
-    """Return where the budget stands."""
+    """Return the posted, reserved and free budget, as text."""
     if summary.total == float("inf"):
         return f"{summary.spent:,.2f} {unit}s posted, {summary.reserved:,.2f} reserved; no limit"
     return (
@@ -139,14 +139,14 @@ def money(summary: PolicySummary, unit: str) -> str:
 
 
 def days(summary: PolicySummary, unit: str) -> list[str]:
-    """Return where the day of a budget that renews stands; nothing for another."""
+    """Return a line on the current day of each renewing budget; an empty list for other budgets."""
     return [
         f"today {period.spent:,.2f} of {period.total:,.2f} {unit}s spent, tomorrow in {period.end - time.time():.0f} s"
         for period in summary.periods.values()
     ]
 
 
-def coloured(text: str) -> Text:
+def colour_words(text: str) -> Text:
     """Return the words in the colours of the bar."""
     shown = Text(text)
     for word, (colour, _) in (("posted", POSTED), ("reserved", RESERVED), ("free", FREE)):
@@ -155,7 +155,7 @@ def coloured(text: str) -> Text:
 
 
 def queue(summary: PolicySummary) -> str:
-    """Return how the review queue is."""
+    """Return the state of the review queue, as text."""
     if summary.oldest_s is None:
         return "nobody waits"
     return f"{summary.waiting} wait, {summary.claimed} with reviewers, the oldest for {summary.oldest_s:.1f} s"
@@ -193,7 +193,7 @@ LOOK_S, LINE_S = 0.5, 10.0
 
 
 def schedule(place: int) -> float:
-    """Return when a task comes, in seconds after the start.
+    """Return the arrival of a task, in seconds after the start.
 
     >>> schedule(300), schedule(302)
     (15.0, 15.5)
@@ -249,7 +249,7 @@ def keep_open(service: ServiceProcess, client: Client, users: SimulatedUsers[Com
 
 
 def line(summary: PolicySummary, users: SimulatedUsers[Comments]) -> str:
-    """Return how it goes, in one line."""
+    """Return the progress of the demo in one line."""
     return (
         f"{summary.decisions:,} comments, {100 * summary.deferral_rate:.0f} % deferred, {money(summary, 'minute')};"
         f" {queue(summary)}; simulated people have answered {users.reviewed:,}"

@@ -117,7 +117,7 @@ PARAMETERS = (
 
 STATE = (
     Array("total", "double", "R", "budget"),
-    Array("horizon", "double", "R", "number of tasks that the budget is to last for"),
+    Array("horizon", "double", "R", "number of tasks that the budget must last for"),
     Array("max_cost", "double", "R", "NaN: not given"),
     Array("spent", "double", "R", "sum of the booked costs, without overruns"),
     Array("reserved", "double", "R", "sum of the holds of open decisions"),
@@ -210,7 +210,7 @@ SCRATCH = (
     Array("width", "double", "G", "half-width, on the scale of the predictor"),
     Array("optimistic", "double", "G", "end of the interval, or the value drawn from it"),
     Array("member_loss", "double", "N", "squared error of each member for the current sample"),
-    Array("known_cost", "double", "K R", "costs known beforehand; NaN: not known"),
+    Array("known_cost", "double", "K R", "costs known in advance; NaN: not known"),
     Array("hold", "double", "K R", "hold of each expert, if it were asked"),
     Array("next_dual", "double", "D", "the dual after this decision is committed"),
     Array("proposed_cost", "double", "R", "expected cost of the proposed route"),

@@ -17,7 +17,7 @@ METHODS = ("width", "views", "next_at", "make", "to_dict")
 
 
 def is_embedding_class(kind: Any) -> bool:
-    """Return whether a class has what the protocol `Embedding` asks for.
+    """Return whether a class has the members of the protocol `Embedding`.
 
     >>> is_embedding_class(TreeEmbedding), is_embedding_class(dict)
     (True, False)
@@ -29,7 +29,7 @@ def is_embedding_class(kind: Any) -> bool:
 EMBEDDING_PLUGINS = PluginGroup(
     noun="embedding",
     group="deferkit.embeddings",
-    wanted="a class with what the protocol deferkit.learn.embed.embedding.Embedding asks for",
+    wanted="a class with the members of the protocol deferkit.learn.embed.embedding.Embedding",
     accepts=is_embedding_class,
 )
 

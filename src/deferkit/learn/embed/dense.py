@@ -48,9 +48,9 @@ class Dense:
         for values in self.parameters.values.values():
             values[:] = rng.uniform(-bound, bound, values.shape)
         self._input_scale = np.float32(np.sqrt(n_features))  # from the unit ball to features of about 1
-        self.read()
+        self.copy_weights()
 
-    def read(self) -> None:
+    def copy_weights(self) -> None:
         """Copy the weights for `rows` and `view`, scaled so that views have about the norm of a context."""
         d, hidden, views = self.shape
         weights, biases = (self.parameters.values[name].astype(np.float64) for name in ("weights", "biases"))
@@ -98,4 +98,4 @@ class Dense:
     def restore(self, saved: dict[str, NDArray[np.float64]]) -> None:
         """Restore from `state()`."""
         self.parameters.restore(saved)
-        self.read()
+        self.copy_weights()

@@ -62,7 +62,7 @@ class Forest:
         self.fitted += 1
         parts: list[tuple[int, int, Trees]] = []
         for target in range(self.shape.n_targets):
-            rows, y = training_set.labelled(target)
+            rows, y = training_set.select_labelled(target)
             if len(y) < 2 * n_folds * self.settings.least_in_leaf or y.min() == y.max():
                 continue  # nothing to split: the column stays 0
             binary = link_named(self.shape.link).is_probability and target < self.shape.n_deciders

@@ -114,9 +114,9 @@ class Gradients:
         hidden, d, n = settings.hidden, shape.n_features, shape.n_targets
         shapes = {"first": (n, d, hidden), "bias": (n, hidden), "head": (n, hidden), "offset": (n,)}
         self.curvature = {name: np.full(size, self.ridge) for name, size in shapes.items()}
-        self._read()
+        self._copy_weights()
 
-    def _read(self) -> None:
+    def _copy_weights(self) -> None:
         """Copy the weights, with all scaling undone."""
         hidden = self.networks.settings.hidden
         grow = float(np.sqrt(hidden))
@@ -148,9 +148,9 @@ class Gradients:
     def retrain(self, training_set: TrainingSet, epochs: int) -> None:
         """Train the networks, and recompute Z with their gradients."""
         self.networks.retrain(training_set, epochs)
-        self._read()
+        self._copy_weights()
         for g in range(self.shape.n_targets):
-            rows, _ = training_set.labelled(g)
+            rows, _ = training_set.select_labelled(g)
             x = training_set.x[rows]
             units, shown = self._predict(x, g)
             slope = shown * (1.0 - shown) if self.squashed[g] else np.ones(len(rows))
@@ -187,4 +187,4 @@ class Gradients:
         check_shapes(saved, {prefix + name: array.shape for name, array in self.curvature.items()})
         self.curvature = {name: saved[prefix + name].copy() for name in self.curvature}
         self.networks.restore({name: array for name, array in saved.items() if not name.startswith(prefix)})
-        self._read()
+        self._copy_weights()

@@ -17,7 +17,7 @@ from deferkit.learn.embed.neural import NeuralEmbedding
 from deferkit.learn.embed.training_set import Floats, Ints, Singles, TrainingSet
 from deferkit.learn.links import link_named
 
-LARGEST_TRAINED = 1e15  # absolute value of a response, so that its square is finite in single precision
+MAX_TRAINED = 1e15  # absolute value of a response, so that its square is finite in single precision
 
 
 class Networks:
@@ -68,10 +68,10 @@ class Networks:
         y = np.zeros((training_set.n, self.shape.n_targets), dtype=np.float32)
         known = np.zeros((training_set.n, self.shape.n_targets), dtype=np.float32)
         for target in range(self.shape.n_targets):
-            rows, values = training_set.labelled(target)
+            rows, values = training_set.select_labelled(target)
             if target >= self.shape.n_deciders and len(values):
                 self.units[target] = float(values.mean()) or 1.0
-            y[rows, target] = np.clip(values / self.units[target], -LARGEST_TRAINED, LARGEST_TRAINED)
+            y[rows, target] = np.clip(values / self.units[target], -MAX_TRAINED, MAX_TRAINED)
             known[rows, target] = 1.0
         rows = np.flatnonzero(known.any(axis=1))
         # a random stream for each retraining: nothing to save, and a replay draws the same batches
@@ -83,7 +83,7 @@ class Networks:
             for start in range(0, len(order), self.settings.batch):
                 batch = order[start : start + self.settings.batch]
                 self._step(x[batch], y[batch], known[batch])
-        self.body.read()
+        self.body.copy_weights()
 
     def _step(self, x: Singles, y: Singles, known: Singles) -> None:
         """Take one step of Adam on a mini-batch; the loss of each head is the mean over known outcomes."""

@@ -162,7 +162,7 @@ class LinearSystems:
         for part in self.retired:
             np.multiply(part, discount, out=part)
         for target in range(self._shape.n_targets) if n > 0 else ():
-            rows, y = training_set.labelled(target)
+            rows, y = training_set.select_labelled(target)
             y, rows = y[rows < n], rows[rows < n]
             theta = self._ledger.view("theta")[target]
             z = embedder.embed(training_set, rows, self._views[target])
@@ -175,7 +175,7 @@ class LinearSystems:
     def rebuild(self, embedder: Embedder, training_set: TrainingSet) -> None:
         """Fit every target to the current views of the training set; nothing is written before all are fitted."""
         state = {name: self._ledger.view(name) for name in STATE}
-        labels = [training_set.labelled(target) for target in range(self._shape.n_targets)]
+        labels = [training_set.select_labelled(target) for target in range(self._shape.n_targets)]
         fits = []
         for target, (rows, y) in enumerate(labels):
             z = embedder.embed(training_set, rows, self._views[target])

@@ -75,7 +75,7 @@ class TorchModules:
                 self._units.backward(torch.from_numpy(gradient))  # type: ignore[no-untyped-call]
                 self._adam.step()
 
-    def read(self) -> None:
+    def copy_weights(self) -> None:
         """Do nothing: `rows` and `view` use the modules themselves."""
 
     def rows(self, x: Floats, skip: bool, out: Floats) -> None:

@@ -24,7 +24,7 @@ class TrainingSet:
     >>> training_set = TrainingSet(n_features=1, n_deciders=2, n_resources=1)
     >>> training_set.append(np.array([[0.5], [0.7]]))
     >>> training_set.label(1, np.array([[0.0, 1.0]]), np.array([[2.0]]), np.array([1]))
-    >>> training_set.labelled(1), training_set.labelled(2)
+    >>> training_set.select_labelled(1), training_set.select_labelled(2)
     ((array([1]), array([1.])), (array([1]), array([2.])))
     """
 
@@ -92,7 +92,7 @@ class TrainingSet:
         self._arrays["costs"][rows] = np.where(paid[:, None], costs, np.nan)
         self._arrays["whose"][rows, 0] = np.where(paid, cost_expert, 0)
 
-    def labelled(self, target: int) -> tuple[Ints, Floats]:
+    def select_labelled(self, target: int) -> tuple[Ints, Floats]:
         """Return the rows with a known response of a target, and the responses."""
         if target < self._n_deciders:
             y = self._arrays["rewards"][: self.n, target]
@@ -103,7 +103,7 @@ class TrainingSet:
             rows = np.flatnonzero(self._arrays["whose"][: self.n, 0] == expert + 1)
         return rows, y[rows]
 
-    def known(self) -> tuple[Floats, Floats, Ints]:
+    def copy_outcomes(self) -> tuple[Floats, Floats, Ints]:
         """Return the outcomes of every task: rewards, costs, and the expert whose costs these are (0 for none)."""
         rewards, costs, cost_expert = (self._arrays[name][: self.n].copy() for name in ("rewards", "costs", "whose"))
         return rewards, costs, cost_expert[:, 0].astype(np.int64)

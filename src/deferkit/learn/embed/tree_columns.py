@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.extras import needs
-from deferkit.learn.consistency import LARGEST_COUNT, check_finite, check_shapes, check_sizes
+from deferkit.learn.consistency import MAX_COUNT, check_finite, check_shapes, check_sizes
 from deferkit.learn.embed.boosting import check_trees, join, no_trees
 from deferkit.learn.embed.embedding import Shape
 from deferkit.learn.embed.hats import Hats, check_hats, fit_hats
@@ -71,11 +71,11 @@ class TreeFit:
         """Start to fit trees to these tasks, whose rows must not change."""
         self._enqueue(self._fit, x, labels, known, seed)
 
-    def decided(self, x: Floats) -> None:
+    def append_decided(self, x: Floats) -> None:
         """Queue contexts that were decided since the start."""
         self._enqueue(self._append_views, x.copy())
 
-    def observed(self, x: Floats, known: KnownOutcomes) -> None:
+    def append_outcomes(self, x: Floats, known: KnownOutcomes) -> None:
         """Queue outcomes that became known since the start."""
         self._enqueue(self._learn, x.copy(), known)
 
@@ -174,7 +174,7 @@ class TreeFit:
 MIN_DELAY, MAX_DELAY = 32, 2_000  # observations between the start of a fit and its effect
 MIN_STACK_DELAY = 8  # the same where there is a stack
 MAX_KEPT = 100_000  # tasks in the training set after old ones were dropped
-SMALLEST_UNIT = 1e-30  # of a cost: LightGBM reads labels as 32-bit floats, and a cost over its unit must fit
+MIN_UNIT = 1e-30  # of a cost: LightGBM reads labels as 32-bit floats, and a cost over its unit must fit
 
 
 def gap_after(n: int, least: int = MIN_DELAY) -> int:
@@ -231,7 +231,7 @@ class TreeColumns:
         self._window = min(ledger.get("window"), ledger.memory)
         self._unit = np.ones(shape.n_targets)  # of a cost: its mean at the first fit
         self._n_warm_start = 0  # labelled tasks of a warm start
-        self._start_at, self._effect_at = self._first, LARGEST_COUNT
+        self._start_at, self._effect_at = self._first, MAX_COUNT
         self._fresh_from = 0  # from this decision on, views in the ledger are current
         self._fit: TreeFit | None = None
         if shape.stacked:
@@ -277,7 +277,7 @@ class TreeColumns:
         self.drop_old_tasks()
         self.training_set.append(x)
         if self._fit is not None:
-            self._fit.decided(x)
+            self._fit.append_decided(x)
 
     def drop_old_tasks(self) -> None:
         """Drop the oldest tasks if there are too many, unless trees are being fitted to them."""
@@ -285,7 +285,7 @@ class TreeColumns:
             self.training_set.drop_first(self.training_set.n - MAX_KEPT)
 
     def decisions_until_upkeep(self) -> int:
-        """Return how many decisions may come before `drop_old_tasks` must be called."""
+        """Return the number of decisions that may come before `drop_old_tasks` must be called."""
         room = 2 * MAX_KEPT - self.training_set.n if self._fit is None else self._ledger.memory
         return max(1, min(self._ledger.memory, room))
 
@@ -297,18 +297,18 @@ class TreeColumns:
         if self._fit is not None:
             paid = (ledger.route[slots] > 0) & ~np.isnan(ledger.cost[slots]).any(axis=1)
             known = KnownOutcomes(ledger.reward[slots], ledger.cost[slots], np.where(paid, ledger.route[slots], 0))
-            self._fit.observed(self.training_set.x[self.training_set.rows(np.arange(first, first + n))], known)
+            self._fit.append_outcomes(self.training_set.x[self.training_set.rows(np.arange(first, first + n))], known)
 
-    def observed(self, decision: int, slot: int, rewards: list[float], costs: list[float]) -> None:
+    def append_outcomes(self, decision: int, slot: int, rewards: list[float], costs: list[float]) -> None:
         """Copy the outcome of a decision from its row in the ledger; NaN in `rewards` and `costs` is not new."""
         ledger, rows, row = self._ledger, slice(slot, slot + 1), self.training_set.row(decision)
         self.training_set.label(decision, ledger.reward[rows], ledger.cost[rows], ledger.route[rows])
         if self._fit is not None and row >= 0:
             cost_expert = 0 if np.isnan(costs[0]) else ledger.route[slot]
             known = KnownOutcomes(np.array([rewards]), np.array([costs]), np.array([cost_expert], dtype=np.int64))
-            self._fit.observed(self.training_set.x[row : row + 1], known)
+            self._fit.append_outcomes(self.training_set.x[row : row + 1], known)
 
-    def corrected(self, decision: int, slot: int, _changes: list[tuple[int, float, float]]) -> None:
+    def replace_outcomes(self, decision: int, slot: int, _changes: list[tuple[int, float, float]]) -> None:
         """Copy corrected outcomes of a decision; the next fit uses them, one that is under way does not."""
         rows, ledger = slice(slot, slot + 1), self._ledger
         self.training_set.label(decision, ledger.reward[rows], ledger.cost[rows], ledger.route[rows])
@@ -316,7 +316,7 @@ class TreeColumns:
     # ------------------------------------------------------------ fits
 
     def observations_until_retraining(self) -> int:
-        """Return how many observations may come before a fit starts or takes effect."""
+        """Return the number of observations that may come before a fit starts or takes effect."""
         return max(1, self._ledger.get("retrain_at") - self._ledger.get("n_seen"))
 
     @property
@@ -340,7 +340,7 @@ class TreeColumns:
         ledger.set("retrain_at", self._effect_at if self._fit is not None else self._start_at)
 
     def _rows_in_window(self) -> int:
-        """Return how many of the latest tasks include all decisions in the window of the price.
+        """Return the number of latest tasks that include all decisions in the window of the price.
 
         More than the window, if a warm start has added tasks between them.
         """
@@ -352,7 +352,7 @@ class TreeColumns:
         """Start to fit trees to the current training set."""
         labels = self._labels()
         fit = TreeFit(self._views, self._made_ledger(), keep)
-        fit.start(self.training_set.x, labels, KnownOutcomes(*self.training_set.known()), self._shape.seed)
+        fit.start(self.training_set.x, labels, KnownOutcomes(*self.training_set.copy_outcomes()), self._shape.seed)
         return fit
 
     def _made_ledger(self) -> Ledger:
@@ -373,10 +373,10 @@ class TreeColumns:
 
     def _labels(self) -> Labels:
         """Return the rows and responses of every target; costs are divided by their unit."""
-        found = [self.training_set.labelled(target) for target in range(self._shape.n_targets)]
+        found = [self.training_set.select_labelled(target) for target in range(self._shape.n_targets)]
         for target in range(self._shape.n_deciders, self._shape.n_targets):
             y = found[target][1]
-            if self._unit[target] == 1.0 and len(y) and y.mean() > SMALLEST_UNIT:
+            if self._unit[target] == 1.0 and len(y) and y.mean() > MIN_UNIT:
                 self._unit[target] = y.mean()
         return [(rows, y / unit) for (rows, y), unit in zip(found, self._unit, strict=True)]
 
@@ -388,7 +388,7 @@ class TreeColumns:
         fit.hand_over(ledger)
         self.trees, self.hats = fit.trees, fit.hats
         self.version += 1
-        self._fit, self._effect_at = None, LARGEST_COUNT
+        self._fit, self._effect_at = None, MAX_COUNT
         self._fresh_from = max(0, ledger.next_id - self._window)
         decisions = np.arange(self._fresh_from, ledger.next_id)
         rows = self.training_set.rows(decisions)
@@ -405,7 +405,7 @@ class TreeColumns:
         if self._fit is not None:
             self._fit.wait()
             self._fit.close()
-        self._fit, self._effect_at = None, LARGEST_COUNT
+        self._fit, self._effect_at = None, MAX_COUNT
         self._shape = self._shape._replace(link="identity")
         self._views = TreeViews(self._shape)
         self.trees, self.hats = no_trees(), None
@@ -460,13 +460,13 @@ class TreeColumns:
         check_finite(saved, ["unit"])
         check_trees(part("trees"), self._views.n_features, self._views.n_tree_columns)
         schedule = saved["schedule"].tolist()
-        if not all(0 <= each <= LARGEST_COUNT for each in schedule) or schedule[4] > self._ledger.next_id:
+        if not all(0 <= each <= MAX_COUNT for each in schedule) or schedule[4] > self._ledger.next_id:
             raise ValueError("the schedule of the trees is out of range")
         if self.training_set.decided != self._ledger.next_id or not (saved["unit"] > 0.0).all():
             raise ValueError("the training set of the trees does not match the decisions")
         self._start_at, self._effect_at, fitting, self._n_warm_start, self._fresh_from = schedule
         due = self._effect_at if fitting else self._start_at
-        if self._ledger.get("retrain_at") != due or fitting != (self._effect_at < LARGEST_COUNT):
+        if self._ledger.get("retrain_at") != due or fitting != (self._effect_at < MAX_COUNT):
             raise ValueError("the schedule of the trees contradicts itself")
         self.trees = {name: array.copy() for name, array in part("trees").items()}
         self.hats = {name: array.copy() for name, array in part("hats").items()} or None
@@ -482,4 +482,4 @@ class TreeColumns:
             self._fit = TreeFit(self._views, fresh, self._window)
             self._fit.restore(part("fit"), fresh.sizes())
             if not self._rows_in_window() <= len(self._fit.latest) <= self.training_set.n:
-                raise ValueError("a fit under way lacks views of the latest tasks, or has more than there are tasks")
+                raise ValueError("a running fit is missing views of the latest tasks, or has more than there are tasks")

@@ -20,7 +20,7 @@ from deferkit.learn.links import link_named
 N_VIEWS = 2
 LEAVES = (15, 4)  # leaves of a tree, for each size
 ROUNDS, LEARNING_RATE = 60, 0.1
-MIN_IN_LEAF, LARGEST_LEAST = 5, 20  # bounds of the least number of tasks in a leaf, a twentieth of all
+MIN_IN_LEAF, MAX_LEAST = 5, 20  # bounds of the least number of tasks in a leaf, a twentieth of all
 LEAVES_NEEDED = 4  # a target must have samples for so many leaves
 LOG_ODDS_UNIT = 0.1  # factor of log-odds, so that a column is about as large as a feature
 PRIOR_WEIGHTS = (0.0, 0.5, 0.5)  # of a target's columns in a stack: large trees, small trees, additive model
@@ -119,7 +119,7 @@ def fit_trees(x: Floats, labels: Labels, seed: int) -> list[tuple[int, Trees]]:
     """Return (column, trees) for every target with enough samples and different responses."""
     found = []
     for target, (rows, y) in enumerate(labels):
-        least = min(LARGEST_LEAST, max(MIN_IN_LEAF, len(y) // 20))
+        least = min(MAX_LEAST, max(MIN_IN_LEAF, len(y) // 20))
         if len(y) >= LEAVES_NEEDED * least and y.min() < y.max():
             for size, leaves in enumerate(LEAVES):
                 trees = Boosting(ROUNDS, leaves, LEARNING_RATE, least, seed).fit(x[rows], y)

@@ -79,7 +79,7 @@ class Strategy:
         return 0
 
     def memory_size(self, n_resources: int) -> int:
-        """Return how many numbers the dual holds beside the prices."""
+        """Return the number of elements of the dual beside the prices."""
         del n_resources
         return 0
 
@@ -115,7 +115,7 @@ class Adaptive(Strategy):
         return n_resources
 
 
-LARGEST_STEP = 0.999  # ε = √(2/T) is above 1 for a horizon of 1
+MAX_STEP = 0.999  # ε = √(2/T) is above 1 for a horizon of 1
 
 
 class Gradient(Strategy):
@@ -133,7 +133,7 @@ class Gradient(Strategy):
         """Return log(1 + ε) and log(1 − ε) of each resource."""
         del parameters
         epsilon = np.sqrt(2.0 / budgets.horizon)
-        return [*np.log1p(epsilon), *np.log1p(-np.minimum(epsilon, LARGEST_STEP))]
+        return [*np.log1p(epsilon), *np.log1p(-np.minimum(epsilon, MAX_STEP))]
 
     def start(self, dual: Floats, budgets: Budgets, warm_up: int) -> None:
         """Start at γ = ½, or at equal shares if there are several resources."""

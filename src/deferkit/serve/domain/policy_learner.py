@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from deferkit.errors import InvalidArgument
-from deferkit.extras import listed, missing, needs
+from deferkit.extras import find_missing, join_names, needs
 from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.embed.tree_columns import MAX_KEPT
 from deferkit.learn.encode import Encoder
@@ -126,14 +126,14 @@ def linear_remark(asked: PolicySpec, made: PolicySpec) -> str | None:
     """Return a warning with the reason for a linear representation by default; None if trees are used."""
     if asked.representation is not msgspec.UNSET or made.representation != "linear" or made.rule != INDEX:
         return None
-    if absent := missing("trees"):
-        return f"estimates are linear, because {listed(absent)} is missing: pip install 'deferkit[trees]'"
+    if absent := find_missing("trees"):
+        return f"estimates are linear, because {join_names(absent)} is missing: pip install 'deferkit[trees]'"
     return "estimates are linear: trees are for the cost_link 'identity', and for fewer features or experts"
 
 
 def trees_available(spec: PolicySpec) -> bool:
     """Whether LightGBM is installed and the other settings allow trees."""
-    return spec.cost_link == "identity" and not missing("trees")
+    return spec.cost_link == "identity" and not find_missing("trees")
 
 
 def numbers_of(spec: PolicySpec) -> int:

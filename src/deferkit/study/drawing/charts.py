@@ -100,7 +100,7 @@ def bands(
 
     `among` are all values of `by` in the figure, where a panel has only some of them.
     """
-    pick = picked(by)
+    pick = pick_by_legend(by)
     colours = colour(by, among or in_order(frame, by))
     scale = alt.Scale() if y_scale is None else y_scale
     base = chart_of(frame).encode(x=x)
@@ -121,12 +121,12 @@ def bands(
         styles = alt.Scale(domain=order, range=[[1, 0], [5, 3], [2, 2]][: len(order)])
         band = band.encode(detail=f"{dash}:N")
         line = line.encode(strokeDash=alt.StrokeDash(f"{dash}:N", scale=styles))
-    return layered(band, line.add_params(pick)).properties(width=width, height=height)
+    return layer(band, line.add_params(pick)).properties(width=width, height=height)
 
 
 @functools.cache
-def picked(field: str) -> alt.Parameter:
-    """Return what a click on the legend selects: one for all panels of a figure."""
+def pick_by_legend(field: str) -> alt.Parameter:
+    """Return the selection that a click on the legend makes, one for all panels of a figure."""
     return alt.selection_point(name=f"picked_{field}", fields=[field], bind="legend")
 
 
@@ -137,7 +137,7 @@ def chart_of(frame: pl.DataFrame) -> alt.Chart:
     return alt.Chart(alt.Data(values=rows))  # type: ignore[no-untyped-call]
 
 
-def layered(*charts: Any) -> alt.LayerChart:
+def layer(*charts: Any) -> alt.LayerChart:
     """Return charts one above the other."""
     return cast(alt.LayerChart, alt.layer(*charts))
 
@@ -159,7 +159,7 @@ def side_by_side(charts: Sequence[alt.TopLevelMixin], columns: int = 2) -> alt.C
         return alt.concat(*charts, columns=columns, spacing=28)  # type: ignore[arg-type]
 
 
-def finished(chart: Any, title: str, subtitle: str | Sequence[str]) -> alt.TopLevelMixin:
+def finish(chart: Any, title: str, subtitle: str | Sequence[str]) -> alt.TopLevelMixin:
     """Return a chart with its title and the common look."""
     lines = [subtitle] if isinstance(subtitle, str) else list(subtitle)
     done: alt.TopLevelMixin = chart.properties(title=alt.TitleParams(title, subtitle=lines)).configure(**CONFIG)
@@ -180,7 +180,7 @@ def horizontal(value: float, label: str) -> alt.LayerChart:
     text = base.mark_text(align="right", dy=11, dx=-4, fontSize=12, color="#333").encode(
         y="y:Q", x=alt.value(WIDTH), text="label:N"
     )
-    return layered(rule, text)
+    return layer(rule, text)
 
 
 FIELDS = {each.name: each for world in WORLDS.values() if is_dataclass(world) for each in fields(world)}
@@ -197,7 +197,7 @@ def parameter_columns(frame: pl.DataFrame) -> dict[str, str]:
 
 
 def settings_text(frame: pl.DataFrame) -> str:
-    """Return what all trials have in common: parameters of the world, budget and feedback.
+    """Return the settings that all trials have in common: parameters of the world, budget and feedback.
 
     Args:
         frame: Trials, a row each.
@@ -234,7 +234,7 @@ def tasks_text(frame: pl.DataFrame) -> str:
 
 
 def trials_text(frame: pl.DataFrame, variant: str = "policy") -> str:
-    """Return how many trials each setting has.
+    """Return the number of trials of each setting, as text.
 
     Args:
         frame: Trials, a row each.

@@ -17,9 +17,9 @@ from deferkit.study.drawing.charts import (
     bands,
     chart_of,
     colour,
-    finished,
+    finish,
     in_order,
-    layered,
+    layer,
     side_by_side,
 )
 from deferkit.study.drawing.panels import TASKS, Rows
@@ -42,7 +42,7 @@ class GainOverTime:
 
     def charts(self, frame: pl.DataFrame) -> list[Any]:
         """Return a chart for each kind."""
-        lines = ordered(self.rows(frame), self.policies, self.dashed)
+        lines = order_policies(self.rows(frame), self.policies, self.dashed)
         among, tasks = in_order(lines, "policy"), int(as_float(lines["at"].max()))
         kinds = frame["kind"].unique(maintain_order=True)
         return [self._chart(lines.filter(kind=kind), kind, tasks, among) for kind in kinds]
@@ -77,7 +77,7 @@ def phase_chart(kind: str, tasks: int, scale: alt.Scale) -> Any:
         )
         for side, ink in (("B", "#b5b5b5"), ("A", "#222222"))
     ]
-    return layered(*strips).properties(width=330, height=46)
+    return layer(*strips).properties(width=330, height=46)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ class GoalDots:
 
     def charts(self, frame: pl.DataFrame) -> list[Any]:
         """Return the chart."""
-        shown = ordered(frame, self.policies, self.last).with_columns(
+        shown = order_policies(frame, self.policies, self.last).with_columns(
             cell=pl.col("kind") + ", " + pl.col("asked_budget")
         )
         kinds, budgets = (frame[name].unique(maintain_order=True) for name in ("kind", "asked_budget"))
@@ -117,10 +117,10 @@ class GoalDots:
                 tooltip=["policy:N", "cell:N", alt.Tooltip("gain:Q", format=".1f")],
             )
         )
-        return [layered(ticks, dots).properties(width=290, height=300, title=self.title)]
+        return [layer(ticks, dots).properties(width=290, height=300, title=self.title)]
 
 
-def ordered(frame: pl.DataFrame, policies: Sequence[str], last: str) -> pl.DataFrame:
+def order_policies(frame: pl.DataFrame, policies: Sequence[str], last: str) -> pl.DataFrame:
     """Return the rows of these policies, the first of them late, so that nothing covers it, and `last` after it."""
     place = {name: at for at, name in enumerate(reversed(policies))} | {last: len(policies)}
     shown = frame.filter(pl.col("policy").is_in(policies))
@@ -157,7 +157,7 @@ class FeedbackDifferences:
             y="mean:Q", tooltip=["who:N", "limit:N", "mean:Q"]
         )
         zero = chart_of(pl.DataFrame({"y": [0.0]})).mark_rule(strokeDash=[5, 4], color="#333").encode(y="y:Q")
-        return [layered(zero, rule, dot).properties(width=330, height=280, title=self.title)]
+        return [layer(zero, rule, dot).properties(width=330, height=280, title=self.title)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +189,7 @@ class RewardSoFar:
             width=430,
             height=330,
         )
-        return [layered(reward, line).properties(title=self.title)]
+        return [layer(reward, line).properties(title=self.title)]
 
 
 COLOURS = ("#0b5fa5", "#cf3a4f", "#5d8a1f")
@@ -232,7 +232,7 @@ class Ellipsoids:
             tooltip=["target:N", "at:Q", alt.Tooltip("mean:Q", format=".3~r"), alt.Tooltip("beta:Q", format=".3~r")],
         )
         beta = base.mark_line(strokeDash=[6, 4], strokeWidth=2, clip=True).encode(y=alt.Y("beta:Q", scale=scale))
-        return layered(band, line, beta).properties(width=380, height=300, title=title)
+        return layer(band, line, beta).properties(width=380, height=300, title=title)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,7 +276,7 @@ class TrialGains:
         large = chart_of(means).mark_point(filled=True, size=80, opacity=1)
         ink = colour("feedback", self.feedbacks)
         dots = [chart.encode(y=y, yOffset=offset, x=x, color=ink) for chart in (small, large)]
-        return layered(ticks, *dots).properties(width=300, height=max(44 * len(order), 120), title=title)
+        return layer(ticks, *dots).properties(width=300, height=max(44 * len(order), 120), title=title)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -325,7 +325,7 @@ class FeedbackDots:
         dot = base.mark_point(filled=True, size=80, opacity=1).encode(
             x="mean:Q", tooltip=["policy:N", "feedback:N", alt.Tooltip("mean:Q", format=".1f")]
         )
-        return layered(rule, dot).properties(width=400, height=52 * len(self.policies), title=self.title(part))
+        return layer(rule, dot).properties(width=400, height=52 * len(self.policies), title=self.title(part))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -365,7 +365,7 @@ class Dots:
         dot = base.mark_point(filled=True, size=80, opacity=1).encode(
             x="mean:Q", tooltip=[f"{self.y}:N", f"{self.by}:N", alt.Tooltip("mean:Q", format=".1f")]
         )
-        return layered(rule, dot).properties(width=400, height=44 * len(rows))
+        return layer(rule, dot).properties(width=400, height=44 * len(rows))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -415,7 +415,7 @@ class DifferenceDots:
             x="mean:Q", tooltip=[f"{self.y}:N", f"{self.by}:N", alt.Tooltip("mean:Q", format="+.1f")]
         )
         zero = chart_of(pl.DataFrame({"x": [0.0]})).mark_rule(strokeDash=[5, 4], color="#333").encode(x="x:Q")
-        return layered(zero, rule, dot).properties(width=400, height=40 * len(rows))
+        return layer(zero, rule, dot).properties(width=400, height=40 * len(rows))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -449,7 +449,7 @@ class GainBars:
         texts = base.mark_text(align="left", dx=6, fontSize=12).encode(
             x="high:Q", text="label:N", color=alt.value("#222")
         )
-        chart = layered(bars, lines, texts).properties(width=330, height=210)
+        chart = layer(bars, lines, texts).properties(width=330, height=210)
         settings = rows[self.setting].unique(maintain_order=True).to_list()
         return [chart.facet(facet=alt.Facet(f"{self.setting}:N", title=None, sort=settings), columns=2)]
 
@@ -510,7 +510,7 @@ def comparison(frame: pl.DataFrame, title: str, remark: str = "") -> alt.TopLeve
     )
     spread = base.mark_rule(strokeWidth=2, color="#333").encode(x="low:Q", x2="high:Q")
     label = base.mark_text(align="left", dx=5, fontSize=12).encode(x="high:Q", text=alt.Text("mean:Q", format=",.1f"))
-    charts = [layered(bars, spread, label).properties(width=WIDTH, height=HEIGHT, title=shown)]
+    charts = [layer(bars, spread, label).properties(width=WIDTH, height=HEIGHT, title=shown)]
     paths = frame.filter(pl.col("at").list.len() > 0).explode("at", "regret_at", "spent_at")
     x = alt.X("at:Q", title="tasks", axis=alt.Axis(format="~s"))
     for column, name in (("regret_at", "regret against OPT"), ("spent_at", "spent")) if len(paths) else ():
@@ -519,7 +519,7 @@ def comparison(frame: pl.DataFrame, title: str, remark: str = "") -> alt.TopLeve
             continue
         lines = over_trials(some, ["policy", "at"], column)
         charts.append(bands(lines, x=x, y_title=name, points=False).properties(title=name))
-    return finished(
+    return finish(
         side_by_side(charts, columns=3).resolve_scale(color="shared"),
         title,
         [line for line in (*remark.splitlines(), "mean ± sd over trials") if line],

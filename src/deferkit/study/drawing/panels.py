@@ -12,9 +12,9 @@ from deferkit.study.drawing.charts import (
     WIDTH,
     bands,
     chart_of,
-    finished,
+    finish,
     horizontal,
-    layered,
+    layer,
     runs_text,
     settings_text,
     side_by_side,
@@ -52,7 +52,7 @@ class Lines:
     by: str = "policy"
     """The column with a line for each value."""
     among: Callable[[pl.DataFrame], Sequence[str]] | Sequence[str] | None = None
-    """All lines of the figure, for one legend; those of the chart unless given."""
+    """All lines of the figure, for one legend; by default those of the chart."""
     dash: str | None = None
     """The column that dashes a line."""
     y_scale: alt.Scale | None = None
@@ -95,10 +95,10 @@ class Lines:
             height=self.height,
         )
         if self.level is not None:
-            chart = layered(chart, horizontal(*self.level))
+            chart = layer(chart, horizontal(*self.level))
         if self.labels is not None:
             texts = chart_of(self.labels(part)).mark_text(align="right", dx=-8, dy=-16, fontSize=14, fontWeight="bold")
-            chart = layered(chart, texts.encode(x=f"{across}:Q", y="y:Q", text="label:N"))
+            chart = layer(chart, texts.encode(x=f"{across}:Q", y="y:Q", text="label:N"))
         if not self.title:
             return chart
         return chart.properties(title=self.title.format(**key))
@@ -118,7 +118,7 @@ class Figure:
     spread: str = "mean ± sd"
     """What the figure shows of several trials."""
     seed: str = ""
-    """What a seed stands for, where that has to be said."""
+    """What a seed stands for, if the figure must say it."""
     notes: Sequence[str | Callable[[pl.DataFrame], str]] = ()
     """Further lines of the subtitle."""
 
@@ -136,4 +136,4 @@ class Figure:
         ]
         alone = len(charts) == 1 and charts[0].title is alt.Undefined  # else the title of the chart would be lost
         together = charts[0] if alone else side_by_side(charts, self.columns)
-        return finished(together, self.title, lines)
+        return finish(together, self.title, lines)

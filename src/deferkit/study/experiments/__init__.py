@@ -67,7 +67,7 @@ def load(name: str) -> "Experiment":
     return replace(experiment, name=name)
 
 
-def chosen(names: list[str] | None) -> "list[Experiment]":
+def select_experiments(names: list[str] | None) -> "list[Experiment]":
     """Return the experiments of these names, each once; all of `DEFAULT` if there are none.
 
     Raises:

@@ -1,4 +1,4 @@
-"""How often the true parameters lie in the confidence ellipsoid of Lemma 3."""
+"""Coverage: the frequency with which the confidence ellipsoid of Lemma 3 contains the true parameters."""
 
 import polars as pl
 

@@ -15,7 +15,7 @@ from deferkit.study.experiments.experiment import (
     MeanTable,
     StudyClaim,
     claim,
-    selected,
+    select_rows,
     share_verdict,
     verdict,
 )
@@ -54,20 +54,20 @@ def against_rival(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def classified(frame: pl.DataFrame, classifiers: tuple[str, ...] = MAIN, **where: Any) -> pl.DataFrame:
+def select_classifiers(frame: pl.DataFrame, classifiers: tuple[str, ...] = MAIN, **where: Any) -> pl.DataFrame:
     """Return the trials of some classifiers."""
     return frame.filter(pl.col("classifier").is_in(classifiers), world="classifiers", **where)
 
 
 def cells(frame: pl.DataFrame, policy: str, classifiers: tuple[str, ...], feedbacks: tuple[str, ...]) -> dict[str, Any]:
     """Return right answers more than the rival's in each cell."""
-    part = classified(frame, classifiers).filter(pl.col("feedback").is_in(feedbacks))
+    part = select_classifiers(frame, classifiers).filter(pl.col("feedback").is_in(feedbacks))
     return paired_cells(part, CELL, policy, RIVAL, "more")
 
 
 def average(frame: pl.DataFrame, policy: str, classifiers: tuple[str, ...], feedbacks: tuple[str, ...]) -> Difference:
     """Return the mean over cells, and its standard error over seeds: cells of one seed share their tasks."""
-    part = classified(frame, classifiers, policy=policy).filter(pl.col("feedback").is_in(feedbacks))
+    part = select_classifiers(frame, classifiers, policy=policy).filter(pl.col("feedback").is_in(feedbacks))
     by_seed = part.group_by("seed").agg(pl.col("ahead").mean())["ahead"].to_numpy()
     return mean_and_error(by_seed)
 
@@ -122,7 +122,7 @@ def reviewed_claim(policy: str, what: str) -> StudyClaim:
 
 def stuck_share(frame: pl.DataFrame, policy: str) -> tuple[float, int]:
     """Return the share of streams that fell silent, of all streams, and the number of streams."""
-    part = classified(frame, (*MAIN, *OTHERS), policy=policy)
+    part = select_classifiers(frame, (*MAIN, *OTHERS), policy=policy)
     silent = part.filter((pl.col("spent_pct") < LITTLE_SPENT) & (pl.col("rival") >= WORTH_IT))
     return silent.height / part.height, part.height
 
@@ -249,13 +249,13 @@ EXPERIMENT = Experiment(
             values={"more": "Right answers gained", "spent_pct": "Spent, % of the budget"},
             columns="setting",
             split=["classifier", "feedback"],
-            rows=selected(world="classifiers"),
+            rows=select_rows(world="classifiers"),
         ),
         MeanTable(
             caption="{value}, five experts, by budget (mean ± sd)",
             values={"more": "Right answers gained"},
             columns="asked_budget",
-            rows=selected(world="several-experts"),
+            rows=select_rows(world="several-experts"),
         ),
         MeanTable(
             caption="{value}, {policy}, by feedback (mean ± sd)",
@@ -263,7 +263,7 @@ EXPERIMENT = Experiment(
             index="junk",
             columns="feedback",
             split=["policy"],
-            rows=selected(world="junk-contexts"),
+            rows=select_rows(world="junk-contexts"),
         ),
     ),
 )

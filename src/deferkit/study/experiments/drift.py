@@ -13,7 +13,7 @@ from deferkit.study.experiments.experiment import (
     MeanTable,
     StudyClaim,
     claim,
-    selected,
+    select_rows,
     share_verdict,
     verdict,
 )
@@ -127,7 +127,7 @@ EXPERIMENT = Experiment(
     ),
     figure=Figure(
         title="Drift: what is gained against an optimum that knows the phase (linear rewards)",
-        rows=selected(feedback="bandit"),
+        rows=select_rows(feedback="bandit"),
         columns=3,
         panels=(
             GainOverTime(

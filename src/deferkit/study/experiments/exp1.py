@@ -57,7 +57,7 @@ def regrets(frame: pl.DataFrame, policy: str) -> tuple[list[float], str]:
     "Our Algorithm 1 is the printed one: an independent implementation has regret 835 (full) and 846 (bandit).",
     "deferkit",
 )
-def _printed(frame: pl.DataFrame) -> Judgement:
+def _judge_printed(frame: pl.DataFrame) -> Judgement:
     found, text = regrets(frame, "paper")
     return text, verdict(all(abs(r - goal) <= off for r, (goal, off) in zip(found, GOALS.values(), strict=True)))
 
@@ -72,7 +72,7 @@ EXPERIMENT = Experiment(
     title="Experiment 1: regret over time",
     description="Random rewards and costs, a budget of 8,000 for 50,000 tasks. The regret of Algorithm 1 as printed,"
     " of the same price step with the gradient of Agrawal & Devanur, and of the default; beside it the price that each"
-    " of them asks for a unit of budget, relative to OPT's.",
+    " of them puts on a unit of budget, relative to OPT's.",
     grids=(
         Grid(policies=LEARNERS, budgets=[BUDGET], worlds=[WORLD], feedbacks=tuple(GOALS), trace="path", **SEEDS),
         Grid(policies=BASELINES, budgets=[BUDGET], worlds=[WORLD], **SEEDS),
@@ -101,7 +101,7 @@ EXPERIMENT = Experiment(
             ),
         ),
     ),
-    claims=(_sublinear, _printed, _default),
+    claims=(_sublinear, _judge_printed, _default),
     tables=(
         OutcomeTable(
             caption="All policies in Experiment 1 (mean ± sd over trials)",

@@ -22,11 +22,11 @@ from deferkit.study.experiments.experiment import (
     PolicyRanking,
     claim,
     goal_claim,
-    selected,
+    select_rows,
     share_verdict,
     verdict,
 )
-from deferkit.study.statistics import as_float, mean_of, over_trials, paired
+from deferkit.study.statistics import as_float, compare_paired, mean_of, over_trials
 
 DRAWN = ("default", "gradient", "paper", "best-reject", "threshold", "arbitrary-human", "model-only")
 SIMPLE = ("model-only", "arbitrary-human", "random", "threshold", "best-reject")
@@ -66,13 +66,13 @@ class Contest(NamedTuple):
 
 
 def against_baselines(frame: pl.DataFrame, policy: str) -> Contest:
-    """Return where a policy beats every simple baseline, paired by seed, and where it does not."""
+    """Return the cells in which a policy beats every simple baseline, paired by seed, and the other cells."""
     won, lost = 0, []
     for regime, budget in CELLS:
         at: dict[str, Any] = {"regime": regime, "budget": float(budget), "feedback": "full"}
         rivals = {name: mean_of(frame, "gain", policy=name, **at) for name in SIMPLE}
         best = max(rivals, key=lambda name: rivals[name])
-        more, error = paired(frame.filter(**at), policy, best)
+        more, error = compare_paired(frame.filter(**at), policy, best)
         if more > 2 * error:
             won += 1
         else:
@@ -88,7 +88,7 @@ def extremes(frame: pl.DataFrame, value: str, by: tuple[str, ...] = ("regime", "
 
 
 def more_gain(frame: pl.DataFrame, policy: str, other: str) -> dict[str, list[float]]:
-    """Return how much more a policy gains than another with full feedback, by regime and budget."""
+    """Return the difference in gain between two policies with full feedback, by regime and budget."""
 
     def gain(name: str, regime: str, budget: int) -> float:
         return mean_of(frame, "gain", policy=name, regime=regime, budget=float(budget), feedback="full")
@@ -148,7 +148,7 @@ def _never_passed(frame: pl.DataFrame) -> Judgement:
     " within 0.5 (1.0 dominant at B ≤ 2,000).",
     "deferkit",
 )
-def _printed(frame: pl.DataFrame) -> Judgement:
+def _judge_printed(frame: pl.DataFrame) -> Judgement:
     own = frame.filter(policy="paper", feedback="full")
     off = [
         (abs(mean_of(own, "pct_opt", regime=r, budget=float(b)) - PRINTED_PCT[r][BUDGETS.index(b)]), r, b)
@@ -177,7 +177,7 @@ def _optimism(frame: pl.DataFrame) -> Judgement:
 
 
 @claim(f"The default spends at least {SPENT} % of a budget that binds.", "deferkit")
-def _spent(frame: pl.DataFrame) -> Judgement:
+def _judge_spending(frame: pl.DataFrame) -> Judgement:
     binding = frame.filter(pl.col("policy") == "default", pl.col("opt_price") > 0)
     low, _ = extremes(binding, "spent_pct", ("regime", "budget", "feedback"))
     return f"Mean over trials, the least of all settings: {low:.2f} %.", verdict(low >= SPENT)
@@ -216,10 +216,10 @@ EXPERIMENT = Experiment(
         _baselines,
         _margin,
         _never_passed,
-        _printed,
+        _judge_printed,
         _default,
         _optimism,
-        _spent,
+        _judge_spending,
         goal_claim(noise=0.1, horizon=50_000),
     ),
     tables=[
@@ -227,7 +227,7 @@ EXPERIMENT = Experiment(
             caption="{value}, {regime} human, by budget (mean ± sd)",
             values={value: what},
             split=["regime"],
-            rows=selected(feedback="full"),
+            rows=select_rows(feedback="full"),
         )
         for value, what in (("gain", "Gain %"), ("pct_opt", "% of OPT"), ("spent_pct", "Spent, % of the budget"))
     ],

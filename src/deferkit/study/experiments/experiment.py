@@ -87,13 +87,13 @@ class Grid:
             return []
         grid = replace(self, **self.quick) if quick and self.quick else self
         try:
-            return grid._combined()
+            return grid._combine()
         except MissingData:
             if self.optional:
                 return []
             raise
 
-    def _combined(self) -> list[Trial]:
+    def _combine(self) -> list[Trial]:
         specs = [
             Spec.of(
                 self.world,
@@ -129,7 +129,7 @@ class MeanTable:
     rows: Rows = lambda frame: frame
     """Which trials are shown."""
     heading: str = ""
-    """Of the first column; its name in the trials unless given."""
+    """Of the first column; by default its name in the trials."""
 
     def tables(self, frame: pl.DataFrame) -> dict[str, pl.DataFrame]:
         """Return the tables by caption."""
@@ -156,7 +156,7 @@ class OutcomeTable:
     values: Mapping[str, tuple[str, int]]
     """By heading: the column of numbers and its digits."""
     heading: str = ""
-    """Of the first column; its name in the trials unless given."""
+    """Of the first column; by default its name in the trials."""
 
     def tables(self, frame: pl.DataFrame) -> dict[str, pl.DataFrame]:
         """Return the table by caption."""
@@ -251,10 +251,10 @@ def verdict(held: bool) -> str:
     return HOLDS if held else FAILS
 
 
-def selected(**where: Any) -> Rows:
-    """Return what chooses the trials whose columns have these values.
+def select_rows(**where: Any) -> Rows:
+    """Return a filter of the trials whose columns have these values.
 
-    >>> selected(policy="opt")(pl.DataFrame({"policy": ["opt", "paper"]})).height
+    >>> select_rows(policy="opt")(pl.DataFrame({"policy": ["opt", "paper"]})).height
     1
     """
     return lambda frame: frame.filter(**where)

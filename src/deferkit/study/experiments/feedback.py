@@ -45,7 +45,7 @@ def losses(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def lost_text(paired: pl.DataFrame) -> tuple[str, float]:
-    """Return what was lost for each regime and budget as text, and the largest of it."""
+    """Return the loss for each regime and budget as text, and the largest loss."""
     rows = over_trials(paired, ["regime", "budget"], "lost").sort("budget")
     parts = [
         f"{regime} " + ", ".join(f"{round(v, 1) + 0.0:+.1f}" for v in rows.filter(regime=regime)["mean"])
@@ -70,7 +70,7 @@ def _bandit(paired: pl.DataFrame) -> Judgement:
 
 
 @claim(f"Feedback that comes only where a human was asked costs the default less than {SMALL} % of gain.", "deferkit")
-def _reviewed(paired: pl.DataFrame) -> Judgement:
+def _judge_reviewed(paired: pl.DataFrame) -> Judgement:
     own = paired.filter(policy="default")
     reviewed, worst = lost_text(own.filter(feedback="reviewed"))
     seen = over_trials(own, ["feedback", "budget"], "seen").sort("budget")
@@ -122,6 +122,6 @@ EXPERIMENT = Experiment(
             panel("seen of the model", "seen", "% of tasks where the model is seen", full=True),
         ),
     ),
-    claims=(_bandit, _reviewed),
+    claims=(_bandit, _judge_reviewed),
     tables=(MeanTable(caption="{value}, {regime} human, by budget", index="run", split=["regime"]),),
 )

@@ -19,7 +19,7 @@ SEEDS: dict[str, Any] = {"seeds": [*range(8), *range(FRESH, FRESH + 8)], "quick"
 LATE_SEEDS: dict[str, Any] = {"seeds": [*range(16), *range(FRESH, FRESH + 16)], "quick": {"seeds": [0, 1, FRESH]}}
 
 
-def labelled(frame: pl.DataFrame) -> pl.DataFrame:
+def add_labels(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the trials with what is held, the share of the budget, the setting, and whether a seed is fresh."""
     held = (
         pl.when(pl.col("asked_budget").str.contains("hold auto"))
@@ -77,7 +77,7 @@ def _late(frame: pl.DataFrame) -> Judgement:
 
 
 @claim("Nothing is spent over budget, whoever is asked.", "deferkit")
-def _over(frame: pl.DataFrame) -> Judgement:
+def _judge_overruns(frame: pl.DataFrame) -> Judgement:
     most, overrun = as_float(frame["spent_pct"].max()), as_float(frame["overrun"].max())
     stopped = as_float(frame.filter(held="hold auto")["stopped"].mean())
     measured = f"At most {most:.2f} % of a budget was spent; overruns {overrun:g}; {stopped:.1f} reviews stopped a run."
@@ -113,7 +113,7 @@ EXPERIMENT = Experiment(
             **LATE_SEEDS,
         ),
     ],
-    rows=labelled,
+    rows=add_labels,
     figure=Figure(
         title="Holds: what is gained",
         panels=(
@@ -129,7 +129,7 @@ EXPERIMENT = Experiment(
         ),
         columns=1,
     ),
-    claims=(_heavy, _late, _over),
+    claims=(_heavy, _late, _judge_overruns),
     tables=(
         MeanTable(
             caption="{value}, budget {share} of asking always",

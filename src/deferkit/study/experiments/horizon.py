@@ -1,4 +1,4 @@
-"""How regret grows with the horizon."""
+"""Growth of regret with the horizon."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ import polars as pl
 
 from deferkit.study.drawing.charts import log_axis
 from deferkit.study.drawing.panels import Figure, Lines
-from deferkit.study.experiments.experiment import Experiment, Grid, Judgement, MeanTable, claim, selected, verdict
+from deferkit.study.experiments.experiment import Experiment, Grid, Judgement, MeanTable, claim, select_rows, verdict
 from deferkit.study.statistics import mean_of, power_of
 
 HORIZONS = (2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000)
 POLICIES = ("default", "gradient", "paper")
-SHARE, LARGE = "0.16T", "0.64T"  # the corollary asks for more than √d·T^¾: LARGE has that from T = 2,400 on
+SHARE, LARGE = "0.16T", "0.64T"  # the corollary requires more than √d·T^¾: LARGE has that from T = 2,400 on
 GOAL = 0.35
 ROOT = 0.55  # a slope that still counts as √T, logarithms and all
 RESAMPLED = 200  # times, for the standard error of a slope
@@ -21,7 +21,7 @@ WORLDS = tuple({"regime": "random", "horizon": horizon} for horizon in HORIZONS)
 SEEDS: dict[str, Any] = {"seeds": range(40), "quick": {"seeds": range(4)}}
 
 
-def steadied(frame: pl.DataFrame) -> pl.DataFrame:
+def add_steady_regret(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the trials with a regret from which the luck of OPT is taken out (`steady`).
 
     OPT keeps the budget on average only: on a stream that happens to suit it, it spends and earns more. What it spends
@@ -36,7 +36,7 @@ def exponents(frame: pl.DataFrame, policy: str, share: str = SHARE) -> tuple[flo
 
     NaN where a mean regret is not above 0: then there is no power to find.
     """
-    rows = steadied(frame).filter(policy=policy, asked_budget=share)
+    rows = add_steady_regret(frame).filter(policy=policy, asked_budget=share)
     wide = rows.pivot(on="horizon", index="seed", values="steady").drop("seed")
     horizons, regrets = np.array([float(name) for name in wide.columns]), wide.to_numpy()
     rng = np.random.default_rng(0)
@@ -93,10 +93,10 @@ EXPERIMENT = Experiment(
         Grid(policies=POLICIES, budgets=[SHARE], worlds=WORLDS, **SEEDS),
         Grid(policies=["paper"], budgets=[LARGE], worlds=WORLDS[1:], **SEEDS),
     ),
-    rows=steadied,
+    rows=add_steady_regret,
     figure=Figure(
         title="Regret against the horizon",
-        rows=selected(asked_budget=SHARE),
+        rows=select_rows(asked_budget=SHARE),
         panels=(
             Lines(
                 value="steady",
@@ -113,7 +113,7 @@ EXPERIMENT = Experiment(
     ),
     claims=(_rate, _closer, _default),
     tables=[
-        MeanTable(caption=caption, values={value: ""}, columns="horizon", rows=selected(asked_budget=budget))
+        MeanTable(caption=caption, values={value: ""}, columns="horizon", rows=select_rows(asked_budget=budget))
         for caption, value, budget in (
             ("Regret at T, B = 0.16·T (mean ± sd)", "regret", SHARE),
             ("The same without OPT's luck (mean ± sd)", "steady", SHARE),

@@ -7,7 +7,7 @@ import polars as pl
 
 from deferkit.study.drawing.charts import tasks_text
 from deferkit.study.drawing.panels import Figure, Rows
-from deferkit.study.experiments.experiment import Experiment, Judgement, claim, selected, share_verdict
+from deferkit.study.experiments.experiment import Experiment, Judgement, claim, select_rows, share_verdict
 from deferkit.study.experiments.people import (
     BUDGETS,
     LIMITED,
@@ -17,11 +17,11 @@ from deferkit.study.experiments.people import (
     PRINTED,
     QUICK_BUDGETS,
     SLOW_SEEDS,
+    add_names,
     budget_tables,
     compare,
     default_claim,
     grid,
-    named,
     over_budgets,
     present,
     ran,
@@ -68,12 +68,12 @@ def again(judge: Callable[[pl.DataFrame], Judgement]) -> Callable[[pl.DataFrame]
 
 
 def shown_rows(model: str, left_out: str) -> Rows:
-    """Return what chooses the trials of a network, without a policy."""
+    """Return a filter of the trials of a network, without a policy."""
     return lambda frame: frame.filter(pl.col("who") != left_out, world_model=model)
 
 
 def data_note(frame: pl.DataFrame) -> str:
-    """Return the number of tasks of each network, and what has to be said of its data."""
+    """Return the number of tasks of each network, and the remark on its data."""
     parts = {model: frame.filter(world_model=model) for model in MODELS}
     there = {model: tasks_text(part) for model, part in parts.items() if len(part)}
     return "\n".join(f"{model}: T = {n}; {remark('imagenet16h', {'model': model})}" for model, n in there.items())
@@ -201,7 +201,7 @@ EXPERIMENT = Experiment(
         *grid("linear", "default", "tree", **ONCE),
         *grid("neural", parameters=NEURAL, **ONCE),
     ],
-    rows=lambda frame: named(frame, KIND),
+    rows=lambda frame: add_names(frame, KIND),
     figure=Figure(
         title="ImageNet16H: a network or a person, over budgets",
         rows=lambda frame: frame.filter(pl.col("who") != OPT, repeats=True),
@@ -226,6 +226,6 @@ EXPERIMENT = Experiment(
     tables=[
         table
         for model in MODELS
-        for table in budget_tables(f"{model} network: ", rows=selected(repeats=True, world_model=model))
+        for table in budget_tables(f"{model} network: ", rows=select_rows(repeats=True, world_model=model))
     ],
 )

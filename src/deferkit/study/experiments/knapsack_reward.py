@@ -30,7 +30,7 @@ def drawn_paths(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def between(frame: pl.DataFrame, one: str, other: str) -> tuple[Difference, Difference]:
-    """Return how much more of reward a task someone has than another in the first tasks, and in all later ones."""
+    """Return the difference in reward per task between two deciders, in the first tasks and in all later ones."""
     long = paths(frame.filter(pl.col("who").is_in([one, other]))).sort("at")
     parts: tuple[list[float], list[float]] = ([], [])
     for seed in long["seed"].unique().sort():
@@ -88,7 +88,7 @@ def _trees(frame: pl.DataFrame) -> Judgement:
 
 
 def people_table(_: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Return what the simulated people are like."""
+    """Return a table of the simulated people's characteristics beside those of real ones."""
     facts = [
         {"figure": f.name, "known": "–" if f.target is None else f"{f.target:.3f}", "simulated": f"{f.measured:.3f}"}
         for f in calibration()

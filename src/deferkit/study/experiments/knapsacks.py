@@ -1,10 +1,10 @@
-"""Who is compared on knapsacks, and with which settings."""
+"""Policies that are compared on knapsacks, and their settings."""
 
 from typing import Any
 
 import polars as pl
 
-from deferkit.study.experiments.people import named, remark
+from deferkit.study.experiments.people import add_names, remark
 
 KIND = "Linear"
 WORLD = "knapsack"
@@ -15,9 +15,9 @@ RULES = ("best-reject", "arbitrary-human", "human-only", "model-only", "opt")
 
 def by_name(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the trials with who it was (`who`) and the budget (`limit`) as figures call them."""
-    return named(frame, KIND)
+    return add_names(frame, KIND)
 
 
 def people_remark(_: pl.DataFrame) -> str:
-    """Return what has to be said of the people."""
+    """Return the remark on the simulated people."""
     return remark(WORLD, {})

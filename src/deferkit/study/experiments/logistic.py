@@ -31,7 +31,7 @@ WORLDS = tuple({"regime": regime, "link": "logistic", "horizon": 5_000} for regi
 GRID: dict[str, Any] = {"budgets": BUDGETS, "worlds": WORLDS, "seeds": range(20), "quick": {"seeds": range(3)}}
 
 
-def named(frame: pl.DataFrame) -> pl.DataFrame:
+def add_variant(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the trials with a name for each variant of the learner (`variant`)."""
     exact = pl.col("policy_refit").fill_null("") == "always"
     linear = pl.col("policy_link").fill_null("") == "identity"
@@ -100,7 +100,7 @@ EXPERIMENT = Experiment(
         ),
         Grid(policies=["paper"], budgets=EXACT_BUDGETS, worlds=WORLDS, seeds=range(2), quick=None),
     ),
-    rows=named,
+    rows=add_variant,
     figure=Figure(
         title="Binary rewards: the logistic link",
         # exact refits are judged in pairs instead, as their few seeds would mislead here

@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from deferkit.study.drawing.panels import Figure
-from deferkit.study.experiments.experiment import Experiment, Judgement, StudyClaim, claim, selected, share_verdict
+from deferkit.study.experiments.experiment import Experiment, Judgement, StudyClaim, claim, select_rows, share_verdict
 from deferkit.study.experiments.people import (
     BUDGETS,
     LIMITED,
@@ -14,12 +14,12 @@ from deferkit.study.experiments.people import (
     PRICED,
     PRINTED,
     SLOW_SEEDS,
+    add_names,
     both_ran,
     budget_tables,
     compare,
     default_claim,
     grid,
-    named,
     over_budgets,
     present,
     remark,
@@ -40,7 +40,7 @@ FOURTH = ["0.25T"]
 def named_settings(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the trials with names of policies and budgets, and with network and order as text (`setting`)."""
     order = pl.col("order").replace_strict(ORDERS)
-    return named(frame, KIND).with_columns(setting=pl.col("world_model") + " " + order)
+    return add_names(frame, KIND).with_columns(setting=pl.col("world_model") + " " + order)
 
 
 def settings(frame: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
@@ -167,7 +167,7 @@ EXPERIMENT = Experiment(
         for world in WORLDS
         for table in budget_tables(
             f"{world['model']}, {ORDERS[world['order']]}: ",
-            rows=selected(world_model=world["model"], order=world["order"]),
+            rows=select_rows(world_model=world["model"], order=world["order"]),
         )
     ],
 )

@@ -1,4 +1,4 @@
-"""What the experiments with people share: budgets, names of policies, comparisons at every budget, panels, tables."""
+"""Shared parts of the experiments with people: budgets, names of policies, comparisons, panels, tables."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from deferkit.errors import MissingData
 from deferkit.study.drawing.charts import in_order
 from deferkit.study.drawing.panels import TASKS, Lines, Rows
 from deferkit.study.experiments.experiment import Grid, Judgement, MeanTable, StudyClaim, share_verdict
-from deferkit.study.statistics import Difference, difference, mean_of, paired
+from deferkit.study.statistics import Difference, compare_paired, difference, mean_of
 from deferkit.worlds import make_world
 
 OF_PAPER = ("inf", "0.5T", "0.25T")
@@ -28,7 +28,7 @@ PATHS = ("at", "reward_at", "regret_at", "spent_at")
 
 
 def names(kind: str) -> dict[str, str]:
-    """Return what policies are called where rewards are Linear or Logistic.
+    """Return the names of policies in figures, where rewards are Linear or Logistic.
 
     >>> names("Logistic")["neural"]
     'NeuralLogistic'
@@ -61,11 +61,11 @@ def grid(
 
     Args:
         policies: Policies with the same settings.
-        quick: What differs in a quick run beside its seeds; unless given, it has those of the budgets that are
+        quick: What differs in a quick run beside its seeds; by default it has those of the budgets that are
             quick ones.
         skip_quick: A quick run does without these trials.
-        budgets: All of them unless given.
-        seeds: `SEEDS` unless given.
+        budgets: All of them by default.
+        seeds: `SEEDS` by default.
         given: Further fields of a `Grid`.
     """
     fewer = {"budgets": [budget for budget in budgets if budget in QUICK_BUDGETS]} if quick is None else quick
@@ -82,8 +82,8 @@ def grid(
     ]
 
 
-def named(frame: pl.DataFrame, kind: str) -> pl.DataFrame:
-    """Return the trials with who it was (`who`) and the budget (`limit`) as figures call them."""
+def add_names(frame: pl.DataFrame, kind: str) -> pl.DataFrame:
+    """Return the trials with the names of the policy (`who`) and the budget (`limit`) in figures."""
     pacing = pl.col("policy_pacing") if "policy_pacing" in frame.columns else pl.lit(None)
     price = pl.when(pacing == "paper").then(pl.lit(PRINTED)).otherwise(pl.lit(""))
     return frame.with_columns(
@@ -110,8 +110,8 @@ def ran(frame: pl.DataFrame, *wanted: str) -> list[str]:
 
 
 def compare(frame: pl.DataFrame, one: str, other: str, value: str = "gain") -> Difference:
-    """Return how much more `one` has than `other`, paired by seed: the mean and its standard error."""
-    return paired(frame, one, other, value, by="who")
+    """Return the mean difference between `one` and `other`, paired by seed, and its standard error."""
+    return compare_paired(frame, one, other, value, by="who")
 
 
 def paths(frame: pl.DataFrame) -> pl.DataFrame:
@@ -126,7 +126,7 @@ def default_claim(kind: str, data: str, *cells: str, where: pl.Expr | None = Non
         kind: What the linear learner is called: Linear or Logistic.
         data: The data, for the text.
         cells: Columns whose values tell parts of the trials apart, beside the budget.
-        where: Which trials are judged; all unless given.
+        where: Which trials are judged; all by default.
     """
 
     def judge(frame: pl.DataFrame) -> Judgement:
@@ -154,11 +154,11 @@ def at_budgets(frame: pl.DataFrame, who: str, value: str, digits: int = 1) -> st
 
 
 def remark(world: str, given: Mapping[str, Any]) -> str:
-    """Return what has to be said wherever the data of a world are shown."""
+    """Return the remark that accompanies the data of a world wherever they are shown."""
     try:
         return make_world(world, given).draw(0).remark
     except MissingData:
-        return "the data are not here, so that what has to be said of them is not known"
+        return "the data are not here, so that remarks on them are not known"
 
 
 def legend(frame: pl.DataFrame) -> list[str]:
@@ -193,11 +193,11 @@ def budget_tables(prefix: str = "", *, rows: Rows = lambda frame: frame) -> list
 
     Args:
         prefix: Of the captions.
-        rows: Which trials are shown; all unless given.
+        rows: Which trials are shown; all by default.
     """
     values = {"gain": "Gain %", "pct_opt": "% of hindsight OPT", "spent_pct": "Spent, % of the budget"}
 
-    def limited(frame: pl.DataFrame) -> pl.DataFrame:
+    def select_limited(frame: pl.DataFrame) -> pl.DataFrame:
         return rows(frame).filter(pl.col("asked_budget") != "inf")  # of no limit nothing is a share
 
     return [
@@ -207,7 +207,7 @@ def budget_tables(prefix: str = "", *, rows: Rows = lambda frame: frame) -> list
             index="who",
             columns="limit",
             heading="policy",
-            rows=limited if value == "spent_pct" else rows,
+            rows=select_limited if value == "spent_pct" else rows,
         )
         for value, what in values.items()
     ]

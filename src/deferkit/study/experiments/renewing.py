@@ -38,7 +38,7 @@ def grids(budget: str, patterns: tuple[str, ...]) -> list[Grid]:
     ]
 
 
-def labelled(frame: pl.DataFrame) -> pl.DataFrame:
+def add_labels(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the trials with the columns `run` (policy and values) and `fresh` (seeds that were not looked at)."""
     runs = {"known": "known values", "learned": "the learner"}
     run = pl.when(policy="arbitrary-human").then(pl.lit("until empty")).otherwise(pl.col("values").replace(runs))
@@ -50,7 +50,7 @@ def mean_gain(frame: pl.DataFrame, **where: Any) -> float:
     return as_float(frame.filter(**where)["gain"].mean())
 
 
-def reached(frame: pl.DataFrame, budget: str, goals: dict[str, float]) -> Judgement:
+def judge_goals(frame: pl.DataFrame, budget: str, goals: dict[str, float]) -> Judgement:
     """Return the gain with known values for each pattern beside its goal, with fresh seeds in parentheses."""
     texts, met = [], []
     for pattern, goal in goals.items():
@@ -67,12 +67,12 @@ def reached(frame: pl.DataFrame, budget: str, goals: dict[str, float]) -> Judgem
     "deferkit",
 )
 def _weekly(frame: pl.DataFrame) -> Judgement:
-    return reached(frame, WEEKLY, GOALS)
+    return judge_goals(frame, WEEKLY, GOALS)
 
 
 @claim("If nothing lapses, likewise, of the best over all periods.", "deferkit")
-def _carried(frame: pl.DataFrame) -> Judgement:
-    return reached(frame, CARRIED, CARRIED_GOALS)
+def _judge_carrying(frame: pl.DataFrame) -> Judgement:
+    return judge_goals(frame, CARRIED, CARRIED_GOALS)
 
 
 @claim(
@@ -116,7 +116,7 @@ EXPERIMENT = Experiment(
         *grids(UNTIL, ENDING),
         *grids(COUNTED, ENDING),
     ],
-    rows=labelled,
+    rows=add_labels,
     figure=Figure(
         title="Renewing budgets: what is gained",
         panels=(
@@ -131,7 +131,7 @@ EXPERIMENT = Experiment(
             ),
         ),
     ),
-    claims=(_weekly, _carried, _until, _learning),
+    claims=(_weekly, _judge_carrying, _until, _learning),
     tables=(
         MeanTable(
             caption="{value}, {asked_budget}, by pattern of arrivals",

@@ -34,7 +34,7 @@ KNAPSACK: dict[str, Any] = {"world": KNAPSACKS, "budgets": tuple(BUDGETS), **GRI
 PICTURE: dict[str, Any] = {"world": PICTURES, "worlds": WORLDS, "budgets": ("0.1T", "0.25T"), "optional": True, **GRID}
 
 
-def placed(frame: pl.DataFrame) -> pl.DataFrame:
+def add_places(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the trials with four more columns of text.
 
     `where` is the world, `limit` the budget, `cell` both together, `run` the policy with its feedback.
@@ -52,12 +52,12 @@ def placed(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def scope(frame: pl.DataFrame) -> str:
-    """Return what a claim is about, where not everything could be run."""
+    """Return the scope of a claim if not everything could be run, else ""."""
     return "" if PICTURES in frame["world"] else "knapsacks alone: the data of model-vs-human are not here"
 
 
 def remark(frame: pl.DataFrame) -> str:
-    """Return what has to be said of the data."""
+    """Return the remark on the data."""
     return "knapsack people are simulated" if PICTURES in frame["world"] else NOT_HERE
 
 
@@ -71,8 +71,8 @@ def cells(frame: pl.DataFrame, policy: str) -> list[tuple[str, dict[str, pl.Data
     return found
 
 
-def kept(frame: pl.DataFrame, policy: str) -> Judgement:
-    """Judge how much of the gain with full feedback is kept."""
+def judge_kept(frame: pl.DataFrame, policy: str) -> Judgement:
+    """Judge the share of the gain with full feedback that is kept."""
     texts, held = [], []
     for cell, by in cells(frame, policy):
         full, reviewed = (mean_of(by[feedback], "gain") for feedback in ("full", "reviewed"))
@@ -120,7 +120,7 @@ def falls_behind(frame: pl.DataFrame, policy: str) -> Judgement:
 
 
 CLAIMS: dict[str, Callable[[pl.DataFrame, str], Judgement]] = {
-    f"Where rewards become known only if a human was asked, {{}} keeps {KEPT:.0%} of its gain.": kept,
+    f"Where rewards become known only if a human was asked, {{}} keeps {KEPT:.0%} of its gain.": judge_kept,
     f"No trial of {{}} with reviewed feedback stalls: less than {STALLED:.0%} of full's gain.": stalls,
     f"{{}} with reviewed feedback spends {SPENT:.0f} % of a budget that binds.": spends,
     f"No trial of {{}} with bandit feedback is more than {BELOW:.0f} % below the median gain.": falls_behind,
@@ -153,7 +153,7 @@ EXPERIMENT = Experiment(
             **PICTURE,
         ),
     ),
-    rows=placed,
+    rows=add_places,
     figure=Figure(
         title="Reviewed feedback: what is gained by who learns only where a human was asked",
         columns=2,

@@ -17,7 +17,7 @@ from deferkit.study.experiments.experiment import (
     MeanTable,
     claim,
     goal_claim,
-    selected,
+    select_rows,
     verdict,
 )
 from deferkit.study.statistics import mean_of
@@ -55,7 +55,7 @@ def _small(frame: pl.DataFrame) -> Judgement:
 EXPERIMENT = Experiment(
     title="Small budgets",
     description="The paper's reviewers asked for budgets of 0.1·T and less. Below 0.5 % of T the random steps of"
-    " Algorithm 1's warm-up use the budget up; from 1 % to 8 % its price starts too dear and moves too slowly to spend"
+    " Algorithm 1's warm-up use the budget up; from 1 % to 8 % its price starts too high and moves too slowly to spend"
     " it (lower row), so that it gains less than a fixed rule.",
     grids=(
         Grid(policies=POLICIES, budgets=BUDGETS, worlds=HUMAN_REGIMES, **SEEDS),
@@ -87,7 +87,7 @@ EXPERIMENT = Experiment(
         MeanTable(
             caption=f"{{value}}, {{regime}} human, T = {horizon:,}, by budget",
             split=["regime"],
-            rows=selected(horizon=horizon, feedback="full"),
+            rows=select_rows(horizon=horizon, feedback="full"),
         )
         for horizon in (LONG, SHORT)
     ],

@@ -58,7 +58,7 @@ def gain_error(frame: pl.DataFrame, horizon: int, share: str) -> float:
 
 
 def advantage(frame: pl.DataFrame, horizon: int, share: str) -> Difference:
-    """Return how much more the default gains than with intervals, world by world and seed by seed."""
+    """Return the difference in gain between the default and intervals, paired by world and seed."""
     part = frame.filter(horizon=horizon, asked_budget=share, feedback="full")
     keys = ["regime", "link", "n_features", "seed"]
     both = part.filter(policy="default").join(part.filter(policy="interval"), on=keys, suffix="_other")
@@ -78,11 +78,11 @@ def _goals(frame: pl.DataFrame) -> Judgement:
             got >= goal - 2 * gain_error(frame, horizon, share)
             for share, got, goal in zip(SHARES, reached, goals, strict=True)
         ]
-        texts.append(f"T = {horizon:,}: {slashed(reached, '.1f')} (asked {slashed(goals, 'g')})")
+        texts.append(f"T = {horizon:,}: {join_by_slashes(reached, '.1f')} (asked {join_by_slashes(goals, 'g')})")
     return f"Mean gain % over eight worlds: {'; '.join(texts)}.", verdict(all(met))
 
 
-def slashed(values: Iterable[float], digits: str) -> str:
+def join_by_slashes(values: Iterable[float], digits: str) -> str:
     """Return numbers with slashes between."""
     return " / ".join(f"{value:{digits}}" for value in values)
 
@@ -96,14 +96,14 @@ def _index(frame: pl.DataFrame) -> Judgement:
 
 
 @claim(f"Where rewards become known only if an expert was asked, {KEPT:.0%} of the gain is kept.", "deferkit")
-def _reviewed(frame: pl.DataFrame) -> Judgement:
+def _judge_reviewed(frame: pl.DataFrame) -> Judgement:
     full, reviewed = (means(frame, "default", REVIEWED_HORIZON, feedback) for feedback in ("full", "reviewed"))
     before = means(frame, "interval", REVIEWED_HORIZON, "reviewed")
     kept = {share: r / f for share, r, f in zip(SHARES, reviewed, full, strict=True)}
     measured = (
         f"Share of the gain with full feedback, T = {REVIEWED_HORIZON:,}: "
         + ", ".join(f"{share}: {each:.0%}" for share, each in kept.items())
-        + f"; gain % {slashed(reviewed, '.0f')} (with intervals {slashed(before, '.0f')})."
+        + f"; gain % {join_by_slashes(reviewed, '.0f')} (with intervals {join_by_slashes(before, '.0f')})."
     )
     return measured, share_verdict(each >= KEPT for each in kept.values())
 
@@ -142,7 +142,7 @@ EXPERIMENT = Experiment(
             "best-reject is told what the model is expected to earn, and has the best threshold in hindsight",
         ],
     ),
-    claims=(_goals, _index, _reviewed),
+    claims=(_goals, _index, _judge_reviewed),
     tables=(
         MeanTable(
             caption="{value}, T = {horizon:,}, {feedback} feedback, by budget",

@@ -50,8 +50,8 @@ def by_budget(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.filter(pl.col("asked_budget").is_in(BUDGETS))
 
 
-def compared(frame: pl.DataFrame, one: str, other: str) -> Difference:
-    """Return how much more a policy gains than another, on average over cells; the standard error is over cells."""
+def compare_cells(frame: pl.DataFrame, one: str, other: str) -> Difference:
+    """Return the mean difference in gain between two policies over cells, and its standard error over cells."""
     found = paired_cells(by_budget(frame), CELL, one, other)
     return mean_and_error(pl.Series([mean for mean, _ in found.values()]).to_numpy())
 
@@ -69,7 +69,7 @@ def _best_single(frame: pl.DataFrame) -> Judgement:
     best = next(iter(means))
     texts = [f"{name} {mean:.1f}" for name, mean in means.items()]
     parts = [
-        f"{feedback} {difference(compared(frame.filter(feedback=feedback), 'default', best))}"
+        f"{feedback} {difference(compare_cells(frame.filter(feedback=feedback), 'default', best))}"
         for feedback in dict.fromkeys(by_budget(frame)["feedback"].to_list())
     ]
     text = f"Mean gain %: default {ours:.1f}; {', '.join(texts)}. Default − {best}: {', '.join(parts)}."
@@ -103,7 +103,7 @@ def script_claim(script: str) -> StudyClaim:
     @claim(f"The default gains at least as much as {script}, on average over all cells.", "deferkit")
     def judge(frame: pl.DataFrame) -> Judgement:
         cells = paired_cells(by_budget(frame), CELL, "default", script)
-        mean, error = compared(frame, "default", script)
+        mean, error = compare_cells(frame, "default", script)
         return (
             f"Gain %, default − {script}: {difference((mean, error))}, ahead in"
             f" {sum(m > 0 for m, _ in cells.values())} of {len(cells)} cells; lowest: {lowest(cells.items())}.",
@@ -122,7 +122,7 @@ def _old(frame: pl.DataFrame) -> Judgement | None:
         return None
     found = paired_cells(by_budget(frame), CELL, "default", OLD)
     worse = {label: each for label, each in found.items() if each[0] < -(WORSE + 2 * each[1])}
-    mean = compared(frame, "default", OLD)
+    mean = compare_cells(frame, "default", OLD)
     text = f"{len(worse)} of {len(found)} cells; default − {OLD} on average {difference(mean)}; lowest: "
     return text + f"{lowest(found.items())}.", verdict(len(worse) <= WORSE_CELLS * len(found))
 

@@ -14,7 +14,7 @@ from deferkit.study.experiments.experiment import (
     claim,
     share_verdict,
 )
-from deferkit.study.statistics import Difference, difference, mean_of, paired, surely
+from deferkit.study.statistics import Difference, compare_paired, difference, mean_of, surely
 
 BUDGETS = ("10%", "25%")
 OTHERS = ("linear", "tree")
@@ -33,11 +33,11 @@ def panel_title(part: pl.DataFrame) -> str:
     return f"budget {part['asked_budget'][0]} of asking always: {minutes:,.0f} minutes for {tasks:,} items"
 
 
-def compared(frame: pl.DataFrame, other: str) -> tuple[list[Difference], str]:
+def compare_default(frame: pl.DataFrame, other: str) -> tuple[list[Difference], str]:
     """Return the gain of the default less that of another policy by setting, and that in right answers as text."""
     found, texts = [], []
     for (budget, feedback), part in frame.group_by("asked_budget", "feedback", maintain_order=True):
-        found.append(paired(part, "default", other))
+        found.append(compare_paired(part, "default", other))
         ours, theirs, best = (mean_of(part, "more", policy=who) for who in ("default", other, "informed"))
         texts.append(
             f"{budget} {feedback} {ours:.0f} against {theirs:.0f}, informed {best:.0f} (gain % {difference(found[-1])})"
@@ -47,7 +47,7 @@ def compared(frame: pl.DataFrame, other: str) -> tuple[list[Difference], str]:
 
 @claim("On a table whose effects are not linear, the default gains more than best-reject.", "deferkit")
 def _rule(frame: pl.DataFrame) -> Judgement:
-    found, text = compared(frame, "best-reject")
+    found, text = compare_default(frame, "best-reject")
     return text, share_verdict(map(surely, found))
 
 
@@ -61,7 +61,7 @@ def close_claim(other: str) -> StudyClaim:
     def judge(frame: pl.DataFrame) -> Judgement | None:
         if other not in frame["policy"]:
             return None
-        found, text = compared(frame, other)
+        found, text = compare_default(frame, other)
         return text, share_verdict(mean >= -CLOSE for mean, _ in found)
 
     return judge

@@ -14,7 +14,7 @@ from deferkit.study.peers.peer import GlobalStream, Setting
 from deferkit.worlds.base import Floats
 
 WARM_UP_SHARE = 0.05  # of the horizon; both papers take the clusters as known from history, which we do not have
-FEWEST = 50
+MIN_WARM_UP = 50
 
 
 class Seen(NamedTuple):
@@ -29,7 +29,7 @@ class WarmUp:
     """The first tasks: the human is asked at random, at the rate that the budget allows, and everything is kept."""
 
     def __init__(self, setting: Setting) -> None:
-        self.length = min(max(FEWEST, int(WARM_UP_SHARE * setting.horizon)), setting.horizon)
+        self.length = min(max(MIN_WARM_UP, int(WARM_UP_SHARE * setting.horizon)), setting.horizon)
         self._rate = setting.asks / setting.horizon
         self._rng = np.random.default_rng(setting.seed)
         self._seen: list[Seen] = []
@@ -52,7 +52,7 @@ class Clusters:
 
     Its covariances are diagonal (the package's notebook has full ones): a warm-up is too short for more.
 
-    `predict` remembers the last context: the package asks for the same one up to a dozen times a task.
+    `predict` remembers the last context: the package requests the same one up to a dozen times per task.
     """
 
     def __init__(self, warm_up: WarmUp, *, n_clusters: int, seed: int) -> None:

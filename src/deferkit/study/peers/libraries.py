@@ -57,7 +57,7 @@ def line(x: Floats) -> str:
 PRICES = {
     "model": 0.0,
     "human": 1.0,
-}  # as its router has them: a fixed list, from the cheapest at 0 to the dearest at 1
+}  # as its router has them: a fixed list, from the cheapest at 0 to the most expensive at 1
 
 # Tuned on seed 101, T = 10,000, B = 400 and 2,500, two regimes, mean gain. Rate 0.05 (the package's) 74 %, 0.005 79 %,
 # 0.002 78 %, 0.0005 75 %; α 0.01 to 0.5 within 1 %; forgetting 0.997 (the router's) no different.
@@ -70,7 +70,7 @@ class Pareto:
     """LinUCB for each decider, less λ × the decider's price; λ follows the smoothed cost of a request to B/T.
 
     The package's policy and pacer as its router calls them, but for the router's cutting of rewards to [0, 1]. The
-    pacer is soft: its default also has a ceiling, which shuts out the dearest of two deciders whenever λ > 0, and
+    pacer is soft: its default also has a ceiling, which shuts out the more expensive of two deciders if λ > 0, and
     gained 46 % instead of 74 %.
     """
 

@@ -18,7 +18,7 @@ from deferkit.worlds.base import Floats, TaskStream
 
 
 class Setting(NamedTuple):
-    """What a policy that is made for one stream is told beforehand."""
+    """The setting of a stream, which a policy made for that stream gets in advance."""
 
     n_features: int
     budget: float
