@@ -410,7 +410,9 @@ class DifferenceDots:
             yOffset=alt.YOffset(f"{self.by}:N", sort=list(among)),
             color=colour(self.by, among),
         )
-        rule = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=self.x_title, scale=scale), x2="high:Q")
+        rule = base.mark_rule(strokeWidth=2).encode(
+            x=alt.X("low:Q", title=self.x_title, scale=scale, axis=alt.Axis(tickCount=8)), x2="high:Q"
+        )
         dot = base.mark_point(filled=True, size=70, opacity=1).encode(
             x="mean:Q", tooltip=[f"{self.y}:N", f"{self.by}:N", alt.Tooltip("mean:Q", format="+.1f")]
         )

@@ -230,6 +230,7 @@ EXPERIMENT = Experiment(
                 split=["policy", "classifier"],
             ),
         ),
+        columns=3,
         spread="mean ± 2 se",
         notes=["the rival believes that low confidence is where to ask and that the expert is worth it"],
     ),

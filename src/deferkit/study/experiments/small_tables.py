@@ -28,7 +28,7 @@ BUDGETS = ("5%", "10%", "25%")
 CELL = ["generator", "asked_budget", "feedback"]
 CLOSE = 1.0  # gain %, to the best script of a cell
 WORSE, WORSE_CELLS = 1.0, 0.05  # gain % below today (and 2 se), share of cells
-QUICK_WORLDS = [{"generator": each} for each in ("tiny", "noise-columns", "overconfident", "grades")]
+QUICK_WORLDS = [{"generator": each} for each in ("tiny", "noise-columns", "overconfident", "grades", "heavy-costs")]
 HEAVY, HELD, HEAVY_SPENT = "heavy-costs", "10% hold auto", 90.0
 
 
@@ -181,7 +181,7 @@ EXPERIMENT = Experiment(
                 split=["policy", "asked_budget"],
             ),
         ),
-        columns=3,
+        columns=2,
         spread="mean ± 2 se",
         notes=["another table for each trial; the best of four scripts is chosen in hindsight, in each cell"],
     ),
