@@ -229,7 +229,7 @@ def test_a_decision_that_is_not_a_number_is_refused_before_it_is_logged() -> Non
         decision._replace(costs={"human": math.inf}),
         decision._replace(price={"cost": math.nan}),
     ):
-        with pytest.raises(Problem, match="not a number any more"):
+        with pytest.raises(Problem, match="the estimates are not finite"):
             check_finite(bad)
 
 

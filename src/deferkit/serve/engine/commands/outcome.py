@@ -261,48 +261,29 @@ def book(
     missing rewards are computed by the reward rule. If a cost is above the ceiling (`max_reported_cost`), none of them
     is booked until a correction confirms the cost. Whose answer is used (`final`) is set once.
 
-    Parameters
-    ----------
-    owned
-        The policy.
-    work
-        The unit of work that the record and the rows are added to.
-    now
-        The time, in microseconds.
-    row
-        The decision.
-    rewards
-        Reported rewards by decider.
-    micros
-        Reported cost in micro-units by resource; None if there is none.
-    ends
-        Whether the task ends even if neither a cost nor its expert's reward is reported. False by default.
-    confirms
-        Whether the cost is that of a correction, which confirms it. False by default.
-    visible
-        Whether the reviewer whose answer ends the task was shown the model's answer. Unknown by default.
-    by_rule
-        Whether `rewards` are those of the reward rule. False by default.
-    stopped
-        Whether the review was stopped with this cost: the model's answer is used, unless others have answered. False
-        by default.
+    Args:
+        owned: The policy.
+        work: The unit of work that the record and the rows are added to.
+        now: The time, in microseconds.
+        row: The decision.
+        rewards: Reported rewards by decider.
+        micros: Reported cost in micro-units by resource; None if there is none.
+        ends: Whether the task ends even if neither a cost nor its expert's reward is reported. False by default.
+        confirms: Whether the cost is that of a correction, which confirms it. False by default.
+        visible: Whether the reviewer whose answer ends the task was shown the model's answer. Unknown by default.
+        by_rule: Whether `rewards` are those of the reward rule. False by default.
+        stopped: Whether the review was stopped with this cost: the model's answer is used, unless others have
+            answered. False by default.
+
+    Raises:
+        Problem: If a reward is invalid, a value differs from the observed one, or an account would overflow.
     """
     policy = owned.policy
     check_rewards(owned, rewards)
     check_known(row, rewards)
     new = {name: float(value) for name, value in rewards.items() if name not in row.rewards}
     done = work.answered_seats(row)
-    unconfirmed_before = policy.unconfirmed.get(row.task)
-    if micros is not None and unconfirmed_before is not None and not confirms:
-        if not is_booked(micros, unconfirmed_before, sum_costs(*(seat.cost for seat in done))):
-            raise conflict(f"Another cost of task {row.task!r} waits to be confirmed: correct it.")
-        micros = None
-    if micros is not None and row.cost is not None:
-        if not is_booked(micros, row.cost, sum_costs(*(seat.cost for seat in done))):
-            raise conflict(f"Another cost was booked for task {row.task!r}: send a correction to change it.")
-        micros = None
-    if row.route == MODEL and micros is not None and not any(micros.values()):
-        micros = None  # the model costs nothing
+    micros = new_cost(owned, row, done, micros, confirms=confirms)
     if not new and micros is None and not ends:
         return OutcomeReply(task=row.task, changed=False, learned=False)
     ended = ends or (row.final is None and (micros is not None or row.route in new))
@@ -343,17 +324,7 @@ def book(
         stopped=stopped,
     )
     work.record(owned, record, now, row.task)
-    known = [] if late is not None else [*new, *([] if told is None else [COST])]
-    final = row.final or (MODEL if stopped and not review.reviewers else row.route)
-    row = row._replace(
-        rewards=row.rewards | new,
-        cost=row.cost if micros is None else micros,
-        state=POSTED if micros is not None and row.state in (OPEN, VOID) else row.state,
-        told=" ".join([*row.told.split(), *known]),
-        final=final if ended else row.final,
-    )
-    if review.answers:
-        row = row._replace(answer=msgspec.json.encode(used_answer(review.answers, judgement.used)).decode())
+    row = observed_row(row, record, ended=ended)
     work.put_decision(row)
     if ended:
         work.close_seats(owned, row)
@@ -365,6 +336,51 @@ def book(
         booked=None if micros is None else all_in_reply(micros),
         unconfirmed=None if unconfirmed is None else all_in_reply(unconfirmed),
     )
+
+
+def new_cost(
+    owned: OwnedPolicy, row: DecisionRow, done: list[SeatRow], micros: Micros | None, *, confirms: bool
+) -> Micros | None:
+    """Return a reported cost if it is new; None if it is booked already, waits to be confirmed, or is 0 for the model.
+
+    Args:
+        owned: The policy.
+        row: The decision.
+        done: The seats whose reviewers have answered: the booked cost may include theirs.
+        micros: The reported cost; None without one.
+        confirms: Whether the cost is that of a correction.
+
+    Raises:
+        Problem: If another cost was booked, or waits to be confirmed.
+    """
+    if micros is None:
+        return None
+    waiting = owned.policy.unconfirmed.get(row.task)
+    if waiting is not None and not confirms:
+        if not is_booked(micros, waiting, sum_costs(*(seat.cost for seat in done))):
+            raise conflict(f"Another cost of task {row.task!r} waits to be confirmed: correct it.")
+        return None
+    if row.cost is not None:
+        if not is_booked(micros, row.cost, sum_costs(*(seat.cost for seat in done))):
+            raise conflict(f"Another cost was booked for task {row.task!r}: send a correction to change it.")
+        return None
+    return None if row.route == MODEL and not any(micros.values()) else micros
+
+
+def observed_row(row: DecisionRow, record: records.ObservedRecord, *, ended: bool) -> DecisionRow:
+    """Return the row of a decision after an outcome; if it ended the task, with the decider whose answer is used."""
+    learned = [*record.rewards, *([] if record.told is None else [COST])] if record.learned else []
+    final = row.final or (MODEL if record.stopped and not record.reviewers else row.route)
+    row = row._replace(
+        rewards=row.rewards | record.rewards,
+        cost=row.cost if record.cost is None else record.cost,
+        state=POSTED if record.cost is not None and row.state in (OPEN, VOID) else row.state,
+        told=" ".join([*row.told.split(), *learned]),
+        final=final if ended else row.final,
+    )
+    if record.answers:
+        row = row._replace(answer=msgspec.json.encode(used_answer(record.answers, record.used)).decode())
+    return row
 
 
 def check_known(row: DecisionRow, rewards: Mapping[str, float]) -> None:
