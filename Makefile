@@ -39,13 +39,12 @@ soak: $(VENV)/built
 	$(BIN)/python benchmarks/serve_memory.py
 
 # folders whose names and texts are standard English; all but the service
-WORDED := $(addprefix src/deferkit/,cli client connectors learn planning study tables testing worlds)
 lint: $(VENV)/built
 	$(BIN)/ruff format --check src tests checks benchmarks examples setup.py
 	$(BIN)/ruff check src tests checks benchmarks examples setup.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m checks.wording $(WORDED) src/deferkit/*.py
+	$(BIN)/python -m checks.wording
 	if command -v npm >/dev/null; then $(MAKE) --silent $(WEB_CHECKS) && npm --prefix checks/web run --silent types; else echo "no npm: the types of the pages are not checked"; fi
 
 # The compiled code under the sanitizers for addresses and undefined behaviour, in a build of its own: five minutes.

@@ -58,9 +58,9 @@ class AccountMachine(RuleBasedStateMachine):
     def change(self, total: int | None) -> None:
         if total is not None and total < self.account.reserved + self.account.posted:
             with pytest.raises(BudgetExhausted, match="cannot be cut"):
-                self.account.changed(total)
+                self.account.with_total(total)
         else:
-            self.account = self.account.changed(total)
+            self.account = self.account.with_total(total)
             assert self.account.total == total
 
     @invariant()
@@ -95,9 +95,9 @@ def test_by_hand() -> None:
 def test_a_top_up_pays_what_stands_in_suspense_first() -> None:
     account = Account(1).settle(0, 3)
     assert account == Account(1, 0, 1, 2)
-    assert account.changed(2) == Account(2, 0, 2, 1)
-    assert account.changed(7) == Account(7, 0, 3, 0)
-    assert account.changed(None) == Account(None, 0, 3, 0)
+    assert account.with_total(2) == Account(2, 0, 2, 1)
+    assert account.with_total(7) == Account(7, 0, 3, 0)
+    assert account.with_total(None) == Account(None, 0, 3, 0)
 
 
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 50))
@@ -115,4 +115,4 @@ def test_what_is_refused_says_how_much_is_free() -> None:
     with pytest.raises(BudgetExhausted, match="3 micro-units do not fit into the 2 that are free"):
         Account(2).reserve(3)
     with pytest.raises(BudgetExhausted, match="cannot be cut to 1: 1.5 is reserved or posted"):
-        Account(2_000_000, 1_000_000, 500_000).changed(1_000_000)
+        Account(2_000_000, 1_000_000, 500_000).with_total(1_000_000)

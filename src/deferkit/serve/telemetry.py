@@ -188,7 +188,7 @@ class Telemetry:
         if span.is_recording() and command_name(command) == DECIDE:
             span.set_attribute("deferkit.route", msgspec.json.decode(body, type=RouteOfReply).route)
 
-    def committed(self, began_ns: int, spans: Sequence[Span | None], failure: Exception | None = None) -> None:
+    def record_commit(self, began_ns: int, spans: Sequence[Span | None], failure: Exception | None = None) -> None:
         """Record a group commit that has just ended.
 
         Parameters

@@ -1,4 +1,4 @@
-"""When a learner reports drifts, and of which targets."""
+"""Drift reports of a learner along a stream: when, and of which targets."""
 
 import time
 import warnings

@@ -8,7 +8,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from deferkit.errors import InvalidArgument
-from deferkit.serve.domain.webhook import allowed, destination_of, is_public, literal_address
+from deferkit.serve.domain.webhook import destination_of, is_public, literal_address, permitted_addresses
 
 LOCAL = [
     "127.0.0.1",
@@ -183,7 +183,7 @@ def test_no_address_of_an_excluded_network_is_accepted_in_any_form(
     host = data.draw(written) + data.draw(st.sampled_from(["", "."]))
     with pytest.raises(InvalidArgument, match="private, loopback"):
         destination_of(f"http://{host}/", private=False)
-    assert allowed([str(address)], private=False) == []
+    assert permitted_addresses([str(address)], private=False) == []
 
 
 @given(st.ip_addresses())
@@ -223,5 +223,5 @@ def forms_of_6(draw: st.DrawFn, address: ipaddress.IPv6Address) -> str:
 
 def test_of_several_addresses_those_that_are_allowed_are_used() -> None:
     mixed = ["10.0.0.1", "1.1.1.1", "::1", "2606:4700::1"]
-    assert allowed(mixed, private=False) == ["1.1.1.1", "2606:4700::1"]
-    assert allowed(mixed, private=True) == mixed
+    assert permitted_addresses(mixed, private=False) == ["1.1.1.1", "2606:4700::1"]
+    assert permitted_addresses(mixed, private=True) == mixed

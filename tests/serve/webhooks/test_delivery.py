@@ -15,7 +15,7 @@ from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.webhook import DEAD_AFTER_S, EVENTS, DeliveryRow, WebhookRow, new_id, new_secret
 from deferkit.serve.engine import webhooks
 from deferkit.serve.engine.engine import Engine, EngineSettings
-from deferkit.serve.engine.webhooks import LONGEST_PAUSE_S, THREADS, WebhookSender
+from deferkit.serve.engine.webhooks import MAX_PAUSE_S, THREADS, WebhookSender
 from deferkit.serve.storage.database import Database
 from tests.serve.harness.clients import CERTIFICATE, Reply, ScriptedServer
 from tests.serve.harness.in_process import (
@@ -315,7 +315,7 @@ def test_pauses_grow_to_an_hour_and_end_after_three_days(monkeypatch: pytest.Mon
     for attempts in range(100):
         row = event(created=now, attempts=attempts)
         pauses = [(posts._attempt(row).due - now) / MICRO for _ in range(20)]
-        longest = min(2.0 * 2**attempts, LONGEST_PAUSE_S)
+        longest = min(2.0 * 2**attempts, MAX_PAUSE_S)
         assert all(longest / 2 <= pause <= longest for pause in pauses)
         assert attempts > 20 or len(set(pauses)) > 10  # random
     last = event(created=now - int(DEAD_AFTER_S * MICRO) + 5, attempts=90)

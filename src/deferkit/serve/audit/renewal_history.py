@@ -53,11 +53,11 @@ class RenewalHistory:
             case records.BudgetChangedRecord(totals=totals):
                 self._totals.update({name: (total or 0) - self._totals[name] for name, total in totals.items()})
             case RenewedRecord():
-                self._renewed(record)
+                self._apply_renewal(record)
             case _:
                 pass
 
-    def _renewed(self, record: RenewedRecord) -> None:
+    def _apply_renewal(self, record: RenewedRecord) -> None:
         name = record.resource
         budget, end = self._budgets[name], self._ends.get(name)
         when = f"The renewal of {name} on {show_time(record.start)}"

@@ -126,7 +126,7 @@ class Account(NamedTuple):
         owed = self.suspense + now - was
         return Account(self.total, self.reserved, self.posted + min(owed, 0), max(owed, 0)).swept()
 
-    def changed(self, total: int | None) -> "Account":
+    def with_total(self, total: int | None) -> "Account":
         """Top up or cut the total, not below the reserved and posted amounts."""
         if total is not None and total < self.reserved + self.posted:
             raise BudgetExhausted(
@@ -135,7 +135,7 @@ class Account(NamedTuple):
             )
         return Account(total, self.reserved, self.posted, self.suspense).swept()
 
-    def renewed(self, granted: int, lapsed: int) -> "Account":
+    def begin_period(self, granted: int, lapsed: int) -> "Account":
         """Begin a period: a part of the free amount lapses, an allowance is granted, and suspense is posted from it."""
         if self.total is None or not 0 <= lapsed <= (self.free or 0):
             raise BudgetExhausted(f"{lapsed} micro-units cannot lapse of the {self.free} that are free.")

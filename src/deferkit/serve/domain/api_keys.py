@@ -33,7 +33,7 @@ def new_key(
 
     Args:
         tenant: Whose key it is.
-        scopes: What it is good for, of `SCOPES`.
+        scopes: Scopes, of `SCOPES`.
         name: A name to know it by.
         expires_s: Seconds after which it is refused; None: never.
         reviewer: The only reviewer that it claims reviews for; None: any.

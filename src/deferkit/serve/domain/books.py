@@ -54,9 +54,9 @@ def book_record(accounts: Mapping[str, Account], record: AnyRecord) -> dict[str,
                 name: each.reverse(was[name], cost[name]) if name in cost else each for name, each in accounts.items()
             }
         case records.BudgetChangedRecord(totals=totals):
-            return {name: each.changed(totals[name]) if name in totals else each for name, each in accounts.items()}
+            return {name: each.with_total(totals[name]) if name in totals else each for name, each in accounts.items()}
         case records.RenewedRecord(resource=name):
-            return {**accounts, name: accounts[name].renewed(record.granted, record.lapsed)}
+            return {**accounts, name: accounts[name].begin_period(record.granted, record.lapsed)}
         case _:
             return dict(accounts)
 

@@ -47,7 +47,7 @@ class Relearned(msgspec.Struct, kw_only=True):
     routes: dict[str, int] = {}  # of those
     without_budget: int = 0  # of those
     pending: int = 0  # of those that still hold budget
-    forgotten: list[int] = []  # decisions of whose outcomes it is not told
+    forgotten: list[int] = []  # decisions whose outcomes are excluded from learning
 
 
 class Counts(NamedTuple):

@@ -30,7 +30,7 @@ def conflict(detail: str) -> Problem:
     return Problem(409, "conflict", detail)
 
 
-def exhausted(detail: str) -> Problem:
+def budget_conflict(detail: str) -> Problem:
     """Return a 409: the budget does not allow it."""
     return Problem(409, "exhausted", detail)
 

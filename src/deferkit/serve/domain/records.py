@@ -95,7 +95,7 @@ class DecidedRecord(
 
     context: list[float] | dict[str, Any]
     held: Micros | None = None
-    announced: float | dict[str, float | dict[str, float]] | None = None  # the cost, where it was known beforehand
+    announced: float | dict[str, float | dict[str, float]] | None = None  # the cost, where it was known in advance
     available: list[str] | None = None  # the experts on duty, where the caller named them
     clipped: int = 0  # features of the context that were cut, because they were implausibly large
 
@@ -120,7 +120,7 @@ class ObservedRecord(Record, frozen=True, kw_only=True, tag="observed"):
     learned: bool
     rewards: dict[str, float] = {}
     cost: Micros | None = None
-    told: Micros | None = None  # what the learner is told of the cost: at most the cap that it was promised
+    told: Micros | None = None  # the cost as the learner gets it: at most the promised cap
     released: Micros | None = None  # the reservation that ends with it
     late: str | None = None  # why it was not learned
     reviewers: list[str] = []
@@ -164,7 +164,7 @@ class CorrectedRecord(Record, frozen=True, kw_only=True, tag="corrected"):
     cost: Micros | None = None
     was: Micros | None = None  # the cost that was booked before
     learned: dict[str, float] = {}  # those of the rewards that the learner knows
-    told: Micros | None = None  # what the learner is told of the cost, if it knows of it
+    told: Micros | None = None  # the cost as the learner gets it, if it remembers the task
     ruled: list[str] = []  # deciders whose rewards are those of the reward rule, for an answer that was corrected
 
 

@@ -501,12 +501,12 @@ class PolicyChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """Return the policy with these changes."""
         given = {name: getattr(self, name) for name in self.__struct_fields__ if name != "budget"}
         given["budget"] = spec.budget | {
-            name: planned(name, spec.budget.get(name), plan) for name, plan in self.budget.items()
+            name: with_plan(name, spec.budget.get(name), plan) for name, plan in self.budget.items()
         }
         return msgspec.structs.replace(spec, **{k: v for k, v in given.items() if v is not msgspec.UNSET})
 
 
-def planned(name: str, budget: BudgetSpec | None, plan: BudgetPlan) -> BudgetSpec:
+def with_plan(name: str, budget: BudgetSpec | None, plan: BudgetPlan) -> BudgetSpec:
     """Return a budget with another horizon, end or allowance; raise if it has none of that kind."""
     if budget is None:
         raise InvalidArgument(f"There is no resource {name!r}.")

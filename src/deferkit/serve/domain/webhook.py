@@ -177,7 +177,7 @@ def budget_data(alarm: BudgetAlarm, accounts: Mapping[str, Account]) -> dict[str
     return {"alarm": alarm.kind, "resource": alarm.resource, "budget": budget}
 
 
-def encoded(event: EventBody) -> bytes:
+def encode_event(event: EventBody) -> bytes:
     """Return an event as bytes; without its answer if that makes it too large."""
     body = msgspec.json.encode(event)
     if len(body) > MAX_BODY and "answer" in event.data:
@@ -316,10 +316,10 @@ def is_public(address: Address) -> bool:
     return address in GLOBAL_UNICAST_6 and not any(address in network for network in SPECIAL_6)
 
 
-def allowed(addresses: Iterable[str], *, private: bool) -> list[str]:
+def permitted_addresses(addresses: Iterable[str], *, private: bool) -> list[str]:
     """Return the permitted addresses of a name.
 
-    >>> allowed(["10.0.0.1", "1.1.1.1"], private=False)
+    >>> permitted_addresses(["10.0.0.1", "1.1.1.1"], private=False)
     ['1.1.1.1']
     """
     return [each for each in addresses if private or is_public(ipaddress.ip_address(each))]

@@ -58,7 +58,7 @@ class PolicyCreation:
         A tenant's policies are created one at a time: each may take 400 MB, even if it is refused in the end.
         """
         async with self._tenant_locks[tenant]:
-            if await self._is_new(tenant, spec.name):  # else nothing changes, also for one from before these checks
+            if await self._is_new(tenant, spec.name):  # else nothing changes, also for one created before these checks
                 await self._check_new(tenant, spec)
             try:
                 # in a thread: a large policy takes a second, which would block the event loop

@@ -34,7 +34,7 @@ from deferkit.serve.domain.webhook import (
     budget_data,
     completed_data,
     decided_data,
-    encoded,
+    encode_event,
     expired_data,
     new_id,
 )
@@ -109,7 +109,7 @@ def deliveries(
     if not subscribed:
         return []
     number, at = new_id(), line.at
-    body = encoded(EventBody(id=number, event=event, at=at / MICRO, policy=name, seq=line.seq, data=data))
+    body = encode_event(EventBody(id=number, event=event, at=at / MICRO, policy=name, seq=line.seq, data=data))
     return [DeliveryRow(each.id, number, owned.id, event, body, at, at) for each in subscribed]
 
 

@@ -23,8 +23,8 @@ from deferkit.serve.domain.webhook import (
     Attempt,
     DeliveryRow,
     WebhookRow,
-    allowed,
     destination_of,
+    permitted_addresses,
 )
 from deferkit.serve.engine.ownership import Ownership
 from deferkit.serve.storage.webhook_store import PRUNED_AT_ONCE, WebhookStore
@@ -34,7 +34,7 @@ from deferkit.webhook_signature import signature_of
 
 THREADS = 4  # attempts at a time
 TIMEOUT_S = 5.0
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 3600.0  # the longest; half of it is the shortest
+FIRST_PAUSE_S, MAX_PAUSE_S = 2.0, 3600.0  # the longest; half of it is the shortest
 MAX_READ = 65_536  # bytes of a reply
 MAX_ERROR = 200
 
@@ -128,13 +128,13 @@ class WebhookSender:
         if now >= last:
             logger.warning("a delivery was given up", extra={"webhook": row.webhook, "policy": row.policy})
             return Attempt(DEAD, row.due, status, error, now, row.webhook, row.id)
-        pause_s = pause_after(row.attempts, first_s=FIRST_PAUSE_S, longest_s=LONGEST_PAUSE_S)
-        due = now + int(max(pause_s, min(wait_s, LONGEST_PAUSE_S)) * MICRO)
+        pause_s = pause_after(row.attempts, first_s=FIRST_PAUSE_S, longest_s=MAX_PAUSE_S)
+        due = now + int(max(pause_s, min(wait_s, MAX_PAUSE_S)) * MICRO)
         return Attempt(UNDELIVERED, min(due, last), status, error, None, row.webhook, row.id)
 
     def _post(self, row: DeliveryRow) -> Answer:
         destination = destination_of(self.webhook.url, private=self._private)
-        addresses = allowed(addresses_of(destination.host, destination.port), private=self._private)
+        addresses = permitted_addresses(addresses_of(destination.host, destination.port), private=self._private)
         if not addresses:
             raise InvalidArgument(f"The url leads to {NOT_PUBLIC}.")
         with self._lock:

@@ -269,7 +269,7 @@ class GroupCommit:
             self.ownership.mark_dirty(work)
             await self.ownership.in_thread(self.ownership.store.rollback)
             raise
-        self._committed(results, began)
+        self._count_commit(results, began)
         if work.deliveries:
             self.webhooks.wake()
         for each in work.changed.values():
@@ -278,13 +278,13 @@ class GroupCommit:
             else:
                 await self._follow_up(each)
 
-    def _committed(self, results: list[tuple[Job, Result]], began: int) -> None:
+    def _count_commit(self, results: list[tuple[Job, Result]], began: int) -> None:
         """Count a committed group, and send its replies."""
         self.ownership.failing = None
         self.groups += 1
         self.commands += len(results)
         if self.telemetry is not None:
-            self.telemetry.committed(began, [job.span for job, _ in results])
+            self.telemetry.record_commit(began, [job.span for job, _ in results])
         for job, result in results:
             self._answer(job, result)
 
@@ -345,7 +345,7 @@ class GroupCommit:
             self.ownership.failing = str(error)
         logger.error("a commit failed", extra={"error": str(error), "commands": len(jobs)})
         if self.telemetry is not None:
-            self.telemetry.committed(began, [job.span for job in jobs], error)
+            self.telemetry.record_commit(began, [job.span for job in jobs], error)
         if work is not None:
             self.ownership.mark_dirty(work)
         try:

@@ -15,7 +15,7 @@ from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.http import keys, metrics, pages, policies, reviews, tasks, webhooks, what_if
 from deferkit.serve.http.auth import Access, admit, page_headers
 from deferkit.serve.http.forwarding import Messenger
-from deferkit.serve.http.middleware import Traffic, limit_requests, traced
+from deferkit.serve.http.middleware import Traffic, limit_requests, trace_requests
 from deferkit.serve.http.openapi import document
 from deferkit.serve.http.pages import read_files
 from deferkit.serve.http.route_support import ProblemReply, problem_of, problem_response
@@ -140,4 +140,4 @@ def application(
     served = limit_requests(
         with_decision_route(app), max_body=settings.max_body, traffic=traffic, access_log=settings.access_log
     )
-    return served if telemetry is None else traced(served, telemetry)
+    return served if telemetry is None else trace_requests(served, telemetry)

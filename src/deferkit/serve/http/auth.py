@@ -234,7 +234,7 @@ class Access:
         self.calls = CallAllowance(rate, max(1.0, rate), "calls")
         self.key_changes = CallAllowance(1.0, KEY_CHANGES, "keys made or revoked")
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by tenant
-        # a thread of its own: every call waits for this, and none is to wait behind those who read long logs
+        # a thread of its own: every call waits for this, and none is to wait behind callers that read long logs
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="keys")
         self._keys = FreshRows(lambda: {row.id: row for row in store.keys()}, self._thread)  # noqa: SIM118
         self._sessions = FreshRows(lambda: {row.id: row for row in store.sessions(now_micros())}, self._thread)
@@ -333,7 +333,7 @@ NAME = re.compile(NAME_PATTERN)
 
 
 async def admit(request: Request[Any, Any, Any]) -> Response[None] | None:
-    """Let a call through if its key is good for the route; before its body is read.
+    """Let a call through if its key has the scopes of the route; before its body is read.
 
     Not a guard of Litestar's: those copy the route at each call, which takes as long as the rest of this.
     """

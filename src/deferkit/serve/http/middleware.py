@@ -101,7 +101,7 @@ def limit_requests(app: ASGIApp, *, max_body: int, traffic: Traffic, access_log:
                 status = message["status"]
                 headers = message["headers"]
                 if NO_STORE not in headers and not any(name == NO_STORE[0] for name, _ in headers):
-                    message = {**message, "headers": [*headers, NO_STORE]}  # nobody's to keep unless it says so
+                    message = {**message, "headers": [*headers, NO_STORE]}  # not cacheable unless the handler says so
                 if status == 413:  # the rest of the body is not read, so the connection is of no more use
                     message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
             await send(message)
@@ -124,7 +124,7 @@ def limit_requests(app: ASGIApp, *, max_body: int, traffic: Traffic, access_log:
     return within_limits
 
 
-def traced(app: ASGIApp, telemetry: "Telemetry") -> ASGIApp:
+def trace_requests(app: ASGIApp, telemetry: "Telemetry") -> ASGIApp:
     """Return the application with a span for each request, named by its route: nothing of a caller's is in it.
 
     Parameters

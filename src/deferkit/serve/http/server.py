@@ -44,7 +44,7 @@ class Server(uvicorn.Server):
         self._slow_s = settings.body_timeout_s
         super().__init__(
             uvicorn.Config(
-                application(settings, store, failed=self._failed, telemetry=telemetry),
+                application(settings, store, failed=self._keep_failure, telemetry=telemetry),
                 host=settings.host,
                 port=settings.port,
                 loop="auto",
@@ -68,7 +68,7 @@ class Server(uvicorn.Server):
             )
         )
 
-    def _failed(self, error: Exception) -> None:
+    def _keep_failure(self, error: Exception) -> None:
         self.failure = error
 
     async def on_tick(self, counter: int) -> bool:

@@ -118,7 +118,7 @@ def check_json(scope: HTTPScope) -> None:
         raise Problem(415, "not_json", "A body needs the header content-type: application/json.")
 
 
-async def received(receive: Receive) -> bytes:
+async def receive_body(receive: Receive) -> bytes:
     """Return the raw body of a request; most arrive in one piece."""
     parts = []
     more = True
@@ -137,7 +137,7 @@ class StrictRequest(Request[Any, Any, Any]):
     async def body(self) -> bytes:
         """Return the raw body; most arrive in one piece."""
         if self._body is Empty:
-            self._body = await received(self.receive)
+            self._body = await receive_body(self.receive)
         return self._body
 
     async def json(self) -> Any:

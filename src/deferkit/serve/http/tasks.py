@@ -53,7 +53,7 @@ from deferkit.serve.http.route_support import (
     route_options,
     submit_command,
 )
-from deferkit.serve.http.strict_json import EMPTY, check_json, received
+from deferkit.serve.http.strict_json import EMPTY, check_json, receive_body
 from deferkit.serve.storage.listing import ListedTask, TaskFilter, page_of_tasks
 from deferkit.serve.storage.store import Store
 from deferkit.types import MODEL
@@ -297,7 +297,7 @@ async def reply_to_task(state: State, scope: HTTPScope, receive: Receive, name: 
     check_name(name)
     if scope["query_string"]:
         check_query(scope["query_string"], {})
-    body = await received(receive)
+    body = await receive_body(receive)
     if not body:
         raise Problem(400, "not_json", EMPTY)
     check_json(scope)

@@ -142,7 +142,7 @@ class WhatIfJobs:
                 job.news = msgspec.structs.replace(job.news, error="The process that computes it has ended.")
         except TimeoutError:
             job.news = msgspec.structs.replace(job.news, error=f"It took longer than {MAX_JOB_S:g} seconds.")
-        except Exception as error:  # whatever it was, those who wait are told
+        except Exception as error:  # whatever it was, the waiting callers get a reply
             logger.exception("a what-if failed")
             job.news = msgspec.structs.replace(job.news, error=f"It failed: {type(error).__name__}.")
         finally:

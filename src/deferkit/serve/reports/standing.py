@@ -307,10 +307,10 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     deferral_rate: float
     unit: str  # the first resource
     budget: dict[str, BudgetState]
-    horizon: int | None  # tasks that the budget is to last for; the shortest of several
+    horizon: int | None  # tasks that the budget must last for; the shortest of several
     planned: float | None  # share of the planned tasks that are decided: of the horizon, or of those of the period
     pace: float | None  # share spent over that share, 1 is on plan; the fastest of several resources
-    runs_out_at: float | None  # at the spending of late; the first of several resources
+    runs_out_at: float | None  # at the recent spending rate; the first of several resources
     runs_out_task: int | None
     price: float | dict[str, float]
     next_unit: float | None  # the reward that one more unit of the first resource brings, about

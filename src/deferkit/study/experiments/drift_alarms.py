@@ -66,7 +66,7 @@ def _false_alarms(frame: pl.DataFrame) -> Judgement:
 
 
 @claim(f"At least {FOUND:.0%} of the changes are found.", "deferkit")
-def _found(frame: pl.DataFrame) -> Judgement:
+def _judge_found(frame: pl.DataFrame) -> Judgement:
     met, texts = [], []
     changing = frame.filter(pl.col("policy") == "default", pl.col("change"))
     for (rewards,), part in changing.group_by("rewards", maintain_order=True):
@@ -155,7 +155,7 @@ EXPERIMENT = Experiment(
         spread="mean",
         notes=["mean ± 2 standard errors; right: of the changes that were found"],
     ),
-    claims=(_false_alarms, _found, _delays),
+    claims=(_false_alarms, _judge_found, _delays),
     tables=(
         MeanTable(
             caption="{value}, by stream, nothing changes (mean ± sd)",

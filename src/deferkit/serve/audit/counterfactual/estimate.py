@@ -69,7 +69,7 @@ class LoggedOutcomes(NamedTuple):
     expired: NDArray[np.bool_]  # [n] asked, but nobody answered in time: the model's answer was used
     delays: list[int]  # [K] the median number of decisions until something was known of one
 
-    def reported(self) -> Floats:
+    def report_shares(self) -> Floats:
         """Return the share of known rewards [route, decider]; 0 for a route that was never taken."""
         shares = np.zeros((self.rewards.shape[1],) * 2)
         for route in range(len(shares)):
@@ -118,7 +118,7 @@ class DecisionLog:
                 self._costs.extend([NAN] * len(self.resources))
                 self._expired.append(0)
             case records.ObservedRecord():
-                self._observed(record)
+                self._add_outcome(record)
             case records.CorrectedRecord():
                 self._set(record.id, record.rewards, record.cost)
             case records.ExpiredRecord():
@@ -130,7 +130,7 @@ class DecisionLog:
         self.deciders, self.resources, self.floor = spec.deciders, spec.resources, spec.explore_floor
         self._delays = [array("q") for _ in self.deciders]
 
-    def _observed(self, record: records.ObservedRecord) -> None:
+    def _add_outcome(self, record: records.ObservedRecord) -> None:
         route = self._routes[record.id]
         if record.cost is not None or self.deciders[route] in record.rewards:
             self._delays[route].append(len(self) - 1 - record.id)
@@ -280,7 +280,7 @@ class DoublyRobust:
         measured = (spread * self.weight * self.misfit**2 * self._overfit_correction).sum()
         return float(max(measured, (spread * self.noise).sum()))
 
-    def unsupported(self, first: int, weights: Floats) -> Floats:
+    def estimate_unsupported(self, first: int, weights: Floats) -> Floats:
         """Return the weights [n, K] of deciders without overlap (o = 0) at tasks from `first` on; 0 for others."""
         return np.where(self.observation_probability[first : first + len(weights)] > ROUNDING, 0.0, weights)
 
@@ -300,11 +300,11 @@ class DoublyRobust:
         return Estimate(
             difference=Value(difference, math.sqrt(variance / n**2 + model_variances[0])),
             reward=Value(self.logged_value().mean + difference, math.sqrt(reward_variance / n**2 + model_variances[1])),
-            unsupported=float(self.unsupported(0, more).clip(0.0).sum() / n),
-            explored=self._explored(more),
+            unsupported=float(self.estimate_unsupported(0, more).clip(0.0).sum() / n),
+            explored=self._count_explored(more),
         )
 
-    def _explored(self, more: Floats) -> int | None:
+    def _count_explored(self, more: Floats) -> int | None:
         rare = (more > LARGE_SHIFT) & (self.weight > RARE_WEIGHT)
         return int((rare & self.known).sum()) if rare.any(axis=1).sum() > NOTEWORTHY * len(rare) else None
 
@@ -389,7 +389,7 @@ class OutcomeImputer:
 
 def feedback_of(decision_log: DecisionLog, facts: LoggedOutcomes) -> Feedback:
     """Return the usual feedback: delays, reported rewards, share expired."""
-    shares, taken = facts.reported(), np.bincount(facts.routes, minlength=len(decision_log.deciders))
+    shares, taken = facts.report_shares(), np.bincount(facts.routes, minlength=len(decision_log.deciders))
     always = (~np.isnan(facts.rewards)).mean(axis=0) if len(decision_log) else np.zeros(len(decision_log.deciders))
     reported = {}
     for route, name in enumerate(decision_log.deciders):

@@ -313,7 +313,7 @@ class LogChunk(NamedTuple):
 
     def model_variance(self, model_variance: ModelVariance, known: DoublyRobust, weights: Floats) -> None:
         """Add the variance of the part that rests on estimates alone."""
-        model_variance.add(known.unsupported(self.first, weights), self.vectors, self.estimated)
+        model_variance.add(known.estimate_unsupported(self.first, weights), self.vectors, self.estimated)
 
 
 def chunks(log: Iterable[TimedRecord], imputer: OutcomeImputer) -> Iterator[LogChunk]:

@@ -12,7 +12,7 @@ from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import MICRO, Micros, from_micros, to_micro
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy_learner import matrix_numbers
-from deferkit.serve.domain.problems import Problem, conflict, exhausted, invalid
+from deferkit.serve.domain.problems import Problem, budget_conflict, conflict, invalid
 from deferkit.serve.domain.records import DecisionReply
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import BatchBody, OutcomeBody, TaskBody, digest
@@ -216,7 +216,7 @@ def propose(owned: OwnedPolicy, body: TaskBody, now: int = 0) -> tuple[Decided, 
     try:
         event = policy.learner.propose(body.context, cost=body.cost, available=body.available, force=body.force, at=at)
     except BudgetExhausted as error:
-        raise exhausted(str(error)) from error
+        raise budget_conflict(str(error)) from error
     except DeferkitError as error:
         raise invalid(without_features(str(error))) from error
     if event.decision.route == MODEL:
@@ -229,7 +229,7 @@ def propose(owned: OwnedPolicy, body: TaskBody, now: int = 0) -> tuple[Decided, 
     if fits:
         return event, micros
     if body.force is not None:
-        raise exhausted(f"Asking {body.force} needs more than what is free of the budget.")
+        raise budget_conflict(f"Asking {body.force} needs more than what is free of the budget.")
     event = policy.learner.propose(body.context, available=[], at=at)
     return event._replace(decision=event.decision._replace(reason="budget")), None
 

@@ -228,7 +228,7 @@ class ClaimCommand(LeaseCommand, Generic[Lease]):
         self.body = body
         self.bound = bound
 
-    def denied(self, connection: Connection, policy: int) -> Reply | None:
+    def refuse_claim(self, connection: Connection, policy: int) -> Reply | None:
         """Return the refusal of a caller who may not use the claim; None if it may, or there is no such claim.
 
         It needs the claim's token, and where it is bound to a reviewer, the claim is that reviewer's.
@@ -252,7 +252,7 @@ class Extend(ClaimCommand[ExtendBody]):
         body = self.body
         until = now + int((body.lease_s or spec.lease_s) * MICRO)
         values = {"policy": policy, "task": body.task, "seat": body.seat, "epoch": body.epoch}
-        if (denied := self.denied(connection, policy)) is not None:
+        if (denied := self.refuse_claim(connection, policy)) is not None:
             return denied
         if not connection.run("extend_seat", lease_until=until, **values):
             return lease_refusal(connection, policy, body)
@@ -265,7 +265,7 @@ class Release(ClaimCommand[LeaseBody]):
     def execute(self, connection: Connection, policy: int, spec: PolicySpec, now: int) -> Reply:  # noqa: ARG002
         """End the lease, if the claim still holds."""
         body = self.body
-        if (denied := self.denied(connection, policy)) is not None:
+        if (denied := self.refuse_claim(connection, policy)) is not None:
             return denied
         values = {"policy": policy, "task": body.task, "seat": body.seat, "epoch": body.epoch}
         if not connection.run("release_seat", **values):
@@ -279,7 +279,7 @@ class Decline(ClaimCommand[DeclineBody]):
     def execute(self, connection: Connection, policy: int, spec: PolicySpec, now: int) -> Reply:  # noqa: ARG002
         """End the lease and store the decline with its reason, if the claim still holds. Idempotent."""
         body = self.body
-        if (denied := self.denied(connection, policy)) is not None:
+        if (denied := self.refuse_claim(connection, policy)) is not None:
             return denied
         values = {"policy": policy, "task": body.task, "seat": body.seat, "epoch": body.epoch}
         if connection.run("decline_of_claim", **values):

@@ -10,7 +10,7 @@ from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import MAX_AMOUNT, MAX_SUM, MICRO, to_micro
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy_learner import check_affordable, check_ends, check_review
-from deferkit.serve.domain.problems import Problem, conflict, exhausted, invalid, unavailable
+from deferkit.serve.domain.problems import Problem, budget_conflict, conflict, invalid, unavailable
 from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.request_bodies import BudgetBody, digest
 from deferkit.serve.domain.rows import RequestRow
@@ -50,9 +50,9 @@ class ChangeBudget:
         totals = self._totals(owned)
         try:
             for name, total in totals.items():
-                owned.policy.accounts[name].changed(total)
+                owned.policy.accounts[name].with_total(total)
         except BudgetExhausted as error:
-            raise exhausted(str(error)) from error
+            raise budget_conflict(str(error)) from error
         work.record(owned, records.BudgetChangedRecord(request=self.body.id, totals=totals), now)
         reply = msgspec.json.encode(BudgetReply(id=self.body.id, budget=budget_states(owned, now)))
         work.answer(owned, RequestRow(owned.id, self.request, self.digest, reply))
@@ -82,7 +82,7 @@ class ChangeBudget:
             except DeferkitError as error:
                 raise invalid(str(error)) from error
             if total < 0:
-                raise exhausted(f"The budget of {name} cannot be cut by more than there is.")
+                raise budget_conflict(f"The budget of {name} cannot be cut by more than there is.")
         return totals
 
 

@@ -287,7 +287,7 @@ class CorrectAnswer:
         claim = claim_of(body, work.claims[owned.id, body.task], self.bound)
         if (done := idempotent_reply(work, owned, self.request, self.digest)) is not None:
             return done
-        row, seats = self._completed(owned, work, claim)
+        row, seats = self._read_completed(owned, work, claim)
         check_form(owned, body.answer)
         before, micros = seats[body.seat], cost_of(owned, body.cost)
         if micros == before.cost:
@@ -314,7 +314,7 @@ class CorrectAnswer:
         work.answer(owned, RequestRow(owned.id, self.request, self.digest, said := msgspec.json.encode(reply)))
         return Reply(200, said)
 
-    def _completed(
+    def _read_completed(
         self, owned: OwnedPolicy, work: UnitOfWork, claim: ClaimRow | None
     ) -> tuple[DecisionRow, list[SeatRow]]:
         """Return the decision and the seats of the task; raise if the claim is not one that was completed."""
