@@ -38,7 +38,6 @@ soak: $(VENV)/built
 	DEFERKIT_SOAK=20 $(BIN)/pytest -n 2 --dist worksteal -q -rP --durations=20 tests/serve/processes tests/serve/test_stateful.py tests/serve/api/test_openapi.py tests/test_report.py
 	$(BIN)/python benchmarks/serve_memory.py
 
-# folders whose names and texts are standard English; all but the service
 lint: $(VENV)/built
 	$(BIN)/ruff format --check src tests checks benchmarks examples setup.py
 	$(BIN)/ruff check src tests checks benchmarks examples setup.py
