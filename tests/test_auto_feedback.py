@@ -139,7 +139,7 @@ def test_any_order_of_events_gives_one_state_within_the_budget(kind: str) -> Non
     action = st.tuples(st.sampled_from(ACTIONS), st.integers(0, 1_000), st.floats(0, 1))
 
     @given(st.lists(action, min_size=70, max_size=110))
-    @settings(max_examples=12, phases=[Phase.generate])  # an example takes a second: shrinking one, minutes
+    @settings(max_examples=20, phases=[Phase.generate])  # an example takes a second: shrinking one, minutes
     def play(actions: list[Action]) -> None:
         with early_fits():
             player = Player(kind)

@@ -37,12 +37,9 @@ def cell(value: Cell) -> Cell:
 def pieces(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator[bytes]:
     r"""Yield a table as CSV, in pieces.
 
-    Parameters
-    ----------
-    header
-        Names of the columns.
-    rows
-        Cells in the order of the columns; None is empty.
+    Args:
+        header: Names of the columns.
+        rows: Cells in the order of the columns; None is empty.
 
     >>> list(pieces(["a", "b"], [["=x", -1.5], ["y, z", None]]))
     [b"a,b\r\n'=x,-1.5\r\n", b'"y, z",\r\n']
@@ -98,14 +95,10 @@ def header_of(spec: PolicySpec) -> list[str]:
 def decision_table(store: Store, policy: int, spec: PolicySpec) -> Iterator[list[Cell]]:
     """Yield a row of cells for each decision, perhaps with decisions made during the export.
 
-    Parameters
-    ----------
-    store
-        Where they are.
-    policy
-        Number of the policy.
-    spec
-        Its settings: resources and deciders are columns.
+    Args:
+        store: Where they are.
+        policy: Number of the policy.
+        spec: Its settings: resources and deciders are columns.
     """
     start = 0
     while page := tasks_from(store.database, policy, start, PAGE):
@@ -165,12 +158,9 @@ def ledger_table(store: Store, policy: int) -> Iterator[list[Cell]]:
     The sum of `held` without that of `released` is what is reserved; the sum of `cost` is what is posted or in
     suspense; the sum of `granted` without that of `lapsed` is the total.
 
-    Parameters
-    ----------
-    store
-        Where the log is.
-    policy
-        Number of the policy.
+    Args:
+        store: Where the log is.
+        policy: Number of the policy.
     """
     accounts: dict[str, Account] = {}
     start = 0

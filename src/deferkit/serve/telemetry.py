@@ -46,12 +46,9 @@ class RouteOfReply(msgspec.Struct):
 class Telemetry:
     """Makes spans and records durations with OpenTelemetry's SDK.
 
-    Parameters
-    ----------
-    tracers
-        Where spans go.
-    meters
-        Where measurements go.
+    Args:
+        tracers: Where spans go.
+        meters: Where measurements go.
     """
 
     def __init__(self, tracers: TracerProvider, meters: MeterProvider) -> None:
@@ -82,10 +79,8 @@ class Telemetry:
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Telemetry":
         """Return telemetry with OTLP export over HTTP, configured by the standard variables `OTEL_…`.
 
-        Parameters
-        ----------
-        environment
-            `OTEL_TRACES_EXPORTER` and `OTEL_METRICS_EXPORTER` may be `none`; the SDK reads the others.
+        Args:
+            environment: `OTEL_TRACES_EXPORTER` and `OTEL_METRICS_EXPORTER` may be `none`; the SDK reads the others.
         """
         named = {} if "OTEL_SERVICE_NAME" in environment else {"service.name": NAME}
         resource = Resource.create({**named, "service.version": __version__})
@@ -106,11 +101,9 @@ class Telemetry:
     def request(self, scope: Any) -> Iterator[Span]:
         """Start a span for a request, a child of the caller's span if there is a `traceparent`.
 
-        Parameters
-        ----------
-        scope
-            Of ASGI. Its trace headers become those of this span, so that a call that is passed on to another process
-            belongs to it too.
+        Args:
+            scope: Of ASGI. Its trace headers become those of this span, so that a call that is passed on to another
+                process belongs to it too.
         """
         came = scope["headers"]
         context = self._propagator.extract(trace_headers(came), Context())
@@ -126,16 +119,11 @@ class Telemetry:
     def describe_request(span: Span, method: str, route: str, status: int) -> None:
         """Set the route and the status on the span of a request.
 
-        Parameters
-        ----------
-        span
-            As `request` has it.
-        method
-            Of HTTP.
-        route
-            The path of the route, with the names of its parameters.
-        status
-            Of the reply.
+        Args:
+            span: As `request` has it.
+            method: Of HTTP.
+            route: The path of the route, with the names of its parameters.
+            status: Of the reply.
         """
         span.update_name(f"{method} {route}")
         span.set_attributes({"http.request.method": method, "http.route": route, "http.response.status_code": status})
@@ -146,14 +134,10 @@ class Telemetry:
     def command(self, command: object, tenant: str, policy: str) -> Iterator[Span]:
         """Start a span for a command, from its arrival to its reply, and record the duration.
 
-        Parameters
-        ----------
-        command
-            Its class gives the span its name: `deferkit.decide`.
-        tenant
-            Whose policy it is about.
-        policy
-            The name of the policy.
+        Args:
+            command: Its class gives the span its name: `deferkit.decide`.
+            tenant: Whose policy it is about.
+            policy: The name of the policy.
         """
         name = command_name(command)
         measured = {"deferkit.command": name, "deferkit.policy": policy}
@@ -176,14 +160,10 @@ class Telemetry:
     def describe_reply(span: Span, command: object, body: bytes) -> None:
         """Set the decider on the span of a decision.
 
-        Parameters
-        ----------
-        span
-            As `command` has it.
-        command
-            What was answered.
-        body
-            The reply.
+        Args:
+            span: As `command` has it.
+            command: What was answered.
+            body: The reply.
         """
         if span.is_recording() and command_name(command) == DECIDE:
             span.set_attribute("deferkit.route", msgspec.json.decode(body, type=RouteOfReply).route)
@@ -191,14 +171,10 @@ class Telemetry:
     def record_commit(self, began_ns: int, spans: Sequence[Span | None], failure: Exception | None = None) -> None:
         """Record a group commit that has just ended.
 
-        Parameters
-        ----------
-        began_ns
-            When the group began, in nanoseconds since 1970.
-        spans
-            Those of its commands: the commit is linked to them.
-        failure
-            Why it failed; None if it did not.
+        Args:
+            began_ns: When the group began, in nanoseconds since 1970.
+            spans: Those of its commands: the commit is linked to them.
+            failure: Why it failed; None if it did not.
         """
         ended_ns = time.time_ns()
         links = [Link(each.get_span_context()) for each in spans if each is not None]

@@ -170,24 +170,16 @@ WINDOW_S = 3.0  # for a rate
 class SimulatedUsers(Generic[Tasks]):
     """Threads that call the service; each stops when told to, or when one of them fails.
 
-    Parameters
-    ----------
-    simulation
-        The tasks.
-    client
-        The policy that decides them.
-    reviewers
-        Number of simulated people.
-    seconds
-        In which all tasks come, evenly unless `schedule` says otherwise.
-    seed
-        Of the pauses.
-    schedule
-        When a task comes, by its place: seconds after the start.
-    late_s
-        How long after a decision the model's reward becomes known: least and most; a share of `seconds` by default.
-    spare_seats
-        Tasks that simulated reviewers leave to others.
+    Args:
+        simulation: The tasks.
+        client: The policy that decides them.
+        reviewers: Number of simulated people.
+        seconds: In which all tasks come, evenly unless `schedule` says otherwise.
+        seed: Of the pauses.
+        schedule: When a task comes, by its place: seconds after the start.
+        late_s: How long after a decision the model's reward becomes known: least and most; a share of `seconds` by
+            default.
+        spare_seats: Tasks that simulated reviewers leave to others.
     """
 
     def __init__(

@@ -97,14 +97,10 @@ class Comment(NamedTuple):
 class Comments:
     """Comments to be moderated, under a budget of minutes.
 
-    Parameters
-    ----------
-    tasks
-        How many there are.
-    budget
-        In minutes (75), in tasks (0.1T), or in what asking about all of them costs (10%); or inf.
-    seed
-        Of the comments.
+    Args:
+        tasks: How many there are.
+        budget: In minutes (75), in tasks (0.1T), or in what asking about all of them costs (10%); or inf.
+        seed: Of the comments.
 
     >>> comments = Comments(tasks=50, budget="10%", seed=0)
     >>> comments.n_tasks, comments.model_answer(0) in LABELS

@@ -144,20 +144,13 @@ def due_renewals(
 ) -> list[RenewedRecord]:
     """Return the renewals that are due, in the order in which they take place.
 
-    Parameters
-    ----------
-    spec
-        The policy.
-    books
-        Its accounts and periods.
-    at
-        The time, in seconds since 1970.
-    decisions
-        How many tasks were decided.
-    begin
-        Whether a task has come, which begins the first period of a budget that has none.
-    most
-        The maximum number of renewals. All by default.
+    Args:
+        spec: The policy.
+        books: Its accounts and periods.
+        at: The time, in seconds since 1970.
+        decisions: How many tasks were decided.
+        begin: Whether a task has come, which begins the first period of a budget that has none.
+        most: The maximum number of renewals. All by default.
     """
     found: list[RenewedRecord] = []
     while len(found) < most:

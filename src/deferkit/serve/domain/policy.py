@@ -142,15 +142,11 @@ class Policy:
     def append(self, record: AnyRecord, at: int, *, defer: bool = False) -> bytes:
         """Apply a new record; return the bytes that the log keeps of it.
 
-        Parameters
-        ----------
-        record
-            What happened.
-        at
-            When, in microseconds.
-        defer
-            Whether a step of the learner that may take long is left to `learn_deferred`. Until that has run, the
-            policy decides nothing and no record may follow but those of the same command. False by default.
+        Args:
+            record: What happened.
+            at: When, in microseconds.
+            defer: Whether a step of the learner that may take long is left to `learn_deferred`. Until that has run, the
+                policy decides nothing and no record may follow but those of the same command. False by default.
         """
         body = records.encode(record)
         self._defers = defer and (bool(self.deferred) or self._takes_long(record))

@@ -297,12 +297,9 @@ def check_holds(name: str, budget: BudgetSpec) -> None:
 def check_ends(spec: PolicySpec, now: float) -> None:
     """Raise if a budget ends before it begins. For new policies only.
 
-    Parameters
-    ----------
-    spec
-        The policy.
-    now
-        Seconds since 1970.
+    Args:
+        spec: The policy.
+        now: Seconds since 1970.
     """
     for name, budget in spec.budget.items():
         if budget.until is not msgspec.UNSET and budget.until <= now:

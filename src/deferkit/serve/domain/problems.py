@@ -55,14 +55,10 @@ class TooManyPolicies(Problem):
 class TooMuchMemory(Problem):
     """The learner of a new policy needs more memory than its tenant has left.
 
-    Parameters
-    ----------
-    needed
-        Bytes that it needs.
-    taken
-        Bytes that the tenant's policies take.
-    most
-        Bytes that they may take together.
+    Args:
+        needed: Bytes that it needs.
+        taken: Bytes that the tenant's policies take.
+        most: Bytes that they may take together.
     """
 
     def __init__(self, needed: int, taken: int, most: int) -> None:

@@ -23,14 +23,10 @@ class MatchRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def rewards(self, labels: list[Any], model: Any, expert: str) -> dict[str, float]:
         """Return the rewards of a task.
 
-        Parameters
-        ----------
-        labels
-            What the reviewers have answered, in the order of their seats.
-        model
-            What the model has answered; None if that is not known, so that it gets no reward.
-        expert
-            Whose reviewers they are.
+        Args:
+            labels: What the reviewers have answered, in the order of their seats.
+            model: What the model has answered; None if that is not known, so that it gets no reward.
+            expert: Whose reviewers they are.
 
         >>> MatchRule().rewards(["spam", "ham", "spam"], "ham", "human")
         {'human': 0.6666666666666666, 'model': 0.0}
@@ -183,22 +179,15 @@ def check_document(
 ) -> None:
     """Raise if a review document is invalid for a policy.
 
-    Parameters
-    ----------
-    document
-        The document.
-    resources
-        Names of the policy's resources, for the timer.
-    deciders
-        The model and the experts of the policy, for the reward rule.
-    reward_range
-        The least and the largest reward of the policy.
+    Args:
+        document: The document.
+        resources: Names of the policy's resources, for the timer.
+        deciders: The model and the experts of the policy, for the reward rule.
+        reward_range: The least and the largest reward of the policy.
 
     Raises:
-    ------
-    InvalidArgument
-        A field comes twice, a choice has no options or the same one twice, bounds contradict each other, there is no
-        such resource or decider, or the rule has rewards that the policy does not take.
+        InvalidArgument: A field comes twice, a choice has no options or the same one twice, bounds contradict each
+            other, there is no such resource or decider, or the rule has rewards that the policy does not take.
     """
     names = [field.name for field in document.form]
     if len(set(names)) < len(names):
@@ -231,18 +220,13 @@ def check_field(field: FormField) -> None:
 def check_answer(form: list[FormField], answer: Any) -> None:
     """Raise if an answer does not match a form.
 
-    Parameters
-    ----------
-    form
-        The fields, in order.
-    answer
-        What a reviewer has answered: an object of the form's fields. A field that is not required may be left out,
-        or null.
+    Args:
+        form: The fields, in order.
+        answer: What a reviewer has answered: an object of the form's fields. A field that is not required may be left
+            out, or null.
 
     Raises:
-    ------
-    InvalidArgument
-        It is no object, a field is missing or unknown, or a value is none of the field's.
+        InvalidArgument: It is no object, a field is missing or unknown, or a value is none of the field's.
 
     >>> check_answer([FormField(name="spam", kind="boolean")], {"spam": "yes"})
     Traceback (most recent call last):
@@ -314,16 +298,11 @@ class Judgement(NamedTuple):
 def judge(document: ReviewDocument, answers: list[Any], model_answer: Any, expert: str) -> Judgement:
     """Return the used answer of a task, and the rewards of the reward rule.
 
-    Parameters
-    ----------
-    document
-        The review document of the policy.
-    answers
-        What the reviewers have answered, in the order of their seats.
-    model_answer
-        What the model has answered; None if that is not known.
-    expert
-        Whose reviewers they are.
+    Args:
+        document: The review document of the policy.
+        answers: What the reviewers have answered, in the order of their seats.
+        model_answer: What the model has answered; None if that is not known.
+        expert: Whose reviewers they are.
     """
     labels = [label_of(document.form, answer) for answer in answers]
     labelled = [index for index, label in enumerate(labels) if label is not None]

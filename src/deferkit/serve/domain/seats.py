@@ -22,12 +22,9 @@ def new_token() -> str:
 def check_token(body: LeaseBody, stored: bytes | None) -> None:
     """Raise if a call does not have the token of its claim.
 
-    Parameters
-    ----------
-    body
-        The call; its `token` is what `claim` returned.
-    stored
-        The hash of the claim's token; None for a claim created before tokens existed, which needs none.
+    Args:
+        body: The call; its `token` is what `claim` returned.
+        stored: The hash of the claim's token; None for a claim created before tokens existed, which needs none.
     """
     if stored is None:
         return
@@ -39,12 +36,9 @@ def check_token(body: LeaseBody, stored: bytes | None) -> None:
 def check_bound(bound: str | None, reviewer: str) -> None:
     """Raise if the key or session of a caller is for one reviewer, and that is another.
 
-    Parameters
-    ----------
-    bound
-        The only reviewer that the caller may act for; None: any.
-    reviewer
-        The one that the call is about.
+    Args:
+        bound: The only reviewer that the caller may act for; None: any.
+        reviewer: The one that the call is about.
     """
     if bound is not None and bound != reviewer:
         raise Problem(403, "forbidden", f"The key is for the reviewer {bound!r} alone.")

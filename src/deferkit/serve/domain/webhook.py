@@ -136,15 +136,11 @@ def alarms_of(
 ) -> frozenset[BudgetAlarm]:
     """Return the active alarms, with hysteresis.
 
-    Parameters
-    ----------
-    accounts
-        The accounts by resource.
-    spec
-        The policy: nothing is left of a budget when less is free than one task may cost.
-    before
-        The alarms that were active before. Those of a used share end only 5 per cent of the total below it, so that
-        reservations that come and go do not raise them again and again.
+    Args:
+        accounts: The accounts by resource.
+        spec: The policy: nothing is left of a budget when less is free than one task may cost.
+        before: The alarms that were active before. Those of a used share end only 5 per cent of the total below it, so
+            that reservations that come and go do not raise them again and again.
     """
     found = set()
     for name, account in accounts.items():
@@ -249,13 +245,10 @@ class Destination(NamedTuple):
 def destination_of(url: str, *, private: bool) -> Destination:
     """Return the destination of a webhook's URL; raise if the URL is not allowed.
 
-    Parameters
-    ----------
-    url
-        http or https, without credentials and fragment.
-    private
-        Whether addresses that are not public are allowed. A name is not looked up here: that is done before each
-        connection.
+    Args:
+        url: http or https, without credentials and fragment.
+        private: Whether addresses that are not public are allowed. A name is not looked up here: that is done before
+            each connection.
 
     The error does not repeat the URL, which may be a secret itself.
 

@@ -35,15 +35,11 @@ def new_policy(spec: PolicySpec) -> Policy:
 class PolicyCreation:
     """Creates policies and acquires them.
 
-    Parameters
-    ----------
-    ownership
-        The policies of this process.
-    max_policies
-        How many policies a tenant may have; None for no limit.
-    tenant_memory
-        How many MB the learners of a tenant may take together, by the estimate that follows from their settings; None
-        for no limit.
+    Args:
+        ownership: The policies of this process.
+        max_policies: How many policies a tenant may have; None for no limit.
+        tenant_memory: How many MB the learners of a tenant may take together, by the estimate that follows from their
+            settings; None for no limit.
     """
 
     def __init__(self, ownership: Ownership, *, max_policies: int | None, tenant_memory: float | None = None) -> None:

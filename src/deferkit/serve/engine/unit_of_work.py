@@ -54,18 +54,13 @@ def events_of_record(
 ) -> list[DeliveryRow]:
     """Return the deliveries for the events of a record: a decision, an expiry, alarms of the budget.
 
-    Parameters
-    ----------
-    owned
-        The policy, after the record.
-    webhooks
-        Those of its tenant.
-    record, line
-        The record, and its row in the log.
-    accounts
-        The accounts before the record: of budgets that renew, the part of the current period.
-    row
-        The decision that it is about, before the record; None if there is none.
+    Args:
+        owned: The policy, after the record.
+        webhooks: Those of its tenant.
+        record: The record.
+        line: Its row in the log.
+        accounts: The accounts before the record: of budgets that renew, the part of the current period.
+        row: The decision that it is about, before the record; None if there is none.
     """
     found: list[DeliveryRow] = []
     if isinstance(record, DecidedRecord):
@@ -119,15 +114,11 @@ class UnitOfWork(Transaction):
     Rows that are written without a record (a seat, the reply of an idempotency key) add their policy to `changed` too:
     else a group of only such rows would not be committed, and the policy's fencing token would not be checked.
 
-    Parameters
-    ----------
-    ends
-        Deadline of the group by `time.perf_counter`: commands that have not run by then are requeued. None by
-        default.
-    defers
-        Whether long steps of learners are deferred to `Policy.learn_deferred`. False by default.
-    webhooks
-        The webhooks that events are delivered to, by tenant. None by default.
+    Args:
+        ends: Deadline of the group by `time.perf_counter`: commands that have not run by then are requeued. None by
+            default.
+        defers: Whether long steps of learners are deferred to `Policy.learn_deferred`. False by default.
+        webhooks: The webhooks that events are delivered to, by tenant. None by default.
     """
 
     def __init__(

@@ -44,16 +44,11 @@ ssl_context = cache(ssl.create_default_context)
 class WebhookSender:
     """Sends the deliveries of one webhook.
 
-    Parameters
-    ----------
-    webhook
-        Where to.
-    private
-        Whether private, loopback and link-local addresses are allowed.
-    now
-        Returns the time in microseconds.
-    done
-        Called with the result of each attempt, in the thread that made it.
+    Args:
+        webhook: Where to.
+        private: Whether private, loopback and link-local addresses are allowed.
+        now: Returns the time in microseconds.
+        done: Called with the result of each attempt, in the thread that made it.
     """
 
     def __init__(
@@ -168,12 +163,9 @@ DRAIN_S = 1.0  # seconds that running attempts get when the service stops
 class WebhookDelivery:
     """Delivers the events of the policies that this process owns to the webhooks of their tenants.
 
-    Parameters
-    ----------
-    ownership
-        The policies of this process, and the thread that writes.
-    private
-        Whether private, loopback and link-local addresses are allowed.
+    Args:
+        ownership: The policies of this process, and the thread that writes.
+        private: Whether private, loopback and link-local addresses are allowed.
     """
 
     def __init__(self, ownership: Ownership, *, private: bool) -> None:

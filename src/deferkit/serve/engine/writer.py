@@ -67,12 +67,9 @@ MAX_THREADS = 32  # in the pool: the steps of more tenants wait for each other
 class LearningSteps:
     """Runs deferred steps of learners, of each tenant one at a time.
 
-    Parameters
-    ----------
-    ownership
-        The policies of this process; one whose step fails is rebuilt from its log.
-    charge
-        Called with the tenant and the seconds of each run.
+    Args:
+        ownership: The policies of this process; one whose step fails is rebuilt from its log.
+        charge: Called with the tenant and the seconds of each run.
     """
 
     def __init__(self, ownership: Ownership, charge: Callable[[str, float], None]) -> None:
@@ -141,24 +138,15 @@ def size_of(job: Job) -> int:
 class GroupCommit:
     """Runs groups of commands, each in one transaction.
 
-    Parameters
-    ----------
-    ownership
-        The policies of this process, and the thread that writes.
-    queue
-        Where commands come from; those that a group had no time for are requeued.
-    fits
-        Blocks commands whose policy is fitting trees or is used by another thread.
-    steps
-        Runs deferred steps of learners, after their commit.
-    group_s
-        Seconds of a group after which no more of its commands are run: every other caller waits as long.
-    snapshot_every
-        Records of a policy's log between two snapshots.
-    webhooks
-        The webhooks: events for them are written in the same transaction (outbox).
-    telemetry
-        Where commits are recorded; None: nowhere.
+    Args:
+        ownership: The policies of this process, and the thread that writes.
+        queue: Where commands come from; those that a group had no time for are requeued.
+        fits: Blocks commands whose policy is fitting trees or is used by another thread.
+        steps: Runs deferred steps of learners, after their commit.
+        group_s: Seconds of a group after which no more of its commands are run: every other caller waits as long.
+        snapshot_every: Records of a policy's log between two snapshots.
+        webhooks: The webhooks: events for them are written in the same transaction (outbox).
+        telemetry: Where commits are recorded; None: nowhere.
     """
 
     def __init__(

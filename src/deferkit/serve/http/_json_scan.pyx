@@ -9,16 +9,11 @@ def scan(bytes raw, Py_ssize_t deepest, Py_ssize_t most, unescape):
     Whatever is not JSON is gone through too, safely, with results that mean nothing. The pass ends where a limit is
     passed.
 
-    Parameters
-    ----------
-    raw
-        The document.
-    deepest
-        The depth at which the pass ends.
-    most
-        The number of lists and objects at which the pass ends.
-    unescape
-        Returns the bytes of a key with escapes, which is given with its quotes.
+    Args:
+        raw: The document.
+        deepest: The depth at which the pass ends.
+        most: The number of lists and objects at which the pass ends.
+        unescape: Returns the bytes of a key with escapes, which is given with its quotes.
     """
     cdef const unsigned char *text = <const unsigned char *> PyBytes_AsString(raw)
     cdef Py_ssize_t n = len(raw), i = 0, start, after, level = 0, reached = 0, containers = 0

@@ -195,14 +195,10 @@ def check_open_call(scope: Mapping[str, Any]) -> None:
 class CallAllowance:
     """Limits the rate of something, for each tenant.
 
-    Parameters
-    ----------
-    rate
-        How many a second are allowed; 0 for any number.
-    most
-        How many are allowed at once, if there were none for a while.
-    what
-        What is counted, for the message.
+    Args:
+        rate: How many a second are allowed; 0 for any number.
+        most: How many are allowed at once, if there were none for a while.
+        what: What is counted, for the message.
     """
 
     def __init__(self, rate: float, most: float, what: str) -> None:

@@ -127,12 +127,9 @@ def limit_requests(app: ASGIApp, *, max_body: int, traffic: Traffic, access_log:
 def trace_requests(app: ASGIApp, telemetry: "Telemetry") -> ASGIApp:
     """Return the application with a span for each request, named by its route: nothing of a caller's is in it.
 
-    Parameters
-    ----------
-    app
-        The application.
-    telemetry
-        Where spans go.
+    Args:
+        app: The application.
+        telemetry: Where spans go.
     """
 
     async def within_span(scope: Scope, receive: Receive, send: Send) -> None:

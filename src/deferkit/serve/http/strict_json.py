@@ -87,10 +87,8 @@ class BodyDecoder:
 
     After a large body, the event loop is free for as long as the decoding took.
 
-    Parameters
-    ----------
-    charge
-        Called with the tenant and the seconds that decoding a large body took.
+    Args:
+        charge: Called with the tenant and the seconds that decoding a large body took.
     """
 
     def __init__(self, charge: Callable[[str, float], None]) -> None:

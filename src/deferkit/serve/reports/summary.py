@@ -185,18 +185,12 @@ class StatusReply(msgspec.Struct, frozen=True, kw_only=True):
 def status_of(store: Store, policy: int, spec: PolicySpec, reviewer: str, now: int) -> StatusReply:
     """Return the queue of a policy as one reviewer sees it.
 
-    Parameters
-    ----------
-    store
-        Where it is read.
-    policy
-        Number of the policy.
-    spec
-        Its settings.
-    reviewer
-        Who wants to know.
-    now
-        The time, in microseconds.
+    Args:
+        store: Where it is read.
+        policy: Number of the policy.
+        spec: Its settings.
+        reviewer: Who wants to know.
+        now: The time, in microseconds.
     """
     database, accounts = store.database, store.budgets(policy)
     queue = queue_of_reviewer(database, policy, reviewer, now, late=spec.after_deadline == "wait")

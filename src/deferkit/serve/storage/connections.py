@@ -70,12 +70,9 @@ class PolicyMemory:
     def of_tenant(self, connection: Connection, tenant: str) -> int:
         """Return the memory of a tenant's policies in bytes, as a connection sees them.
 
-        Parameters
-        ----------
-        connection
-            Where they are read: any reader, or the writer in its transaction.
-        tenant
-            Whose policies.
+        Args:
+            connection: Where they are read: any reader, or the writer in its transaction.
+            tenant: Whose policies.
         """
         before = self._known.get(tenant, {})
         there: list[tuple[int, int]] = [(number, created) for number, created in connection.run("ages", tenant=tenant)]

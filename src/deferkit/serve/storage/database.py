@@ -101,14 +101,10 @@ class Query(NamedTuple):
 def load_queries(dialect: str, placeholder: str, in_list: str) -> dict[str, Query]:
     """Return the named queries for a dialect.
 
-    Parameters
-    ----------
-    dialect
-        "sqlite" or "postgres"; queries of the other one are left out.
-    placeholder
-        What replaces each parameter `:name`.
-    in_list
-        What replaces `IN (:values)`, as a format string: drivers differ in how a list is passed.
+    Args:
+        dialect: "sqlite" or "postgres"; queries of the other one are left out.
+        placeholder: What replaces each parameter `:name`.
+        in_list: What replaces `IN (:values)`, as a format string: drivers differ in how a list is passed.
 
     >>> load_queries("sqlite", "?", "IN ({})")["drop_parked"]
     Query(sql='DELETE FROM parked WHERE policy = ? AND task = ?', names=('policy', 'task'))

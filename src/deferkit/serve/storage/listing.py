@@ -40,23 +40,15 @@ class ReviewerQueue(NamedTuple):
 def page_of_queue(database: Database, policy: int, states: list[str], after: str, limit: int) -> list[QueuedSeat]:
     """Return a page of the seats that wait or are claimed, in the order in which they are offered.
 
-    Parameters
-    ----------
-    database
-        Where they are.
-    policy
-        Number of the policy.
-    states
-        Of "waiting" and "claimed".
-    after
-        The cursor of the last seat of the page before; "" for the first page.
-    limit
-        How many at most.
+    Args:
+        database: Where they are.
+        policy: Number of the policy.
+        states: Of "waiting" and "claimed".
+        after: The cursor of the last seat of the page before; "" for the first page.
+        limit: How many at most.
 
     Raises:
-    ------
-    ValueError
-        `after` is no cursor.
+        ValueError: `after` is no cursor.
     """
     priority, created, seat, task = after.split(" ", 3) if after else ("0", "0", "0", "")
     rows = database.reader().run(
@@ -85,25 +77,16 @@ def page_of_held(
 ) -> HeldPage:
     """Return a page of the seats that a reviewer holds, sorted by the end of their leases.
 
-    Parameters
-    ----------
-    database
-        Where they are.
-    policy
-        Number of the policy.
-    reviewer
-        Who holds them.
-    after
-        `next` of the page before; "" for the first page.
-    limit
-        How many at most.
-    most_bytes
-        What payloads and answers of the model have at most, together; a single seat may have more.
+    Args:
+        database: Where they are.
+        policy: Number of the policy.
+        reviewer: Who holds them.
+        after: `next` of the page before; "" for the first page.
+        limit: How many at most.
+        most_bytes: What payloads and answers of the model have at most, together; a single seat may have more.
 
     Raises:
-    ------
-    ValueError
-        `after` is no cursor.
+        ValueError: `after` is no cursor.
     """
     lease_until, seat, task = after.split(" ", 2) if after else ("0", "0", "")
     rows = database.reader().run(
@@ -125,18 +108,12 @@ def page_of_held(
 def queue_of_reviewer(database: Database, policy: int, reviewer: str, now: int, *, late: bool) -> ReviewerQueue:
     """Return the counts of seats that a reviewer can and cannot claim, by reason.
 
-    Parameters
-    ----------
-    database
-        Where the queue is.
-    policy
-        Number of the policy.
-    reviewer
-        Whose queue it is.
-    now
-        The time, in microseconds.
-    late
-        Whether tasks are offered beyond their deadline.
+    Args:
+        database: Where the queue is.
+        policy: Number of the policy.
+        reviewer: Whose queue it is.
+        now: The time, in microseconds.
+        late: Whether tasks are offered beyond their deadline.
     """
     rows = database.reader().run("queue_of_reviewer", policy=policy, reviewer=reviewer, now=now, late=int(late))
     return ReviewerQueue(*rows[0])
@@ -179,18 +156,12 @@ def page_of_tasks(
 ) -> list[ListedTask]:
     """Return a page of tasks, the latest first.
 
-    Parameters
-    ----------
-    database
-        Where they are.
-    policy
-        Number of the policy.
-    wanted
-        Which ones.
-    before
-        The number of the last decision of the page before.
-    limit
-        How many at most.
+    Args:
+        database: Where they are.
+        policy: Number of the policy.
+        wanted: Which ones.
+        before: The number of the last decision of the page before.
+        limit: How many at most.
     """
     # the reply is JSON without spaces, in which quotes of other texts are escaped
     said = f'"reason":{to_json_column(wanted.reason)}'.encode() if wanted.reason else b""

@@ -47,14 +47,10 @@ class WebhookStore:
     ) -> list[DeliveryRow]:
         """Return the deliveries that are due.
 
-        Parameters
-        ----------
-        wanted
-            How many at most, by webhook.
-        policies
-            The policies that this process owns, by webhook.
-        now
-            The time in microseconds.
+        Args:
+            wanted: How many at most, by webhook.
+            policies: The policies that this process owns, by webhook.
+            now: The time in microseconds.
         """
         reader = self.store.database.reader()
         calls = [

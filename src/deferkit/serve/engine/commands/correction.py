@@ -89,28 +89,17 @@ def replace(
 ) -> bool:
     """Replace observed rewards, and the cost that is booked or unconfirmed.
 
-    Parameters
-    ----------
-    owned
-        The policy.
-    work
-        Where it is written.
-    now
-        The time, in microseconds.
-    row
-        The decision.
-    request
-        The id of the call that wants it.
-    rewards
-        Those that replace others, by decider.
-    micros
-        The cost of the task from now on; None: as before.
-    by_rule
-        Whether the rewards are those of the reward rule.
+    Args:
+        owned: The policy.
+        work: Where it is written.
+        now: The time, in microseconds.
+        row: The decision.
+        request: The id of the call that wants it.
+        rewards: Those that replace others, by decider.
+        micros: The cost of the task from now on; None: as before.
+        by_rule: Whether the rewards are those of the reward rule.
 
     Returns:
-    -------
-    bool
         Whether the learner was told.
     """
     if micros is not None and row.cost is not None:

@@ -123,12 +123,9 @@ class ExtendReview:
     The hold is extended to the cost so far plus the initial hold, as far as budget is free. If the cost has reached
     the hold, the review is stopped.
 
-    Parameters
-    ----------
-    body
-        The claim, and what it has cost.
-    bound
-        The only reviewer that the caller may act for; None (default): any.
+    Args:
+        body: The claim, and what it has cost.
+        bound: The only reviewer that the caller may act for; None (default): any.
     """
 
     def __init__(self, body: ExtendBody, bound: str | None = None) -> None:

@@ -72,14 +72,10 @@ class LeaseCommand(ABC):
     def query(self, policy: int, spec: PolicySpec, now: int) -> QueueQuery:
         """Return the command as a query of the review queue.
 
-        Parameters
-        ----------
-        policy
-            Number of the policy.
-        spec
-            Its settings.
-        now
-            The time, in microseconds.
+        Args:
+            policy: Number of the policy.
+            spec: Its settings.
+            now: The time, in microseconds.
         """
         return QueueQuery(lambda connection: self.execute(connection, policy, spec, now))
 
@@ -91,13 +87,10 @@ class LeaseCommand(ABC):
 class Claim(LeaseCommand):
     """Claim the free seat with the highest priority for a reviewer.
 
-    Parameters
-    ----------
-    body
-        Who claims.
-    most
-        How many tasks of a policy a reviewer may hold at a time; None (default) for no limit. Claims whose lease is
-        over do not count: others may take them.
+    Args:
+        body: Who claims.
+        most: How many tasks of a policy a reviewer may hold at a time; None (default) for no limit. Claims whose lease
+            is over do not count: others may take them.
     """
 
     def __init__(self, body: ClaimBody, most: int | None = None) -> None:
@@ -216,12 +209,9 @@ Lease = TypeVar("Lease", bound=LeaseBody)
 class ClaimCommand(LeaseCommand, Generic[Lease]):
     """Base of lease commands that take the token of a claim.
 
-    Parameters
-    ----------
-    body
-        The claim.
-    bound
-        The only reviewer that the caller may act for; None (default): any.
+    Args:
+        body: The claim.
+        bound: The only reviewer that the caller may act for; None (default): any.
     """
 
     def __init__(self, body: Lease, bound: str | None = None) -> None:

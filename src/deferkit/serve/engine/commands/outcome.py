@@ -183,13 +183,10 @@ class OutcomeReply(msgspec.Struct, frozen=True, kw_only=True):
 class Observe:
     """Observe the outcome of a task.
 
-    Parameters
-    ----------
-    body
-        What has become known.
-    key
-        Id of the API key that it came with; '' without one. Each key has its share of the room for outcomes that come
-        before their decisions.
+    Args:
+        body: What has become known.
+        key: Id of the API key that it came with; '' without one. Each key has its share of the room for outcomes that
+            come before their decisions.
     """
 
     def __init__(self, body: OutcomeBody, key: str = "") -> None:

@@ -115,12 +115,9 @@ class BeginForgetting(BeginRebuild):
 class BeginUpgrade(BeginRebuild):
     """Start a rebuild with other defaults, unless the policy has them already.
 
-    Parameters
-    ----------
-    body
-        The version of the defaults.
-    created
-        The policy as it was created.
+    Args:
+        body: The version of the defaults.
+        created: The policy as it was created.
     """
 
     def __init__(self, body: UpgradeBody, created: PolicySpec) -> None:

@@ -67,12 +67,9 @@ class EffortReply(msgspec.Struct, frozen=True, kw_only=True):
 class Complete:
     """Record a reviewer's answer.
 
-    Parameters
-    ----------
-    body
-        The claim and the answer.
-    bound
-        The only reviewer that the caller may act for; None (default): any.
+    Args:
+        body: The claim and the answer.
+        bound: The only reviewer that the caller may act for; None (default): any.
     """
 
     def __init__(self, body: CompleteBody, bound: str | None = None) -> None:
@@ -182,12 +179,9 @@ def record_of(row: DecisionRow, seat: SeatRow, body: CompleteBody, visible: bool
 class Effort:
     """Book the cost of a claim that lapsed.
 
-    Parameters
-    ----------
-    body
-        The claim and the cost.
-    bound
-        The only reviewer that the caller may act for; None (default): any.
+    Args:
+        body: The claim and the cost.
+        bound: The only reviewer that the caller may act for; None (default): any.
     """
 
     def __init__(self, body: EffortBody, bound: str | None = None) -> None:
@@ -262,12 +256,9 @@ class AnswerCorrectionReply(msgspec.Struct, frozen=True, kw_only=True):
 class CorrectAnswer:
     """Replace an answer; once for each id.
 
-    Parameters
-    ----------
-    body
-        The claim and the answer that replaces the one before.
-    bound
-        The only reviewer that the caller may act for; None (default): any.
+    Args:
+        body: The claim and the answer that replaces the one before.
+        bound: The only reviewer that the caller may act for; None (default): any.
     """
 
     def __init__(self, body: AnswerCorrectionBody, bound: str | None = None) -> None:

@@ -105,16 +105,11 @@ class RenewIdle:
 def renew(owned: OwnedPolicy, work: UnitOfWork, now: int, *, begin: bool = False) -> bool:
     """Record the renewals that are due; return False if there are more of them.
 
-    Parameters
-    ----------
-    owned
-        The policy.
-    work
-        Where they are recorded.
-    now
-        The time of the policy, in microseconds.
-    begin
-        Whether a task has come, which begins the first period. False by default.
+    Args:
+        owned: The policy.
+        work: Where they are recorded.
+        now: The time of the policy, in microseconds.
+        begin: Whether a task has come, which begins the first period. False by default.
     """
     policy = owned.policy
     if not policy.is_timed:
