@@ -24,7 +24,8 @@ test: $(VENV)/built $(VENV)/browser lint
 	if command -v chromium >/dev/null; then $(BIN)/pytest -n 3; else $(BIN)/pytest -n 3 -m "not browser"; fi
 
 # for daily work: lint, types, and the tests that need no service, browser or long stream; two minutes
-FAST := $(addprefix tests/test_,budget_events.py decisions.py docs.py encode.py golden.py hats.py holds.py inputs.py links.py moved_modules.py packaging.py periods.py ranks.py registry.py save.py state.py walks.py)
+FAST := $(addprefix tests/learn/test_,budget_events.py decisions.py encode.py golden.py hats.py holds.py inputs.py links.py periods.py ranks.py save.py state.py) \
+	$(addprefix tests/test_,docs.py moved_modules.py packaging.py walks.py wording.py) tests/study/test_registry.py
 check: $(VENV)/built lint
 	$(BIN)/pytest -n 2 -q $(FAST)
 
@@ -35,7 +36,7 @@ walks: $(VENV)/built
 # services that are killed, paused, stopped and left without room, again and again, and a million decisions: half an hour
 # test by test in two processes; what each one counted is shown at the end
 soak: $(VENV)/built
-	DEFERKIT_SOAK=20 $(BIN)/pytest -n 2 --dist worksteal -q -rP --durations=20 tests/serve/processes tests/serve/test_stateful.py tests/serve/api/test_openapi.py tests/test_report.py
+	DEFERKIT_SOAK=20 $(BIN)/pytest -n 2 --dist worksteal -q -rP --durations=20 tests/serve/processes tests/serve/test_stateful.py tests/serve/api/test_openapi.py tests/study/test_report.py
 	$(BIN)/python benchmarks/serve_memory.py
 
 lint: $(VENV)/built
@@ -51,7 +52,7 @@ lint: $(VENV)/built
 # Python's own allocator is off, so that each object has borders that are watched. libstdc++ comes early, so that the
 # sanitizer finds how C++ libraries throw.
 SANITIZERS := -fsanitize=address,undefined,float-cast-overflow
-SANITIZED := $(addprefix tests/test_,contract.py golden.py inputs.py encode.py passes.py estimates.py decisions.py)
+SANITIZED := $(addprefix tests/learn/test_,contract.py golden.py inputs.py encode.py passes.py estimates.py decisions.py)
 sanitize: $(VENV)/built
 	DEFERKIT_CFLAGS="-O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all $(SANITIZERS)" DEFERKIT_LDFLAGS="$(SANITIZERS)" \
 		$(BIN)/python setup.py --quiet build --build-base build/sanitize --build-lib build/sanitize/lib
@@ -63,7 +64,7 @@ sanitize: $(VENV)/built
 test-arm64: $(VENV)/built
 	{ command -v aarch64-linux-gnu-gcc && command -v qemu-aarch64-static; } >/dev/null || { $(APT) gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static; } \
 		|| { echo "needs a compiler for arm64 and an emulator (Debian: gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static)" >&2; exit 1; }
-	$(BIN)/pytest -q tests/test_kernels.py -k arm64
+	$(BIN)/pytest -q tests/learn/test_kernels.py -k arm64
 	checks/arm64.sh $(CURDIR)/$(BIN)/python
 
 # the bridge against a real Label Studio, installed into an environment of its own: some minutes, a gigabyte

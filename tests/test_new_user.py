@@ -11,8 +11,8 @@ import pytest
 from deferkit import Budget, Deferrer, UnaffordableReviewWarning, __version__
 from deferkit.study.policy_registry import make_learner
 from deferkit.worlds.synthetic import Synthetic
+from tests.cli.test_cli_failures import INTERRUPTED_AT
 from tests.command_line import Runner, said
-from tests.test_cli_failures import INTERRUPTED_AT
 
 __all__ = ["said"]
 

@@ -146,7 +146,7 @@ def test_threads_share_a_learner_in_a_file(tmp_path: Path) -> None:
 
 
 def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    runpy.run_path(str(Path(__file__).parents[1] / "examples" / "langgraph_approval.py"))
+    runpy.run_path(str(Path(__file__).parents[2] / "examples" / "langgraph_approval.py"))
     assert "refunds were shown to a person" in capsys.readouterr().out
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from deferkit import Budget, Deferrer, Pacing
 from tests.conftest import Tasks, draw_tasks, draw_times, november_deferrer, numbers, rewards_of
+from tests.learn.test_reference import assert_same
 from tests.reference import Choice
 from tests.reference_renewing import Plan, RenewingLearner
-from tests.test_reference import assert_same
 
 D, N, HOUR = 4, 260, 3_600.0
 

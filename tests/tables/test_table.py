@@ -13,7 +13,7 @@ from deferkit import InvalidArgument
 from deferkit.study.spec import Spec
 from deferkit.worlds import make_world
 from deferkit.worlds.table import Table
-from tests.tables import HEAD, ROWS, many, stream_of, written
+from tests.table_files import HEAD, ROWS, many, stream_of, written
 
 
 def test_a_table_by_hand(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from deferkit.errors import MissingExtra
 from deferkit.tables.cells import Notes, Numerals
 from deferkit.tables.sheet import Sheet
 from deferkit.worlds.table import Table
-from tests.tables import HEAD, ROWS, stream_of, written
+from tests.table_files import HEAD, ROWS, stream_of, written
 from tests.workbooks import workbook
 
 

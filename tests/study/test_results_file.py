@@ -13,7 +13,7 @@ from deferkit.study.spec import Spec
 from deferkit.study.trial_store import COLUMNS, SCHEMA, TrialStore, kept_results, results_frame, write_frame
 from tests.command_line import Runner
 
-STUDIES = Path(__file__).parent.parent / "docs" / "studies.md"
+STUDIES = Path(__file__).parents[2] / "docs" / "studies.md"
 TYPES = {"text": pl.String, "whole number": pl.Int64, "number": pl.Float64, "list of numbers": pl.List(pl.Float64)}
 WORDS = (
     "run",

@@ -14,7 +14,7 @@ from deferkit import InvalidArgument
 from deferkit.tables.cells import Dates
 from deferkit.worlds.table import Table
 from tests.command_line import Runner
-from tests.tables import HEAD, stream_of, written
+from tests.table_files import HEAD, stream_of, written
 from tests.workbooks import workbook
 
 MOMENTS = st.datetimes(datetime.datetime(1950, 1, 1), datetime.datetime(2100, 1, 1))

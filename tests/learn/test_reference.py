@@ -15,7 +15,7 @@ from tests import reference
 from tests.conftest import Floats, Tasks, draw_tasks, november_deferrer, numbers, rewards_of
 from tests.reference import Choice, Learner, Limit
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 D, N = 5, 300
 IDENTITY, LOGISTIC, LOGISTIC_COSTS = ["identity"] * 2, ["logistic", "identity"], ["identity", "logistic"]
 

@@ -19,7 +19,7 @@ from deferkit.study.runner import count_missing, run_study
 from deferkit.study.spec import Spec
 from deferkit.study.trial_store import SCHEMA, Trial, TrialStore
 
-FOLDER = Path(__file__).parent / "fixtures" / "results_v1"
+FOLDER = Path(__file__).parents[1] / "fixtures" / "results_v1"
 RESULTS = [name for name in SCHEMA if name not in ("key", "us_per_step", "remark")]
 """All columns but the key, which is another one by now, the time, which is never the same, and the later remark."""
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from deferkit.learn.core import CONSTANTS, layout
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 HEADERS = HERE.parent / "src" / "deferkit" / "learn" / "core"
 FLAGS = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", f"-I{HEADERS}"]
 NATIVE = os.environ.get("CC", "gcc")

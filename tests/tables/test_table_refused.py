@@ -9,7 +9,7 @@ import pytest
 
 from deferkit import InvalidArgument
 from deferkit.worlds import make_world
-from tests.tables import HEAD, ROWS, written
+from tests.table_files import HEAD, ROWS, written
 
 BAD = {
     "": "is empty",

@@ -17,7 +17,7 @@ from deferkit.study.trial import run_together
 from deferkit.worlds import make_world
 from deferkit.worlds.table import Table
 from tests.command_line import Runner
-from tests.tables import HEAD, many, written
+from tests.table_files import HEAD, many, written
 
 BUDGET = Budget(2, horizon=500, max_cost=0.02)
 CELLS: dict[str, list[Any]] = {

@@ -11,7 +11,7 @@ from deferkit.study.policy_registry import make_learner
 from deferkit.tables.rows import is_confidence_name
 from deferkit.worlds.table import Table
 from tests.command_line import Runner
-from tests.tables import HEAD, written
+from tests.table_files import HEAD, written
 
 TAKEN = "The column 'x_score' is taken as the model's confidence (--confidence none to switch that off)."
 

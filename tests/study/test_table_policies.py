@@ -15,7 +15,7 @@ from deferkit.study.spec import Spec
 from deferkit.study.trial import run_together
 from deferkit.worlds import make_world
 from tests.command_line import Runner, deferkit
-from tests.tables import HEAD, many, written
+from tests.table_files import HEAD, many, written
 
 
 def outcomes(path: str, budget: str, *policies: str, **given: Any) -> dict[str, dict[str, Any]]:

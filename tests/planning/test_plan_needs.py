@@ -36,7 +36,7 @@ from deferkit.study.runner import run_study
 from deferkit.worlds import make_world
 from tests.command_line import Runner
 from tests.conftest import november_deferrer
-from tests.tables import many, written
+from tests.table_files import many, written
 
 EVERYTHING = 5_000.0
 

@@ -14,7 +14,7 @@ from tests.golden import version5
 from tests.golden.lives import digest, fingerprint, live, lives, long_runs, run_digest
 from tests.golden.version3 import STEPS_SAVED, continue_with, learners, state_digest
 
-FOLDER = Path(__file__).parent / "golden"
+FOLDER = Path(__file__).parents[1] / "golden"
 GOLDEN: dict[str, Any] = json.loads((FOLDER / "golden.json").read_text())
 VERSION_3: dict[str, Any] = json.loads((FOLDER / "version3.json").read_text())
 VERSION_4: dict[str, Any] = json.loads((FOLDER / "version4.json").read_text())

@@ -13,7 +13,7 @@ from deferkit.study.spec import PACKAGE
 
 app = add_commands()
 
-STUDIES = Path(__file__).parent.parent / "docs" / "studies.md"
+STUDIES = Path(__file__).parents[2] / "docs" / "studies.md"
 UNMISTAKABLE = {name for name in REGISTRY if name not in {"imagenet16h"} and ("-" in name or not name.isalpha())}
 """Names that mean nothing but an experiment; the others are words, or names of worlds as well."""
 

@@ -20,7 +20,7 @@ from deferkit.worlds.base import TaskStream
 from deferkit.worlds.synthetic import Synthetic
 from deferkit.worlds.table import Table
 from tests.command_line import Runner
-from tests.tables import many
+from tests.table_files import many
 
 Floats = NDArray[np.float64]
 SEEDS = range(16)

@@ -27,7 +27,7 @@ from deferkit.study.baselines import confidence_quantile
 from tests.guides import run_guide
 
 BUDGET = Budget(30, horizon=500, max_cost=1)
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @parametrize_with_checks(  # type: ignore[untyped-decorator]
