@@ -18,10 +18,10 @@ from deferkit.connectors import label_studio_api
 from deferkit.connectors.label_studio import BridgeCounts, LabelStudioBridge
 from deferkit.connectors.label_studio_api import LabelStudio
 from tests.command_line import SCRIPT
+from tests.connectors.test_label_studio import POLICY
 from tests.serve.harness.clients import until
 from tests.serve.harness.in_process import Running, running
 from tests.serve.harness.service_process import free_port
-from tests.connectors.test_label_studio import POLICY
 
 LEGACY = "0123456789abcdef0123456789abcdef01234567"
 START_S = 900.0  # migrations of a new database take a minute, or several on a busy machine
