@@ -17,7 +17,7 @@ from tests.serve.harness.service_process import ServiceProcess
 
 ROOT = Path(__file__).parent.parent.parent
 GUIDE = (ROOT / "docs" / "service-guide.md").read_text()
-SECTION = GUIDE[GUIDE.index("\n## First calls\n") : GUIDE.index("\n## Words\n")]
+SECTION = GUIDE[GUIDE.index("\n## First calls\n") : GUIDE.index("\n## Topics\n")]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 ADDRESS = "http://127.0.0.1:8080"
 
