@@ -72,6 +72,7 @@ else:
 
 
 register_moved_modules()
+del register_moved_modules
 
 __all__ = [
     "AlreadySettled",

@@ -47,10 +47,10 @@ def test_old_tasks_weigh_as_their_own_views_saw_them() -> None:
     representation: Any = learner._representation
     past = representation.training_set
     learner.run(tasks.contexts[80:99], {k: v[80:99] for k, v in rewards_of(learner, tasks).items()}, tasks.costs[80:99])
-    first = past.labelled(0)[0]
+    first = past.select_labelled(0)[0]
     old = representation.embedder.embed(past, first[first < 9], 0)
     representation.retrain()
-    kept = representation.embedder.embed(past, past.labelled(0)[0], 0)
+    kept = representation.embedder.embed(past, past.select_labelled(0)[0], 0)
     expected = representation.systems._ridge + old.T @ old + kept.T @ kept
     np.testing.assert_allclose(learner._ledger.view("precision")[0], expected, atol=1e-9)
 

@@ -189,3 +189,12 @@ def test_all_contexts_that_the_price_is_solved_for_have_the_views_of_now() -> No
     assert window == 32
     views = representation.transform(tasks.contexts[-window:])
     np.testing.assert_allclose(learner._ledger.view("context")[100 - window : 100, 0], views, rtol=0, atol=1e-12)
+
+
+def test_embeddings_of_other_packages_may_use_the_old_names() -> None:
+    past = TrainingSet(n_features=2, n_deciders=2, n_resources=1)
+    with pytest.warns(DeprecationWarning, match="select_labelled"):
+        old = past.labelled(0)
+    assert [each.tolist() for each in old] == [each.tolist() for each in past.select_labelled(0)]
+    with pytest.warns(DeprecationWarning, match="copy_outcomes"):
+        assert [each.tolist() for each in past.known()] == [each.tolist() for each in past.copy_outcomes()]

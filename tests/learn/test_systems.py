@@ -59,7 +59,7 @@ def test_after_a_retraining_the_estimates_are_those_of_the_past(name: str) -> No
     representation.retrain()
     past = representation.training_set
     for target, belief in enumerate(learner.coefficients().values()):
-        rows, y = past.labelled(target)
+        rows, y = past.select_labelled(target)
         z = representation.embedder.embed(past, rows, representation.views[target])
         ridge = representation.systems._ridge
         logistic = name == "neural, logistic" and target < 2

@@ -1,5 +1,7 @@
 """The training set of a representation: contexts of tasks, with the outcomes that are known by now."""
 
+import warnings
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -103,10 +105,20 @@ class TrainingSet:
             rows = np.flatnonzero(self._arrays["whose"][: self.n, 0] == expert + 1)
         return rows, y[rows]
 
+    def labelled(self, target: int) -> tuple[Ints, Floats]:
+        """Return `select_labelled(target)`, for embeddings of other packages that use its old name."""
+        warnings.warn("TrainingSet.labelled is select_labelled now.", DeprecationWarning, stacklevel=2)
+        return self.select_labelled(target)
+
     def copy_outcomes(self) -> tuple[Floats, Floats, Ints]:
         """Return the outcomes of every task: rewards, costs, and the expert whose costs these are (0 for none)."""
         rewards, costs, cost_expert = (self._arrays[name][: self.n].copy() for name in ("rewards", "costs", "whose"))
         return rewards, costs, cost_expert[:, 0].astype(np.int64)
+
+    def known(self) -> tuple[Floats, Floats, Ints]:
+        """Return `copy_outcomes()`, for embeddings of other packages that use its old name."""
+        warnings.warn("TrainingSet.known is copy_outcomes now.", DeprecationWarning, stacklevel=2)
+        return self.copy_outcomes()
 
     def drop_first(self, n: int) -> None:
         """Drop the first n tasks."""
