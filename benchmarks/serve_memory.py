@@ -27,7 +27,7 @@ import msgspec
 import numpy as np
 from measure import cpu_model, make_console, make_table
 
-from deferkit.serve.domain.request_bodies import BatchBody, OutcomeBody, TaskBody
+from deferkit.serve.api.tasks import BatchBody, OutcomeBody, TaskBody
 from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
 from deferkit.serve.engine.commands.decide import DecideMany
 from deferkit.serve.engine.commands.outcome import Observe

@@ -12,7 +12,7 @@ import pytest
 import deferkit
 from deferkit.cli.app import add_commands
 from deferkit.client import Keys, Reviews, Webhooks
-from deferkit.serve.reports.standing import Alarm
+from deferkit.serve.api.reports import Alarm
 
 app = add_commands()
 

@@ -5,8 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from deferkit.serve.api.policies import EraseBody
+from deferkit.serve.api.reviews import AnswerCorrectionBody
+from deferkit.serve.api.tasks import CorrectionBody
 from deferkit.serve.audit.replay import replay
-from deferkit.serve.domain.request_bodies import AnswerCorrectionBody, CorrectionBody, EraseBody
 from deferkit.serve.domain.review import ReviewDocument
 from deferkit.serve.domain.spec import PolicySpec
 from deferkit.serve.engine.commands.correction import Correct

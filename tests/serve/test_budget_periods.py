@@ -9,10 +9,10 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 
+from deferkit.serve.api.policies import BudgetBody, ResetBody
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain.accounts import MICRO, Account
 from deferkit.serve.domain.problems import Problem
-from deferkit.serve.domain.request_bodies import BudgetBody, ResetBody
 from deferkit.serve.domain.spec import BudgetSpec
 from deferkit.serve.engine import ownership
 from deferkit.serve.engine.commands import upkeep

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from deferkit.serve.api.reviews import ClaimBody, ExtendBody, LeaseBody
 from deferkit.serve.domain.problems import Problem, StoreFailed
-from deferkit.serve.domain.request_bodies import ClaimBody, ExtendBody, LeaseBody
 from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
 from deferkit.serve.engine.commands.lease import Claim, Extend, LeaseCommand, Release
 from deferkit.serve.engine.commands.upkeep import Expire

@@ -7,10 +7,10 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from deferkit.serve.api.tasks import BatchBody, TaskBody
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.policy_learner import learner_of, with_defaults
 from deferkit.serve.domain.problems import Problem, StoreFailed
-from deferkit.serve.domain.request_bodies import BatchBody, TaskBody
 from deferkit.serve.domain.spec import BudgetSpec
 from deferkit.serve.engine import ownership
 from deferkit.serve.engine.commands.decide import Decide, DecideMany

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from deferkit.serve.domain.reply import Reply
+from deferkit.serve.api.common import Reply
 from deferkit.serve.engine import ownership
 from deferkit.serve.engine.commands.lease import Claim
 from deferkit.serve.engine.engine import Engine, EngineSettings

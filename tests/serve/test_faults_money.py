@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from deferkit.serve.api.policies import BudgetBody
 from deferkit.serve.domain.accounts import MAX_AMOUNT, Account
 from deferkit.serve.domain.problems import Problem
-from deferkit.serve.domain.request_bodies import BudgetBody
 from deferkit.serve.engine.commands.policy import ChangeBudget
 from deferkit.serve.engine.commands.upkeep import Expire
 from deferkit.serve.engine.engine import Engine

@@ -7,9 +7,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from deferkit.serve.api.tasks import BatchBody, TaskBody
 from deferkit.serve.domain import records
 from deferkit.serve.domain.policy_learner import learner_of
-from deferkit.serve.domain.request_bodies import BatchBody, TaskBody
 from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
 from deferkit.serve.engine.commands.decide import DecideMany
 from deferkit.serve.engine.engine import Engine

@@ -5,8 +5,9 @@ import asyncio
 import msgspec
 import pytest
 
+from deferkit.serve.api.reviews import EffortBody
+from deferkit.serve.api.tasks import CorrectionBody, OutcomeBody
 from deferkit.serve.domain.accounts import Account
-from deferkit.serve.domain.request_bodies import CorrectionBody, EffortBody, OutcomeBody
 from deferkit.serve.engine.commands import outcome
 from deferkit.serve.engine.commands.correction import Correct
 from deferkit.serve.engine.commands.outcome import Observe

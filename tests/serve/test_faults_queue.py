@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from deferkit.serve.api.reviews import ClaimBody, EffortBody, ExtendBody, LeaseBody
+from deferkit.serve.api.tasks import TaskBody
 from deferkit.serve.domain.accounts import MAX_AMOUNT, Account
 from deferkit.serve.domain.problems import Problem
-from deferkit.serve.domain.request_bodies import ClaimBody, EffortBody, ExtendBody, LeaseBody, TaskBody
 from deferkit.serve.domain.rows import DecisionRow
 from deferkit.serve.domain.spec import BudgetSpec
 from deferkit.serve.engine.commands.decide import Decide

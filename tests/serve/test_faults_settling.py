@@ -5,13 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from deferkit.serve.api.common import Reply
+from deferkit.serve.api.reviews import EffortBody
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain.accounts import Account
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import conflict
 from deferkit.serve.domain.records import AnsweredRecord, decode
-from deferkit.serve.domain.reply import Reply
-from deferkit.serve.domain.request_bodies import EffortBody
 from deferkit.serve.domain.rows import DecisionRow
 from deferkit.serve.engine.commands.review import Effort
 from deferkit.serve.engine.commands.upkeep import Expire

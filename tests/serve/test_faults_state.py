@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from deferkit.errors import DeferkitError, UnreadableState
+from deferkit.serve.api.tasks import TaskBody
 from deferkit.serve.domain.policy import Policy, Snapshot
-from deferkit.serve.domain.request_bodies import TaskBody
 from deferkit.serve.domain.rows import PolicyRow
 from deferkit.serve.engine import ownership, recovery
 from deferkit.serve.engine import ownership as process_identity

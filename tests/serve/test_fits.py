@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from deferkit.learn.embed.tree_columns import TreeFit
+from deferkit.serve.api.tasks import OutcomeBody
 from deferkit.serve.audit.replay import replay
-from deferkit.serve.domain.request_bodies import OutcomeBody
 from deferkit.serve.domain.spec import BudgetSpec, FeatureSpec, PolicySpec
 from deferkit.serve.engine import ownership
 from deferkit.serve.engine.commands.outcome import Observe

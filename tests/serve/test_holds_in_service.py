@@ -5,10 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from deferkit.serve.api.reviews import EffortBody, ExtendBody
+from deferkit.serve.api.tasks import CorrectionBody, HoldBody, StopBody
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain import records as log_records
 from deferkit.serve.domain.accounts import MICRO, Account
-from deferkit.serve.domain.request_bodies import CorrectionBody, EffortBody, ExtendBody, HoldBody, StopBody
 from deferkit.serve.domain.spec import BudgetPlan, BudgetSpec, PolicyChange, PolicySpec
 from deferkit.serve.engine.commands.correction import Correct
 from deferkit.serve.engine.commands.hold import ExtendHold, ExtendReview, StopReview

@@ -4,7 +4,7 @@ import asyncio
 
 import msgspec
 
-from deferkit.serve.domain.request_bodies import BatchBody, TaskBody
+from deferkit.serve.api.tasks import BatchBody, TaskBody
 from deferkit.serve.engine.commands.decide import DecideMany
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.sqlite import Sqlite

@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 from deferkit.errors import DeferkitError
+from deferkit.serve.api.tasks import TaskBody
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.problems import Fenced, Problem, StoreFailed
-from deferkit.serve.domain.request_bodies import TaskBody
 from deferkit.serve.domain.rows import PolicyRow
 from deferkit.serve.domain.spec import PolicySpec
 from deferkit.serve.engine import ownership

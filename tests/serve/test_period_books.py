@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deferkit.serve.api.policies import BudgetBody
+from deferkit.serve.api.tasks import OutcomeBody, TaskBody
 from deferkit.serve.audit.renewal_history import RenewalHistory
 from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import MICRO
@@ -16,7 +18,6 @@ from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.records import RenewedRecord
-from deferkit.serve.domain.request_bodies import BudgetBody, OutcomeBody, TaskBody
 from deferkit.serve.engine.commands import upkeep
 from deferkit.serve.engine.commands.decide import Decide
 from deferkit.serve.engine.commands.outcome import Observe

@@ -6,10 +6,12 @@ import warnings
 import msgspec
 import pytest
 
+from deferkit.serve.api.policies import BudgetBody
+from deferkit.serve.api.reviews import EffortBody
+from deferkit.serve.api.tasks import BatchBody, CorrectionBody, TaskBody
 from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.policy import Policy
-from deferkit.serve.domain.request_bodies import BatchBody, BudgetBody, CorrectionBody, EffortBody, TaskBody
 from deferkit.serve.domain.spec import BudgetSpec, FeatureSpec, PolicyChange, PolicySpec
 from deferkit.serve.engine.commands.correction import Correct
 from deferkit.serve.engine.commands.decide import DecideMany

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from deferkit import Budget, Decision, Deferrer, Encoder, HorizonWarning, Observed
+from deferkit.serve.api.tasks import BatchBody, TaskBody
 from deferkit.serve.domain.records import without_infinity
-from deferkit.serve.domain.request_bodies import BatchBody, TaskBody
 from deferkit.serve.domain.spec import BudgetSpec, FeatureSpec, PolicySpec
 from deferkit.serve.engine.commands.decide import DecideMany
 from deferkit.serve.engine.engine import Engine

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deferkit.serve.api.common import Reply
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import Problem
-from deferkit.serve.domain.reply import Reply
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.engine.fair_queue import FairQueue
 from deferkit.serve.engine.unit_of_work import UnitOfWork

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from deferkit.errors import InvalidArgument
+from deferkit.serve.api.policies import BudgetBody
+from deferkit.serve.api.reviews import EffortBody
+from deferkit.serve.api.tasks import CorrectionBody
 from deferkit.serve.audit.replay import Report, replay
-from deferkit.serve.domain.request_bodies import BudgetBody, CorrectionBody, EffortBody
 from deferkit.serve.domain.spec import PolicyChange
 from deferkit.serve.engine.commands.correction import Correct
 from deferkit.serve.engine.commands.policy import ChangeBudget, ChangePolicy

@@ -6,14 +6,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from deferkit.serve.api.policies import BudgetBody
+from deferkit.serve.api.reports import SeriesReply
 from deferkit.serve.domain import records
-from deferkit.serve.domain.request_bodies import BudgetBody
 from deferkit.serve.domain.spec import PolicySpec
 from deferkit.serve.engine.commands.policy import ChangeBudget
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.reports.budgets import tasks_left
 from deferkit.serve.reports.history import LogFold
-from deferkit.serve.reports.series import SeriesReply, series_reply
+from deferkit.serve.reports.series import series_reply
 from deferkit.serve.storage.database import Database
 from tests.serve.harness.in_process import HOUR, KEY, by_hand, call, dated, decide, observe, play, renewing
 

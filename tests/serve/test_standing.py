@@ -3,17 +3,18 @@
 import msgspec
 import pytest
 
+from deferkit.serve.api.reports import Standing
+from deferkit.serve.api.tasks import TaskBody
 from deferkit.serve.domain import records
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
-from deferkit.serve.domain.request_bodies import TaskBody
 from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
 from deferkit.serve.engine.commands.decide import Decide
 from deferkit.serve.engine.commands.outcome import book, cost_of
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.reports.budgets import Forecast, Spending, forecast_of, pace_of
 from deferkit.serve.reports.history import LogFold, log_figures_of
-from deferkit.serve.reports.standing import Standing, standing_of
+from deferkit.serve.reports.standing import standing_of
 from deferkit.serve.reports.summary import summary_of
 
 SPEC = PolicySpec(name="p", features=1, budget={"minutes": BudgetSpec(total=100, horizon=1000, max_cost=2)}, warm_up=0)

@@ -12,12 +12,13 @@ import pytest
 
 from deferkit import Budget, Client
 from deferkit.errors import InvalidArgument
+from deferkit.serve.api.policies import ResetBody, UpgradeBody
+from deferkit.serve.api.tasks import CorrectionBody
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.policy_learner import upgraded_spec
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.records import decode
-from deferkit.serve.domain.request_bodies import CorrectionBody, ResetBody, UpgradeBody
 from deferkit.serve.domain.spec import BudgetSpec, FeatureSpec, PolicyChange, PolicySpec
 from deferkit.serve.engine.commands.correction import Correct
 from deferkit.serve.engine.commands.policy import ChangePolicy

@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deferkit.errors import InvalidArgument
+from deferkit.serve.api.policies import BudgetBody
+from deferkit.serve.api.tasks import OutcomeBody, TaskBody
 from deferkit.serve.audit.counterfactual.estimate import DecisionLog, Feedback, ImputedOutcome, feedback_of
 from deferkit.serve.audit.counterfactual.scenario import Alternative, Scenario, logged_budgets, scenario_of
 from deferkit.serve.audit.counterfactual.what_if import what_if
@@ -20,7 +22,6 @@ from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.problems import Problem
-from deferkit.serve.domain.request_bodies import BudgetBody, OutcomeBody, TaskBody
 from deferkit.serve.domain.spec import BudgetPlan, BudgetSpec, PolicyChange, PolicySpec
 from deferkit.serve.engine.commands.decide import Decide
 from deferkit.serve.engine.commands.outcome import Observe

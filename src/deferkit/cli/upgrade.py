@@ -14,8 +14,8 @@ from deferkit.client.client import Client
 from deferkit.errors import DeferkitError, InvalidArgument
 
 if TYPE_CHECKING:
+    from deferkit.serve.api.policies import UpgradeBody
     from deferkit.serve.audit.counterfactual.what_if import WhatIf
-    from deferkit.serve.domain.request_bodies import UpgradeBody
     from deferkit.serve.domain.spec import PolicySpec
     from deferkit.serve.storage.store import Store as LogStore
 
@@ -43,7 +43,7 @@ def upgrade(
     """
     import msgspec  # noqa: PLC0415 - needs the extra
 
-    from deferkit.serve.domain.request_bodies import UpgradeBody  # noqa: PLC0415
+    from deferkit.serve.api.policies import UpgradeBody  # noqa: PLC0415
     from deferkit.serve.service_settings import ServiceSettings  # noqa: PLC0415
     from deferkit.serve.storage.open_store import store_to_replay  # noqa: PLC0415
 

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from deferkit.serve.api.tasks import DecisionReply
 from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import MICRO, Account
 from deferkit.serve.domain.books import book_record, open_accounts
-from deferkit.serve.domain.records import AnyRecord, DecisionReply
+from deferkit.serve.domain.records import AnyRecord
 from deferkit.serve.domain.rows import LogRow
 from deferkit.serve.domain.spec import PolicySpec
 from deferkit.serve.storage.connections import from_json_column

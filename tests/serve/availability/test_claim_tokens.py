@@ -7,8 +7,8 @@ import pytest
 
 from deferkit import Client
 from deferkit.errors import ServiceError
+from deferkit.serve.api.reviews import CompleteBody, EffortBody, ExtendBody, LeaseBody
 from deferkit.serve.domain.api_keys import hash_of, new_key
-from deferkit.serve.domain.request_bodies import CompleteBody, EffortBody, ExtendBody, LeaseBody
 from deferkit.serve.engine.commands.lease import Extend, Release
 from deferkit.serve.engine.commands.review import Complete, Effort
 from deferkit.serve.engine.engine import Engine

@@ -9,10 +9,11 @@ import pytest
 
 from deferkit import Client
 from deferkit.errors import InvalidArgument, ServiceError, UnknownDecision
+from deferkit.serve.api.policies import EraseBody
+from deferkit.serve.api.tasks import TaskBody
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.problems import StoreFailed
-from deferkit.serve.domain.request_bodies import EraseBody, TaskBody
 from deferkit.serve.domain.spec import BudgetSpec, PolicyChange
 from deferkit.serve.engine.commands import upkeep
 from deferkit.serve.engine.commands.decide import Decide

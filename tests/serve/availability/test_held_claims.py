@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from deferkit import Client
-from deferkit.serve.domain.request_bodies import ClaimBody
+from deferkit.serve.api.reviews import ClaimBody
 from deferkit.serve.engine.commands.lease import Claim
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.http import reviews

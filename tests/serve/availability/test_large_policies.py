@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
+from deferkit.serve.api.tasks import BatchBody, TaskBody
 from deferkit.serve.domain.accounts import MICRO
-from deferkit.serve.domain.request_bodies import BatchBody, TaskBody
 from deferkit.serve.domain.spec import PolicySpec
 from deferkit.serve.engine.commands.decide import Decide, DecideMany
 from deferkit.serve.engine.engine import Engine, EngineSettings

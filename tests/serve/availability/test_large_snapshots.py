@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from deferkit.learn import state
+from deferkit.serve.api.tasks import TaskBody
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain.policy import SMALL_STATE, Policy, PolicyCopy
 from deferkit.serve.domain.policy_learner import with_defaults
-from deferkit.serve.domain.request_bodies import TaskBody
 from deferkit.serve.domain.spec import FeatureSpec
 from deferkit.serve.engine.commands.decide import Decide
 from deferkit.serve.engine.commands.policy import delete_policy

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deferkit.serve.api.reviews import EffortBody
+from deferkit.serve.api.tasks import CorrectionBody, OutcomeBody, TaskBody
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain.accounts import MAX_AMOUNT, MAX_SUM, MICRO, Account, in_reply
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.problems import Problem
-from deferkit.serve.domain.request_bodies import CorrectionBody, EffortBody, OutcomeBody, TaskBody
 from deferkit.serve.domain.spec import BudgetSpec
 from deferkit.serve.engine.commands.correction import Correct
 from deferkit.serve.engine.commands.decide import Decide

@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 
 from deferkit.errors import DeferkitError
+from deferkit.serve.api.policies import ResetBody
+from deferkit.serve.api.tasks import BatchBody, CorrectionBody, OutcomeBody, TaskBody
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain import policy as policy_module
 from deferkit.serve.domain import records
 from deferkit.serve.domain.policy import LONG_STEP, Policy
 from deferkit.serve.domain.problems import StoreFailed
-from deferkit.serve.domain.request_bodies import BatchBody, CorrectionBody, OutcomeBody, ResetBody, TaskBody
 from deferkit.serve.domain.spec import PolicySpec
 from deferkit.serve.engine.commands.correction import Correct
 from deferkit.serve.engine.commands.decide import Decide, DecideMany

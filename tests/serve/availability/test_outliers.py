@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from deferkit import Budget, Deferrer
+from deferkit.serve.api.tasks import TaskBody
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain.feature_scales import GROWTH, PLAUSIBLE, PLAUSIBLE_NAMED, FeatureScales
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.policy_learner import with_defaults
 from deferkit.serve.domain.problems import Problem
-from deferkit.serve.domain.request_bodies import TaskBody
 from deferkit.serve.domain.spec import BudgetSpec, FeatureSpec, PolicySpec
 from deferkit.serve.engine.commands.decide import check_finite, decide
 from deferkit.serve.engine.commands.outcome import book

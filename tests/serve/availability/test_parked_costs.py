@@ -6,10 +6,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from deferkit.serve.api.common import Reply
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain.accounts import Account
 from deferkit.serve.domain.owned_policy import OwnedPolicy
-from deferkit.serve.domain.reply import Reply
 from deferkit.serve.engine.commands.outcome import book
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.engine.unit_of_work import UnitOfWork

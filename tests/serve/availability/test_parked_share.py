@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deferkit.serve.api.tasks import OutcomeBody
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.problems import Problem
-from deferkit.serve.domain.request_bodies import OutcomeBody
 from deferkit.serve.engine.commands import outcome
 from deferkit.serve.engine.commands.outcome import Observe, parked_shares
 from deferkit.serve.engine.engine import Engine

@@ -11,15 +11,17 @@ import pytest
 
 from deferkit import Client
 from deferkit.errors import ServiceError
+from deferkit.serve.api.policies import ResetBody
+from deferkit.serve.api.reports import SummaryReply
+from deferkit.serve.api.tasks import CorrectionBody
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain.policy import Policy
-from deferkit.serve.domain.request_bodies import CorrectionBody, ResetBody
 from deferkit.serve.domain.spec import BudgetSpec, FeatureSpec, PolicySpec
 from deferkit.serve.engine.commands.correction import Correct
 from deferkit.serve.engine.commands.relearn import ResetLearner, forget_task
 from deferkit.serve.engine.commands.upkeep import Expire
 from deferkit.serve.engine.engine import Engine, EngineSettings
-from deferkit.serve.reports.summary import SummaryReply, summary_of
+from deferkit.serve.reports.summary import summary_of
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.sqlite import Sqlite
 from tests.serve.harness.fault_injection import failing_connection

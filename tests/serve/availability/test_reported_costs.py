@@ -8,11 +8,12 @@ import pytest
 
 from deferkit import Budget, Client
 from deferkit.errors import InvalidArgument, ServiceError
+from deferkit.serve.api.reviews import EffortBody, LeaseBody
+from deferkit.serve.api.tasks import CorrectionBody
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain.accounts import Account
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.policy_learner import with_defaults
-from deferkit.serve.domain.request_bodies import CorrectionBody, EffortBody, LeaseBody
 from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
 from deferkit.serve.engine.commands.correction import Correct
 from deferkit.serve.engine.commands.lease import Release

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 import pytest
 
+from deferkit.serve.api.reviews import ClaimBody, CompleteBody
+from deferkit.serve.api.tasks import OutcomeBody, TaskBody
 from deferkit.serve.domain import records as log_records
 from deferkit.serve.domain.accounts import MICRO, Account
 from deferkit.serve.domain.api_keys import SCOPES, new_key
@@ -18,7 +20,6 @@ from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.records import RenewedRecord
-from deferkit.serve.domain.request_bodies import ClaimBody, CompleteBody, OutcomeBody, TaskBody
 from deferkit.serve.domain.rows import DecisionRow, LogRow, SeatRow
 from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
 from deferkit.serve.engine.commands.decide import Decide

@@ -8,22 +8,15 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from deferkit.serve.api.common import Reply
+from deferkit.serve.api.policies import BudgetBody
+from deferkit.serve.api.reviews import ClaimBody, CompleteBody, EffortBody, LeaseBody
+from deferkit.serve.api.tasks import CorrectionBody, OutcomeBody, TaskBody
 from deferkit.serve.audit.counterfactual.estimate import DecisionLog
 from deferkit.serve.domain import records
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.problems import Problem
-from deferkit.serve.domain.reply import Reply
-from deferkit.serve.domain.request_bodies import (
-    BudgetBody,
-    ClaimBody,
-    CompleteBody,
-    CorrectionBody,
-    EffortBody,
-    LeaseBody,
-    OutcomeBody,
-    TaskBody,
-)
 from deferkit.serve.domain.rows import OPEN, PolicyRow
 from deferkit.serve.domain.spec import BudgetSpec, FeatureSpec, PolicySpec
 from deferkit.serve.engine.commands.correction import Correct

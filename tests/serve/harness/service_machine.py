@@ -15,24 +15,22 @@ from hypothesis.stateful import (
     rule,
 )
 
-from deferkit.serve.audit.replay import replay
-from deferkit.serve.domain.accounts import MICRO
-from deferkit.serve.domain.problems import Problem
-from deferkit.serve.domain.reply import Reply
-from deferkit.serve.domain.request_bodies import (
+from deferkit.serve.api.common import Reply
+from deferkit.serve.api.policies import BudgetBody
+from deferkit.serve.api.reviews import (
     AnswerCorrectionBody,
-    BudgetBody,
     ClaimBody,
     CompleteBody,
-    CorrectionBody,
     DeclineBody,
     EffortBody,
     ExtendBody,
     LeaseBody,
-    OutcomeBody,
     ResumeBody,
-    TaskBody,
 )
+from deferkit.serve.api.tasks import CorrectionBody, OutcomeBody, TaskBody
+from deferkit.serve.audit.replay import replay
+from deferkit.serve.domain.accounts import MICRO
+from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.review import FormField, MatchRule, ReviewDocument
 from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
 from deferkit.serve.domain.webhook import WebhookRow

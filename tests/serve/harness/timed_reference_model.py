@@ -9,9 +9,10 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
+from deferkit.serve.api.common import Reply
+from deferkit.serve.api.reviews import ExtendBody
+from deferkit.serve.api.tasks import HoldBody, StopBody
 from deferkit.serve.domain.accounts import MICRO
-from deferkit.serve.domain.reply import Reply
-from deferkit.serve.domain.request_bodies import ExtendBody, HoldBody, StopBody
 from deferkit.serve.domain.spec import BudgetPlan, BudgetSpec, PolicyChange, PolicySpec
 from deferkit.serve.engine.commands.hold import ExtendHold, ExtendReview, StopReview
 from deferkit.serve.engine.commands.policy import ChangePolicy

@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from deferkit.serve.api.policies import BudgetBody
+from deferkit.serve.api.tasks import CorrectionBody
 from deferkit.serve.domain.accounts import Account
-from deferkit.serve.domain.request_bodies import BudgetBody, CorrectionBody
 from deferkit.serve.domain.spec import BudgetSpec
 from deferkit.serve.domain.webhook import EVENTS, MAX_BODY, BudgetAlarm, WebhookRow, alarms_of, new_id
 from deferkit.serve.engine.commands.correction import Correct

@@ -49,8 +49,8 @@ class ChangedRecord(Record, frozen=True, kw_only=True, tag="changed"):
     spec: PolicySpec
 
 
-class DecisionReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A decision with all the values that it was based on, as in the log."""
+class DecisionFields(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields of a decision that the log and the replies share."""
 
     task: str
     id: int
@@ -89,7 +89,7 @@ class DecisionReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DecidedRecord(
-    DecisionReply, Record, frozen=True, kw_only=True, tag="decided", tag_field="kind", omit_defaults=True
+    DecisionFields, Record, frozen=True, kw_only=True, tag="decided", tag_field="kind", omit_defaults=True
 ):
     """A task was decided. If it was deferred to an expert, budget was reserved."""
 

@@ -1,59 +1,12 @@
 """Seats of reviewers at a task: claim tokens, and the sum of what the reviewers have reported."""
 
-import hmac
-import secrets
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import msgspec
 
 from deferkit.serve.domain.accounts import Micros
-from deferkit.serve.domain.api_keys import hash_of
-from deferkit.serve.domain.problems import Problem
-from deferkit.serve.domain.request_bodies import LeaseBody
-from deferkit.serve.domain.rows import ClaimRow, SeatRow
-
-
-def new_token() -> str:
-    """Return a claim token of 256 random bits."""
-    return secrets.token_urlsafe(32)
-
-
-def check_token(body: LeaseBody, stored: bytes | None) -> None:
-    """Raise if a call does not have the token of its claim.
-
-    Args:
-        body: The call; its `token` is what `claim` returned.
-        stored: The hash of the claim's token; None for a claim created before tokens existed, which needs none.
-    """
-    if stored is None:
-        return
-    given = b"" if body.token is msgspec.UNSET else hash_of(body.token)
-    if not hmac.compare_digest(given, stored):
-        raise Problem(403, "forbidden", f"The token is not that of the claim of epoch {body.epoch} on {body.task!r}.")
-
-
-def check_bound(bound: str | None, reviewer: str) -> None:
-    """Raise if the key or session of a caller is for one reviewer, and that is another.
-
-    Args:
-        bound: The only reviewer that the caller may act for; None: any.
-        reviewer: The one that the call is about.
-    """
-    if bound is not None and bound != reviewer:
-        raise Problem(403, "forbidden", f"The key is for the reviewer {bound!r} alone.")
-
-
-def claim_of(body: LeaseBody, claims: Iterable[ClaimRow], bound: str | None) -> ClaimRow | None:
-    """Return the claim of a call, from the claims of its task; None without one.
-
-    Raises if the caller is `bound` to another reviewer than that of the claim, also with the right token.
-    """
-    for claim in claims:
-        if (claim.seat, claim.epoch) == (body.seat, body.epoch):
-            check_bound(bound, claim.reviewer)
-            return claim
-    return None
+from deferkit.serve.domain.rows import SeatRow
 
 
 class Reported(NamedTuple):

@@ -6,9 +6,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deferkit.errors import DeferkitError
+from deferkit.serve.api.common import Reply
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import unavailable, unknown
-from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.spec import PolicySpec
 from deferkit.serve.engine.fair_queue import FairQueue
 from deferkit.serve.engine.maintenance import Maintenance

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from deferkit.serve.api.common import Reply
 from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.problems import Problem
-from deferkit.serve.domain.reply import Reply
 from deferkit.serve.engine.commands.outcome import PARKED_S, Forget, is_full
 from deferkit.serve.engine.commands.upkeep import EraseExpired, Expire, RenewIdle, has_many_due
 from deferkit.serve.engine.ownership import Key, Ownership

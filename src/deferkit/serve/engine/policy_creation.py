@@ -6,6 +6,7 @@ from collections import defaultdict
 import msgspec
 
 from deferkit.errors import DeferkitError
+from deferkit.serve.api.common import Reply
 from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.owned_policy import OwnedPolicy
@@ -20,7 +21,6 @@ from deferkit.serve.domain.policy_learner import (
     with_defaults,
 )
 from deferkit.serve.domain.problems import MEGABYTE, TooManyPolicies, TooMuchMemory, conflict, invalid
-from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.rows import LogRow
 from deferkit.serve.domain.spec import PolicySpec
 from deferkit.serve.engine.ownership import Ownership

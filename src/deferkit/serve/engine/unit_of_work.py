@@ -1,14 +1,17 @@
 """The unit of work of a group of commands, and the outbox of webhooks that it fills."""
 
+import hashlib
 import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
+from deferkit.serve.api.common import Body, Reply
 from deferkit.serve.domain.accounts import MICRO, Account
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.records import AnyRecord, DecidedRecord, ExpiredRecord
-from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.rows import (
     CLAIMED,
     CLOSED,
@@ -41,6 +44,12 @@ from deferkit.serve.domain.webhook import (
 from deferkit.serve.storage.connections import QueueQuery, ReadSet, Transaction
 
 WebhooksByTenant = Mapping[str, Sequence[WebhookRow]]
+encode_in_one_order = msgspec.json.Encoder(order="deterministic").encode
+
+
+def digest(body: Body) -> bytes:
+    """Return the digest of a body, independent of field order and white space."""
+    return hashlib.blake2b(encode_in_one_order(body), digest_size=16).digest()
 
 
 def events_of_record(

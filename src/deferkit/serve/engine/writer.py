@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias
 
 from deferkit.errors import DeferkitError
+from deferkit.serve.api.common import Reply
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import (
     Fenced,
@@ -17,7 +18,6 @@ from deferkit.serve.domain.problems import (
     Unconfirmed,
     unavailable,
 )
-from deferkit.serve.domain.reply import Reply
 from deferkit.serve.engine.commands.upkeep import renew
 from deferkit.serve.engine.fair_queue import FairQueue, Item
 from deferkit.serve.engine.ownership import Key, Ownership

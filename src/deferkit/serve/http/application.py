@@ -10,6 +10,7 @@ from litestar import Litestar, Request, Response
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.types import ASGIApp
 
+from deferkit.serve.api.common import ProblemReply
 from deferkit.serve.domain.problems import Problem, invalid
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.http import keys, metrics, pages, policies, reviews, tasks, webhooks, what_if
@@ -18,7 +19,7 @@ from deferkit.serve.http.forwarding import Messenger
 from deferkit.serve.http.middleware import Traffic, limit_requests, trace_requests
 from deferkit.serve.http.openapi import document
 from deferkit.serve.http.pages import read_files
-from deferkit.serve.http.route_support import ProblemReply, problem_of, problem_response
+from deferkit.serve.http.route_support import problem_of, problem_response
 from deferkit.serve.http.strict_json import EMPTY, BodyDecoder, StrictRequest
 from deferkit.serve.http.tasks import with_decision_route
 from deferkit.serve.http.what_if import WhatIfJobs

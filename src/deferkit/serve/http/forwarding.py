@@ -16,8 +16,8 @@ from litestar.datastructures import State
 from litestar.types import HTTPScope
 
 from deferkit.http_connections import Answer, Connections
+from deferkit.serve.api.common import Reply
 from deferkit.serve.domain.problems import Problem, unavailable
-from deferkit.serve.domain.reply import Reply
 
 
 def header(scope: Mapping[str, Any], name: bytes) -> bytes:

@@ -4,15 +4,15 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-import msgspec
 from litestar import Response, get
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from deferkit.serve.api.common import Health, Index, Reply
+from deferkit.serve.api.reports import SummaryReply
 from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.problems import unavailable
-from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.webhook import DEAD, DELIVERED
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.engine.webhooks import FAILED
@@ -26,7 +26,7 @@ from deferkit.serve.http.route_support import (
     raw_response,
     route_options,
 )
-from deferkit.serve.reports.summary import SummaryReply, summary_of
+from deferkit.serve.reports.summary import summary_of
 from deferkit.version import __version__
 
 
@@ -199,26 +199,6 @@ def metrics_of(engine: Engine, traffic: Traffic | None, tenant: str | None) -> s
     registry = CollectorRegistry(auto_describe=False)
     registry.register(ServiceMetrics(engine, traffic, tenant))
     return generate_latest(registry).decode()
-
-
-class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """The service responds."""
-
-    status: str
-    version: str
-
-
-class Index(msgspec.Struct, frozen=True, kw_only=True):
-    """Name and version of the service, and the path of its OpenAPI document."""
-
-    service: str = "deferkit decision service"
-    version: str = __version__
-    console: str = "/console"
-    routes: str = "/v1/openapi.json"
-    health: str = "/healthz"
-    readiness: str = "/readyz"
-    metrics: str = "/metrics"
-    guide: str = "docs/service-guide.md in the source of deferkit"
 
 
 @get("/healthz", opt=route_options("operation"))

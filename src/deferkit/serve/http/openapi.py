@@ -8,7 +8,8 @@ from typing import Any, get_args
 import msgspec
 from litestar.handlers import HTTPRouteHandler
 
-from deferkit.serve.http.route_support import PROBLEMS, ProblemReply, Route, parameter_name, route_of
+from deferkit.serve.api.common import ProblemReply
+from deferkit.serve.http.route_support import PROBLEMS, Route, parameter_name, route_of
 from deferkit.version import __version__
 
 NAME = "name"  # the parameter in the path of most routes

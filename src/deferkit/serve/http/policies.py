@@ -1,34 +1,49 @@
 """Routes of policies: creating, changing and deleting them, and the dashboard."""
 
 import asyncio
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
 import msgspec
 from litestar import Response, delete, get, patch, post
 from litestar.params import JSONBody
 
+from deferkit.serve.api.common import Limit, PolicyName
+from deferkit.serve.api.policies import (
+    After,
+    BudgetBody,
+    BudgetReply,
+    Deleted,
+    EraseBody,
+    EraseReply,
+    ForgetBody,
+    ForgetReply,
+    PolicyPage,
+    ResetBody,
+    ResetReply,
+    UpgradeBody,
+)
+from deferkit.serve.api.reports import (
+    Buckets,
+    EstimatesReply,
+    Overview,
+    ReviewersReply,
+    SeriesReply,
+    Standing,
+    SummaryReply,
+)
 from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.api_keys import SCOPES
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import Problem, unknown
-from deferkit.serve.domain.request_bodies import BudgetBody, EraseBody, ForgetBody, ResetBody, UpgradeBody
 from deferkit.serve.domain.rows import PolicyRow
-from deferkit.serve.domain.spec import NAME_PATTERN, PolicyChange, PolicySpec
-from deferkit.serve.engine.commands.policy import BudgetReply, ChangeBudget, ChangePolicy, delete_policy, delete_tenant
-from deferkit.serve.engine.commands.relearn import (
-    ForgetReply,
-    ResetLearner,
-    ResetReply,
-    forget_task,
-    upgrade_policy,
-)
-from deferkit.serve.engine.commands.upkeep import Erase, EraseReply
+from deferkit.serve.domain.spec import PolicyChange, PolicySpec
+from deferkit.serve.engine.commands.policy import ChangeBudget, ChangePolicy, delete_policy, delete_tenant
+from deferkit.serve.engine.commands.relearn import ResetLearner, forget_task, upgrade_policy
+from deferkit.serve.engine.commands.upkeep import Erase
 from deferkit.serve.engine.engine import Elsewhere
 from deferkit.serve.http.forwarding import ask_owner
 from deferkit.serve.http.route_support import (
     AnyRequest,
-    Limit,
-    PolicyName,
     caller_of,
     engine_of,
     forward_to_owner,
@@ -39,16 +54,9 @@ from deferkit.serve.http.route_support import (
 )
 from deferkit.serve.reports.budgets import tasks_left
 from deferkit.serve.reports.history import LogFold
-from deferkit.serve.reports.series import Histories, SeriesReply
-from deferkit.serve.reports.standing import Standing, standing_of, unreachable
-from deferkit.serve.reports.summary import (
-    EstimatesReply,
-    ReviewersReply,
-    SummaryReply,
-    estimates_of,
-    reviewers_of,
-    summary_of,
-)
+from deferkit.serve.reports.series import Histories
+from deferkit.serve.reports.standing import standing_of, unreachable
+from deferkit.serve.reports.summary import estimates_of, reviewers_of, summary_of
 
 NEW_POLICY = {
     "name": "spam",
@@ -56,20 +64,6 @@ NEW_POLICY = {
     "budget": {"minutes": {"total": 600, "horizon": 10_000, "max_cost": 2}},
     "deadline_s": 3600,
 }
-After = Annotated[str, msgspec.Meta(pattern=f"^$|{NAME_PATTERN}", description="The last name of the previous page.")]
-
-
-class Deleted(msgspec.Struct, frozen=True, kw_only=True):
-    """The name of the deleted object."""
-
-    deleted: str
-
-
-class PolicyPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of policies, sorted by name. `next` is the start of the next page."""
-
-    policies: list[PolicySpec]
-    next: str | None
 
 
 @post("/v1/policies", opt=route_options("policies", "admin", problems=(409,), example=NEW_POLICY))
@@ -214,14 +208,6 @@ POLICY_ROUTES = [
 READ_S = 0.1  # how long a reply waits for the log to be read up to its end
 ENOUGH = 0.9  # the share of a log that must have been read before it tells of gain and spending
 MAX_POLICIES = 1000
-Buckets = Annotated[int, msgspec.Meta(ge=1, le=2000, description="The maximum number of items.")]
-
-
-class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    """The status of all policies of a tenant."""
-
-    now: float  # seconds since 1970
-    policies: list[Standing]
 
 
 def histories_of(request: AnyRequest) -> Histories:

@@ -2,56 +2,62 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 from litestar import Response, get, post
 from litestar.params import JSONBody, QueryParameter
 
-from deferkit.serve.domain.accounts import MICRO, from_micros
-from deferkit.serve.domain.problems import Problem, invalid, unknown
-from deferkit.serve.domain.request_bodies import (
+from deferkit.serve.api.common import Limit, PolicyName
+from deferkit.serve.api.reviews import (
     AnswerCorrectionBody,
+    AnswerCorrectionReply,
     ClaimBody,
+    ClaimReply,
     CompleteBody,
+    CompleteReply,
+    Cursor,
     DeclineBody,
     EffortBody,
+    EffortReply,
     ExtendBody,
+    HeldClaim,
+    HeldCursor,
+    HeldReply,
     LeaseBody,
+    LeaseReply,
+    QueueLine,
+    QueuePage,
     ReassignBody,
     ResumeBody,
-    Reviewer,
+    ReviewerName,
+    ReviewReply,
+    SeatState,
+    StatusReply,
+    UnconfirmedCost,
+    UnconfirmedCosts,
 )
-from deferkit.serve.domain.review import DEFAULT, ReviewDocument
+from deferkit.serve.domain.accounts import MICRO, from_micros
+from deferkit.serve.domain.problems import Problem, invalid, unknown
+from deferkit.serve.domain.review import DEFAULT
 from deferkit.serve.domain.rows import CLAIMED, WAITING, PolicyRow
-from deferkit.serve.domain.seats import check_bound
 from deferkit.serve.domain.spec import PolicySpec
 from deferkit.serve.engine.commands.hold import ExtendReview
 from deferkit.serve.engine.commands.lease import (
     Claim,
-    ClaimReply,
     Decline,
     Extend,
     LeaseCommand,
-    LeaseReply,
     Reassign,
     Release,
     Resume,
+    check_bound,
     held_claim,
 )
-from deferkit.serve.engine.commands.review import (
-    AnswerCorrectionReply,
-    Complete,
-    CompleteReply,
-    CorrectAnswer,
-    Effort,
-    EffortReply,
-)
+from deferkit.serve.engine.commands.review import Complete, CorrectAnswer, Effort
 from deferkit.serve.engine.engine import Elsewhere
 from deferkit.serve.http.route_support import (
     AnyRequest,
-    Limit,
-    PolicyName,
     caller_of,
     engine_of,
     forward_to_owner,
@@ -60,27 +66,13 @@ from deferkit.serve.http.route_support import (
     route_options,
     submit_command,
 )
-from deferkit.serve.reports.summary import StatusReply, status_of
+from deferkit.serve.reports.summary import status_of
 from deferkit.serve.storage.listing import QueuedSeat, page_of_held, page_of_queue
 from deferkit.serve.storage.store import Store
 
 Kind = TypeVar("Kind")
 MAX_LISTED = 1000  # unconfirmed costs
 LEASE = {"task": "mail-1", "seat": 0, "epoch": 1, "token": "tVbJr-w9H5Zl0cBOyK2mZ6bX8Qv3nYd1sUe7FgAiPkE"}
-
-
-class UnconfirmedCost(msgspec.Struct, frozen=True, kw_only=True):
-    """A reported cost above max_reported_cost. It is neither booked nor learned until a correction."""
-
-    task: str
-    cost: float | dict[str, float]  # as reported; the sum of all reports of the task
-
-
-class UnconfirmedCosts(msgspec.Struct, frozen=True, kw_only=True):
-    """Reported costs that wait for a correction, oldest first."""
-
-    total: int
-    costs: list[UnconfirmedCost]
 
 
 async def submit_lease_command(
@@ -185,85 +177,8 @@ REVIEW_ROUTES = [claim, extend, release, complete, effort, list_unconfirmed_cost
 
 
 Result = TypeVar("Result")
-ReviewerName = Annotated[Reviewer, msgspec.Meta(description="The name of the reviewer.")]
-QueueState = Annotated[
-    Literal["waiting", "claimed", "all"],
-    msgspec.Meta(description="Filter by state: waiting, claimed or all."),
-    QueryParameter(name="state"),
-]
-Cursor = Annotated[
-    str,
-    msgspec.Meta(
-        pattern=r"^$|^-?[0-9][0-9.e+-]{0,30} [0-9]{1,17} [0-9]{1,2} [^\u0000-\u001f\u007f-\u009f]{1,128}(?!\n)$",
-        description="The `next` of the previous page.",
-    ),
-]
 
-HeldCursor = Annotated[
-    str,
-    msgspec.Meta(
-        pattern=r"^$|^[0-9]{1,17} [0-9]{1,2} [^\u0000-\u001f\u007f-\u009f]{1,128}(?!\n)$",
-        description="The `next` of the previous page.",
-    ),
-]
 MAX_SHOWN = 4_000_000  # bytes of payloads and answers of the model in one reply, unless a single claim has more
-
-
-class ReviewReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The review document of a policy, with its lease, experts and timer unit."""
-
-    policy: str
-    review: ReviewDocument  # that of the policy, or one text field
-    lease_s: float
-    reviewers: int  # people for each task
-    experts: list[str]
-    unit: str  # the resource that the timer counts, or the first one
-    max_cost: float | None  # of that resource
-    stops: bool  # reviews say their cost when they extend their lease, and may be stopped
-
-
-class QueueLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A seat, the place of one reviewer at a task, that waits or is claimed."""
-
-    task: str
-    seat: int
-    state: str
-    expert: str
-    priority: float
-    created: float
-    lease_until: float | None
-    reviewer: str | None
-    deadline: float | None
-    declines: int  # reviewers who did not want the task
-
-
-class QueuePage(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of seats, in the order of claims. `next` is the start of the next page."""
-
-    seats: list[QueueLine]
-    next: str | None
-
-
-class HeldClaim(msgspec.Struct, frozen=True, kw_only=True):
-    """A claim of a reviewer, without its token: only `claim` and `resume` return tokens."""
-
-    task: str
-    seat: int
-    epoch: int
-    expert: str
-    lease_until: float
-    priority: float
-    waiting_since: float
-    deadline: float | None
-    payload: Any
-    model_answer: Any
-
-
-class HeldReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of a reviewer's claims, in the order of lease ends. `next` is the start of the next page."""
-
-    held: list[HeldClaim]
-    next: str | None
 
 
 async def read_policy_row(request: AnyRequest, name: str, read: Callable[[Store, PolicyRow], Result]) -> Result:
@@ -305,7 +220,11 @@ async def read_review(request: AnyRequest, name: PolicyName) -> Response[ReviewR
 
 @get("/v1/policies/{name:str}/reviews", opt=route_options("reviews", "admin", "read"))
 async def list_reviews(
-    request: AnyRequest, name: PolicyName, state_: QueueState = "all", after: Cursor = "", limit: Limit = 100
+    request: AnyRequest,
+    name: PolicyName,
+    state_: Annotated[SeatState, QueryParameter(name="state")] = "all",
+    after: Cursor = "",
+    limit: Limit = 100,
 ) -> Response[QueuePage]:
     """List the review queue: waiting and claimed seats, in the order of claims."""
     states: list[str] = [WAITING, CLAIMED] if state_ == "all" else [state_]

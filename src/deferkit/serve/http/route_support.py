@@ -2,16 +2,15 @@
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 from litestar import Request, Response
 from litestar.handlers import BaseRouteHandler
 
+from deferkit.serve.api.common import ProblemReply, Reply
 from deferkit.serve.domain.api_keys import Caller
 from deferkit.serve.domain.problems import Problem, StoreFailed, unavailable
-from deferkit.serve.domain.reply import Reply
-from deferkit.serve.domain.spec import NAME_PATTERN
 from deferkit.serve.engine.engine import Elsewhere, Engine
 from deferkit.serve.engine.unit_of_work import Command
 from deferkit.serve.http.forwarding import forward
@@ -21,17 +20,6 @@ Body = TypeVar("Body")
 AnyRequest = Request[Any, Any, Any]
 JSON = "application/json"
 MAX_DETAIL = 500
-
-PolicyName = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN, description="The name of the policy.")]
-Limit = Annotated[int, msgspec.Meta(ge=1, le=1000, description="The maximum number of items.")]
-
-
-class ProblemReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The error of a call."""
-
-    status: Annotated[int, msgspec.Meta(ge=400, le=599)]
-    code: Annotated[str, msgspec.Meta(description="A short code for programs.")]
-    detail: Annotated[str, msgspec.Meta(description="A sentence for people.")]
 
 
 PROBLEMS = {

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, cast
 
 import msgspec
 from litestar import Litestar, Response, get, post
@@ -13,28 +13,44 @@ from litestar.response import Stream
 from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
 from deferkit.serve import export
+from deferkit.serve.api.common import Limit, PolicyName, Reply
+from deferkit.serve.api.tasks import (
+    BatchBody,
+    BatchReply,
+    Before,
+    CorrectionBody,
+    CorrectionReply,
+    DecisionReply,
+    ExpirationBody,
+    ExpirationReply,
+    HoldBody,
+    HoldReply,
+    LogPage,
+    OutcomeBody,
+    OutcomeReply,
+    ReasonFilter,
+    RouteFilter,
+    SeatLine,
+    StopBody,
+    TaskBody,
+    TaskLine,
+    TaskPage,
+    TaskReply,
+    TaskSearch,
+    TaskState,
+    TimeFilter,
+)
 from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import MICRO, all_in_reply
 from deferkit.serve.domain.problems import Problem, unknown
-from deferkit.serve.domain.records import DecisionReply
-from deferkit.serve.domain.reply import Reply
-from deferkit.serve.domain.request_bodies import (
-    BatchBody,
-    CorrectionBody,
-    ExpirationBody,
-    HoldBody,
-    OutcomeBody,
-    StopBody,
-    TaskBody,
-)
 from deferkit.serve.domain.rows import ClaimRow, LogRow, PolicyRow, SeatRow
-from deferkit.serve.domain.spec import NO_CONTROL, TaskId
-from deferkit.serve.engine.commands.correction import Correct, CorrectionReply
-from deferkit.serve.engine.commands.decide import BatchReply, Decide, DecideMany
-from deferkit.serve.engine.commands.hold import ExtendHold, HoldReply, StopReview
+from deferkit.serve.domain.spec import TaskId
+from deferkit.serve.engine.commands.correction import Correct
+from deferkit.serve.engine.commands.decide import Decide, DecideMany
+from deferkit.serve.engine.commands.hold import ExtendHold, StopReview
 from deferkit.serve.engine.commands.lease import plain
-from deferkit.serve.engine.commands.outcome import Observe, OutcomeReply
-from deferkit.serve.engine.commands.upkeep import ExpirationReply, Expire
+from deferkit.serve.engine.commands.outcome import Observe
+from deferkit.serve.engine.commands.upkeep import Expire
 from deferkit.serve.engine.engine import Elsewhere, Engine
 from deferkit.serve.export import decision_table, header_of, pieces
 from deferkit.serve.http.auth import admit_caller, check_name, check_query
@@ -43,8 +59,6 @@ from deferkit.serve.http.forwarding import forward
 from deferkit.serve.http.reviews import read_policy_row, spec_of
 from deferkit.serve.http.route_support import (
     AnyRequest,
-    Limit,
-    PolicyName,
     caller_of,
     engine_of,
     json_response,
@@ -61,63 +75,6 @@ from deferkit.types import MODEL
 MAX_HISTORY = 1000
 TASK = {"task": "mail-1", "context": [0.2, 0.7, 1.0], "payload": {"subject": "You have won"}, "model_answer": "spam"}
 OUTCOME = {"task": "mail-1", "rewards": {"model": 0.0, "human": 1.0}, "cost": 1.25}
-
-
-class LogLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the log, as it was recorded."""
-
-    seq: int
-    at: float
-    kind: str
-    task: str | None
-    record: dict[str, Any]
-    hash: str
-
-
-class LogPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of log rows, in order. `next` is the start of the next page."""
-
-    rows: list[LogLine]
-    next: int | None
-
-
-class ClaimLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A claim of a task's seat."""
-
-    seat: int
-    epoch: int
-    reviewer: str
-    at: float
-    effort: float | dict[str, float] | None
-
-
-class SeatLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A seat, the place of one reviewer at a task, with the answer."""
-
-    seat: int
-    reviewer: str | None
-    state: str  # waiting, claimed, done or closed
-    answer: Any
-    cost: float | dict[str, float] | None
-    visible: bool | None  # whether the reviewer was shown the model's answer; null where that is not known
-
-
-class TaskReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A decision with its explanation, outcome and history."""
-
-    decision: DecisionReply
-    explanation: str
-    at: float
-    state: str  # model, open, posted or void
-    rewards: dict[str, float]
-    cost: float | dict[str, float] | None
-    final: str | None  # whose answer is used; null while it is open
-    answer: Any
-    history: list[LogLine]
-    claims: list[ClaimLine]
-    payload: Any  # what reviewers were shown, until it is erased; null for tasks that nobody was asked about
-    model_answer: Any
-    seats: list[SeatLine]
 
 
 def log_line(row: LogRow) -> dict[str, Any]:
@@ -332,55 +289,16 @@ async def stop_review(request: AnyRequest, name: PolicyName, data: JSONBody[Stop
 HOLD_ROUTES = [extend_hold, stop_review]
 
 
-Time = Annotated[float, msgspec.Meta(ge=0, le=1e11, description="Seconds since 1970.")]
-TaskState = Annotated[
-    Literal["", "model", "open", "posted", "void"],
-    msgspec.Meta(description="Filter by state: model, open, posted or void."),
-    QueryParameter(name="state"),
-]
-Text = Annotated[str, msgspec.Meta(max_length=128, pattern=NO_CONTROL, description="Filter by a part of the task id.")]
-Route = Annotated[str, msgspec.Meta(max_length=64, pattern=NO_CONTROL, description="Filter by decider.")]
-Reason = Annotated[
-    str, msgspec.Meta(max_length=64, pattern=NO_CONTROL, description="Filter by the reason of the decision.")
-]
-Before = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1, description="The `next` of the previous page.")]
-
-
-class TaskLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A task in a listing. Amounts are numbers, or objects by resource if there are several resources."""
-
-    task: str
-    id: int
-    at: float
-    route: str
-    reason: str
-    state: str  # model, open, posted or void
-    final: str | None  # whose answer is used; null while it is open
-    price: float | dict[str, float]
-    estimates: dict[str, float]
-    expected_gain: float  # of the route, above the model
-    cost: float | dict[str, float] | None
-    rewards: dict[str, float]
-    reviewers: list[str]  # who have answered
-
-
-class TaskPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of tasks, latest first. `next` is the start of the next page."""
-
-    tasks: list[TaskLine]
-    next: int | None
-
-
 @get("/v1/policies/{name:str}/tasks", opt=route_options("tasks", "admin", "read"))
 async def list_tasks(
     request: AnyRequest,
     name: PolicyName,
-    state_: TaskState = "",
-    route: Route = "",
-    reason: Reason = "",
-    since: Time = 0.0,
-    until: Time = 1e11,
-    search: Text = "",
+    state_: Annotated[TaskState, QueryParameter(name="state")] = "",
+    route: RouteFilter = "",
+    reason: ReasonFilter = "",
+    since: TimeFilter = 0.0,
+    until: TimeFilter = 1e11,
+    search: TaskSearch = "",
     before: Before = 2**53 - 1,
     limit: Limit = 100,
 ) -> Response[TaskPage]:

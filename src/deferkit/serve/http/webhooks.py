@@ -1,20 +1,26 @@
 """Routes of webhooks and their deliveries."""
 
 import asyncio
-from typing import Annotated
 
-import msgspec
 from litestar import Response, get, post
 from litestar.params import JSONBody
 
 from deferkit.errors import InvalidArgument
+from deferkit.serve.api.common import Limit
+from deferkit.serve.api.webhooks import (
+    DeliveryLine,
+    DeliveryPage,
+    NewWebhookReply,
+    WebhookBody,
+    WebhookDeleted,
+    WebhookDeletionBody,
+    WebhookId,
+    WebhookPage,
+)
 from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.problems import Problem, invalid, unknown
-from deferkit.serve.domain.request_bodies import Body
-from deferkit.serve.domain.spec import Name
 from deferkit.serve.domain.webhook import (
     EVENTS,
-    MAX_URL,
     UNDELIVERED,
     DeliveryRow,
     WebhookRow,
@@ -22,88 +28,10 @@ from deferkit.serve.domain.webhook import (
     new_id,
     new_secret,
 )
-from deferkit.serve.http.route_support import AnyRequest, Limit, caller_of, engine_of, json_response, route_options
+from deferkit.serve.http.route_support import AnyRequest, caller_of, engine_of, json_response, route_options
 
 MAX_WEBHOOKS = 20  # of a tenant: each is looked after once a second
-EVENT_PATTERN = f"^({'|'.join(EVENTS)})$"
-WebhookId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,64}$", description="The id of the webhook.")]
 EXAMPLE = {"url": "https://example.org/deferkit", "events": ["completed", "budget"]}
-
-
-class WebhookBody(Body, frozen=True, kw_only=True):
-    """A webhook to create: its URL, events and policies."""
-
-    url: Annotated[str, msgspec.Meta(min_length=8, max_length=MAX_URL, description="An http or https URL.")]
-    events: Annotated[
-        list[Annotated[str, msgspec.Meta(pattern=EVENT_PATTERN)]], msgspec.Meta(min_length=1, max_length=len(EVENTS))
-    ]
-    policies: (
-        Annotated[
-            list[Name],
-            msgspec.Meta(
-                min_length=1,
-                max_length=100,
-                description="The policies whose events are sent. All of the tenant by default.",
-            ),
-        ]
-        | None
-    ) = None
-    models: Annotated[bool, msgspec.Meta(description="Whether to send decisions for the model too.")] = False
-
-
-class WebhookDeletionBody(Body, frozen=True, kw_only=True):
-    """A webhook to delete."""
-
-    id: WebhookId
-
-
-class WebhookLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A webhook, without its secret. Times are seconds since 1970."""
-
-    id: str
-    url: str
-    events: list[str]
-    policies: list[str] | None
-    models: bool
-    created: float
-
-
-class NewWebhookReply(WebhookLine, frozen=True, kw_only=True):
-    """A new webhook. Only this reply contains the secret that signs its calls."""
-
-    secret: str
-
-
-class WebhookPage(msgspec.Struct, frozen=True, kw_only=True):
-    """All webhooks of a tenant."""
-
-    webhooks: list[WebhookLine]
-
-
-class WebhookDeleted(msgspec.Struct, frozen=True, kw_only=True):
-    """The id of the deleted webhook."""
-
-    deleted: str
-
-
-class DeliveryLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A delivery of an event: waiting (for the attempt at `due`), delivered, or dead."""
-
-    id: str
-    event: str
-    state: str
-    attempts: int
-    status: int | None  # of the last reply
-    error: str | None
-    created: float
-    due: float | None
-    ended: float | None
-
-
-class DeliveryPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Deliveries, latest first."""
-
-    deliveries: list[DeliveryLine]
 
 
 def webhook_fields(row: WebhookRow) -> dict[str, object]:

@@ -5,20 +5,21 @@ import secrets
 import sys
 import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from typing import Annotated, cast
+from typing import cast
 
 import msgspec
 from litestar import Response, get, post
 from litestar.params import JSONBody
 
 from deferkit.errors import InvalidArgument
+from deferkit.serve.api.common import PolicyName
+from deferkit.serve.api.reports import JobId, WhatIfBody, WhatIfReply, WhatIfStarted
 from deferkit.serve.audit.counterfactual.scenario import logged_budgets, scenario_of
-from deferkit.serve.audit.counterfactual.what_if import WhatIfNews, WhatIfOrder, WhatIfRow
+from deferkit.serve.audit.counterfactual.what_if import WhatIfNews, WhatIfOrder
 from deferkit.serve.domain.problems import Problem, invalid, unavailable, unknown
 from deferkit.serve.engine.engine import Elsewhere
 from deferkit.serve.http.route_support import (
     AnyRequest,
-    PolicyName,
     caller_of,
     engine_of,
     forward_to_owner,
@@ -33,18 +34,6 @@ MAX_KEPT = 100
 MAX_RUNNING = 2  # of all tenants
 MAX_JOB_S = 1800.0
 MAX_LINE = 4_000_000  # bytes of what a job comes to
-
-
-class WhatIfReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Progress and result of a what-if job."""
-
-    job: str
-    state: str  # running, done or failed
-    progress: float  # from 0 to 1
-    rows: list[WhatIfRow]
-    basis: str | None  # what the rewards rest on
-    remarks: list[str]
-    error: str | None
 
 
 class WhatIfJob:
@@ -159,29 +148,6 @@ async def follow(process: Process, job: WhatIfJob, order: WhatIfOrder) -> None:
     await process.stdin.drain()
     while line := await process.stdout.readline():
         job.news = msgspec.json.decode(line, type=WhatIfNews)
-
-
-Budgets = Annotated[
-    list[Annotated[str, msgspec.Meta(min_length=1, max_length=200)]],
-    msgspec.Meta(
-        min_length=1,
-        max_length=10,
-        description="Budgets such as 500, 2x, 50% or inf; by resource minutes=500,euros=2x.",
-    ),
-]
-JobId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,32}$", description="The id of the job.")]
-
-
-class WhatIfBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The budgets of a what-if job."""
-
-    budgets: Budgets
-
-
-class WhatIfStarted(msgspec.Struct, frozen=True, kw_only=True):
-    """A started job."""
-
-    job: str
 
 
 def jobs_of(request: AnyRequest) -> WhatIfJobs:

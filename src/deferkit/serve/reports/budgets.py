@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from deferkit.serve.api.reports import BudgetState, PeriodState
 from deferkit.serve.domain.accounts import MICRO, Account, in_reply
 from deferkit.serve.domain.books import BudgetPeriod, Periods
 from deferkit.serve.domain.owned_policy import OwnedPolicy
@@ -67,40 +68,6 @@ def recent_from(decisions: int) -> int:
     (8000, 50, 0)
     """
     return max(0, min(int(decisions * (1 - RECENT_SHARE)), decisions - MIN_RECENT))
-
-
-class PeriodState(msgspec.Struct, frozen=True, kw_only=True):
-    """The current period of a budget that renews, or the time up to its end. Times are seconds since 1970.
-
-    total = carried + held + granted + changed.
-    """
-
-    number: int  # counted from 1
-    start: float
-    end: float  # when it is renewed, or ends
-    total: float  # what there is to spend in it
-    posted: float  # costs that were booked in it
-    granted: float
-    carried: float  # from the period before
-    held: float  # for reviews that were pending when it began
-    changed: float  # by top-ups and cuts
-    tasks: int  # decided in it
-    tasks_left: float | None  # that are expected until its end; null where no task has come in it
-    pace: float | None  # share spent over share of its tasks decided, 1 is on plan
-    runs_out_at: float | None  # if spending goes on as in it so far; null: not before its end
-    renews: bool
-    over: bool  # the end has passed
-
-
-class BudgetState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The account of a resource, over all periods; a total of null is unlimited."""
-
-    total: float | None
-    reserved: float
-    posted: float
-    suspense: float
-    free: float | None
-    period: PeriodState | None = None  # left out for a budget with a horizon
 
 
 def budget_states(owned: OwnedPolicy, now: int) -> dict[str, BudgetState]:

@@ -9,8 +9,7 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
-import msgspec
-
+from deferkit.serve.api.reports import CalibrationBin
 from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import MICRO, Account, Micros
 from deferkit.serve.domain.books import Books, BudgetPeriod, Periods, book_record, open_accounts
@@ -123,15 +122,6 @@ class Gain:
 
 BINS = 10
 MAX_PAIRS = 5000  # of each target, the latest: older estimates were made by a learner that knew less
-
-
-class CalibrationBin(msgspec.Struct, frozen=True, kw_only=True):
-    """Tasks of about the same prediction."""
-
-    predicted: float  # their mean
-    observed: float  # their mean
-    error: float | None  # the standard error of what was observed; None of one task
-    count: int
 
 
 class Calibration:

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from deferkit.serve.api.reports import Gaps, SeriesReply, Standing
 from deferkit.serve.domain import records as log_records
 from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.owned_policy import OwnedPolicy
@@ -20,32 +21,8 @@ from deferkit.serve.reports.history import (
     log_figures_of,
     planned_spending,
 )
-from deferkit.serve.reports.standing import Standing
 from deferkit.serve.storage.store import Store
 from deferkit.types import MODEL
-
-Column = list[float]
-Gaps = list[float | None]
-
-
-class SeriesReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Time series: values at the end of consecutive time buckets. Counts and sums are cumulative."""
-
-    complete: bool  # false while a long log is still being read
-    read: int  # records of the log that are in it
-    records: int  # of the whole log
-    width_s: float
-    start: Column  # of each bucket, seconds since 1970
-    decisions: list[int]
-    deferred: list[int]
-    routes: dict[str, list[int]]
-    reasons: dict[str, list[int]]
-    posted: dict[str, Column]
-    reserved: dict[str, Column]
-    plan: dict[str, Gaps | None]  # even spending over the tasks of the horizon, or of each period; None: no limit
-    price: dict[str, Gaps]
-    gain: Column
-    gain_error: Gaps
 
 
 def series_reply(

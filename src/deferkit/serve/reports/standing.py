@@ -2,53 +2,25 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Literal
 
 import msgspec
 
 from deferkit.periods import show_time
+from deferkit.serve.api.reports import Alarm, BudgetState, GainState, PeriodState, QueueState, Standing
 from deferkit.serve.domain.accounts import MICRO, Account
 from deferkit.serve.domain.books import Books
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.rows import PolicyRow
 from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
-from deferkit.serve.reports.budgets import (
-    BudgetState,
-    Forecast,
-    Pace,
-    PeriodState,
-    Spending,
-    budget_state,
-    budget_states,
-    forecast_of,
-    pace_of,
-)
+from deferkit.serve.reports.budgets import Forecast, Pace, Spending, budget_state, budget_states, forecast_of, pace_of
 from deferkit.serve.reports.history import LogFigures
-from deferkit.serve.reports.summary import QueueState, Remark, queue_state
+from deferkit.serve.reports.summary import queue_state
 from deferkit.types import MODEL, Drifted
 
 SLOWEST_PACE, FASTEST_PACE = 0.9, 1.1  # paces between these are on plan
 MIN_PLANNED_SHARE = 0.05  # of the planned tasks: before that the pace is too noisy for an alarm
 RECENT_DRIFT = 1000  # decisions for which a drift raises an alarm
 OLD_REVIEW_S = 3600.0  # seconds after which a waiting review raises an alarm, if there is no deadline
-
-
-class Alarm(msgspec.Struct, frozen=True, kw_only=True):
-    """A condition that needs attention."""
-
-    kind: Literal[
-        "suspense",
-        "frozen",
-        "horizon_over",
-        "failing",
-        "drift",
-        "queue_age",
-        "unconfirmed",
-        "underspending",
-        "overspending",
-        "without_budget",
-    ]
-    text: str
 
 
 def alarms_of(
@@ -288,39 +260,6 @@ def amount(given: float) -> str:
 
 
 FEW_ASKED = 20  # tasks: what fewer have brought on average says little
-
-
-class GainState(msgspec.Struct, frozen=True, kw_only=True):
-    """The gain of experts over the model, in reward."""
-
-    value: float
-    error: float | None  # its standard error; None: not known
-    basis: str  # observed: both rewards of every task are known; estimated: estimates stand in for some
-
-
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """The status of a policy. Times are seconds since 1970."""
-
-    name: str
-    decisions: int
-    routes: dict[str, int]
-    deferral_rate: float
-    unit: str  # the first resource
-    budget: dict[str, BudgetState]
-    horizon: int | None  # tasks that the budget must last for; the shortest of several
-    planned: float | None  # share of the planned tasks that are decided: of the horizon, or of those of the period
-    pace: float | None  # share spent over that share, 1 is on plan; the fastest of several resources
-    runs_out_at: float | None  # at the recent spending rate; the first of several resources
-    runs_out_task: int | None
-    price: float | dict[str, float]
-    next_unit: float | None  # the reward that one more unit of the first resource brings, about
-    reward_range: tuple[float, float]  # what a reward can be: from 0 to 1, it counts right answers
-    gain: GainState
-    held: str  # what pending reviews hold, and whether a smaller hold would do; empty if there are none
-    queue: QueueState
-    alarms: list[Alarm]
-    state: str  # all of it in a sentence
-    remark: Remark = ""
 
 
 def spending_of(account: Account) -> float:

@@ -3,30 +3,34 @@
 import datetime
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from deferkit.learn.links import link_named
 from deferkit.learn.representation_text import representation_text
+from deferkit.serve.api.reports import (
+    CalibrationBin,
+    Coefficient,
+    DriftState,
+    EstimatesReply,
+    EstimateState,
+    QueueState,
+    ReviewerLine,
+    ReviewersReply,
+    SummaryReply,
+    TargetEstimate,
+)
+from deferkit.serve.api.reviews import StatusReply, WhyEmpty
 from deferkit.serve.domain.accounts import MICRO, Account, all_in_reply, in_reply
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.review import label_of
 from deferkit.serve.domain.spec import PolicySpec
-from deferkit.serve.reports.budgets import BudgetState, budget_states
-from deferkit.serve.reports.history import CalibrationBin
+from deferkit.serve.reports.budgets import budget_states
 from deferkit.serve.storage.listing import ReviewerQueue, costs_since, count_answers, queue_of_reviewer
 from deferkit.serve.storage.store import Store
 from deferkit.types import Coefficients, Summary
-
-
-class QueueState(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts of the review queue, in seats."""
-
-    waiting: int
-    claimed: int
-    oldest_s: float | None  # how long the oldest is there
 
 
 def queue_state(queue: tuple[int, int, int | None], now: int) -> QueueState:
@@ -35,68 +39,6 @@ def queue_state(queue: tuple[int, int, int | None], now: int) -> QueueState:
     return QueueState(
         waiting=waiting, claimed=claimed, oldest_s=None if oldest is None else max(0, now - oldest) / MICRO
     )
-
-
-Remark = Annotated[
-    str,
-    msgspec.Meta(description="The reason that fewer tasks than planned are deferred, and a remedy. Empty if on plan."),
-]
-
-
-class EstimateState(msgspec.Struct, frozen=True, kw_only=True):
-    """The mean estimate of a reward or cost over the latest tasks (at most 200), with its standard error."""
-
-    mean: float
-    error: float
-    samples: int  # observations
-
-
-class DriftState(msgspec.Struct, frozen=True, kw_only=True):
-    """A reward or cost whose distribution changed, so that most of its old observations are discounted."""
-
-    target: str  # "model", the name of an expert, or "cost of …"
-    decision: int  # the number of the one that was to come next when it was found
-    strength: float  # share of the observations that was given up then
-    times: int  # how often it was found so far
-    since: int | None = None  # the decision at the most likely time of the change; null with defaults "2026.11"
-    before: float | None = None  # the mean before the change; null likewise
-    after: float | None = None  # the mean since the change; null likewise
-    error: float | None = None  # the standard error of after − before; null likewise
-
-
-class SummaryReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The summary of a policy."""
-
-    name: str
-    decisions: int
-    routes: dict[str, int]
-    deferral_rate: float
-    budget: dict[str, BudgetState]
-    price: float | dict[str, float]  # the reward that one unit of budget must bring
-    expected_gain: float  # what experts were expected to earn above the model, over all that they were asked
-    frozen: bool  # a cost stands in suspense, so nobody is asked
-    horizon_over: bool  # the tasks that a budget was to last for were decided, or its end has passed
-    pending: int  # decisions that hold budget
-    outcomes: int
-    late: int  # outcomes that were booked but not learned
-    corrected: int
-    expired: int
-    without_budget: int  # decisions that went to the model because nothing was left
-    parked: int  # outcomes that wait for their decision
-    stopped: int  # reviews that were stopped before they were done
-    extended: int  # times that more was reserved for a review
-    overruns: int  # reviews that have cost more than was held for them, where they can be stopped
-    beyond_holds: float | dict[str, float]  # what those have cost beyond their holds
-    unconfirmed_costs: int  # reported costs above max_reported_cost, not booked until a correction confirms them
-    clipped_features: int  # features of contexts that were cut, because they were implausibly large
-    queue: QueueState
-    records: int  # rows of the log
-    samples: dict[str, int]  # observations of each reward ("model", an expert) and cost ("cost of …")
-    samples_in_use: dict[str, float]  # how many of those its estimate rests on: fewer where the past is forgotten
-    drifts: int  # how often one of them was found to have changed
-    drifted: list[DriftState]  # the latest change of each that has changed, the latest one last
-    estimates: dict[str, EstimateState] = {}  # of each reward ("model", an expert) and cost ("cost of …")
-    remark: Remark = ""
 
 
 def summary_of(
@@ -155,7 +97,6 @@ def drift_states(owned: OwnedPolicy) -> list[DriftState]:
     ]
 
 
-WhyEmpty = Literal["declined", "all_claimed", "answered", "frozen", "budget_exhausted", "nothing_deferred"]
 TEXTS: dict[WhyEmpty, str] = {
     "all_claimed": "Others hold all tasks. The first of their leases ends at {:%H:%M} UTC.",
     "declined": "You have declined all tasks that wait.",
@@ -165,21 +106,6 @@ TEXTS: dict[WhyEmpty, str] = {
     "nothing_deferred": "Nothing waits for a review: the model decides the rest, and all else is answered.",
 }
 DAY = 86_400 * MICRO
-
-
-class StatusReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The queue of one reviewer. Days begin at midnight UTC; an answer counts for the day of its claim."""
-
-    waiting: int  # seats that the reviewer could claim
-    claimed: int  # seats that others hold, and that the reviewer could claim else
-    next_free_at: float | None  # when the first of their leases ends
-    declined: int  # seats that wait or are held, at tasks that the reviewer has declined
-    budget_left: dict[str, float | None]  # null: without end
-    why_empty: WhyEmpty | None  # null: something waits
-    text: str
-    done: int  # answers of the reviewer
-    done_today: int
-    cost_today: dict[str, float]
 
 
 def status_of(store: Store, policy: int, spec: PolicySpec, reviewer: str, now: int) -> StatusReply:
@@ -237,27 +163,6 @@ def sentence(queue: ReviewerQueue, why: WhyEmpty | None) -> str:
 
 LATEST_ANSWERS = 20_000  # answers that cost and agreement are computed from
 MAX_REVIEWERS = 1000  # reviewers
-
-
-class ReviewerLine(msgspec.Struct, frozen=True, kw_only=True):
-    """Statistics of a reviewer. Cost, time and agreement are those of the latest 20,000 answers of the policy."""
-
-    reviewer: str
-    done: int  # answers
-    held: int  # tasks that the reviewer holds now
-    declined: int
-    lapsed: int  # claims that ended without an answer: the lease lapsed, or the task was given back or closed
-    active_s: float | None  # by the timer of the review page; None: the policy has none
-    cost: dict[str, float]
-    agrees_with_model: float | None  # share of answers; None: there is none to compare with
-    agrees_with_colleagues: float | None  # share of the answers that others gave to the same tasks
-    last: float | None  # the last claim, in seconds since 1970
-
-
-class ReviewersReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Statistics of the reviewers of a policy, sorted by name."""
-
-    reviewers: list[ReviewerLine]
 
 
 class ReviewAnswer(NamedTuple):
@@ -350,32 +255,6 @@ def shares(compared: Iterable[tuple[str, bool]]) -> dict[str, float]:
 
 
 MAX_COEFFICIENTS = 50  # coefficients of a target
-
-
-class Coefficient(msgspec.Struct, frozen=True, kw_only=True):
-    """What a feature adds to an estimate, with its standard error."""
-
-    feature: str
-    value: float
-    error: float
-
-
-class TargetEstimate(msgspec.Struct, frozen=True, kw_only=True):
-    """The estimate of a reward ("model", an expert) or a cost ("cost of …")."""
-
-    target: str
-    samples: int
-    samples_in_use: float
-    coefficients: list[Coefficient]  # the 50 that are clearest, by |value| over error
-    calibration: list[CalibrationBin]  # of the latest 5,000 observations
-
-
-class EstimatesReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The estimates of a policy."""
-
-    targets: list[TargetEstimate]
-    drifts: list[DriftState]
-    representation: str
 
 
 def estimates_of(owned: OwnedPolicy, calibrations: Mapping[str, list[CalibrationBin]]) -> EstimatesReply:

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from deferkit.serve.api.common import Reply
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy_learner import memory_of
-from deferkit.serve.domain.reply import Reply
 from deferkit.serve.domain.rows import ClaimRow, DecisionRow, LogRow, ParkedRow, RequestRow, SeatRow
 from deferkit.serve.domain.spec import PolicySpec
 from deferkit.serve.domain.webhook import DeliveryRow

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from deferkit.errors import InvalidArgument
 from deferkit.learn.links import AUTO_LINK
+from deferkit.serve.api.tasks import TaskBody
 from deferkit.serve.audit.counterfactual.estimate import (
     DoublyRobust,
     Feedback,
@@ -26,7 +27,6 @@ from deferkit.serve.domain.books import next_of
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.problems import Problem
-from deferkit.serve.domain.request_bodies import TaskBody
 from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
 from deferkit.serve.engine.commands.decide import propose
 from deferkit.types import MODEL

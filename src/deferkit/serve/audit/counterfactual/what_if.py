@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.errors import DeferkitError
+from deferkit.serve.api.reports import ValueWithError, WhatIfRow
 from deferkit.serve.audit.counterfactual.estimate import (
     NOTEWORTHY,
     DecisionLog,
@@ -214,26 +215,6 @@ class WhatIfOrder(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str
     policy: str
     budgets: list[str]
-
-
-class ValueWithError(msgspec.Struct, frozen=True, kw_only=True):
-    """A mean reward per task, or a difference of two, with its standard error."""
-
-    value: float
-    error: float
-
-
-class WhatIfRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A budget with its results, logged or estimated. The first row is "as it was"."""
-
-    budget: str
-    totals: dict[str, float | None]  # by resource; None has no end
-    asked: float  # the share of tasks that went to an expert
-    spent: dict[str, float]
-    price: float | dict[str, float]  # the last one
-    reward: ValueWithError | None  # of a task; None if no rewards are known
-    difference: ValueWithError | None  # from what was done
-    unsupported: float  # the share of choices that rest on the estimates alone
 
 
 class WhatIfNews(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

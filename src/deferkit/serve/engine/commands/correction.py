@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 import msgspec
 
+from deferkit.serve.api.common import Reply
+from deferkit.serve.api.tasks import CorrectionBody, CorrectionReply
 from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import Micros
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import Problem, conflict, invalid, unknown
-from deferkit.serve.domain.reply import Reply
-from deferkit.serve.domain.request_bodies import CorrectionBody, digest
 from deferkit.serve.domain.rows import DecisionRow, RequestRow
 from deferkit.serve.engine.commands.outcome import (
     COST,
@@ -20,15 +20,8 @@ from deferkit.serve.engine.commands.outcome import (
     idempotent_reply,
     was_stopped,
 )
-from deferkit.serve.engine.unit_of_work import UnitOfWork
+from deferkit.serve.engine.unit_of_work import UnitOfWork, digest
 from deferkit.serve.storage.connections import ReadSet
-
-
-class CorrectionReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a correction."""
-
-    task: str
-    learned: bool
 
 
 class Correct:

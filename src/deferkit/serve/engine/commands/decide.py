@@ -8,18 +8,17 @@ import msgspec
 
 from deferkit.errors import BudgetExhausted, DeferkitError
 from deferkit.events import Decided
+from deferkit.serve.api.common import Reply
+from deferkit.serve.api.tasks import BatchBody, DecisionReply, OutcomeBody, TaskBody
 from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import MICRO, Micros, from_micros, to_micro
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy_learner import matrix_numbers
 from deferkit.serve.domain.problems import Problem, budget_conflict, conflict, invalid
-from deferkit.serve.domain.records import DecisionReply
-from deferkit.serve.domain.reply import Reply
-from deferkit.serve.domain.request_bodies import BatchBody, OutcomeBody, TaskBody, digest
 from deferkit.serve.domain.rows import MODEL, OPEN, WAITING, DecisionRow, SeatRow
 from deferkit.serve.engine.commands.outcome import book, cost_of, has_room, is_cost_of_model
 from deferkit.serve.engine.commands.upkeep import renew
-from deferkit.serve.engine.unit_of_work import Unfinished, UnitOfWork
+from deferkit.serve.engine.unit_of_work import Unfinished, UnitOfWork, digest
 from deferkit.serve.storage.connections import ReadSet, to_json_column
 from deferkit.serve.structured_logs import logger
 from deferkit.types import Amount, Decision
@@ -28,21 +27,6 @@ SLICE = 100  # tasks of a batch that are read and decided in one group, if it ha
 NOT_A_NUMBER = "The values of this context, or of an earlier one, are too large: the estimates are not finite."
 ENCODER = msgspec.json.Encoder()
 MAX_WORK = 10_000_000_000  # matrix entries that the decisions of a batch may read: about ten seconds
-
-
-class BatchResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The result of one task of a batch: a decision or an error."""
-
-    status: int
-    decision: DecisionReply | None = None
-    code: str | None = None
-    detail: str | None = None
-
-
-class BatchReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of each task, in the order of the request."""
-
-    results: list[BatchResult]
 
 
 class Decide:

@@ -2,26 +2,19 @@
 
 import msgspec
 
+from deferkit.serve.api.common import Reply
+from deferkit.serve.api.reviews import ExtendBody, LeaseReply
+from deferkit.serve.api.tasks import HoldBody, HoldReply, StopBody
 from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import MICRO, Micros, all_in_reply, to_micro
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import conflict, invalid, unknown
-from deferkit.serve.domain.reply import Reply
-from deferkit.serve.domain.request_bodies import ExtendBody, HoldBody, StopBody, digest
 from deferkit.serve.domain.rows import CLAIMED, CLOSED, MODEL, OPEN, DecisionRow, RequestRow, is_stopped
-from deferkit.serve.domain.seats import check_token, claim_of, sum_costs
-from deferkit.serve.engine.commands.lease import LeaseReply, not_held
+from deferkit.serve.domain.seats import sum_costs
+from deferkit.serve.engine.commands.lease import check_token, claim_of, not_held
 from deferkit.serve.engine.commands.outcome import book, cost_of, idempotent_reply, was_stopped
-from deferkit.serve.engine.unit_of_work import UnitOfWork
+from deferkit.serve.engine.unit_of_work import UnitOfWork, digest
 from deferkit.serve.storage.connections import ReadSet
-
-
-class HoldReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A hold after the call."""
-
-    task: str
-    granted: float | dict[str, float]  # less than asked for where less is left, or a review may cost no more
-    hold: float | dict[str, float]  # all that is held for the review now
 
 
 def check_stoppable(owned: OwnedPolicy) -> None:

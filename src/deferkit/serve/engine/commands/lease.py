@@ -1,55 +1,81 @@
 """Leases of seats in the review queue: claim, extend, release. Any process may run them."""
 
+import hmac
+import secrets
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from deferkit.serve.api.common import Reply
+from deferkit.serve.api.reviews import (
+    ClaimBody,
+    ClaimReply,
+    DeclineBody,
+    ExtendBody,
+    LeaseBody,
+    LeaseReply,
+    ReassignBody,
+    ResumeBody,
+)
 from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.api_keys import hash_of
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import Problem, conflict, invalid, unknown
-from deferkit.serve.domain.reply import Reply
-from deferkit.serve.domain.request_bodies import ClaimBody, DeclineBody, ExtendBody, LeaseBody, ReassignBody, ResumeBody
 from deferkit.serve.domain.review import SHOWN
-from deferkit.serve.domain.rows import DONE, SeatRow
-from deferkit.serve.domain.seats import check_bound, check_token, new_token
+from deferkit.serve.domain.rows import DONE, ClaimRow, SeatRow
 from deferkit.serve.domain.spec import PolicySpec
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.connections import QueueQuery, ReadSet, seat_row
 from deferkit.serve.storage.database import Connection
 
 
-class ClaimReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A task to review. Task, seat, epoch and token are the claim: send them with the answer."""
-
-    task: str
-    seat: int
-    epoch: int
-    token: str  # proves the claim; it is shown this once
-    expert: str
-    lease_until: float
-    priority: float
-    waiting_since: float
-    deadline: float | None
-    payload: Any
-    model_answer: Any  # null where the policy's review document does not show it
-
-
-class LeaseReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A lease after the call."""
-
-    task: str
-    seat: int
-    epoch: int
-    lease_until: float | None
-    hold: float | dict[str, float] | None = None  # what the review may cost before it asks again, if it said its cost
-    stopped: bool = False  # nothing is left for it: the model's answer is used
-
-
 def plain(text: str | None) -> Any:
     """Return stored JSON as `msgspec.Raw`, which is encoded into a reply unchanged; None as None."""
     return None if text is None else msgspec.Raw(text.encode())
+
+
+def new_token() -> str:
+    """Return a claim token of 256 random bits."""
+    return secrets.token_urlsafe(32)
+
+
+def check_token(body: LeaseBody, stored: bytes | None) -> None:
+    """Raise if a call does not have the token of its claim.
+
+    Args:
+        body: The call; its `token` is what `claim` returned.
+        stored: The hash of the claim's token; None for a claim created before tokens existed, which needs none.
+    """
+    if stored is None:
+        return
+    given = b"" if body.token is msgspec.UNSET else hash_of(body.token)
+    if not hmac.compare_digest(given, stored):
+        raise Problem(403, "forbidden", f"The token is not that of the claim of epoch {body.epoch} on {body.task!r}.")
+
+
+def check_bound(bound: str | None, reviewer: str) -> None:
+    """Raise if the key or session of a caller is for one reviewer, and that is another.
+
+    Args:
+        bound: The only reviewer that the caller may act for; None: any.
+        reviewer: The one that the call is about.
+    """
+    if bound is not None and bound != reviewer:
+        raise Problem(403, "forbidden", f"The key is for the reviewer {bound!r} alone.")
+
+
+def claim_of(body: LeaseBody, claims: Iterable[ClaimRow], bound: str | None) -> ClaimRow | None:
+    """Return the claim of a call, from the claims of its task; None without one.
+
+    Raises if the caller is `bound` to another reviewer than that of the claim, also with the right token.
+    """
+    for claim in claims:
+        if (claim.seat, claim.epoch) == (body.seat, body.epoch):
+            check_bound(bound, claim.reviewer)
+            return claim
+    return None
 
 
 class LeaseCommand(ABC):

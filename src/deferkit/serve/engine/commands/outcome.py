@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 
 from deferkit.errors import DeferkitError
+from deferkit.serve.api.common import Reply
+from deferkit.serve.api.tasks import OutcomeBody, OutcomeReply
 from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import MAX_SUM, MICRO, Micros, all_in_reply, to_micros
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import conflict, invalid, unavailable, unknown
-from deferkit.serve.domain.reply import Reply
-from deferkit.serve.domain.request_bodies import OutcomeBody
 from deferkit.serve.domain.review import Judgement, judge
 from deferkit.serve.domain.rows import (
     MODEL,
@@ -166,18 +166,6 @@ class Forget:
 
 
 COST = "$cost"
-
-
-class OutcomeReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a task after a report."""
-
-    task: str
-    changed: bool  # False: all of it was known before
-    learned: bool
-    parked: bool = False  # its decision is yet to come
-    late: str | None = None  # why it was not learned
-    booked: float | dict[str, float] | None = None
-    unconfirmed: float | dict[str, float] | None = None  # a cost above max_reported_cost: a correction confirms it
 
 
 class Observe:

@@ -6,29 +6,22 @@ import msgspec
 
 from deferkit.errors import BudgetExhausted, DeferkitError, InvalidArgument
 from deferkit.learn.decisions import PACED_BY_TASKS_LEFT
+from deferkit.serve.api.common import Reply
+from deferkit.serve.api.policies import BudgetBody, BudgetReply
 from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import MAX_AMOUNT, MAX_SUM, MICRO, to_micro
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy_learner import check_affordable, check_ends, check_review
 from deferkit.serve.domain.problems import Problem, budget_conflict, conflict, invalid, unavailable
-from deferkit.serve.domain.reply import Reply
-from deferkit.serve.domain.request_bodies import BudgetBody, digest
 from deferkit.serve.domain.rows import RequestRow
 from deferkit.serve.domain.spec import PolicyChange, PolicySpec
 from deferkit.serve.engine.commands.outcome import idempotent_reply
 from deferkit.serve.engine.engine import Elsewhere, Engine
 from deferkit.serve.engine.ownership import Key
-from deferkit.serve.engine.unit_of_work import UnitOfWork
-from deferkit.serve.reports.budgets import BudgetState, budget_states
+from deferkit.serve.engine.unit_of_work import UnitOfWork, digest
+from deferkit.serve.reports.budgets import budget_states
 from deferkit.serve.storage.connections import ReadSet
 from deferkit.types import is_number
-
-
-class BudgetReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The accounts after the change."""
-
-    id: str
-    budget: dict[str, BudgetState]
 
 
 class ChangeBudget:

@@ -6,40 +6,26 @@ from collections.abc import Callable
 import msgspec
 
 from deferkit.errors import DeferkitError
+from deferkit.serve.api.common import Reply
+from deferkit.serve.api.policies import ForgetReply, ResetBody, ResetReply, UpgradeBody
 from deferkit.serve.domain import records
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.policy_learner import check_size, check_trees_installed, memory_of, upgraded_spec
 from deferkit.serve.domain.problems import TooMuchMemory, invalid, unavailable, unknown
 from deferkit.serve.domain.records import AnyRecord
-from deferkit.serve.domain.reply import Reply
-from deferkit.serve.domain.request_bodies import ResetBody, UpgradeBody, digest
 from deferkit.serve.domain.rows import PolicyRow, RequestRow
 from deferkit.serve.domain.spec import PolicySpec
 from deferkit.serve.engine.commands.outcome import idempotent_reply
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.engine.ownership import Key
 from deferkit.serve.engine.recovery import rebuild
-from deferkit.serve.engine.unit_of_work import Command, UnitOfWork
+from deferkit.serve.engine.unit_of_work import Command, UnitOfWork, digest
 from deferkit.serve.storage.connections import QueueQuery, ReadSet
 from deferkit.serve.storage.database import Connection
 
 SNAPSHOT_DUE = -(2**53)  # `snapshot_at` of a policy whose next snapshot is due, however many records it has
 RECOVERED = "The policy was recovered while it was rebuilt. Try again."
-
-
-class ResetReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The learner was reset."""
-
-    id: str
-    decisions: int  # that were made before, and are not learned from any more
-
-
-class ForgetReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of the task was removed from the estimates."""
-
-    task: str
-    forgotten: bool  # False: it had been forgotten before
 
 
 class ResetLearner:

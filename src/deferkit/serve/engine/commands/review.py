@@ -6,12 +6,20 @@ from typing import Any
 import msgspec
 
 from deferkit.errors import DeferkitError
+from deferkit.serve.api.common import Reply
+from deferkit.serve.api.reviews import (
+    AnswerCorrectionBody,
+    AnswerCorrectionReply,
+    CompleteBody,
+    CompleteReply,
+    EffortBody,
+    EffortReply,
+)
+from deferkit.serve.api.tasks import OutcomeReply
 from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import Micros, all_in_reply, from_micros
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import conflict, invalid, unknown
-from deferkit.serve.domain.reply import Reply
-from deferkit.serve.domain.request_bodies import AnswerCorrectionBody, CompleteBody, EffortBody, digest
 from deferkit.serve.domain.review import AFTER, TableRule, check_answer
 from deferkit.serve.domain.rows import (
     CLAIMED,
@@ -24,11 +32,10 @@ from deferkit.serve.domain.rows import (
     SeatRow,
     is_stopped,
 )
-from deferkit.serve.domain.seats import check_token, claim_of, sum_costs
+from deferkit.serve.domain.seats import sum_costs
 from deferkit.serve.engine.commands.correction import above_ceiling, replace
-from deferkit.serve.engine.commands.lease import not_held, plain
+from deferkit.serve.engine.commands.lease import check_token, claim_of, not_held, plain
 from deferkit.serve.engine.commands.outcome import (
-    OutcomeReply,
     book,
     check_known,
     check_rewards,
@@ -38,30 +45,9 @@ from deferkit.serve.engine.commands.outcome import (
     judgement_of,
     used_answer,
 )
-from deferkit.serve.engine.unit_of_work import UnitOfWork
+from deferkit.serve.engine.unit_of_work import UnitOfWork, digest
 from deferkit.serve.storage.connections import ReadSet, from_json_column, to_json_column
 from deferkit.types import MODEL
-
-
-class CompleteReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of an answer."""
-
-    task: str
-    seat: int
-    finished: bool  # all reviewers of the task have answered
-    learned: bool
-    booked: float | dict[str, float] | None = None
-    unconfirmed: float | dict[str, float] | None = None  # a cost above max_reported_cost: a correction confirms it
-    model_answer: Any = None  # where the policy's review document shows it after the answer
-
-
-class EffortReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The booked cost of an effort."""
-
-    task: str
-    seat: int
-    epoch: int
-    booked: float | dict[str, float]
 
 
 class Complete:
@@ -240,17 +226,6 @@ class Effort:
             work.claims[owned.id, body.task] = [c._replace(effort=micros) if c is claim else c for c in claims]
         reply = EffortReply(task=body.task, seat=body.seat, epoch=body.epoch, booked=from_micros(micros))  # type: ignore[arg-type]
         return Reply(200, msgspec.json.encode(reply))
-
-
-class AnswerCorrectionReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a corrected answer."""
-
-    task: str
-    seat: int
-    finished: bool  # the task has ended, so that rewards and cost were corrected too
-    learned: bool
-    rewards: dict[str, float]  # of the task
-    cost: float | dict[str, float] | None  # of the task, where it is booked
 
 
 class CorrectAnswer:

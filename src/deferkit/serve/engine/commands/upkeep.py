@@ -6,14 +6,15 @@ from typing import Any
 import msgspec
 
 from deferkit.periods import SHORTEST
+from deferkit.serve.api.common import Reply
+from deferkit.serve.api.policies import EraseBody, EraseReply
+from deferkit.serve.api.tasks import ExpirationReply
 from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.books import due_renewals
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.problems import conflict, invalid, unknown
-from deferkit.serve.domain.reply import Reply
-from deferkit.serve.domain.request_bodies import EraseBody
 from deferkit.serve.domain.rows import MODEL, OPEN, VOID
 from deferkit.serve.engine.commands.outcome import book
 from deferkit.serve.engine.unit_of_work import UnitOfWork
@@ -22,12 +23,6 @@ from deferkit.serve.storage.database import Connection
 
 ALL = 2**31 - 1
 ERASED_AT_ONCE = 1000  # seats that retention erases in one commit: other callers wait for it
-
-
-class EraseReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of seats whose payload or model answer was erased."""
-
-    erased: int
 
 
 class Erase:
@@ -137,13 +132,6 @@ def has_many_due(owned: OwnedPolicy, now: int) -> bool:
         return False
     due = due_renewals(policy.spec, policy.books, now / MICRO, decisions=0, begin=False, most=MAX_DUE)
     return len(due) == MAX_DUE
-
-
-class ExpirationReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of an expiry."""
-
-    task: str
-    final: str  # whose answer is used
 
 
 class Expire:
