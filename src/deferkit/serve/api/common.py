@@ -1,6 +1,6 @@
 """Types that several topics share: bounded values, the base of bodies, problems, the service itself."""
 
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
@@ -22,10 +22,15 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Base class of request bodies. Unknown fields are refused."""
 
 
-def rewards_as_numbers(body: Any) -> None:
-    """Replace true and false by 1 and 0, so that both ways to write a reward are the same request."""
-    if bool in map(type, body.rewards.values()):
-        msgspec.structs.force_setattr(body, "rewards", {name: float(value) for name, value in body.rewards.items()})
+class BodyWithRewards(Body, frozen=True, kw_only=True):
+    """Base class of bodies with rewards: true and false become 1 and 0, so that both are the same request."""
+
+    if TYPE_CHECKING:
+        rewards: Rewards  # declared by each subclass: the order of fields is part of the digests in the store
+
+    def __post_init__(self) -> None:
+        if bool in map(type, self.rewards.values()):
+            msgspec.structs.force_setattr(self, "rewards", {name: float(value) for name, value in self.rewards.items()})
 
 
 class Reply(NamedTuple):

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from deferkit.serve.api.common import NO_NUL, Body, Cost, CostByResource, Reviewer, Rewards, rewards_as_numbers
+from deferkit.serve.api.common import NO_NUL, Body, BodyWithRewards, Cost, CostByResource, Reviewer, Rewards
 from deferkit.serve.domain.review import ReviewDocument
 from deferkit.serve.domain.spec import Name, Seconds, TaskId
 
@@ -64,15 +64,12 @@ class ReassignBody(Body, frozen=True, kw_only=True):
     seat: Seat = 0
 
 
-class CompleteBody(LeaseBody, frozen=True, kw_only=True):
+class CompleteBody(LeaseBody, BodyWithRewards, frozen=True, kw_only=True):
     """The answer of a reviewer, with the rewards and cost known so far."""
 
     answer: Any = None
     rewards: Rewards = {}
     cost: Cost | CostByResource | None = None
-
-    def __post_init__(self) -> None:
-        rewards_as_numbers(self)
 
 
 class AnswerCorrectionBody(LeaseBody, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from deferkit.serve.api.common import Body, Cost, CostByResource, Rewards, rewards_as_numbers
+from deferkit.serve.api.common import Body, BodyWithRewards, Cost, CostByResource, Rewards
 from deferkit.serve.domain.records import DecisionFields
 from deferkit.serve.domain.spec import NO_CONTROL, Finite, Name, Seats, TaskId
 
@@ -39,7 +39,7 @@ class BatchBody(Body, frozen=True, kw_only=True):
     tasks: Annotated[list[TaskBody], msgspec.Meta(min_length=1, max_length=1000)]
 
 
-class OutcomeBody(Body, frozen=True, kw_only=True):
+class OutcomeBody(BodyWithRewards, frozen=True, kw_only=True):
     """The outcome of a task: rewards of any deciders, and the cost."""
 
     task: TaskId
@@ -49,20 +49,14 @@ class OutcomeBody(Body, frozen=True, kw_only=True):
         bool, msgspec.Meta(description="Park the outcome if the task has no decision yet; otherwise 404.")
     ] = True
 
-    def __post_init__(self) -> None:
-        rewards_as_numbers(self)
 
-
-class CorrectionBody(Body, frozen=True, kw_only=True):
+class CorrectionBody(BodyWithRewards, frozen=True, kw_only=True):
     """New values for a task whose outcome was observed. Repeating an id changes nothing."""
 
     id: TaskId
     task: TaskId
     rewards: Rewards = {}
     cost: Cost | CostByResource | None = None
-
-    def __post_init__(self) -> None:
-        rewards_as_numbers(self)
 
 
 class ExpirationBody(Body, frozen=True, kw_only=True):
@@ -79,15 +73,12 @@ class HoldBody(Body, frozen=True, kw_only=True):
     amount: Cost | CostByResource
 
 
-class StopBody(Body, frozen=True, kw_only=True):
+class StopBody(BodyWithRewards, frozen=True, kw_only=True):
     """A review that was stopped before its end, with its cost so far."""
 
     task: TaskId
     cost: Cost | CostByResource
     rewards: Rewards = {}
-
-    def __post_init__(self) -> None:
-        rewards_as_numbers(self)
 
 
 class DecisionReply(DecisionFields, frozen=True, kw_only=True):

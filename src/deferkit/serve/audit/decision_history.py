@@ -13,9 +13,8 @@ from deferkit.errors import DeferkitError
 from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import from_micros
 from deferkit.serve.domain.rows import MODEL, OPEN, POSTED, VOID, DecisionRow, LogRow
-from deferkit.serve.domain.seats import sum_costs
 from deferkit.serve.engine.commands.decide import reply_of
-from deferkit.serve.engine.commands.outcome import COST, used_answer
+from deferkit.serve.engine.commands.outcome import COST, sum_costs, used_answer
 from deferkit.serve.storage.connections import decision_row
 from deferkit.serve.storage.store import Store
 

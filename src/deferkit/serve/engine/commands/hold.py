@@ -10,9 +10,8 @@ from deferkit.serve.domain.accounts import MICRO, Micros, all_in_reply, to_micro
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import conflict, invalid, unknown
 from deferkit.serve.domain.rows import CLAIMED, CLOSED, MODEL, OPEN, DecisionRow, RequestRow, is_stopped
-from deferkit.serve.domain.seats import sum_costs
 from deferkit.serve.engine.commands.lease import check_token, claim_of, not_held
-from deferkit.serve.engine.commands.outcome import book, cost_of, idempotent_reply, was_stopped
+from deferkit.serve.engine.commands.outcome import book, cost_of, idempotent_reply, sum_costs, was_stopped
 from deferkit.serve.engine.unit_of_work import UnitOfWork, digest
 from deferkit.serve.storage.connections import ReadSet
 

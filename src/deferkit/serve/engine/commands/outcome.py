@@ -1,8 +1,8 @@
 """Commands that report outcomes: rewards and costs, parked ones, idempotent repeats."""
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -23,10 +23,52 @@ from deferkit.serve.domain.rows import (
     ParkedRow,
     SeatRow,
 )
-from deferkit.serve.domain.seats import combine_reports, sum_costs
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.connections import ReadSet, from_json_column
 from deferkit.types import Amount, is_number
+
+
+class Reported(NamedTuple):
+    """The merged reports of a task's reviewers: mean rewards, summed costs."""
+
+    rewards: dict[str, float]
+    cost: Micros | None
+    reviewers: list[str]
+    answers: list[Any]
+
+
+def combine_reports(seats: list[SeatRow], deciders: Iterable[str]) -> Reported:
+    """Return the combined reports of reviewers: mean rewards of these deciders, sum of costs."""
+    rewards = {}
+    for name in deciders:
+        given = [seat.rewards[name] for seat in seats if name in seat.rewards]
+        if given:
+            rewards[name] = average(given)
+    return Reported(
+        rewards=rewards,
+        cost=sum_costs(*(seat.cost for seat in seats)),
+        reviewers=[seat.reviewer or "" for seat in seats],
+        answers=[msgspec.json.decode(seat.answer) for seat in seats if seat.answer is not None],
+    )
+
+
+def average(values: list[float]) -> float:
+    """Return the mean of values, clamped to their range.
+
+    >>> sum([0.1] * 3) / 3, average([0.1] * 3)
+    (0.10000000000000002, 0.1)
+    """
+    return min(max(sum(values) / len(values), min(values)), max(values))
+
+
+def sum_costs(*costs: Micros | None) -> Micros | None:
+    """Return the sum of the known costs; None if no cost is known.
+
+    >>> sum_costs({"cost": 5}, None, {"cost": 3}), sum_costs(None)
+    ({'cost': 8}, None)
+    """
+    known = [cost for cost in costs if cost is not None]
+    return {name: sum(cost[name] for cost in known) for name in known[0]} if known else None
 
 
 def check_rewards(owned: OwnedPolicy, rewards: Mapping[str, float]) -> None:

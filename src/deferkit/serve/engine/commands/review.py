@@ -32,7 +32,6 @@ from deferkit.serve.domain.rows import (
     SeatRow,
     is_stopped,
 )
-from deferkit.serve.domain.seats import sum_costs
 from deferkit.serve.engine.commands.correction import above_ceiling, replace
 from deferkit.serve.engine.commands.lease import check_token, claim_of, not_held, plain
 from deferkit.serve.engine.commands.outcome import (
@@ -43,6 +42,7 @@ from deferkit.serve.engine.commands.outcome import (
     cost_of,
     idempotent_reply,
     judgement_of,
+    sum_costs,
     used_answer,
 )
 from deferkit.serve.engine.unit_of_work import UnitOfWork, digest
