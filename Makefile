@@ -36,7 +36,7 @@ walks: $(VENV)/built
 # services that are killed, paused, stopped and left without room, again and again, and a million decisions: half an hour
 # test by test in two processes; what each one counted is shown at the end
 soak: $(VENV)/built
-	DEFERKIT_SOAK=20 $(BIN)/pytest -n 2 --dist worksteal -q -rP --durations=20 tests/serve/processes tests/serve/test_stateful.py tests/serve/api/test_openapi.py tests/study/test_report.py
+	DEFERKIT_SOAK=20 $(BIN)/pytest -n 2 --dist worksteal -q -rP --durations=20 tests/serve/faults/processes tests/serve/engine/test_stateful.py tests/serve/http/test_openapi.py tests/study/test_report.py
 	$(BIN)/python benchmarks/serve_memory.py
 
 lint: $(VENV)/built
@@ -81,7 +81,7 @@ $(STUDIO)/installed:
 # alerts and the dashboard by promtool, with the alerts' own tests; `make test` does it too where promtool is there
 check-alerts: $(VENV)/built
 	command -v promtool >/dev/null || { $(APT) --no-install-recommends prometheus; } || { echo "needs promtool (Debian: prometheus)" >&2; exit 1; }
-	$(BIN)/pytest -n 0 -q tests/serve/api/test_deploy.py
+	$(BIN)/pytest -n 0 -q tests/serve/http/test_metrics_deploy.py
 
 # wheel and sdist of a clean clone of the last commit, compared, checked, and tried in empty environments without a
 # compiler, for each Python from 3.11 on that is on the PATH: five minutes

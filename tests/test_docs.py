@@ -73,7 +73,7 @@ def test_every_call_of_a_client_is_documented(kind: type, name: str) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_code_on_a_page_runs(page: Path, tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
-    # tests/serve/test_documentation.py and tests/serve/webhooks/test_guide.py run the others
+    # tests/serve/test_documentation.py and tests/serve/http/test_webhooks_guide.py run the others
     blocks = [block for block in blocks if "Client(" not in block and "serve_forever(" not in block]
     if blocks:
         script = "\n".join(blocks)

@@ -14,9 +14,9 @@ from deferkit.serve.engine.engine import Engine
 from deferkit.serve.export import decision_table, header_of, pieces
 from deferkit.serve.storage.sqlite import Sqlite
 from tests.command_line import Runner
+from tests.serve.domain.test_policy import SPECS
 from tests.serve.harness.in_process import KEY, play
 from tests.serve.harness.policy_histories import RandomHistory
-from tests.serve.test_policy import SPECS
 
 SPEC = SPECS["experts and resources"]
 

@@ -17,7 +17,10 @@ from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.open_store import database_of
 from deferkit.serve.storage.sqlite import Sqlite
+from tests.serve.conftest import postgres_server, server
 from tests.serve.harness.in_process import decide, observe, play
+
+__all__ = ["postgres_server", "server"]
 
 Ran = tuple[int, str, str]  # exit code, standard output, standard error
 Run = Callable[..., Ran]

@@ -19,7 +19,7 @@ from tests.serve.harness.fault_injection import Disk
 from tests.serve.harness.in_process import POLICY
 from tests.serve.harness.service_process import ServiceProcess, command
 
-GOLDEN = Path(__file__).parents[2] / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from deferkit.serve import export
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.export import Cell, pieces
 from deferkit.serve.storage.database import Database
+from tests.serve.domain.test_policy import SPECS
 from tests.serve.harness.in_process import KEY, POLICY, play, running
 from tests.serve.harness.policy_histories import RandomHistory
-from tests.serve.test_policy import SPECS
 
 cells = st.one_of(
     st.text(st.sampled_from("=+-@\t\r\n\"',;x5 é"), max_size=4), st.integers(-5, 5), st.floats(-5, 5), st.none()

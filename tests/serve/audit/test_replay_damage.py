@@ -11,8 +11,8 @@ from deferkit.serve.engine.engine import Engine
 from deferkit.serve.storage.connections import decision_values
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
+from tests.serve.audit.test_replay import OFTEN, again, eventful
 from tests.serve.harness.in_process import decide, observe, play
-from tests.serve.test_replay import OFTEN, again, eventful
 
 ROWS = 37  # of the log of `eventful`
 WAS_CHANGED = "Row {} of the log of policy 'p' was changed: its hash does not fit."

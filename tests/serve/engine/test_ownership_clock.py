@@ -9,9 +9,16 @@ from deferkit.serve.engine import ownership
 from deferkit.serve.engine.ownership import start_time
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
+from tests.serve.faults.processes.conftest import (
+    fork_server,
+    postgres_store,
+    reading,
+    service_on,
+    sqlite_path,
+    store_url,
+)
 from tests.serve.harness.clients import CROWD_POLICY, PATH, until
 from tests.serve.harness.service_process import ServiceProcess
-from tests.serve.processes.conftest import fork_server, postgres_store, reading, service_on, sqlite_path, store_url
 
 __all__ = ["fork_server", "postgres_store", "reading", "service_on", "sqlite_path", "store_url"]
 

@@ -11,10 +11,10 @@ from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
+from tests.serve.faults.processes.conftest import fork_server, reading, service_on
 from tests.serve.harness.clients import CROWD_POLICY, PATH, Answer, until
 from tests.serve.harness.in_process import KEY, play
 from tests.serve.harness.service_process import ServiceProcess
-from tests.serve.processes.conftest import fork_server, reading, service_on
 
 __all__ = ["fork_server", "reading", "service_on"]
 

@@ -33,7 +33,7 @@ from tests.serve.harness.in_process import (
 )
 from tests.serve.harness.policy_histories import RandomHistory
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 WAL, FILE = "-wal", ".db"
 
 
@@ -210,7 +210,7 @@ def live_until_the_disk_fails(path: str) -> None:
 
 def test_the_process_stops_when_the_disk_does_not_confirm(tmp_path: Path) -> None:
     path = str(tmp_path / "a.db")
-    code = "import sys; from tests.serve.test_faults_disk import live_until_the_disk_fails as f; f(sys.argv[1])"
+    code = "import sys; from tests.serve.faults.test_disk import live_until_the_disk_fails as f; f(sys.argv[1])"
     ended = subprocess.run(
         [sys.executable, "-c", code, path],
         capture_output=True,

@@ -19,7 +19,7 @@ from deferkit.serve.storage.store import Store
 from tests.serve.harness.clients import Client, latencies, until
 from tests.serve.harness.in_process import POLICY, Running, running
 from tests.serve.harness.service_process import command
-from tests.serve.test_migrations import migrate
+from tests.serve.storage.test_migrations import migrate
 
 
 @pytest.fixture(autouse=True)

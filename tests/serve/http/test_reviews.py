@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from deferkit.serve.http import auth
-from tests.serve.api.test_routes import Checked
 from tests.serve.harness.in_process import POLICY, Running, running
+from tests.serve.http.test_application import Checked
 
 REVIEWS = "/v1/policies/p/reviews"
 FORM: dict[str, Any] = {

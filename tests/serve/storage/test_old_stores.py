@@ -17,13 +17,13 @@ from deferkit.study.engines import Local
 from deferkit.study.runner import run_study
 from deferkit.study.spec import Spec
 from deferkit.study.trial_store import TrialStore
+from tests.cli.test_replay import Run, run
 from tests.golden.service_life import POLICIES
 from tests.serve.harness.service_process import ServiceProcess
-from tests.serve.test_replay_command import Run, run
 
 __all__ = ["run"]
 
-GOLDEN = Path(__file__).parent.parent / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 CONTEXT = {"amount": 0.5, "age": 0.25, "country": "fr"}
 
 

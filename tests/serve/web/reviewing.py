@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 
 import deferkit
 from deferkit import Budget
-from tests.serve.console.watched_pages import Troubles
+from tests.serve.web.watched_pages import Troubles
 
 OPTIONS = ("fine", "spam", "abusive")
 CHOICE = {

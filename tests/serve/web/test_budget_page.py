@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.serve.console.test_dashboard import LOOKS
-from tests.serve.console.watched_pages import Troubles, accessibility_faults, settled, watched
 from tests.serve.harness.clients import Client, until
 from tests.serve.harness.in_process import POLICY, Running, running
+from tests.serve.web.test_dashboard import LOOKS
+from tests.serve.web.watched_pages import Troubles, accessibility_faults, settled, watched
 
 pytestmark = pytest.mark.browser
 

@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from deferkit import Budget, Deferrer
-from tests.serve.console.watched_pages import watched
 from tests.serve.harness.in_process import running
+from tests.serve.web.watched_pages import watched
 
 pytestmark = pytest.mark.browser
 

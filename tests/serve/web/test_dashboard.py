@@ -8,9 +8,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 import deferkit
-from tests.serve.console.example_policies import ATTACK, NAME, SCRIPT, populate
-from tests.serve.console.watched_pages import accessibility_faults, settled, watched
 from tests.serve.harness.in_process import Running, running
+from tests.serve.web.example_policies import ATTACK, NAME, SCRIPT, populate
+from tests.serve.web.watched_pages import accessibility_faults, settled, watched
 
 pytestmark = pytest.mark.browser
 

@@ -18,10 +18,10 @@ from deferkit.cli.demo.views import schedule
 from deferkit.errors import InvalidArgument
 from tests.command_line import SCRIPT
 from tests.command_line import deferkit as run
-from tests.serve.console.reviewing import all_sent, answer, seats_of, task_of
-from tests.serve.console.watched_pages import Troubles
 from tests.serve.harness.clients import TIMEOUT_S
 from tests.serve.harness.service_process import processes_with
+from tests.serve.web.reviewing import all_sent, answer, seats_of, task_of
+from tests.serve.web.watched_pages import Troubles
 
 
 @pytest.fixture

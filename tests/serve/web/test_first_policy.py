@@ -13,8 +13,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 import deferkit
-from tests.serve.console.watched_pages import accessibility_faults, watched
 from tests.serve.harness.in_process import Running, running
+from tests.serve.web.watched_pages import accessibility_faults, watched
 
 pytestmark = pytest.mark.browser
 

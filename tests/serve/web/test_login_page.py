@@ -9,9 +9,9 @@ from playwright.sync_api import Browser, expect
 import deferkit
 from deferkit import Budget
 from deferkit.serve.http import auth
-from tests.serve.console.reviewing import CHOICE, TIMER, all_sent, answer, seats_of, send, task_of
-from tests.serve.console.watched_pages import Troubles, accessibility_faults, watched
 from tests.serve.harness.in_process import Running, running
+from tests.serve.web.reviewing import CHOICE, TIMER, all_sent, answer, seats_of, send, task_of
+from tests.serve.web.watched_pages import Troubles, accessibility_faults, watched
 
 pytestmark = pytest.mark.browser
 

@@ -10,7 +10,10 @@ from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
-from tests.serve.console.reviewing import (
+from tests.serve.harness.clients import until
+from tests.serve.harness.in_process import Running, running
+from tests.serve.harness.service_process import ServiceProcess
+from tests.serve.web.reviewing import (
     NO_CONNECTION,
     OPTIONS,
     all_sent,
@@ -24,9 +27,6 @@ from tests.serve.console.reviewing import (
     spent,
     task_of,
 )
-from tests.serve.harness.clients import until
-from tests.serve.harness.in_process import Running, running
-from tests.serve.harness.service_process import ServiceProcess
 
 pytestmark = pytest.mark.browser
 

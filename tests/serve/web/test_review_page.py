@@ -8,7 +8,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from deferkit import Budget
-from tests.serve.console.reviewing import (
+from tests.serve.harness.in_process import Running, running
+from tests.serve.web.reviewing import (
     CHOICE,
     OPTIONS,
     TIMER,
@@ -23,8 +24,7 @@ from tests.serve.console.reviewing import (
     spent,
     task_of,
 )
-from tests.serve.console.watched_pages import accessibility_faults, watched
-from tests.serve.harness.in_process import Running, running
+from tests.serve.web.watched_pages import accessibility_faults, watched
 
 pytestmark = pytest.mark.browser
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.serve.console.reviewing import all_sent, answer, new_policy, reviewing, seats_of, send, task_of
 from tests.serve.harness.in_process import Running, running
+from tests.serve.web.reviewing import all_sent, answer, new_policy, reviewing, seats_of, send, task_of
 
 pytestmark = pytest.mark.browser
 

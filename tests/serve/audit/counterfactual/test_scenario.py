@@ -8,8 +8,8 @@ from deferkit.serve.audit.counterfactual.estimate import Feedback, ImputedOutcom
 from deferkit.serve.audit.counterfactual.scenario import Alternative, scenario_of
 from deferkit.serve.domain.records import BudgetChangedRecord, DecidedRecord
 from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
+from tests.serve.audit.counterfactual.test_estimate import decided
 from tests.serve.harness.policy_histories import World, simulate, spec_of
-from tests.serve.test_estimate import decided
 
 # everything is drawn by lot, so that half of what the log left to the model goes to the human
 SPEC = PolicySpec(name="p", features=1, budget={"cost": BudgetSpec(total=90, horizon=90, max_cost=1)}, warm_up=90)

@@ -18,9 +18,9 @@ from deferkit.serve.domain.policy_learner import learner_of
 from deferkit.serve.domain.spec import BudgetSpec, FeatureSpec, PolicySpec
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
+from tests.serve.audit.test_replay import eventful
 from tests.serve.harness.in_process import play
 from tests.serve.harness.policy_histories import SimulatedHistory, World, simulate, spec_of
-from tests.serve.test_replay import eventful
 
 
 def asked_of(life: SimulatedHistory, *budgets: str) -> WhatIf:

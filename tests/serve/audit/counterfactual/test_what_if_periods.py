@@ -31,11 +31,11 @@ from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
+from tests.serve.audit.counterfactual.test_estimate import decided
+from tests.serve.audit.counterfactual.test_what_if import asked_of
+from tests.serve.domain.test_books import PlainBooks
 from tests.serve.harness.in_process import HOUR, by_hand, call, dated, decide, observe, play, renewing, small
 from tests.serve.harness.policy_histories import World, simulate, spec_of
-from tests.serve.test_estimate import decided
-from tests.serve.test_period_books import PlainBooks
-from tests.serve.test_what_if import asked_of
 
 QUIET = EngineSettings(tick_s=1e9)
 UNTIL = 2.0e9

@@ -13,10 +13,10 @@ from deferkit.serve.engine.commands.lease import Claim
 from deferkit.serve.engine.engine import Engine
 from deferkit.serve.http import reviews
 from deferkit.serve.storage.database import Database
-from tests.serve.api.test_routes import Checked
 from tests.serve.harness.fault_injection import url_of
 from tests.serve.harness.in_process import KEY, POLICY, SPEC, Running, by_hand, complete, decide, play, running
 from tests.serve.harness.in_process import claim as claim_one
+from tests.serve.http.test_application import Checked
 
 REVIEWS = "/v1/policies/p/reviews"
 HELD = f"{REVIEWS}/held?reviewer=ann"

@@ -17,8 +17,8 @@ from deferkit.serve.storage.connections import ReadSet
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
+from tests.cli.test_replay import Run, run
 from tests.serve.harness.in_process import KEY, POLICY, account, decide, observe, play, problem_of, running
-from tests.serve.test_replay_command import Run, run
 
 __all__ = ["run"]
 

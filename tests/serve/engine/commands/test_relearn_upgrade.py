@@ -27,6 +27,7 @@ from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
+from tests.cli.test_replay import Run, run
 from tests.serve.harness.in_process import (
     KEY,
     POLICY,
@@ -40,7 +41,6 @@ from tests.serve.harness.in_process import (
     running,
 )
 from tests.serve.harness.service_process import ServiceProcess
-from tests.serve.test_replay_command import Run, run
 
 __all__ = ["run"]
 

@@ -12,7 +12,7 @@ from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.sqlite import Sqlite
 from tests.serve.harness.clients import CROWD_POLICY, until
 from tests.serve.harness.service_process import ServiceProcess
-from tests.serve.test_migrations import migrate, schema, select, version
+from tests.serve.storage.test_migrations import migrate, schema, select, version
 
 ServiceOn = Callable[..., ServiceProcess]
 Reading = Callable[[str], Database]

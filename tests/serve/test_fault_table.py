@@ -34,7 +34,7 @@ def test_a_fault_has_tests_that_exist(row: list[str]) -> None:
 
 
 def test_every_test_of_a_fault_is_in_the_table() -> None:
-    files = [*FOLDER.glob("test_faults_*.py"), *(FOLDER / "processes").glob("test_*.py")]
+    files = list((FOLDER / "faults").rglob("test_*.py"))
     assert len(files) >= 14
     tests = set().union(*map(named_in, files))
     assert len(tests) > 80
