@@ -109,7 +109,7 @@ def test_a_plan_that_makes_no_sense_is_refused_beside_the_form(browser: Browser,
     for name, label, wrong, reason in (
         ("renews", "What each period gets, in minutes", "1", "what minutes gets in a period is 1"),
         ("ends", "When the budget of minutes ends", "2001-01-01T00:00", "would have ended on 2001-01-01 00:00 UTC"),
-        ("lasts", "Tasks that the budget of minutes is to last for", "0", "Expected `int` >= 1"),
+        ("lasts", "Number of tasks to plan the budget of minutes for", "0", "Expected `int` >= 1"),
     ):
         opened(page, service, name)
         before = budget_of(service.client(), name)
@@ -142,7 +142,7 @@ def test_another_horizon_and_only_what_was_edited(browser: Browser, service: Run
     client = service.client()
     with watched(browser, service.url) as page:
         opened(page, service, "lasts")
-        page.get_by_label("Tasks that the budget of minutes is to last for").fill("800")
+        page.get_by_label("Number of tasks to plan the budget of minutes for").fill("800")
         page.get_by_role("button", name="Save").click()
         expect(page.get_by_text("Saved", exact=True)).to_be_visible()
         assert budget_of(client, "lasts")["horizon"] == 800

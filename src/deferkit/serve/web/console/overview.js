@@ -28,7 +28,7 @@ export default function Overview({ session }) {
         html`<input
           type="search"
           class="filter"
-          aria-label="Show policies whose name has"
+          aria-label="Filter policies by name"
           placeholder="Filter by name"
           value=${search}
           onInput=${(/** @type {InputEvent} */ event) => setSearch(/** @type {HTMLInputElement} */ (event.target).value)}

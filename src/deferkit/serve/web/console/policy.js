@@ -62,7 +62,7 @@ export default function Policy({ params: { name }, session }) {
 function Head({ standing }) {
   const { alarms } = standing;
   const plan = pace(standing);
-  return html`<section class="stack" aria-label="Where it stands">
+  return html`<section class="stack" aria-label="Status">
     <p class="lead">
       <span class=${`badge ${plan.tone}`}>${plan.text}</span>
       <span>${stateText(standing)} <strong>${nextUnit(standing)}</strong></span>
@@ -78,7 +78,7 @@ function Head({ standing }) {
 /** @param {{ name: string }} props */
 function NoDecisions({ name }) {
   const body = '{"task": "task-1", "context": [0.2, 0.7]}';
-  return html`<${Empty} title="No task was decided yet">
+  return html`<${Empty} title="No decisions yet">
     <p class="muted">Charts appear with the first tasks. To send one:</p>
     <pre class="code start" tabindex="0">${`curl ${location.origin}/v1/policies/${name}/decisions \\
   -H 'content-type: application/json' -d '${body}'`}</pre>

@@ -42,7 +42,7 @@ export function pace(standing) {
 }
 
 /**
- * Where it stands in one sentence, unless an alarm says the same.
+ * Status in one sentence, unless an alarm says the same.
  * @param {Api.Standing} standing
  */
 export function stateText({ state, alarms }) {
