@@ -35,7 +35,7 @@ EMPTY_PAGES = {
     "/console/p/fresh/decisions": "No decisions yet",
     "/console/p/fresh/reviewers": "No reviewers yet",
     "/console/p/fresh/estimates": "No estimates yet",
-    "/console/p/fresh/settings": "No address is told",
+    "/console/p/fresh/settings": "No webhooks yet",
     "/console/keys": "This service has no keys",
 }
 LOOKS: dict[str, dict[str, Any]] = {
@@ -100,6 +100,8 @@ def test_an_owner_tops_up_and_sees_the_price_fall(browser: Browser, service: Run
         page.get_by_label("Add to the budget").fill("240")
         expect(page.get_by_text("An estimate: about")).to_contain_text("240 minutes")
         page.get_by_role("button", name="Add to the budget").click()
+        expect(page.get_by_text("Add 240 (two hundred forty) minutes?")).to_be_visible()
+        page.get_by_role("button", name="Confirm").click()
         expect(page.get_by_text("240 minutes added.")).to_be_visible()
         expect(page.get_by_role("row", name="minutes 360")).to_be_visible()
         expect(page.get_by_text("moves with the next tasks")).to_be_visible()
@@ -162,7 +164,7 @@ def test_a_reader_changes_nothing(browser: Browser, service: Running) -> None:
                 assert page.get_by_role("button", name=action).count() == 0, path
         settled(page, f"{service.url}{POLICY_PAGE}/queue", "waiting")
         assert page.get_by_role("button", name="Give up").count() == 0
-        settled(page, f"{service.url}{POLICY_PAGE}/settings", "may look at settings")
+        settled(page, f"{service.url}{POLICY_PAGE}/settings", "can read settings")
         assert page.get_by_role("button", name="Save").count() == 0
         settled(page, f"{service.url}/console/keys", "This key does not open this page")
 

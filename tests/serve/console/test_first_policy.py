@@ -62,7 +62,7 @@ def test_a_policy_from_a_form(browser: Browser, service: Running) -> None:
         page.get_by_label("Name of feature 2").fill("country")
         page.get_by_label("Kind of feature 2").select_option("category")
         page.get_by_label("Levels of feature 2").fill("it, d'or")
-        page.get_by_label("Budget").fill("50")
+        page.get_by_label("Budget", exact=True).fill("50")
         page.get_by_label("Answers to choose from").fill("it's fine\nspam")
         create(page)
         check_lines(page, service, "it-s", "task-1")
@@ -82,9 +82,9 @@ def test_a_policy_whose_budget_renews_or_ends(browser: Browser, service: Running
             page.goto(f"{service.url}/console/new")
             page.get_by_label("Name", exact=True).fill(name)
             page.get_by_label("Name of feature 1").fill("length")
-            page.get_by_label("It is for").select_option(lasts)
+            page.get_by_label("Period").select_option(lasts)
             if lasts == "week":
-                page.get_by_label("Carry over what is not used").check()
+                page.get_by_label("Carry over the unused budget").check()
                 page.get_by_label("Reviews can be stopped").check()
             else:
                 page.get_by_label("Last day").fill("2099-03-31")

@@ -3,7 +3,7 @@
 import { messageOf, post } from "../api.js";
 import { classes, html, useState } from "../dom.js";
 import { answersAtOnce, ReviewForm } from "../review/form.js";
-import { numberOf, readColumns } from "./csv.js";
+import { isKnownAfterwards, numberOf, readColumns } from "./csv.js";
 import { BEGINNING, exampleTask, linesOf, missingFrom, policyBody, UNIT_SECONDS } from "./policy_draft.js";
 import { curlLines, pythonLines } from "./send_lines.js";
 
@@ -122,6 +122,7 @@ function Features({ draft, change }) {
 function Columns({ columns, change }) {
   const use = (/** @type {number} */ index, /** @type {string} */ chosen) =>
     change({ columns: columns.map((each, at) => (at === index ? { ...each, use: /** @type {NewPolicy.Use} */ (chosen) } : each)) });
+  const late = columns.filter(({ name, use: used }) => used === "unused" && isKnownAfterwards(name)).map(({ name }) => name);
   return html`<div class="scroll"><table class="data">
       <thead><tr><th scope="col">Column, first values</th><th scope="col">Used as</th></tr></thead>
       <tbody>
@@ -136,6 +137,8 @@ function Columns({ columns, change }) {
         )}
       </tbody>
     </table></div>
+    ${late.length > 0 &&
+    html`<p class="small muted">Not used, because the name suggests that the value is known only after the decision: ${late.join(", ")}.</p>`}
     <div><button type="button" class="button small" onClick=${() => change({ columns: null })}>Enter features by hand instead</button></div>`;
 }
 
@@ -186,7 +189,7 @@ function BudgetFields({ draft, change }) {
         <datalist id="units"><option value="minutes" /><option value="hours" /><option value="euros" /></datalist>
       </div>
       <div class="field">
-        <label for="lasts">Budget for</label>
+        <label for="lasts">Period</label>
         <select id="lasts" value=${lasts} disabled=${!limited}
           onChange=${given((value) => change({ lasts: /** @type {NewPolicy.PolicyDraft["lasts"]} */ (value) }))}>
           ${LASTS.map(([value, text]) => html`<option value=${value} selected=${value === lasts}>${text}</option>`)}

@@ -1,6 +1,7 @@
 // A first policy: from what was entered to the body that creates it, and an example of a task for it.
 
 import { numberOf } from "./csv.js";
+import { exampleContext } from "./send_lines.js";
 
 const LEVELS_AS_THEY_COME = 50;
 
@@ -120,9 +121,7 @@ export function exampleTask(draft) {
   const options = linesOf(draft.options);
   const answer = options[0] ?? "the model's answer";
   if (!draft.columns) {
-    const { numbers, categories } = featuresOf(draft);
-    const levels = Object.entries(categories).map(([name, given]) => [name, Array.isArray(given) ? given[0] : "a"]);
-    const context = Object.fromEntries([...numbers.map((name) => [name, 1.5]), ...levels]);
+    const context = exampleContext(featuresOf(draft));
     return { task: "task-1", context, payload: { text: "Text for the reviewer" }, model_answer: answer };
   }
   const first = (/** @type {NewPolicy.Column} */ { values }) => values[0] ?? "";

@@ -42,6 +42,14 @@ export function pace(standing) {
 }
 
 /**
+ * How urgent a policy is: 2 while nobody is asked, 1 with another alarm, else 0.
+ * @param {Api.Standing} standing
+ */
+export function urgency({ alarms }) {
+  return alarms.some((alarm) => alarm.kind in STOPPED) ? 2 : Number(alarms.length > 0);
+}
+
+/**
  * Status in one sentence, unless an alarm says the same.
  * @param {Api.Standing} standing
  */
