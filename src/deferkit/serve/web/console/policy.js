@@ -169,7 +169,7 @@ function Accounts({ standing }) {
   return html`<section class="card">
     <h2>Accounts</h2>
     <div class="scroll" tabindex="0" role="region" aria-label="Accounts">
-      <table class="data">
+      <table class="data compact">
         <thead>
           <tr><th>Resource</th><th class="right">Total</th><th class="right">Spent</th><th class="right">Reserved</th><th class="right">Suspense</th><th class="right">Free</th></tr>
         </thead>

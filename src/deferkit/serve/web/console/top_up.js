@@ -115,8 +115,8 @@ export function TopUp({ standing, onChange }) {
           ${standing.budget[resource]?.period?.renews && " It is for this period alone."}
         </p>
       </div>
+      ${valid && asked && html`<p><strong>${inFull(added, resource)}</strong></p>`}
       <div class="row">
-        ${valid && asked && html`<span><strong>${inFull(added, resource)}</strong></span>`}
         <button class="button primary" disabled=${!valid || busy}>
           ${valid && asked ? "Confirm" : added !== null && added < 0 ? "Cut the budget" : "Add to the budget"}
         </button>
