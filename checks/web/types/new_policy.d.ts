@@ -29,7 +29,7 @@ declare namespace NewPolicy {
     unitS: string;
     limited: boolean;
     total: string;
-    /** What the budget is to last for: tasks, a period after which it is renewed, or until a day. */
+    /** What the budget is planned for: tasks, a period after which it is renewed, or until a day. */
     lasts: "tasks" | "day" | "week" | "month" | "until";
     horizon: string;
     /** The last day, as an input of dates has it. */

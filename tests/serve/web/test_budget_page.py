@@ -109,7 +109,7 @@ def test_a_plan_that_makes_no_sense_is_refused_beside_the_form(browser: Browser,
     for name, label, wrong, reason in (
         ("renews", "What each period gets, in minutes", "1", "what minutes gets in a period is 1"),
         ("ends", "When the budget of minutes ends", "2001-01-01T00:00", "would have ended on 2001-01-01 00:00 UTC"),
-        ("lasts", "Tasks that the budget of minutes is to last for", "0", "Expected `int` >= 1"),
+        ("lasts", "Number of tasks to plan the budget of minutes for", "0", "Expected `int` >= 1"),
     ):
         opened(page, service, name)
         before = budget_of(service.client(), name)
@@ -142,7 +142,7 @@ def test_another_horizon_and_only_what_was_edited(browser: Browser, service: Run
     client = service.client()
     with watched(browser, service.url) as page:
         opened(page, service, "lasts")
-        page.get_by_label("Tasks that the budget of minutes is to last for").fill("800")
+        page.get_by_label("Number of tasks to plan the budget of minutes for").fill("800")
         page.get_by_role("button", name="Save").click()
         expect(page.get_by_text("Saved", exact=True)).to_be_visible()
         assert budget_of(client, "lasts")["horizon"] == 800
@@ -162,3 +162,35 @@ def test_a_reader_sees_no_form(browser: Browser, tmp_path: Path) -> None:
         with watched(browser, service.url, key=service.key("acme", "read")) as page:
             opened(page, service, "p")
             expect(page.get_by_role("heading", name="Plan", exact=True)).to_have_count(0)
+
+
+def total_of(client: Client, name: str) -> Any:
+    return client.get(f"/v1/policies/{name}/standing").json["budget"]["minutes"]["total"]
+
+
+def test_a_thousand_is_a_thousand_and_can_be_undone(browser: Browser, service: Running) -> None:
+    client = service.client()
+    before = total_of(client, "lasts")
+    with watched(browser, service.url) as page:
+        opened(page, service, "lasts")
+        field = page.get_by_label("Add to the budget")
+        for unclear in ("12,5", "1.000,5"):
+            field.fill(unclear)
+            expect(page.get_by_text("Write the amount like 1,000 or 12.5.")).to_be_visible()
+            expect(page.get_by_role("button", name="Add to the budget")).to_be_disabled()
+        field.fill("1,000")
+        page.get_by_role("button", name="Add to the budget").click()
+        expect(page.get_by_text("Add 1,000 (one thousand) minutes?")).to_be_visible()
+        assert total_of(client, "lasts") == before
+        field.fill("1,001")
+        expect(page.get_by_role("button", name="Confirm")).to_have_count(0)
+        field.fill("1,000")
+        page.get_by_role("button", name="Add to the budget").click()
+        page.get_by_role("button", name="Confirm").click()
+        expect(page.get_by_text("1,000 minutes added.")).to_be_visible()
+        assert total_of(client, "lasts") == before + 1000
+        assert accessibility_faults(page) == []
+        page.get_by_role("button", name="Undo", exact=True).click()
+        expect(page.get_by_text("taken away: the change was undone.")).to_be_visible()
+        expect(page.get_by_role("button", name="Undo", exact=True)).to_have_count(0)
+    assert total_of(client, "lasts") == before

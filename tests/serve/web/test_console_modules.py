@@ -180,3 +180,71 @@ def test_moments_of_an_axis_are_round(page: Page, seconds: int, step: int) -> No
 )
 def test_a_value_has_as_many_digits_as_its_error(page: Page, value: float, error: float | None, text: str) -> None:
     assert called(page, "console/wording.js", "withError", {"value": value, "error": error}) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1,000", 1000),
+        ("1,000.5", 1000.5),
+        (" 12.25 ", 12.25),
+        ("−20", -20),
+        ("1 000", 1000),
+        ("1,234,567", 1234567),
+        ("12,5", None),
+        ("1,00", None),
+        ("1.000,5", None),
+        ("1e3", None),
+        ("ten", None),
+        ("", None),
+        (".", None),
+        ("-", None),
+    ],
+)
+def test_typed_amounts_are_read_as_the_page_writes_them(page: Page, text: str, value: float | None) -> None:
+    assert called(page, "format.js", "parseNumber", text) == value
+
+
+@pytest.mark.parametrize("value", [0.5, 7.25, 999, 1000, 1203.4, 12_345.678, 20_000_000])
+def test_an_exact_amount_is_read_back(page: Page, value: float) -> None:
+    assert called(page, "format.js", "parseNumber", called(page, "format.js", "exact", value)) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (0, "zero"),
+        (13, "thirteen"),
+        (21, "twenty-one"),
+        (100, "one hundred"),
+        (1000, "one thousand"),
+        (1203.4, "one thousand two hundred three point four"),
+        (45_000_080, "forty-five million eighty"),
+        (0.05, "zero point zero five"),
+    ],
+)
+def test_amounts_in_words(page: Page, value: float, words: str) -> None:
+    assert called(page, "format.js", "inWords", value) == words
+
+
+def test_policies_that_stopped_asking_are_the_most_urgent(page: Page) -> None:
+    alarms: list[list[dict[str, str]]] = [[], [{"kind": "drift", "text": ""}], [{"kind": "frozen", "text": ""}]]
+    urgencies = [called(page, "console/wording.js", "urgency", STANDING | {"alarms": each}) for each in alarms]
+    assert urgencies == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "late"),
+    [
+        ("human_reward", True),
+        ("model_reward", True),
+        ("cost", True),
+        ("human_label", True),
+        ("modelCorrect", True),
+        ("model_confidence", False),
+        ("model_label", False),
+        ("length", False),
+    ],
+)
+def test_columns_that_are_known_only_afterwards_are_not_features(page: Page, name: str, late: bool) -> None:
+    assert called(page, "console/csv.js", "isKnownAfterwards", name) is late

@@ -20,22 +20,22 @@ PAGES = {  # by path: a text that is there once the page has its data
     POLICY_PAGE: "Spending against plan",
     f"{POLICY_PAGE}/queue": "Give up",
     f"{POLICY_PAGE}/decisions": "claim-0299",
-    f"{POLICY_PAGE}/decisions/held": "What came of it",
+    f"{POLICY_PAGE}/decisions/held": "Outcome",
     f"{POLICY_PAGE}/reviewers": "Same as colleagues",
     f"{POLICY_PAGE}/estimates": "Calibration",
     f"{POLICY_PAGE}/what-if": "Budgets to try",
-    f"{POLICY_PAGE}/settings": "What reviewers see",
+    f"{POLICY_PAGE}/settings": "Preview for reviewers",
     "/console/keys": "New key",
     "/console/new": "policy",
 }
 FRESH = {"name": "fresh", "features": 2, "budget": {"minutes": {"total": 60, "horizon": 100, "max_cost": 1}}}
 EMPTY_PAGES = {
-    "/console/p/fresh": "No task was decided yet",
-    "/console/p/fresh/queue": "Nothing waits for a reviewer",
-    "/console/p/fresh/decisions": "No task was decided yet",
-    "/console/p/fresh/reviewers": "Nobody has reviewed yet",
-    "/console/p/fresh/estimates": "Nothing was learned yet",
-    "/console/p/fresh/settings": "No address is told",
+    "/console/p/fresh": "No decisions yet",
+    "/console/p/fresh/queue": "No tasks are waiting",
+    "/console/p/fresh/decisions": "No decisions yet",
+    "/console/p/fresh/reviewers": "No reviewers yet",
+    "/console/p/fresh/estimates": "No estimates yet",
+    "/console/p/fresh/settings": "No webhooks yet",
     "/console/keys": "This service has no keys",
 }
 LOOKS: dict[str, dict[str, Any]] = {
@@ -100,6 +100,8 @@ def test_an_owner_tops_up_and_sees_the_price_fall(browser: Browser, service: Run
         page.get_by_label("Add to the budget").fill("240")
         expect(page.get_by_text("An estimate: about")).to_contain_text("240 minutes")
         page.get_by_role("button", name="Add to the budget").click()
+        expect(page.get_by_text("Add 240 (two hundred forty) minutes?")).to_be_visible()
+        page.get_by_role("button", name="Confirm").click()
         expect(page.get_by_text("240 minutes added.")).to_be_visible()
         expect(page.get_by_role("row", name="minutes 360")).to_be_visible()
         expect(page.get_by_text("moves with the next tasks")).to_be_visible()
@@ -136,7 +138,7 @@ def test_an_attack_is_shown_as_text(browser: Browser, service: Running) -> None:
             settled(page, f"{service.url}{POLICY_PAGE}/{path}", text)
             attack_is_text(page)
         page.get_by_role("link", name="attack").click()
-        expect(page.get_by_text("What the reviewer sees")).to_be_visible()
+        expect(page.get_by_text("Shown to the reviewer")).to_be_visible()
         attack_is_text(page)
         assert page.get_by_role("heading", name="attack").inner_text().startswith(f"attack {SCRIPT}")
         expect(page.get_by_role("button", name="Show more")).to_be_visible()  # a megabyte does not come at once
@@ -162,7 +164,7 @@ def test_a_reader_changes_nothing(browser: Browser, service: Running) -> None:
                 assert page.get_by_role("button", name=action).count() == 0, path
         settled(page, f"{service.url}{POLICY_PAGE}/queue", "waiting")
         assert page.get_by_role("button", name="Give up").count() == 0
-        settled(page, f"{service.url}{POLICY_PAGE}/settings", "may look at settings")
+        settled(page, f"{service.url}{POLICY_PAGE}/settings", "can read settings")
         assert page.get_by_role("button", name="Save").count() == 0
         settled(page, f"{service.url}/console/keys", "This key does not open this page")
 
@@ -195,7 +197,7 @@ def test_decisions_are_filtered_and_paged(browser: Browser, service: Running) ->
         expect(page.locator("tbody td:nth-child(3)").first).to_have_text("human")
         assert set(page.locator("tbody td:nth-child(3)").all_inner_texts()) == {"human"}
         assert "route=human" in page.url
-        page.get_by_label("Task id has").fill("no such task")
+        page.get_by_label("Task id contains").fill("no such task")
         page.keyboard.press("Enter")
         page.get_by_role("button", name="Show all decisions").click()
         expect(page.get_by_text("claim-0299")).to_be_visible()
@@ -225,7 +227,7 @@ def test_another_budget_is_tried(browser: Browser, service: Running) -> None:
 def test_the_review_form_is_edited_with_a_preview(browser: Browser, service: Running) -> None:
     client = service.client("acme")
     with watched(browser, service.url, key=service.key("acme")) as page:
-        settled(page, f"{service.url}{POLICY_PAGE}/settings", "What reviewers see")
+        settled(page, f"{service.url}{POLICY_PAGE}/settings", "Preview for reviewers")
         preview = page.get_by_role("complementary", name="Preview")
         page.get_by_label("Question").first.fill("Shall we pay?")
         expect(preview.get_by_text("Shall we pay?")).to_be_visible()

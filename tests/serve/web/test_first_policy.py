@@ -62,7 +62,7 @@ def test_a_policy_from_a_form(browser: Browser, service: Running) -> None:
         page.get_by_label("Name of feature 2").fill("country")
         page.get_by_label("Kind of feature 2").select_option("category")
         page.get_by_label("Levels of feature 2").fill("it, d'or")
-        page.get_by_label("Budget").fill("50")
+        page.get_by_label("Budget", exact=True).fill("50")
         page.get_by_label("Answers to choose from").fill("it's fine\nspam")
         create(page)
         check_lines(page, service, "it-s", "task-1")
@@ -82,9 +82,9 @@ def test_a_policy_whose_budget_renews_or_ends(browser: Browser, service: Running
             page.goto(f"{service.url}/console/new")
             page.get_by_label("Name", exact=True).fill(name)
             page.get_by_label("Name of feature 1").fill("length")
-            page.get_by_label("It is for").select_option(lasts)
+            page.get_by_label("Period").select_option(lasts)
             if lasts == "week":
-                page.get_by_label("Carry over what is not used").check()
+                page.get_by_label("Carry over the unused budget").check()
                 page.get_by_label("Reviews can be stopped").check()
             else:
                 page.get_by_label("Last day").fill("2099-03-31")
@@ -107,7 +107,7 @@ def test_a_policy_from_the_header_of_a_file(browser: Browser, service: Running, 
     table.write_text(TABLE)
     with watched(browser, service.url) as page:
         page.goto(f"{service.url}/console/new")
-        page.get_by_label("Take them from a CSV file").set_input_files(table)
+        page.get_by_label("Read the features from a CSV file").set_input_files(table)
         expect(page.get_by_label("Name", exact=True)).to_have_value("my-comments-1-")
         uses = {each: page.get_by_label(f"Use of {each}") for each in TABLE.partition("\n")[0].split(",")}
         assert {name: use.input_value() for name, use in uses.items()} == {
@@ -147,7 +147,7 @@ def test_files_as_they_come(
     table.write_bytes(content)
     with watched(browser, service.url) as page:
         page.goto(f"{service.url}/console/new")
-        page.get_by_label("Take them from a CSV file").set_input_files(table)
+        page.get_by_label("Read the features from a CSV file").set_input_files(table)
         page.locator("td.use select").first.wait_for()
         assert [each.input_value() for each in page.locator("td.use select").all()] == uses
 
@@ -157,7 +157,7 @@ def test_a_file_without_rows_is_refused(browser: Browser, service: Running, tmp_
     table.write_text("a,b\n")
     with watched(browser, service.url) as page:
         page.goto(f"{service.url}/console/new")
-        page.get_by_label("Take them from a CSV file").set_input_files(table)
+        page.get_by_label("Read the features from a CSV file").set_input_files(table)
         expect(page.get_by_text("The file needs a header and at least one row.")).to_be_visible()
 
 

@@ -16,6 +16,14 @@ export function number(value) {
 }
 
 /**
+ * An amount of an account in full: to the micro-unit, so that sums add up on sight.
+ * @param {number} value
+ */
+export function exact(value) {
+  return value.toLocaleString("en", { maximumFractionDigits: 6 }).replace(/^-/, "−");
+}
+
+/**
  * An amount with its unit: `12.5 minutes`.
  * @param {number | null | undefined} value
  * @param {string} [unit] A resource, as the policy names it.
@@ -102,4 +110,47 @@ export function clock(time) {
  */
 export function counted(n, one, many = `${one}s`) {
   return `${number(n)} ${n === 1 ? one : many}`;
+}
+
+/**
+ * A number as `number` writes it, or as a person types it: `1,000`, `1,000.5`, `−20`. Null where a comma could be a
+ * decimal point (`12,5`) and for anything else.
+ * @param {string} text
+ */
+export function parseNumber(text) {
+  const typed = text.trim().replace(/[\u2212\u2013]/, "-").replace(/[\s\u00a0\u202f](?=\d{3}(\D|$))/g, ",");
+  if (!/^[+-]?(\d+|\d{1,3}(,\d{3})+)?(\.\d+)?$/.test(typed) || !/\d/.test(typed)) return null;
+  const value = Number(typed.replaceAll(",", ""));
+  return Number.isFinite(value) ? value : null;
+}
+
+const SMALL = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split(" ");
+const TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split(" ");
+/** @type {[number, string][]} */
+const GROUPS = [[1e9, "billion"], [1e6, "million"], [1e3, "thousand"], [100, "hundred"]];
+
+/**
+ * A number from 0 to 10¹² in words: `one thousand two hundred point five`. Beyond that, and with more than six
+ * decimals, its digits.
+ * @param {number} value
+ * @returns {string}
+ */
+export function inWords(value) {
+  const [whole = "", decimals = ""] = String(value).split(".");
+  if (!/^\d+$/.test(whole) || value >= 1e12 || !/^\d{0,6}$/.test(decimals)) return number(value);
+  const digits = [...decimals].map((digit) => SMALL[Number(digit)]).join(" ");
+  return digits ? `${wholeInWords(Number(whole))} point ${digits}` : wholeInWords(Number(whole));
+}
+
+/**
+ * @param {number} value
+ * @returns {string}
+ */
+function wholeInWords(value) {
+  if (value < 20) return SMALL[value] ?? "";
+  const group = GROUPS.find(([size]) => value >= size);
+  if (!group) return `${TENS[Math.floor(value / 10) - 2]}${value % 10 ? `-${SMALL[value % 10]}` : ""}`;
+  const [size, name] = group;
+  const rest = value % size;
+  return `${wholeInWords(Math.floor(value / size))} ${name}${rest ? ` ${wholeInWords(rest)}` : ""}`;
 }

@@ -1,4 +1,4 @@
-// What a budget is to last for from now on: another horizon, another end, or another allowance of the periods to come.
+// Form for the plan of a budget: its horizon, its end, or the allowance of coming periods.
 
 import { get, patch, policyPath } from "../api.js";
 import { html, useState } from "../dom.js";
@@ -61,7 +61,7 @@ function PlanField({ resource, budget, value, onInput }) {
   const [label, help] = {
     allowance: [`What each period gets, in ${resource}`, `From the next renewal on (every ${budget.every}). This period keeps what it has.`],
     until: [`When the budget of ${resource} ends`, `In the time zone ${zone}.`],
-    horizon: [`Tasks that the budget of ${resource} is to last for`, "Counted from the first task on."],
+    horizon: [`Number of tasks to plan the budget of ${resource} for`, "Counted from the first task on."],
   }[kind];
   return html`<div class="field">
     <label for=${id}>${label}</label>

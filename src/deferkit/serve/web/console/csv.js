@@ -88,6 +88,27 @@ function columnOf(name, values) {
   return { name, values, levels, use: guessedUse(name, values, levels) };
 }
 
+// words of columns that are known only after a decision: a feature of these would leak the answer
+const RESULTS = new Set("reward rewards cost costs correct right".split(" "));
+const ANSWERS = new Set("label labels truth target human expert reviewer reviewed outcome gold minutes seconds duration".split(" "));
+const MODELS = new Set(["model", "prediction", "predicted", "pred"]);
+// words of what a model says about its answer, which is a feature
+const CONFIDENCES = new Set("confidence score scores probability prob margin entropy uncertainty logit".split(" "));
+
+/** @param {string} name */
+function wordsOf(name) {
+  return name.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase().split(/[^a-z0-9]+/).filter(Boolean);
+}
+
+/**
+ * Whether a column's name says that its values are known only after the decision, such as `human_label` or `cost`.
+ * @param {string} name
+ */
+export function isKnownAfterwards(name) {
+  const words = wordsOf(name);
+  return words.some((word) => RESULTS.has(word) || (ANSWERS.has(word) && !MODELS.has(words[0] ?? "")));
+}
+
 /**
  * @param {string} name
  * @param {string[]} values
@@ -98,7 +119,9 @@ function guessedUse(name, values, levels) {
   const given = values.filter((value) => value !== "");
   if (!given.length) return "unused";
   if (/(^|[_\s-])(id|key|uuid)$/i.test(name) && levels.length === given.length) return "task";
-  if (/^(model|prediction|predicted|pred)([_\s-]|$)/i.test(name)) return "model";
+  const words = wordsOf(name);
+  if (isKnownAfterwards(name)) return "unused";
+  if (MODELS.has(words[0] ?? "") && !words.some((word) => CONFIDENCES.has(word))) return "model";
   if (given.every((value) => numberOf(value) !== null)) return "number";
   return levels.length <= MAX_LEVELS && levels.length <= given.length / 2 ? "category" : "shown";
 }

@@ -50,10 +50,10 @@ export default function Decisions({ params: { name }, session }) {
           ? html`<${Tasks} name=${name} tasks=${data.tasks} />
               <${Pager} pages=${pages} next=${data.next} back="Newer" forward="Older" />`
           : filtered
-            ? html`<${Empty} title="No decision is like that">
+            ? html`<${Empty} title="No matching decisions">
                 <button type="button" class="button" onClick=${() => navigate(pageOf(name, "/decisions"))}>Show all decisions</button>
               <//>`
-            : html`<${Empty} title="No task was decided yet">
+            : html`<${Empty} title="No decisions yet">
                 <p class="muted">Tasks that are sent to this policy appear here.</p>
                 <a class="button" href=${pageOf(name)}>How to send the first one</a>
               <//>`}
@@ -80,7 +80,7 @@ function FilterForm({ name, filters, filtered }) {
   </div>`;
   return html`<form class="filters" role="search" aria-label="Filter decisions" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
     <div class="field">
-      <label for="filter-search">Task id has</label>
+      <label for="filter-search">Task id contains</label>
       <input id="filter-search" type="search" name="search" value=${filters.search} onChange=${change} />
     </div>
     ${Select({ field: "state", label: "State", options: Object.entries(STATES) })}

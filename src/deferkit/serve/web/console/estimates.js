@@ -26,8 +26,8 @@ export default function Estimates({ params: { name }, session }) {
           ? html`<${Drifts} drifts=${data.drifts} />
               ${data.targets.map((target) => html`<${TargetCard} key=${target.target} target=${target} />`)}
               <p class="small muted">Representation: ${data.representation}.</p>`
-          : html`<${Empty} title="Nothing was learned yet">
-              <p class="muted">Estimates come from rewards and costs: of answered reviews, or reported as outcomes.</p>
+          : html`<${Empty} title="No estimates yet">
+              <p class="muted">Estimates are learned from rewards and costs of answered reviews and reported outcomes.</p>
               <a class="button" href=${pageOf(name, "/queue")}>See what waits</a>
             <//>`}
     />
@@ -36,12 +36,12 @@ export default function Estimates({ params: { name }, session }) {
 
 /** @param {{ drifts: Api.DriftState[] }} props */
 function Drifts({ drifts }) {
-  if (!drifts.length) return html`<p class="notice">No drift was found: what was learned still holds.</p>`;
+  if (!drifts.length) return html`<p class="notice">No drift was detected: the estimates still hold.</p>`;
   return html`<ul class="alarms" aria-label="Drifts">
     ${drifts.map(
       (drift) => html`<li key=${drift.target} class="notice warn">
         <strong>${drift.target}</strong> changed at decision ${number(drift.since ?? drift.decision)}${means(drift)}:
-        ${percent(drift.strength)} of its observations were given up${drift.times > 1 ? `. It was found ${number(drift.times)} times so far` : ""}.
+        ${percent(drift.strength)} of its observations were discarded${drift.times > 1 ? `. Detected ${number(drift.times)} times so far` : ""}.
       </li>`,
     )}
   </ul>`;

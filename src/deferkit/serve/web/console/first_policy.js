@@ -3,7 +3,7 @@
 import { messageOf, post } from "../api.js";
 import { classes, html, useState } from "../dom.js";
 import { answersAtOnce, ReviewForm } from "../review/form.js";
-import { numberOf, readColumns } from "./csv.js";
+import { isKnownAfterwards, numberOf, readColumns } from "./csv.js";
 import { BEGINNING, exampleTask, linesOf, missingFrom, policyBody, UNIT_SECONDS } from "./policy_draft.js";
 import { curlLines, pythonLines } from "./send_lines.js";
 
@@ -103,13 +103,13 @@ function Features({ draft, change }) {
   };
   return html`<section class="card stack" aria-labelledby="features-title">
     <div>
-      <h2 id="features-title">What is known of a task</h2>
+      <h2 id="features-title">Features of a task</h2>
       <p class="muted small">Features tell tasks apart: the policy learns for which ones a person is worth the cost.</p>
     </div>
     <div class="field">
-      <label for="file">Take them from a CSV file</label>
+      <label for="file">Read the features from a CSV file</label>
       <input id="file" type="file" accept=".csv,.tsv,.txt,text/csv" onChange=${read} aria-describedby="file-help" />
-      <p class="help" id="file-help">Only its header and first rows are read, here in the browser; nothing is sent.</p>
+      <p class="help" id="file-help">Only the header and the first rows are read, in the browser; nothing is sent.</p>
       ${wrong && html`<p class="wrong" role="alert">${wrong}</p>`}
     </div>
     ${draft.columns
@@ -122,6 +122,7 @@ function Features({ draft, change }) {
 function Columns({ columns, change }) {
   const use = (/** @type {number} */ index, /** @type {string} */ chosen) =>
     change({ columns: columns.map((each, at) => (at === index ? { ...each, use: /** @type {NewPolicy.Use} */ (chosen) } : each)) });
+  const late = columns.filter(({ name, use: used }) => used === "unused" && isKnownAfterwards(name)).map(({ name }) => name);
   return html`<div class="scroll"><table class="data">
       <thead><tr><th scope="col">Column, first values</th><th scope="col">Used as</th></tr></thead>
       <tbody>
@@ -136,6 +137,8 @@ function Columns({ columns, change }) {
         )}
       </tbody>
     </table></div>
+    ${late.length > 0 &&
+    html`<p class="small muted">Not used, because the name suggests that the value is known only after the decision: ${late.join(", ")}.</p>`}
     <div><button type="button" class="button small" onClick=${() => change({ columns: null })}>Enter features by hand instead</button></div>`;
 }
 
@@ -177,7 +180,7 @@ function BudgetFields({ draft, change }) {
   const { unit, unitS, limited, lasts } = draft;
   const setUnit = (/** @type {string} */ value) => change({ unit: value, unitS: UNIT_SECONDS[value] ?? "" });
   return html`<section class="card stack" aria-labelledby="budget-title">
-    <h2 id="budget-title">What people may cost</h2>
+    <h2 id="budget-title">Budget for reviews</h2>
     <div class="field-row">
       <${NumberField} id="total" label="Budget" value=${draft.total} min="0" disabled=${!limited} onValue=${(/** @type {string} */ total) => change({ total })} />
       <div class="field">
@@ -186,21 +189,21 @@ function BudgetFields({ draft, change }) {
         <datalist id="units"><option value="minutes" /><option value="hours" /><option value="euros" /></datalist>
       </div>
       <div class="field">
-        <label for="lasts">It is for</label>
+        <label for="lasts">Period</label>
         <select id="lasts" value=${lasts} disabled=${!limited}
           onChange=${given((value) => change({ lasts: /** @type {NewPolicy.PolicyDraft["lasts"]} */ (value) }))}>
           ${LASTS.map(([value, text]) => html`<option value=${value} selected=${value === lasts}>${text}</option>`)}
         </select>
       </div>
       ${lasts === "tasks" &&
-      html`<${NumberField} id="horizon" label="Tasks it is to last for" value=${draft.horizon} min="1" step="1" disabled=${!limited}
+      html`<${NumberField} id="horizon" label="Number of tasks to plan for" value=${draft.horizon} min="1" step="1" disabled=${!limited}
         onValue=${(/** @type {string} */ horizon) => change({ horizon })} />`}
       ${lasts === "until" &&
       html`<div class="field">
         <label for="until">Last day</label>
         <input id="until" type="date" required disabled=${!limited} value=${draft.until} onInput=${given((until) => change({ until }))} />
       </div>`}
-      <${NumberField} id="max-cost" label="Most that one review costs" value=${draft.maxCost} min="0.000001" disabled=${!limited}
+      <${NumberField} id="max-cost" label="Maximum cost of one review" value=${draft.maxCost} min="0.000001" disabled=${!limited}
         onValue=${(/** @type {string} */ maxCost) => change({ maxCost })} />
     </div>
     ${!(unit in UNIT_SECONDS) &&
@@ -209,15 +212,15 @@ function BudgetFields({ draft, change }) {
     ${RENEWS.includes(lasts) &&
     html`<label class="check">
       <input type="checkbox" checked=${draft.carries} disabled=${!limited} onChange=${() => change({ carries: !draft.carries })} />
-      <span>Carry over what is not used, up to one ${lasts}'s budget</span>
+      <span>Carry over the unused budget, up to one ${lasts}'s budget</span>
     </label>`}
     <label class="check">
       <input type="checkbox" checked=${draft.stops} disabled=${!limited} onChange=${() => change({ stops: !draft.stops })} />
-      <span>Reviews can be stopped: about what they cost is reserved, in place of the most; where nothing is left, the model's answer stands</span>
+      <span>Reviews can be stopped: reserve the expected cost instead of the maximum; when nothing is left, use the model's answer</span>
     </label>
     <label class="check">
       <input type="checkbox" checked=${!limited} onChange=${() => change({ limited: !limited })} />
-      <span>No limit: ask whenever a person seems to do better</span>
+      <span>No limit: ask whenever a person is expected to do better</span>
     </label>
   </section>`;
 }
@@ -249,8 +252,8 @@ function QuestionFields({ draft, change }) {
   const nothing = () => {};
   return html`<section class="card stack" aria-labelledby="question-title">
     <div>
-      <h2 id="question-title">What reviewers are asked</h2>
-      <p class="muted small">The model is right where it gives the answer that reviewers give; nobody enters rewards.</p>
+      <h2 id="question-title">Question for reviewers</h2>
+      <p class="muted small">The model counts as right where its answer equals the reviewers' answer; nobody enters rewards.</p>
     </div>
     <div class="field">
       <label for="question">Question</label>
@@ -264,7 +267,7 @@ function QuestionFields({ draft, change }) {
         <p class="help" id="options-help">Without any, reviewers write their answer.</p>
       </div>
       <div class="field">
-        <p class="label">As reviewers see it</p>
+        <p class="label">Preview for reviewers</p>
         <div class=${classes("preview", answersAtOnce(/** @type {any} */ (form)) && "choices")}>
           <${ReviewForm} form=${form} values=${{}} problems=${{}} onChange=${nothing} onAnswer=${nothing} disabled />
         </div>

@@ -182,6 +182,6 @@ function Revoke({ keyLine, own, onChange }) {
     await post("/v1/keys/revoke", { id: keyLine.id });
     onChange();
   };
-  const question = own ? "This is your own key: you will be logged out. Revoke it?" : "Whoever uses it is refused at once. Revoke it?";
+  const question = own ? "This is your own key: you will be logged out. Revoke it?" : "Requests with this key will be refused at once. Revoke it?";
   return html`<${ConfirmButton} text="Revoke" about=${keyLine.name || keyLine.id} question=${question} onConfirm=${revoke} />`;
 }

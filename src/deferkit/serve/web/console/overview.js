@@ -9,7 +9,7 @@ import { GivenText } from "./given_text.js";
 import { Empty, Loaded } from "./loaded.js";
 import { pageOf } from "./policy_frame.js";
 import { StandingFigures } from "./standing_figures.js";
-import { STOPPED, nextUnit, pace, stateText } from "./wording.js";
+import { STOPPED, nextUnit, pace, stateText, urgency } from "./wording.js";
 
 const EVERY_MS = 3000;
 const MANY = 8;
@@ -28,7 +28,7 @@ export default function Overview({ session }) {
         html`<input
           type="search"
           class="filter"
-          aria-label="Show policies whose name has"
+          aria-label="Filter policies by name"
           placeholder="Filter by name"
           value=${search}
           onInput=${(/** @type {InputEvent} */ event) => setSearch(/** @type {HTMLInputElement} */ (event.target).value)}
@@ -52,7 +52,7 @@ function Policies({ policies, search, session }) {
   const wanted = search.trim().toLowerCase();
   const shown = policies
     .filter((policy) => policy.name.toLowerCase().includes(wanted))
-    .sort((a, b) => Number(b.alarms.length > 0) - Number(a.alarms.length > 0) || a.name.localeCompare(b.name));
+    .sort((a, b) => urgency(b) - urgency(a) || a.name.localeCompare(b.name));
   const alarmed = policies.filter((policy) => policy.alarms.length).length;
   return html`<div class="stack">
     <p class="muted">

@@ -3,13 +3,14 @@
 import { get, policyPath } from "../api.js";
 import { LineChart } from "../charts/line_chart.js";
 import { html, useMemo, useState } from "../dom.js";
-import { amount, clock, number, percent } from "../format.js";
+import { amount, clock, exact, number, percent } from "../format.js";
 import { usePoll } from "../poll.js";
 import { may } from "../session.js";
 import { BudgetPlan } from "./budget_plan.js";
 import { Empty, Loaded } from "./loaded.js";
 import { Alarms } from "./overview.js";
 import { PolicyFrame, pageOf } from "./policy_frame.js";
+import { curlLines, exampleContext } from "./send_lines.js";
 import { ShareBars } from "./share_bars.js";
 import { StandingFigures } from "./standing_figures.js";
 import { TopUp } from "./top_up.js";
@@ -44,7 +45,7 @@ export default function Policy({ params: { name }, session }) {
         <${Head} standing=${data} />
         ${data.decisions
           ? html`<${Loaded} poll=${series} draw=${(/** @type {Api.SeriesReply} */ found) => html`<${Charts} standing=${data} series=${found} />`} />`
-          : html`<${NoDecisions} name=${name} />`}
+          : html`<${NoDecisions} name=${name} session=${session} />`}
         <div class="columns">
           <${Accounts} standing=${data} />
           ${may(session, "admin") &&
@@ -62,7 +63,7 @@ export default function Policy({ params: { name }, session }) {
 function Head({ standing }) {
   const { alarms } = standing;
   const plan = pace(standing);
-  return html`<section class="stack" aria-label="Where it stands">
+  return html`<section class="stack" aria-label="Status">
     <p class="lead">
       <span class=${`badge ${plan.tone}`}>${plan.text}</span>
       <span>${stateText(standing)} <strong>${nextUnit(standing)}</strong></span>
@@ -75,14 +76,14 @@ function Head({ standing }) {
   </section>`;
 }
 
-/** @param {{ name: string }} props */
-function NoDecisions({ name }) {
-  const body = '{"task": "task-1", "context": [0.2, 0.7]}';
-  return html`<${Empty} title="No task was decided yet">
+/** @param {{ name: string, session: import("../session.js").Session }} props */
+function NoDecisions({ name, session }) {
+  const policy = usePoll((signal) => /** @type {Promise<Api.PolicySpec>} */ (get(policyPath(name), { signal })), 600_000, [name]);
+  const task = { task: "task-1", context: policy.data ? exampleContext(policy.data.features) : [] };
+  return html`<${Empty} title="No decisions yet">
     <p class="muted">Charts appear with the first tasks. To send one:</p>
-    <pre class="code start" tabindex="0">${`curl ${location.origin}/v1/policies/${name}/decisions \\
-  -H 'content-type: application/json' -d '${body}'`}</pre>
-    <p class="small muted">The context must have the features of this policy: <a href=${pageOf(name, "/settings")}>settings</a>.</p>
+    ${policy.data && html`<pre class="code start" tabindex="0">${curlLines(location.origin, name, task, !session.open)}</pre>`}
+    <p class="small muted">The values are examples. The features of this policy are in its <a href=${pageOf(name, "/settings")}>settings</a>.</p>
   <//>`;
 }
 
@@ -168,7 +169,7 @@ function Accounts({ standing }) {
   return html`<section class="card">
     <h2>Accounts</h2>
     <div class="scroll" tabindex="0" role="region" aria-label="Accounts">
-      <table class="data">
+      <table class="data compact">
         <thead>
           <tr><th>Resource</th><th class="right">Total</th><th class="right">Spent</th><th class="right">Reserved</th><th class="right">Suspense</th><th class="right">Free</th></tr>
         </thead>
@@ -176,11 +177,11 @@ function Accounts({ standing }) {
           ${Object.entries(standing.budget).map(
             ([resource, each]) => html`<tr key=${resource}>
               <td>${resource}</td>
-              <td class="right">${each.total === null ? "no limit" : number(each.total)}</td>
-              <td class="right">${number(each.posted)}</td>
-              <td class="right">${number(each.reserved)}</td>
-              <td class=${`right${each.suspense > 0 ? " bad-text strong" : ""}`}>${number(each.suspense)}</td>
-              <td class="right">${each.free === null ? "no limit" : number(each.free)}</td>
+              <td class="right">${each.total === null ? "no limit" : exact(each.total)}</td>
+              <td class="right">${exact(each.posted)}</td>
+              <td class="right">${exact(each.reserved)}</td>
+              <td class=${`right${each.suspense > 0 ? " bad-text strong" : ""}`}>${exact(each.suspense)}</td>
+              <td class="right">${each.free === null ? "no limit" : exact(each.free)}</td>
             </tr>`,
           )}
         </tbody>

@@ -1,6 +1,7 @@
 // A first policy: from what was entered to the body that creates it, and an example of a task for it.
 
 import { numberOf } from "./csv.js";
+import { exampleContext } from "./send_lines.js";
 
 const LEVELS_AS_THEY_COME = 50;
 
@@ -105,7 +106,7 @@ function featuresOf({ columns, features }) {
 export function missingFrom(draft) {
   const { numbers, categories } = featuresOf(draft);
   const names = [...numbers, ...Object.keys(categories)];
-  if (!names.length) return "At least one feature is needed: what the decision is to look at.";
+  if (!names.length) return "At least one feature is needed.";
   if (new Set(names).size < names.length || names.length < numbers.length) return "Two features have the same name.";
   const options = linesOf(draft.options);
   if (new Set(options).size < options.length) return "Two options are the same.";
@@ -120,10 +121,8 @@ export function exampleTask(draft) {
   const options = linesOf(draft.options);
   const answer = options[0] ?? "the model's answer";
   if (!draft.columns) {
-    const { numbers, categories } = featuresOf(draft);
-    const levels = Object.entries(categories).map(([name, given]) => [name, Array.isArray(given) ? given[0] : "a"]);
-    const context = Object.fromEntries([...numbers.map((name) => [name, 1.5]), ...levels]);
-    return { task: "task-1", context, payload: { text: "What the reviewer is to see" }, model_answer: answer };
+    const context = exampleContext(featuresOf(draft));
+    return { task: "task-1", context, payload: { text: "Text for the reviewer" }, model_answer: answer };
   }
   const first = (/** @type {NewPolicy.Column} */ { values }) => values[0] ?? "";
   const of = (/** @type {string[]} */ ...uses) => (draft.columns ?? []).filter(({ use }) => uses.includes(use));

@@ -53,8 +53,8 @@ export default function Queue({ params: { name }, session }) {
         data.seats.length || pages.at
           ? html`<${Seats} name=${name} seats=${data.seats} admin=${may(session, "admin")} onChange=${poll.refresh} />
               <${Pager} pages=${pages} next=${data.next} />`
-          : html`<${Empty} title=${state === "all" ? "Nothing waits for a reviewer" : `No task is ${state}`}>
-              <p class="muted">Tasks come here when the policy asks a person instead of the model.</p>
+          : html`<${Empty} title=${state === "all" ? "No tasks are waiting" : `No task is ${state}`}>
+              <p class="muted">Tasks appear here when the policy asks a person.</p>
               <a class="button" href=${pageOf(name, "/decisions")}>See all decisions</a>
             <//>`}
     />

@@ -24,7 +24,7 @@ export function QueueSettings({ policy }) {
       <${DurationField}
         id="deadline"
         label="Deadline"
-        help="How long a task may wait for people."
+        help="Maximum time that a task waits for a reviewer."
         none="none"
         value=${given.deadline_s}
         onChange=${(/** @type {number | null} */ value) => change({ deadline_s: value })}
@@ -57,14 +57,14 @@ export function QueueSettings({ policy }) {
       <${DurationField}
         id="lease"
         label="Lease"
-        help="A claim that is silent for so long ends."
+        help="A claim without activity for this long ends."
         value=${given.lease_s}
         onChange=${(/** @type {number | null} */ value) => value !== null && change({ lease_s: value })}
       />
       <${DurationField}
         id="learning-window"
         label="Learning window"
-        help="Later outcomes are booked, not learned from."
+        help="Later outcomes are booked, but not learned from."
         none="no end"
         value=${given.learning_window_s}
         onChange=${(/** @type {number | null} */ value) => change({ learning_window_s: value })}
@@ -72,7 +72,7 @@ export function QueueSettings({ policy }) {
       <${DurationField}
         id="retention"
         label="Retention"
-        help="After it, payload and model’s answer of ended tasks are erased."
+        help="After this time, the payload and the model’s answer of ended tasks are erased."
         none="kept"
         value=${given.retention_s ?? null}
         onChange=${(/** @type {number | null} */ value) => change({ retention_s: value })}

@@ -85,7 +85,7 @@ export function ReviewEditor({ policy, initial }) {
         </div>
       </div>
       <aside class="preview" aria-label="Preview">
-        <p class="small muted strong">What reviewers see</p>
+        <p class="small muted strong">Preview for reviewers</p>
         <${ReviewForm} form=${given.form} values=${values} problems=${{}} onChange=${setValues} onAnswer=${setValues} />
       </aside>
     </div>
@@ -109,7 +109,7 @@ function Timer({ timer, resources, onChange }) {
   const options = [["", "not timed"], ...resources.map((each) => /** @type {[string, string]} */ ([each, `counts ${each}`]))];
   return html`<${Select}
       id="timer"
-      label="Time at a task"
+      label="Time spent on a task"
       value=${timer?.resource ?? ""}
       options=${options}
       onChange=${(/** @type {string} */ resource) => onChange(resource ? { resource, unit_s: timer?.unit_s ?? 60 } : null)}

@@ -26,7 +26,7 @@ export default function Reviewers({ params: { name }, session }) {
       draw=${(/** @type {Api.ReviewersReply} */ data) =>
         data.reviewers.length
           ? html`<${Table} reviewers=${data.reviewers} />`
-          : html`<${Empty} title="Nobody has reviewed yet">
+          : html`<${Empty} title="No reviewers yet">
               <p class="muted">Reviewers open this address with a key that has the scope <code>review</code>:</p>
               <pre class="code" tabindex="0">${`${location.origin}/review/${name}`}</pre>
               ${may(session, "admin") && !session.open && html`<a class="button" href="/console/keys">Create a key for a reviewer</a>`}
@@ -67,8 +67,8 @@ function Table({ reviewers }) {
       </table>
     </div>
     <p class="small muted">
-      Lapsed: claims whose lease ended before an answer came. Agreement is the share of tasks with the same answer; a dash
-      where there was nobody to compare with.
+      Lapsed: claims whose lease ended before the answer. Agreement: share of tasks with the same answer; a dash if there was
+      nobody to compare with.
     </p>
   </div>`;
 }

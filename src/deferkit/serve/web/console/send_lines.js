@@ -1,6 +1,6 @@
 // The lines that send a task: for a shell and for Python.
 
-/** @typedef {{ task: string, context: unknown, payload: unknown, model_answer: unknown }} Task */
+/** @typedef {{ task: string, context: unknown, payload?: unknown, model_answer?: unknown }} Task */
 
 /**
  * A curl command.
@@ -18,6 +18,16 @@ export function curlLines(origin, policy, task, keyed) {
     `-d '${body}'`,
   ];
   return lines.join(" \\\n  ");
+}
+
+/**
+ * A context with the features of a policy.
+ * @param {Api.PolicySpec["features"]} features
+ */
+export function exampleContext(features) {
+  if (typeof features === "number") return Array(features).fill(0.5);
+  const levels = Object.entries(features.categories ?? {}).map(([name, given]) => [name, Array.isArray(given) ? given[0] : "a"]);
+  return Object.fromEntries([...(features.numbers ?? []).map((name) => [name, 1.5]), ...levels]);
 }
 
 /**

@@ -30,7 +30,7 @@ export default function Settings({ params: { name }, session }) {
     <${Loaded}
       poll=${policy}
       draw=${(/** @type {Api.PolicySpec} */ data) => html`
-        ${!admin && html`<p class="notice">This key may look at settings, not change them.</p>`}
+        ${!admin && html`<p class="notice">This key can read settings, not change them.</p>`}
         ${admin && html`<${QueueSettings} policy=${data} />`}
         ${admin && html`<${Loaded} poll=${review} draw=${(/** @type {Api.ReviewReply} */ found) => html`<${ReviewEditor} policy=${data} initial=${found.review} />`} />`}
         ${admin && html`<${Webhooks} policy=${name} />`}
@@ -47,7 +47,7 @@ export default function Settings({ params: { name }, session }) {
 function Exports({ name }) {
   return html`<section class="card stack">
     <h2>Export</h2>
-    <p class="muted">As tables for a spreadsheet, complete up to now.</p>
+    <p class="muted">CSV files with all data so far.</p>
     <div class="row">
       <a class="button" href=${policyPath(name, "/export/decisions.csv")} download=${`${name}-decisions.csv`}>Decisions (CSV)</a>
       <a class="button" href=${policyPath(name, "/export/ledger.csv")} download=${`${name}-ledger.csv`}>Ledger (CSV)</a>
@@ -70,11 +70,11 @@ function Fixed({ policy }) {
       <dd>${Object.entries(policy.budget).map(([resource, each]) => (each.max_cost === null ? `${resource}: not given` : `${number(each.max_cost)} ${resource}`)).join(", ")}</dd>
       <dt>Rewards</dt>
       <dd>from ${number(policy.reward_range[0])} to ${number(policy.reward_range[1])}</dd>
-      <dt>Decided at random</dt>
+      <dt>Random decisions</dt>
       <dd>${policy.explore_floor > 0 ? `${number(100 * policy.explore_floor)} % of the tasks, to learn from` : "none on purpose"}</dd>
       <dt>Pacing</dt>
       <dd>${policy.pacing}</dd>
     </dl>
-    <p class="small muted">These cannot be changed: what was learned rests on them.</p>
+    <p class="small muted">These cannot be changed: the estimates depend on them.</p>
   </section>`;
 }

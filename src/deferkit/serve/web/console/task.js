@@ -75,9 +75,9 @@ function Why({ decision, explanation }) {
     <${DecisionBars} decision=${decision} />
     <ul class="legend">
       <li><span class="swatch estimate"></span> expected reward</li>
-      <li><span class="swatch width"></span> width: what is not known yet counts in favour</li>
+      <li><span class="swatch width"></span> width: uncertainty counts in favour of a decider</li>
       ${!priceless && html`<li><span class="swatch priced"></span> price × cost</li>`}
-      <li><span class="swatch net"></span> what remains; the largest decides</li>
+      <li><span class="swatch net"></span> net value; the largest decides</li>
     </ul>
     <div class="scroll" tabindex="0" role="region" aria-label="Numbers of the decision">
       <table class="data">
@@ -109,17 +109,17 @@ function Why({ decision, explanation }) {
 const REMARKS = {
   "warm-up": "The first tasks are decided at random, to learn from.",
   forced: "The caller named who decides.",
-  explored: "Decided at random, as the explore floor of the policy asks.",
+  explored: "Decided at random, at the rate of the explore floor of the policy.",
   budget: "Not enough budget was free to ask.",
   unavailable: "No expert was on duty.",
-  unsettled: "A cost stands in suspense, so nobody was asked.",
+  unsettled: "The cost of a review is not known yet, so nobody was asked.",
 };
 
 /** @param {{ found: Api.TaskReply }} props */
 function Outcome({ found }) {
   const { rewards, cost, final, answer, seats } = found;
   return html`<section class="card stack">
-    <h2>What came of it</h2>
+    <h2>Outcome</h2>
     <dl class="facts">
       <dt>Answer used</dt>
       <dd>${final ?? "not decided yet"}</dd>
@@ -157,7 +157,7 @@ function Shown({ name, found, admin, onChange }) {
     onChange();
   };
   return html`<section class="card stack">
-    <h2>What the reviewer sees</h2>
+    <h2>Shown to the reviewer</h2>
     ${kept
       ? html`${(payload ?? null) !== null && html`<div class="payload-box" tabindex="0" role="region" aria-label="Payload"><${Payload} payload=${payload} kind="auto" /></div>`}
           ${(modelAnswer ?? null) !== null && html`<p>The model’s answer: <${Answer} answer=${modelAnswer} /></p>`}

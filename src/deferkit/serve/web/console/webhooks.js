@@ -15,8 +15,8 @@ const EVERY_MS = 10_000;
 const EVENTS = [
   ["decided", "a person is asked"],
   ["completed", "a task was answered"],
-  ["expired", "waiting was given up"],
-  ["budget", "an alarm of the budget"],
+  ["expired", "a review expired"],
+  ["budget", "a budget alarm"],
 ];
 
 /** @param {{ policy: string }} props */
@@ -32,7 +32,7 @@ export function Webhooks({ policy }) {
           ? html`<ul class="hooks">
               ${shown.map((hook) => html`<${Hook} key=${hook.id} hook=${hook} onChange=${poll.refresh} />`)}
             </ul>`
-          : html`<p class="muted">No address is told. Add one to have answers delivered instead of asking for them.</p>`;
+          : html`<p class="muted">No webhooks yet. Add one to receive answers without polling.</p>`;
       }}
     />
     <${NewHook} policy=${policy} onChange=${poll.refresh} />
@@ -53,7 +53,7 @@ function Hook({ hook, onChange }) {
         ${hook.events.map((event) => html`<span class="badge">${event}</span>`)}
         ${hook.policies === null && html`<span class="badge">all policies</span>`}
         <button type="button" class="button small quiet" aria-expanded=${open} onClick=${() => setOpen(!open)}>Deliveries</button>
-        <${ConfirmButton} text="Remove" about=${hook.url} question="Tell this address no more?" onConfirm=${remove} />
+        <${ConfirmButton} text="Remove" about=${hook.url} question="Stop sending events to this address?" onConfirm=${remove} />
       </span>
     </div>
     ${open && html`<${Deliveries} id=${hook.id} />`}
@@ -121,7 +121,7 @@ function NewHook({ policy, onChange }) {
         <input id="hook-url" name="url" type="url" required autocomplete="off" placeholder="https://…" />
       </div>
       <fieldset class="field">
-        <legend>Tell it when</legend>
+        <legend>Events to send</legend>
         <div class="row">
           ${EVENTS.map(
             ([event, text]) => html`<label class="check"><input type="checkbox" name="event" value=${event} checked=${event === "completed"} /> ${text}</label>`,

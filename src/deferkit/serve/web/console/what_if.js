@@ -1,4 +1,4 @@
-// What other budgets would have brought: the log replayed with each, as a job of the service.
+// Results with other budgets: the log replayed with each, as a job of the service.
 
 import { get, messageOf, policyPath, post, query } from "../api.js";
 import { ErrorBars } from "../charts/error_bars.js";
@@ -45,7 +45,7 @@ function Question({ name }) {
     }
   };
   return html`<form class="card stack" onSubmit=${ask}>
-    <p>The log is replayed with other budgets: who would have been asked, and what that would have brought.</p>
+    <p>The log is replayed with other budgets to estimate who would have been asked and the reward.</p>
     <div class="field">
       <label for="budgets">Budgets to try</label>
       <input
@@ -56,7 +56,7 @@ function Question({ name }) {
       />
       <p class="help">
         Separated by spaces: a part of the budget (<code>0.5x</code>, <code>50%</code>), a total (<code>300</code>), or
-        ${" "}<code>inf</code>; by resource <code>minutes=300,euros=2x</code>. Of a budget that renews, it is what each
+        ${" "}<code>inf</code>; by resource <code>minutes=300,euros=2x</code>. For a renewing budget, it is the amount of each
         period gets.
       </p>
     </div>
@@ -103,7 +103,7 @@ function Answer({ found }) {
       return [{ x: total, y: row.reward.value, error, label: row.budget, marked: row.budget === AS_IT_WAS }];
     })
     .sort((a, b) => a.x - b.x);
-  return html`<section class="stack" aria-label="What other budgets would have brought">
+  return html`<section class="stack" aria-label="Results with other budgets">
     ${points.length > 1 &&
     html`<figure class="card">
       <h2>Reward of a task, by budget</h2>

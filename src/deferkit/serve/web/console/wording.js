@@ -42,7 +42,15 @@ export function pace(standing) {
 }
 
 /**
- * Where it stands in one sentence, unless an alarm says the same.
+ * How urgent a policy is: 2 while nobody is asked, 1 with another alarm, else 0.
+ * @param {Api.Standing} standing
+ */
+export function urgency({ alarms }) {
+  return alarms.some((alarm) => alarm.kind in STOPPED) ? 2 : Number(alarms.length > 0);
+}
+
+/**
+ * Status in one sentence, unless an alarm says the same.
  * @param {Api.Standing} standing
  */
 export function stateText({ state, alarms }) {

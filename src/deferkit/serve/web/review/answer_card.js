@@ -17,11 +17,18 @@ import { useKeys } from "./keys.js";
 export function AnswerCard({ desk, actions }) {
   const { form, model_answer: visibility } = desk.settings.review;
   const [problems, setProblems] = useState(/** @type {Record<string, string>} */ ({}));
+  const [cleared, setCleared] = useState(/** @type {Review.Values | null} */ (null));
   const atOnce = answersAtOnce(form);
 
   const change = (/** @type {Review.Values} */ values) => {
     setProblems({});
+    setCleared(null);
     desk.setValues(values);
+  };
+  const clear = () => {
+    const before = desk.values;
+    change({});
+    if (Object.values(before).some((value) => value !== "" && value !== undefined)) setCleared(before);
   };
   const send = (/** @type {Review.Values} */ values) => {
     const found = problemsOf(form, values);
@@ -38,9 +45,10 @@ export function AnswerCard({ desk, actions }) {
     const values = chosen(field, desk.values, option.value);
     if (atOnce) return send(values);
     change(values);
-    focusOption(field.name, index);
+    focusOption(field, index);
   };
-  useKeys({ ...actions, choose, submit: () => !desk.lost && send(desk.values), clear: () => change({}) });
+  const undo = () => (cleared ? change(cleared) : actions.undo());
+  useKeys({ ...actions, undo, choose, submit: () => !desk.lost && send(desk.values), clear });
 
   if (desk.lost) return html`<${LostTask} desk=${desk} />`;
   /** @param {Event} event */
@@ -52,6 +60,11 @@ export function AnswerCard({ desk, actions }) {
   return html`<form class="card stack answer-card" onSubmit=${submitted} noValidate>
     ${model && html`<p class="notice small">The model answers: <strong dir="auto">${model}</strong></p>`}
     <${ReviewForm} form=${form} values=${desk.values} problems=${problems} onChange=${change} onAnswer=${send} />
+    ${cleared &&
+    html`<p class="row small" role="status">
+      The answer was cleared.
+      <button type="button" class="button small" onClick=${undo} aria-keyshortcuts="U">Restore <kbd aria-hidden="true">U</kbd></button>
+    </p>`}
     <${Cost} desk=${desk} />
     <div class="row">
       ${!atOnce && html`<button class="button primary">${desk.correcting ? "Correct" : "Answer"} <kbd aria-hidden="true">Enter</kbd></button>`}
@@ -86,13 +99,14 @@ function focusField(name) {
 }
 
 /**
- * Take the focus along to the option that a key has chosen, if it is within the field.
- * @param {string} name
+ * Move the focus to the option that a key has chosen: if the focus is within the field, and for a field with several
+ * choices always, so that the next key chooses in the same field.
+ * @param {Review.FormField} field
  * @param {number} index
  */
-function focusOption(name, index) {
-  const controls = fieldControls(name);
-  if (controls.some((each) => each === document.activeElement)) controls[index]?.focus();
+function focusOption(field, index) {
+  const controls = fieldControls(field.name);
+  if (field.kind === "choices" || controls.some((each) => each === document.activeElement)) controls[index]?.focus();
 }
 
 /**

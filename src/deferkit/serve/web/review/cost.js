@@ -25,7 +25,7 @@ export function Cost({ desk }) {
   return html`<div class="row small cost">
     <label for="cost">Cost in ${unit}</label>
     <input id="cost" type="number" min="0" step="any" inputmode="decimal" onInput=${entered}
-      value=${desk.cost ?? ""} placeholder=${timer ? String(desk.proposedCost) : "as far as known"} />
+      value=${desk.cost ?? ""} placeholder=${timer ? String(desk.proposedCost) : "if known"} />
     ${timer && html`<button type="button" class="link small" onClick=${reset}>Take the timer's</button>`}
   </div>`;
 }

@@ -352,7 +352,7 @@ export class Desk {
       if (typeof hold === "number") this.holds.set(claimId(claim), hold);
       if (stopped && this.claim === claim) {
         this.paid = true;
-        this.lose("The budget allows no more for it: the review was stopped, its cost is booked, and the model's answer is used.");
+        this.lose("The budget of this review is used up. The review was stopped, its cost is booked, and the model's answer is used.");
       }
     } catch (error) {
       if (!(error instanceof ApiError) || error.temporary || error.status === 401) return;

@@ -140,7 +140,7 @@ function TaskCard({ desk }) {
   // drawn once for each task: the timer redraws the rest twice a second
   const payload = useMemo(() => {
     if (!claim) return null;
-    if (claim.payload === undefined) return html`<p class="muted">The task is no longer here. Your answer can still be corrected.</p>`;
+    if (claim.payload === undefined) return html`<p class="muted">The task is no longer stored. You can still correct your answer.</p>`;
     return html`<${Payload} key=${id} payload=${claim.payload} kind=${desk.settings.review.payload ?? "auto"} />`;
   }, [id, claim?.payload]);
   if (!claim) return null;

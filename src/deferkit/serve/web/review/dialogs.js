@@ -29,7 +29,7 @@ function Dialog({ title, onClose, children }) {
 export function KeysDialog({ onClose }) {
   return html`<${Dialog} title="Keys" onClose=${onClose}>
     <dl class="facts keys">${KEYS.map(([key, text]) => html`<dt><kbd>${key}</kbd></dt><dd>${text}</dd>`)}</dl>
-    <p class="muted small">Keys are off while you type.</p>
+    <p class="muted small">Shortcuts are off while you type.</p>
     <form method="dialog"><button class="button primary">Close</button></form>
   <//>`;
 }
@@ -66,7 +66,7 @@ export function DeclineDialog({ desk, onClose }) {
       ${unit && cost !== null && cost > 0 &&
       html`<label class="check">
         <input type="checkbox" checked=${book} onChange=${() => setBook(!book)} />
-        <span>Book the time that it took: ${amount(cost, unit)}</span>
+        <span>Book the time spent: ${amount(cost, unit)}</span>
       </label>`}
       ${wrong && html`<p class="notice bad" role="alert">${wrong}</p>`}
       <div class="row">

@@ -6,8 +6,8 @@ import { useLayoutEffect, useRef } from "../dom.js";
 export const KEYS = [
   ["1 – 9", "choose an option; a single question is answered by it"],
   ["Enter", "send the answer (in a text field: Ctrl + Enter)"],
-  ["Esc", "clear what was entered; leave a text field"],
-  ["U", "take the last answer back, or correct it"],
+  ["Esc", "leave a text field; clear the answer (U restores it)"],
+  ["U", "undo: restore a cleared answer, take the last one back, or correct it"],
   ["D", "decline the task"],
   ["G", "show or hide the guidelines"],
   ["?", "this list"],

@@ -1,4 +1,5 @@
-// Active time: it stands still while the page is hidden and while nobody does anything.
+// Active time: it stands still while the page is hidden and while nobody does anything. A minute without a sign of
+// activity is not counted, also not after the fact.
 
 const IDLE_MS = 60_000;
 const TICK_MS = 500;
@@ -10,6 +11,7 @@ export class ActiveTimer {
   constructor(ticked) {
     this.ticked = ticked;
     this.seconds = 0;
+    this.sinceSign = 0; // of the seconds, those after the last sign of activity
     this.counting = false;
     this.lastSign = performance.now();
     this.lastTick = performance.now();
@@ -22,11 +24,21 @@ export class ActiveTimer {
 
   /** Begin to listen; returns what ends it. */
   start() {
-    const sign = () => void (this.lastSign = performance.now());
+    const sign = () => {
+      this.lastSign = performance.now();
+      this.sinceSign = 0;
+    };
     const tick = () => {
       const now = performance.now();
       // after a sleep of the machine the step is long: that was not work
-      if (this.counting && this.active) this.seconds += Math.min(now - this.lastTick, 4 * TICK_MS) / 1000;
+      if (this.counting && this.active) {
+        const step = Math.min(now - this.lastTick, 4 * TICK_MS) / 1000;
+        this.seconds += step;
+        this.sinceSign += step;
+      } else if (this.counting && now - this.lastSign >= IDLE_MS) {
+        this.seconds -= this.sinceSign; // nobody was here
+        this.sinceSign = 0;
+      }
       this.lastTick = now;
       this.ticked();
     };
@@ -50,6 +62,7 @@ export class ActiveTimer {
    */
   restart(seconds) {
     this.seconds = seconds;
+    this.sinceSign = 0;
     this.counting = true;
     this.lastTick = performance.now();
   }
