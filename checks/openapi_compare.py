@@ -1,8 +1,8 @@
 """Compare two OpenAPI documents: `python -m checks.openapi_compare BEFORE.json [AFTER.json]`.
 
-AFTER is the document of this code by default; `--write FILE` writes that document. Texts (`description`, `summary`), the
-version, and the allowed values of fields in `OPEN_FIELDS` may differ. Every other difference is printed, and the exit
-code is then 1.
+AFTER is the document of this code by default; `--write FILE` writes that document. Texts (`description`, `summary`),
+the version, and the allowed values of fields in `OPEN_FIELDS` may differ. Every other difference is printed, and the
+exit code is then 1.
 """
 
 import argparse
