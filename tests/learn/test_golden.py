@@ -29,6 +29,13 @@ def same_blas() -> bool:
     return set(GOLDEN["blas"]) <= found
 
 
+def comparable(name: str, parts: dict[str, str]) -> dict[str, str]:
+    """Leave out what the linear layer of trees computes by BLAS, on processors with another order of its sums."""
+    if name != "trees" or same_blas():
+        return parts
+    return {part: found for part, found in parts.items() if part not in ("estimates", "precision")}
+
+
 @pytest.mark.parametrize("feedback", ["full", "bandit", "reviewed"])
 @pytest.mark.parametrize("name", sorted({key.split(";")[0] for key in GOLDEN["runs"]} & set(SETTINGS)))
 def test_a_contract_run_ends_in_the_same_state(name: str, feedback: str) -> None:
@@ -54,9 +61,9 @@ def test_long_runs_end_in_the_same_state() -> None:
 def test_a_life_of_all_events_is_the_same(name: str) -> None:
     golden, deferrer = GOLDEN["lives"][name], dict(lives())[name]
     log = live(deferrer, np.random.default_rng(17), 200)
-    assert fingerprint(deferrer) == golden["middle"]
+    assert comparable(name, fingerprint(deferrer)) == comparable(name, golden["middle"])
     log += live(deferrer, np.random.default_rng(18), 150)
-    assert fingerprint(deferrer) == golden["end"]
+    assert comparable(name, fingerprint(deferrer)) == comparable(name, golden["end"])
     assert digest(json.dumps(log).encode()) == golden["log"]
 
 
@@ -66,7 +73,7 @@ def test_a_state_file_of_version_1_opens_and_goes_on(name: str) -> None:
     deferrer = Deferrer.load(FOLDER / golden["file"])
     assert fingerprint(deferrer) == golden["middle"]
     live(deferrer, np.random.default_rng(18), 150)
-    assert fingerprint(deferrer) == golden["end"]
+    assert comparable(name, fingerprint(deferrer)) == comparable(name, golden["end"])
 
 
 @pytest.mark.parametrize("name", VERSION_3)
