@@ -201,6 +201,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "pacing": Pacing(window=40),
     },
     "renewing, named features": {"budget": Budget(8, every="2h", max_cost=1), "encoded": True},
+    "reviews, unreported": {"budget": Budget.reviews(40, horizon=400), "experts": ["ann", "bo"]},
+    "costs above max_cost": {
+        "budget": Budget(25, horizon=400, max_cost={"ann": 0.6, "bo": 0.2}),
+        "experts": ["ann", "bo"],
+    },
+    "renewing, costs above max_cost": {"budget": Budget(4, every="1h", carry=1, max_cost=0.3)},
     "held less": {"budget": Budget(48, horizon=400, max_cost=1, hold=0.2)},
     "stopped at a limit": {"budget": Budget(48, horizon=400, max_cost=1, limit=0.3)},
     "ranks, right or wrong": {"binary": True},

@@ -40,6 +40,7 @@ from deferkit.types import Budget, Coefficients, Decision, Drifted, MeanEstimate
 from deferkit.version import __version__
 
 if TYPE_CHECKING:
+    from deferkit.client.asynchronous import AsyncClient
     from deferkit.client.client import Client
     from deferkit.learn.deferrer import Deferrer
     from deferkit.learn.embed.gradient import GradientEmbedding
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 else:
     # Imported on first use, so that a client loads no numpy.
     _LAZY = {
+        "AsyncClient": "deferkit.client.asynchronous",
         "Client": "deferkit.client.client",
         "Deferrer": "deferkit.learn.deferrer",
         "GradientEmbedding": "deferkit.learn.embed.gradient",
@@ -77,6 +79,7 @@ del register_moved_modules
 __all__ = [
     "AlreadySettled",
     "AssumptionWarning",
+    "AsyncClient",
     "Budget",
     "BudgetChanged",
     "BudgetExhausted",

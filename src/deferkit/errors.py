@@ -306,7 +306,8 @@ def expected(name: str, owner: str, what: str, got: object) -> InvalidArgument:
     >>> print(expected("ridge", "Deferrer", "a number above 0", -1))
     The 'ridge' of a Deferrer must be a number above 0. Got -1 instead.
     """
-    return InvalidArgument(f"The '{name}' of a {owner} must be {what}. Got {got!r} instead.")
+    article = "an" if owner[:1] in set("AEIOU") else "a"
+    return InvalidArgument(f"The '{name}' of {article} {owner} must be {what}. Got {got!r} instead.")
 
 
 def closest(name: str, names: Iterable[str]) -> str:

@@ -16,6 +16,8 @@ class Decided(NamedTuple):
         decision: The route with its reservation; its id must be that of the learner's next decision.
         context: The context that was decided.
         at: When the task came, in seconds since 1970; None (default) if no budget has an end or a period.
+        announced: Whether the cost of the route was known before, so that `Deferrer.observe` need not be told it; False
+            by default.
 
     >>> from deferkit import Budget, Deferrer, Decided
     >>> deferrer = Deferrer(n_features=1, budget=Budget(5, horizon=100, max_cost=1))
@@ -27,6 +29,7 @@ class Decided(NamedTuple):
     decision: Decision
     context: Context
     at: float | None = None
+    announced: bool = False
 
 
 class Observed(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from numbers import Real
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from deferkit.errors import expected
 from deferkit.periods import Schedule, as_seconds
@@ -32,9 +32,10 @@ class Budget:
     """How much of one resource may be spent: over how many tasks, until when, or in every period.
 
     With `max_cost`, that amount is reserved for each deferral until its cost is known, so that spending never exceeds
-    the total. Without it, the largest cost observed so far is reserved. A cost that does not fit the total is counted
-    as overrun: without `max_cost`, if it is reported after its decision expired, or if it is higher than announced
-    with `decide(x, cost=…)`.
+    the total while no cost is higher. Without it, the largest cost observed so far is reserved. A cost that does not
+    fit the total is counted as overrun: without `max_cost`, if it is above `max_cost` or higher than announced with
+    `decide(x, cost=…)`, or if it is reported after its decision expired. Nobody is asked until budget that becomes free
+    has covered what costs above `max_cost` have overrun. Where every review costs the same, see `Budget.reviews`.
 
     One of `horizon`, `until` and `every` is given, unless the total is infinite. With `until` or `every` tasks have a
     time: `decide(x, at=…)`. At the end of a period, what is left beyond `carry` allowances lapses and a new
@@ -57,12 +58,14 @@ class Budget:
             time zone. By default the first task begins it, or it is the calendar period of the first task.
         carry: How many allowances may be carried over to the next period; 0 (default): what is not used lapses,
             `math.inf`: nothing lapses.
-        max_cost: The largest cost of one decision, in the unit of the total; a higher cost is refused. None (default)
-            if it is not known.
+        max_cost: The largest cost of one decision, in the unit of the total, or one by expert. A higher cost takes free
+            budget, and is an overrun where there is none. None (default) if it is not known.
         hold: What is reserved for a review that can be stopped, or "auto": three times the mean cost, at most
             `max_cost` and a hundredth of what is left, but never less than the mean cost. None (default) reserves as
             above, or the `limit`.
         limit: The cost at which every review is stopped. None (default) if there is no such limit.
+        fixed_cost: What every review costs, at most `max_cost`: it need not be reported. None (default) if it differs.
+        strict: Whether a reported cost above `max_cost` is refused; False by default.
 
     Raises:
         InvalidArgument: If an argument is of the wrong type or out of range, or if not exactly one of `horizon`,
@@ -83,9 +86,11 @@ class Budget:
     zone: str | None = field(default=None, kw_only=True)
     start: "float | datetime | None" = field(default=None, kw_only=True)
     carry: float = field(default=0.0, kw_only=True)
-    max_cost: float | None = field(default=None, kw_only=True)
+    max_cost: float | Mapping[str, float] | None = field(default=None, kw_only=True, hash=False)
     hold: float | str | None = field(default=None, kw_only=True)
     limit: float | None = field(default=None, kw_only=True)
+    fixed_cost: float | None = field(default=None, kw_only=True)
+    strict: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -93,10 +98,20 @@ class Budget:
         if not is_number(self.total) or math.isnan(self.total) or self.total < 0:
             raise expected("total", "Budget", "a number of at least 0", self.total)
         self._check_time()
-        for name in ("max_cost", "limit"):
-            cap = getattr(self, name)
+        if isinstance(self.max_cost, Mapping):
+            object.__setattr__(self, "max_cost", {name: plain(cap) for name, cap in self.max_cost.items()})
+        caps = [("max_cost", cap) for cap in self.max_cost.values()] if isinstance(self.max_cost, dict) else []
+        caps = caps or [("max_cost", cast("float | None", self.max_cost))]
+        for name, cap in (*caps, ("limit", self.limit), ("fixed_cost", self.fixed_cost)):
             if cap is not None and not (is_number(cap) and 0 < cap < math.inf):
                 raise expected(name, "Budget", "a finite number above 0", cap)
+        if self.fixed_cost is not None:
+            if any(cap is not None and cap < self.fixed_cost for name, cap in caps):
+                raise expected("fixed_cost", "Budget", "at most the max_cost", self.fixed_cost)
+            if self.can_be_stopped:
+                raise expected("fixed_cost", "Budget", "left out where reviews can be stopped", self.fixed_cost)
+        if not isinstance(self.strict, bool):
+            raise expected("strict", "Budget", "True or False", self.strict)
         hold = self.hold
         if hold is not None and hold != AUTO and not (is_number(hold) and 0 < cast(float, hold) < math.inf):
             raise expected("hold", "Budget", "'auto' or a finite number above 0", hold)
@@ -152,6 +167,14 @@ class Budget:
         """
         return self.hold is not None or self.limit is not None
 
+    def max_cost_of(self, expert: str) -> float | None:
+        """Return the `max_cost` of an expert; None if it is not known.
+
+        >>> Budget(60, horizon=100, max_cost={"senior": 6, "junior": 2}).max_cost_of("junior")
+        2
+        """
+        return self.max_cost.get(expert) if isinstance(self.max_cost, Mapping) else self.max_cost
+
     def __repr__(self) -> str:
         always = ("total",) if self.is_timed else ("total", "horizon", "max_cost")
         shown = [f for f in fields(self) if f.name in always or getattr(self, f.name) != f.default]
@@ -165,6 +188,22 @@ class Budget:
         True
         """
         return cls(math.inf)
+
+    @classmethod
+    def reviews(cls, total: float, **when: Any) -> "Budget":
+        """Return a budget that counts reviews: each costs 1, and its cost need not be reported.
+
+        Args:
+            total: The number of reviews.
+            when: `horizon`, `until` or `every`, and what belongs to it.
+
+        Raises:
+            InvalidArgument: As `Budget`.
+
+        >>> Budget.reviews(100, horizon=1_000)
+        Budget(total=100, horizon=1000, max_cost=1, fixed_cost=1)
+        """
+        return cls(total, **{"max_cost": 1, "fixed_cost": 1} | when)
 
 
 def is_number(value: object) -> bool:
@@ -537,7 +576,8 @@ class Summary(NamedTuple):
         periods: The current period of each resource that renews or has an end; total, spent and left above are those
             of all periods so far.
         estimates: The estimate of each reward and cost on the latest tasks, at most 200; none before the first task.
-        remark: Why experts are asked less than planned, and what would change it, in one line; empty if they are not.
+        remark: Why experts are asked less than planned, or how much budget is held for reviews whose reward came
+            without a cost, and what would change it, in one line; empty if neither is so.
 
     >>> from deferkit import Budget, Deferrer
     >>> summary = Deferrer(n_features=1, budget=Budget(5, horizon=100)).summary()

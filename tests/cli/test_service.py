@@ -176,7 +176,8 @@ def test_a_port_that_is_taken_is_said_and_nothing_is_left_owned(tmp_path: Path) 
         port = taken.getsockname()[1]
         done = command("serve", "--port", str(port), "--store", str(tmp_path / "deferkit.db"))
     assert done.returncode == 2
-    assert done.stderr == f"error: 127.0.0.1:{port} cannot be listened on: Address already in use.\n"
+    way_out = "Another port, or any that is free: --port 0."
+    assert done.stderr == f"error: 127.0.0.1:{port} cannot be listened on: Address already in use. {way_out}\n"
     assert list(tmp_path.iterdir()) == []
     with running(tmp_path) as service:
         assert service.client().post("/v1/policies", POLICY).status == 201

@@ -29,6 +29,7 @@ SMALL: dict[str, Any] = {
     "defaults": "2026.11",
 }
 STEPS_SAVED, STEPS_AFTER = 200, 150
+SINCE_5 = ("uncovered", "announced")  # arrays that came with version 6
 COUNTERS_SINCE = (*SINCE_VERSION_4, *SINCE_VERSION_5)
 
 
@@ -41,8 +42,8 @@ def learners() -> Iterator[tuple[str, Deferrer]]:
 
 def state_digest(deferrer: Deferrer) -> str:
     """Return a digest of every array that version 3 saved, by its name in the file, and of the counters."""
-    arrays = (*NEW_BY_RESOURCE, "clock", "at", "expected", *ADDED)
-    return digest_without(deferrer, {*arrays, *(f"fit ledger {name}" for name in ADDED)}, COUNTERS_SINCE)
+    arrays = (*NEW_BY_RESOURCE, "clock", "at", "expected", *ADDED, *SINCE_5)
+    return digest_without(deferrer, {*arrays, *(f"fit ledger {name}" for name in (*ADDED, *SINCE_5))}, COUNTERS_SINCE)
 
 
 def digest_without(deferrer: Deferrer, later: Collection[str], later_counters: Collection[str]) -> str:

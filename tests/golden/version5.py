@@ -16,10 +16,10 @@ import numpy as np
 from deferkit import Budget, Deferrer, Encoder, LinkWarning, Pacing
 from tests.early_fits import early_fits
 from tests.golden.lives import digest, live
-from tests.golden.version3 import STEPS_AFTER, STEPS_SAVED, digest_without
+from tests.golden.version3 import SINCE_5, STEPS_AFTER, STEPS_SAVED, digest_without
 
 FOLDER = Path(__file__).parent
-LATER: tuple[str, ...] = ()  # arrays and counters that came after version 5
+LATER = (*SINCE_5, *(f"fit ledger {name}" for name in SINCE_5))  # arrays and counters that came after version 5
 SMALL: dict[str, Any] = {"budget": Budget(30, horizon=400, max_cost=1.0), "memory": 120, "pacing": Pacing(window=40)}
 TEAM: dict[str, Any] = {"experts": ["ann", "bo"], "explore_floor": 0.1, "seed": 5}
 

@@ -92,7 +92,10 @@ def test_spending_stays_within_the_budget(name: str) -> None:
     run = learner.run(tasks.contexts, rewards_of(learner, tasks), tasks.costs, at=tasks.times)
     for j, (budget, spent) in enumerate(zip(learner.settings.budget.values(), run.costs.sum(axis=0), strict=True)):
         if budget.max_cost is not None and budget.every is None:
-            assert spent <= budget.total, j
+            # what a cost above max_cost overruns is covered before anybody is asked: one such cost at most is open
+            caps = [budget.max_cost_of(expert) or 1.0 for expert in learner.settings.experts]
+            above = max(0.0, 1.0 - min(caps))
+            assert spent <= budget.total + above, j
     assert min(numbers(learner.summary().left)) >= 0
 
 

@@ -210,11 +210,11 @@ def test_a_warm_start_shortens_the_warm_up() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"scale": -1}, "'scale' of a Exploration must be a finite number of at least 0. Got -1"),
-        ({"noise": float("nan")}, "'noise' of a Exploration must be None or a finite number"),
-        ({"delta": 1.0}, "'delta' of a Exploration must be None or a number between 0 and 1"),
-        ({"kappa": 0.0}, "'kappa' of a Exploration must be"),
-        ({"sampled": 1}, "'sampled' of a Exploration must be True or False"),
+        ({"scale": -1}, "'scale' of an Exploration must be a finite number of at least 0. Got -1"),
+        ({"noise": float("nan")}, "'noise' of an Exploration must be None or a finite number"),
+        ({"delta": 1.0}, "'delta' of an Exploration must be None or a number between 0 and 1"),
+        ({"kappa": 0.0}, "'kappa' of an Exploration must be"),
+        ({"sampled": 1}, "'sampled' of an Exploration must be True or False"),
     ],
 )
 def test_bad_exploration(given: dict[str, Any], message: str) -> None:

@@ -190,8 +190,8 @@ def test_bad_rows_change_nothing(row: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "'numbers' of a Encoder must be given, or categories"),
-        ({"numbers": "amount"}, "'numbers' of a Encoder must be a list of names"),
+        ({}, "'numbers' of an Encoder must be given, or categories"),
+        ({"numbers": "amount"}, "'numbers' of an Encoder must be a list of names"),
         ({"numbers": ["a", "a"]}, "names that occur once"),
         ({"categories": {"a": "de"}}, "a list of levels or their number"),
         ({"categories": {"a": 0}}, "a list of levels or their number. Got 0"),

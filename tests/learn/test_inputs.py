@@ -11,7 +11,7 @@ import pytest
 from deferkit import Budget, Decided, DeferkitError, Deferrer, Encoder, InvalidArgument, Pacing
 
 nan, inf = math.nan, math.inf
-BUDGET = Budget(10, horizon=100, max_cost=1)
+BUDGET = Budget(10, horizon=100, max_cost=1, strict=True)
 
 
 def learner(**given: Any) -> Deferrer:
@@ -35,7 +35,7 @@ def learner(**given: Any) -> Deferrer:
         ({"link": "probit"}, "'link' of a Deferrer must be one of 'identity', 'logistic'. Got 'probit'"),
         ({"cost_link": "log"}, "'cost_link' of a Deferrer must be one of"),
         ({"pacing": "fast"}, "'pacing' of a Deferrer must be one of"),
-        ({"exploration": -1}, "'scale' of a Exploration must be a finite number of at least 0"),
+        ({"exploration": -1}, "'scale' of an Exploration must be a finite number of at least 0"),
         ({"ridge": 0}, "'ridge' of a Deferrer must be None or a finite number above 0. Got 0"),
         ({"ridge": inf}, "'ridge' of a Deferrer"),
         ({"warm_up": -1}, "'warm_up' of a Deferrer must be None or a whole number of at least 0. Got -1"),
@@ -121,7 +121,7 @@ def test_bad_tables_change_nothing(contexts: Any, message: str) -> None:
         ({"human": nan}, None, "'reward of human' of a decision must be between 0 and 1. Got nan"),
         ({"human": "good"}, None, "Got 'good'"),
         (None, True, "Got True"),  # a cost; as a reward it is one (test_readable.py)
-        ({"ann": 0.5}, None, "There is no decider 'ann'. There is 'model', 'human'"),
+        ({"ann": 0.5}, None, "There is no decider 'ann'. There are 'model', 'human'"),
         (None, -0.5, "'cost' of a Deferrer must be a finite number of at least 0. Got -0.5"),
         (None, nan, "'cost' of a Deferrer must be a finite number"),
         (None, inf, "'cost' of a Deferrer must be a finite number"),

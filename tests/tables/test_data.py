@@ -112,9 +112,9 @@ def test_missing_data_says_what_to_get_and_where_to_put_it(tmp_path: Path, monke
         (
             "imagenet16h",
             {"model": "vgg"},
-            "'model' of a ImageNet16H must be one of 'fine-tuned', 'baseline'. Got 'vgg'",
+            "'model' of an ImageNet16H must be one of 'fine-tuned', 'baseline'. Got 'vgg'",
         ),
-        ("imagenet16h", {"history": "all"}, "'history' of a ImageNet16H must be one of 'observed', 'leaky'"),
+        ("imagenet16h", {"history": "all"}, "'history' of an ImageNet16H must be one of 'observed', 'leaky'"),
         ("model-vs-human", {"model": "gpt"}, "'model' of a ModelVsHuman must be one of 'clip', 'resnet50', 'bagnet9'"),
         ("model-vs-human", {"model": "human"}, "'model' of a ModelVsHuman must be one of"),
         ("model-vs-human", {"order": 3}, "'order' of a ModelVsHuman must be one of 'experiment', 'shuffled'"),

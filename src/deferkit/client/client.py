@@ -37,6 +37,8 @@ def budget_of(budget: Budget) -> dict[str, Any]:
     >>> budget_of(Budget(40, every="7d", carry=float("inf"), max_cost=2))
     {'total': 40, 'max_cost': 2, 'every': '7d', 'carry': None}
     """
+    if isinstance(budget.max_cost, Mapping) or budget.fixed_cost is not None or budget.strict:
+        raise expected("budget", "Client", "without fixed_cost, strict and a max_cost by expert", budget)
     body = drop_none(
         total=None if budget.total == float("inf") else budget.total,
         horizon=budget.horizon,
@@ -226,7 +228,7 @@ class Client:
         self,
         *,
         features: int | Mapping[str, Any],
-        budget: Budget | Mapping[str, Budget],
+        budget: Budget | Mapping[str, Budget | Mapping[str, Any]],
         max_reported_cost: Amount | None = None,
         **settings: Any,
     ) -> dict[str, Any]:
@@ -241,7 +243,8 @@ class Client:
             )
             client.create(features=3, budget=Budget(40, every="week", zone="Europe/Berlin", max_cost=2, hold="auto"))
 
-        `features` is how many numbers a context has, or names for an encoder. A reported cost above
+        `features` is how many numbers a context has, or names for an encoder. A budget by resource may be given as its
+        JSON, too. A reported cost above
         `max_reported_cost` (20 times `max_cost` by default) is not booked until a correction confirms it.
         `settings` are those of a policy in the service: `experts`, `link`, `pacing`, `representation`, `forget`,
         `defaults`, `confidence`, `seed`, `deadline_s`, `lease_s` and so on.
@@ -250,10 +253,11 @@ class Client:
         budgets = dict(budget) if isinstance(budget, Mapping) else {"cost": budget}
         body = {"name": self.policy, "features": features, "budget": {}, **settings}
         for name, each in budgets.items():
-            if not isinstance(each, Budget):
+            if not isinstance(each, (Budget, Mapping)):
                 raise expected("budget", "Client", "a Budget, or one for each resource", each)
             ceiling = max_reported_cost.get(name) if isinstance(max_reported_cost, Mapping) else max_reported_cost
-            body["budget"][name] = budget_of(each) | drop_none(max_reported_cost=ceiling)
+            plain = budget_of(each) if isinstance(each, Budget) else dict(each)
+            body["budget"][name] = plain | drop_none(max_reported_cost=ceiling)
         made: dict[str, Any] = self._calls.call("POST", "/v1/policies", body)
         return made
 

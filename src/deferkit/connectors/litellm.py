@@ -11,7 +11,7 @@ from typing import Any
 
 from deferkit.client.client import Client
 from deferkit.connectors.task_deferrer import TaskDeferrer
-from deferkit.errors import DeferkitError, InvalidArgument
+from deferkit.errors import DeferkitError, InvalidArgument, expected
 from deferkit.extras import needs
 from deferkit.types import MODEL
 
@@ -90,6 +90,12 @@ class DeferringRouter(litellm.Router):  # type: ignore[misc]
         for name in (cheap, strong):
             if name not in by_name:
                 raise InvalidArgument(f"There is no model {name!r} in the model list. There is {', '.join(by_name)}.")
+        self._deciders = {cheap: MODEL}  # what callers call them → what the learner does
+        if isinstance(decider, TaskDeferrer):
+            experts = decider.deferrer.settings.experts
+            if len(experts) > 1:
+                raise expected("decider", "DeferringRouter", "a learner with one expert, the strong model", experts)
+            self._deciders[strong] = experts[0]
         super().__init__(model_list=[*given, {**by_name[cheap], "model_name": model}], **router)
         self.decider = decider
         self.deferred_model, self.cheap, self.strong = model, cheap, strong
@@ -146,12 +152,12 @@ class DeferringRouter(litellm.Router):  # type: ignore[misc]
 
         Args:
             task: The id of the request: `metadata={"deferkit_task": …}` of the call.
-            rewards: From 0 to 1, by decider: "model" is the cheap model.
+            rewards: From 0 to 1, by decider: "model" is the cheap model, which may be called by its own name, too.
 
         Raises:
             UnknownDecision: If there is no such request, or it is too old.
         """
-        self.decider.observe(task, rewards)
+        self.decider.observe(task, {self._deciders.get(name, name): value for name, value in rewards.items()})
 
     async def settled(self, timeout_s: float = 60.0) -> None:
         """Wait until the costs of all requests to the strong model are booked; those of streams come beside the calls.

@@ -58,8 +58,14 @@ class BulkLoop:
         matrix = self._contexts.matrix(contexts) if rows is None else self._contexts.encode(rows)
         n = len(matrix)
         values = context.as_rewards(rewards, settings.deciders, n, settings.reward_bounds, missing=False)
+        fixed = self._ledger.view("known_cost")
+        if cost is None:
+            if np.isnan(fixed).any():
+                raise expected("cost", "call of run", "given, unless all budgets have a fixed_cost", None)
+            cost = np.tile(fixed, (n, 1, 1))
         costs = context.as_costs(cost, settings.experts, settings.resources, n)
-        self._outcomes.check_costs(costs, missing=False)
+        for expert in range(len(settings.experts)):
+            self._outcomes.check_costs(costs[:, expert], expert, missing=False)
         times = self._decisions.times_of(at, n)
         run = blank_run(n, len(settings.budget), settings.deciders)
         done = 0
@@ -162,7 +168,7 @@ class WarmStart:
         expert_number = context.index_of(name, settings.experts, "expert") + 1
         rows = self._contexts.rows(contexts)
         matrix = self._contexts.matrix(contexts) if rows is None else self._contexts.encode(rows)
-        values, costs = self._labels(rewards, cost, len(matrix))
+        values, costs = self._labels(rewards, cost, len(matrix), expert_number - 1)
         if encoder is not None and ledger.get("unsettled") and len(matrix) < FREEZE_AFTER:
             raise expected("contexts", "warm start", f"at least {FREEZE_AFTER} rows, for the scales", len(matrix))
         if rows and encoder is not None and ledger.get("unsettled"):
@@ -178,14 +184,14 @@ class WarmStart:
         self._shorten_warm_up()
         self._count_costs(costs[cost_expert > 0])
 
-    def _labels(self, rewards: Any, cost: Any, n: int) -> tuple[Floats, Floats]:
+    def _labels(self, rewards: Any, cost: Any, n: int, expert: int) -> tuple[Floats, Floats]:
         """Return checked rewards and costs, with NaN for unknown ones."""
         settings = self._settings
         values = context.as_rewards(rewards, settings.deciders, n, settings.reward_bounds, missing=True)
         if cost is None:
             return values, np.full((n, len(settings.budget)), np.nan)
         costs = np.ascontiguousarray(context.as_costs(cost, ("cost",), settings.resources, n)[:, 0])
-        self._outcomes.check_costs(costs, missing=True)
+        self._outcomes.check_costs(costs, expert, missing=True)
         return values, costs
 
     def _shorten_warm_up(self) -> None:

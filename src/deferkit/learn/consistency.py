@@ -44,16 +44,17 @@ INT_RANGES = {  # least and largest value; the range of `route` depends on the s
     "drift_resumes": (0, MAX_COUNT),
     "rank_count": (0, CONSTANTS["ranked_contexts"]),
     "status": (0, CONSTANTS["expired"]),
+    "announced": (0, 1),
 }
 FINITE = (
-    *("spent", "reserved", "overrun", "largest_cost", "cost_sum", "cost_n", "held", "dual"),
+    *("spent", "reserved", "overrun", "uncovered", "largest_cost", "cost_sum", "cost_n", "held", "dual"),
     *("member_samples", "forecast_error", "at", "clock", "expected", "pending_cost", "allowance", "spent_before"),
     *("bin_length", "arrivals", "past_arrivals", "past_periods"),
     *("evidence", "change_score", "change_sums", "drift_sums", "rank_table"),
 )
 NOT_NEGATIVE = (
     *("total", "spent", "reserved", "overrun", "held", "member_samples", "forecast_error", "expected", "pending_cost"),
-    *("allowance", "bin_length", "arrivals", "past_arrivals", "past_periods"),
+    *("allowance", "bin_length", "arrivals", "past_arrivals", "past_periods", "uncovered"),
 )
 NEVER_CHANGE = (
     *("view", "max_cost", "member_prior", "forget_every", "keep"),
@@ -126,6 +127,8 @@ def check_values(saved: Arrays, fresh: Arrays) -> None:
     if (np.isinf(saved["total"]) != np.isinf(fresh["total"])).any():
         raise ValueError("a finite budget has become infinite, or an infinite one finite")
     check_periods(saved, fresh)
+    if (saved["uncovered"] > saved["overrun"]).any():
+        raise ValueError("more of an overrun is to be covered than there is")
     if (saved["route"][saved["status"] == OPEN] == 0).any():
         raise ValueError("a decision of the model holds budget")
 

@@ -1,7 +1,7 @@
 """Contexts: checking, encoding and loading them for the compiled core."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, cast
 
@@ -24,11 +24,18 @@ def is_frame(value: object) -> bool:
     return hasattr(value, "columns") and hasattr(value, "to_numpy")
 
 
-def rows_of(table: Any) -> list[dict[str, Any]]:
-    """Return the rows of a frame, of columns by name, or of a list of rows by name."""
+def rows_of(table: Any, features: Collection[str]) -> list[dict[str, Any]]:
+    """Return the rows of a frame, of columns by name, or of a list of rows by name.
+
+    A frame that has all `features` may have other columns, which are left out.
+    """
     what = "a frame, columns by name or a list of rows by name"
     try:
+        if hasattr(table, "collect") and hasattr(table, "lazy"):
+            table = table.collect()
         if is_frame(table):
+            if set(features) <= set(table.columns):
+                table = table[list(features)]
             columns = {name: table[name].to_list() for name in table.columns}
         elif isinstance(table, Mapping):
             columns = {name: list(column) for name, column in table.items() if not isinstance(column, str)}
@@ -49,6 +56,7 @@ def as_matrix(contexts: Any, n_features: int) -> Floats:
     """Return contexts as finite, contiguous float64 [n, n_features]."""
     what = f"finite numbers of shape [tasks, {n_features}]"
     try:
+        contexts = contexts.collect() if hasattr(contexts, "collect") and hasattr(contexts, "lazy") else contexts
         given = np.asarray(contexts.to_numpy() if is_frame(contexts) else contexts)
         if given.size and given.dtype.kind not in "fiu":
             raise InvalidArgument(f"The 'contexts' of a Deferrer must be {what}. Got {given.dtype} instead.")
@@ -83,8 +91,15 @@ def as_context(context: Any, n_features: int) -> Floats:
             f"The 'context' of a Deferrer without an encoder must be {n_features} numbers. Got named features instead."
         )
     try:
-        return np.asarray(context.to_numpy() if hasattr(context, "to_numpy") else context, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
+        array = np.asarray(context.to_numpy() if hasattr(context, "to_numpy") else context)
+        if array.dtype.kind in "US" or (
+            array.dtype.kind == "O" and any(isinstance(v, (str, bytes)) for v in array.flat)
+        ):
+            raise wrong_context(context, n_features)  # numpy would read numerals, as "12"
+        return array.astype(np.float64, copy=False)
+    except (TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, InvalidArgument):
+            raise
         raise wrong_context(context, n_features) from None
 
 
@@ -159,7 +174,8 @@ def index_of(name: object, names: Sequence[str], what: str) -> int:
     try:
         return names.index(cast("str", name))
     except ValueError:
-        raise InvalidArgument(f"There is no {what} {name!r}. There is {', '.join(map(repr, names))}.") from None
+        verb = "is" if len(names) == 1 else "are"
+        raise InvalidArgument(f"There is no {what} {name!r}. There {verb} {', '.join(map(repr, names))}.") from None
 
 
 def as_costs(cost: Any, experts: Sequence[str], resources: Sequence[str], n: int) -> Floats:
@@ -349,7 +365,7 @@ class ContextLoader:
         """Return several contexts as checked rows of named features; None for a learner without an encoder."""
         if self.encoder is None:
             return None
-        return [self.encoder.check(row) for row in rows_of(contexts)]
+        return [self.encoder.check(row) for row in rows_of(contexts, self.encoder.features)]
 
     def matrix(self, contexts: Any) -> Floats:
         """Return several contexts as vectors, with the current scales of the encoder."""

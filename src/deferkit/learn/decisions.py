@@ -155,12 +155,15 @@ class Decisions:
         if known is None:
             decision = self._core.propose(mask, forced)
         else:
+            usual = ledger.view("known_cost").copy()
             ledger.view("known_cost")[:] = known
             decision = self._core.propose(mask, forced)
-            ledger.view("known_cost")[:] = math.nan
+            ledger.view("known_cost")[:] = usual
         if forced > 0:
             self._check_free(decision)
-        return Decided(decision, kept, time)
+        costs = ledger.view("known_cost") if known is None else known
+        asked = self._deciders.index(decision.route)
+        return Decided(decision, kept, time, asked > 0 and not np.isnan(costs[asked - 1]).any().item())
 
     def _check_options(
         self, cost: Any, available: Sequence[str] | None, force: str | None
@@ -174,7 +177,7 @@ class Decisions:
         if cost is None:
             return mask, forced, None
         known = inputs.as_known_costs(cost, settings.experts, settings.resources)
-        self._outcomes.check_costs(known, missing=True)
+        self._outcomes.check_announced(known)
         return mask, forced, known
 
     def check(self, event: Decided) -> tuple[int, int, list[float], list[float]]:
@@ -188,9 +191,11 @@ class Decisions:
         reason = inputs.index_of(decision.reason, REASONS, "reason")
         cost = inputs.as_amount("expected_cost", decision.expected_cost, self._resources)
         held = inputs.as_amount("reserved", decision.reserved, self._resources)
+        if not isinstance(event.announced, bool):
+            raise expected("announced", "Decided", "True or False", event.announced)
         if route > 0:
             self._check_free(decision)
-            if (np.array(held) > ledger.view("max_cost")).any():
+            if (np.array(held) > ledger.view("cap")[route - 1]).any():
                 raise expected("reserved", "decision", "at most the max_cost of its budget", decision.reserved)
         elif any(cost) or any(held):
             raise expected("reserved", "decision", "0 where the model decides", decision.reserved)
@@ -208,7 +213,7 @@ class Decisions:
         if decision.id >= self._first_checked:
             self._prepare_for_next(warn)
             self._find_stalled(time)  # only `decide` and the like warn: an event may be applied years later
-        self._core.commit_decided(route, reason, cost, held)
+        self._core.commit_decided(route, reason, cost, held, route > 0 and event.announced)
         self._contexts.mark_decided()
         if self._contexts.encoder is not None and ledger.get("unsettled"):
             self._contexts.encoder.see(kept)
@@ -299,10 +304,13 @@ class Decisions:
 
     def warn_if_stalled(self, at: float | None, stacklevel: int) -> None:
         """Warn once that hardly anything is spent, before a decision at a time."""
+        is_due = (self._ledger.next_id if at is None else at) >= self._spending.due
         line = self._find_stalled(at)
         if line:
             said = f"Less than a quarter of the planned spending is used: {line}"
             warnings.warn(said, SpendingWarning, stacklevel=stacklevel)
+        elif is_due and (unpriced := self._spending.check_unpriced()):
+            warnings.warn(f"{unpriced[0].upper()}{unpriced[1:]}", SpendingWarning, stacklevel=stacklevel)
 
 
 def open_row(components: Components, decision: int) -> int:
@@ -320,7 +328,7 @@ def grantable(components: Components, decision: int, amount: Amount) -> Amount:
     ledger = components.ledger
     slot = open_row(components, decision)
     asked = np.array(context.as_amount("amount", amount, components.settings.resources))
-    caps = np.fmin(ledger.view("max_cost"), ledger.view("limit"))
+    caps = np.fmin(ledger.view("cap")[ledger.route.item(slot) - 1], ledger.view("limit"))
     with np.errstate(invalid="ignore"):
         room = np.fmin(ledger.budget_left(), caps - ledger.view("held")[slot])
     return components.reader.amount(np.maximum(np.minimum(asked, room), 0.0).tolist())
@@ -423,6 +431,7 @@ def change_budget(components: Components, event: BudgetChanged) -> None:
         ledger.set("horizon_told", 0)
     after = Budgets(totals, ledger.view("horizon").copy())
     settings.strategy.budget_changed(ledger.dual, before, after, ledger.next_id, ledger.get("warm_up"))
+    ledger.core.cover()
     components.renewals.find_next()
     if components.representation is not None:
         components.representation.refresh_window_if_due()

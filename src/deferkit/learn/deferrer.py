@@ -396,7 +396,8 @@ class Deferrer:
             decision: The id of the decision.
             rewards: Rewards that became known, by decider, of any decider; None (default) for none.
             cost: What the decision cost, in the unit of the budget, by resource if there are several. None (default) if
-                it is not known yet; only 0 is valid where the model decided.
+                it is not known yet; only 0 is valid where the model decided. A cost that was announced to `decide`, or
+                the `fixed_cost` of the budget, is booked with the reward of the expert and need not be reported.
 
         Raises:
             InvalidArgument: If a reward or the cost is out of range, or a name is unknown; nothing is observed then.
@@ -413,6 +414,30 @@ class Deferrer:
         """
         if not self._try_observe(decision, rewards, cost):
             self._outcomes.observe(decision, rewards, cost)
+
+    def observation(
+        self, decision: int, rewards: Mapping[str, float] | None = None, cost: Amount | None = None
+    ) -> Observed:
+        """Return what `observe` would learn, as an event for `apply`; the learner does not change.
+
+        The event has the cost that was announced, where `observe` would book it.
+
+        Args:
+            decision: The id of the decision.
+            rewards: Rewards by decider; None (default) for none.
+            cost: What the decision cost; None (default) if it is not known, or was announced.
+
+        Raises:
+            DeferkitError: As `observe` does.
+
+        >>> deferrer = Deferrer(n_features=1, budget=Budget(10, horizon=100))
+        >>> decision = deferrer.decide([1.0], cost=2, force="human")
+        >>> deferrer.observation(decision.id, {"human": 1.0})
+        Observed(id=0, rewards={'human': 1.0}, cost=2.0)
+        """
+        _, _, new_cost = self._outcomes.new_values(decision, rewards, cost, announced=True)
+        due = cost is None and new_cost is not None
+        return Observed(decision, dict(rewards or {}), self._reader.amount(new_cost) if due and new_cost else cost)
 
     def check_observation(
         self, decision: int, rewards: Mapping[str, float] | None = None, cost: Amount | None = None
@@ -738,7 +763,7 @@ class Deferrer:
         self,
         contexts: Any,
         rewards: Mapping[str, ArrayLike],
-        cost: Any,
+        cost: Any = None,
         *,
         feedback: str = "full",
         progress: Callable[[int], None] | None = None,
@@ -751,7 +776,8 @@ class Deferrer:
         Args:
             contexts: [n, n_features] numbers, or n rows of named features; lists, arrays, pandas or polars frames.
             rewards: [n] rewards of every decider by name.
-            cost: [n] costs of the expert; by expert if there are several, then by resource if there are several.
+            cost: [n] costs of the expert; by expert if there are several, then by resource if there are several. None
+                (default) where all budgets have a `fixed_cost`.
             feedback: What is observed: "full" (default), the model's reward always and the expert's if it is asked;
                 "bandit", the reward of the chosen decider; "reviewed", nothing unless an expert is asked, then both.
             progress: Called with the number of tasks done since its last call; None (default) for no calls.
@@ -804,7 +830,8 @@ class Deferrer:
     def _apply_outcome(self, event: Event) -> None:
         """Apply an event other than `Decided`."""
         if isinstance(event, Observed):
-            self.observe(event.id, event.rewards, event.cost)
+            if not self._try_observe(event.id, event.rewards, event.cost):
+                self._outcomes.observe(event.id, event.rewards, event.cost, announced=False)
         elif isinstance(event, Corrected):
             self.correct(event.id, event.rewards, event.cost)
         elif isinstance(event, Expired):

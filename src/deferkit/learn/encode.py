@@ -242,6 +242,9 @@ class Encoder:
         >>> Encoder(numbers=["age"], categories={"kind": 3}).check({"age": 41, "kind": "a"})
         {'age': 41.0, 'kind': 'a'}
         """
+        if hasattr(row, "to_dict") and not isinstance(row, Mapping):  # a row of a pandas frame
+            row = row.to_dict()
+            row = {name: row[name] for name in self.features} if set(self.features) <= set(row) else row
         if not isinstance(row, Mapping):
             raise expected("context", "Deferrer", f"named features ({', '.join(self.features)})", row)
         self._check_names(row)

@@ -83,7 +83,7 @@ def new_ledger(settings: Settings) -> Ledger:
         "link_state": LINK_BINARY if settings.link == AUTO_LINK else 0,
     }
     scalars = {**sizes_of(settings), **_options(settings), **counters, **_parameters(settings)}
-    spec = LedgerSpec(scalars, settings.experts, settings.resources, settings.reward_bounds, settings.cost_bounds)
+    spec = LedgerSpec(scalars, settings.experts, settings.resources, settings.reward_bounds, _booked_bounds(settings))
     ledger = Ledger(spec)
     ledger.view("shares_design")[:] = [_shares_design(settings, expert) for expert in range(len(settings.experts))]
     ledger.view("indicator")[:] = -1
@@ -91,6 +91,10 @@ def new_ledger(settings: Settings) -> Ledger:
     _write_members(settings, ledger)
     _write_budgets(settings, ledger)
     return ledger
+
+
+def _booked_bounds(settings: Settings) -> list[tuple[float, float]]:
+    return [(0.0, high) for high in settings.largest_costs.max(axis=0).tolist()]
 
 
 def _options(settings: Settings) -> dict[str, int]:
@@ -216,7 +220,9 @@ def _write_budgets(settings: Settings, ledger: Ledger) -> None:
     ledger.view("hold_means")[:] = automatic
     ledger.view("hold_fixed")[:] = [math.nan if isinstance(each.hold, str) else _number(each.hold) for each in given]
     ledger.view("limit")[:] = [_number(each.limit) for each in given]
-    ledger.view("max_cost")[:] = [_number(each.max_cost) for each in given]
+    ledger.view("cap")[:] = settings.caps
+    ledger.view("max_cost")[:] = settings.caps.max(axis=0)  # NaN if it is unknown of one expert
+    ledger.view("known_cost")[:] = [_number(each.fixed_cost) for each in given]
     ledger.view("pacing_constant")[:] = strategy.constants(settings.pacing.parameters, budgets)
     strategy.start(ledger.dual, budgets, settings.warm_up_steps)
 

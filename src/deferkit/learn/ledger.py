@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from deferkit.errors import AlreadySettled, UnknownDecision
 from deferkit.learn import consistency
 from deferkit.learn.core import CONSTANTS, LINKS, REFITS, Core, layout
-from deferkit.types import is_number
+from deferkit.types import Decision, is_number
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -31,6 +31,7 @@ ROWS = (
     "cost",
     "route",
     "status",
+    "announced",
 )  # arrays with a row for each remembered decision
 DERIVED = ("slot", "capacity", "repair_due")  # counters that are not saved
 SCALARS = {
@@ -143,6 +144,8 @@ class Ledger:
         if type(decision) is int and max(0, following - self.memory) <= decision < following:
             return decision % self.memory
         if not is_number(decision) or not 0 <= decision < following or decision % 1:  # type: ignore[operator]
+            if isinstance(decision, Decision):
+                raise UnknownDecision(f"A decision is known by its id: pass decision.id, which is {decision.id}.")
             known = f"0 to {following - 1}" if following else "none yet"
             raise UnknownDecision(f"There is no decision {decision!r}. There are: {known}.")
         number = int(decision)  # type: ignore[call-overload]

@@ -38,14 +38,26 @@ class Outcomes:
         self.reader = reader
         self.reward_bounds = settings.reward_bounds
         self.cost_bounds = settings.cost_bounds
+        self.largest_costs = settings.largest_costs
+        self.caps = settings.caps
         self.warns = True  # of a switch of the link
         self._index_of_decider = {name: index for index, name in enumerate(settings.deciders)}
         self._no_reward = [math.nan] * len(settings.deciders)
         self._no_cost = [math.nan] * len(settings.budget)
 
-    def observe(self, decision: int, rewards: Mapping[str, float] | None, cost: Amount | None) -> None:
-        """Check, book and learn an outcome; `Deferrer.observe` describes the arguments and errors."""
-        self.book_and_learn(decision, *self.new_values(decision, rewards, cost))
+    def observe(
+        self, decision: int, rewards: Mapping[str, float] | None, cost: Amount | None, *, announced: bool = True
+    ) -> None:
+        """Check, book and learn an outcome; `Deferrer.observe` describes the arguments and errors.
+
+        Args:
+            decision: The id of the decision.
+            rewards: Rewards by decider.
+            cost: What the decision cost.
+            announced: Whether an announced cost is booked with the reward of the expert; True by default. An event
+                says which cost is booked, so that a log replays as it was.
+        """
+        self.book_and_learn(decision, *self.new_values(decision, rewards, cost, announced=announced))
 
     def observe_many(self, decisions: Any, rewards: Any, cost: Any) -> None:
         """Observe several outcomes: all, or none if one of them is invalid."""
@@ -53,7 +65,7 @@ class Outcomes:
             self.book_and_learn(*each)
 
     def new_values(
-        self, decision: int, rewards: Mapping[str, float] | None, cost: Amount | None
+        self, decision: int, rewards: Mapping[str, float] | None, cost: Amount | None, *, announced: bool = False
     ) -> tuple[int, list[float] | None, list[float] | None]:
         """Return the row of a decision, and its new rewards and costs; None for those without new values."""
         ledger = self.ledger
@@ -83,6 +95,9 @@ class Outcomes:
                     raise ConflictingObservation(
                         f"The cost of decision {decision} was observed as {first}. Got {show(cost)}."
                     )
+        elif announced and new_reward is not None and ledger.view("announced").item(slot):
+            is_due = ledger.status.item(slot) == OPEN and not math.isnan(new_reward[ledger.route.item(slot)])
+            new_cost = ledger.view("expected")[slot].tolist() if is_due else None
         return slot, new_reward, new_cost
 
     def _new_values_of_many(
@@ -109,7 +124,8 @@ class Outcomes:
         examined = []
         for i, number in enumerate(ids):
             known = {name: column[i] for name, column in columns.items() if not math.isnan(column[i])}
-            examined.append((cast(int, number), *self.new_values(cast(int, number), known, amounts[i])))
+            values = self.new_values(cast(int, number), known, amounts[i], announced=True)
+            examined.append((cast(int, number), *values))
         return examined
 
     def book_and_learn(self, decision: int, slot: int, reward: list[float] | None, cost: list[float] | None) -> None:
@@ -176,10 +192,16 @@ class Outcomes:
         self.ledger.grow_sample_store(len(matrix))
         self.ledger.core.learn_many(matrix, cost_expert, rewards, costs)
 
-    def check_costs(self, costs: Floats, *, missing: bool) -> None:
-        """Raise if a cost is out of bounds; the last axis of the array is the resource."""
-        for r, bounds in enumerate(self.cost_bounds):
-            context.check_range("cost", costs[..., r], *bounds, missing=missing)
+    def check_costs(self, costs: Floats, expert: int, *, missing: bool) -> None:
+        """Raise if a cost [n, resources] of an expert, counted from 0, is out of bounds."""
+        for r, high in enumerate(self.largest_costs[expert].tolist()):
+            context.check_range("cost", costs[:, r], 0.0, high, missing=missing)
+
+    def check_announced(self, costs: Floats) -> None:
+        """Raise if a cost [experts, resources] that is known before the decision is above what may be held for it."""
+        for expert, caps in enumerate(self.caps):
+            for r, (_, high) in enumerate(self.cost_bounds):
+                context.check_range("cost", costs[expert, r : r + 1], 0.0, np.fmin(high, caps[r]).item(), missing=True)
 
     def correct(self, decision: int, rewards: Mapping[str, float] | None, cost: Amount | None) -> None:
         """Replace values that were observed before."""
@@ -209,13 +231,14 @@ class Outcomes:
             for r, (old, new) in enumerate(zip(ledger.cost[slot].tolist(), costs, strict=True)):
                 target = ledger.core.cost_target(expert, r)
                 self._learn_correction(slot, target, old, new)
-                self._rebook(r, new - old)
+                self._rebook(r, new - old, covers=new > ledger.view("cap").item(expert, r))
                 ledger.cost[slot, r] = new
                 # rounding must not make the mean negative, which holds are sized by
                 ledger.view("cost_sum")[r] = max(0.0, ledger.view("cost_sum").item(r) + (new - old))
                 largest = ledger.view("largest_cost")
                 largest[r] = max(np.nanmax(ledger.cost[:, r]) if largest[r] == old else largest[r], new)
                 changes.append((target, old, new))
+            ledger.core.cover()
         if self.representation is not None:
             self.representation.replace_outcomes(int(decision), slot, changes)
 
@@ -232,10 +255,11 @@ class Outcomes:
 
     def _check_cost(self, decision: int, slot: int, cost: Amount) -> list[float]:
         numbers = context.as_amount("cost", cost, self.settings.resources)
-        for number, (_, high) in zip(numbers, self.cost_bounds, strict=True):
+        route = self.ledger.route.item(slot)
+        for number, high in zip(numbers, self.largest_costs[max(route - 1, 0)].tolist(), strict=True):
             if number > high:
                 raise expected("cost", "decision", f"at most {high:g}, the max_cost of its budget", number)
-        if self.ledger.route.item(slot) == 0 and any(numbers):
+        if route == 0 and any(numbers):
             raise expected("cost", "decision", f"0, because the model decided task {decision}", cost)
         return numbers
 
@@ -246,14 +270,19 @@ class Outcomes:
         if not self.ledger.get("unsettled") and old != new:
             self.ledger.core.correct(slot, target, old, new)
 
-    def _rebook(self, resource: int, more: float) -> None:
-        """Book the difference of a corrected cost: overruns are booked last and undone first."""
-        spent, overrun = self.ledger.view("spent"), self.ledger.view("overrun")
+    def _rebook(self, resource: int, more: float, *, covers: bool) -> None:
+        """Book the difference of a corrected cost: overruns are booked last and undone first.
+
+        Free budget `covers` the overrun by a cost above `max_cost` before anybody is asked.
+        """
+        spent, overrun, uncovered = (self.ledger.view(name) for name in ("spent", "overrun", "uncovered"))
         if more > 0:
             room = min(more, max(0.0, float(self.ledger.budget_left()[resource])))
             spent[resource] += room
             overrun[resource] += more - room
+            uncovered[resource] += more - room if covers else 0.0
         else:
             back = min(-more, float(overrun[resource]))
             overrun[resource] -= back
+            uncovered[resource] = min(uncovered[resource], overrun[resource])
             spent[resource] = max(0.0, spent[resource] + more + back)

@@ -19,6 +19,7 @@ Ints = NDArray[np.int64]
 RECENT = 200  # latest contexts that estimates are averaged over
 MAX_PRODUCTS = 1_000_000  # multiplications for the errors of estimates: a fraction of a millisecond
 SLOW_SHARE = 0.5  # of the planned spending: a summary has a remark if less is used
+UNPRICED_SHARE = 0.1  # of a budget: a remark says if more is held for reviews whose reward came without a cost
 STALLED_SHARE = 0.25  # of the planned spending: a warning is raised if less is used
 CHECKS = 5  # parts of a horizon or a period after which the spending is checked
 MIN_TASKS, MIN_REVIEWS = 20, 4  # decided, and planned for so far: before that a plan says little
@@ -218,8 +219,23 @@ class SpendingReport:
         waits = bool(self._ledger.get("unsettled"))
         is_blocked = all(self._ledger.core.obstacles()) and plan.elapsed < ENDING_SHARE
         if not (waits or is_blocked or self.is_below(plan, SLOW_SHARE)):
-            return ""
+            return self.unpriced()
         return self.line(plan, self.reason(plan, recent, estimates))
+
+    def unpriced(self) -> str:
+        """Return one line on reviews whose reward came without a cost, if they hold much of a budget; else nothing."""
+        ledger = self._ledger
+        rows = np.flatnonzero(ledger.status == OPEN)
+        rows = rows[~np.isnan(ledger.reward[rows, ledger.route[rows]])]
+        held = ledger.view("held")[rows].sum(axis=0)
+        with np.errstate(invalid="ignore"):
+            r = int(np.argmax(held / np.maximum(ledger.view("total"), CONSTANTS["least_budget"])))
+        if len(rows) < MIN_REVIEWS or held[r] < UNPRICED_SHARE * ledger.view("total").item(r):
+            return ""
+        return (
+            f"the reward of {len(rows):,} reviews came without a cost, and {self._amount(held.item(r), r)} is held for"
+            " them. Report `cost` with `observe`, or `expire` them."
+        )
 
     def line(self, plan: ResourcePlan, why: SpendingReason) -> str:
         """Return a reason as one line: how many were asked, what is unspent, why, and what would change it."""
@@ -257,7 +273,8 @@ class SpendingReport:
         if is_cold:
             r = max(range(len(left)), key=lambda each: reserved[each])
             reason = f"no cost is known yet, and {self._amount(reserved[r], r)} is held for {reviews}"
-            return SpendingReason("unsettled", reason, "Report the `cost` of a review with `observe`.")
+            what = "cost" if np.isnan(ledger.view("known_cost")).any() else "reward"
+            return SpendingReason("unsettled", reason, f"Report the `{what}` of a review with `observe`.")
         holds = self._holds()
         r = max(range(len(left)), key=lambda each: holds[each] - left[each])
         short = f"the {self._amount(left[r], r)} left is less than a review may cost ({holds[r]:.4g})"
@@ -346,6 +363,7 @@ class SpendingCheck:
         self._ledger = ledger
         self._spending = spending
         self._is_timed = settings.is_timed
+        self._unpriced_told = False
         self._applies = settings.defaults != NOVEMBER_2026
         self.due = math.inf
         self.find_next()
@@ -396,6 +414,12 @@ class SpendingCheck:
                 found = spending.line(plan, why)
         self._find_after(max(position, latest))
         return found
+
+    def check_unpriced(self) -> str:
+        """Return, the first time, a line on reviews whose reward came without a cost; not a part of the state."""
+        line = "" if self._unpriced_told else self._spending.unpriced()
+        self._unpriced_told = self._unpriced_told or bool(line)
+        return line
 
 
 TINY_WEIGHT = 1e-300  # a sum of weights that is not divided by

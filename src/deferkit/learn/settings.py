@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deferkit.errors import AssumptionWarning, MissingTreesWarning, UnaffordableReviewWarning, expected
 from deferkit.extras import find_missing, join_names
@@ -169,14 +170,12 @@ class Settings:
             raise expected("experts", "Deferrer", f"names other than {MODEL!r}", self.experts)
         if not self.budget or not all(isinstance(each, Budget) for each in self.budget.values()):
             raise expected("budget", "Deferrer", "a Budget, or a Budget for each resource by name", self.budget)
+        by_expert = [each.max_cost for each in self.budget.values() if isinstance(each.max_cost, Mapping)]
+        if any(set(caps) != set(self.experts) for caps in by_expert):
+            raise expected("max_cost", "Budget", f"given for {', '.join(self.experts)}", by_expert)
+        self._check_words()
         self._check_rule()
         self._check_pacing()
-        for name, words in (("refit", REFITS), ("forget", FORGETS)):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, str) or value not in words):
-                raise expected(name, "Deferrer", "one of " + ", ".join(map(repr, words)), value)
-        if self.refit not in (None, "never") and self.forget_used != "never":
-            raise expected("refit", "Deferrer", "'never' where something is forgotten", self.refit)
         if not isinstance(self.representation, str) or self.representation not in REPRESENTATIONS:
             known = ", ".join(map(repr, REPRESENTATIONS))
             raise expected("representation", "Deferrer", f"one of {known}", self.representation)
@@ -206,6 +205,14 @@ class Settings:
             raise expected("cost_link", "Deferrer", "'identity' with an embedding", self.cost_link)
         if not self.weighted and self.refit_used != "always" and not reward_link.exact_updates:
             raise expected("refit", "Deferrer", "'always' where samples are not weighted", self.refit)
+
+    def _check_words(self) -> None:
+        for name, words in (("refit", REFITS), ("forget", FORGETS)):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, str) or value not in words):
+                raise expected(name, "Deferrer", "one of " + ", ".join(map(repr, words)), value)
+        if self.refit not in (None, "never") and self.forget_used != "never":
+            raise expected("refit", "Deferrer", "'never' where something is forgotten", self.refit)
 
     def _check_rule(self) -> None:
         """Check the version of the default rule and its parts, and resolve an automatic link that cannot switch."""
@@ -282,9 +289,23 @@ class Settings:
 
     @property
     def cost_bounds(self) -> list[tuple[float, float]]:
-        """The least and the largest cost of one decision, for each resource."""
+        """The least and the largest cost of one decision, for each resource; what exceeds it overruns the budget."""
         _, high = link_named(self.cost_link).domain
-        return [(0.0, min(high, math.inf if b.max_cost is None else b.max_cost)) for b in self.budget.values()]
+        caps = np.where(np.isnan(self.caps), np.inf, self.caps).max(axis=0)
+        return [(0.0, min(high, cap)) for cap in caps.tolist()]
+
+    @property
+    def caps(self) -> NDArray[np.float64]:
+        """The `max_cost` of each expert [K] and resource [R]; NaN where it is not known."""
+        given = [[budget.max_cost_of(expert) for budget in self.budget.values()] for expert in self.experts]
+        return np.array(given, dtype=np.float64)
+
+    @property
+    def largest_costs(self) -> NDArray[np.float64]:
+        """The largest cost that is accepted of each expert [K] and resource [R]: the cap only where it is strict."""
+        _, high = link_named(self.cost_link).domain
+        strict = [budget.strict for budget in self.budget.values()]
+        return np.fmin(high, np.where(strict, self.caps, np.inf))
 
     @property
     def warm_up_steps(self) -> int:
@@ -483,8 +504,10 @@ class Settings:
 
 def as_n_features(n_features: int | None, encoder: Encoder | None) -> int:
     """Return the length of a context vector: as given, or that of the encoder. One of the two must be given."""
-    if (n_features is None) == (encoder is None):
+    if n_features is None and encoder is None:
         raise expected("n_features", "Deferrer", "given, or else an encoder", n_features)
+    if n_features is not None and encoder is not None:
+        raise expected("n_features", "Deferrer", "left out where an encoder is given, which says it", n_features)
     if encoder is not None and not isinstance(encoder, Encoder):
         raise expected("encoder", "Deferrer", "an Encoder", encoder)
     return encoder.n_features if encoder is not None else cast("int", n_features)
@@ -498,6 +521,8 @@ def as_budgets(budget: Budget | Mapping[str, Budget] | None) -> dict[str, Budget
     """
     if isinstance(budget, Mapping):
         return dict(budget)
+    if not (budget is None or isinstance(budget, Budget)):
+        raise expected("budget", "Deferrer", "a Budget, such as Budget(100, horizon=1_000), or one by resource", budget)
     return {"cost": Budget.unlimited() if budget is None else budget}
 
 
@@ -542,7 +567,8 @@ def choose_representation(
     absent = find_missing("trees")
     if given == "auto" and absent:
         warnings.warn(
-            f"Estimates will be linear, because {join_names(absent)} is missing: pip install 'deferkit[trees]'.",
+            f"Estimates will be linear, because {join_names(absent)} {'are' if absent[1:] else 'is'} missing:"
+            " pip install 'deferkit[trees]'.",
             MissingTreesWarning,
             stacklevel=3,
         )
@@ -568,7 +594,8 @@ def unaffordable_reviews(budgets: Mapping[str, Budget]) -> str | None:
     >>> unaffordable_reviews({"cost": Budget(1, every="day", carry=1, max_cost=2)})
     """
     for name, budget in budgets.items():
-        caps = {"max_cost": budget.max_cost, "limit": budget.limit, "hold": budget.hold}
+        cap = min(budget.max_cost.values()) if isinstance(budget.max_cost, Mapping) else budget.max_cost
+        caps = {"max_cost": cap, "limit": budget.limit, "hold": budget.hold}
         known = {what: cap for what, cap in caps.items() if cap is not None and not isinstance(cap, str)}
         least = min(known, key=lambda what: known[what], default=None)
         most = budget.total * (1.0 + budget.carry) if budget.total else 0.0

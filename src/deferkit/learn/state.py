@@ -183,9 +183,19 @@ def _add(targets: int) -> Arrays:
 ADDED = tuple(_add(1))
 
 
+def convert_v5(settings: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+    """Return the settings and arrays of version 6: no cost above max_cost was booked, and none books itself."""
+    added: Arrays = {}
+    for prefix in ("", FIT):
+        if prefix + "status" in arrays:
+            added[prefix + "uncovered"] = np.zeros_like(arrays[prefix + "overrun"])
+            added[prefix + "announced"] = np.zeros_like(arrays[prefix + "status"])
+    return settings, arrays | added
+
+
 MAGIC = b"deferkit-state\n"
-VERSION = 5
-CONVERSIONS = (convert_v1, convert_v2, convert_v3, convert_v4)  # each to the version after it
+VERSION = 6
+CONVERSIONS = (convert_v1, convert_v2, convert_v3, convert_v4, convert_v5)  # each to the version after it
 DTYPES = {"<f8", "<i8"}
 MAX_HEADER = 1 << 26
 

@@ -10,6 +10,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
+from deferkit.errors import UnwritableState
 from deferkit.planning.plan import LEVELS, Need, Plan, on_grid
 from deferkit.planning.text import (
     WEEKDAYS,
@@ -255,7 +256,10 @@ def write_plan(
     drawn = write_figure(plan_figure(plan, unit), "plan", out / "figures")
     page = plan_html(plan, drawn, world=world, unit=unit, feedback=feedback, remarks=remarks, command=command)
     path = out / "plan.html"
-    path.write_text(page, encoding="utf-8")
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise UnwritableState(f"{path} cannot be written: {error.strerror or error}.") from error
     return path
 
 

@@ -102,7 +102,7 @@ def asked_by(policy: str, stream: TaskStream, budget: Budget, periods: NDArray[n
         for _ in range(now, int(periods[task])):
             left = min(left, budget.carry * budget.total if budget.carry else 0.0) + budget.total
         now = int(periods[task])
-        if left >= (budget.max_cost or 0.0):
+        if left >= (budget.max_cost_of("human") or 0.0):
             asked[task] = 1.0
             left -= cost
     return asked

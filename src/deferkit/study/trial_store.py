@@ -16,6 +16,7 @@ from deferkit.study.spec import Spec
 from deferkit.study.trial import Outcome
 
 PROBE = bytes(65_536)
+FILE_ENDINGS = (".csv", ".xlsx", ".xls", ".json", ".html", ".parquet", ".tsv", ".txt")
 
 
 def reason_of(error: Exception, unfinished: Path) -> str:
@@ -68,6 +69,9 @@ class TrialStore:
     def __init__(self, directory: str | Path | None) -> None:
         self.directory = None if directory is None else Path(directory)
         self._rows: dict[tuple[str, int], dict[str, Any]] = {}
+        for folder in () if self.directory is None else (self.directory, self.directory.parent):
+            if folder.suffix.lower() in FILE_ENDINGS and not folder.is_dir():
+                raise UnreadableResults(f"Results are kept in a folder, and {folder} is the name of a file.")
         if self.directory is not None:
             try:  # fail now, not after the first hour of trials
                 self.directory.mkdir(parents=True, exist_ok=True)

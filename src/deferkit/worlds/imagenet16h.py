@@ -43,7 +43,7 @@ class ImageNet16H(BaseWorld):
     ...     ImageNet16H(model="oracle")
     ... except InvalidArgument as error:
     ...     print(error)
-    The 'model' of a ImageNet16H must be one of 'fine-tuned', 'baseline'. Got 'oracle' instead.
+    The 'model' of an ImageNet16H must be one of 'fine-tuned', 'baseline'. Got 'oracle' instead.
     """
 
     model: str = option("fine-tuned", "Which network decides", choices=MODEL_FILES)

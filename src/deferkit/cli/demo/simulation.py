@@ -31,7 +31,7 @@ def daily(budget: Budget, days: int) -> Budget:
     >>> daily(Budget(30, horizon=900, max_cost=2), days=3).total
     10.0
     """
-    each = max(round(budget.total / days, 6), budget.max_cost or 0.0)
+    each = max(round(budget.total / days, 6), budget.max_cost_of("human") or 0.0)
     return replace(budget, total=each, horizon=None, every="1min", hold="auto")
 
 

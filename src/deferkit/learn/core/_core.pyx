@@ -10,12 +10,13 @@ from libc.math cimport NAN, fabs, isnan
 from libc.string cimport memcpy, memset
 
 from deferkit.learn.core.accounting cimport (
-    EXPIRED, LINK_BINARY, LINK_SWITCHED, OPEN, SETTLED, commit, context_of, correct, expire, learn_outcome,
+    EXPIRED, LINK_BINARY, LINK_SWITCHED, OPEN, SETTLED, commit, context_of, correct, cover, expire, learn_outcome,
     needs_identity_link, observe, relearn, share_reviewed, use_identity_link)
 from deferkit.learn.core.arrivals cimport BINS, HORIZON, RENEWS, UNTIL, begin_period, outlook
 from deferkit.learn.core.budget cimport MIN_BUDGET, left
 from deferkit.learn.core.choice cimport (
-    NO_BUDGET, UNSETTLED, Proposal, affordable, exceeds_cold_start_cap, price_current_task, propose, size_holds)
+    NO_BUDGET, UNSETTLED, Proposal, affordable, exceeds_cold_start_cap, is_announced, price_current_task, propose,
+    size_holds)
 from deferkit.learn.core.glm cimport (
     cost_target, design_of, predict_mixed, prepare, reset_estimate, split_cost_design)
 from deferkit.learn.core.kernels cimport LANES, STASHED
@@ -316,6 +317,7 @@ cdef class Core:
         begin_period(&self.s, resource, start, end, open)
         self.s.arrays.dual[self.s.sizes.n_resources] = min(
             self.s.arrays.dual[self.s.sizes.n_resources], <double>max(self.s.counters.next_id, self.s.counters.warm_up))
+        cover(&self.s)
 
     def outlook(self, Int resource, double at):
         """Return how many tasks are expected until a budget is renewed or ends, and in a whole period."""
@@ -332,22 +334,25 @@ cdef class Core:
     def commit(self):
         """Commit the decision that was proposed last."""
         keep_price(&self.s)
-        commit(&self.s, self.proposal.route, self.proposal.reason)
+        commit(&self.s, self.proposal.route, self.proposal.reason, is_announced(&self.s, self.proposal.route))
         self.check_step()
 
-    def commit_decided(self, Int route, Int reason, list cost, list hold):
-        """Commit a decision on the context that was loaded last, with its expected cost and its reservation."""
+    def commit_decided(self, Int route, Int reason, list cost, list hold, bint announced):
+        """Commit a decision on the context that was loaded last, with its expected cost and its reservation.
+
+        The expected cost is booked with the expert's reward if it was announced.
+        """
         cdef Int r
         for r in range(self.s.sizes.n_resources):
             self.s.arrays.proposed_cost[r] = cost[r]
             self.s.arrays.proposed_hold[r] = hold[r]
         if self.s.sizes.stride < LONG_STRIDE:
             prepare(&self.s, self.s.arrays.x)
-            commit(&self.s, route, reason)
+            commit(&self.s, route, reason, announced)
         else:  # the context that fills the rank tables makes it learn the first outcomes again: other threads go on
             with nogil:
                 prepare(&self.s, self.s.arrays.x)
-                commit(&self.s, route, reason)
+                commit(&self.s, route, reason, announced)
         self.check_step()
 
     def decide_many(self, const double[:, ::1] contexts, const double[::1] times):
@@ -484,10 +489,12 @@ cdef class Core:
             if not is_exact_number(cost) or s.arrays.route[slot] == 0 or not isnan(s.arrays.cost[slot]):
                 return False
             value = as_double(cost)
-            if not 0.0 <= value <= self.largest_cost:
+            if not 0.0 <= value <= self.largest_cost or value > s.arrays.cap[s.arrays.route[slot] - 1]:
                 return False
             s.arrays.new_cost[0] = value
             new = True
+        elif s.arrays.announced[slot] and isnan(s.arrays.cost[slot]):
+            return False  # the cost that was announced may have to be booked
         if not new:
             return False
         for decider in range(deciders):
@@ -522,6 +529,10 @@ cdef class Core:
     def expire(self, Int slot):
         """Release the hold of a decision whose cost will not be reported."""
         expire(&self.s, slot)
+
+    def cover(self):
+        """Pay overruns by costs above max_cost with free budget: after a change of the budget or of a cost."""
+        cover(&self.s)
 
     def correct(self, Int slot, Int target, double old, double new):
         """Replace the response `old` of a sample by `new`."""
@@ -572,7 +583,7 @@ cdef class Core:
                 routes[t], reasons[t], propensities[t] = p.route, p.reason, p.propensity
                 slot = s.counters.slot
                 keep_price(s)
-                commit(s, p.route, p.reason)
+                commit(s, p.route, p.reason, is_announced(s, p.route))
                 done_share = share_reviewed(s, slot, &costs[t, p.route - 1, 0]) if p.route > 0 else 1.0
                 answered = p.route if done_share == 1.0 else 0  # a review that was stopped leaves the model's answer
                 s.counters.n_stopped += done_share < 1.0

@@ -148,7 +148,7 @@ cdef inline void cut_first_contexts(State *s) noexcept nogil:
             cut_outliers(s, context_of(s, slot), NULL)
         relearn(s)
 
-cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:
+cdef inline void commit(State *s, Int route, Int reason, bint announced) noexcept nogil:
     """Commit the decision on the context in `x`: reserve `proposed_hold`, move the price for `proposed_cost`.
 
     Needs `prepare`, for the widths that the price is solved with.
@@ -179,6 +179,7 @@ cdef inline void commit(State *s, Int route, Int reason) noexcept nogil:
         add_to_ranks(s, s.arrays.raw)
     s.arrays.route[slot] = route
     s.arrays.status[slot] = OPEN if route > 0 else SETTLED
+    s.arrays.announced[slot] = announced
     s.counters.n_open += route > 0
     for decider in range(deciders):
         s.arrays.reward[slot * deciders + decider] = NAN
@@ -213,16 +214,28 @@ cdef inline void release(State *s, Int slot) noexcept nogil:
         held[r] = 0.0
         expected[r] = 0.0
 
+cdef inline void cover(State *s) noexcept nogil:
+    """Pay overruns by costs above max_cost with free budget, so that nobody is asked before they are covered."""
+    cdef Int r
+    cdef double paid
+    for r in range(s.sizes.n_resources):
+        paid = min(s.arrays.uncovered[r], left(s, r))
+        if paid > 0.0:
+            s.arrays.spent[r] += paid
+            s.arrays.uncovered[r] -= paid
+            s.arrays.overrun[r] = max(0.0, s.arrays.overrun[r] - paid)
+
 cdef inline void expire(State *s, Int slot) noexcept nogil:
     """Release the hold of a decision whose cost will not be reported."""
     release(s, slot)
+    cover(s)
     s.arrays.status[slot] = EXPIRED
     s.counters.n_expired += 1
 
 cdef inline void book(State *s, Int slot, const double *cost) noexcept nogil:
     """Release the hold of a decision and book its cost; what exceeds the budget left is an overrun."""
     cdef double c, room
-    cdef Int r
+    cdef Int r, expert = s.arrays.route[slot] - 1
     release(s, slot)
     for r in range(s.sizes.n_resources):
         c = cost[r]
@@ -233,11 +246,14 @@ cdef inline void book(State *s, Int slot, const double *cost) noexcept nogil:
             s.arrays.spent[r] += max(room, 0.0)
             if c - max(room, 0.0) > ROUNDING * s.arrays.total[r]:
                 s.arrays.overrun[r] += c - max(room, 0.0)
+                if c > s.arrays.cap[expert * s.sizes.n_resources + r]:
+                    s.arrays.uncovered[r] += c - max(room, 0.0)
         s.arrays.cost[slot * s.sizes.n_resources + r] = c
         s.arrays.largest_cost[r] = max(s.arrays.largest_cost[r], c)
         s.arrays.cost_sum[r] += c
         s.arrays.cost_n[r] += 1.0
     s.arrays.status[slot] = SETTLED
+    cover(s)
 
 cdef inline double share_reviewed(State *s, Int slot, const double *cost) noexcept nogil:
     """Return the share of a review that is done until it is stopped; 1 if it need not be."""

@@ -63,9 +63,9 @@ cdef inline void score(State *s) noexcept nogil:
             low = mean(link, eta - width)
             s.arrays.optimistic[target] = low if s.options.printed_costs else max(0.0, low)
 
-cdef inline double usual_hold(State *s, Int r) noexcept nogil:
+cdef inline double usual_hold(State *s, Int expert, Int r) noexcept nogil:
     """The hold of a review whose cost is not known: the most that it may cost, or less where it can be stopped."""
-    cdef double most = s.arrays.max_cost[r], first = FIRST_SHARE * s.arrays.total[r], hold
+    cdef double most = s.arrays.cap[expert * s.sizes.n_resources + r], first = FIRST_SHARE * s.arrays.total[r], hold
     cdef double mean_cost
     if can_be_stopped(s, r):
         most = INFINITY if isnan(most) else most
@@ -86,13 +86,20 @@ cdef inline double usual_hold(State *s, Int r) noexcept nogil:
 cdef inline void size_holds(State *s) noexcept nogil:
     """Write the hold of each expert and resource."""
     cdef Int k, r, cost_index, resources = s.sizes.n_resources
-    cdef double hold, known
+    cdef double known
     for r in range(resources):
-        hold = usual_hold(s, r)
         for k in range(s.sizes.n_experts):
             cost_index = k * resources + r
             known = s.arrays.known_cost[cost_index]
-            s.arrays.hold[cost_index] = hold if isnan(known) else known
+            s.arrays.hold[cost_index] = usual_hold(s, k, r) if isnan(known) else known
+
+cdef inline bint is_announced(State *s, Int route) noexcept nogil:
+    """Whether the whole cost of a route is known before the decision."""
+    cdef Int r
+    for r in range(s.sizes.n_resources):
+        if route == 0 or isnan(s.arrays.known_cost[(route - 1) * s.sizes.n_resources + r]):
+            return False
+    return True
 
 cdef inline bint affordable(State *s, Int expert) noexcept nogil:
     """Whether the budget left covers the hold of an expert."""

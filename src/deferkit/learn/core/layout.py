@@ -122,6 +122,7 @@ STATE = (
     Array("spent", "double", "R", "sum of the booked costs, without overruns"),
     Array("reserved", "double", "R", "sum of the holds of open decisions"),
     Array("overrun", "double", "R", "cost that did not fit the budget"),
+    Array("uncovered", "double", "R", "the part of it above max_cost, which free budget covers first"),
     Array("largest_cost", "double", "R", "seen so far"),
     Array("cost_sum", "double", "R", "of all costs seen"),
     Array("cost_n", "double", "R", "number of costs seen"),
@@ -196,6 +197,7 @@ STATE = (
     Array("cost", "double", "M R", "NaN: not known"),
     Array("route", "Int", "M", "0: the model"),
     Array("status", "Int", "M", "see accounting.pxd"),
+    Array("announced", "Int", "M", "1: the cost was known before the decision, and is booked with the expert's reward"),
 )
 
 SCRATCH = (
@@ -211,6 +213,7 @@ SCRATCH = (
     Array("optimistic", "double", "G", "end of the interval, or the value drawn from it"),
     Array("member_loss", "double", "N", "squared error of each member for the current sample"),
     Array("known_cost", "double", "K R", "costs known in advance; NaN: not known"),
+    Array("cap", "double", "K R", "max_cost of each expert; NaN: not given"),
     Array("hold", "double", "K R", "hold of each expert, if it were asked"),
     Array("next_dual", "double", "D", "the dual after this decision is committed"),
     Array("proposed_cost", "double", "R", "expected cost of the proposed route"),

@@ -130,7 +130,9 @@ def check_address(host: str, port: int) -> None:
     errors = [error for family, _, _, _, address in found if (error := bind_error(family, address)) is not None]
     taken = [error for error in errors if error.errno in (errno.EADDRINUSE, errno.EACCES)]
     if taken or len(errors) == len(found):
-        raise DeferkitError(f"{host}:{port} cannot be listened on: {(taken or errors)[0].strerror}.")
+        reason = (taken or errors)[0]
+        way_out = " Another port, or any that is free: --port 0." if reason.errno == errno.EADDRINUSE else ""
+        raise DeferkitError(f"{host}:{port} cannot be listened on: {reason.strerror}.{way_out}")
 
 
 def check_certificate(certificate: str, key: str) -> None:

@@ -97,6 +97,7 @@ class SqliteConnection:
             self.connection = apsw.Connection(path, flags=flags, vfs=vfs)
         except apsw.Error as error:
             raise StoreFailed(f"{path} cannot be opened: {error}.") from error
+        self.path = path
         self.connection.set_busy_timeout(BUSY_S * 1000)
         self._pages = 0  # of the write-ahead log
         if writes:
@@ -120,6 +121,8 @@ class SqliteConnection:
                 if time.monotonic() > deadline:
                     raise store_error(error) from error
                 time.sleep(0.01)
+            except apsw.NotADBError as error:
+                raise StoreFailed(f"{self.path} is no store: {error}.") from error
             except apsw.Error as error:
                 raise store_error(error) from error
 
@@ -304,6 +307,8 @@ class Sqlite:
             raise DeferkitError(
                 f"{self.path} is served by another process. Stop that one first, or serve another file."
             ) from None
+        except apsw.CantOpenError as error:
+            raise StoreFailed(f"{self.path} cannot be opened, or nothing written beside it: {error}.") from error
         except apsw.Error as error:
             raise store_error(error) from error
 
