@@ -247,6 +247,7 @@ class ForgottenRecord(Record, frozen=True, kw_only=True, tag="forgotten"):
 
     task: str
     id: int
+    releases: bool = False  # whether the learner releases a forgotten decision that expires; earlier versions kept it
 
 
 class ErasedRecord(Record, frozen=True, kw_only=True, tag="erased"):
