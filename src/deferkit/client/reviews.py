@@ -34,6 +34,7 @@ class Review(NamedTuple):
     token: str | None = None  # proves the claim; None from a service older than tokens
     hold: Amount | None = None  # what it may cost before it asks again; known where `extend` was told its cost
     stopped: bool = False  # nothing is left for it: the model's answer is used
+    booked: Amount | None = None  # the part of its cost that was booked when it was stopped
 
 
 class Reviews:
@@ -71,7 +72,7 @@ class Reviews:
             review = client.reviews.extend(review, lease_s=600)
             review = client.reviews.extend(review, cost=12.5)  # what it has cost so far
             if review.stopped:
-                ...  # the model's answer is used, and the cost is booked
+                ...  # the model's answer is used, and the cost so far is booked: review.booked
 
         Where reviews can be stopped, more is reserved for one that says its cost. It may cost up to `hold` before it
         asks again.
@@ -82,6 +83,7 @@ class Reviews:
             lease_until=review.lease_until if until is None else until,
             hold=reply.get("hold"),
             stopped=reply.get("stopped", False),
+            booked=reply.get("booked"),
         )
 
     def complete(

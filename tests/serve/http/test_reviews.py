@@ -4,9 +4,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from deferkit.serve.api.reviews import ClaimBody
+from deferkit.serve.domain.api_keys import new_key
+from deferkit.serve.domain.spec import PolicySpec
+from deferkit.serve.engine.commands.lease import Claim
 from deferkit.serve.http import auth
+from tests.serve.harness.clients import Client
+from tests.serve.harness.fault_injection import url_of
 from tests.serve.harness.in_process import POLICY, Running, running
 from tests.serve.http.test_application import Checked
 
@@ -40,7 +47,7 @@ def client(service: Running) -> Checked:
     return client
 
 
-def claim(client: Checked, reviewer: str = "ann", status: int = 200) -> Any:
+def claim(client: Client, reviewer: str = "ann", status: int = 200) -> Any:
     answer = client.post(f"{REVIEWS}/claim", {"reviewer": reviewer})
     assert answer.status == status
     return answer.json if status == 200 else None
@@ -126,6 +133,71 @@ def test_a_reload_finds_what_is_held_and_goes_on_with_it(client: Checked) -> Non
     assert client.post(f"{REVIEWS}/complete", {**lease(resumed), **done}).status == 200
     assert client.get(f"{REVIEWS}/held?reviewer=ann").json == {"held": [], "next": None}
     assert client.post(f"{REVIEWS}/resume", {"reviewer": "ann", "task": "t"}).status == 409
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def keyed(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    """A service with keys and a decided task of the tenant acme, on each database."""
+    monkeypatch.setattr(auth, "NEW_S", -1.0)
+    given = {"store": url_of(request.getfixturevalue("postgres_url"))} if request.param == "postgres" else {}
+    with running(tmp_path, tenants=True, **given) as service:
+        client = service.client("acme")
+        assert client.post("/v1/policies", POLICY).status == 201
+        for task in ("t", "u"):
+            client.decide(task)
+        yield service
+
+
+def as_reviewer(service: Running, key: str, reviewer: str = "ann") -> Client:
+    """Return a client with a session of a reviewer."""
+    client = service.client()
+    opened = client.post("/v1/session", {"key": key, "reviewer": reviewer})
+    assert opened.status == 201
+    client.headers["cookie"] = opened.headers["set-cookie"].partition(";")[0]
+    return client
+
+
+def test_a_claim_is_resumed_in_its_own_session_or_with_a_key_of_its_reviewer(keyed: Running) -> None:
+    """A key that is bound to nobody opens sessions of everybody: it must not take over what others hold."""
+    shared, other = keyed.key("acme", "review"), keyed.key("acme", "review")
+    ann = as_reviewer(keyed, shared)
+    claimed = claim(ann)
+    resuming = {"reviewer": "ann", "task": claimed["task"]}
+    for key in (shared, other):
+        intruder = as_reviewer(keyed, key)
+        refused = intruder.post(f"{REVIEWS}/resume", resuming)
+        assert refused.status == 403
+        assert "another session" in refused.json["detail"]
+    assert ann.post(f"{REVIEWS}/extend", lease(claimed)).status == 200  # its token is still good
+    resumed = ann.post(f"{REVIEWS}/resume", resuming).json
+    assert resumed["epoch"] == claimed["epoch"]
+    secret, row = new_key("acme", ["review"], "ann's", reviewer="ann")
+    keyed.store.add_key(row)
+    assert keyed.client(key=secret).post(f"{REVIEWS}/resume", resuming).json["epoch"] == claimed["epoch"]
+    assert as_reviewer(keyed, secret).post(f"{REVIEWS}/resume", resuming).json["epoch"] == claimed["epoch"]
+
+
+def test_a_claim_that_was_made_without_a_session_is_resumed_with_its_key(keyed: Running) -> None:
+    made, other = keyed.key("acme", "review"), keyed.key("acme", "review")
+    claimed = claim(keyed.client(key=made))
+    resuming = {"reviewer": "ann", "task": claimed["task"]}
+    assert as_reviewer(keyed, other).post(f"{REVIEWS}/resume", resuming).status == 403
+    assert as_reviewer(keyed, made).post(f"{REVIEWS}/resume", resuming).json["epoch"] == claimed["epoch"]
+
+
+def test_a_claim_from_before_origins_is_resumed_with_a_key_of_its_reviewer_alone(keyed: Running) -> None:
+    shared = keyed.key("acme", "review")
+    ann = as_reviewer(keyed, shared)
+    row = keyed.store.policy("acme", "p")
+    assert row is not None
+    before = Claim(ClaimBody(reviewer="ann")).query(row.id, msgspec.json.decode(row.spec, type=PolicySpec), row.created)
+    keyed.store.in_own_transaction(before.run)
+    [held] = ann.get(f"{REVIEWS}/held?reviewer=ann").json["held"]
+    resuming = {"reviewer": "ann", "task": held["task"]}
+    assert ann.post(f"{REVIEWS}/resume", resuming).status == 403
+    secret, bound = new_key("acme", ["review"], "ann's", reviewer="ann")
+    keyed.store.add_key(bound)
+    assert keyed.client(key=secret).post(f"{REVIEWS}/resume", resuming).status == 200
 
 
 def test_a_declined_task_goes_to_others_alone(client: Checked) -> None:

@@ -111,6 +111,7 @@ class LeaseReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     lease_until: float | None
     hold: float | dict[str, float] | None = None  # what the review may cost before it asks again, if it said its cost
     stopped: bool = False  # nothing is left for it: the model's answer is used
+    booked: float | dict[str, float] | None = None  # cost so far of this claim that was booked with the stop
 
 
 class CompleteReply(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,7 +23,19 @@ class Caller(NamedTuple):
     tenant: str
     scopes: frozenset[str]
     key: str = ""  # id of the API key
-    reviewer: str | None = None  # the only reviewer that the key may claim for
+    reviewer: str | None = None  # the only reviewer that the key or session may claim for
+    session: str = ""  # id of the session; '' without one
+    bound: bool = False  # whether the key itself is bound to the reviewer, so that nobody else can be behind the call
+
+    @property
+    def origin(self) -> str:
+        """The session of a call, or its key without one: what is kept of who made a claim."""
+        return f"session {self.session}" if self.session else f"key {self.key}"
+
+    @property
+    def resumes(self) -> tuple[str, ...] | None:
+        """Origins of the claims that the caller may resume; None for all claims of the reviewer it is bound to."""
+        return None if self.bound or not self.key else (self.origin, f"key {self.key}")
 
 
 def new_key(

@@ -1,6 +1,7 @@
 """A policy in memory: its learner and its accounts, changed only by records."""
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -48,6 +49,7 @@ class Relearned(msgspec.Struct, kw_only=True):
     without_budget: int = 0  # of those
     pending: int = 0  # of those that still hold budget
     forgotten: list[int] = []  # decisions whose outcomes are excluded from learning
+    releases: bool = False  # as the latest `ForgottenRecord` says
 
 
 class Counts(NamedTuple):
@@ -98,6 +100,7 @@ class PolicyCopy(NamedTuple):
 
 
 SMALL_STATE = 8_000_000  # bytes of a learner's arrays that are made or compressed at once: a tenth of a second
+NOTHING = 1e-200  # a total that has no price, like 0, but with which an expert may be asked for nothing
 LONG_STEP = 20_000_000  # multiplications of one observation: a fiftieth of a second
 
 
@@ -119,7 +122,7 @@ class Policy:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, spec: PolicySpec, *, forgotten: Iterable[int] = ()) -> None:
+    def __init__(self, spec: PolicySpec, *, forgotten: Iterable[int] = (), releases: bool = False) -> None:
         self.spec = spec = msgspec.json.decode(msgspec.json.encode(spec), type=PolicySpec)  # as the log gives it back
         self.learner = learner_of(spec)
         self.is_timed = spec.is_timed
@@ -132,7 +135,7 @@ class Policy:
         self.tally = Tally()
         self.holds = HoldTally()
         self.unconfirmed: dict[str, Micros] = {}  # reported costs above the ceiling by task, not booked, not learned
-        self.relearned = Relearned(forgotten=sorted(forgotten))
+        self.relearned = Relearned(forgotten=sorted(forgotten), releases=releases)
         self.deferred: list[Callable[[], None]] = []  # steps of the learner that `learn_deferred` is to run
         self._defers = False
         self._undecided: int | None = None  # the decision that is among the deferred steps
@@ -264,6 +267,8 @@ class Policy:
         if self._defers:
             self.learner.check_decision(event)
             self._undecided = record.id
+        if self.relearned.forgotten and record.held is not None:
+            self._learn(partial(self._make_room, decision.reserved))
         self._learn(partial(self._tell, event))
         if self.scales is not None:
             self.scales.see(context, record.clipped)
@@ -373,8 +378,21 @@ class Policy:
         latest = own >= max(0, summary.decisions - self.learner.settings.memory)
         return latest and number not in self.relearned.forgotten
 
+    def _make_room(self, reserved: Amount) -> None:
+        """Give a rebuilt learner room for a decision of the log that its own sums refuse.
+
+        They are sums of other numbers than those of the learner that decided, so that they differ from them by
+        rounding. The account decides whether a decision fits; half a micro-unit is below all that it knows.
+        """
+        held, figures = self._by_resource(reserved), self.learner.figures()
+        left, totals = self._by_resource(figures.left), self._by_resource(figures.total)
+        if any(held[name] > left[name] or totals[name] <= 0 for name in held):
+            self._resync_budget(held)
+
     def _expire_if_remembered(self, number: int) -> None:
-        if self.remembers(number) or number < self.relearned.decisions:
+        own, before = self._own_id(number), self.relearned
+        kept = before.releases and number in before.forgotten and own >= 0 and self.learner.remembers(own)
+        if kept or self.remembers(number) or own < 0:
             self._expire(number)
 
     def _expire(self, number: int) -> None:
@@ -410,6 +428,7 @@ class Policy:
             without_budget=counts.without_budget,
             pending=counts.pending,
             forgotten=self.relearned.forgotten,
+            releases=self.relearned.releases,
         )
         self._new_learner()
 
@@ -463,14 +482,22 @@ class Policy:
                 return True
         return False
 
-    def _resync_budget(self) -> None:
-        """Set the learner's total so that its free budget matches the accounts; its own sums are out of sync."""
+    def _resync_budget(self, held: Mapping[str, float] | None = None) -> None:
+        """Set the learner's total so that its free budget matches the accounts; its own sums are out of sync.
+
+        Args:
+            held: What a decision of the log reserves, which must fit in the learner's sums if it fits in the account.
+        """
         self.out_of_sync = True
         spent, reserved = self._usage()
         totals = {}
         for name, account in self.accounts.items():
             free = account.free
             totals[name] = float("inf") if free is None else free / MICRO + spent[name] + reserved[name]
+            if held is not None and free is not None and held[name] <= (free + 0.5) / MICRO:
+                totals[name] = max(totals[name], NOTHING)
+                while totals[name] - spent[name] - reserved[name] < held[name]:
+                    totals[name] = math.nextafter(totals[name], math.inf)
         self.learner.apply(events.BudgetChanged(self._amount(totals)))
 
     def _usage(self) -> tuple[dict[str, float], dict[str, float]]:

@@ -131,6 +131,7 @@ class ObservedRecord(Record, frozen=True, kw_only=True, tag="observed"):
     used: int | None = None  # which of the answers is used, where the policy has a review form
     visible: bool | None = None  # whether the last reviewer was shown the model's answer, where there is a form
     stopped: bool = False  # before it was done: the model's answer is used, unless other reviewers have answered
+    so_far: dict[int, Micros] = {}  # costs of reviewers who had not answered yet, by seat: parts of the cost
 
 
 class ExtendedRecord(Record, frozen=True, kw_only=True, tag="extended"):
@@ -247,6 +248,7 @@ class ForgottenRecord(Record, frozen=True, kw_only=True, tag="forgotten"):
 
     task: str
     id: int
+    releases: bool = False  # whether the learner releases a forgotten decision that expires; earlier versions kept it
 
 
 class ErasedRecord(Record, frozen=True, kw_only=True, tag="erased"):

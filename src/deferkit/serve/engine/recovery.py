@@ -50,9 +50,11 @@ def apply_row(policy: Policy | None, row: PolicyRow, line: LogRow, record: recor
     `UpgradedRecord`, with other settings of its learner.
     """
     if policy is not None and isinstance(record, records.ForgottenRecord):
-        policy = rebuild(store, row, line.seq, policy.spec, {*policy.relearned.forgotten, record.id})
+        forgotten, releases = {*policy.relearned.forgotten, record.id}, record.releases
+        policy = rebuild(store, row, line.seq, policy.spec, forgotten, releases=releases)
     if policy is not None and isinstance(record, records.UpgradedRecord):
-        policy = rebuild(store, row, line.seq, record.spec, set(policy.relearned.forgotten))
+        forgotten, releases = set(policy.relearned.forgotten), policy.relearned.releases
+        policy = rebuild(store, row, line.seq, record.spec, forgotten, releases=releases)
     if policy is None:
         if not isinstance(record, records.CreatedRecord):
             raise DamagedLog(f"The log of policy {row.name!r} does not begin with its creation.")
@@ -64,10 +66,10 @@ def apply_row(policy: Policy | None, row: PolicyRow, line: LogRow, record: recor
     return policy
 
 
-def rebuild(store: Store, row: PolicyRow, seq: int, spec: PolicySpec, forgotten: set[int]) -> Policy:
+def rebuild(store: Store, row: PolicyRow, seq: int, spec: PolicySpec, forgotten: set[int], *, releases: bool) -> Policy:
     """Return the policy after the first `seq` rows of its log, with the learning settings of `spec` from its start.
 
-    Outcomes of `forgotten` decisions are not learned.
+    Outcomes of `forgotten` decisions are not learned; `releases` is that of the latest `ForgottenRecord`.
     """
     policy: Policy | None = None
     for line in store.log(row.id):
@@ -75,7 +77,7 @@ def rebuild(store: Store, row: PolicyRow, seq: int, spec: PolicySpec, forgotten:
             break
         record = next_record(policy, row, line)
         if policy is None and isinstance(record, records.CreatedRecord):
-            policy = Policy(record.spec.learning_as(spec), forgotten=forgotten)
+            policy = Policy(record.spec.learning_as(spec), forgotten=forgotten, releases=releases)
         if policy is not None:
             policy.take(record, line.at, bytes(line.body))
     if policy is None:

@@ -279,11 +279,11 @@ class Access:
         row = None if session is None else (await self.keys(FRESH_S)).get(session.key)
         if session is None or row is None or not row.usable(now_micros()):
             raise Problem(401, "unauthorized", NO_KEY)
-        return self._calling(row)._replace(reviewer=row.reviewer or session.reviewer)
+        return self._calling(row)._replace(reviewer=row.reviewer or session.reviewer, session=session.id.hex())
 
     def _calling(self, row: KeyRow) -> Caller:
         self._used[row.id] = now_micros()
-        return Caller(row.tenant, frozenset(row.scopes.split()), row.id, row.reviewer)
+        return Caller(row.tenant, frozenset(row.scopes.split()), row.id, row.reviewer, bound=row.reviewer is not None)
 
     async def is_open(self) -> bool:
         """Whether everyone on this machine may call, because there are no keys."""

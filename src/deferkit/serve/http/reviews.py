@@ -107,7 +107,8 @@ async def claim(request: AnyRequest, name: PolicyName, data: JSONBody[ClaimBody]
     reviewer who holds `max_claims` tasks of the policy gets 409.
     """
     check_reviewer(request, data.reviewer)
-    return await submit_lease_command(request, name, Claim(data, request.app.state.settings.max_claims), ClaimReply)
+    command = Claim(data, request.app.state.settings.max_claims, caller_of(request).origin)
+    return await submit_lease_command(request, name, command, ClaimReply)
 
 
 @post(
@@ -293,14 +294,15 @@ async def list_held(
 async def resume(request: AnyRequest, name: PolicyName, data: JSONBody[ResumeBody]) -> Response[ClaimReply]:
     """Resume a claim whose token was lost: with a new token, a new lease and the same epoch.
 
-    This needs a key or session that is bound to the reviewer of the claim, unless the service has no keys.
+    This needs a key that is bound to the reviewer of the claim, or the session of the reviewer in which the claim was
+    made (or a session of the key with which it was made), unless the service has no keys.
     """
     check_reviewer(request, data.reviewer)
     caller = caller_of(request)
     if caller.key and caller.reviewer is None:
         await read_policy_row(request, name, lambda _, row: row)  # another tenant's is not there
         raise Problem(403, "forbidden", "A claim is resumed with a key or session of its reviewer alone.")
-    return await submit_lease_command(request, name, Resume(data), ClaimReply)
+    return await submit_lease_command(request, name, Resume(data, caller.resumes), ClaimReply)
 
 
 @post(

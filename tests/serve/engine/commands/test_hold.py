@@ -422,3 +422,73 @@ def test_a_budget_is_exhausted_for_reviewers_when_no_hold_fits(budget: dict[str,
     spec = msgspec.convert(made, PolicySpec)
     accounts = {"cost": Account(free)}
     assert why_empty(ReviewerQueue(0, 0, None, 0, 0), accounts, spec) == why
+
+
+def test_two_reviewers_of_a_stopped_review_have_both_costs_booked(database: Database) -> None:
+    """Whoever reaches the hold ends it for both: what the other has reported is counted, and its reply says so."""
+
+    async def script(engine: Engine) -> None:
+        await decide(engine, "t", reviewers=2)
+        ann, bo = await claim(engine, "ann"), await claim(engine, "bo")
+        assert (await progress(engine, ann, 1.5))["hold"] == 2.5
+        assert (await progress(engine, bo, 2.0))["hold"] == 4.5  # both costs so far, and the hold of before
+        stopped = await progress(engine, ann, 4.5)  # 6.5 of 6 that it may cost
+        assert (stopped["stopped"], stopped["booked"], stopped["lease_until"]) == (True, 4.5, None)
+        assert account(engine) == Account(10_000_000, posted=6_500_000)
+        told = await progress(engine, bo, 2.5)
+        assert (told["stopped"], told["booked"]) == (True, 2.0)
+        assert (await progress(engine, ann, 5.0))["booked"] == 4.5
+        lease = {name: bo[name] for name in ("task", "seat", "epoch", "token")}
+        await call(engine, Effort(EffortBody(**lease, cost=0.5)))  # what it has cost since
+        assert account(engine) == Account(10_000_000, posted=7_000_000)
+        check_whole(engine)
+
+    play(database, script, spec=stoppable(), settings=QUIET)
+
+
+def test_a_reviewer_who_has_reported_nothing_is_told_that_nothing_is_booked(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        await decide(engine, "t", reviewers=2)
+        ann, bo = await claim(engine, "ann"), await claim(engine, "bo")
+        assert (await progress(engine, ann, 6.0))["booked"] == 6.0
+        told = await progress(engine, bo, 2.5)
+        assert told["stopped"]
+        assert "booked" not in told
+        lease = {name: bo[name] for name in ("task", "seat", "epoch", "token")}
+        await call(engine, Effort(EffortBody(**lease, cost=2.5)))
+        assert account(engine) == Account(10_000_000, posted=8_500_000)
+        check_whole(engine)
+
+    play(database, script, spec=stoppable(), settings=QUIET)
+
+
+def test_the_cost_of_a_claim_that_lapsed_is_not_that_of_the_next(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        clock = by_hand(engine)
+        await decide(engine, "t")
+        ann = await claim(engine, "ann")
+        await progress(engine, ann, 2.0)
+        clock.advance(engine.owned[KEY].policy.spec.lease_s + 1)
+        bo = await claim(engine, "bo")
+        assert (await progress(engine, bo, 0.5))["hold"] == 3.0
+        assert (await progress(engine, bo, 6.0))["booked"] == 6.0
+        assert account(engine) == Account(10_000_000, posted=6_000_000)
+        check_whole(engine)
+
+    play(database, script, spec=stoppable(), settings=QUIET)
+
+
+def test_each_cost_so_far_is_below_the_ceiling(database: Database) -> None:
+    """The ceiling is for each report: two of 4 are no cost of 8 that must be confirmed, one of 7 is."""
+
+    async def script(engine: Engine) -> None:
+        for task, costs, booked in (("a", (4.0, 4.0), 4.0), ("b", (7.0, 1.0), None)):
+            await decide(engine, task, reviewers=2)
+            first, second = await claim(engine, "ann"), await claim(engine, "bo")
+            await progress(engine, second, costs[1])
+            told = await progress(engine, first, costs[0])
+            assert (told["stopped"], told.get("booked")) == (True, booked)
+        assert engine.owned[KEY].policy.unconfirmed == {"b": {"cost": 8_000_000}}
+        check_whole(engine)
+
+    play(database, script, spec=stoppable(total=100, max_reported_cost=6), settings=QUIET)

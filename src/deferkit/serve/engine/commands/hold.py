@@ -11,7 +11,14 @@ from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import conflict, invalid, unknown
 from deferkit.serve.domain.rows import CLAIMED, CLOSED, MODEL, OPEN, DecisionRow, RequestRow, is_stopped
 from deferkit.serve.engine.commands.lease import check_token, claim_of, not_held
-from deferkit.serve.engine.commands.outcome import book, cost_of, idempotent_reply, sum_costs, was_stopped
+from deferkit.serve.engine.commands.outcome import (
+    book,
+    booked_with_stop,
+    cost_of,
+    idempotent_reply,
+    sum_costs,
+    was_stopped,
+)
 from deferkit.serve.engine.unit_of_work import UnitOfWork, digest
 from deferkit.serve.storage.connections import ReadSet
 
@@ -112,8 +119,9 @@ class StopReview:
 class ExtendReview:
     """Extend the lease of a reviewer who reports the cost so far, and the hold of the task with it.
 
-    The hold is extended to the cost so far plus the initial hold, as far as budget is free. If the cost has reached
-    the hold, the review is stopped.
+    The cost so far is kept with the seat. The hold is extended to what all reviewers of the task have cost so far plus
+    the initial hold, as far as budget is free. If their cost has reached the hold, the review is stopped, and all of it
+    is booked.
 
     Args:
         body: The claim, and what it has cost.
@@ -138,30 +146,35 @@ class ExtendReview:
             check_token(body, claim.token)
         seat, cost = seats[body.seat], cost_of(owned, body.cost) or {}
         if seat.state == CLOSED and seat.epoch == body.epoch and (is_stopped(row) or was_stopped(work, row)):
-            return self._reply(None, row, stopped=True)
+            return self._reply_stopped(row, booked_with_stop(work, row, body.seat))
         if seat.state != CLAIMED or seat.epoch != body.epoch:
             raise not_held(body, seat)
         if owned.policy.spec.can_be_stopped and row.state == OPEN:
-            so_far = sum_costs(cost, *(each.cost for each in work.answered_seats(row))) or {}
+            seats = [each._replace(cost=cost) if each is seat else each for each in seats]
+            seat = seats[body.seat]
+            work.put_seats(owned, seats)
+            reported = {each.seat: each.cost for each in seats if each.state == CLAIMED and each.cost is not None}
+            so_far = sum_costs(*reported.values(), *(each.cost for each in work.answered_seats(row))) or {}
             row = extend_hold(owned, work, now, row, grantable(owned, row, hold_extension(row, so_far)))
             if is_hold_used_up(owned, row, so_far):
-                book(owned, work, now, row, {}, cost, ends=True, stopped=True)
-                return self._reply(None, row, stopped=True)
+                together = sum_costs(*reported.values())
+                done = book(owned, work, now, row, {}, together, ends=True, stopped=True, so_far=reported)
+                return self._reply_stopped(row, None if done.booked is None else cost)
         until = now + int((body.lease_s or owned.policy.spec.lease_s) * MICRO)
         work.put_seats(owned, [each._replace(lease_until=until) if each is seat else each for each in seats])
         return self._reply(until / MICRO, row)
 
-    def _reply(self, until: float | None, row: DecisionRow, *, stopped: bool = False) -> Reply:
-        body = self.body
-        reply = LeaseReply(
-            task=body.task,
-            seat=body.seat,
-            epoch=body.epoch,
-            lease_until=until,
-            hold=all_in_reply(row.held or {}) if row.held else None,
-            stopped=stopped,
-        )
-        return Reply(200, msgspec.json.encode(reply))
+    def _reply(self, until: float | None, row: DecisionRow) -> Reply:
+        return Reply(200, msgspec.json.encode(self._lease(until, row)))
+
+    def _reply_stopped(self, row: DecisionRow, booked: Micros | None) -> Reply:
+        booked_amount = None if booked is None else all_in_reply(booked)
+        lease = msgspec.structs.replace(self._lease(None, row), stopped=True, booked=booked_amount)
+        return Reply(200, msgspec.json.encode(lease))
+
+    def _lease(self, until: float | None, row: DecisionRow) -> LeaseReply:
+        body, hold = self.body, all_in_reply(row.held) if row.held else None
+        return LeaseReply(task=body.task, seat=body.seat, epoch=body.epoch, lease_until=until, hold=hold)
 
 
 def hold_extension(row: DecisionRow, so_far: Micros) -> Micros:

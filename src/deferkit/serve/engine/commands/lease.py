@@ -117,11 +117,14 @@ class Claim(LeaseCommand):
         body: Who claims.
         most: How many tasks of a policy a reviewer may hold at a time; None (default) for no limit. Claims whose lease
             is over do not count: others may take them.
+        origin: The session or key of the caller (`Caller.origin`), which may resume the claim; None (default) if nobody
+            but a key of the reviewer may.
     """
 
-    def __init__(self, body: ClaimBody, most: int | None = None) -> None:
+    def __init__(self, body: ClaimBody, most: int | None = None, origin: str | None = None) -> None:
         self.body = body
         self.most = most
+        self.origin = origin
 
     def query(self, policy: int, spec: PolicySpec, now: int) -> QueueQuery:
         """Return the query; raise if a reviewer represents an unknown expert."""
@@ -163,6 +166,7 @@ class Claim(LeaseCommand):
             at=now,
             token=hash_of(token),
             visible=int(shows_model_answer(spec)),
+            origin=self.origin,
         )
         return claim_reply(claimed, token, spec)
 
@@ -181,18 +185,34 @@ def too_many_held(reviewer: str, most: int) -> Problem:
     )
 
 
-class Resume(LeaseCommand):
-    """Return a claim that a reviewer holds again, with a new token: the page was reloaded."""
+MADE_ELSEWHERE = (
+    "The claim was made in another session. It is resumed in that session, or with a key that is bound to its reviewer;"
+    " when its lease is over, others get the task."
+)
 
-    def __init__(self, body: ResumeBody) -> None:
+
+class Resume(LeaseCommand):
+    """Return a claim that a reviewer holds again, with a new token: the page was reloaded.
+
+    Args:
+        body: Whose claim it is.
+        origins: The session and the key of a caller who may act for any reviewer: the claim must have been made with
+            one of them. None (default) for a caller whose key is the reviewer's.
+    """
+
+    def __init__(self, body: ResumeBody, origins: tuple[str, ...] | None = None) -> None:
         self.body = body
+        self.origins = origins
 
     def execute(self, connection: Connection, policy: int, spec: PolicySpec, now: int) -> Reply:
         """Extend the lease of the claim, and replace its token; the epoch stays."""
         body, token = self.body, new_token()
         until = now + int(spec.lease_s * MICRO)
         named = {"policy": policy, "task": body.task, "seat": body.seat}
-        found = connection.run("resume_seat", reviewer=body.reviewer, lease_until=until, **named)
+        holding = connection.run("held_claim", reviewer=body.reviewer, **named)
+        if holding and self.origins is not None and holding[0][1] not in self.origins:
+            return problem_reply(Problem(403, "forbidden", MADE_ELSEWHERE))
+        found = holding and connection.run("resume_seat", epoch=holding[0][0], lease_until=until, **named)
         if not found:
             return problem_reply(conflict(f"Reviewer {body.reviewer!r} does not hold task {body.task!r}."))
         held = seat_row(found[0])

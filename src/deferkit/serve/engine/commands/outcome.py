@@ -281,6 +281,7 @@ def book(
     visible: bool | None = None,
     by_rule: bool = False,
     stopped: bool = False,
+    so_far: Mapping[int, Micros] | None = None,
 ) -> OutcomeReply:
     """Book and learn the new values of a decision; raise if one contradicts an observed one.
 
@@ -301,6 +302,8 @@ def book(
         by_rule: Whether `rewards` are those of the reward rule. False by default.
         stopped: Whether the review was stopped with this cost: the model's answer is used, unless others have
             answered. False by default.
+        so_far: What reviewers who have not answered report as their costs so far, by seat, where that is the given
+            cost. Not by default.
 
     Raises:
         Problem: If a reward is invalid, a value differs from the observed one, or an account would overflow.
@@ -320,7 +323,7 @@ def book(
     judgement = judgement_of(owned, row, done, review.answers)
     ruled = {name: reward for name, reward in judgement.rewards.items() if name in unknown_yet and name not in new}
     new |= ruled
-    reports = [micros, *(seat.cost for seat in done if ended)]
+    reports = [*(so_far.values() if so_far else [micros]), *(seat.cost for seat in done if ended)]
     micros = sum_costs(micros, review.cost)
     unconfirmed = None
     if not confirms and any(each is not None and policy.exceeds_ceiling(each) for each in reports):
@@ -349,6 +352,7 @@ def book(
         used=judgement.used,
         visible=visible,
         stopped=stopped,
+        so_far=dict(so_far or {}),
     )
     work.record(owned, record, now, row.task)
     row = observed_row(row, record, ended=ended)
@@ -456,6 +460,14 @@ def was_stopped(work: UnitOfWork, row: DecisionRow) -> bool:
     """Whether the review of a task was stopped, also with a cost that waits to be confirmed, or after an answer."""
     history = map(records.decode, work.history(row.policy, row.task))
     return any(isinstance(record, records.ObservedRecord) and record.stopped for record in history)
+
+
+def booked_with_stop(work: UnitOfWork, row: DecisionRow, seat: int) -> Micros | None:
+    """Return the cost so far of a seat that was booked when its review was stopped; None if none was."""
+    for record in map(records.decode, work.history(row.policy, row.task)):
+        if isinstance(record, records.ObservedRecord) and record.stopped and record.cost is not None:
+            return record.so_far.get(seat)
+    return None
 
 
 def why_late(owned: OwnedPolicy, row: DecisionRow, now: int) -> str | None:

@@ -57,6 +57,7 @@ class BeginRebuild:
     def __init__(self) -> None:
         self.seq = 0  # where the rebuild ends, and the kept records begin
         self.forgotten: set[int] = set()  # decisions whose outcomes are left out
+        self.releases = True  # whether the learner releases those that expire
         self.spec: PolicySpec | None = None  # the policy, with the settings that its learner gets
         self.owned: OwnedPolicy | None = None  # whose records are collected; None if nothing is to be done
         self._given_up = False
@@ -124,6 +125,7 @@ class BeginUpgrade(BeginRebuild):
             check_trees_installed(spec)
         except DeferkitError as error:
             raise invalid(str(error)) from error
+        self.releases = owned.policy.relearned.releases
         return Reply(200, b"") if spec == before else self.collect(owned, spec, set(owned.policy.relearned.forgotten))
 
 
@@ -144,7 +146,7 @@ class FinishForgetting:
         if row is None:
             raise unknown("task", self.task)
         replace_policy(owned, self.policy)
-        work.record(owned, records.ForgottenRecord(task=row.task, id=row.id), now, row.task)
+        work.record(owned, records.ForgottenRecord(task=row.task, id=row.id, releases=True), now, row.task)
         work.put_decision(row._replace(told=""))
         return drop_snapshots(owned, work, Reply(200, msgspec.json.encode(ForgetReply(task=self.task, forgotten=True))))
 
@@ -225,7 +227,7 @@ async def rebuild_policy(
         if owned is None or begin.spec is None:
             return None
         await asyncio.to_thread(check_memory, engine, key[0], owned.policy.spec, begin.spec)
-        policy = await asyncio.to_thread(rebuild_from_log, engine, key, begin.seq, begin.spec, begin.forgotten)
+        policy = await asyncio.to_thread(rebuild_from_log, engine, key, begin)
         await asyncio.to_thread(catch_up, policy, owned.tail or [], begin.seq)
         owned.relearning = True  # nothing more is recorded from now on
         await asyncio.to_thread(catch_up, policy, owned.tail or [], begin.seq)
@@ -252,9 +254,10 @@ def catch_up(policy: Policy, tail: list[tuple[AnyRecord, int, bytes]], first: in
         raise unavailable(RECOVERED) from error
 
 
-def rebuild_from_log(engine: Engine, key: Key, seq: int, spec: PolicySpec, forgotten: set[int]) -> Policy:
-    """Return the policy after so many rows of its log, with these settings and without some outcomes."""
+def rebuild_from_log(engine: Engine, key: Key, begin: BeginRebuild) -> Policy:
+    """Return the policy as it was when a rebuild began, with its settings and without the forgotten outcomes."""
     row: PolicyRow | None = engine.store.policy(*key)
     if row is None:
         raise unknown("policy", key[1])
-    return rebuild(engine.store, row, seq, spec, forgotten)
+    assert begin.spec is not None
+    return rebuild(engine.store, row, begin.seq, begin.spec, begin.forgotten, releases=begin.releases)

@@ -100,7 +100,7 @@ class Complete:
         check_rewards(owned, body.rewards)
         check_known(row, body.rewards)
         micros = cost_of(owned, body.cost)
-        if (costs := sum_costs(micros, *(each.cost for each in seats))) is not None:
+        if (costs := sum_costs(micros, *(each.cost for each in seats if each.state == DONE))) is not None:
             check_room(owned, costs, row.held)
         rewards = {name: float(value) for name, value in body.rewards.items()}
         seat = seat._replace(state=DONE, answer=to_json_column(body.answer), rewards=rewards, cost=micros)

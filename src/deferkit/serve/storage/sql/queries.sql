@@ -241,18 +241,26 @@ WHERE policy = :policy AND state IN ('waiting', 'claimed') AND (state = 'waiting
 ORDER BY priority DESC, created LIMIT 1 FOR UPDATE SKIP LOCKED;
 
 -- name: claim_seat
-UPDATE seats SET state = 'claimed', epoch = epoch + 1, reviewer = :reviewer, lease_until = :lease_until
+UPDATE seats SET state = 'claimed', epoch = epoch + 1, reviewer = :reviewer, lease_until = :lease_until, cost = NULL
 WHERE policy = :policy AND task = :task AND seat = :seat AND state IN ('waiting', 'claimed')
 RETURNING policy, task, seat, expert, state, epoch, reviewer, lease_until, priority, created, deadline,
     payload, model_answer, answer, rewards, cost;
 
 -- name: add_claim
-INSERT INTO claims (policy, task, seat, epoch, reviewer, at, effort, token, visible)
-VALUES (:policy, :task, :seat, :epoch, :reviewer, :at, NULL, :token, :visible);
+INSERT INTO claims (policy, task, seat, epoch, reviewer, at, effort, token, visible, origin)
+VALUES (:policy, :task, :seat, :epoch, :reviewer, :at, NULL, :token, :visible, :origin);
+
+-- name: held_claim
+-- The claim that a reviewer holds, and where it was made.
+SELECT seats.epoch, claims.origin FROM seats
+JOIN claims ON claims.policy = seats.policy AND claims.task = seats.task AND claims.seat = seats.seat
+    AND claims.epoch = seats.epoch
+WHERE seats.policy = :policy AND seats.task = :task AND seats.seat = :seat AND seats.state = 'claimed'
+    AND seats.reviewer = :reviewer;
 
 -- name: resume_seat
 UPDATE seats SET lease_until = :lease_until
-WHERE policy = :policy AND task = :task AND seat = :seat AND state = 'claimed' AND reviewer = :reviewer
+WHERE policy = :policy AND task = :task AND seat = :seat AND state = 'claimed' AND epoch = :epoch
 RETURNING policy, task, seat, expert, state, epoch, reviewer, lease_until, priority, created, deadline,
     payload, model_answer, answer, rewards, cost;
 

@@ -114,8 +114,14 @@ export class Desk {
     let after = "";
     do {
       const { held, next } = await get(this.path(`/reviews/held${query({ reviewer: this.reviewer, after })}`));
-      const found = held.find((/** @type {Review.Claim} */ each) => !this.outbox.has(each));
-      if (found) return this.resume(found);
+      for (const each of held.filter((/** @type {Review.Claim} */ claim) => !this.outbox.has(claim))) {
+        try {
+          return await this.resume(each);
+        } catch (error) {
+          // made in another session: it waits for its lease to end, or is over by now
+          if (!(error instanceof ApiError && [403, 409].includes(error.status))) throw error;
+        }
+      }
       after = next;
     } while (after);
     this.uncertain = false;
@@ -347,12 +353,13 @@ export class Desk {
   async extendOne(claim) {
     const cost = this.settings.stops && claim === this.claim ? this.costBody() : {};
     try {
-      const { hold, stopped } = await post(this.path("/reviews/extend"), { ...leaseOf(claim), ...cost });
+      const { hold, stopped, booked } = await post(this.path("/reviews/extend"), { ...leaseOf(claim), ...cost });
       this.holding(claim);
       if (typeof hold === "number") this.holds.set(claimId(claim), hold);
       if (stopped && this.claim === claim) {
-        this.paid = true;
-        this.lose("The budget of this review is used up. The review was stopped, its cost is booked, and the model's answer is used.");
+        this.paid = booked !== undefined;
+        const cost = this.paid ? "its cost is booked" : "your cost is not booked yet";
+        this.lose(`The budget of this review is used up. The review was stopped, ${cost}, and the model's answer is used.`);
       }
     } catch (error) {
       if (!(error instanceof ApiError) || error.temporary || error.status === 401) return;
