@@ -6,6 +6,7 @@ import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,9 @@ from tests.command_line import Runner, said
 
 __all__ = ["said"]
 
+ENCODER = Encoder(numbers=["amount"], categories={"country": 2})
+ROWS = {"amount": [1.0, 2.0], "country": ["de", "fr"], "model_reward": [1, 0]}
+HUNDRED: Any = 100
 UNAFFORDABLE = "Nobody can be asked: each deferral reserves the max_cost of 100"
 
 
@@ -85,10 +89,13 @@ def test_the_entry_point_runs_the_command_line() -> None:
     [
         (lambda: Deferrer(n_features=3, encoder=ENCODER), "must be left out where an encoder is given"),
         (
-            lambda: Deferrer(n_features=3, budget=100),
+            lambda: Deferrer(n_features=3, budget=HUNDRED),
             r"such as Budget\(100, horizon=1_000\), or one by resource. Got 100",
-        ),  # type: ignore[arg-type]
-        (lambda: learner().observe(learner().decide([1.0]), {"model": 1.0}), "pass decision.id, which is 1"),  # type: ignore[arg-type]
+        ),
+        (
+            lambda: learner().observe(cast("Any", learner().decide([1.0])), {"model": 1.0}),
+            "pass decision.id, which is 1",
+        ),
         (lambda: learner().decide(["1"]), r"must be 1 numbers. Got \['1'\]"),
         (lambda: learner().decide(np.array(["1"], dtype=object)), "must be 1 numbers"),
         (lambda: Encoder(numbers="a"), "of an Encoder must be"),
@@ -98,10 +105,6 @@ def test_the_entry_point_runs_the_command_line() -> None:
 def test_a_mistake_is_answered_with_what_to_do(call: Callable[[], object], message: str) -> None:
     with pytest.raises(DeferkitError, match=message):
         call()
-
-
-ENCODER = Encoder(numbers=["amount"], categories={"country": 2})
-ROWS = {"amount": [1.0, 2.0], "country": ["de", "fr"], "model_reward": [1, 0]}
 
 
 def learner() -> Deferrer:

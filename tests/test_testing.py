@@ -150,7 +150,7 @@ def test_a_policy_that_writes_to_a_context_is_found() -> None:
 class Overspending(Deferrer):
     """Tells nobody what was spent."""
 
-    def run(self, contexts: Any, rewards: Any, cost: Any, **given: Any) -> Any:
+    def run(self, contexts: Any, rewards: Any, cost: Any = None, **given: Any) -> Any:
         done = super().run(contexts, rewards, cost, **given)
         return done._replace(routes=np.ones_like(done.routes))
 
@@ -170,7 +170,7 @@ class Changed(Deferrer):
             context = [0.0] * self.settings.n_features
         return super().decide(context, **given)
 
-    def run(self, contexts: Any, rewards: Any, cost: Any, **given: Any) -> Any:
+    def run(self, contexts: Any, rewards: Any, cost: Any = None, **given: Any) -> Any:
         if self.broken == "bulk":
             contexts = np.asarray(contexts)[::-1].copy()
         return super().run(contexts, rewards, cost, **given)

@@ -61,7 +61,7 @@ def make(case: Case, seed: int) -> tuple[Deferrer, Learner, Tasks]:
         pacing=Pacing(every=case.every, window=case.window),
         seed=seed,
     )
-    limits = [Limit(b.total, b.horizon or math.inf, b.max_cost or math.nan) for b in case.budgets]
+    limits = [Limit(b.total, b.horizon or math.inf, b.max_cost_of("human") or math.nan) for b in case.budgets]
     learner = Learner(D, case.experts, limits, case.links, seed)
     learner.every, learner.window = case.every, case.window
     binary = case.links[0] == "logistic"

@@ -418,7 +418,7 @@ class Deferrer:
     def observation(
         self, decision: int, rewards: Mapping[str, float] | None = None, cost: Amount | None = None
     ) -> Observed:
-        """Return what `observe` would learn, as an event for `apply`; the learner does not change.
+        """Return the outcome that `observe` would book and learn, as an event for `apply`; the learner does not change.
 
         The event has the cost that was announced, where `observe` would book it.
 

@@ -219,10 +219,10 @@ class SpendingReport:
         waits = bool(self._ledger.get("unsettled"))
         is_blocked = all(self._ledger.core.obstacles()) and plan.elapsed < ENDING_SHARE
         if not (waits or is_blocked or self.is_below(plan, SLOW_SHARE)):
-            return self.unpriced()
+            return self.describe_unpriced()
         return self.line(plan, self.reason(plan, recent, estimates))
 
-    def unpriced(self) -> str:
+    def describe_unpriced(self) -> str:
         """Return one line on reviews whose reward came without a cost, if they hold much of a budget; else nothing."""
         ledger = self._ledger
         rows = np.flatnonzero(ledger.status == OPEN)
@@ -417,7 +417,7 @@ class SpendingCheck:
 
     def check_unpriced(self) -> str:
         """Return, the first time, a line on reviews whose reward came without a cost; not a part of the state."""
-        line = "" if self._unpriced_told else self._spending.unpriced()
+        line = "" if self._unpriced_told else self._spending.describe_unpriced()
         self._unpriced_told = self._unpriced_told or bool(line)
         return line
 
