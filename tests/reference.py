@@ -478,6 +478,7 @@ def run(learner: Learner, tasks: Tasks, feedback: str) -> list[Choice]:
 
 RANKED = 100  # contexts that ranks are taken among
 MIN_FOR_CUTS = 10  # values of a feature
+UNIT = 1.0  # up to this size a value is no outlier
 ABSURD = 1_000  # times the larger decile: no value at all
 RANK_WINDOWS = (WINDOWS[0], WINDOWS[2])  # of the members that read ranks
 RANK_WEIGHT, CONFIDENT_RANK_WEIGHT = 2.0, 4.0  # of the ranks, where the values have 1
@@ -525,14 +526,13 @@ class Ranks:
         cut, known = x.copy(), x.copy()
         for j, table in enumerate(self.tables):
             n = len(table)
-            if n < MIN_FOR_CUTS:
+            if n < MIN_FOR_CUTS or abs(x[j]) <= UNIT:
                 continue
             low, high = table[n // 10], table[n - 1 - n // 10]  # the first and the last decile
-            reach = high - low if high > low else abs(high)
-            if reach > 0 and abs(x[j]) > ABSURD * max(abs(low), abs(high)):
+            if abs(x[j]) > ABSURD * max(abs(low), abs(high)) > 0:
                 cut[j], known[j] = table[n // 2], math.nan
-            elif reach > 0:
-                cut[j] = np.clip(x[j], low - reach, high + reach)
+            elif high > low:
+                cut[j] = np.clip(x[j], 2 * low - high, 2 * high - low)
         return cut, known
 
 

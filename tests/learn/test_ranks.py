@@ -131,7 +131,7 @@ def test_an_absurd_value_is_missing_and_others_keep_their_rank() -> None:
     st.integers(10, 149).filter(lambda at: at != FROZEN - 1),  # the hundredth is cut once more
 )
 def test_values_are_cut_at_one_decile_distance(values: np.ndarray, size: float, at: int) -> None:
-    """Of the contexts before; a value that is absurdly far becomes the median."""
+    """Of the contexts before; a value that is absurdly far becomes the median. Values up to 1 stay."""
     values = np.round(values * size, 6)
     deferrer = learner(1)
     for value in values[:at]:
@@ -141,14 +141,39 @@ def test_values_are_cut_at_one_decile_distance(values: np.ndarray, size: float, 
     n = len(table)
     assert (np.diff(table) >= 0).all()
     low, high = table[n // 10], table[n - 1 - n // 10]
-    reach = high - low if high > low else abs(high)
     stored = deferrer._ledger.view("context")[at, 0, 0]
-    if reach == 0:
+    if abs(values[at]) <= 1.0 or low == high == 0.0:
         assert stored == values[at]
     elif abs(values[at]) > 1_000 * max(abs(low), abs(high)):
         assert stored == table[n // 2]
+    elif low == high:
+        assert stored == values[at]
     else:
-        assert stored == pytest.approx(np.clip(values[at], low - reach, high + reach), rel=1e-12)
+        assert stored == pytest.approx(np.clip(values[at], 2 * low - high, 2 * high - low), rel=1e-12)
+
+
+def test_rare_classes_are_no_outliers() -> None:
+    """Chances of 20 classes, a category of 20 levels and a scaled indicator keep their values and their ranks."""
+    rng = np.random.default_rng(5)
+    likely = rng.integers(0, 20, 300)
+    chances = np.full((300, 20), 1e-6)
+    chances[np.arange(300), likely] = 1.0 - 19e-6
+    indicator = np.where(rng.random(300) < 0.04, 4.9, -0.2)  # of a rare event, as StandardScaler gives it
+    vectors = learner(21)
+    for x in np.column_stack([chances, indicator]):
+        vectors.decide(x)
+    stored = vectors._ledger.view("context")[:300, 0, :21]
+    assert (stored == np.column_stack([chances, indicator])).all()
+    ranks = [stored_ranks(vectors, t)[1 + likely[t]] for t in range(100, 300) if likely[t] in likely[:100]]
+    assert min(ranks) > 0.4
+
+    levels = [f"class {k}" for k in range(20)]
+    named = Deferrer(encoder=Encoder(categories={"predicted": levels}), representation="linear")
+    for k in likely:
+        named.decide({"predicted": levels[k]})
+    features = named._ledger.view("context")[:300, 0, : named.settings.n_features]
+    expected = np.array([named._contexts.encoder.encode({"predicted": levels[k]}) for k in likely])  # type: ignore[union-attr]
+    assert features == pytest.approx(expected)
 
 
 def test_a_missing_number_has_rank_0_and_is_in_no_table() -> None:

@@ -21,9 +21,11 @@ cdef extern from *:
     """
     #define CUT 1.0       /* distances of the first and the last decile, beyond these deciles */
     #define ABSURD 1000.0 /* times the larger decile: a broken sensor, a code for "missing", an attack */
+    #define UNIT 1.0      /* up to this size a value is no outlier: a chance, an indicator, an encoded feature */
     """
     const double CUT
     const double ABSURD
+    const double UNIT
 
 cdef inline double *rank_view(State *s, double *context) noexcept nogil:
     """The rank view of a context: the last view."""
@@ -60,26 +62,27 @@ cdef inline void cut_outliers(State *s, double *x, double *raw) noexcept nogil:
     """Cut values that are farther from the deciles of the first contexts than these from each other.
 
     A value that is absurdly far is no value: it becomes the median, and missing (NaN) in `raw`, unless that is NULL.
+    Values up to 1 in size stay: the chances of rare classes are near 0 at both deciles, and a large one says most.
+    So do indicators: where the deciles are equal, most values are, and nothing says how far others may be.
     """
     cdef Int j, n
-    cdef double low, high, reach
+    cdef double low, high
     cdef const double *table
     for j in range(s.sizes.n_ranked):
         n = s.arrays.rank_count[j]
-        if n >= MIN_FOR_CUTS:
-            table = s.arrays.rank_table + j * RANKED_CONTEXTS
-            low, high = table[n // 10], table[n - 1 - n // 10]
-            # a feature that is nearly constant has no distance of deciles, but a size
-            reach = high - low if high > low else fabs(high)
-            if reach <= 0.0:
-                continue
-            # not by the distance: all but a few confidences of a naive Bayes classifier are 1 to nine digits
-            if fabs(x[j]) > ABSURD * max(fabs(low), fabs(high)):
-                x[j] = table[n // 2]
-                if raw != NULL:
-                    raw[j] = NAN
-            else:
-                x[j] = min(max(x[j], low - CUT * reach), high + CUT * reach)
+        if n < MIN_FOR_CUTS or not fabs(x[j]) > UNIT:
+            continue
+        table = s.arrays.rank_table + j * RANKED_CONTEXTS
+        low, high = table[n // 10], table[n - 1 - n // 10]
+        if low == 0.0 and high == 0.0:
+            continue
+        # not by the distance: all but a few confidences of a naive Bayes classifier are 1 to nine digits
+        if fabs(x[j]) > ABSURD * max(fabs(low), fabs(high)):
+            x[j] = table[n // 2]
+            if raw != NULL:
+                raw[j] = NAN
+        elif high > low:
+            x[j] = min(max(x[j], low - CUT * (high - low)), high + CUT * (high - low))
 
 cdef inline void write_ranks(State *s, double *context) noexcept nogil:
     """Write the rank view of a context, from its raw features."""
