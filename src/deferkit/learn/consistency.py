@@ -55,6 +55,7 @@ FINITE = (
 NOT_NEGATIVE = (
     *("total", "spent", "reserved", "overrun", "held", "member_samples", "forecast_error", "expected", "pending_cost"),
     *("allowance", "bin_length", "arrivals", "past_arrivals", "past_periods", "uncovered"),
+    *("cost_n", "largest_cost", "squared_error", "reward_power", "context_power", "past_width"),
 )
 NEVER_CHANGE = (
     *("view", "max_cost", "member_prior", "forget_every", "keep"),
@@ -148,9 +149,6 @@ def check_estimates(saved: Arrays, fresh: Arrays) -> None:
         values = np.nan_to_num(saved[name]) if name in ("reward", "cost") else saved[name]
         if not (np.abs(values) <= most * unit).all():
             raise ValueError(f"the array {name!r} has numbers that no learner reaches")
-    for name in ("squared_error", "reward_power", "context_power", "past_width"):
-        if (saved[name] < 0.0).any():
-            raise ValueError(f"the array {name!r} is not at least 0")
     for precision, rounding in zip(saved["precision"], saved["rounding"], strict=True):
         diagonal = precision.diagonal()
         roots = np.sqrt(np.maximum(diagonal, 0.0))
