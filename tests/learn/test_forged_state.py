@@ -188,7 +188,8 @@ def test_a_forged_array_is_refused_or_estimates_stay_finite(
 ) -> None:
     def change(_: Plain, arrays: Arrays) -> None:
         numbers = arrays[name].reshape(-1)
-        places = slice(None) if only is None or not numbers.size else slice(only % numbers.size, only % numbers.size + 1)
+        place = 0 if only is None else only % max(numbers.size, 1)
+        places = slice(None) if only is None else slice(place, place + 1)
         numbers[places] = forgery(numbers[places])
 
     goes_on(forged(kind, change))

@@ -163,8 +163,8 @@ class Encoder:
     A number becomes (value − mean) / (3 std), clipped at ±1, and an indicator of a missing value. In a `Deferrer` with
     ranks, numbers beyond ±1 are squeezed to within ±2 instead, so that they keep their order. A category becomes
     one-hot: a column for each level, one for any other level and one for a missing value. The mean, the std and levels
-    that are not given are learned in the learner's warm-up, then frozen, so that a vector keeps its meaning. With ranks,
-    outliers are cut before, and an absurd number counts as missing.
+    that are not given are learned in the learner's warm-up, then frozen, so that a vector keeps its meaning. With
+    ranks, outliers are cut before, and an absurd number counts as missing.
 
     Args:
         numbers: The names of the number features; none by default.
