@@ -137,7 +137,8 @@ def goes_on(data: bytes) -> bool:
     tasks = draw_tasks(40, 5, binary=True, seed=1)
     for x, (model, human) in zip(tasks.contexts, tasks.rewards.tolist(), strict=True):
         decision = deferrer.decide(x)
-        assert np.isfinite([*decision.estimates.values(), *decision.costs.values(), decision.price]).all()
+        numbers: Any = [*decision.estimates.values(), *decision.costs.values(), decision.price]
+        assert np.isfinite(numbers).all()
         asked = decision.route != "model"
         deferrer.observe(decision.id, {"model": model} | ({"human": human} if asked else {}), 0.3 if asked else None)
     return True
